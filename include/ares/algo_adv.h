@@ -29,6 +29,11 @@ typedef struct ares_adv {
 const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);
 const ares_adv *const *ares_adv_list(int *n);
+/*
+ * Whether an estimator looks at the turns of a row; where a row is one turn, it gives what gae
+ * gives.
+ */
+bool ares_adv_sees_turns(const ares_adv *adv, const ares_algorithm_config *cfg);
 /* Reports options that make no sense together, or for this estimator. n: samples per prompt. */
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n);
 /*

@@ -95,7 +95,7 @@ int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *
 int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_adv *adv,
                      const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    bool bi_level = adv == &ares_adv_bi_level_gae || (adv == &ares_adv_gae && cfg->bi_level_gae);
+    bool bi_level = ares_adv_sees_turns(adv, cfg);
     if (!twins || (adv != &ares_adv_gae && !bi_level)) return adv->compute(cfg, world, b);
     adv_estimate p;
     const uint8_t *ends = NULL;

@@ -96,6 +96,11 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         return controls_open(t, &t->run.controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
+    if (ares_adv_sees_turns(t->adv, &c->algorithm) && t->answerer == &answer_engine)
+        ares_log(ARES_LOG_WARN,
+                 "config: %s: has no effect: answers of this run are single turns, for which it "
+                 "is gae",
+                 c->algorithm.bi_level_gae ? "algorithm.bi_level_gae" : "algorithm.adv_estimator");
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));

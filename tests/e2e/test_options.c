@@ -531,3 +531,15 @@ TEST(weight_decay_leaves_norms_and_biases_alone)
     ares_safetensors_close(before);
     ares_safetensors_close(after);
 }
+
+TEST(gae_over_turns_says_that_single_answers_have_no_turns)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 algorithm.adv_estimator=gae "
+                         "algorithm.bi_level_gae=true",
+                         e2e_train_words("run")),
+             0);
+    CHECK_CONTAINS(out.data, "algorithm.bi_level_gae: has no effect: answers of this run are");
+    ares_str_fini(&out);
+}

@@ -44,6 +44,11 @@ static void turn_level(const adv_estimate *p, int64_t row, const uint8_t *ends, 
     }
 }
 
+bool ares_adv_sees_turns(const ares_adv *adv, const ares_algorithm_config *cfg)
+{
+    return adv == &ares_adv_bi_level_gae || (adv == &ares_adv_gae && cfg->bi_level_gae);
+}
+
 int adv_turn_ends(const adv_estimate *p, const uint8_t **out)
 {
     const ares_batch *b = p->b;
@@ -67,11 +72,12 @@ int adv_turn_ends(const adv_estimate *p, const uint8_t **out)
     return ARES_OK;
 }
 
-static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_config *cfg,
-                    ares_world *world, ares_batch *b)
+static int estimate(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
+                    ares_batch *b)
 {
     adv_estimate p;
     const uint8_t *ends = NULL;
+    bool bi_level = ares_adv_sees_turns(adv, cfg);
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
     if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));
     double *reward = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *reward);
@@ -86,11 +92,11 @@ static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_con
 
 static int gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    return estimate(&ares_adv_gae, cfg->bi_level_gae, cfg, world, b);
+    return estimate(&ares_adv_gae, cfg, world, b);
 }
 static int bi_level_gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    return estimate(&ares_adv_bi_level_gae, true, cfg, world, b);
+    return estimate(&ares_adv_bi_level_gae, cfg, world, b);
 }
 
 const ares_adv ares_adv_gae = {

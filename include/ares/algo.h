@@ -7,6 +7,7 @@
  *   algo_entropy.h   entropy of tokens and windows
  *   algo_filter.h    which groups a step learns from
  *   algo_control.h   controls: state that learns from each step, such as AEPO's
+ *   algo_diagnostics.h  what is measured of a step besides its training
  *   algo_twin.h      the functions that touch every token, on a device
  */
 #ifndef ARES_ALGO_H

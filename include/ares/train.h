@@ -4,6 +4,7 @@
 
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
+#include "ares/algo_diagnostics.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
 #include "ares/config.h"
@@ -344,6 +345,7 @@ typedef struct ares_train_config {
     ares_rollout_config rollout;
     ares_reward_config reward;
     ares_trainer_config trainer;
+    ares_collapse_config collapse;
     ares_published_config published;
     ares_dapo_config dapo;
     ares_sft_config sft; /* of supervised runs only */

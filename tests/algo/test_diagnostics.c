@@ -1,7 +1,8 @@
-/* Collapse metrics. */
+/* Collapse metrics, and their moving averages. */
 #include <math.h>
 
 #include "ares/algo_diagnostics.h"
+#include "control_test.h"
 #include "test.h"
 
 enum { THOUGHTS = 4, PROMPTS = 3 };
@@ -65,4 +66,61 @@ TEST(a_thought_that_is_impossible_gives_no_number_and_no_fault)
     ares_collapse m = measure(x, own, text, matched, marginal);
     CHECK(!isfinite(m.mi));
     CHECK(isinf(marginal[0]) && isfinite(marginal[1]));
+}
+
+/* ---------------------------------------------------------------- moving averages */
+static double metric(const ares_metrics *m, const char *name)
+{
+    double x = NAN;
+    return ares_metrics_get(m, name, &x) ? x : NAN;
+}
+
+static void adapt(const ares_control *c, void *state, ares_metrics *m, double std, double mi)
+{
+    ares_metrics_clear(m);
+    ares_metrics_set(m, "collapse_first_turn_sample/marginal_std", std);
+    ares_metrics_set(m, "collapse_first_turn_sample/mi_estimate", mi);
+    ares_metrics_set(m, "collapse_trajectory_sample/marginal_std_seq", 10 * std);
+    ares_metrics_set(m, "collapse_trajectory_sample/mi_seq_estimate", mi);
+    CHECK_OK(c->adapt(state, NULL, m));
+}
+
+TEST(deviations_are_averaged_over_steps_and_go_on_from_a_saved_state)
+{
+    const ares_control *c = control_named("collapse");
+    static const char *const words[] = { "report.collapse.freq=5" };
+    ares_config *cfg;
+    void *options = control_options(c, words, 1, &cfg), *state, *resumed;
+    ares_metrics *m = ares_metrics_new();
+    ares_str json = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *saved;
+    REQUIRE(options);
+    CHECK(c->wanted(options, &(ares_control_env){ 0 }));
+    REQUIRE_OK(c->open(options, &(ares_control_env){ 0 }, &state));
+    adapt(c, state, m, 1, 0.5);
+    CHECK_NEAR(metric(m, "collapse_first_turn_sample/marginal_std_ema"), 1, 0);
+    CHECK_NEAR(metric(m, "collapse_first_turn_sample/mi_zscore_ema"), 0.5 / 1.001, 1e-15);
+    ares_metrics_clear(m);
+    CHECK_OK(c->adapt(state, NULL, m)); /* a step that measures nothing */
+    CHECK(isnan(metric(m, "collapse_first_turn_sample/marginal_std_ema")));
+    c->save(state, &json);
+    REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&json), "state", &saved));
+    REQUIRE_OK(c->open(options, &(ares_control_env){ 0 }, &resumed));
+    CHECK_OK(c->load(resumed, saved));
+    for (int i = 0; i < 2; i++) {
+        adapt(c, i ? resumed : state, m, 2, 0.5);
+        CHECK_NEAR(metric(m, "collapse_first_turn_sample/marginal_std_ema"), 1.1, 1e-15);
+        CHECK_NEAR(metric(m, "collapse_trajectory_sample/marginal_std_ema_seq"), 11, 1e-14);
+        CHECK(isnan(metric(m, "collapse_first_turn_sample/marginal_std_ema_seq")));
+    }
+    REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"first_turn\":-1}"), "state", &saved));
+    CHECK_FAIL(c->load(resumed, saved), ARES_EFORMAT, "first_turn below 0");
+    c->close(state);
+    c->close(resumed);
+    ares_metrics_free(m);
+    ares_str_fini(&json);
+    ares_arena_fini(&arena);
+    ares_config_free(cfg);
+    ares_free(options);
 }

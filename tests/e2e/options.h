@@ -62,6 +62,7 @@ static const situation situations[] = {
            "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
            "a && read -r b; do echo 1; echo 1; done\"]}]'" },
     { "val", VAL "trainer.max_steps=2" },
+    { "collapse", RANDOM LENGTHS "report.collapse.freq=1" },
     { "long", ROWS "data.max_prompt_length=60" },
     { "aepo_rows", ROWS AEPO },
     { "bootstrap", ROWS AEPO "data.bootstrap=true" },
@@ -753,5 +754,20 @@ static const option_case options[] = {
     { "trainer.n_gpus_per_node", "2", "plain",
       "fails 2 trainer.n_gpus_per_node = 2: with trainer.nnodes = 1 that makes another number "
       "of ranks" },
+
+    /* ------------------------------------------------------------ diagnostics */
+    { "report.collapse.freq", "1", "random",
+      "there collapse_first_turn_sample/mi_estimate; there "
+      "collapse_trajectory_sample/mi_zscore_ema; "
+      "there timing_s/collapse; absent base:timing_s/collapse; moved: == base:moved:" },
+    { "report.collapse.samples", "2", "collapse",
+      "collapse_trajectory_sample/mi_upper_bound < "
+      "base:collapse_trajectory_sample/mi_upper_bound / 2" },
+    { "report.collapse.first_turn", "false", "collapse",
+      "absent collapse_first_turn_sample/mi_estimate; "
+      "there collapse_trajectory_sample/mi_estimate" },
+    { "report.collapse.multi_turn", "false", "collapse",
+      "absent collapse_trajectory_sample/mi_estimate; "
+      "there collapse_first_turn_sample/mi_estimate" },
 };
 #endif

@@ -310,7 +310,7 @@ static const char *const parts[PARTS] = {
     [ACTOR] = "worker.actor. ",
     [OTHER_MODELS] = "worker.ref. worker.critic. ",
     [REWARD] = "worker.reward. ",
-    [RUN] = "worker.hybrid_engine trainer. ",
+    [RUN] = "worker.hybrid_engine trainer. report. ",
 };
 
 static void check_options(int part)

@@ -4,7 +4,8 @@
  */
 #include "ares/algo_control.h"
 
-#define CONTROL_LIST(X) X(adaptive_kl) X(aepo) X(early_stop) X(low_success) X(empty_filter)
+#define CONTROL_LIST(X) \
+    X(adaptive_kl) X(aepo) X(early_stop) X(low_success) X(empty_filter) X(collapse)
 
 #define DECLARE(name) extern const ares_control ares_control_##name;
 #define ENTRY(name) &ares_control_##name,

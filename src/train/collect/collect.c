@@ -13,6 +13,7 @@
 #include "collect/choose_groups.h"
 #include "collect/collect.h"
 #include "collect/exchange_groups.h"
+#include "report/collapse.h"
 
 enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
 
@@ -113,6 +114,8 @@ static int draw_batch(ares_trainer *t, rounds *r, collection *c, int64_t *count,
     open_rounds(t->run.cfg, r);
     c->count = 0;
     while ((size = ares_resampling_draw(&r->draws)) > 0) ARES_TRY(draw_round(t, r, size, c, m));
+    if (t->answerer == &answer_engine) /* in conversations only the answerer knows the thoughts */
+        ARES_TRY(report_collapse_answers(t, c->items, c->count, m));
     return choose_groups(t, r, c, count, m);
 }
 

@@ -28,6 +28,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.rollout", rollout_options, &out->rollout);
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
+    ares_config_add_options(cfg, "report.collapse", ares_collapse_options, &out->collapse);
     published_declare(cfg, out);
     dapo_declare(cfg, out);
     controls_declare(cfg, out);
@@ -169,6 +170,15 @@ static void check_warmup(ares_config *cfg, const ares_train_config *c)
                       adv->name);
 }
 
+static void check_diagnostics(ares_config *cfg, const ares_train_config *c)
+{
+    if (c->collapse.freq > 0 && !c->collapse.first_turn && !c->collapse.multi_turn)
+        ares_config_fault(cfg, "report.collapse.freq",
+                          "nothing is drawn: report.collapse.first_turn and "
+                          "report.collapse.multi_turn are false; set one of them to true, or this "
+                          "to 0");
+}
+
 /* Both options weigh by exp(old - rollout log-prob). */
 static void check_corrections(ares_config *cfg, const ares_train_config *c)
 {
@@ -239,6 +249,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     check_kl(cfg, &c->algorithm);
     check_warmup(cfg, c);
     check_corrections(cfg, c);
+    check_diagnostics(cfg, c);
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     ares_filter_check(cfg, &c->filter, c->rollout.n);

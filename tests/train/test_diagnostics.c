@@ -1,0 +1,130 @@
+/* What is measured of a step besides its training: collapse metrics from turns that are known. */
+#include <math.h>
+#include <string.h>
+
+#include "ares/algo_diagnostics.h"
+#include "collect/answer.h"
+#include "report/collapse.h"
+#include "test.h"
+#include "tiny_trainer.h"
+
+static double metric(const opened *o, const char *name)
+{
+    double x = NAN;
+    return ares_metrics_get(o->m, name, &x) ? x : NAN;
+}
+
+/* ---------------------------------------------------------------- collapse */
+enum { EPISODES = 4, TURNS = 2, LONGEST = 40 };
+/* two groups of two episodes of two turns; members of a group begin with the same prompt */
+typedef struct conversation {
+    int32_t x[TURNS][LONGEST], z[TURNS][LONGEST];
+} conversation;
+
+static void make_turns(conversation *c, collapse_turn *out)
+{
+    for (int e = 0; e < EPISODES; e++)
+        for (int k = 0; k < TURNS; k++) {
+            int32_t x_len = 9 + 4 * k + e / 2, z_len = 3 + e + 5 * k;
+            for (int i = 0; i < x_len; i++) c[e].x[k][i] = 60 + (i * 7 + (k ? e : e / 2) * 11) % 50;
+            for (int i = 0; i < z_len; i++) c[e].z[k][i] = 60 + (i * 5 + e * 3 + k) % 50;
+            out[e * TURNS + k] = (collapse_turn){ .x = c[e].x[k],
+                                                  .x_len = x_len,
+                                                  .z = c[e].z[k],
+                                                  .z_len = z_len,
+                                                  .group = e / 2,
+                                                  .episode = e % 2,
+                                                  .turn = k };
+        }
+}
+
+/* Sum of the log-probs of a thought after a prompt, in a pass by itself. */
+static double score_alone(opened *o, const collapse_turn *prompt, const collapse_turn *thought)
+{
+    ares_batch b;
+    float log_probs[LONGEST];
+    double sum = 0;
+    ares_batch_init(&b);
+    ares_batch_begin_group(&b);
+    ares_batch_add_row(&b, &(ares_sample){ .prompt = prompt->x, .prompt_len = prompt->x_len },
+                       thought->z_len);
+    ARES_PUT(&b, responses);
+    memcpy(b.responses, thought->z, (size_t)thought->z_len * sizeof *b.responses);
+    CHECK_OK(ares_train_log_probs(o->t.run.model, o->t.actor.learner.workspace, &o->c, &b, 0, 1,
+                                  log_probs, NULL));
+    for (int i = 0; i < thought->z_len; i++) sum += (double)log_probs[i];
+    ares_batch_fini(&b);
+    return sum;
+}
+
+TEST(first_turns_are_scored_after_the_prompts_of_both_groups)
+{
+    opened o;
+    conversation c[EPISODES];
+    collapse_turn turns[EPISODES * TURNS];
+    REQUIRE_OK(
+        open_trainer(&o, "report.collapse.freq=5", "worker.actor.max_token_len_per_device=20"));
+    make_turns(c, turns);
+    CHECK_OK(report_collapse(&o.t, turns, EPISODES * TURNS, o.m));
+    double x[2][EPISODES * 2], matched[EPISODES], marginal[EPISODES];
+    for (int e = 0; e < EPISODES; e++)
+        for (int g = 0; g < 2; g++) {
+            const collapse_turn *thought = &turns[e * TURNS];
+            x[0][e * 2 + g] = score_alone(&o, &turns[g * 2 * TURNS], thought);
+            x[1][e * 2 + g] = x[0][e * 2 + g] / thought->z_len;
+        }
+    static const int64_t own[] = { 0, 0, 1, 1 }, text[] = { 0, 1 };
+    ares_collapse want[2];
+    for (int i = 0; i < 2; i++)
+        ares_collapse_measure(&(ares_collapse_scores){ EPISODES, 2, x[i], own, text }, matched,
+                              marginal, &want[i]);
+    CHECK(want[1].mi != 0);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/mi_estimate"), want[1].mi, 0);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/mi_upper_bound"), log(2), 1e-15);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/mi_seq_estimate"), want[0].mi, 0);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/marginal_std_seq"), want[0].marginal_std, 0);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/retrieval_accuracy"), want[1].accuracy[0], 0);
+    CHECK_NEAR(metric(&o, "collapse_first_turn_sample/retrieval_chance_level"), 0.5, 0);
+    CHECK_NEAR(metric(&o, "collapse/first_turn_num_total"), EPISODES, 0);
+    CHECK_NEAR(metric(&o, "collapse/valid_thinking_rate"), 1, 0);
+    /* eight draws of turns, each with a prompt of its own */
+    CHECK_NEAR(metric(&o, "collapse_trajectory_sample/mi_upper_bound"), log(8), 1e-12);
+    CHECK(metric(&o, "collapse_trajectory_sample/retrieval_chance_level") >= 1.0 / 8);
+    close_trainer(&o);
+}
+
+TEST(turns_without_a_thought_are_counted_and_never_drawn)
+{
+    opened o;
+    conversation c[EPISODES];
+    collapse_turn turns[EPISODES * TURNS];
+    REQUIRE_OK(open_trainer(&o, "report.collapse.freq=5", "report.collapse.samples=6"));
+    make_turns(c, turns);
+    for (int e = 0; e < EPISODES; e++) turns[e * TURNS].z_len = 0;
+    CHECK_OK(report_collapse(&o.t, turns, EPISODES * TURNS, o.m));
+    CHECK_NEAR(metric(&o, "collapse/valid_thinking_rate"), 0.5, 0);
+    CHECK_NEAR(metric(&o, "collapse/first_turn_num_total"), EPISODES, 0);
+    CHECK_NEAR(metric(&o, "collapse/first_turn_num_valid"), 0, 0);
+    CHECK(isnan(metric(&o, "collapse_first_turn_sample/mi_estimate")));
+    CHECK_NEAR(metric(&o, "collapse_trajectory_sample/mi_upper_bound"), log(4), 1e-15);
+    /* nobody thinks, or nobody has said anything: no metrics, and no fault */
+    for (int i = 0; i < EPISODES * TURNS; i++) turns[i].z_len = 0;
+    for (int n = 0; n <= EPISODES * TURNS; n += EPISODES * TURNS) {
+        ares_metrics_clear(o.m);
+        CHECK_OK(report_collapse(&o.t, turns, n, o.m));
+        CHECK(isnan(metric(&o, "collapse_trajectory_sample/mi_estimate")));
+    }
+    close_trainer(&o);
+}
+
+TEST(the_first_step_and_every_multiple_are_measured)
+{
+    opened o;
+    static const int due[] = { 1, 0, 1, 0, 0, 1, 0, 0, 1 }; /* steps 1 to 9 */
+    REQUIRE_OK(open_trainer(&o, "report.collapse.freq=3", "trainer.max_steps=9"));
+    for (int step = 0; step < ARES_COUNT(due); step++) {
+        o.t.run.step = step;
+        CHECK_EQ(report_collapse_due(&o.t), due[step]);
+    }
+    close_trainer(&o);
+}

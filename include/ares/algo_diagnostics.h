@@ -53,4 +53,22 @@ void ares_collapse_measure(const ares_collapse_scores *s, double *matched, doubl
                            ares_collapse *out);
 /* mi by a deviation, kept from dividing by 0: RAGEN's z-score */
 double ares_collapse_zscore(double mi, double deviation);
+
+/* ---------------- groups by the deviation of their rewards (diagnostics/std_buckets.c)
+ * order [n], written: the groups in ascending order of std, the first first where they are equal.
+ * start, written: bucket k has the groups order[start[k]] .. order[start[k + 1] - 1]. The functions
+ * return the number of buckets.
+ */
+/* Buckets of equal size, as many as count or n at most; the last takes the rest. start [count+1] */
+int64_t ares_std_quantiles(const double *std, int64_t n, int64_t count, int64_t *order,
+                           int64_t *start);
+/* [0,1), [1,2), [2,3), [3,4), [4,5), [5,infinity). start [ARES_STD_BANDS + 1] */
+enum { ARES_STD_BANDS = 6 };
+int64_t ares_std_bands(const double *std, int64_t n, int64_t *order, int64_t *start);
+/*
+ * The standard deviation, by n - 1, of the scores of a group's answers, as they are without any
+ * penalty of length. An answer that is there twice, or in several rows, counts once, a discarded
+ * one not at all. *std: 0 for a single answer. false: no answer counts.
+ */
+bool ares_group_reward_std(const ares_batch *b, int64_t group, double *std);
 #endif

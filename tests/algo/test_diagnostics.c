@@ -1,6 +1,8 @@
-/* Collapse metrics, and their moving averages. */
+/* Collapse metrics, their moving averages, and groups by the deviation of their rewards. */
 #include <math.h>
+#include <string.h>
 
+#include "algo_test.h"
 #include "ares/algo_diagnostics.h"
 #include "control_test.h"
 #include "test.h"
@@ -123,4 +125,43 @@ TEST(deviations_are_averaged_over_steps_and_go_on_from_a_saved_state)
     ares_arena_fini(&arena);
     ares_config_free(cfg);
     ares_free(options);
+}
+
+/* ---------------------------------------------------------------- buckets */
+TEST(the_last_bucket_takes_the_rest_and_no_bucket_is_empty)
+{
+    static const double std[] = { 0.3, 0.1, 0.2, 0.1, 0.5 };
+    int64_t order[5], start[8];
+    CHECK_EQ(ares_std_quantiles(std, 5, 2, order, start), 2);
+    CHECK_MEM(order, ((const int64_t[]){ 1, 3, 2, 0, 4 }), sizeof order);
+    CHECK_MEM(start, ((const int64_t[]){ 0, 2, 5 }), 3 * sizeof *start);
+    CHECK_EQ(ares_std_quantiles(std, 5, 7, order, start), 5);
+    CHECK_EQ(ares_std_quantiles(std, 0, 6, order, start), 0);
+}
+
+TEST(bands_hold_their_lower_edge_and_the_last_everything_above)
+{
+    static const double std[] = { 5, 0.999, 1, 40, 4.5 };
+    int64_t order[5], start[ARES_STD_BANDS + 1];
+    CHECK_EQ(ares_std_bands(std, 5, order, start), ARES_STD_BANDS);
+    CHECK_MEM(order, ((const int64_t[]){ 1, 2, 4, 0, 3 }), sizeof order);
+    CHECK_MEM(start, ((const int64_t[]){ 0, 1, 2, 2, 2, 3, 5 }), sizeof start);
+}
+
+TEST(an_answer_counts_once_in_the_deviation_of_its_group)
+{
+    static const int64_t lengths[] = { 2 };
+    double std;
+    ares_batch b;
+    make_batch(&b, 1, 6, lengths, 1);
+    static const float score[] = { 1, 1, 3, 3, 9, 5 };
+    for (int r = 0; r < 6; r++) b.samples[r].unshaped = score[r];
+    b.samples[1].index = 0; /* a copy of the first */
+    b.samples[2].episode = b.samples[3].episode = 7;
+    memset(b.response_mask + b.row_start[4], 0, 2); /* discarded */
+    CHECK(ares_group_reward_std(&b, 0, &std));
+    CHECK_NEAR(std, 2, 1e-15); /* 1, 3, 5 */
+    memset(b.response_mask, 0, (size_t)b.tokens);
+    CHECK(!ares_group_reward_std(&b, 0, &std));
+    ares_batch_fini(&b);
 }

@@ -114,9 +114,10 @@ static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_me
     return ARES_OK;
 }
 
-/* Columns of one number per token on the host, and what all mini-batches have in common. */
-static int prepare(ares_actor *a, ares_batch *b, update *u)
+int update_prepare(update *u)
 {
+    ares_actor *a = u->actor;
+    ares_batch *b = u->batch;
     const ares_train_config *cfg = a->cfg;
     bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
     bool corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
@@ -185,7 +186,7 @@ int actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_
     double lr = learner_lr(&a->learner), norms = 0, norm = 0;
     update u = { .actor = a, .batch = b, .second = second, .compare = true };
     ares_loss_sums_init(&u.sums);
-    ARES_TRY(ares_world_agree(a->learner.world, prepare(a, b, &u)));
+    ARES_TRY(ares_world_agree(a->learner.world, update_prepare(&u)));
     ARES_TRY(
         ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)

@@ -85,8 +85,7 @@ static int sum_over_ranks(ares_model *m, ares_world *world)
     return rc;
 }
 
-int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
-               const char *what, double *grad_norm)
+int optim_norm(ares_model *m, ares_world *world, double *norm)
 {
     ares_device *d = m->device;
     ares_model_join_embed_grad(m);
@@ -94,7 +93,16 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
     double squares = 0;
     for (int i = 0; i < m->n_params; i++)
         squares += d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements);
-    double norm = sqrt(squares);
+    *norm = sqrt(squares);
+    return ARES_OK;
+}
+
+int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+               const char *what, double *grad_norm)
+{
+    ares_device *d = m->device;
+    double norm;
+    ARES_TRY(optim_norm(m, world, &norm));
     *grad_norm = norm;
     if (!isfinite(norm)) {
         (void)not_finite(m, norm);

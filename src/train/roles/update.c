@@ -72,7 +72,9 @@ static int losses(update *u, const span *s)
     const ares_actor *a = u->actor;
     const ares_batch *b = u->batch;
     int64_t t = s->first;
-    ares_loss_args args = { .cfg = &a->cfg->loss,
+    ares_loss_config cfg = a->cfg->loss;
+    if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
+    ares_loss_args args = { .cfg = &cfg,
                             .n = s->n,
                             .log_prob = s->log_prob,
                             .old_log_prob = b->old_log_probs + t,
@@ -95,14 +97,15 @@ static int losses(update *u, const span *s)
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
     args.key = ares_rng_sub(args.key, (uint64_t)a->learner.step, 0);
     ares_kl_args kl = { .kl = a->kl,
-                        .coef = b->kl_coef,
+                        .coef = u->part == UPDATE_WHOLE || u->part == UPDATE_KL ? b->kl_coef : 0,
                         .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL,
                         .weight = b->kl_weight ? b->kl_weight + t : NULL,
                         .out = u->seen_kl ? u->seen_kl + t : NULL,
                         .full = u->col.kl ? u->col.kl + t : NULL,
                         .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
-    ARES_TRY(
-        ares_loss_compute(a->learner.model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
+    const ares_kl_args *with = kl_in_loss(a) ? &kl : NULL;
+    if (u->part == UPDATE_ENTROPY || u->part == UPDATE_KL) ARES_TRY(ares_loss_terms(&args, with));
+    else ARES_TRY(ares_loss_compute(a->learner.model->device, a->loss, &args, with));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->compare) compare_with_rollout(u, s);
     return ARES_OK;

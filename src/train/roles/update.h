@@ -14,9 +14,18 @@ typedef struct update_columns {
     float *log_prob, *entropy, *lse, *c_log_prob, *c_entropy, *kl, *ref_lse, *c_kl;
 } update_columns;
 
+/* Which terms of the loss give gradients; the others are only added up in the sums. */
+typedef enum update_part {
+    UPDATE_WHOLE, /* all: what trains */
+    UPDATE_TASK,  /* the policy loss */
+    UPDATE_ENTROPY,
+    UPDATE_KL
+} update_part;
+
 typedef struct update {
     ares_actor *actor;
     ares_batch *batch;
+    update_part part;
     const actor_second *second; /* NULL: none */
     update_columns col;
     ares_agg_counts rollout; /* of the whole step over all ranks */
@@ -40,6 +49,8 @@ typedef struct update {
  * stands as it was sampled, under the current weights. (actor.c)
  */
 bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token);
+/* Columns of one number per token, and what all mini-batches have in common. (actor.c) */
+int update_prepare(update *u);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
  * rank had a token to train on, or early stop abandoned the whole mini-batch; then no optimizer

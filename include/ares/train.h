@@ -223,6 +223,20 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
+#define ARES_GRADIENTS_OPTIONS(X)                                                                 \
+    X(i64, every, "every", "0", "[0,)",                                                           \
+      "measure in step 1 and every so many steps after it the gradient that each term of the "    \
+      "loss has for groups of similar reward deviation (metrics grad_norm/*, "                    \
+      "docs/diagnostics.md); costs a forward and backward pass per term, twice; 0: never")        \
+    X(i64, buckets, "buckets", "6", "[1,)",                                                       \
+      "buckets of equally many groups, in ascending order of their rewards' standard deviation")  \
+    X(choice, bucket_mode, "bucket_mode", "quantile", "quantile|fixed=fixed_rv",                  \
+      "quantile: buckets of equally many groups; fixed: groups whose standard deviation lies in " \
+      "[0,1), [1,2), [2,3), [3,4), [4,5), and 5 or more")                                         \
+    X(flag, only, "only", "false", "",                                                            \
+      "measure, and train nothing: neither the policy nor the critic is updated in any step")
+ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
+
 #define ARES_SFT_OPTIONS(X)                                                                     \
     X(i64, batch_size, "batch_size", "64", "[1,)", "rows per optimizer step, over all ranks")   \
     X(i64, max_length, "max_length", "2048", "[2,)", "tokens of a row at most")                 \
@@ -346,6 +360,7 @@ typedef struct ares_train_config {
     ares_reward_config reward;
     ares_trainer_config trainer;
     ares_collapse_config collapse;
+    ares_gradients_config gradients;
     ares_published_config published;
     ares_dapo_config dapo;
     ares_sft_config sft; /* of supervised runs only */

@@ -91,8 +91,10 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("adv",
           LOCAL(ares_adv_compute(t->run.model->device, t->adv, &cfg->algorithm, t->run.world, b)));
     scale_advantages(b); /* the critic's returns stay as they are */
-    if (t->critic) STAGE("update_critic", critic_update(t->critic, b, m));
-    if (t->run.step >= cfg->trainer.critic_warmup)
+    bool learns = !cfg->gradients.only;
+    if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));
+    if (report_gradients_due(t)) STAGE("gradient_analysis", report_gradients(t, b, m));
+    if (learns && t->run.step >= cfg->trainer.critic_warmup)
         STAGE("update_actor", actor_update(&t->actor, b, NULL, m));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */

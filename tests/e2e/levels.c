@@ -191,9 +191,10 @@ static const factor written[FACTORS] = {
                      { "warm-up", "trainer.critic_warmup=1", WARMS_UP },
                  } },
     [OTHER] = { "other",
-                12,
+                13,
                 {
                     { "none", "", 0 },
+                    { "gradient analysis", "report.gradient_analysis.every=1", 0 },
                     { "entropy bonus", "worker.actor.entropy_coeff=0.01", ENTROPY },
                     { "recompute_log_probs", "worker.actor.recompute_log_probs=true", 0 },
                     { "shuffle", "worker.actor.shuffle=true", 0 },

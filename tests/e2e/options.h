@@ -63,6 +63,7 @@ static const situation situations[] = {
            "a && read -r b; do echo 1; echo 1; done\"]}]'" },
     { "val", VAL "trainer.max_steps=2" },
     { "collapse", RANDOM LENGTHS "report.collapse.freq=1" },
+    { "gradients", RANDOM LENGTHS "report.gradient_analysis.every=1" },
     { "long", ROWS "data.max_prompt_length=60" },
     { "aepo_rows", ROWS AEPO },
     { "bootstrap", ROWS AEPO "data.bootstrap=true" },
@@ -769,5 +770,15 @@ static const option_case options[] = {
     { "report.collapse.multi_turn", "false", "collapse",
       "absent collapse_trajectory_sample/mi_estimate; "
       "there collapse_first_turn_sample/mi_estimate" },
+    { "report.gradient_analysis.every", "1", "random",
+      "grad_norm/all/task == actor/grad_norm; absent base:grad_norm/all/task; "
+      "moved: == base:moved:" },
+    { "report.gradient_analysis.buckets", "2", "gradients",
+      "grad_norm/bucket_2/group_rv_count == 2; absent grad_norm/bucket_3/task; "
+      "there base:grad_norm/bucket_4/task" },
+    { "report.gradient_analysis.bucket_mode", "fixed", "gradients",
+      "grad_norm/bucket_1/group_rv_count == 4; base:grad_norm/bucket_1/group_rv_count == 1" },
+    { "report.gradient_analysis.only", "true", "gradients",
+      "absent actor/lr; moved: == 0; there grad_norm/all/task; base:moved: > 0" },
 };
 #endif

@@ -1,4 +1,7 @@
-/* What is measured of a step besides its training: collapse metrics from turns that are known. */
+/*
+ * What is measured of a step besides its training: collapse metrics from turns that are known, and
+ * gradients by reward deviation, compared with the update's own.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -121,10 +124,65 @@ TEST(the_first_step_and_every_multiple_are_measured)
 {
     opened o;
     static const int due[] = { 1, 0, 1, 0, 0, 1, 0, 0, 1 }; /* steps 1 to 9 */
-    REQUIRE_OK(open_trainer(&o, "report.collapse.freq=3", "trainer.max_steps=9"));
+    REQUIRE_OK(open_trainer(&o, "report.collapse.freq=3", "report.gradient_analysis.every=3"));
     for (int step = 0; step < ARES_COUNT(due); step++) {
         o.t.run.step = step;
         CHECK_EQ(report_collapse_due(&o.t), due[step]);
     }
+    close_trainer(&o);
+}
+
+/* ---------------------------------------------------------------- gradients */
+#define VARIED "worker.reward.rewards=[{name: random}]"
+
+TEST(the_gradient_of_all_groups_and_the_only_term_is_that_of_the_update)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(&o, VARIED, "report.gradient_analysis.every=1"));
+    CHECK_OK(ares_train_step(&o.t, o.m));
+    CHECK(metric(&o, "actor/grad_norm") > 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/task"), metric(&o, "actor/grad_norm"), 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/loss/policy"), metric(&o, "actor/pg_loss"), 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/loss/total"), metric(&o, "actor/final_loss"), 0);
+    CHECK(isnan(metric(&o, "grad_norm/all/entropy")) && isnan(metric(&o, "grad_norm/all/kl")));
+    CHECK_NEAR(metric(&o, "grad_norm/all/sample_count"), 16, 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/per_sample/task"), metric(&o, "actor/grad_norm") / 16, 0);
+    CHECK_NEAR(metric(&o, "grad_norm/not_finite"), 0, 0);
+    double before = 0, rows = 0;
+    for (int k = 1; k <= 4; k++) { /* four groups: four buckets, by deviation */
+        char name[64];
+        snprintf(name, sizeof name, "grad_norm/bucket_%d/reward_std_mean", k);
+        CHECK(metric(&o, name) >= before);
+        before = metric(&o, name);
+        snprintf(name, sizeof name, "grad_norm/bucket_%d/sample_count", k);
+        rows += metric(&o, name);
+    }
+    CHECK_NEAR(rows, 16, 0);
+    CHECK(isnan(metric(&o, "grad_norm/bucket_5/sample_count")));
+    close_trainer(&o);
+}
+
+TEST(the_entropy_term_alone_gives_the_gradient_of_an_update_that_has_no_other)
+{
+    opened o;
+    REQUIRE_OK(
+        open_trainer(&o, "worker.actor.entropy_coeff=0.1", "report.gradient_analysis.every=1"));
+    CHECK_OK(ares_train_step(&o.t, o.m)); /* every score is 0, and so is every advantage */
+    CHECK(metric(&o, "actor/grad_norm") > 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/entropy"), metric(&o, "actor/grad_norm"), 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/task"), 0, 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/loss/entropy"), -0.1 * metric(&o, "actor/entropy"), 1e-15);
+    close_trainer(&o);
+}
+
+TEST(fixed_bands_hold_what_lies_in_them_and_empty_ones_are_left_out)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(&o, VARIED, "report.gradient_analysis.bucket_mode=fixed"));
+    o.c.gradients.every = 1;
+    CHECK_OK(ares_train_step(&o.t, o.m));
+    CHECK_NEAR(metric(&o, "grad_norm/bucket_1/group_rv_count"), 4, 0); /* below 1 */
+    CHECK(isnan(metric(&o, "grad_norm/bucket_2/group_rv_count")));
+    CHECK_NEAR(metric(&o, "grad_norm/bucket_1/task"), metric(&o, "grad_norm/all/task"), 0);
     close_trainer(&o);
 }

@@ -13,6 +13,7 @@ ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS);
 ARES_OPTION_TABLE(critic_options, ares_critic_config, ARES_CRITIC_OPTIONS);
 ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS);
+ARES_OPTION_TABLE(gradients_options, ares_gradients_config, ARES_GRADIENTS_OPTIONS);
 
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 {
@@ -29,6 +30,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
     ares_config_add_options(cfg, "report.collapse", ares_collapse_options, &out->collapse);
+    ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
     published_declare(cfg, out);
     dapo_declare(cfg, out);
     controls_declare(cfg, out);
@@ -172,6 +174,10 @@ static void check_warmup(ares_config *cfg, const ares_train_config *c)
 
 static void check_diagnostics(ares_config *cfg, const ares_train_config *c)
 {
+    if (c->gradients.only && c->gradients.every == 0)
+        ares_config_fault(cfg, "report.gradient_analysis.only",
+                          "nothing would be trained and nothing measured; set "
+                          "report.gradient_analysis.every as well");
     if (c->collapse.freq > 0 && !c->collapse.first_turn && !c->collapse.multi_turn)
         ares_config_fault(cfg, "report.collapse.freq",
                           "nothing is drawn: report.collapse.first_turn and "

@@ -7,6 +7,13 @@
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
+/*
+ * Norms of the gradients that the terms of the loss have for groups of similar reward deviation
+ * (docs/diagnostics.md#gradients-by-reward-variance). Trains nothing and changes no bit of a run.
+ * After the batch has its advantages; a collective. (gradient_analysis.c)
+ */
+bool report_gradients_due(const ares_trainer *t);
+int report_gradients(ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* perf/.._memory_.._gb: the most so far, of the rank with most. A collective. (speed.c) */
 int report_memory(const training *t, ares_metrics *m);
 /*

@@ -202,7 +202,8 @@ void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implie
 /*
  * Options that set other options: presets, and numbers from which options follow. `words` is called
  * by ares_config_resolve when all layers are read and before the structs are filled, and calls the
- * functions below. Paths are names of options, not words of other trainers.
+ * functions below; several are called in the order in which they were given. Paths are names of
+ * options, not words of other trainers.
  *
  *   given       the value that a layer gives the option, interpolated; flags as true or false,
  * whole numbers in decimal digits; NULL when no layer gives one, or null word        the name that

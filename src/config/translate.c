@@ -8,7 +8,8 @@
 
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg))
 {
-    cfg->words = words;
+    ARES_ASSERT(cfg->n_words < ARES_COUNT(cfg->words));
+    cfg->words[cfg->n_words++] = words;
 }
 
 /*

@@ -151,7 +151,7 @@ typedef struct ares_sample {
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
-    ares_view response;        /* decoded */
+    ares_view response, turns; /* decoded; of a trajectory (data_trajectory.h) */
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
     /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */

@@ -21,6 +21,8 @@ typedef struct ares_drawn {
  */
 typedef struct ares_source_kind {
     const char *name;
+    bool endless; /* what is drawn never returns: rows are kinds of prompts, and epochs mean nothing
+                   */
     int64_t (*draw)(const void *state); /* prompts that are drawn together */
     /* the next n prompts; n is a multiple of the draw */
     int (*next)(void *state, int64_t n, ares_drawn *out);

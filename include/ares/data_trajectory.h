@@ -30,6 +30,7 @@ typedef struct ares_trajectory {
     ares_trajectory_row *rows; /* [n_rows], at least one */
     float *parts;              /* [n_parts] the scores of the single rewards */
     ares_view response;        /* decoded: what is judged and shown */
+    ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
 } ares_trajectory;
 
 /* A prompt with all its answers. */

@@ -60,6 +60,8 @@ typedef struct ares_reward ares_reward;
  */
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
                      ares_reward **out);
+/* A manager without rewards: scores come from somewhere else. Never fails. */
+ares_reward *ares_reward_open_none(void);
 void ares_reward_close(ares_reward *r);
 int ares_reward_count(const ares_reward *r);               /* entries */
 const char *ares_reward_name(const ares_reward *r, int i); /* as in metrics: reward/<name> */

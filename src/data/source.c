@@ -207,6 +207,13 @@ void ares_source_close(ares_source *s)
 int ares_source_gids(const ares_source *s, ares_map **out)
 {
     int64_t rows = ares_source_count(s), other;
+    if (s->kind->endless) {
+        *out = NULL;
+        return ares_fail(ARES_ECONFIG,
+                         "data: the run draws from %s, where no prompt returns: a method that "
+                         "remembers prompts has nothing to remember; leave it out",
+                         s->kind->name);
+    }
     *out = ares_map_new();
     for (int64_t i = 0; i < rows; i++) {
         const ares_row *row = ares_source_row(s, i);

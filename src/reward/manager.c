@@ -59,6 +59,14 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     return ARES_OK;
 }
 
+ares_reward *ares_reward_open_none(void)
+{
+    ares_reward *r = ares_calloc(1, sizeof *r);
+    r->tally = tally_new();
+    r->max_length = ARES_NULL_I64;
+    return r;
+}
+
 void ares_reward_close(ares_reward *r)
 {
     if (!r) return;

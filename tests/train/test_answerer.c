@@ -104,7 +104,7 @@ static int answer_in_turns(ares_trainer *t, const answer_job *job, ares_arena *a
     }
     return ARES_OK;
 }
-static const answerer in_turns = { "turns", answer_in_turns };
+static const answerer in_turns = { .name = "turns", .answer = answer_in_turns };
 
 static double metric(const opened *o, const char *name)
 {
@@ -367,7 +367,7 @@ static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *
     }
     return ARES_OK;
 }
-static const answerer by_prompt = { "by prompt", answer_by_prompt };
+static const answerer by_prompt = { .name = "by prompt", .answer = answer_by_prompt };
 
 /*
  * The greedy baseline of a prompt is answered anew where its answers go on, and it is the prompt's
@@ -463,7 +463,7 @@ static int answer_at_length(ares_trainer *t, const answer_job *job, ares_arena *
     }
     return ARES_OK;
 }
-static const answerer at_length = { "at length", answer_at_length };
+static const answerer at_length = { .name = "at length", .answer = answer_at_length };
 
 TEST(a_group_whose_answers_are_all_dropped_leaves_the_batch)
 {

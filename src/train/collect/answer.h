@@ -31,6 +31,13 @@ typedef struct answer_job {
 typedef struct answerer {
     const char *name;
     int (*answer)(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out);
+    /*
+     * Scores of a draw that depend on the answers of all ranks; a collective, after all ranks have
+     * answered. NULL: none does.
+     */
+    int (*settle)(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena);
+    /* Metrics of all that was answered since the last report; a collective. NULL: none. */
+    int (*report)(ares_trainer *t, const char *prefix, ares_metrics *m);
 } answerer;
 /* The policy answers the prompt by itself, in one turn. */
 extern const answerer answer_engine;

@@ -158,4 +158,4 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     return rc;
 }
 
-const answerer answer_engine = { "engine", answer };
+const answerer answer_engine = { .name = "engine", .answer = answer };

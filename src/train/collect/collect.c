@@ -55,6 +55,7 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, a
     if (r->same_prompt && r->draws.rounds) draw_again(c->arena, r->keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
     ARES_TRY(ares_world_agree(t->run.world, draw_answer(t, c->arena, d, m)));
+    if (t->answerer->settle) ARES_TRY(t->answerer->settle(t, d->groups, d->count, c->arena));
     ARES_TRY(filter_show_generated(t, d));
     count_answers(r, d);
     ARES_TRY(filter_last_draw(t, r, c->arena, m));
@@ -104,7 +105,7 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
     if (discards && r->discarded[1] > 0)
         ares_metrics_set(m, "dapo/discarded_frac", r->discarded[0] / r->discarded[1]);
     ares_metrics_set(m, "rollout/generated_tokens", r->tokens);
-    return ARES_OK;
+    return t->answerer->report ? t->answerer->report(t, "train/", m) : ARES_OK;
 }
 
 /* Draws until the batch is full or the draws are used up, and chooses its groups. */

@@ -100,10 +100,10 @@ const char *const *ares_env_type_names(int *n);
     X(tree, options, "options", "{}", "map", "options of the type")
 ARES_OPTION_STRUCT(ares_env_definition_options, ARES_ENV_DEFINITION_OPTIONS);
 
-#define ARES_ENV_OPTIONS(X)                                                                       \
-    X(tree, definitions, "definitions", "{}", "map",                                              \
-      "environments by tag: {type, instruction, max_actions, max_tokens, options}; the built-in " \
-      "tags are here already")
+#define ARES_ENV_OPTIONS(X)                                                                        \
+    X(tree, definitions, "definitions", "{}", "map",                                               \
+      "environments by tag: {type, instruction, max_actions, max_tokens, options}; of a built-in " \
+      "tag only what is to be different")
 ARES_OPTION_STRUCT(ares_env_options, ARES_ENV_OPTIONS);
 
 typedef struct ares_env_definition {
@@ -115,6 +115,13 @@ typedef struct ares_env_definition {
 
 /* Declares env.* and the built-in tags; before the first file or override is read. */
 void ares_env_declare(ares_config *cfg);
+/* Declares env.definitions alone; ares_env_preset adds the built-in tags that are used. */
+void ares_env_declare_options(ares_config *cfg);
+/*
+ * For ares_config_translate_with: gives a built-in tag, or a type under its own name, its
+ * definition, where no layer gives the same option another value. Other tags are left alone.
+ */
+void ares_env_preset(ares_config *cfg, const char *tag);
 /*
  * After ares_config_resolve: reads the definition of a tag. Faults go to cfg; an unknown tag is
  * ARES_ECONFIG with the nearest name.
@@ -200,6 +207,9 @@ typedef struct ares_env_answer {
  */
 void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_arena *arena,
                            ares_env_answer *out);
+
+/* text without any special, in the arena where it is changed */
+ares_view ares_env_without_specials(const ares_env_format *f, ares_view text, ares_arena *arena);
 
 /* ---------------- messages (message.c): the contents, without roles or template */
 /* the system message */

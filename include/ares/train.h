@@ -237,6 +237,64 @@ ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
       "measure, and train nothing: neither the policy nor the critic is updated in any step")
 ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
 
+/* ---------------- environments: env.* (docs/environments.md#training) */
+#define ARES_AGENTS_OPTIONS(X)                                                                     \
+    X(i64, max_turns, "max_turns", "5", "[1,)",                                                    \
+      "turns of an episode; an environment that has not ended by then counts as not solved")       \
+    X(i64, max_actions_per_turn, "max_actions_per_turn", "2", "[1,)",                              \
+      "actions that are taken from one answer; further ones are left out")                         \
+    X(text, action_separator, "action_separator", "||", "nonempty",                                \
+      "what stands between the actions of an answer")                                              \
+    X(flag, enable_think, "enable_think", "true", "",                                              \
+      "answers begin with a thought in <think> tags; false: with the answer")                      \
+    X(f64, format_penalty, "format_penalty", "-0.1", "",                                           \
+      "added to an episode's score for each turn with an unknown action, or with none")            \
+    X(flag, token_exact, "token_exact", "false", "",                                               \
+      "train on the tokens that were sampled, with the chat template's text between them; false: " \
+      "on the conversation's text, written anew and encoded as a whole, as in RAGEN")              \
+    X(flag, train_text_include_warning, "train_text_include_warning", "true", "",                  \
+      "token_exact: false: keep the warning about an answer without action in the text that is "   \
+      "trained on; false: leave it out, as in RAGEN")                                              \
+    X(flag, enable_response_mask, "enable_response_mask", "true", "",                              \
+      "token_exact: false: train on the model's messages only; false: on everything after the "    \
+      "system message")                                                                            \
+    X(flag, use_turn_scores, "use_turn_scores", "false", "",                                       \
+      "the reward of each turn stands where the turn ends, without penalties; false: their sum "   \
+      "stands at the end of the episode")                                                          \
+    X(choice, context_window_mode, "context_window_mode", "full",                                  \
+      "full|limited_multi_turn|single_turn",                                                       \
+      "what a prompt shows: full: all turns; limited_multi_turn: the last turns; single_turn: "    \
+      "the last turns as a digest; a turn is a row of its own in the last two")                    \
+    X(i64, max_context_window, "max_context_window", "-1", "-1|[1,)",                              \
+      "turns that a prompt shows, the present one included, where context_window_mode is not "     \
+      "full; -1: all")                                                                             \
+    X(choice, normalization_grouping, "reward_normalization.grouping", "state",                    \
+      "state|inductive|batch",                                                                     \
+      "among which episodes scores are normalised: state: of a group; inductive: of a tag; "       \
+      "batch: all")                                                                                \
+    X(choice, normalization, "reward_normalization.method", "identity",                            \
+      "identity|mean|mean_std|asym_clip",                                                          \
+      "identity: none; mean: minus the mean; mean_std: also divided by the standard deviation; "   \
+      "asym_clip: that, within -1 and 3; filters see the score as it was")
+ARES_OPTION_STRUCT(ares_agents_config, ARES_AGENTS_OPTIONS);
+
+#define ARES_AGENT_SIDE_OPTIONS(X, GROUPS, GROUP_SIZE, SEED, OF)                            \
+    X(texts, tags, "tags", "[]", "nonempty",                                                \
+      "environments of " OF ", by the names of env.definitions; [] for none")               \
+    X(i64, groups, "groups", GROUPS, "[1,)", "groups of environments of " OF)               \
+    X(i64s, n_groups, "n_groups", "[]", "[1,)", "groups of each tag; []: the same for all") \
+    X(i64, group_size, "group_size", GROUP_SIZE, "[1,)",                                    \
+      "environments of a group, which all begin alike")                                     \
+    X(i64, seed, "seed", SEED, "[0,)",                                                      \
+      "seed of the first group; each group after it has the next number")
+#define ARES_AGENT_TRAIN_GROUPS "8"
+#define ARES_AGENT_TRAIN_GROUP_SIZE "16"
+#define ARES_AGENT_TRAIN_OPTIONS(X)                                                           \
+    ARES_AGENT_SIDE_OPTIONS(X, ARES_AGENT_TRAIN_GROUPS, ARES_AGENT_TRAIN_GROUP_SIZE, "10000", \
+                            "a training step")
+#define ARES_AGENT_VAL_OPTIONS(X) ARES_AGENT_SIDE_OPTIONS(X, "512", "1", "123", "a validation")
+ARES_OPTION_STRUCT(ares_agent_side_config, ARES_AGENT_TRAIN_OPTIONS);
+
 #define ARES_SFT_OPTIONS(X)                                                                     \
     X(i64, batch_size, "batch_size", "64", "[1,)", "rows per optimizer step, over all ranks")   \
     X(i64, max_length, "max_length", "2048", "[2,)", "tokens of a row at most")                 \
@@ -361,6 +419,9 @@ typedef struct ares_train_config {
     ares_trainer_config trainer;
     ares_collapse_config collapse;
     ares_gradients_config gradients;
+
+    ares_agents_config agents;
+    ares_agent_side_config agents_train, agents_val;
     ares_published_config published;
     ares_dapo_config dapo;
     ares_sft_config sft; /* of supervised runs only */

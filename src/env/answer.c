@@ -67,7 +67,7 @@ static ares_view without(ares_view v, ares_view token, ares_arena *arena)
 }
 
 /* v without special tokens; removing one may complete another, which is removed too. */
-static ares_view without_specials(const ares_env_format *f, ares_view v, ares_arena *arena)
+ares_view ares_env_without_specials(const ares_env_format *f, ares_view v, ares_arena *arena)
 {
     bool any = false;
     for (int i = 0; i < f->n_specials; i++)
@@ -90,7 +90,7 @@ static ares_view cleaned(const ares_env_format *f, ares_view v, ares_arena *aren
     static const char *const tags[] = { "<think>", "</think>", "<answer>", "</answer>" };
     for (int i = 0; i < ARES_COUNT(tags); i++) v = without(v, ares_view_of(tags[i]), arena);
     for (int i = 0; i < f->n_specials; i++) v = without(v, ares_view_of(f->specials[i]), arena);
-    return stripped(without_specials(f, v, arena));
+    return stripped(ares_env_without_specials(f, v, arena));
 }
 
 /* ---------------- the parts */
@@ -170,7 +170,7 @@ void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_a
     *out = (ares_env_answer){ .raw = { whole, head + generated.len } };
     out->matched = find_parts(out->raw, f->think, &thought, &answer);
     if (!out->matched) {
-        out->text = without_specials(f, out->raw, arena);
+        out->text = ares_env_without_specials(f, out->raw, arena);
         return;
     }
     thought = cleaned(f, thought, arena);

@@ -28,6 +28,64 @@ static void write_string(ares_str *out, const char *key, const char *value)
     ares_json_write_string(ares_json_key(out, key), ares_view_of(value));
 }
 
+void ares_env_declare_options(ares_config *cfg)
+{
+    ares_config_add_options(cfg, "env", env_table, NULL);
+}
+
+static void preset(ares_config *cfg, const char *tag, const char *key, const char *value)
+{
+    ares_str path = { 0 };
+    ares_str_addf(&path, "env.definitions.%s.%s", tag, key);
+    bool set = ares_config_is_set(cfg, path.data);
+    ares_str_addf(&path, "=%s", value);
+    if (!set) ares_config_override(cfg, path.data);
+    ares_str_fini(&path);
+}
+
+static void preset_options(ares_config *cfg, const env_tag *t)
+{
+    ares_arena arena = { 0 };
+    const ares_json *options;
+    int rc = ares_json_parse(&arena, ares_view_of(t->options), t->name, &options);
+    ARES_ASSERT(rc == ARES_OK); /* tags.c is ours */
+    for (int64_t i = 0; i < options->count; i++) {
+        ares_str key = { 0 }, value = { 0 };
+        const ares_json *v = options->members[i].value;
+        ares_str_addf(&key, "options.%s", options->members[i].key.data);
+        if (v->type == ARES_JSON_STRING) ares_str_add_view(&value, v->text);
+        else ares_json_write(&value, v);
+        preset(cfg, t->name, key.data, value.data);
+        ares_str_fini(&key);
+        ares_str_fini(&value);
+    }
+    ares_arena_fini(&arena);
+}
+
+void ares_env_preset(ares_config *cfg, const char *tag)
+{
+    char number[32];
+    for (int i = 0; i < env_tag_count; i++) {
+        const env_tag *t = &env_tags[i];
+        if (strcmp(t->name, tag) != 0) continue;
+        preset(cfg, tag, "type", t->type);
+        ares_str text = { 0 };
+        ares_json_write_string(&text, ares_view_of(t->instruction)); /* blanks at its end count */
+        preset(cfg, tag, "instruction", text.data);
+        ares_str_fini(&text);
+        snprintf(number, sizeof number, "%lld", (long long)t->max_actions);
+        preset(cfg, tag, "max_actions", number);
+        snprintf(number, sizeof number, "%lld", (long long)t->max_tokens);
+        preset(cfg, tag, "max_tokens", number);
+        preset_options(cfg, t);
+        return;
+    }
+    int n;
+    const char *const *types = ares_env_type_names(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(types[i], tag) == 0) preset(cfg, tag, "type", tag);
+}
+
 /* The built-in tags as a first layer, and each type under its own name with its defaults. */
 void ares_env_declare(ares_config *cfg)
 {
@@ -61,11 +119,14 @@ void ares_env_declare(ares_config *cfg)
 static int check_tag(const ares_config *cfg, const char *tag)
 {
     const ares_json *all = ares_config_get(cfg, "env.definitions");
-    const char *names[64];
-    int n = 0;
+    const char *names[2 * TAGS];
+    int n = 0, built_in;
+    const char *const *known = ares_env_tag_names(&built_in);
+    if (ares_json_get(all, tag)) return ARES_OK;
+    for (int i = 0; i < built_in; i++)
+        if (!ares_json_get(all, known[i])) names[n++] = known[i];
     for (int64_t i = 0; all && i < all->count && n < ARES_COUNT(names); i++)
         names[n++] = all->members[i].key.data;
-    if (ares_json_get(all, tag)) return ARES_OK;
     return ares_lookup(ARES_ECONFIG, "env: tag", tag, names, n, &(int){ 0 });
 }
 

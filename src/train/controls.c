@@ -55,8 +55,9 @@ int controls_open(const ares_trainer *t, ares_controls **out)
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = t->run.world,
                                  .algorithm = &cfg->algorithm,
-                                 .validates = cfg->trainer.val_only || (cfg->data.val_files.count &&
-                                                                        cfg->trainer.val_freq > 0),
+                                 .validates =
+                                     cfg->trainer.val_only ||
+                                     (ares_source_count(&t->run.val) && cfg->trainer.val_freq > 0),
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(&t->run);

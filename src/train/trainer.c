@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collect/answer.h"
+#include "agents/agents.h"
 #include "collect/triggers.h"
 #include "controls.h"
 
@@ -20,12 +20,23 @@ static int open_source(ares_trainer *t, const ares_texts *files, const ares_orde
     return rc;
 }
 
+/* Environments instead of data sets. */
+static int open_environments(ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
+    if (c->agents_val.tags.count) ARES_TRY(agents_source(&t->agents->val, &t->run.val));
+    if (c->trainer.val_only) return ARES_OK;
+    t->run.total_steps = c->trainer.max_steps;
+    return agents_source(&t->agents->train, &t->run.source);
+}
+
 static int open_data(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     ARES_TRY(ares_prompt_encoder_new(
         &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
         t->run.tokenizer, &t->run.encoder));
+    if (t->agents) return open_environments(t);
     if (!c->trainer.val_only) {
         int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64
                             ? c->data.rollout_batch_size
@@ -45,19 +56,26 @@ static int open_data(ares_trainer *t)
     return open_source(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val);
 }
 
-static int open_rollout(ares_trainer *t)
+/* Tokens of prompt and response together at most. */
+static int64_t longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     int64_t len = c->rollout.max_model_len == ARES_NULL_I64
                       ? c->data.max_prompt_length + c->data.max_response_length
                       : c->rollout.max_model_len;
+    return ARES_MIN(len, t->run.model->cfg.max_position);
+}
+
+static int open_rollout(ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
         .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
                                       ? 2048
                                       : (int32_t)c->rollout.max_num_batched_tokens,
-        .max_model_len = (int32_t)ARES_MIN(len, t->run.model->cfg.max_position),
+        .max_model_len = (int32_t)longest(t),
         .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0
                              ? (int32_t)c->rollout.entropy_topk
                              : 0,
@@ -84,7 +102,11 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
     ARES_TRY(training_open_device(&t->run));
-    ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
+    if (agents_wanted(c)) {
+        t->answerer = &answer_agents;
+        t->reward = ares_reward_open_none();
+        ARES_TRY(agents_define(cfg, c, &t->agents));
+    } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
     t->run.best_by_accuracy = ares_reward_shapes(t->reward);
     ARES_TRY(training_open_model(&t->run, weights));
     ARES_TRY(open_data(t));
@@ -92,6 +114,10 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(open_rollout(t));
     validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     ARES_TRY(ares_config_finish(cfg));
+    if (t->agents) {
+        t->val_n = c->agents_val.group_size;
+        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, longest(t)));
+    }
     if (c->trainer.val_only)
         return controls_open(t, &t->run.controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
@@ -123,6 +149,7 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
 void trainer_close(ares_trainer *t)
 {
     ares_rollout_free(t->rollout);
+    agents_close(t->agents);
     ares_free(t->triggers);
     actor_close(&t->actor);
     controls_close(t->run.controls);

@@ -16,6 +16,7 @@ typedef struct ares_trainer {
     ares_critic *critic;             /* NULL where the estimator needs no values */
     const struct answerer *answerer; /* who answers prompts (collect/answer.h) */
     ares_rollout *rollout;
+    struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */
     ares_reward *reward;
     const ares_adv *adv;
     /* [vocab] 1: a trigger word (triggers.c); NULL: every token may count */

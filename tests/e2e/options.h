@@ -54,7 +54,26 @@ typedef struct option_case {
 #define LOG_SPACE "algorithm.kl_bucket_controller=log_space algorithm.kl_beta_update_interval=1 "
 #define VAL ROWS "data.val_files=$DIR/rows.jsonl "
 
+/* The model of agent_model acts on ice. */
+#define AGENTS                                                                             \
+    "env.train.tags=FrozenLake env.train.groups=4 env.train.group_size=4 env.max_turns=3 " \
+    "env.enable_think=false env.token_exact=true '~data.rollout_batch_size' "              \
+    "'~worker.rollout.n' '~worker.reward.rewards' '~data.train_files' "                    \
+    "'env.definitions.FrozenLake.instruction=You act on ice.' "                            \
+    "env.definitions.FrozenLake.options.is_slippery=false data.max_response_length=24 "    \
+    "worker.rollout.max_model_len=2000 "                                                   \
+    "worker.actor.model.model_path=$DIR/agent_model/checkpoints/step_000120/model "
+#define AGENTS_TEXT AGENTS "env.token_exact=false "
+#define AGENTS_VAL AGENTS "env.val.tags=FrozenLake env.val.groups=4 trainer.val_freq=1 "
+#define AGENTS_TWO "'env.train.tags=[FrozenLake, Bandit]' 'env.val.tags=[FrozenLake, Bandit]' "
+
 static const situation situations[] = {
+    { "agents", AGENTS },
+    { "agents_text", AGENTS_TEXT },
+    { "agents_limited", AGENTS "env.context_window_mode=limited_multi_turn" },
+    { "agents_mean", AGENTS "env.reward_normalization.method=mean" },
+    { "agents_val", AGENTS_VAL },
+    { "agents_two", AGENTS_VAL AGENTS_TWO },
     { "plain", "" },
     { "rows", ROWS },
     { "two_val_rows",
@@ -201,6 +220,60 @@ static const situation situations[] = {
 };
 
 static const option_case options[] = {
+    { "env.definitions",
+      "{FrozenLake: {instruction: You act on ice., max_actions: 1, options: "
+      "{is_slippery: false}}}",
+      "agents", "train/FrozenLake/num_actions < base:train/FrozenLake/num_actions" },
+    { "env.max_turns", "1", "agents",
+      "$ ! rollouts | grep -q 'Turn 2' && base_rollouts | grep -q 'Turn 2'" },
+    { "env.max_actions_per_turn", "1", "agents",
+      "train/FrozenLake/num_actions < base:train/FrozenLake/num_actions" },
+    { "env.action_separator", ">>", "agents",
+      "$ rollouts | grep -q 'separator .* >> ' && ! base_rollouts | grep -q ' >> '" },
+    { "env.enable_think", "true", "agents",
+      "$ rollouts | grep -q 'assistant.n<think>' && ! base_rollouts | grep -q '<think>'" },
+    { "env.format_penalty", "-3", "agents", "critic/score/min < -2; base:critic/score/min > -2" },
+    { "env.token_exact", "false", "agents",
+      "says answers are written anew; absent exact/rollout_train_max_abs; "
+      "base:exact/rollout_train_max_abs == 0" },
+    { "env.train_text_include_warning", "false", "agents_text",
+      "$ ! rollouts | grep -q 'No valid action provided' && base_rollouts | grep -q 'No valid "
+      "action provided'" },
+    { "env.enable_response_mask", "false", "agents_text",
+      "train/response_length > 2 * base:train/response_length" },
+    { "env.use_turn_scores", "true", "agents", "critic/score/min == 0; base:critic/score/min < 0" },
+    { "env.context_window_mode", "single_turn", "agents",
+      "$ rollouts | grep -q 'step(s) completed so far' && ! base_rollouts | grep -q 'so far'" },
+    { "env.max_context_window", "1", "agents_limited",
+      "prompt_length/max < base:prompt_length/max" },
+    { "env.reward_normalization.grouping", "batch", "agents_mean",
+      "critic/score/max != base:critic/score/max" },
+    { "env.reward_normalization.method", "mean", "agents",
+      "critic/score/mean ~ 0; base:critic/score/mean != 0" },
+    { "env.train.tags", "Bandit", "agents",
+      "there train/Bandit/success; absent train/FrozenLake/success" },
+    { "env.train.groups", "8", "agents",
+      "$ test $(rollouts | wc -l) = 32 && test $(base_rollouts | wc -l) = 16" },
+    { "env.train.n_groups", "[1, 3]", "agents_two",
+      "$ test $(rollouts | grep -c 'source\":\"Bandit') = 12 && test $(base_rollouts | grep -c "
+      "'source\":\"Bandit') = 8" },
+    { "env.train.group_size", "2", "agents",
+      "$ test $(rollouts | wc -l) = 8 && test $(base_rollouts | wc -l) = 16" },
+    { "env.train.seed", "20000", "agents",
+      "$ test \"$(rollouts | head -1 | tr -dc _OGP)\" != \"$(base_rollouts | head -1 | tr -dc "
+      "_OGP)\"" },
+    { "env.val.tags", "Bandit", "agents_val",
+      "there val-env/Bandit/success; absent val-env/FrozenLake/success" },
+    { "env.val.groups", "3", "agents_val",
+      "val-env/response_length != base:val-env/response_length" },
+    { "env.val.n_groups", "[3, 1]", "agents_two",
+      "val-env/response_length != base:val-env/response_length" },
+    { "env.val.group_size", "2", "agents_val",
+      "$ grep -q FrozenLake/pass@2 $RUN/metrics.jsonl && grep -q FrozenLake/pass@1 "
+      "$BASE/metrics.jsonl" },
+    { "env.val.seed", "5000", "agents_val",
+      "$ test -s $RUN/validation/step_000001.jsonl && ! cmp -s $RUN/validation/step_000001.jsonl "
+      "$BASE/validation/step_000001.jsonl" },
     /* ------------------------------------------------------------ data */
     { "data.train_files", "[$DIR/rows.jsonl]", "plain", "$ rollouts | grep -q 'user.nask [0-7]'" },
     { "data.val_files", "[$DIR/rows.jsonl]", "rows",

@@ -5,6 +5,7 @@
  */
 #include "options.h"
 
+#include "agent_runs.h"
 #include "ares/io.h"
 #include "e2e.h"
 
@@ -302,7 +303,7 @@ static bool begins(const char *option, const char *prefixes)
 }
 
 /* The options of a test below, by what they begin with; a blank follows each prefix. */
-enum { DATA, ALGORITHM, ROLLOUT, ACTOR, OTHER_MODELS, REWARD, RUN, PARTS };
+enum { DATA, ALGORITHM, ROLLOUT, ACTOR, OTHER_MODELS, REWARD, ENVIRONMENTS, RUN, PARTS };
 static const char *const parts[PARTS] = {
     [DATA] = "data. ",
     [ALGORITHM] = "algorithm. ",
@@ -310,6 +311,7 @@ static const char *const parts[PARTS] = {
     [ACTOR] = "worker.actor. ",
     [OTHER_MODELS] = "worker.ref. worker.critic. ",
     [REWARD] = "worker.reward. ",
+    [ENVIRONMENTS] = "env. ",
     [RUN] = "worker.hybrid_engine trainer. report. ",
 };
 
@@ -358,6 +360,11 @@ TEST(options_of_reference_and_critic_do_what_base_yaml_says)
 TEST(options_of_rewards_do_what_base_yaml_says)
 {
     check_options(REWARD);
+}
+TEST(options_of_environments_do_what_base_yaml_says)
+{
+    (void)agent_model();
+    check_options(ENVIRONMENTS);
 }
 TEST(options_of_the_run_do_what_base_yaml_says)
 {

@@ -1,6 +1,7 @@
 /* All options of training, and what must hold between them. */
 #include <string.h>
 
+#include "agents/agents.h"
 #include "collect/triggers.h"
 #include "controls.h"
 #include "dapo.h"
@@ -33,6 +34,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
     published_declare(cfg, out);
     dapo_declare(cfg, out);
+    agents_declare(cfg, out);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
@@ -82,7 +84,7 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
     if (drawn % world)
         ares_config_fault(cfg, "data.mini_rollout_batch_size",
                           "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
-    if (c->rollout.max_model_len != ARES_NULL_I64 &&
+    if (c->rollout.max_model_len != ARES_NULL_I64 && !agents_wanted(c) &&
         c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)
         ares_config_fault(cfg, "worker.rollout.max_model_len",
                           "data.max_prompt_length + data.max_response_length = %lld do not fit; "
@@ -239,13 +241,16 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
 
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
-    if (!c->trainer.val_only && !c->data.train_files.count)
+    if (!c->trainer.val_only && !c->data.train_files.count && !c->agents_train.tags.count)
         ares_config_fault(cfg, "data.train_files",
-                          "no training rows; name a JSONL file, or set trainer.val_only=true");
-    if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
-        ares_config_fault(cfg, "data.val_files",
-                          "validation is asked for and has no rows; name a JSONL file, or set "
-                          "trainer.val_freq=-1");
+                          "no training rows; name a JSONL file, environments in env.train.tags, "
+                          "or set trainer.val_only=true");
+    if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count &&
+        !c->agents_val.tags.count)
+        ares_config_fault(
+            cfg, "data.val_files",
+            "validation is asked for and has no rows; name a JSONL file, environments in "
+            "env.val.tags, or set trainer.val_freq=-1");
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",
@@ -276,6 +281,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_sampling sampling;
     int64_t n;
     validation_sampling(cfg, c, &sampling, &n);
+    agents_check(cfg, c);
+    if (agents_wanted(c)) return ares_config_finish(cfg); /* there are no rewards to check */
     ares_reward *reward;
     /* binds its entries, then reports every fault */
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));

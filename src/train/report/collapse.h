@@ -12,8 +12,8 @@
  * A turn of an episode: a prompt x, the tokens up to and including those that open the thought, and
  * the thought z itself, without the tokens that close it. z_len 0: the turn has no thought; it is
  * counted, and nothing is drawn from it. group: the same number on whatever rank, different for the
- * groups of a step; episode: its number within the group; turn: from 0. Plain answers, which are
- * all that is trained on today, are one turn each; more are there for training in environments.
+ * groups of a step; episode: its number within the group; turn: from 0. Plain answers are one
+ * turn each; conversations with environments, which have more, are not measured yet.
  */
 typedef struct collapse_turn {
     const int32_t *x;

@@ -36,6 +36,33 @@ static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
     ares_json_end(out, ']');
 }
 
+/* The prompt as it was read, its turns, and which tokens are trained as runs [first, count]. */
+static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
+{
+    const ares_batch *b = &t->batch;
+    const ares_sample *s = &b->samples[row];
+    int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
+    ares_str text = { 0 };
+    if (ares_tokenizer_decode(t->run.tokenizer, s->prompt, s->prompt_len, false, &text) == ARES_OK)
+        ares_json_write_string(ares_json_key(out, "prompt"), ares_str_view(&text));
+    ares_str_clear(&text);
+    if (ares_tokenizer_decode(t->run.tokenizer, b->responses + first, n, false, &text) == ARES_OK)
+        ares_json_write_string(ares_json_key(out, "response"), ares_str_view(&text));
+    ares_str_fini(&text);
+    ares_json_splice(ares_json_key(out, "turns"), s->turns);
+    ares_json_begin(ares_json_key(out, "trained"), '[');
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && b->response_mask[first + end] == b->response_mask[first + i];)
+            end++;
+        if (!b->response_mask[first + i]) continue;
+        ares_json_begin(out, '[');
+        ares_json_write_i64(out, i);
+        ares_json_write_i64(out, end - i);
+        ares_json_end(out, ']');
+    }
+    ares_json_end(out, ']');
+}
+
 static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
 {
     static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };
@@ -48,8 +75,11 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     ares_json_write_i64(ares_json_key(out, "sample"), s->index);
     ares_json_write_i64(ares_json_key(out, "row"), s->row->id);
     ares_json_write_string(ares_json_key(out, "data_source"), ares_view_of(s->row->data_source));
-    ares_json_write_string(ares_json_key(out, "prompt"), s->row->prompt_text);
-    ares_json_write_string(ares_json_key(out, "response"), s->response);
+    if (s->turns.len) write_episode(t, row, out);
+    else {
+        ares_json_write_string(ares_json_key(out, "prompt"), s->row->prompt_text);
+        ares_json_write_string(ares_json_key(out, "response"), s->response);
+    }
     ares_json_write_string(ares_json_key(out, "ground_truth"), s->row->ground_truth);
     ares_json_write_float(ares_json_key(out, "score"), s->score);
     ares_json_begin(ares_json_key(out, "rewards"), '{');

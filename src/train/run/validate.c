@@ -28,7 +28,7 @@ typedef struct tally {
 } tally;
 
 typedef struct validation {
-    const ares_trainer *t;
+    ares_trainer *t;
     int parts; /* rewards that a score is made of */
     tally all, groups[GROUPS_MAX];
     int n_groups;    /* the same on every rank, and so is their order */
@@ -113,6 +113,7 @@ static void write_sample(const ares_trainer *t, const ares_row *row, const ares_
     ares_json_write_string(ares_json_key(out, "prompt"), row->prompt_text);
     ares_json_write_string(ares_json_key(out, "response"), s->response);
     ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
+    if (s->turns.len) ares_json_splice(ares_json_key(out, "turns"), s->turns);
     ares_json_write_float(ares_json_key(out, "score"), s->score);
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), ares_trajectory_tokens(s));
@@ -188,6 +189,7 @@ static int report(validation *v, const ares_batch *b, ares_metrics *m)
     const ares_trainer *t = v->t;
     double format;
     ARES_TRY(put(v, &v->all, m));
+    if (t->answerer->report) ARES_TRY(t->answerer->report(v->t, "val-env/", m));
     ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
     if (ares_metrics_get(m, "val/reward/format", &format))
         ares_metrics_set(m, "val/format_reward", format);

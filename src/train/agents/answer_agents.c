@@ -1,0 +1,239 @@
+/*
+ * Episodes of a draw. All environments go side by side through the continuous batch: an episode's
+ * next turn is queued when its environment has answered, whoever else is still sampling. What is
+ * written depends on seeds and weights alone, not on the order in which answers end.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "agents/agents.h"
+#include "agents/episode.h"
+
+typedef struct play {
+    ares_trainer *t;
+    agents *a;
+    const answer_job *job;
+    ares_arena *arena;
+    ares_group *out;
+    episode *episodes; /* in the order of groups and their members */
+    int64_t n, active;
+    int64_t *queued; /* by the engine's number: the first episode that the request is for */
+    int64_t n_queued, queued_capacity;
+    ares_ids ids; /* scratch */
+} play;
+
+/* ---------------- requests */
+/* One request for episodes [e, e + n), whose prompts are the same. */
+static int queue(play *p, int64_t e, int32_t n)
+{
+    const episode *x = &p->episodes[e];
+    const ares_group *g = &p->out[x->prompt];
+    const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
+    ares_rng_key of_draw = ares_rng_sub(p->job->key, (uint64_t)g->step, (uint64_t)g->draw);
+    ares_request q = { .prompt = turn->prompt,
+                       .prompt_len = turn->prompt_len,
+                       .n = n,
+                       .first_index = x->item,
+                       .turn = (uint64_t)x->talk.n - 1,
+                       .sampling = *p->job->sampling,
+                       .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
+    q.sampling.n_stop_ids = p->a->stops.n_stop_ids;
+    q.sampling.stop_ids = p->a->stops.stop_ids;
+    q.sampling.max_new_tokens =
+        (int32_t)ARES_MIN(q.sampling.max_new_tokens, p->a->style.limit - turn->prompt_len);
+    if (p->n_queued == p->queued_capacity) {
+        p->queued_capacity = p->queued_capacity * 2 + 256;
+        p->queued = ares_realloc(p->queued, (size_t)p->queued_capacity * sizeof *p->queued);
+    }
+    int rc = ares_rollout_add(p->t->rollout, &q, NULL);
+    if (rc != ARES_OK) return ares_fail_in(rc, "env: %s", x->row->definition->tag);
+    p->queued[p->n_queued++] = e;
+    return ARES_OK;
+}
+
+/* Whether the prompt leaves no token to an answer: it is then empty. */
+static bool is_full(const play *p, const episode *x)
+{
+    return x->talk.turns[x->talk.n - 1].prompt_len >= p->a->style.limit;
+}
+
+/* After an answer: turns go on until one is queued, or the episode is over. */
+static int go_on(play *p, int64_t e)
+{
+    episode *x = &p->episodes[e];
+    while (!episode_over(x, p->t->run.cfg)) {
+        ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
+        if (!is_full(p, x)) return queue(p, e, 1);
+        ARES_TRY(episode_take(x, &(ares_completion){ 0 }, 0, p->arena));
+    }
+    p->active--;
+    ARES_TRY(episode_end(x, p->t, p->arena, &p->out[x->prompt].items[x->item]));
+    x->place->used = false;
+    return ARES_OK;
+}
+
+/* First turns with the same prompt, as those of a group mostly are, share a request. */
+static int queue_first(play *p)
+{
+    for (int64_t e = 0, end; e < p->n; e = end) {
+        const conversation_turn *first = &p->episodes[e].talk.turns[0];
+        end = e + 1;
+        if (is_full(p, &p->episodes[e])) {
+            ARES_TRY(episode_take(&p->episodes[e], &(ares_completion){ 0 }, 0, p->arena));
+            ARES_TRY(go_on(p, e));
+            continue;
+        }
+        for (; end < p->n && p->episodes[end].prompt == p->episodes[e].prompt; end++) {
+            const conversation_turn *other = &p->episodes[end].talk.turns[0];
+            if (other->prompt_len != first->prompt_len ||
+                memcmp(other->prompt, first->prompt,
+                       (size_t)first->prompt_len * sizeof *first->prompt) != 0)
+                break;
+        }
+        ARES_TRY(queue(p, e, (int32_t)(end - e)));
+    }
+    return ARES_OK;
+}
+
+/* ---------------- a draw */
+static int open_group(play *p, int64_t prompt, int64_t *e)
+{
+    const answer_prompt *from = &p->job->prompts[prompt];
+    const agents_row *row = (const agents_row *)(const void *)from->row;
+    ares_group *g = &p->out[prompt];
+    if (from->begun)
+        return ares_fail(ARES_EUNSUPPORTED, "env: episodes that were cut cannot go on");
+    *g = (ares_group){ .draw = from->draw,
+                       .step = p->t->run.step,
+                       .attempt = p->job->attempt,
+                       .row = from->row,
+                       .n = p->job->n };
+    g->items = ares_arena_calloc(p->arena, (size_t)g->n + 1, sizeof *g->items);
+    for (int32_t i = 0; i < g->n; i++) {
+        episode *x = &p->episodes[(*e)++];
+        *x = (episode){ .prompt = prompt, .item = i, .row = row };
+        ARES_TRY(agents_take_place(p->a, row->definition, &x->place));
+        p->n = *e; /* places of these are given back */
+        ARES_TRY(episode_begin(x, p->t, from->draw, p->arena));
+        ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
+    }
+    return ARES_OK;
+}
+
+static int open_groups(play *p)
+{
+    int64_t e = 0;
+    p->episodes = ares_arena_calloc(p->arena, (size_t)(p->job->n_prompts * p->job->n) + 1,
+                                    sizeof *p->episodes);
+    for (int64_t g = 0; g < p->job->n_prompts; g++) ARES_TRY(open_group(p, g, &e));
+    p->active = p->n;
+    return queue_first(p);
+}
+
+static int run(play *p)
+{
+    ares_completion c;
+    int64_t active;
+    ARES_TRY(open_groups(p));
+    while (p->active > 0) {
+        ARES_TRY(ares_rollout_step(p->t->rollout, &active));
+        while (ares_rollout_next(p->t->rollout, &c)) {
+            const episode *first = &p->episodes[p->queued[c.request]];
+            int64_t e = p->queued[c.request] + c.index - first->item;
+            ARES_TRY(episode_take(&p->episodes[e], &c, (int32_t)p->t->actor.learner.optim.updates,
+                                  p->arena));
+            ARES_TRY(go_on(p, e));
+        }
+    }
+    return ARES_OK;
+}
+
+/* Whether any episode of the group was won. */
+static void count_group(play *p, const ares_group *g)
+{
+    char name[128];
+    double any = 0;
+    for (int32_t i = 0; i < g->n; i++) any = ARES_MAX(any, (double)g->items[i].accuracy);
+    snprintf(name, sizeof name, "%s/pass@%d", g->row->data_source, g->n);
+    measures_add(&p->a->measures, name, NULL, any);
+}
+
+static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
+{
+    play p = { .t = t, .a = t->agents, .job = job, .arena = arena, .out = out };
+    ares_rollout_clear(t->rollout);
+    int rc = run(&p);
+    /* in this order, whichever ended first: sums keep their bits */
+    for (int64_t e = 0; e < p.n && rc == ARES_OK; e++)
+        episode_count(&p.episodes[e], &p.a->measures);
+    for (int64_t g = 0; g < job->n_prompts && rc == ARES_OK; g++) count_group(&p, &out[g]);
+    for (int64_t e = 0; e < p.n; e++) p.episodes[e].place->used = false;
+    ares_free(p.queued);
+    ares_ids_fini(&p.ids);
+    return rc;
+}
+
+/* ---------------- over all ranks */
+typedef struct scored {
+    int64_t group; /* what it is normalised among */
+    double score;
+} scored;
+
+static int64_t group_of(const ares_train_config *c, const ares_group *g)
+{
+    const char *by = c->agents.normalization_grouping;
+    if (strcmp(by, "batch") == 0) return 0;
+    if (strcmp(by, "state") == 0) return g->draw;
+    const char *tag = ((const agents_row *)(const void *)g->row)->definition->tag;
+    return (int64_t)ares_fnv1a(ARES_FNV1A, tag, strlen(tag));
+}
+
+/* The scores that are trained on; filters go on seeing those that the environments gave. */
+static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t count,
+                     ares_arena *arena)
+{
+    ares_str mine = { 0 }, all = { 0 };
+    size_t *starts =
+        ares_arena_alloc(arena, ((size_t)ares_world_size(t->run.world) + 1) * sizeof *starts);
+    for (int64_t g = 0; g < count; g++)
+        for (int32_t i = 0; i < groups[g].n; i++) {
+            const scored s = { group_of(t->run.cfg, &groups[g]),
+                               (double)groups[g].items[i].unshaped };
+            ares_str_add(&mine, (const char *)&s, sizeof s);
+        }
+    int rc = ares_world_gather_all(t->run.world, mine.data, mine.len, &all, starts);
+    if (rc == ARES_OK) {
+        int64_t n = (int64_t)(all.len / sizeof(scored));
+        double *x = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *x);
+        int64_t *of = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *of),
+                k = (int64_t)(starts[ares_world_rank(t->run.world)] / sizeof(scored));
+        for (int64_t i = 0; i < n; i++) {
+            scored s;
+            memcpy(&s, all.data + (size_t)i * sizeof s, sizeof s);
+            x[i] = s.score;
+            of[i] = s.group;
+        }
+        ares_env_normalise(method, x, of, n);
+        for (int64_t g = 0; g < count; g++)
+            for (int32_t i = 0; i < groups[g].n; i++) groups[g].items[i].score = (float)x[k++];
+    }
+    ares_str_fini(&mine);
+    ares_str_fini(&all);
+    return rc;
+}
+
+static int settle(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena)
+{
+    int n, method = 0;
+    const char *const *methods = ares_env_normalisations(&n);
+    while (strcmp(methods[method], t->run.cfg->agents.normalization) != 0) method++;
+    if (method == ARES_ENV_IDENTITY) return ARES_OK;
+    return normalise(t, method, groups, count, arena);
+}
+
+static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
+{
+    return measures_report(&t->agents->measures, t->run.world, prefix, m);
+}
+
+const answerer answer_agents = { "environments", answer, settle, report };

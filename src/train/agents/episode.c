@@ -1,0 +1,193 @@
+/* One episode: turns of the environment and of the model, until one of them ends it. */
+#include "agents/episode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
+{
+    const agents *a = t->agents;
+    int64_t turns = t->run.cfg->agents.max_turns;
+    ares_str text = { 0 };
+    x->talk.style = &a->style;
+    x->talk.turns = ares_arena_calloc(arena, (size_t)turns, sizeof *x->talk.turns);
+    x->talk.at = ares_arena_calloc(arena, (size_t)turns + 1, sizeof *x->talk.at);
+    ares_env_system_message(x->row->definition, &a->style.format, &text);
+    x->talk.system = ares_env_without_specials(
+        &a->style.format, (ares_view){ ares_arena_copy(arena, text.data, text.len), text.len },
+        arena);
+    ares_str_fini(&text);
+    ares_json_begin(&x->turns, '[');
+    const agents_row *row = x->row;
+    const ares_env_start start = { .seed = ares_env_seed(row->seed, draw / row->groups, row->groups,
+                                                         draw % row->groups),
+                                   .id = row->first_id + x->item };
+    return ares_env_reset(&x->place->env, &start);
+}
+
+bool episode_over(const episode *x, const ares_train_config *c)
+{
+    return ares_env_over(&x->place->env) || x->talk.n >= c->agents.max_turns;
+}
+
+/* Text that an environment has made may hold anything but the template's tokens. */
+static ares_view safe(const conversation *c, const ares_str *text, ares_arena *arena)
+{
+    ares_view copy = { ares_arena_copy(arena, text->data ? text->data : "", text->len), text->len };
+    return ares_env_without_specials(&c->style->format, copy, arena);
+}
+
+int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
+{
+    conversation *c = &x->talk;
+    const ares_env *e = &x->place->env;
+    conversation_turn *turn = &c->turns[c->n++];
+    ares_env silent = *e;
+    ares_str text = { 0 };
+    ares_env_turn_message(e, &c->style->format, &text);
+    turn->message = turn->silent = safe(c, &text, arena);
+    if (e->no_valid_action) {
+        silent.no_valid_action = false;
+        ares_str_clear(&text);
+        ares_env_turn_message(&silent, &c->style->format, &text);
+        turn->silent = safe(c, &text, arena);
+    }
+    ares_str_clear(&text);
+    ares_env_render(e, &text);
+    turn->state = safe(c, &text, arena);
+    ares_str_fini(&text);
+    return conversation_prompt(c, arena, ids);
+}
+
+/* ---------------- the answer */
+static const void *kept(ares_arena *arena, const void *x, size_t n)
+{
+    return n ? ares_arena_copy(arena, x, n * 4) : NULL;
+}
+
+static void take_tokens(conversation_turn *turn, const ares_completion *c, int32_t version,
+                        ares_arena *arena)
+{
+    size_t n = (size_t)c->n_tokens;
+    turn->n = c->n_tokens;
+    turn->ids = kept(arena, c->ids, n);
+    turn->log_probs = kept(arena, c->log_probs, n);
+    turn->entropies = kept(arena, c->entropies, n);
+    turn->entropies_1 = kept(arena, c->entropies_1, n);
+    turn->weight_version = version;
+}
+
+static void add_info(episode *x, const ares_env_info *info, ares_arena *arena)
+{
+    int i = 0;
+    while (i < x->n_info && strcmp(x->info[i].name, info->name) != 0) i++;
+    if (i == EPISODE_INFO) return; /* metrics of an episode end here */
+    if (i == x->n_info) x->info[x->n_info++].name = ares_arena_printf(arena, "%s", info->name);
+    x->info[i].value += info->value;
+}
+
+/* The turn as rollouts/step_*.jsonl shows it. */
+static void write_turn(episode *x, const ares_env_answer *answer, const ares_env_turn *did)
+{
+    const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
+    ares_str *out = &x->turns;
+    ares_json_begin(out, '{');
+    ares_json_write_string(ares_json_key(out, "state"), turn->state);
+    ares_json_write_string(ares_json_key(out, "response"), answer->raw);
+    ares_json_begin(ares_json_key(out, "actions"), '[');
+    for (int i = 0; i < answer->n_actions; i++) ares_json_write_string(out, answer->actions[i]);
+    ares_json_end(out, ']');
+    ares_json_write_i64(ares_json_key(out, "executed"), did->executed);
+    ares_json_write_double(ares_json_key(out, "reward"), did->outcome.reward.value);
+    ares_json_write_double(ares_json_key(out, "penalty"), did->penalty);
+    ares_json_write_i64(ares_json_key(out, "prompt_tokens"), turn->prompt_len);
+    ares_json_write_i64(ares_json_key(out, "n_tokens"), turn->n);
+    ares_json_begin(ares_json_key(out, "info"), '{');
+    for (int i = 0; i < did->outcome.n_info; i++)
+        ares_json_write_double(ares_json_key(out, did->outcome.info[i].name),
+                               did->outcome.info[i].value);
+    ares_json_end(out, '}');
+    ares_json_end(out, '}');
+}
+
+int episode_take(episode *x, const ares_completion *c, int32_t version, ares_arena *arena)
+{
+    const conversation_style *s = x->talk.style;
+    conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
+    ares_env *e = &x->place->env;
+    ares_env_answer answer;
+    ares_env_turn did;
+    ares_str text = { 0 };
+    take_tokens(turn, c, version, arena);
+    int rc = ares_tokenizer_decode(s->tokenizer, turn->ids, turn->n, true, &text);
+    if (rc == ARES_OK) {
+        ares_view written = { ares_arena_copy(arena, text.data ? text.data : "", text.len),
+                              text.len };
+        ares_env_answer_parse(&s->format, written, arena, &answer);
+        turn->text = answer.text;
+        rc = ares_env_act(e, answer.actions, answer.n_actions, s->format_penalty, &did);
+    }
+    ares_str_fini(&text);
+    ARES_TRY(rc);
+    turn->reward = did.outcome.reward;
+    for (int i = 0; i < did.outcome.n_info; i++) add_info(x, &did.outcome.info[i], arena);
+    write_turn(x, &answer, &did);
+    return ARES_OK;
+}
+
+/* ---------------- the end */
+static int decode_rows(const ares_trainer *t, const ares_trajectory *y, ares_arena *arena,
+                       ares_view *out)
+{
+    ares_str text = { 0 };
+    int rc = ARES_OK;
+    for (int32_t r = 0; r < y->n_rows && rc == ARES_OK; r++)
+        rc = ares_tokenizer_decode(t->run.tokenizer, y->rows[r].responses, y->rows[r].n_tokens,
+                                   false, &text);
+    *out = (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len };
+    ares_str_fini(&text);
+    return rc;
+}
+
+int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y)
+{
+    const ares_env *e = &x->place->env;
+    float score = (float)e->reward.value + (float)e->penalty; /* as RAGEN adds them */
+    *y = (ares_trajectory){ .index = x->item,
+                            .stopped = ares_env_over(e),
+                            .score = score,
+                            .unshaped = score,
+                            .accuracy = ares_env_won(e),
+                            .parts = ares_arena_calloc(arena, 1, sizeof *y->parts) };
+    x->won = ares_env_won(e);
+    x->num_actions = e->num_actions;
+    ares_json_end(&x->turns, ']');
+    y->turns = (ares_view){ ares_arena_copy(arena, x->turns.data, x->turns.len), x->turns.len };
+    ares_str_fini(&x->turns);
+    ARES_TRY(conversation_rows(&x->talk, arena, y));
+    x->rows = y->n_rows;
+    for (int32_t r = 0; r < y->n_rows; r++)
+        for (int32_t i = 0; i < y->rows[r].n_tokens; i++) x->trained += y->rows[r].response_mask[i];
+    return decode_rows(t, y, arena, &y->response);
+}
+
+static void count(const episode *x, measures *m, const char *key, double value)
+{
+    const char *tag = x->row->definition->tag;
+    char name[192], per[128];
+    snprintf(per, sizeof per, "%s/success", tag); /* counted once per episode */
+    snprintf(name, sizeof name, "%s/%s", tag, key);
+    measures_add(m, name, per, value);
+    snprintf(name, sizeof name, "%s/non-zero/%s", tag, key);
+    if (value != 0) measures_add(m, name, NULL, value);
+}
+
+void episode_count(const episode *x, measures *m)
+{
+    count(x, m, "success", x->won);
+    count(x, m, "num_actions", (double)x->num_actions);
+    for (int i = 0; i < x->n_info; i++)
+        if (strcmp(x->info[i].name, "success") != 0)
+            count(x, m, x->info[i].name, x->info[i].value / (double)x->talk.n);
+    measures_add(m, "response_length", NULL, (double)x->trained / (double)x->rows);
+}

@@ -1,0 +1,34 @@
+/* An episode: an environment, and the conversation with it. (episode.c) */
+#ifndef ARES_TRAIN_AGENTS_EPISODE_H
+#define ARES_TRAIN_AGENTS_EPISODE_H
+
+#include "agents/agents.h"
+
+enum { EPISODE_INFO = 32 };
+
+typedef struct episode {
+    int64_t prompt; /* of the job */
+    int32_t item;   /* its number within the group */
+    const agents_row *row;
+    agents_place *place; /* its environment, while the episode goes on */
+    conversation talk;
+    ares_str turns;                   /* JSON, as rollouts show it; freed by episode_end */
+    ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
+    int n_info;
+    /* of the finished episode */
+    bool won;
+    int64_t num_actions, trained, rows; /* trained: tokens with mask 1 */
+} episode;
+
+/* Resets the environment; it begins as the draw's number says. */
+int episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena);
+bool episode_over(const episode *x, const ares_train_config *c);
+/* The next turn: what the environment shows, and the prompt. ids is scratch. */
+int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids);
+/* What the model wrote is read, and the environment acts on it. version: of the weights. */
+int episode_take(episode *x, const ares_completion *c, int32_t version, ares_arena *arena);
+/* The finished episode as a trajectory. */
+int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y);
+/* Its numbers, for metrics. */
+void episode_count(const episode *x, measures *m);
+#endif

@@ -1,0 +1,146 @@
+/* What a conversation is trained on: rows of tokens with their masks. */
+#include <string.h>
+
+#include "agents/conversation.h"
+
+void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n, uint8_t *mask,
+                       uint8_t *ends)
+{
+    int64_t begun = 0, last = n;
+    bool whole = s->context == CONTEXT_FULL;
+    memset(mask, 0, (size_t)n);
+    memset(ends, 0, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] == s->start_id) last = i;
+    for (int64_t i = 0; i < n; i++) { /* begun: messages that begin before token i */
+        if (!whole) mask[i] = i >= last;
+        else mask[i] = s->mask_prompts ? begun > 1 && begun % 2 == 1 : begun > 1;
+        /* an answer ends before the message after it, or with the text */
+        bool next = i + 1 == n || ids[i + 1] == s->start_id;
+        ends[i] = next && (whole ? begun > 1 && begun % 2 == 1 : i >= last);
+        begun += ids[i] == s->start_id;
+    }
+}
+
+static void allocate_marks(const conversation *c, ares_trajectory_row *x, ares_arena *arena)
+{
+    size_t n = (size_t)x->n_tokens + 1;
+    x->turn_ends = ares_arena_calloc(arena, n, sizeof *x->turn_ends);
+    if (c->style->turn_scores) x->turn_scores = ares_arena_calloc(arena, n, sizeof *x->turn_scores);
+}
+
+/* Sampled ids of a turn, at a place of the row. exact: in the context that the row shows. */
+static void put_turn(const conversation_turn *t, int32_t at, bool exact, ares_trajectory_row *x)
+{
+    size_t n = (size_t)t->n;
+    if (!n) return;
+    memset(x->response_mask + at, 1, n);
+    memcpy(x->entropies + at, t->entropies, n * sizeof *x->entropies);
+    memcpy(x->entropies_1 + at, t->entropies_1, n * sizeof *x->entropies_1);
+    if (exact) memcpy(x->rollout_log_probs + at, t->log_probs, n * sizeof *x->rollout_log_probs);
+    for (int32_t i = 0; i < t->n && exact; i++) x->weight_versions[at + i] = t->weight_version;
+    x->turn_ends[at + t->n - 1] = 1;
+}
+
+/* Ids [n] whose first prompt_len are the prompt; nothing counts as sampled yet. */
+static void begin_row(const conversation *c, const int32_t *ids, int32_t n, int32_t prompt_len,
+                      ares_arena *arena, ares_trajectory_row *x)
+{
+    ares_trajectory_row_init(x, ids, prompt_len, n - prompt_len, arena);
+    allocate_marks(c, x, arena);
+    if (n > prompt_len)
+        memcpy(x->responses, ids + prompt_len, (size_t)(n - prompt_len) * sizeof *ids);
+    for (int32_t i = 0; i < x->n_tokens; i++) x->weight_versions[i] = ARES_NOT_SAMPLED;
+}
+
+/* The scores of turns [start, turn] where these end; one without an end goes to the next, or back.
+ */
+static void put_scores(const conversation *c, int32_t start, int32_t turn, ares_trajectory_row *x)
+{
+    float carried = 0;
+    int32_t t = start, last = -1;
+    if (!x->turn_scores) return;
+    for (int32_t i = 0; i < x->n_tokens; i++) {
+        if (!x->turn_ends[i] || t > turn) continue;
+        while (t < turn && c->style->token_exact && !c->turns[t].n)
+            carried += (float)c->turns[t++].reward.value;
+        x->turn_scores[last = i] = carried + (float)c->turns[t++].reward.value;
+        carried = 0;
+    }
+    for (; t <= turn; t++) carried += (float)c->turns[t].reward.value;
+    if (last >= 0) x->turn_scores[last] += carried;
+}
+
+/* The ids that the turn was sampled from and its own, [*n], in the arena. */
+static int32_t *sampled_ids(const conversation_turn *t, ares_arena *arena, int32_t *n)
+{
+    *n = t->prompt_len + t->n;
+    int32_t *ids = ares_arena_alloc(arena, ((size_t)*n + 1) * sizeof *ids);
+    memcpy(ids, t->prompt, (size_t)t->prompt_len * sizeof *ids);
+    if (t->n) memcpy(ids + t->prompt_len, t->ids, (size_t)t->n * sizeof *ids);
+    return ids;
+}
+
+static void exact_episode(const conversation *c, ares_arena *arena, ares_trajectory_row *x)
+{
+    int32_t last = c->n - 1, n, prompt_len = c->at[c->first];
+    const int32_t *ids = sampled_ids(&c->turns[last], arena, &n);
+    begin_row(c, ids, n, prompt_len, arena, x);
+    for (int32_t t = c->first; t <= last; t++)
+        put_turn(&c->turns[t], c->at[t] - prompt_len, c->turns[t].shown_from == c->first, x);
+    put_scores(c, c->first, last, x);
+}
+
+static void exact_turn(const conversation *c, int32_t turn, ares_arena *arena,
+                       ares_trajectory_row *x)
+{
+    const conversation_turn *t = &c->turns[turn];
+    int32_t n;
+    const int32_t *ids = sampled_ids(t, arena, &n);
+    begin_row(c, ids, n, t->prompt_len, arena, x);
+    put_turn(t, 0, true, x);
+    put_scores(c, turn, turn, x);
+}
+
+void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
+                           ares_arena *arena, ares_trajectory_row *x)
+{
+    int32_t prompt_len = 0;
+    uint8_t *mask = ares_arena_alloc(arena, (size_t)n + 1),
+            *ends = ares_arena_alloc(arena, (size_t)n + 1);
+    const char *copy = ares_arena_copy(arena, (const char *)ids, (size_t)n * sizeof *ids);
+    conversation_mask(c->style, ids, n, mask, ends);
+    while (prompt_len < n && !mask[prompt_len]) prompt_len++;
+    begin_row(c, (const int32_t *)(const void *)copy, n, prompt_len, arena, x);
+    memcpy(x->response_mask, mask + prompt_len, (size_t)x->n_tokens);
+    memcpy(x->turn_ends, ends + prompt_len, (size_t)x->n_tokens);
+    put_scores(c, c->style->context == CONTEXT_FULL ? c->first : turn, turn, x);
+}
+
+/* The row that ends with a turn, from its text. */
+static int text_row(const conversation *c, int32_t turn, ares_arena *arena, ares_trajectory_row *x)
+{
+    ares_str text = { 0 };
+    ares_ids ids = { 0 };
+    int rc = conversation_training_text(c, turn, arena, &text);
+    if (rc == ARES_OK)
+        rc = ares_tokenizer_encode(c->style->tokenizer, ares_str_view(&text), false, &ids);
+    if (rc == ARES_OK) conversation_text_row(c, turn, ids.ids, (int32_t)ids.n, arena, x);
+    ares_str_fini(&text);
+    ares_ids_fini(&ids);
+    return rc;
+}
+
+int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory *y)
+{
+    bool whole = c->style->context == CONTEXT_FULL;
+    y->n_rows = whole ? 1 : c->n;
+    y->rows = ares_arena_calloc(arena, (size_t)y->n_rows, sizeof *y->rows);
+    for (int32_t r = 0; r < y->n_rows; r++) {
+        int32_t turn = whole ? c->n - 1 : r;
+        if (!c->style->token_exact) ARES_TRY(text_row(c, turn, arena, &y->rows[r]));
+        else if (whole) exact_episode(c, arena, &y->rows[r]);
+        else exact_turn(c, turn, arena, &y->rows[r]);
+    }
+    return ARES_OK;
+}

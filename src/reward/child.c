@@ -1,24 +1,16 @@
 /*
- * Children are started with posix_spawn in a process group of their own, under a limit of address
- * space, and killed when late. Lines are answered in order, so whatever goes wrong is blamed on the
- * first unanswered line: it fails, the process is started again, and the other lines are sent
+ * Children are killed when late. Lines are answered in order, so whatever goes wrong is blamed on
+ * the first unanswered line: it fails, the process is started again, and the other lines are sent
  * again. After GIVE_UP such failures in a row the rest of the queue fails too; otherwise a program
  * that hangs on every line would take its time-out for each of a step's responses.
  */
 #include "child.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-extern char **environ;
+#include "ares/core_child.h"
 
 enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
 
@@ -32,8 +24,7 @@ struct reward_child {
     reward_child_options o;
     char *name;
     char **argv;
-    pid_t pid; /* 0: not running */
-    int to, from;
+    ares_child process;
     call *calls;
     int64_t n, head, cap; /* [head, n) have no answer yet */
     int64_t sent;         /* lines written whole, and sent_bytes of the next one */
@@ -52,22 +43,13 @@ reward_child *reward_child_new(const reward_child_options *o)
     c->name = ares_strdup(o->name);
     c->argv = ares_calloc((size_t)n + 1, sizeof *c->argv);
     for (int i = 0; i < n; i++) c->argv[i] = ares_strdup(o->argv[i]);
-    c->to = c->from = -1;
-    /* a write to a dead child then fails instead of ending this process */
-    signal(SIGPIPE, SIG_IGN);
+    c->process = ARES_CHILD_NONE;
     return c;
 }
 
 static void stop(reward_child *c)
 {
-    if (c->to >= 0) close(c->to);
-    if (c->from >= 0) close(c->from);
-    c->to = c->from = -1;
-    if (c->pid > 0) {
-        kill(-c->pid, SIGKILL);
-        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
-    }
-    c->pid = 0;
+    ares_child_stop(&c->process);
     c->sent = c->head;
     c->sent_bytes = 0;
     ares_str_clear(&c->answer);
@@ -88,46 +70,7 @@ void reward_child_free(reward_child *c)
 
 static int start(reward_child *c)
 {
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) != 0) return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
-    if (pipe2(out, O_CLOEXEC) != 0) {
-        close(in[0]);
-        close(in[1]);
-        return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
-    }
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t defaults, none;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, in[0], 0);
-    posix_spawn_file_actions_adddup2(&files, out[1], 1);
-    posix_spawnattr_init(&attributes);
-    sigemptyset(&defaults);
-    sigemptyset(&none);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETSIGMASK);
-    int failed = posix_spawnp(&c->pid, c->argv[0], &files, &attributes, c->argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    close(in[0]);
-    close(out[1]);
-    c->to = in[1];
-    c->from = out[0];
-    if (failed) {
-        c->pid = 0;
-        stop(c);
-        return ares_fail(ARES_ECHILD, "%s: %s", c->argv[0], strerror(failed));
-    }
-    if (c->o.memory_bytes > 0) {
-        struct rlimit limit = { (rlim_t)c->o.memory_bytes, (rlim_t)c->o.memory_bytes };
-        prlimit(c->pid, RLIMIT_AS, &limit, NULL);
-    }
-    fcntl(c->to, F_SETFL, O_NONBLOCK);
-    fcntl(c->from, F_SETFL, O_NONBLOCK);
+    ARES_TRY(ares_child_start(&c->process, c->argv, c->o.memory_bytes));
     c->since = ares_now_s();
     return ARES_OK;
 }
@@ -157,17 +100,11 @@ static void fail_head(reward_child *c, const char *why)
  */
 static void send_some(reward_child *c)
 {
-    while (c->pid && c->to >= 0 && c->sent < c->n) {
+    while (c->process.pid && c->sent < c->n) {
         call *k = &c->calls[c->sent];
-        ssize_t n = write(c->to, k->line + c->sent_bytes, k->len - c->sent_bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno != EAGAIN) { /* or poll would report it forever */
-            close(c->to);
-            c->to = -1;
-        }
-        if (n <= 0) return;
-        c->sent_bytes += (size_t)n;
-        if (c->sent_bytes < k->len) continue;
+        c->sent_bytes +=
+            ares_child_send(&c->process, k->line + c->sent_bytes, k->len - c->sent_bytes);
+        if (c->sent_bytes < k->len) return;
         c->sent++;
         c->sent_bytes = 0;
     }
@@ -176,18 +113,17 @@ static void send_some(reward_child *c)
 /* No call is open: a process that ended, or that wrote more, would answer the next line wrongly. */
 static void end_if_out_of_step(reward_child *c)
 {
-    char block[256];
-    ssize_t n;
-    while ((n = read(c->from, block, sizeof block)) > 0)
-        if (ares_view_trim((ares_view){ block, (size_t)n }).len) break;
+    int64_t n;
+    while ((n = ares_child_receive(&c->process, &c->answer)) > 0)
+        if (ares_view_trim(ares_str_view(&c->answer)).len) break;
     if (n > 0)
         ares_warn("reward: %s: wrote more answers than lines were sent; started again", c->name);
-    if (n >= 0) stop(c);
+    if (n != 0) stop(c);
 }
 
 void reward_child_send(reward_child *c, ares_view line, reward_call *result)
 {
-    if (c->pid && c->head == c->n) end_if_out_of_step(c);
+    if (c->process.pid && c->head == c->n) end_if_out_of_step(c);
     if (c->n == c->cap) {
         c->cap = c->cap * 2 + 64;
         c->calls = ares_realloc(c->calls, (size_t)c->cap * sizeof *c->calls);
@@ -197,7 +133,8 @@ void reward_child_send(reward_child *c, ares_view line, reward_call *result)
     copy[line.len] = '\n';
     if (c->head == c->n) c->since = ares_now_s();
     c->calls[c->n++] = (call){ copy, line.len + 1, result };
-    if (!c->pid && start(c) != ARES_OK) return; /* reward_child_wait tries again and reports it */
+    if (!c->process.pid && start(c) != ARES_OK)
+        return; /* reward_child_wait tries again and reports it */
     send_some(c);
 }
 
@@ -237,38 +174,17 @@ static bool take_answer(reward_child *c, ares_view line)
     return good;
 }
 
-/*
- * The process is not reaped here but in `stop`, so that its number, which is its group's too, stays
- * taken.
- */
-static void describe_end(const reward_child *c, char *why, size_t size)
-{
-    siginfo_t end = { 0 };
-    for (int i = 0;
-         i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         end.si_pid == 0;
-         i++)
-        usleep(1000);
-    if (end.si_pid == 0) snprintf(why, size, "closed its output");
-    else if (end.si_code == CLD_EXITED)
-        snprintf(why, size, "ended with exit code %d", end.si_status);
-    else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
-}
-
 static void receive(reward_child *c)
 {
-    char block[1 << 14];
-    ssize_t n = read(c->from, block, sizeof block);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n <= 0) {
+    int64_t n = ares_child_receive(&c->process, &c->answer);
+    if (n < 0) {
         char why[160];
-        describe_end(c, why, sizeof why);
+        ares_child_describe_end(&c->process, why, sizeof why);
         fail_head(c, why);
-        return;
     }
-    ares_str_add(&c->answer, block, (size_t)n);
+    if (n <= 0) return;
     size_t at = 0;
-    while (c->pid && c->head < c->n) {
+    while (c->process.pid && c->head < c->n) {
         int64_t end = ares_view_find(ares_str_view(&c->answer), ARES_VIEW("\n"), at);
         if (end < 0) break;
         ares_view line = ares_view_trim((ares_view){ c->answer.data + at, (size_t)end - at });
@@ -299,7 +215,7 @@ void reward_child_wait(reward_child *c, bool *timed_out)
             finish_call(c, 0, 0, why);
             continue;
         }
-        if (!c->pid && start(c) != ARES_OK) {
+        if (!c->process.pid && start(c) != ARES_OK) {
             char why[160];
             snprintf(why, sizeof why, "cannot be started: %.120s", ares_error_message());
             finish_call(c, 0, 0, why);
@@ -314,8 +230,8 @@ void reward_child_wait(reward_child *c, bool *timed_out)
             *timed_out = true;
             continue;
         }
-        struct pollfd fds[2] = { { .fd = c->from, .events = POLLIN },
-                                 { .fd = c->sent < c->n ? c->to : -1, .events = POLLOUT } };
+        struct pollfd fds[2] = { { .fd = c->process.from, .events = POLLIN },
+                                 { .fd = c->sent < c->n ? c->process.to : -1, .events = POLLOUT } };
         poll(fds, 2, (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
         if (fds[0].revents) receive(c);
     }

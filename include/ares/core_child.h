@@ -1,0 +1,34 @@
+/*
+ * core: a user's program in a process of its own, spoken to over its standard input and output
+ * (child.c). It is started with posix_spawn in a process group of its own, under a limit of address
+ * space; stopping it kills the group. Nothing here waits: the caller polls `to` and `from` with the
+ * deadline it keeps.
+ */
+#ifndef ARES_CORE_CHILD_H
+#define ARES_CORE_CHILD_H
+
+#include "ares/core.h"
+
+typedef struct ares_child {
+    int pid;      /* 0: not running; its process group has the same number */
+    int to, from; /* its input and output, not blocking; -1: closed */
+} ares_child;
+
+#define ARES_CHILD_NONE ((ares_child){ .pid = 0, .to = -1, .from = -1 })
+
+/*
+ * argv ends with NULL; argv[0] is looked up in PATH. memory_bytes: of address space, 0: no limit.
+ * The child has this process's environment, folder and stderr. ARES_ECHILD: "<argv[0]>: why".
+ * From the first start on this process ignores SIGPIPE.
+ */
+int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes);
+/* Kills the process group; fine when nothing runs. */
+void ares_child_stop(ares_child *c);
+/* Bytes that the pipe took. `to` is closed when the child has closed its input. */
+size_t ares_child_send(ares_child *c, const char *data, size_t n);
+/* Appends what there is. The bytes; 0: nothing yet; -1: the child has closed its output. */
+int64_t ares_child_receive(ares_child *c, ares_str *out);
+/* "ended with exit code 3", "ended by signal 9 (Killed)", "closed its output" */
+void ares_child_describe_end(const ares_child *c, char *why, size_t size);
+
+#endif

@@ -1,0 +1,125 @@
+/* Users' programs: starting, pipes that do not block, how one ended. */
+#include "ares/core_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* in and out are the ends that the child reads and writes; returns an errno. */
+static int spawn(pid_t *pid, char *const *argv, int in, int out)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t defaults, none;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, in, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawnattr_init(&attributes);
+    sigemptyset(&defaults);
+    sigemptyset(&none);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETSIGMASK);
+    int failed = posix_spawnp(pid, argv[0], &files, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    return failed;
+}
+
+int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
+{
+    int in[2], out[2];
+    pid_t pid;
+    *c = ARES_CHILD_NONE;
+    /* a write to a dead child then fails instead of ending this process */
+    signal(SIGPIPE, SIG_IGN);
+    if (pipe2(in, O_CLOEXEC) != 0) return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close(in[0]);
+        close(in[1]);
+        return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+    }
+    int failed = spawn(&pid, argv, in[0], out[1]);
+    close(in[0]);
+    close(out[1]);
+    c->to = in[1];
+    c->from = out[0];
+    if (failed) {
+        ares_child_stop(c);
+        return ares_fail(ARES_ECHILD, "%s: %s", argv[0], strerror(failed));
+    }
+    c->pid = pid;
+    if (memory_bytes > 0) {
+        struct rlimit limit = { (rlim_t)memory_bytes, (rlim_t)memory_bytes };
+        prlimit(pid, RLIMIT_AS, &limit, NULL);
+    }
+    fcntl(c->to, F_SETFL, O_NONBLOCK);
+    fcntl(c->from, F_SETFL, O_NONBLOCK);
+    return ARES_OK;
+}
+
+void ares_child_stop(ares_child *c)
+{
+    if (c->to >= 0) close(c->to);
+    if (c->from >= 0) close(c->from);
+    if (c->pid > 0) {
+        kill(-c->pid, SIGKILL);
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
+    }
+    *c = ARES_CHILD_NONE;
+}
+
+size_t ares_child_send(ares_child *c, const char *data, size_t n)
+{
+    size_t sent = 0;
+    while (c->to >= 0 && sent < n) {
+        ssize_t k = write(c->to, data + sent, n - sent);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0 && errno != EAGAIN) { /* or poll would report it forever */
+            close(c->to);
+            c->to = -1;
+        }
+        if (k <= 0) break;
+        sent += (size_t)k;
+    }
+    return sent;
+}
+
+int64_t ares_child_receive(ares_child *c, ares_str *out)
+{
+    char block[1 << 14];
+    ssize_t n = read(c->from, block, sizeof block);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+    if (n <= 0) return -1;
+    ares_str_add(out, block, (size_t)n);
+    return n;
+}
+
+/*
+ * The process is not reaped here but in ares_child_stop, so that its number, which is its group's
+ * too, stays taken.
+ */
+void ares_child_describe_end(const ares_child *c, char *why, size_t size)
+{
+    siginfo_t end = { 0 };
+    for (int i = 0;
+         i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         end.si_pid == 0;
+         i++)
+        usleep(1000);
+    if (end.si_pid == 0) snprintf(why, size, "closed its output");
+    else if (end.si_code == CLD_EXITED)
+        snprintf(why, size, "ended with exit code %d", end.si_status);
+    else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
+}

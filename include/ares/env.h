@@ -7,7 +7,8 @@
  *     environment  one place to act in; many of a definition live side by side
  *
  * An environment knows no model and no batch. Nothing here depends on the order in which
- * environments are reset or stepped; different environments may be used on different threads.
+ * environments are reset or stepped; different environments may be used on different threads at
+ * once.
  */
 #ifndef ARES_ENV_H
 #define ARES_ENV_H
@@ -50,7 +51,8 @@ typedef struct ares_env_outcome {
     ares_env_reward reward;
     bool done; /* the episode is over; no step may follow */
     bool success;
-    int n_info; /* action_is_effective, action_is_valid, and whatever else the type tells */
+    bool refused; /* the text is no action: nothing was done, and it counts as an unknown name */
+    int n_info;   /* action_is_effective, action_is_valid, and whatever else the type tells */
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
 /* Replaces or adds a number about the step; what does not fit into info is left out. */
@@ -82,6 +84,17 @@ typedef struct ares_env_type {
      * reset. NULL, or none given: every text is an action.
      */
     const char *const *(*actions)(const void *env, int *n);
+    /*
+     * Others' programs: a reset or step may wait for one, as long as its time-outs allow. The
+     * caller then calls ares_env_reset and ares_env_act on threads of its own, so that one
+     * environment does not hold up the others.
+     */
+    bool waits;
+    /*
+     * After a reset or step: why the episode has failed, or NULL. *replayable is set to false where
+     * a clock decided it. NULL: the type's episodes cannot fail.
+     */
+    const char *(*failure)(const void *env, bool *replayable);
 } ares_env_type;
 const ares_env_type *ares_env_type_find(const char *name); /* NULL and an error: unknown */
 const char *const *ares_env_type_names(int *n);
@@ -143,11 +156,19 @@ typedef struct ares_env {
     bool no_valid_action;       /* of the last turn; the next prompt says so */
     ares_env_reward reward;     /* sum over the turns */
     double penalty;             /* sum of the format penalties; not part of reward */
+    /*
+     * Why somebody else's program failed the episode (it died, was late, wrote nonsense); NULL: it
+     * did not. The episode is then over and not won; the environment can be reset. The text lives
+     * until the next reset.
+     */
+    const char *failure;
+    bool replayable; /* false: a clock decided the failure, so a second run may differ */
 } ares_env;
 
-/* A failure comes from environments outside this program, or from limits; see each type. */
+/* Fails where a server has no place for a further environment, and on limits; see each type. */
 int ares_env_init(ares_env *e, const ares_env_definition *d);
 void ares_env_fini(ares_env *e);
+/* A failure of somebody else's program is ARES_OK: e->failure tells it, and the episode is over. */
 int ares_env_reset(ares_env *e, const ares_env_start *start);
 /* appends the text of the state */
 void ares_env_render(const ares_env *e, ares_str *out);

@@ -38,10 +38,22 @@ void ares_env_fini(ares_env *e)
     *e = (ares_env){ 0 };
 }
 
+/* Whether somebody else's program has failed the episode. */
+static bool has_failed(ares_env *e)
+{
+    const ares_env_type *type = e->definition->type;
+    e->failure = type->failure ? type->failure(e->state, &e->replayable) : NULL;
+    return e->failure != NULL;
+}
+
 int ares_env_reset(ares_env *e, const ares_env_start *start)
 {
-    *e = (ares_env){ .definition = e->definition, .state = e->state, .reward.integer = true };
-    return e->definition->type->reset(e->state, start);
+    *e = (ares_env){
+        .definition = e->definition, .state = e->state, .reward.integer = true, .replayable = true
+    };
+    ARES_TRY(e->definition->type->reset(e->state, start));
+    e->terminated = e->truncated = has_failed(e);
+    return ARES_OK;
 }
 
 void ares_env_render(const ares_env *e, ares_str *out)
@@ -76,11 +88,14 @@ int ares_env_find_action(const char *const *names, int n, ares_view action)
     return -1;
 }
 
-/* One step; the turn's outcome takes it in. */
-static int take(ares_env *e, ares_env_action action, ares_env_turn *turn)
+/* One step; the turn's outcome takes it in. *known: whether the text was an action. */
+static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *known)
 {
     ares_env_outcome step = { 0 }, *whole = &turn->outcome;
     ARES_TRY(e->definition->type->step(e->state, action, &step));
+    *known = !step.refused;
+    if (step.refused) return ARES_OK;
+    if (has_failed(e)) step = (ares_env_outcome){ .reward.integer = true, .done = true };
     e->num_actions++;
     turn->executed++;
     whole->reward = sum(whole->reward, step.reward);
@@ -100,11 +115,12 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     *turn = (ares_env_turn){ .outcome.reward.integer = true };
     for (int i = 0; i < n; i++) {
         int id = names ? ares_env_find_action(names, n_names, actions[i]) : -1;
-        if (names && id < 0) continue;
-        known++;
-        if (turn->outcome.done || ares_env_actions_left(e) <= 0) continue;
-        ares_view text = names ? ares_view_of(names[id]) : actions[i];
-        ARES_TRY(take(e, (ares_env_action){ id, text }, turn));
+        bool is_action = !names || id >= 0;
+        if (is_action && !turn->outcome.done && ares_env_actions_left(e) > 0) {
+            ares_view text = names ? ares_view_of(names[id]) : actions[i];
+            ARES_TRY(take(e, (ares_env_action){ id, text }, turn, &is_action));
+        }
+        known += is_action;
     }
     if (known < n || !known) turn->penalty = format_penalty;
     e->no_valid_action = !known;

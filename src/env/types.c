@@ -2,7 +2,8 @@
 #include "ares/env.h"
 
 #define TYPE_LIST(X) \
-    X(sokoban) X(frozen_lake) X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube)
+    X(sokoban)       \
+    X(frozen_lake) X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command)
 
 #define DECLARE(name) extern const ares_env_type ares_env_type_##name;
 #define ENTRY(name) &ares_env_type_##name,

@@ -81,7 +81,7 @@ static inline void place_shows(const place *p, const char *want)
 {
     ares_str text = { 0 };
     ares_env_render(&p->env, &text);
-    CHECK_STR(text.data, want);
+    CHECK_STR(text.data ? text.data : "", want);
     ares_str_fini(&text);
 }
 

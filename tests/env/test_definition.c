@@ -20,9 +20,13 @@ TEST(every_tag_has_a_type_and_shows_its_texts)
     for (int i = 0; i < n; i++) {
         place p;
         bool file = strstr(tags[i], "etamath") || strcmp(tags[i], "MetamathQA") == 0;
+        bool program = strcmp(tags[i], "command") == 0;
         ares_str text = { 0 };
         ares_env_format f = ares_env_format_default();
-        REQUIRE_OK(place_define(&p, NULL, tags[i], file ? "options.path=x" : ""));
+        REQUIRE_OK(place_define(&p, NULL, tags[i],
+                                file      ? "options.path=x"
+                                : program ? "options.command=[sh]"
+                                          : ""));
         ares_env_system_message(&p.d, &f, &text);
         CHECK_CONTAINS(text.data, "You're a helpful assistant. ");
         CHECK_EQ(strstr(text.data, "available actions") != NULL, p.d.type->action_names != NULL);

@@ -2,33 +2,31 @@
  * The algorithms that touch every token, as JSON lines beside those of peers/algo.py:
  *
  *   loss          PPO with KL (k3) and entropy terms over 1,048,576 tokens: the loss, d log_prob,
- *                 d entropy and every sum, as an update asks for them: chunk after chunk of the
- *                 head, on one thread
- *   entropy       log-prob and entropy of [1024, 151936] logits, f32
- *   entropy_grad  the same with the backward, which writes over the logits
+ *                 d entropy and every sum, as an update asks for them: ares_loss_compute for
+ *                 chunk after chunk of head_fused, on one thread (roles/update.c)
  *   windows       window entropy of 1024 responses of 1024 tokens
  *   thresholds    the same, and each one's percentile
  *   gae           advantages and returns of [1024, 4096], whitened
  *
- *   bench_algo [loss|entropy|entropy_grad|windows|thresholds|gae] [threads=2] [repeat=9]
+ *   bench_algo [loss|windows|thresholds|gae] [threads=2] [repeat=9]
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../src/algo/entropy.h"
+#include "../src/algo/stats.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
-#include "ares/algo_entropy.h"
 #include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
 #include "ares/kernels.h"
 
 enum {
     ROWS = 1024,
-    VOCAB = 151936,
     LONG = 4096,
-    HEAD_ROWS = 128 /* tokens whose loss the head asks for at a time with this vocabulary */
+    HEAD_ROWS = 128 /* the fewest tokens whose loss head_fused asks for at a time */
 };
 
 typedef struct bench {
@@ -126,42 +124,6 @@ static int loss(bench *b)
     return ARES_OK;
 }
 
-static int entropy(bench *b, bool backward)
-{
-    const int64_t n = (int64_t)ROWS * VOCAB;
-    float *from = numbers(b, 5, n, 0, 3),
-          *z = backward ? ares_malloc((size_t)n * sizeof(float)) : from,
-          *stat = ares_calloc(5 * ROWS, sizeof(float));
-    int32_t *target = ares_malloc(ROWS * sizeof *target);
-    double sum = 0;
-    for (int i = 0; i < ROWS; i++) {
-        target[i] = (i * 149) % VOCAB;
-        stat[3 * ROWS + i] = 1.0f, stat[4 * ROWS + i] = -0.01f;
-    }
-    ares_logits_args a = { .rows = ROWS,
-                           .vocab = VOCAB,
-                           .logits = z,
-                           .dtype = ARES_F32,
-                           .ld = VOCAB,
-                           .inv_temperature = 1,
-                           .target = target,
-                           .log_prob = stat,
-                           .entropy = stat + ROWS,
-                           .lse = stat + 2 * ROWS,
-                           .c_log_prob = stat + 3 * ROWS,
-                           .c_entropy = stat + 4 * ROWS };
-    for (int64_t i = -1; i < b->repeat; i++) {
-        if (backward) memcpy(z, from, (size_t)n * sizeof(float));
-        double t = ares_now_s();
-        b->d.k->token_log_prob(&b->d, &a);
-        if (backward) b->d.k->token_log_prob_backward(&b->d, &a);
-        if (i >= 0) b->all[i] = ares_now_s() - t;
-    }
-    for (int i = 0; i < ROWS; i++) sum += (double)a.entropy[i];
-    emit(b, backward ? "entropy_grad" : "entropy", sum / ROWS);
-    return ARES_OK;
-}
-
 typedef struct windows_of {
     const double *h;
     double *window, *threshold;
@@ -171,14 +133,14 @@ static void windows_row(void *ctx, int64_t row, int thread)
 {
     const windows_of *w = ctx;
     (void)thread;
-    ares_entropy_windows(w->h + row * ROWS, ROWS, 4, w->window + row * ROWS);
+    entropy_windows(w->h + row * ROWS, ROWS, 4, w->window + row * ROWS);
 }
 
 static void threshold_row(void *ctx, int64_t row, int thread)
 {
     const windows_of *w = ctx;
     (void)thread;
-    w->threshold[row] = ares_entropy_sample_threshold(w->h + row * ROWS, ROWS, 4, 95);
+    w->threshold[row] = entropy_sample_threshold(w->h + row * ROWS, ROWS, 4, 95);
 }
 
 static int windows(bench *b, bool thresholds)
@@ -194,7 +156,7 @@ static int windows(bench *b, bool thresholds)
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
     for (int r = 0; r < ROWS && !thresholds; r++) threshold[r] = w.window[r * ROWS];
-    emit(b, thresholds ? "thresholds" : "windows", ares_median(threshold, ROWS));
+    emit(b, thresholds ? "thresholds" : "windows", stats_median(threshold, ROWS));
     return ARES_OK;
 }
 
@@ -221,7 +183,7 @@ static int gae(bench *b)
         memcpy(batch.token_level_rewards, reward, (size_t)batch.tokens * sizeof(float));
         memcpy(batch.values, value, (size_t)batch.tokens * sizeof(float));
         double t = ares_now_s();
-        ARES_TRY(adv->compute(&cfg, NULL, &batch));
+        ARES_TRY(ares_adv_compute(&b->d, adv, &cfg, NULL, &batch));
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
     for (int64_t t = 0; t < batch.tokens; t++)
@@ -248,14 +210,10 @@ static int run(int argc, char **argv)
         only = argv[i];
     }
     ARES_TRY(ares_device_open("cpu", (int)threads, &b.d));
-    static const char *const names[] = { "loss",    "windows",      "gae",
-                                         "entropy", "entropy_grad", "thresholds" };
+    static const char *const names[] = { "loss", "windows", "gae", "thresholds" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         if (only && strcmp(only, names[i]) != 0) continue;
-        ARES_TRY(i == 0             ? loss(&b)
-                 : i == 1 || i == 5 ? windows(&b, i == 5)
-                 : i == 2           ? gae(&b)
-                                    : entropy(&b, i == 4));
+        ARES_TRY(i == 0 ? loss(&b) : i == 2 ? gae(&b) : windows(&b, i == 3));
         if (only) return ARES_OK;
     }
     return only ? ares_fail(ARES_EUSE, "bench_algo: '%s': unknown", only) : ARES_OK;

@@ -11,9 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../src/algo/twin.h"
+#include "../src/kernels/layout.h"
 #include "ares/algo.h"
 #include "ares/algo_loss.h"
-#include "ares/algo_twin.h"
 
 enum { RUNS = 30, VOCAB = 151936 };
 
@@ -66,7 +67,7 @@ static void *up(ares_device *d, const void *host, size_t bytes)
 }
 
 /* ---------------------------------------------------------------- G12 */
-static int losses(ares_device *d, const ares_algo_twins *twins)
+static int losses(ares_device *d, const algo_twins *twins)
 {
     enum { N = 1 << 20, ROWS = 1024 };
     static const char *const names[] = { "default", "cispo", "gspo", "gmpo" };
@@ -101,7 +102,7 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
             ares_kl_args k = { .kl = ares_kl_find("low_var_kl"),
                                .coef = 0.01,
                                .ref_log_prob = x[2] };
-            ares_twin_loss t = { .loss = ares_loss_find(names[i]), .args = &a, .kl = &k };
+            twin_loss_args t = { .loss = ares_loss_find(names[i]), .args = &a, .kl = &k };
             double begin = ares_now_s();
             ARES_TRY(twins->loss(d, &t));
             keep(&whole, ares_now_s() - begin);
@@ -116,7 +117,7 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
 }
 
 /* ---------------------------------------------------------------- G13, and advantages beside it */
-static int rows(ares_device *d, const ares_algo_twins *twins)
+static int rows(ares_device *d, const algo_twins *twins)
 {
     enum { N = 1 << 22, MOST = 4096 };
     float *h = numbers(N, 0.5, 2), *values = numbers(N, 1, 0);
@@ -133,7 +134,7 @@ static int rows(ares_device *d, const ares_algo_twins *twins)
         char what[64];
         for (int64_t r = 0; r <= n; r++) start[r] = r * length;
         for (int run = 0; run < RUNS; run++) {
-            ares_twin_windows t = { .of = { n, start },
+            twin_windows_args t = { .of = { n, start },
                                     .entropy = h,
                                     .w = w[i % 2],
                                     .q = 80,
@@ -154,7 +155,7 @@ static int rows(ares_device *d, const ares_algo_twins *twins)
     for (int64_t r = 0; r <= 1024; r++) start[r] = r * 4096;
     double kernel = INFINITY, whole = INFINITY;
     for (int run = 0; run < RUNS; run++) {
-        ares_twin_gae t = { .of = { 1024, start },
+        twin_gae_args t = { .of = { 1024, start },
                             .rewards = h,
                             .values = values,
                             .mask = mask,
@@ -189,7 +190,7 @@ static void logits(ares_device *d, ares_dtype dtype, int32_t n)
     uint16_t *short_some = ares_malloc(VOCAB * sizeof *short_some);
     int32_t *target = ares_calloc((size_t)n, sizeof *target);
     char *z = up(d, NULL, bytes);
-    for (int i = 0; i < VOCAB; i++) short_some[i] = ares_f32_to_bf16(some[i]);
+    for (int i = 0; i < VOCAB; i++) short_some[i] = kernels_f32_to_bf16(some[i]);
     for (int32_t r = 0; r < n; r++)
         d->k->copy_in(d, z + (size_t)r * VOCAB * ares_dtype_bytes(dtype),
                       dtype == ARES_BF16 ? (void *)short_some : (void *)some,
@@ -235,7 +236,7 @@ static void samples(ares_device *d)
     uint16_t *weight = ares_malloc((size_t)VOCAB * K * sizeof *weight);
     int32_t token[B], top_k[B];
     ares_rng_key key[B];
-    for (int64_t i = 0; i < (int64_t)VOCAB * K; i++) weight[i] = ares_f32_to_bf16(from[i]);
+    for (int64_t i = 0; i < (int64_t)VOCAB * K; i++) weight[i] = kernels_f32_to_bf16(from[i]);
     for (int r = 0; r < B; r++) {
         setting[0][r] = 0.8f, setting[1][r] = 1.0f, setting[2][r] = 0.95f;
         top_k[r] = 50;
@@ -275,7 +276,7 @@ int main(int argc, char **argv)
 {
     ares_device d;
     int rc = ares_device_open(argc > 1 ? argv[1] : "cuda", 0, &d);
-    const ares_algo_twins *twins = rc == ARES_OK ? ares_algo_twins_of(&d) : NULL;
+    const algo_twins *twins = rc == ARES_OK ? twin_table_of(&d) : NULL;
     if (!twins) {
         (void)fprintf(stderr, "%s\n",
                       rc == ARES_OK

@@ -324,18 +324,40 @@ def p6(r):
         r.ratio("P6", case, values(a), values(p), *goal, "tokens/s", True)
 
 
+# What a run executes of the head: the measure of bench_head, the peer's option, what it is called,
+# at least, goal.
+HEAD = (
+    ("head", [], "log-prob and entropy", 2, 3),
+    ("head_fused", ["--backward"], "the same with its backward, fused", 2, 3),
+    ("head, head_backward", ["--backward"], "the same in two passes", 1.5, 2.5),
+)
+
+
 def p7(r):
-    a, p = [], {"eager": [], "eager, kept": []}
+    ares, peer = [], {}
     for _ in range(r.args.rounds):
-        a += r.ares("bench_head", r.args.threads, "rows", id="P7")
-        for form in p:
-            p[form] += r.peer(
-                "head.py", "--repeat", 5, *(["--kept"] if "kept" in form else []), id="P7"
-            )
-    for form, goal in (("eager", (15, 40)), ("eager, kept", (4, 10))):
-        r.ratio(
-            "P7", "[1024, 151936], " + form, values(a), values(p[form]), *goal, "us/token", False
-        )
+        ares += r.ares("bench_head", r.args.threads, "run", id="P7")
+        for case in ("smol", "qwen"):
+            for option in ([], ["--backward"]):
+                for kept in ([], ["--kept"]):
+                    key = (case, *option, *kept)
+                    peer[key] = peer.get(key, []) + r.peer(
+                        "head.py", "--case", case, *option, *kept, id="P7"
+                    )
+    for measure, option, name, at_least, goal in HEAD:
+        for case in ("smol", "qwen"):
+            ours = [x for x in ares if x["measure"] == measure and x["case"] == case]
+            for kept in ([], ["--kept"]):
+                r.ratio(
+                    "P7",
+                    "%s, %s, eager%s" % (case, name, ", kept" if kept else ""),
+                    values(ours),
+                    values(peer[(case, *option, *kept)]),
+                    at_least,
+                    goal,
+                    "us/token",
+                    False,
+                )
 
 
 def p8(r):
@@ -519,8 +541,6 @@ def p10(r):
 # reach.
 ALGORITHMS = {
     "loss": ("PPO, KL and entropy terms on 1 M tokens", {"loss": (5, 10)}),
-    "entropy": ("log-prob and entropy, [1024, 151936]", {"entropy": (15, 40)}),
-    "entropy_grad": ("the same with its backward", {"entropy_grad": (15, 40)}),
     "windows": ("window entropy of 1 M tokens", {"windows": (500, 1000)}),
     "thresholds": (
         "window entropy of 1 M tokens and its percentiles",
@@ -569,7 +589,8 @@ WHAT = {
     "P4": "decode SmolLM2-135M fp32, against the same",
     "P5": "decode with bf16 storage",
     "P6": "update, against PyTorch with kept pages",
-    "P7": "entropy and log-prob from logits, against PyTorch",
+    "P7": "the head as a run executes it: from hidden states to log-prob and entropy, and back, "
+    "against PyTorch",
     "P8": "forward products, against libtorch's mm",
     "P9": "start and memory",
     "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended "

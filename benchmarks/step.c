@@ -237,7 +237,7 @@ static int update(const options *o)
 {
     ares_device d;
     ares_model *m;
-    ares_actor a;
+    actor a;
     ares_batch b;
     ares_train_config cfg = train_config(o, o->rows);
     cfg.actor.share_prompts = false;
@@ -281,8 +281,8 @@ static int update(const options *o)
 }
 
 /* One step: sample, old log-probs, reference, advantages of made-up rewards, update. */
-static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_reference *ref,
-                     ares_actor *a, ares_batch *b, int64_t step, double *gen)
+static int grpo_step(const options *o, ares_model *m, ares_rollout *r, reference *ref, actor *a,
+                     ares_batch *b, int64_t step, double *gen)
 {
     ares_sampling s = { .temperature = 1,
                         .top_p = 1,
@@ -356,9 +356,9 @@ static int grpo(const options *o)
 {
     ares_device d;
     ares_model *m;
-    ares_actor a;
+    actor a;
     ares_rollout *r;
-    ares_reference ref;
+    reference ref;
     ares_batch b;
     ares_train_config cfg = train_config(o, o->prompts);
     ARES_TRY(open_model(o, &d, true, &m));

@@ -5,11 +5,11 @@
 #
 #   scripts/check_unused.sh [build folder]    default: build, which must be up to date
 #
-# A function that only its own file uses fails too, unless tests of other rooms or benchmarks call
-# it: a header of include/ares/ shows what other rooms call. Tables (ares_option_table functions,
-# const data) may be used in their own file. tests/unused.txt lists what waits for a coming part,
-# one per line: `symbol  the part`. A listed symbol that is used by now, or no longer declared,
-# fails.
+# One that only its own room uses fails too: a header of include/ares/ holds what another room
+# calls, and tests may include private headers. Exempt are core, whose functions come in families
+# (strings, streams, JSON), and the aten table of at.h, which tests read. tests/unused.txt lists
+# what waits for a coming part, one per line: `symbol  the part`. A listed symbol that another room
+# calls by now, or that is no longer declared, fails.
 # Prints what is wrong; last line `check_unused: N passed, N failed`, one per symbol.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,10 +27,6 @@ fi
 # Declared: every name of the public headers once macros are expanded.
 printf '#include "%s"\n' include/ares/*.h | "${CC:-cc}" -E -P -Iinclude -I. -x c - |
     grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/declared"
-# Names of option tables: their functions count as tables.
-printf '#include "%s"\n' include/ares/*.h | "${CC:-cc}" -E -P -Iinclude -I. -x c - |
-    sed -nE 's/^ *(extern +)?ares_option_table +(ares_[a-z0-9_]+) *;.*/\2/p' |
-    sort -u >"$work/option_tables"
 
 # "object type symbol" of every global definition and reference. An object is archive:member, or a
 # file of ares-train.
@@ -54,15 +50,43 @@ comm -23 "$work/public" "$work/referred" >"$work/candidates"
 readelf -rW "$build"/libares_*.a $main 2>/dev/null |
     awk '/^Relocation section/ { code = $3 !~ /debug/ } code' |
     grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/relocated"
-awk '$2 ~ /[DRBdrb]/ { print $3 }' "$work/defined" | sort -u - "$work/option_tables" >"$work/tables"
 comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
-: >"$work/own"
-while read -r symbol; do
-    room=$(awk -v s="$symbol" '$3 == s { print $1; exit }' "$work/defined" |
-        sed -nE 's/.*libares_([a-z]+)\.a:.*/\1/p')
-    grep -rqwF --include='*.[ch]' --include='*.cu' --exclude-dir="$room" "$symbol" tests \
-        benchmarks || echo "$symbol" >>"$work/own"
-done < <(comm -12 "$work/candidates" "$work/relocated" | comm -23 - "$work/tables")
+
+# "symbol room" of every reference from a library, the program or a .cu file, and of every
+# definition; main is a room of its own.
+room_of='{ room = "main" }
+    match($1, /libares_[a-z]+\.a/) { room = substr($1, RSTART + 8, RLENGTH - 10) }'
+awk "$room_of"' $2 == "U" { print $3, room }' "$work/symbols" >"$work/users"
+for folder in src/*/cuda; do
+    [[ -d $folder ]] || continue
+    grep -rhoE --include='*.cu' --include='*.cuh' '\b(ares|at)_[a-z0-9_]+\b' "$folder" |
+        sed "s|\$| $(cut -d/ -f2 <<<"$folder")|" >>"$work/users"
+done
+awk "$room_of"' $2 != "U" && $2 != "w" { print $3, room }' "$work/symbols" >"$work/owners"
+# Inline functions of public headers leave no symbol: whose sources, or headers, name them.
+room_of_header() { # include/ares/algo_loss.h -> algo
+    local name
+    name=$(basename "$1" .h)
+    [[ $name == at ]] && name=torch
+    echo "${name%%_*}"
+}
+for header in include/ares/*.h; do
+    for symbol in $(sed -nE 's/^static inline .*\b(ares_[a-z0-9_]+)\(.*/\1/p' "$header"); do
+        echo "$symbol $(room_of_header "$header")" >>"$work/owners"
+        echo "$symbol" >>"$work/public"
+        { grep -rlwF "$symbol" src || true; } | sed -nE "s|src/([a-z]+)/.*|$symbol \1|p" \
+            >>"$work/users"
+        for other in $(grep -lwF "$symbol" include/ares/*.h); do
+            echo "$symbol $(room_of_header "$other")" >>"$work/users"
+        done
+    done
+done
+sort -u -o "$work/public" "$work/public"
+# Public symbols without a user in another room.
+awk 'NR == FNR { owner[$1] = $2; next } ($1 in owner) && owner[$1] != $2 { used[$1] }
+     END { for (s in owner) if (!(s in used) && owner[s] != "core" && s !~ /^at_/) print s }' \
+    "$work/owners" "$work/users" | sort | comm -12 - "$work/public" |
+    comm -23 - "$work/unused" >"$work/own"
 
 sed -E 's/#.*//; /^[[:space:]]*$/d; s/[[:space:]].*//' "$list" | sort >"$work/listed"
 failed=0
@@ -74,15 +98,16 @@ while read -r symbol; do
     tell "$symbol" "nobody calls it; delete it, or list it in $list with the part it waits for"
 done < <(comm -23 "$work/unused" "$work/listed")
 while read -r symbol; do
-    tell "$symbol" "public, but only its own file and tests of its room use it; make it static, or \
-private to the room"
+    header=$(grep -lwF "$symbol" include/ares/*.h | head -n 1)
+    tell "$symbol" "$header declares it, but only its own room calls it; declare it in a header of \
+src/$(room_of_header "$header"), without the prefix ares_"
 done < <(comm -23 "$work/own" "$work/listed")
 while read -r symbol; do tell "$symbol" "listed twice in $list"; done < <(uniq -d "$work/listed")
 while read -r symbol; do
     if ! grep -qx "$symbol" "$work/declared"; then
         tell "$symbol" "in $list, but no longer declared; take it out"
     elif grep -qx "$symbol" "$work/public"; then # else it is not in this build
-        tell "$symbol" "in $list, but used; take it out"
+        tell "$symbol" "in $list, but another room calls it; take it out"
     fi
 done < <(sort -u "$work/unused" "$work/own" | comm -13 - "$work/listed")
 while read -r line; do tell "${line%% *}" "in $list without the part it waits for"; done \

@@ -33,7 +33,7 @@ enum { TEST_LABELLED_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 2
 extern int64_t at_live_count(void) __attribute__((weak));
 /* Present only in programs that link the kernels. */
 struct ares_kernels;
-extern const struct ares_kernels *ares_kernels_cpu(const char *isa) __attribute__((weak));
+extern const struct ares_kernels *kernels_cpu(const char *isa) __attribute__((weak));
 
 static test_case *all;
 static const test_case *current;
@@ -199,7 +199,7 @@ void test_skip(const char *why)
 bool test_isa_here(const char *isa)
 {
     const char *without = getenv("ARES_TEST_WITHOUT_ISA");
-    return ares_kernels_cpu && ares_kernels_cpu(isa) && !(without && shares_label(isa, without));
+    return kernels_cpu && kernels_cpu(isa) && !(without && shares_label(isa, without));
 }
 
 bool test_has_isa(const char *isa)

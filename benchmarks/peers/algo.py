@@ -1,8 +1,7 @@
 """The algorithms that touch every token, in eager PyTorch (window entropy: in Python lists, as its
 source has it), milliseconds.
 
-    python benchmarks/peers/algo.py [loss entropy entropy_grad windows thresholds thresholds_torch
-                                     gae] [--kept]
+    python benchmarks/peers/algo.py [loss windows thresholds thresholds_torch gae] [--kept]
 
 Needs torch alone. `check` is the number that benchmarks/algo.c prints of the same distributions.
 """
@@ -73,43 +72,6 @@ def loss(args):
             )
 
     line(args, "loss", run, lambda: out["total"])
-
-
-def log_prob_and_entropy(logits, ids):
-    import torch
-
-    log_p = torch.log_softmax(logits, -1)
-    return log_p.gather(-1, ids[:, None])[:, 0], -(log_p.exp() * log_p).sum(-1)
-
-
-def entropy(args):
-    import torch
-
-    logits, ids = torch.empty(1024, 151936).normal_(0, 3), torch.randint(0, 151936, (1024,))
-    out = {}
-
-    def run():
-        with torch.inference_mode():
-            out["h"] = log_prob_and_entropy(logits, ids)[1]
-
-    line(args, "entropy", run, lambda: out["h"].mean())
-
-
-def entropy_grad(args):
-    import torch
-
-    logits, ids = torch.empty(1024, 151936).normal_(0, 3).requires_grad_(), torch.randint(
-        0, 151936, (1024,)
-    )
-    out = {}
-
-    def run():
-        logits.grad = None
-        log_p, h = log_prob_and_entropy(logits, ids)
-        out["h"] = h.detach()
-        (log_p.sum() - 0.01 * h.sum()).backward()
-
-    line(args, "entropy_grad", run, lambda: out["h"].mean())
 
 
 def responses_of(args):
@@ -213,9 +175,7 @@ def gae(args):
     line(args, "gae", run, lambda: out["a"].square().mean())
 
 
-MEASURES = {
-    f.__name__: f for f in (loss, windows, thresholds, thresholds_torch, gae, entropy, entropy_grad)
-}
+MEASURES = {f.__name__: f for f in (loss, windows, thresholds, thresholds_torch, gae)}
 
 
 def main():

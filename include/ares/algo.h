@@ -4,7 +4,7 @@
  *
  *   algo_adv.h       advantage estimators
  *   algo_loss.h      aggregation, KL estimators, policy losses, the critic's loss, VAPOR
- *   algo_entropy.h   entropy of tokens and windows
+ *   algo_entropy.h   what the sampler records for AEPO
  *   algo_filter.h    which groups a step learns from
  *   algo_control.h   controls: state that learns from each step, such as AEPO's
  *   algo_diagnostics.h  what is measured of a step besides its training
@@ -147,39 +147,7 @@ ares_option_table ares_loss_options;
 typedef enum ares_kl_place { ARES_KL_NOWHERE, ARES_KL_IN_LOSS, ARES_KL_IN_REWARD } ares_kl_place;
 ares_kl_place ares_kl_acts(const ares_algorithm_config *a);
 
-/* ---------------- statistics (stats.c): f64 throughout, no order of the values changes a bit */
-/* exactly the value of equal values; 0 for n = 0 */
-double ares_mean(const double *x, int64_t n);
-double ares_std(const double *x, int64_t n, double mean); /* divides by n - 1; 0 for n < 2 */
-/*
- * An exact sum of any number of doubles: a fixed-point number of 2,240 bits that is rounded once.
- * The sums of parts and of ranks add up to the same bits as one sum over everything.
- */
-enum { ARES_EXACT_LIMBS = 70 };
-/* {0} is zero */
-typedef struct ares_exact_sum {
-    int64_t limb[ARES_EXACT_LIMBS], added;
-} ares_exact_sum;
-void ares_exact_add(ares_exact_sum *s, double x); /* x finite */
-/* adds n sums over all ranks, a collective */
-int ares_exact_ranks(ares_exact_sum *s, int n, ares_world *world);
-double ares_exact_value(const ares_exact_sum *s);
-/* Over the values x [n] where mask [n] is 1, on all ranks. */
-typedef struct ares_moments {
-    double count, sum;
-    /*
-     * as verl and EasyR1 whiten: sum / (count + 1e-8), and the sum of squares about it divided by
-     * (count + 1e-8), times count / (count - 1)
-     */
-    double mean, var;
-    double true_mean, population_var; /* sum / count; the mean square about it */
-} ares_moments;
-int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
-                        ares_moments *out);
-/* (x - mean) / sqrt(var + 1e-8); 0 where mask is 0 */
-int ares_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n);
-/* (x - true_mean) / (sqrt(population_var) + 1e-5) (docs/dapo.md#advantages); 0 likewise */
-int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n);
+/* ---------------- statistics (stats.c) */
 /*
  * The probability that at least one of k answers, drawn from n of which `correct` are right, is
  * right (arXiv 2107.03374, equation 1).

@@ -28,7 +28,6 @@ typedef struct ares_adv {
 } ares_adv;
 const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);
-const ares_adv *const *ares_adv_list(int *n);
 /*
  * Whether an estimator looks at the turns of a row; where a row is one turn, it gives what gae
  * gives.
@@ -36,10 +35,4 @@ const ares_adv *const *ares_adv_list(int *n);
 bool ares_adv_sees_turns(const ares_adv *adv, const ares_algorithm_config *cfg);
 /* Reports options that make no sense together, or for this estimator. n: samples per prompt. */
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n);
-/*
- * A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf;
- * docs/dapo.md#when-the-sampler-is-not-the-trainer). compute does it where importance_sampling_fix
- * is set.
- */
-int ares_adv_importance_fix(ares_batch *b, double clip);
 #endif

@@ -51,8 +51,6 @@ typedef struct ares_collapse {
  */
 void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
                            ares_collapse *out);
-/* mi by a deviation, kept from dividing by 0: RAGEN's z-score */
-double ares_collapse_zscore(double mi, double deviation);
 
 /* ---------------- groups by the deviation of their rewards (diagnostics/std_buckets.c)
  * order [n], written: the groups in ascending order of std, the first first where they are equal.

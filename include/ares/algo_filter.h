@@ -135,7 +135,6 @@ typedef struct ares_filter {
     /* looks at groups whose keep is true, and may clear it with a reason */
     int (*select)(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v);
 } ares_filter;
-const ares_filter *const *ares_filter_list(int *n);
 unsigned ares_filter_needs(const ares_filter_config *cfg); /* of all filters wanted; 0: none is */
 /*
  * Runs every wanted filter in the order of the list; v [groups] is written. An empty group, a
@@ -169,26 +168,12 @@ void ares_filter_report(const ares_filter_counts *c, ares_metrics *m);
 /* Reports options that make no sense together; n: samples per prompt. */
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n);
 
-/* 0 < right answers < valid answers (docs/dapo.md#informative-groups) */
-bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n);
 /*
  * Whether an answer is discarded (docs/dapo.md#answers-beyond-the-limit). max_length ARES_NULL_I64:
  * no limit; stopped: it ended by itself, and was not cut off by length.
  */
 bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length,
                            bool stopped);
-/* whether the largest less the smallest valid x is above tolerance */
-bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance);
-/* the metric of one group, by a choice of rollout_filter_metric */
-double ares_group_metric(const char *metric, const ares_groups *g, int64_t group);
-/*
- * RAGEN's selection (docs/filters.md#selection-by-reward-variance): ranked [n] receives the groups
- * that stay, best first (min_p, and top_p of 1 or more: by index); returns their number. Ties go to
- * the lower index. probability [n], which may be NULL, receives the softmax of top_p over the
- * candidates in index order.
- */
-int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int64_t n,
-                       int64_t *ranked, double *probability);
 /*
  * The reward cap of a source (docs/filters.md#caps-by-data-source); NaN, no cap, where the source
  * is NULL or not among the names, or the numbers of names and caps differ.

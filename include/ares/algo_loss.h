@@ -23,11 +23,6 @@ typedef struct ares_agg_counts {
     double tokens, rows; /* tokens of mask 1, rows with at least one */
     double max_len;      /* divisor of seq-mean-token-sum-norm */
 } ares_agg_counts;
-typedef struct ares_agg {
-    const char *name, *doc, *formula, *paper;
-    double (*weight)(const ares_agg_counts *c, double n); /* of a token in a row of n */
-} ares_agg;
-const ares_agg *ares_agg_list(int *n);
 void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_counts *out); /* adds */
 /*
  * weight, written: one per token of rows [row, end), from row_start[row] on; 0 where the mask is 0,
@@ -62,12 +57,6 @@ typedef struct ares_kl {
 const ares_kl *ares_kl_find(const char *name);
 /* the choices of the option, "name=alias=alias" each */
 const char *const *ares_kl_names(int *n);
-/*
- * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
- * for the exact KL.
- */
-int ares_kl_column(const ares_kl *kl, ares_batch *b);
-
 /* ---------------- policy losses (loss/NAME.c)
  * A loss works on plain arrays over the tokens of some rows and never sees a model. It adds
  * d loss / d log_prob to its output and what it saw to its sums. Tokens of mask 0 count nowhere and
@@ -153,7 +142,6 @@ typedef struct ares_loss {
 const ares_loss *ares_loss_find(const char *name);
 /* the choices of the option, "name=alias=alias" each */
 const char *const *ares_loss_names(int *n);
-const ares_loss *const *ares_loss_list(int *n);
 void ares_loss_sums_init(ares_loss_sums *s);
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w); /* over all ranks */
 /* The whole loss: loss + kl_coef x kl - entropy_coeff x entropy. */
@@ -179,19 +167,12 @@ typedef struct ares_kl_args {
     const float *full; /* [n] */
     float *d_full;     /* [n], added to */
 } ares_kl_args;
+
 /*
  * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
  * - entropy_coeff x entropy.
  */
 int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
-
-/*
- * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
- * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is
- * 0. sums, which may be NULL, is added to.
- */
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, ares_loss_sums *sums);
 /*
  * DAPO's early stop (docs/dapo.md#early-stop): whether the mean over ranks of their mean ratios
  * exceeds the threshold (NaN: never). A NaN among the ratios counts as exceeding it. average, which
@@ -219,7 +200,6 @@ typedef struct ares_value_args {
     const int64_t *row_start;
     int64_t row, end;
 } ares_value_args;
-int ares_value_loss(const ares_value_args *a);
 
 /*
  * VAPOR (loss/vapor_loss.c; docs/vapor.md): completions of several prompts, each with a stored pair

@@ -1,130 +1,35 @@
 /*
- * algo on a CUDA device: the twins of the functions that touch every token, which libares_cuda.so
- * exports as one table (src/algo/cuda).
- *
- * All arrays are on the host, as the batch's are: a twin copies its inputs to the device and its
- * outputs back, and both are complete when it returns. The per-token formulas are those of
- * src/algo/loss, compiled by both compilers. Sums are made in f64 in an order given by the shape of
- * the input, without floating-point atomics, so the same call gives the same bits again. Where a
- * comment says "the CPU's bits", the twin gives the same bits as the CPU; elsewhere they differ by
- * the order of a sum or by the device's exp, a few units in the last place of a double.
- *
- * Every twin returns ARES_OK, ARES_TWIN_FAULT, or the device's failure. After either of the latter
- * two nothing was written.
+ * algo on a device: the functions that touch every token, computed by a CUDA device's twin where
+ * there is one, else by the CPU, with the same messages (src/algo/twin.c).
  */
 #ifndef ARES_ALGO_TWIN_H
 #define ARES_ALGO_TWIN_H
 
 #include "ares/algo_adv.h"
-#include "ares/algo_entropy.h"
 #include "ares/algo_loss.h"
 #include "ares/kernels.h"
 
-/* An input that cannot be computed with; the CPU's function then finds and names its place. */
-enum { ARES_TWIN_FAULT = 1 };
-
-/*
- * One pass: the loss, its derivatives, ares_loss_terms and every sum of ares_loss_sums but those of
- * rollout_is, in one launch.
- */
-typedef struct ares_twin_loss {
-    const ares_loss *loss; /* not ARES_LOSS_PAIRS */
-    const ares_loss_args *args;
-    const uint8_t *chosen;  /* [n], written by loss->choose; NULL where the loss has none */
-    const ares_kl_args *kl; /* NULL: no term */
-} ares_twin_loss;
-
-/* Ragged rows: row r owns [row_start[r], row_start[r + 1]) of every array here. */
-typedef struct ares_twin_rows {
-    int64_t rows;
-    const int64_t *row_start; /* [rows + 1], from 0 */
-} ares_twin_rows;
-
-/*
- * Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: over
- * tokens only; else over turns first, then over tokens.
- */
-typedef struct ares_twin_gae {
-    ares_twin_rows of;
-    const float *rewards, *values;
-    const uint8_t *mask, *turn_ends;
-    double gamma, lam, high_level_gamma;
-    double *advantages, *returns; /* 0 where the mask is 0 */
-} ares_twin_gae;
-
-/*
- * Window entropy of rows of entropies, the CPU's bits, with each row's percentile of the padded
- * list and the HWE tokens at tau.
- */
-typedef struct ares_twin_windows {
-    ares_twin_rows of;
-    const float *entropy;
-    int64_t w;
-    double q, tau;
-    const uint8_t *candidates; /* NULL: all */
-    double *window;            /* 0 after a row's last window */
-    /* These may be NULL. */
-    double *threshold; /* [rows] */
-    uint8_t *mask;
-    ares_hwe *hwe; /* [rows] */
-} ares_twin_windows;
-
-/*
- * Statistics of the values of a group, independent of their order, the CPU's bits. An empty group
- * has 0, 0, infinity, -infinity.
- */
-typedef struct ares_twin_stat {
-    double mean, std, min, max;
-} ares_twin_stat;
-/* Of a row: the sum over all tokens; the sum over those of mask 1, and their number. */
-typedef struct ares_twin_row_sum {
-    double all, masked, tokens;
-} ares_twin_row_sum;
-
-typedef struct ares_twin_rollout_weights {
-    const ares_loss_config *cfg; /* rollout_is is not none */
-    ares_twin_rows of;
-    const float *log_prob, *rollout_log_prob;
-    const uint8_t *mask;
-    float *weight;
-    ares_loss_sums *sums; /* NULL: not wanted */
-} ares_twin_rollout_weights;
-
-struct ares_algo_twins {
-    int (*loss)(ares_device *d, const ares_twin_loss *t);
-    int (*value)(ares_device *d, const ares_value_args *a);
-    /* kl: not the exact one */
-    int (*kl)(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
-              const float *ref_log_prob, const uint8_t *mask, float *out);
-    int (*rollout_weights)(ares_device *d, const ares_twin_rollout_weights *t);
-    int (*gae)(ares_device *d, const ares_twin_gae *t);
-    int (*windows)(ares_device *d, const ares_twin_windows *t);
-    int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                  ares_twin_stat *out);
-    int (*row_sums)(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask,
-                    ares_twin_row_sum *out);
-    /* seconds that the kernels of the last call took, without its copies */
-    double (*kernel_s)(ares_device *d);
-};
-typedef struct ares_algo_twins ares_algo_twins;
-/* The table of a device; NULL on the CPU. */
-const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
-
-/*
- * loss->compute, then ares_loss_terms: on the device where it is a card, with the messages of the
- * CPU.
- */
+/* loss->compute, then the KL and entropy terms: + coef x weight x kl and - entropy_coeff x entropy;
+ * k NULL: no KL. */
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
-/*
- * As ares_value_loss, ares_rollout_weights, ares_kl_column and adv->compute, on the device where it
- * is a card and has a twin. Of the estimators gae has one: its walk over rows is on the device, its
- * whitening on the host.
- */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
+/*
+ * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
+ * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is
+ * 0. sums, which may be NULL, is added to.
+ */
 int ares_rollout_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
                             int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
+/*
+ * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
+ * for the exact KL.
+ */
 int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b);
+/*
+ * adv->compute. Of the estimators gae has a twin: its walk over rows is on the device, its
+ * whitening on the host.
+ */
 int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg,
                      ares_world *world, ares_batch *b);
 

@@ -53,7 +53,7 @@ extern "C" {
  * of ares_config_add_options. A row that ends in `doc, ARES_NO_RESULT)` is an option that changes
  * only speed, memory or which files are kept, and no number of a run: its value may change when a
  * run is resumed (ares_config_no_result). An f64 whose row ends in `doc, ARES_SCHEDULED)` takes a
- * number, the name of a schedule or an expression in `step` (ares/config_schedule.h); the field
+ * number, the name of a schedule or an expression in `step` (docs/design.md#schedules); the field
  * holds its value at step 0 until ares_config_at_step. The default is YAML text: "1e-6", "null",
  * "[0.9, 0.999]",
  * "{}", "???" (required), or an interpolation of another option ("${data.max_prompt_length}").

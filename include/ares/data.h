@@ -280,8 +280,6 @@ void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n);
  * beside rows and columns, row_kl and updates apart. Prompts and texts stay where they are.
  */
 void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ares_batch *out);
-/* Keeps the groups whose flag is set, in order, with their rows and every column. */
-void ares_batch_select_groups(ares_batch *b, const bool *keep);
 
 /* ---------------- packing (pack.c): rows -> packed tokens (docs/update.md#micro-batches)
  * A micro-batch is a run of consecutive rows. Without share each row is a segment of its own,

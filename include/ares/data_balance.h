@@ -23,11 +23,4 @@ int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_s
  */
 void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part,
                          const char *prefix, ares_metrics *m);
-/*
- * Micro-batches of about max_tokens (EasyR1; docs/update.md#micro-batches): *k = min(n, ceil(total
- * / max_tokens)) parts, or `least` if that is more (the number that another rank needs); a part may
- * exceed max_tokens. part [n]; part 0 has the largest sum of squared lengths.
- */
-int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
-                               int64_t *k, int64_t *part);
 #endif

@@ -55,8 +55,6 @@ typedef struct ares_env_outcome {
     int n_info;   /* action_is_effective, action_is_valid, and whatever else the type tells */
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
-/* Replaces or adds a number about the step; what does not fit into info is left out. */
-void ares_env_tell(ares_env_outcome *o, const char *name, double value);
 
 typedef struct ares_env_type {
     const char *name, *doc;
@@ -96,8 +94,6 @@ typedef struct ares_env_type {
      */
     const char *(*failure)(const void *env, bool *replayable);
 } ares_env_type;
-const ares_env_type *ares_env_type_find(const char *name); /* NULL and an error: unknown */
-const char *const *ares_env_type_names(int *n);
 
 /* ---------------- definitions (definition.c), built-in tags (tags.c)
  * Definitions are options: env.definitions.<Tag>.*. The built-in ones stand there before the first

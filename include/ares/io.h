@@ -60,16 +60,6 @@ int ares_jsonl_open(const char *path, ares_jsonl **out);
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number);
 ares_view ares_jsonl_line(const ares_jsonl *r); /* the text of the line last read */
 void ares_jsonl_close(ares_jsonl *r);
-/*
- * Appending writer; each row reaches the system whole. The file is cut after its first keep_rows
- * rows: 0 empties it, -1 keeps all complete rows (a torn last line is dropped).
- */
-typedef struct ares_jsonl_writer ares_jsonl_writer;
-int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out);
-/* without the newline */
-int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len);
-int ares_jsonl_sync(ares_jsonl_writer *w); /* fsync: what was written is on the disk */
-int ares_jsonl_finish(ares_jsonl_writer *w);
 
 /* ---------------- tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
  * metrics.jsonl has a line per step: {"step":3,"actor/pg_loss":...}. TensorBoard gets scalars,

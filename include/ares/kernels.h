@@ -61,10 +61,6 @@ static inline int64_t ares_matrix_elements(ares_layout layout, int64_t n, int64_
  */
 void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dtype);
 void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype);
-float ares_bf16_to_f32(uint16_t x);
-uint16_t ares_f32_to_bf16(float x);
-float ares_f16_to_f32(uint16_t x);
-uint16_t ares_f32_to_f16(float x);
 
 struct ares_kernels;
 /* Where arithmetic happens: one table, one pool (CPU) or stream (CUDA). */
@@ -76,12 +72,6 @@ typedef struct ares_device {
     int index;                        /* CUDA ordinal; -1 on the CPU */
     size_t allocated, most_allocated; /* bytes handed out by k->alloc: now, and at most so far */
 } ares_device;
-/* Counts bytes taken and given back; the tables' alloc and release call it. */
-static inline void ares_device_count(ares_device *d, size_t taken, size_t given_back)
-{
-    d->allocated += taken - given_back;
-    d->most_allocated = d->allocated > d->most_allocated ? d->allocated : d->most_allocated;
-}
 
 /*
  * Where arrays lie. All arrays of linear, attention, the norms and the other parts of a layer lie
@@ -447,12 +437,6 @@ double ares_device_memory_bytes(const ares_device *d);
  * NULL on the CPU and where there is no such name.
  */
 void *ares_device_symbol(const ares_device *d, const char *name);
-/*
- * The CPU's table of one instruction set ("plain", "avx2", "avx512"); NULL where the machine lacks
- * it. For tests.
- */
-const ares_kernels *ares_kernels_cpu(const char *isa);
-
 /*
  * f64 functions from polynomials of FMAs in a fixed order, the same bits on every machine: for
  * rotary tables, initialisation, schedules and whatever else reaches a weight.

@@ -49,11 +49,6 @@ typedef struct ares_model_config {
 int ares_model_config_load(const char *dir, ares_model_config *out);
 /* Whether the token ends a sequence, being one of eos. */
 bool ares_model_ends(const ares_model_config *c, int32_t id);
-/*
- * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
- * reads both from 4.43 on.
- */
-int ares_model_config_save(const ares_model_config *c, const char *dir);
 
 /* ---------------- parameters (param.c, weights.c) */
 typedef struct ares_param {
@@ -126,7 +121,6 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * run's latest checkpoint. The error names what was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
-ares_param *ares_model_param(const ares_model *m, const char *name); /* NULL when absent */
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
@@ -163,9 +157,4 @@ const ares_matrix *ares_model_head_grad(const ares_model *m);
 /* Fails unless every id lies in [0, vocab). */
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
 
-/*
- * The cosines, then the sines of one position: [head_dim] (rope.c). length: tokens of the whole
- * sequence; only dynamic scaling depends on it.
- */
-void ares_rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
 #endif

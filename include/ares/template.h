@@ -19,17 +19,10 @@ extern "C" {
 
 struct tm;
 
-/* ---------------- templates (jinja_*.c)
- * CHAT is the environment that transformers gives chat templates: trim_blocks, lstrip_blocks,
- * {% break %}, {% continue %}, {% generation %}, tojson as plain json.dumps, raise_exception,
- * strftime_now. PLAIN is jinja2.Template without options, as EasyR1 reads its format prompts.
- */
-typedef enum { ARES_TEMPLATE_CHAT, ARES_TEMPLATE_PLAIN } ares_template_dialect;
+/* ---------------- templates (jinja_*.c) */
 /* Immutable; several threads may render it at once. */
 typedef struct ares_template ares_template;
 
-int ares_template_parse(const char *name, ares_view source, ares_template_dialect dialect,
-                        ares_template **out);
 void ares_template_free(ares_template *t);
 
 /*

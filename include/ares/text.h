@@ -95,7 +95,6 @@ typedef struct ares_decoder {
 
 void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_special_tokens);
 void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out);
-void ares_decoder_finish(ares_decoder *d, ares_str *out);
 
 /* ---------------- spans (spans.c; docs/vapor.md#spans)
  * The range of tokens [first, end) from the first `start_tag` to the first `end_tag` after it, both

@@ -427,8 +427,6 @@ typedef struct ares_train_config {
     ares_sft_config sft; /* of supervised runs only */
     void *controls[8];   /* options of each entry of ares_control_list, in its order */
 } ares_train_config;
-/* Declares the names that other trainers have for options. (options/aliases.c) */
-void ares_train_add_aliases(ares_config *cfg);
 /*
  * Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into
  * out. (options/declared.c)
@@ -453,44 +451,6 @@ int ares_train_named_ranks(const ares_train_config *c);
  */
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
                              bool reinforcement, ares_str *words);
-
-/*
- * ---------------- numbers that follow from the options (run/sizes.c;
- * docs/update.md#sizes-that-follow-from-the-options)
- */
-/*
- * Steps of a run. examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: as
- * many as a batch). max_steps ARES_NULL_I64: as many steps as the epochs give.
- */
-int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
-                               int64_t max_steps);
-/*
- * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
- * micro is 0); and optimizer steps per training step.
- */
-typedef struct ares_train_sizes {
-    int64_t global_samples, per_device, accumulation, updates;
-} ares_train_sizes;
-ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
-                                     int64_t ulysses, int64_t micro);
-/* Sizes of a model that its floating-point operations follow from. */
-typedef struct ares_flops_config {
-    int64_t hidden, vocab, layers, heads, kv_heads, intermediate;
-    int64_t head_dim; /* 0: hidden / heads */
-} ares_flops_config;
-/*
- * TFLOP/s of forward and backward over some sequences. tokens, squares: the sum of their lengths,
- * and of the squares of these
- */
-double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds);
-/*
- * The cost of a pass over sequences, as a whole number to compare groups by. Unit: what attention
- * costs for a pair of tokens.
- */
-int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
-/* TFLOP/s of dense bf16 products on the card of this name; infinite where it is not known */
-double ares_train_peak_tflops(const char *card);
-double ares_train_card_bytes(const char *card); /* its memory; infinite where it is not known */
 
 /* ---------------- parts of a run that other verbs use */
 /*

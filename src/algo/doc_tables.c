@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adv/adv.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
 #include "ares/algo_control.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
+#include "filter/filter.h"
+#include "loss/plain.h"
 
 typedef struct note {
     const char *name, *doc, *formula, *paper, *needs, *option;
@@ -156,7 +159,7 @@ static const char *option_of(char text[128], const char *path, const char *name)
 static void advantages(ares_str *out)
 {
     int count;
-    const ares_adv *const *list = ares_adv_list(&count);
+    const ares_adv *const *list = adv_list(&count);
     head(out, "Advantages", "of a token");
     for (int i = 0; i < count; i++) {
         char option[128];
@@ -174,7 +177,7 @@ static void advantages(ares_str *out)
 static void losses(ares_str *out)
 {
     int count;
-    const ares_loss *const *list = ares_loss_list(&count);
+    const ares_loss *const *list = loss_list(&count);
     head(out, "Policy losses", "of a token");
     for (int i = 0; i < count; i++) {
         unsigned f = list[i]->flags;
@@ -197,7 +200,7 @@ static void losses(ares_str *out)
 static void aggregations(ares_str *out)
 {
     int count;
-    const ares_agg *list = ares_agg_list(&count);
+    const agg_mode *list = agg_list(&count);
     head(out, "From token losses to one", "weight of a token");
     for (int i = 0; i < count; i++) {
         char option[128];
@@ -228,7 +231,7 @@ static void estimators(ares_str *out)
 static void filters(ares_str *out)
 {
     int count;
-    const ares_filter *const *list = ares_filter_list(&count);
+    const ares_filter *const *list = filter_list(&count);
     head(out, "Group filters", "what stays");
     for (int i = 0; i < count; i++)
         row(out, list[i]->name,

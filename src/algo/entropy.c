@@ -1,16 +1,17 @@
 /*
- * Window entropy, its percentile and the tokens that reach a threshold (ARES;
+ * Window entropy and the tokens that reach a threshold (ARES;
  * docs/aepo.md#entropy-windows-and-hwe-tokens). Everything is in double and no sum runs on from
  * window to window: what is compared with a threshold must not depend on where it stands, and with
  * a running sum the same window would have other bits in a longer answer.
  */
-#include "ares/algo_entropy.h"
-#include "ares/kernels.h"
+#include "entropy.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+#include "ares/kernels.h"
+#include "stats.h"
 
 double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
 {
@@ -74,7 +75,7 @@ static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w,
     ares_free(behind);
 }
 
-int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *window)
+int64_t entropy_windows(const double *h, int64_t n, int64_t w, double *window)
 {
     ARES_ASSERT(w > 0);
     int64_t windows = ARES_MAX(0, n - w);
@@ -83,8 +84,8 @@ int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *wind
     return windows;
 }
 
-void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows,
-                              double *padded)
+void entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows,
+                         double *padded)
 {
     if (n == 0) return;
     double lane[8] = { 0 }, sum = 0;
@@ -99,149 +100,29 @@ void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, 
     for (int64_t t = windows; t < n; t++) padded[t] = mean;
 }
 
-/* ---------------------------------------------------------------- order statistics */
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void sort_few(double *x, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        double v = x[i];
-        int64_t j = i;
-        for (; j > 0 && x[j - 1] > v; j--) x[j] = x[j - 1];
-        x[j] = v;
-    }
-}
-
-/*
- * The k-th smallest of x [n], which is reordered. A histogram over the range finds the bin that
- * holds it, and only that bin is searched further: until few values are left no branch depends on
- * the data, where the processor would predict half of the comparisons wrongly.
- */
-static double select_kth(double *x, int64_t n, int64_t k)
-{
-    enum { BINS = 256, FEW = 48 };
-    for (int round = 0; n > FEW && round < 16; round++) {
-        double low = x[0], high = x[0];
-        for (int64_t i = 1; i < n; i++) low = x[i] < low ? x[i] : low;
-        for (int64_t i = 1; i < n; i++) high = x[i] > high ? x[i] : high;
-        double scale = (BINS - 1) / (high - low);
-        if (low == high) return low;
-        if (!(scale > 0 && scale < 1e300)) break;
-        int64_t bins[BINS] = { 0 }, below = 0, kept = 0;
-        for (int64_t i = 0; i < n; i++) bins[(int)((x[i] - low) * scale)]++;
-        int bin = 0;
-        while (below + bins[bin] <= k) below += bins[bin++];
-        for (int64_t i = 0; i < n; i++) {
-            double v = x[i];
-            x[kept] = v;
-            kept += (int)((v - low) * scale) == bin;
-        }
-        k -= below;
-        n = kept;
-    }
-    if (n > FEW) qsort(x, (size_t)n, sizeof *x, ascending);
-    else sort_few(x, n);
-    return x[k];
-}
-
-/*
- * The neighbours of the k-th smallest of original [n]: its values between two values of a sorted
- * sample. They are written to x [*kept] and a second time after that; *below values are smaller.
- * false: the k-th or the next one is not among them, or they are too many.
- */
-static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below,
-                       int64_t *kept)
-{
-    enum { SAMPLE = 32 };
-    double s[SAMPLE], part = (double)k / (double)n;
-    int at = (int)(part * SAMPLE), margin = 2 + (int)(3 * sqrt(SAMPLE * part * (1 - part)));
-    for (int i = 0; i < SAMPLE; i++) s[i] = original[i * n / SAMPLE];
-    sort_few(s, SAMPLE);
-    double low = at - margin < 0 ? -INFINITY : s[at - margin],
-           high = at + margin >= SAMPLE ? INFINITY : s[at + margin];
-    int64_t less = 0, m = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double v = original[i];
-        x[m] = v;
-        less += v < low;
-        m += (v >= low) & (v <= high);
-    }
-    *below = less;
-    *kept = m;
-    if (k < less || k + 1 >= less + m || 2 * m > n) return false;
-    memcpy(x + m, x, (size_t)m * sizeof *x);
-    return true;
-}
-
-/* x [n] is overwritten. */
-static double percentile_of(double *x, const double *original, int64_t n, double q)
-{
-    if (n == 0) return 0;
-    double rank = (double)(n - 1) * (q / 100);
-    int64_t k = (int64_t)ARES_MIN(ARES_MAX(floor(rank), 0.0), (double)(n - 1));
-    double part = rank - (double)k;
-    int64_t below, kept;
-    if (n >= 256) {
-        if (neighbours(x, original, n, k, &below, &kept)) {
-            n = kept;
-            k -= below;
-            original = x + kept;
-        } else memcpy(x, original, (size_t)n * sizeof *x);
-    }
-    double low = select_kth(x, n, k);
-    if (part <= 0 || k + 1 >= n) return low;
-    int64_t up_to = 0;
-    double next = INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        up_to += original[i] <= low;
-        next = original[i] > low && original[i] < next ? original[i] : next;
-    }
-    if (up_to > k + 1) next = low; /* the value occurs more than once */
-    return low + (next - low) * part;
-}
-
-double ares_percentile(const double *x, int64_t n, double q)
-{
-    double few[512], *copy = n <= ARES_COUNT(few) ? few : ares_malloc((size_t)n * sizeof *copy);
-    if (n && n < 256) memcpy(copy, x, (size_t)n * sizeof *copy);
-    double value = percentile_of(copy, x, n, q);
-    if (copy != few) ares_free(copy);
-    return value;
-}
-
-double ares_median(const double *x, int64_t n)
-{
-    return ares_percentile(x, n, 50);
-}
-
-double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q)
+double entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q)
 {
     double *padded = ares_malloc((size_t)(n + 1) * sizeof *padded);
-    int64_t windows = ares_entropy_windows(h, n, w, padded);
-    ares_entropy_pad_windows(h, n, padded, windows, padded);
-    double value = ares_percentile(padded, n, q);
+    int64_t windows = entropy_windows(h, n, w, padded);
+    entropy_pad_windows(h, n, padded, windows, padded);
+    double value = stats_percentile(padded, n, q);
     ares_free(padded);
     return value;
 }
 
-double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema,
-                                   double *median)
+double entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema,
+                              double *median)
 {
-    *median = ares_median(x, n);
+    *median = stats_median(x, n);
     return started ? ema * tau + (1 - ema) * *median : *median;
 }
 
 /* ---------------------------------------------------------------- high-window-entropy tokens */
 
-ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau,
-                       const uint8_t *candidates, uint8_t *mask)
+hwe_marked hwe_mark(const double *window, int64_t windows, int64_t n, double tau,
+                    const uint8_t *candidates, uint8_t *mask)
 {
-    ares_hwe out = { 0 };
+    hwe_marked out = { 0 };
     if (mask && n) memset(mask, 0, (size_t)n);
     for (int64_t t = 0; t < windows; t++) {
         if (candidates && !candidates[t]) continue;
@@ -254,7 +135,7 @@ ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double 
     return out;
 }
 
-void ares_hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide)
+void hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide)
 {
     int64_t until = -1; /* the last token a window seen so far reaches */
     for (int64_t t = 0; t < n; t++) {

@@ -3,7 +3,7 @@
  * group are sorted before they are added, and a whole batch is added exactly, in a fixed-point
  * number as wide as the range of doubles that is rounded once.
  */
-#include "ares/algo.h"
+#include "stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static double *sorted(const double *x, int64_t n)
  * Distances from the smallest value are added, so that equal values have exactly that value as
  * their mean.
  */
-double ares_mean(const double *x, int64_t n)
+double stats_mean(const double *x, int64_t n)
 {
     if (n <= 0) return 0;
     double *s = sorted(x, n), sum = 0;
@@ -37,7 +37,7 @@ double ares_mean(const double *x, int64_t n)
     return mean;
 }
 
-double ares_std(const double *x, int64_t n, double mean)
+double stats_std(const double *x, int64_t n, double mean)
 {
     if (n < 2) return 0;
     double *s = sorted(x, n), sum = 0;
@@ -49,10 +49,10 @@ double ares_std(const double *x, int64_t n, double mean)
 /* ---------------- exact sums: limb i counts units of 2^(32 i - 1152) */
 enum { BIAS = 1152, CARRY_AFTER = 1 << 28 };
 
-static int64_t carry(ares_exact_sum *s)
+static int64_t carry(exact_sum *s)
 {
     int64_t c = 0;
-    for (int i = 0; i < ARES_EXACT_LIMBS; i++) {
+    for (int i = 0; i < EXACT_LIMBS; i++) {
         int64_t v = s->limb[i] + c;
         s->limb[i] = v & 0xffffffff;
         c = (v - s->limb[i]) / ((int64_t)1 << 32);
@@ -65,7 +65,7 @@ static int64_t carry(ares_exact_sum *s)
  * The digits come out of the bits of x: subnormals have the exponent of the smallest normal number,
  * and no leading 1.
  */
-void ares_exact_add(ares_exact_sum *s, double x)
+void exact_add(exact_sum *s, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -80,27 +80,26 @@ void ares_exact_add(ares_exact_sum *s, double x)
     limb[1] += ((int64_t)((low >> 32) + (high & 0xffffffff)) ^ sign) - sign;
     limb[2] += ((int64_t)(high >> 32) ^ sign) - sign;
     /* the sign stays in the top limb */
-    if (++s->added == CARRY_AFTER && carry(s) < 0)
-        s->limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32;
+    if (++s->added == CARRY_AFTER && carry(s) < 0) s->limb[EXACT_LIMBS - 1] -= (int64_t)1 << 32;
 }
 
-int ares_exact_ranks(ares_exact_sum *s, int n, ares_world *world)
+int exact_ranks(exact_sum *s, int n, ares_world *world)
 {
     for (int i = 0; i < n; i++)
-        if (carry(&s[i]) < 0) s[i].limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32;
+        if (carry(&s[i]) < 0) s[i].limb[EXACT_LIMBS - 1] -= (int64_t)1 << 32;
     return ares_world_sum_i64(world, s->limb, (int64_t)n * (int64_t)(sizeof *s / sizeof *s->limb));
 }
 
-double ares_exact_value(const ares_exact_sum *s)
+double exact_value(const exact_sum *s)
 {
-    ares_exact_sum c = *s;
+    exact_sum c = *s;
     double sign = 1;
     if (carry(&c) < 0) {
         sign = -1;
-        for (int i = 0; i < ARES_EXACT_LIMBS; i++) c.limb[i] = -s->limb[i];
+        for (int i = 0; i < EXACT_LIMBS; i++) c.limb[i] = -s->limb[i];
         carry(&c);
     }
-    int top = ARES_EXACT_LIMBS - 1;
+    int top = EXACT_LIMBS - 1;
     while (top > 2 && c.limb[top] == 0) top--;
     __extension__ typedef unsigned __int128 u128;
     u128 digits = (u128)(uint64_t)c.limb[top] << 64 | (u128)(uint64_t)c.limb[top - 1] << 32 |
@@ -111,51 +110,51 @@ double ares_exact_value(const ares_exact_sum *s)
 }
 
 /* ---------------- over the tokens of a mask, all ranks together */
-int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
-                        ares_moments *out)
+int stats_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
+                         stats_moments *out)
 {
-    ares_exact_sum *s = ares_calloc(1, sizeof *s);
+    exact_sum *s = ares_calloc(1, sizeof *s);
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!mask[i]) continue;
-        ares_exact_add(s, x[i]);
+        exact_add(s, x[i]);
         count++;
     }
-    int rc = ares_exact_ranks(s, 1, world);
+    int rc = exact_ranks(s, 1, world);
     if (rc == ARES_OK) rc = ares_world_sum_i64(world, &count, 1);
-    *out = (ares_moments){ .count = (double)count, .sum = ares_exact_value(s) };
+    *out = (stats_moments){ .count = (double)count, .sum = exact_value(s) };
     out->mean = out->sum / (out->count + 1e-8);
     double center = count ? out->sum / out->count : 0;
     /* the mean that the field's eps moves, and the true one */
-    ares_exact_sum *about = ares_calloc(2, sizeof *about);
+    exact_sum *about = ares_calloc(2, sizeof *about);
     for (int64_t i = 0; i < n; i++) {
         if (!mask[i]) continue;
-        ares_exact_add(&about[0], (x[i] - out->mean) * (x[i] - out->mean));
-        ares_exact_add(&about[1], (x[i] - center) * (x[i] - center));
+        exact_add(&about[0], (x[i] - out->mean) * (x[i] - out->mean));
+        exact_add(&about[1], (x[i] - center) * (x[i] - center));
     }
-    if (rc == ARES_OK) rc = ares_exact_ranks(about, 2, world);
-    out->var = ares_exact_value(&about[0]) / (out->count + 1e-8) *
+    if (rc == ARES_OK) rc = exact_ranks(about, 2, world);
+    out->var = exact_value(&about[0]) / (out->count + 1e-8) *
                (count > 1 ? out->count / (out->count - 1) : 1);
     out->true_mean = center;
-    out->population_var = count ? ares_exact_value(&about[1]) / out->count : 0;
+    out->population_var = count ? exact_value(&about[1]) / out->count : 0;
     ares_free(about);
     ares_free(s);
     return rc;
 }
 
-int ares_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n)
+int stats_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n)
 {
-    ares_moments m;
-    ARES_TRY(ares_masked_moments(world, x, mask, n, &m));
+    stats_moments m;
+    ARES_TRY(stats_masked_moments(world, x, mask, n, &m));
     double scale = 1 / sqrt(m.var + 1e-8);
     for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.mean) * scale : 0;
     return ARES_OK;
 }
 
-int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n)
+int stats_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n)
 {
-    ares_moments m;
-    ARES_TRY(ares_masked_moments(world, x, mask, n, &m));
+    stats_moments m;
+    ARES_TRY(stats_masked_moments(world, x, mask, n, &m));
     double std = sqrt(m.population_var);
     for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.true_mean) / (std + 1e-5) : 0;
     return ARES_OK;

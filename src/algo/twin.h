@@ -1,22 +1,122 @@
 /*
- * The functions of ares/algo_twin.h with the table to use, which tests give: NULL is the CPU.
- * (twin.c)
+ * The twins of the functions that touch every token, which libares_cuda.so exports as one table
+ * (cuda/), and the choice between a twin and the CPU (twin.c).
+ *
+ * All arrays are on the host, as the batch's are: a twin copies its inputs to the device and its
+ * outputs back, and both are complete when it returns. The per-token formulas are those of
+ * src/algo/loss, compiled by both compilers. Sums are made in f64 in an order given by the shape of
+ * the input, without floating-point atomics, so the same call gives the same bits again. Where a
+ * comment says "the CPU's bits", the twin gives the same bits as the CPU; elsewhere they differ by
+ * the order of a sum or by the device's exp, a few units in the last place of a double.
+ *
+ * Every twin returns ARES_OK, TWIN_FAULT, or the device's failure. After either of the latter
+ * two nothing was written.
  */
 #ifndef ARES_ALGO_TWIN_PRIVATE_H
 #define ARES_ALGO_TWIN_PRIVATE_H
 
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
-#include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
+#include "entropy.h"
 
-int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
+/* An input that cannot be computed with; the CPU's function then finds and names its place. */
+enum { TWIN_FAULT = 1 };
+
+/*
+ * One pass: the loss, its derivatives, loss_terms and every sum of ares_loss_sums but those of
+ * rollout_is, in one launch.
+ */
+typedef struct twin_loss_args {
+    const ares_loss *loss; /* not ARES_LOSS_PAIRS */
+    const ares_loss_args *args;
+    const uint8_t *chosen;  /* [n], written by loss->choose; NULL where the loss has none */
+    const ares_kl_args *kl; /* NULL: no term */
+} twin_loss_args;
+
+/* Ragged rows: row r owns [row_start[r], row_start[r + 1]) of every array here. */
+typedef struct twin_rows {
+    int64_t rows;
+    const int64_t *row_start; /* [rows + 1], from 0 */
+} twin_rows;
+
+/*
+ * Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: over
+ * tokens only; else over turns first, then over tokens.
+ */
+typedef struct twin_gae_args {
+    twin_rows of;
+    const float *rewards, *values;
+    const uint8_t *mask, *turn_ends;
+    double gamma, lam, high_level_gamma;
+    double *advantages, *returns; /* 0 where the mask is 0 */
+} twin_gae_args;
+
+/*
+ * Window entropy of rows of entropies, the CPU's bits, with each row's percentile of the padded
+ * list and the HWE tokens at tau.
+ */
+typedef struct twin_windows_args {
+    twin_rows of;
+    const float *entropy;
+    int64_t w;
+    double q, tau;
+    const uint8_t *candidates; /* NULL: all */
+    double *window;            /* 0 after a row's last window */
+    /* These may be NULL. */
+    double *threshold; /* [rows] */
+    uint8_t *mask;
+    hwe_marked *hwe; /* [rows] */
+} twin_windows_args;
+
+/*
+ * Statistics of the values of a group, independent of their order, the CPU's bits. An empty group
+ * has 0, 0, infinity, -infinity.
+ */
+typedef struct twin_stat {
+    double mean, std, min, max;
+} twin_stat;
+/* Of a row: the sum over all tokens; the sum over those of mask 1, and their number. */
+typedef struct twin_row_sum {
+    double all, masked, tokens;
+} twin_row_sum;
+
+typedef struct twin_rollout_weights_args {
+    const ares_loss_config *cfg; /* rollout_is is not none */
+    twin_rows of;
+    const float *log_prob, *rollout_log_prob;
+    const uint8_t *mask;
+    float *weight;
+    ares_loss_sums *sums; /* NULL: not wanted */
+} twin_rollout_weights_args;
+
+struct algo_twins {
+    int (*loss)(ares_device *d, const twin_loss_args *t);
+    int (*value)(ares_device *d, const ares_value_args *a);
+    /* kl: not the exact one */
+    int (*kl)(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
+              const float *ref_log_prob, const uint8_t *mask, float *out);
+    int (*rollout_weights)(ares_device *d, const twin_rollout_weights_args *t);
+    int (*gae)(ares_device *d, const twin_gae_args *t);
+    int (*windows)(ares_device *d, const twin_windows_args *t);
+    int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
+                  twin_stat *out);
+    int (*row_sums)(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
+                    twin_row_sum *out);
+    /* seconds that the kernels of the last call took, without its copies */
+    double (*kernel_s)(ares_device *d);
+};
+typedef struct algo_twins algo_twins;
+/* The table of a device; NULL on the CPU. */
+const algo_twins *twin_table_of(const ares_device *d);
+
+/* The functions of ares/algo_twin.h with the table to use: NULL is the CPU. Tests give one. */
+int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
                       const ares_loss_args *a, const ares_kl_args *k);
-int twin_value_loss(const ares_algo_twins *twins, ares_device *d, const ares_value_args *a);
-int twin_rollout_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
+int twin_value_loss(const algo_twins *twins, ares_device *d, const ares_value_args *a);
+int twin_rollout_weights(const algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
                          const ares_batch *b, int64_t row, int64_t end, float *weight,
                          ares_loss_sums *sums);
-int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b);
-int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_adv *adv,
+int twin_kl_column(const algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b);
+int twin_adv_compute(const algo_twins *twins, ares_device *d, const ares_adv *adv,
                      const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
 #endif

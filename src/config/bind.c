@@ -183,8 +183,8 @@ static bool read_schedule(const target *t, const config_node *node, double *fiel
                           .field = field };
     double first;
     bool fits;
-    if (ares_scheduled_parse(&t->cfg->arena, &text, ARES_SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
-        ares_scheduled_at(&s.value, 0, &first) != ARES_OK)
+    if (scheduled_parse(&t->cfg->arena, &text, SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
+        scheduled_at(&s.value, 0, &first) != ARES_OK)
         REFUSE(t, node, "%s", ares_error_message());
     ARES_ASSERT(number_fits(t->c.body, first, &fits));
     if (!fits) REFUSE(t, node, "is %g at step 0; must be %s", first, meaning(t));
@@ -201,7 +201,7 @@ int ares_config_at_step(ares_config *cfg, int64_t step)
         double value;
         bool fits;
         ARES_ASSERT(split(s->constraint, &t.c));
-        int rc = ares_scheduled_at(&s->value, step, &value);
+        int rc = scheduled_at(&s->value, step, &value);
         if (rc != ARES_OK) return ares_fail_in(rc, "config: %s = %s", s->path, s->value.text);
         ARES_ASSERT(number_fits(t.c.body, value, &fits));
         if (!fits)

@@ -4,7 +4,7 @@
  * ever looked up by name after parsing. Transcendental functions are computed in long double and
  * rounded, so that the instruction set of a machine's double library decides no bit.
  */
-#include "ares/config_schedule.h"
+#include "scheduled.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct node {
     bool none; /* None, or a conditional with a branch that is */
 };
 
-struct ares_expression {
+struct expression {
     const node *root;
 };
 
@@ -636,15 +636,14 @@ static const node *conditional(parser *s)
     return a;
 }
 
-int ares_expression_parse(ares_arena *arena, ares_view text, bool none_allowed,
-                          const ares_expression **out)
+int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const expression **out)
 {
     const char *kept = ares_arena_copy(arena, text.data, text.len);
     parser s = { .arena = arena, .text = kept, .p = kept, .parameter = ares_view_of("step") };
     *out = NULL;
-    if (text.len > ARES_EXPRESSION_BYTES || memchr(text.data, 0, text.len))
+    if (text.len > EXPRESSION_BYTES || memchr(text.data, 0, text.len))
         return ares_fail(ARES_ECONFIG, "an expression has at most %d characters, none of them NUL",
-                         ARES_EXPRESSION_BYTES);
+                         EXPRESSION_BYTES);
     s.end = kept + text.len;
     if (take_word(&s, "lambda")) {
         s.parameter = peek_name(&s);
@@ -661,13 +660,13 @@ int ares_expression_parse(ares_arena *arena, ares_view text, bool none_allowed,
     if (root && root->none && !none_allowed)
         (void)refuse(&s, s.text, "None is a value of reward caps only");
     if (s.rc != ARES_OK) return s.rc;
-    ares_expression *e = ares_arena_alloc(arena, sizeof *e);
-    *e = (ares_expression){ root };
+    expression *e = ares_arena_alloc(arena, sizeof *e);
+    *e = (expression){ root };
     *out = e;
     return ARES_OK;
 }
 
-int ares_expression_at(const ares_expression *e, int64_t step, double *value)
+int expression_at(const expression *e, int64_t step, double *value)
 {
     run r = { .step = (double)step };
     *value = at(e->root, &r);

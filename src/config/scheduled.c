@@ -3,7 +3,7 @@
  * slime's examples/curriculum_learning (weight_scheduler.py, reward_cap_scheduler.py), with names
  * of its older revisions.
  */
-#include "ares/config_schedule.h"
+#include "scheduled.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,12 +79,12 @@ static const struct {
     const schedule *table;
     int count;
 } tables[] = {
-    [ARES_SCHEDULE_WEIGHT] = { "weight_scheduler", weights, ARES_COUNT(weights) },
-    [ARES_SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
+    [SCHEDULE_WEIGHT] = { "weight_scheduler", weights, ARES_COUNT(weights) },
+    [SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
 };
 
 /* The last component of a path is the schedule's name, the one before it the module. */
-static int find(const char *path, ares_schedule_list list, ares_scheduled *out)
+static int find(const char *path, schedule_list list, scheduled *out)
 {
     const char *name = strrchr(path, '.');
     if (name) {
@@ -93,7 +93,7 @@ static int find(const char *path, ares_schedule_list list, ares_scheduled *out)
         for (int i = 0; i < ARES_COUNT(tables); i++)
             if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
                              ares_view_of(tables[i].module)))
-                list = (ares_schedule_list)i;
+                list = (schedule_list)i;
     }
     name = name ? name + 1 : path;
     const char *names[ARES_COUNT(weights) + ARES_COUNT(caps)];
@@ -102,7 +102,7 @@ static int find(const char *path, ares_schedule_list list, ares_scheduled *out)
     if (ares_lookup(ARES_ECONFIG, "schedule", name, names, k, &k) != ARES_OK)
         return ares_fail_in(ARES_ECONFIG, "a schedule of your own is an expression, such as "
                                           "'0.2 + 0.6 * min(step / 100, 1)'");
-    out->kind = ARES_SCHEDULED_NAMED;
+    out->kind = SCHEDULED_NAMED;
     out->named = tables[list].table[k].at;
     return ARES_OK;
 }
@@ -115,8 +115,7 @@ static bool is_path(const char *text)
     return strcmp(text, "step") != 0;
 }
 
-static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
-                     ares_scheduled *out)
+static int read_text(ares_arena *arena, ares_view text, schedule_list list, scheduled *out)
 {
     char *end;
     text = ares_view_trim(text);
@@ -127,31 +126,29 @@ static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
     double number = strtod(out->text, &end);
     if (!*end && (*out->text == '-' || *out->text == '+' || *out->text == '.' ||
                   (*out->text >= '0' && *out->text <= '9'))) {
-        *out = (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = number, .text = out->text };
+        *out = (scheduled){ SCHEDULED_CONSTANT, .constant = number, .text = out->text };
         return isfinite(number) ? ARES_OK : ares_fail(ARES_ECONFIG, "'%s': too large", out->text);
     }
     if (is_path(out->text)) return find(out->text, list, out);
-    out->kind = ARES_SCHEDULED_EXPRESSION;
-    return ares_expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
+    out->kind = SCHEDULED_EXPRESSION;
+    return expression_parse(arena, text, list == SCHEDULE_CAP, &out->expression);
 }
 
-int ares_scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
-                         ares_scheduled *out)
+int scheduled_parse(ares_arena *arena, const ares_json *value, schedule_list list, scheduled *out)
 {
-    *out = (ares_scheduled){ .kind = ARES_SCHEDULED_NONE, .text = "null" };
+    *out = (scheduled){ .kind = SCHEDULED_NONE, .text = "null" };
     switch (value->type) {
     case ARES_JSON_NULL:
-        if (list == ARES_SCHEDULE_CAP) return ARES_OK;
+        if (list == SCHEDULE_CAP) return ARES_OK;
         break;
     case ARES_JSON_BOOL:
-        *out = (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = value->boolean,
-                                 .text = value->boolean ? "true" : "false" };
+        *out = (scheduled){ SCHEDULED_CONSTANT, .constant = value->boolean,
+                            .text = value->boolean ? "true" : "false" };
         return ARES_OK;
     case ARES_JSON_INT:
     case ARES_JSON_FLOAT:
-        *out =
-            (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = value->number,
-                              .text = ares_arena_copy(arena, value->text.data, value->text.len) };
+        *out = (scheduled){ SCHEDULED_CONSTANT, .constant = value->number,
+                            .text = ares_arena_copy(arena, value->text.data, value->text.len) };
         return ARES_OK;
     case ARES_JSON_STRING: return read_text(arena, value->text, list, out);
     default: break;
@@ -159,13 +156,13 @@ int ares_scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedul
     return ares_fail(ARES_ECONFIG, "neither a number nor the name of a schedule nor an expression");
 }
 
-int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value)
+int scheduled_at(const scheduled *s, int64_t step, double *value)
 {
     switch (s->kind) {
-    case ARES_SCHEDULED_NONE: *value = NAN; return ARES_OK;
-    case ARES_SCHEDULED_CONSTANT: *value = s->constant; return ARES_OK;
-    case ARES_SCHEDULED_NAMED: *value = s->named((double)step); return ARES_OK;
-    case ARES_SCHEDULED_EXPRESSION: return ares_expression_at(s->expression, step, value);
+    case SCHEDULED_NONE: *value = NAN; return ARES_OK;
+    case SCHEDULED_CONSTANT: *value = s->constant; return ARES_OK;
+    case SCHEDULED_NAMED: *value = s->named((double)step); return ARES_OK;
+    case SCHEDULED_EXPRESSION: return expression_at(s->expression, step, value);
     }
     return ARES_OK;
 }

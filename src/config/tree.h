@@ -8,7 +8,7 @@
 #include <stdarg.h>
 
 #include "ares/config.h"
-#include "ares/config_schedule.h"
+#include "scheduled.h"
 
 /* Limits that no real configuration reaches; they bound the work of a hostile one. */
 enum {
@@ -97,7 +97,7 @@ typedef struct config_bound {
 typedef struct config_schedule {
     const char *path, *constraint;
     double *field;
-    ares_scheduled value;
+    scheduled value;
 } config_schedule;
 
 struct ares_config {

@@ -5,6 +5,7 @@
  * equal sum and size are compared item by item. A set is a linked list of items, a state the heads
  * of k sets.
  */
+#include "balance.h"
 #include "ares/data_balance.h"
 
 #include <stdio.h>
@@ -200,8 +201,8 @@ static int by_cost(const void *a, const void *b)
                                     : (x->first < y->first) - (x->first > y->first);
 }
 
-int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
-                               int64_t *k, int64_t *part)
+int balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
+                          int64_t *k, int64_t *part)
 {
     int64_t total = 0;
     if (max_tokens < 1)

@@ -180,12 +180,3 @@ void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ar
     out->group_start[0] = out->row_start[0] = 0; /* where no row is taken */
     take_from(out, from, order, n);
 }
-
-void ares_batch_select_groups(ares_batch *b, const bool *keep)
-{
-    int64_t n = 0, *order = ares_arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *order);
-    for (int64_t g = 0; g < b->groups; g++)
-        for (int64_t r = b->group_start[g]; keep[g] && r < b->group_start[g + 1]; r++)
-            order[n++] = r;
-    ares_batch_take(b, order, n);
-}

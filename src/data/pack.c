@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ares/data_balance.h"
+#include "balance.h"
 
 static int64_t row_len(const ares_batch *b, int64_t r)
 {
@@ -221,7 +222,7 @@ static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int6
         cut[i] = cuts - 1;
     }
     for (; cuts < n && least < cuts; least = *k + ARES_MAX((cuts - *k) / 4, 1)) {
-        ARES_TRY(ares_balance_micro_batches(tokens, n, max_tokens, least, k, part));
+        ARES_TRY(balance_micro_batches(tokens, n, max_tokens, least, k, part));
         if (*k > cuts) break;
         if (bounded(tokens, n, part, *k, max_tokens, sums)) return ARES_OK;
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
+#include "types.h"
 
 #define BANDIT_OPTIONS(X)                                                                   \
     X(choice, split, "split", "train", "train|test", "which names the arms have")           \
@@ -75,8 +75,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->reward.value = b->paid;
     out->done = true;
     out->success = b->pulled == b->risky;
-    ares_env_tell(out, "action_is_effective", 1);
-    ares_env_tell(out, "action_is_valid", 1);
+    env_tell(out, "action_is_effective", 1);
+    env_tell(out, "action_is_valid", 1);
     return ARES_OK;
 }
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
 #include "rows.h"
+#include "types.h"
 
 #define COUNTDOWN_OPTIONS(X)                                                                   \
     X(text, path, "path", "null", "nonempty",                                                  \
@@ -256,8 +256,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->reward = c->paid;
     out->done = true;
     out->success = verdict == COUNTDOWN_RIGHT;
-    ares_env_tell(out, "action_is_effective", c->paid.value > 0);
-    ares_env_tell(out, "action_is_valid", 1);
+    env_tell(out, "action_is_effective", c->paid.value > 0);
+    env_tell(out, "action_is_valid", 1);
     return ARES_OK;
 }
 

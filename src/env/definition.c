@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/env.h"
 #include "tags.h"
+#include "types.h"
 
 static ARES_OPTION_TABLE(env_table, ares_env_options, ARES_ENV_OPTIONS);
 static ARES_OPTION_TABLE(definition_table, ares_env_definition_options,
@@ -15,7 +15,7 @@ const char *const *ares_env_tag_names(int *n)
 {
     static const char *names[TAGS];
     int types;
-    const char *const *type = ares_env_type_names(&types);
+    const char *const *type = env_type_names(&types);
     ARES_ASSERT(env_tag_count + types <= TAGS);
     for (int i = 0; i < env_tag_count; i++) names[i] = env_tags[i].name;
     for (int i = 0; i < types; i++) names[env_tag_count + i] = type[i];
@@ -81,7 +81,7 @@ void ares_env_preset(ares_config *cfg, const char *tag)
         return;
     }
     int n;
-    const char *const *types = ares_env_type_names(&n);
+    const char *const *types = env_type_names(&n);
     for (int i = 0; i < n; i++)
         if (strcmp(types[i], tag) == 0) preset(cfg, tag, "type", tag);
 }
@@ -91,7 +91,7 @@ void ares_env_declare(ares_config *cfg)
 {
     ares_str text = { 0 };
     int n;
-    const char *const *types = ares_env_type_names(&n);
+    const char *const *types = env_type_names(&n);
     ares_config_add_options(cfg, "env", env_table, NULL);
     ares_json_begin(&text, '{');
     ares_json_begin(ares_json_key(&text, "env"), '{');
@@ -142,10 +142,10 @@ int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
     int faults = ares_config_fault_count(cfg);
     ares_config_bind(cfg, path, definition_table, &d->texts);
     if (ares_config_fault_count(cfg) > faults) return ARES_OK;
-    d->type = ares_env_type_find(d->texts.type);
+    d->type = env_type_find(d->texts.type);
     if (!d->type) {
         int n;
-        const char *const *names = ares_env_type_names(&n);
+        const char *const *names = env_type_names(&n);
         ares_lookup(ARES_ECONFIG, NULL, d->texts.type, names, n, &(int){ 0 });
         snprintf(options, sizeof options, "%s.type", path);
         ares_config_fault(cfg, options, "%s", ares_error_message());

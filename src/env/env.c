@@ -1,5 +1,5 @@
 /* Environments and their episodes: what happens around a type's own steps. */
-#include "ares/env.h"
+#include "types.h"
 
 #include <string.h>
 #include <strings.h>
@@ -16,7 +16,7 @@ void ares_env_reward_write(ares_str *out, ares_env_reward reward)
     else ares_str_add_double(out, reward.value);
 }
 
-void ares_env_tell(ares_env_outcome *o, const char *name, double value)
+void env_tell(ares_env_outcome *o, const char *name, double value)
 {
     int i = 0;
     while (i < o->n_info && strcmp(o->info[i].name, name) != 0) i++;
@@ -101,8 +101,7 @@ static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *
     whole->reward = sum(whole->reward, step.reward);
     whole->done = step.done;
     whole->success = step.success;
-    for (int i = 0; i < step.n_info; i++)
-        ares_env_tell(whole, step.info[i].name, step.info[i].value);
+    for (int i = 0; i < step.n_info; i++) env_tell(whole, step.info[i].name, step.info[i].value);
     return ARES_OK;
 }
 
@@ -124,7 +123,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     }
     if (known < n || !known) turn->penalty = format_penalty;
     e->no_valid_action = !known;
-    if (!known) ares_env_tell(&turn->outcome, "manager_invalid_action", 1);
+    if (!known) env_tell(&turn->outcome, "manager_invalid_action", 1);
     e->turns++;
     e->reward = sum(e->reward, turn->outcome.reward);
     e->penalty += turn->penalty;

@@ -1,5 +1,6 @@
 /* What environments in somebody else's program have in common. */
 #include "foreign.h"
+#include "types.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,7 +84,7 @@ void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
         if (!__builtin_isfinite(value)) continue; /* 400 digits */
         if (ares_view_is(object->members[i].key, "success")) out->success = value != 0;
         const char *name = known_name(f, object->members[i].key);
-        if (name) ares_env_tell(out, name, value);
+        if (name) env_tell(out, name, value);
     }
 }
 

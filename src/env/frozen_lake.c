@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
 #include "board.h"
+#include "types.h"
 
 #define FROZEN_LAKE_OPTIONS(X)                                                                     \
     X(i64, size, "size", "4", "[2,32]", "rows and columns")                                        \
@@ -161,8 +161,8 @@ void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out)
     out->success = f->map.cell[f->player] == 'G';
     out->done = is_end(f->map.cell[f->player]);
     out->reward = (ares_env_reward){ way[taken].reward, true };
-    ares_env_tell(out, "action_is_effective", f->player != before);
-    ares_env_tell(out, "action_is_valid", 1);
+    env_tell(out, "action_is_effective", f->player != before);
+    env_tell(out, "action_is_valid", 1);
 }
 
 static int step(void *env, ares_env_action action, ares_env_outcome *out)

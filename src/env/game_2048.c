@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
+#include "types.h"
 
 #define GAME_2048_OPTIONS(X)                                                                    \
     X(i64, size, "size", "4", "[2,8]", "rows and columns")                                      \
@@ -124,11 +124,11 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->success = out->done && most >= 2048;
     out->reward.value = raw;
     if (s->o->log_reward) out->reward.value = made > 0 ? log2_of((uint64_t)made + 1) * 0.1 : 0;
-    ares_env_tell(out, "action_is_effective", moved);
-    ares_env_tell(out, "action_is_valid", moved);
-    ares_env_tell(out, "raw_reward", raw);
-    ares_env_tell(out, "score", (double)s->score);
-    if (out->done) ares_env_tell(out, "max_tile", (double)most);
+    env_tell(out, "action_is_effective", moved);
+    env_tell(out, "action_is_valid", moved);
+    env_tell(out, "raw_reward", raw);
+    env_tell(out, "score", (double)s->score);
+    if (out->done) env_tell(out, "max_tile", (double)most);
     return ARES_OK;
 }
 

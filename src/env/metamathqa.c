@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
 #include "rows.h"
+#include "types.h"
 
 #define METAMATHQA_OPTIONS(X)                \
     X(text, path, "path", "???", "nonempty", \
@@ -112,7 +112,7 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     m->attempts++;
     out->reward.value = reward;
     out->done = out->success = m->right;
-    ares_env_tell(out, "action_is_valid", !empty);
+    env_tell(out, "action_is_valid", !empty);
     return ARES_OK;
 }
 

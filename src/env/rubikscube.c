@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "ares/env.h"
+#include "types.h"
 
 #define RUBIKSCUBE_OPTIONS(X)                                                               \
     X(i64, scramble_depth, "scramble_depth", "5", "[0,1000]", "turns from the solved cube") \
@@ -83,8 +83,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->reward.value = c->solved;
     out->done = c->over;
     out->success = c->solved;
-    ares_env_tell(out, "action_is_effective", 1);
-    ares_env_tell(out, "action_is_valid", 1);
+    env_tell(out, "action_is_effective", 1);
+    env_tell(out, "action_is_valid", 1);
     return ARES_OK;
 }
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/env.h"
 #include "board.h"
+#include "types.h"
 
 #define SOKOBAN_OPTIONS(X)                                                              \
     X(i64, rows, "dim_x", "6", "[3,32]", "rows of the room, walls included")            \
@@ -132,8 +132,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->reward.value = reward;
     out->done = !left || s->steps >= s->o->max_steps;
     out->success = !left;
-    ares_env_tell(out, "action_is_effective", moved);
-    ares_env_tell(out, "action_is_valid", 1);
+    env_tell(out, "action_is_effective", moved);
+    env_tell(out, "action_is_valid", 1);
     return ARES_OK;
 }
 

@@ -1,5 +1,5 @@
 /* The table of environment types. To add one: a file in this folder and a word here. */
-#include "ares/env.h"
+#include "types.h"
 
 #define TYPE_LIST(X) \
     X(sokoban)       \
@@ -12,13 +12,13 @@ TYPE_LIST(DECLARE)
 static const ares_env_type *const table[] = { TYPE_LIST(ENTRY) };
 static const char *const names[] = { TYPE_LIST(NAME) };
 
-const char *const *ares_env_type_names(int *n)
+const char *const *env_type_names(int *n)
 {
     *n = ARES_COUNT(names);
     return names;
 }
 
-const ares_env_type *ares_env_type_find(const char *name)
+const ares_env_type *env_type_find(const char *name)
 {
     int i;
     return ares_lookup(ARES_ECONFIG, "env: type", name, names, ARES_COUNT(names), &i) == ARES_OK

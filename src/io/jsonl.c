@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "jsonl.h"
 #include "write.h"
 
 struct ares_jsonl {
@@ -82,7 +83,7 @@ void ares_jsonl_close(ares_jsonl *r)
     ares_free(r);
 }
 
-struct ares_jsonl_writer {
+struct jsonl_writer {
     int fd;
     char *path;
     ares_str buffer;
@@ -105,7 +106,7 @@ static off_t whole_lines(int fd, int64_t rows)
     return n < 0 ? -1 : keep;
 }
 
-int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out)
+int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
@@ -120,14 +121,14 @@ int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **o
         close(fd);
         return rc;
     }
-    ares_jsonl_writer *w = ares_calloc(1, sizeof *w);
+    jsonl_writer *w = ares_calloc(1, sizeof *w);
     w->fd = fd;
     w->path = ares_strdup(path);
     *out = w;
     return ARES_OK;
 }
 
-int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
+int jsonl_write(jsonl_writer *w, const char *line, size_t len)
 {
     ares_str_clear(&w->buffer);
     ares_str_add(&w->buffer, line, len);
@@ -135,13 +136,13 @@ int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
     return io_write_all(w->fd, w->path, w->buffer.data, w->buffer.len);
 }
 
-int ares_jsonl_sync(ares_jsonl_writer *w)
+int jsonl_sync(jsonl_writer *w)
 {
     return fsync(w->fd) == 0 ? ARES_OK
                              : ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
 }
 
-int ares_jsonl_finish(ares_jsonl_writer *w)
+int jsonl_finish(jsonl_writer *w)
 {
     if (!w) return ARES_OK;
     int rc =

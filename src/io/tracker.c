@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "jsonl.h"
 #include "write.h"
 
 struct ares_tracker {
-    ares_jsonl_writer *metrics;
+    jsonl_writer *metrics;
     int events; /* -1: none */
     char *events_path;
     ares_str line, event, record;
@@ -154,7 +155,7 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
     int64_t keep;
     t->events = -1;
     int rc = count_kept(ares_path_join(&path, run_dir, "metrics.jsonl"), from_step, &keep);
-    if (rc == ARES_OK) rc = ares_jsonl_create(path.data, keep, &t->metrics);
+    if (rc == ARES_OK) rc = jsonl_create(path.data, keep, &t->metrics);
     if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir, from_step);
     ares_str_fini(&path);
     if (rc != ARES_OK) {
@@ -168,7 +169,7 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
 int ares_tracker_close(ares_tracker *t)
 {
     if (!t) return ARES_OK;
-    int rc = ares_jsonl_finish(t->metrics);
+    int rc = jsonl_finish(t->metrics);
     if (t->events >= 0 && close(t->events) != 0 && rc == ARES_OK)
         rc = ares_fail(ARES_EIO, "io: %s: %s", t->events_path, strerror(errno));
     ares_free(t->events_path);
@@ -189,7 +190,7 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
     for (int i = 0; i < ares_metrics_count(m); i++)
         ares_json_write_double(ares_json_key(s, ares_metrics_name(m, i)), ares_metrics_value(m, i));
     ares_json_end(s, '}');
-    ARES_TRY(ares_jsonl_write(t->metrics, s->data, s->len));
+    ARES_TRY(jsonl_write(t->metrics, s->data, s->len));
     if (t->events < 0) return ARES_OK;
     ares_str summary = { 0 }, value = { 0 };
     for (int i = 0; i < ares_metrics_count(m); i++) { /* Summary.value 1: {tag 1, simple_value 2} */
@@ -206,7 +207,7 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
 
 int ares_tracker_sync(ares_tracker *t)
 {
-    return ares_jsonl_sync(t->metrics);
+    return jsonl_sync(t->metrics);
 }
 
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text)

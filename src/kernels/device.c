@@ -17,7 +17,7 @@ extern const ares_kernels kernels_table_avx2, kernels_table_avx512;
 
 /* ------------------------------------------------------------------ instruction sets */
 
-const ares_kernels *ares_kernels_cpu(const char *isa)
+const ares_kernels *kernels_cpu(const char *isa)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
@@ -40,7 +40,7 @@ static int choose_table(const ares_kernels **out)
         int i;
         ARES_TRY(
             ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, names, ARES_COUNT(names), &i));
-        *out = ares_kernels_cpu(wanted);
+        *out = kernels_cpu(wanted);
         if (!*out)
             return ares_fail(ARES_EDEVICE,
                              "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA "
@@ -49,7 +49,7 @@ static int choose_table(const ares_kernels **out)
         return ARES_OK;
     }
     for (int i = 0; i < ARES_COUNT(names); i++)
-        if ((*out = ares_kernels_cpu(names[i]))) return ARES_OK;
+        if ((*out = kernels_cpu(names[i]))) return ARES_OK;
     return ARES_OK;
 }
 

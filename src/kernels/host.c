@@ -3,6 +3,7 @@
  * wake the other threads.
  */
 #include "host.h"
+#include "count.h"
 
 #include <string.h>
 
@@ -60,12 +61,12 @@ void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn
 
 void *kernels_host_alloc(ares_device *d, size_t bytes)
 {
-    ares_device_count(d, bytes, 0);
+    kernels_count(d, bytes, 0);
     return ares_pages_new(bytes);
 }
 void kernels_host_release(ares_device *d, void *p, size_t bytes)
 {
-    if (p) ares_device_count(d, 0, bytes);
+    if (p) kernels_count(d, 0, bytes);
     ares_pages_free(p, bytes);
 }
 void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes)

@@ -27,5 +27,9 @@ void kernels_host_release(ares_device *d, void *p, size_t bytes);
 void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void kernels_host_zero(ares_device *d, void *p, size_t bytes);
 int kernels_host_sync(ares_device *d);
-
+/*
+ * The CPU's table of one instruction set ("plain", "avx2", "avx512"); NULL where the machine lacks
+ * it. For tests.
+ */
+const ares_kernels *kernels_cpu(const char *isa);
 #endif

@@ -2,25 +2,26 @@
  * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs),
  * and the short floats.
  */
+#include "layout.h"
 #include "ares/kernels.h"
 
 #include <string.h>
 
-float ares_bf16_to_f32(uint16_t x)
+float kernels_bf16_to_f32(uint16_t x)
 {
     uint32_t u = (uint32_t)x << 16;
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
-uint16_t ares_f32_to_bf16(float x)
+uint16_t kernels_f32_to_bf16(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     if (x != x) return (uint16_t)((u | 0x400000u) >> 16);
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
-float ares_f16_to_f32(uint16_t x)
+float kernels_f16_to_f32(uint16_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000u) << 16, rest = x & 0x7fffu, u;
     float f;
@@ -36,7 +37,7 @@ float ares_f16_to_f32(uint16_t x)
     memcpy(&f, &u, sizeof f);
     return f;
 }
-uint16_t ares_f32_to_f16(float x)
+uint16_t kernels_f32_to_f16(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
@@ -61,10 +62,10 @@ static void load_row(float *out, const void *from, ares_dtype dtype, int64_t at,
     switch (dtype) {
     case ARES_F32: memcpy(out, (const float *)from + at, (size_t)n * sizeof(float)); break;
     case ARES_BF16:
-        for (int64_t i = 0; i < n; i++) out[i] = ares_bf16_to_f32(h[i]);
+        for (int64_t i = 0; i < n; i++) out[i] = kernels_bf16_to_f32(h[i]);
         break;
     case ARES_F16:
-        for (int64_t i = 0; i < n; i++) out[i] = ares_f16_to_f32(h[i]);
+        for (int64_t i = 0; i < n; i++) out[i] = kernels_f16_to_f32(h[i]);
         break;
     }
 }
@@ -74,10 +75,10 @@ static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, i
     switch (dtype) {
     case ARES_F32: memcpy((float *)to + at, in, (size_t)n * sizeof(float)); break;
     case ARES_BF16:
-        for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_bf16(in[i]);
+        for (int64_t i = 0; i < n; i++) h[i] = kernels_f32_to_bf16(in[i]);
         break;
     case ARES_F16:
-        for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_f16(in[i]);
+        for (int64_t i = 0; i < n; i++) h[i] = kernels_f32_to_f16(in[i]);
         break;
     }
 }

@@ -1,5 +1,6 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "block.h"
+#include "rope.h"
 
 #include <string.h>
 
@@ -207,7 +208,7 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
                 "generate shorter sequences, or set rope_type to yarn or linear",
                 length, c->max_position);
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
-            ares_rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
+            rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
     }
     return ARES_OK;
 }

@@ -1,4 +1,5 @@
 /* config.json, in both dialects of rope options, and generation_config.json's stop ids. */
+#include "hf_config.h"
 #include "arch.h"
 
 #include <math.h>
@@ -362,7 +363,7 @@ static void write_token_ids(ares_str *s, const ares_model_config *c)
     ares_json_end(s, ']');
 }
 
-int ares_model_config_save(const ares_model_config *c, const char *dir)
+int model_config_save(const ares_model_config *c, const char *dir)
 {
     const model_arch *a = model_arch_find(c->model_type);
     if (!a) return ARES_EUNSUPPORTED;

@@ -157,7 +157,7 @@ void ares_model_free(ares_model *m)
     ares_free(m);
 }
 
-ares_param *ares_model_param(const ares_model *m, const char *name)
+ares_param *model_param(const ares_model *m, const char *name)
 {
     for (int i = 0; i < m->n_params; i++)
         if (strcmp(m->params[i].name, name) == 0) return &m->params[i];

@@ -6,4 +6,5 @@
 /* A model with all its parameters listed and their memory zeroed; their values are the caller's. */
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
                    ares_model **out);
+ares_param *model_param(const ares_model *m, const char *name); /* NULL when absent */
 #endif

@@ -111,7 +111,7 @@ static void write_row(const ares_rope *r, const float *inv_freq, int32_t positio
     }
 }
 
-void ares_rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin)
+void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin)
 {
     ares_rope *r = m->rope;
     size_t bytes = (size_t)r->head_dim * sizeof(float);

@@ -6,4 +6,9 @@
 typedef struct ares_rope ares_rope;
 ares_rope *rope_new(const ares_model_config *c);
 void rope_free(ares_rope *r);
+/*
+ * The cosines, then the sines of one position: [head_dim] (rope.c). length: tokens of the whole
+ * sequence; only dynamic scaling depends on it.
+ */
+void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
 #endif

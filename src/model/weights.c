@@ -2,6 +2,7 @@
  * Parameters from and to Hugging Face's files, and new ones. Files always hold row-major tensors;
  * panels exist in memory only.
  */
+#include "hf_config.h"
 #include "param.h"
 #include "transfer.h"
 
@@ -67,7 +68,7 @@ static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
     int rc = ARES_OK;
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
-        if (!ares_model_param(m, t->name) && !superfluous(m, t->name))
+        if (!model_param(m, t->name) && !superfluous(m, t->name))
             rc = ares_fail(ARES_EFORMAT,
                            "model: %s: tensor '%s' belongs to no parameter of a %s; is config.json "
                            "of another model?",
@@ -253,7 +254,7 @@ static int save_sharded(const ares_model *m, const char *dir, int shards)
 int ares_model_save(const ares_model *m, const char *dir)
 {
     ARES_TRY(ares_dir_make(dir));
-    ARES_TRY(ares_model_config_save(&m->cfg, dir));
+    ARES_TRY(model_config_save(&m->cfg, dir));
     int shards = 0;
     for (int i = 0; i < m->n_params; i = shard_end(m, i)) shards++;
     if (shards > 1) return save_sharded(m, dir, shards);

@@ -74,7 +74,7 @@ int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer
 {
     *out = NULL;
     ares_template *t;
-    ARES_TRY(ares_template_parse(name, source, ARES_TEMPLATE_CHAT, &t));
+    ARES_TRY(template_parse(name, source, TEMPLATE_CHAT, &t));
     ares_chat *c = ares_calloc(1, sizeof *c);
     c->template = t;
     c->source = (ares_view){ ares_arena_copy(&c->arena, source.data, source.len), source.len };

@@ -1,5 +1,5 @@
 /* Format prompts: the file of a template around the text of a prompt, as EasyR1 reads it. */
-#include "ares/template.h"
+#include "jinja.h"
 
 int ares_format_prompt_load(const char *path, ares_template **out)
 {
@@ -7,8 +7,7 @@ int ares_format_prompt_load(const char *path, ares_template **out)
     *out = NULL;
     int rc = ares_file_read(path, &text);
     if (rc == ARES_OK)
-        rc = ares_template_parse(path, ares_view_trim(ares_str_view(&text)), ARES_TEMPLATE_PLAIN,
-                                 out);
+        rc = template_parse(path, ares_view_trim(ares_str_view(&text)), TEMPLATE_PLAIN, out);
     ares_str_fini(&text);
     return rc;
 }

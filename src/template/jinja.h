@@ -2,6 +2,12 @@
  * Private to the room: syntax tree, values, and the state of one render. On an error, parser and
  * renderer leave by longjmp from the place that knows the cause; everything they allocate lies in
  * an arena, so nothing leaks.
+ *
+ * Files call those before them: faults; values, numbers, dicts, sequences, order, text; formats,
+ * filters, tests, methods; evaluation. Two circles are the language's own. "{0.name}".format(x)
+ * reads an attribute, and attributes are methods: jinja_eval.c, jinja_methods.c, jinja_str.c and
+ * jinja_str_format.c. select('odd') names a test, and the test `filter` names a filter:
+ * jinja_filters.c and jinja_tests.c.
  */
 #ifndef ARES_TEMPLATE_JINJA_H
 #define ARES_TEMPLATE_JINJA_H
@@ -17,6 +23,13 @@ enum {
     JINJA_RUN_DEPTH = 1500,
     JINJA_MAX_RANGE = 100000 /* items of range(), as in jinja2's sandbox */
 };
+
+/* ---------------- dialects
+ * CHAT is the environment that transformers gives chat templates: trim_blocks, lstrip_blocks,
+ * {% break %}, {% continue %}, {% generation %}, tojson as plain json.dumps, raise_exception,
+ * strftime_now. PLAIN is jinja2.Template without options, as EasyR1 reads its format prompts.
+ */
+typedef enum { TEMPLATE_CHAT, TEMPLATE_PLAIN } template_dialect;
 
 /* ---------------- values (jinja_value.c, _dict, _compare, _sequence, _arithmetic, _repr) */
 typedef enum {
@@ -256,7 +269,7 @@ struct ares_template {
     ares_arena arena;
     char *name;
     ares_view source; /* newlines normalised */
-    ares_template_dialect dialect;
+    template_dialect dialect;
     jinja_nodes body;
     jinja_func func;
     jinja_frame frame;
@@ -404,6 +417,9 @@ bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
 /* An integer argument, or `absent` where it is MISSING. */
 int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent);
 double jinja_as_double(jinja_run *r, jinja_value v);
+/* -1, 0, 1, or 2 when one is NaN; long double holds every int64 and every double */
+int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b);
+bool jinja_same_object(jinja_value a, jinja_value b);
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
 /* Below 0, 0, above 0, or 2 where one is NaN; an error for types without a common order. */
 int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op);
@@ -424,6 +440,11 @@ jinja_value jinja_negate(jinja_run *r, jinja_value a);
 jinja_value jinja_range_at(const jinja_range *g, int64_t i);
 
 /* ---------------- calls and conversions (the other jinja_*.c) */
+/* Of a name from the template, how many bytes a message shows. */
+static inline int jinja_shown(ares_view v)
+{
+    return (int)ARES_MIN(v.len, 80);
+}
 jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
 jinja_value jinja_call(jinja_run *r, jinja_value callee, jinja_args *args);
@@ -432,14 +453,16 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *ar
 bool jinja_is_callable(jinja_value v);
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
 bool jinja_loop_peek(jinja_run *r, jinja_loop *l);
-const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect);
+const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect);
 const jinja_builtin *jinja_find_test(ares_view name);
-const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect);
+const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect);
 /* UNDEFINED for methods that the sandbox forbids. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
 extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
+/* a value in the format that follows the colon of a field */
+void jinja_add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view text);
 /* "..." % args */
 jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, jinja_dict *named);
 jinja_value jinja_str_format(jinja_run *r, jinja_value format, jinja_args *args, jinja_dict *named);
@@ -475,5 +498,6 @@ int jinja_upper(uint32_t cp, uint32_t out[3]);
 int jinja_title(uint32_t cp, uint32_t out[3]);
 int jinja_fold(uint32_t cp, uint32_t out[4]);
 int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
-
+int template_parse(const char *name, ares_view source, template_dialect dialect,
+                   ares_template **out);
 #endif

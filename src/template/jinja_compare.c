@@ -1,6 +1,4 @@
-/* Truth, numbers, equality and order of values, as in Python. */
-#include <math.h>
-#include <stdlib.h>
+/* Truth, order and sorting of values, as in Python. */
 #include <string.h>
 
 #include "jinja.h"
@@ -25,125 +23,10 @@ bool jinja_truth(jinja_run *r, jinja_value v)
     }
 }
 
-bool jinja_is_number(jinja_value v)
-{
-    return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG;
-}
-
-bool jinja_as_index(jinja_value v, int64_t *out)
-{
-    if (v.kind != JV_BOOL && v.kind != JV_INT) return false;
-    *out = v.kind == JV_BOOL ? v.u.b : v.u.i;
-    return true;
-}
-
-int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
-{
-    int64_t i;
-    if (v.kind == JV_MISSING) return absent;
-    if (!jinja_as_index(v, &i))
-        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
-    return i;
-}
-
-double jinja_as_double(jinja_run *r, jinja_value v)
-{
-    if (v.kind == JV_BOOL) return v.u.b;
-    if (v.kind == JV_INT) return (double)v.u.i;
-    if (v.kind == JV_FLOAT) return v.u.f;
-    if (v.kind != JV_BIG) JINJA_FAIL(r, "must be real number, not %s", jinja_type_name(v));
-    double x = strtod(v.u.s->data, NULL);
-    if (isinf(x)) JINJA_FAIL(r, "int too large to convert to float");
-    return x;
-}
-
-static int order_big(ares_view a, ares_view b)
-{
-    bool na = a.data[0] == '-', nb = b.data[0] == '-';
-    if (na != nb) return na ? -1 : 1;
-    int c = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
-    c = c < 0 ? -1 : c > 0;
-    return na ? -c : c;
-}
-
-/* Numbers: -1, 0, 1, or 2 when one is NaN. long double holds every int64 and every double. */
-static int order_numbers(jinja_run *r, jinja_value a, jinja_value b)
-{
-    if (a.kind == JV_BIG || b.kind == JV_BIG) {
-        if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
-            JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
-        if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
-        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1)
-                                : (b.u.s->data[0] == '-' ? 1 : -1);
-    }
-    int64_t i = 0, j = 0;
-    bool whole = jinja_as_index(a, &i);
-    if (jinja_as_index(b, &j) && whole) return i < j ? -1 : i > j;
-    long double x = a.kind == JV_FLOAT ? (long double)a.u.f : (long double)i;
-    long double y = b.kind == JV_FLOAT ? (long double)b.u.f : (long double)j;
-    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
-}
-
-static bool same_object(jinja_value a, jinja_value b)
-{
-    return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
-           a.u.l == b.u.l;
-}
-
-static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
-{
-    if (a->n != b->n) return false;
-    for (int64_t i = 0; i < a->n; i++) {
-        jinja_value *other = jinja_dict_find(r, b, a->items[i].key);
-        if (!other || !jinja_equal(r, a->items[i].value, *other)) return false;
-    }
-    return true;
-}
-
-bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
-{
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT)
-            return false;
-        return order_numbers(r, a, b) == 0;
-    }
-    if (a.kind != b.kind) {
-        if ((a.kind == JV_VIEW || b.kind == JV_VIEW)) return false;
-        return false;
-    }
-    if (a.kind == JV_STR) {
-        jinja_work(r, ARES_MIN(a.u.s->len, b.u.s->len));
-        return ares_view_eq(jinja_text(a), jinja_text(b));
-    }
-    if (a.kind == JV_NONE || a.kind == JV_UNDEFINED) return true;
-    if (a.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
-    if (same_object(a, b)) return true;
-    bool same = false;
-    jinja_enter(r);
-    switch (a.kind) {
-    case JV_LIST:
-    case JV_TUPLE:
-        same = a.u.l->n == b.u.l->n;
-        for (int64_t i = 0; same && i < a.u.l->n; i++)
-            same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
-        break;
-    case JV_DICT: same = equal_dicts(r, a.u.d, b.u.d); break;
-    case JV_RANGE:
-        same = a.u.r->n == b.u.r->n &&
-               (a.u.r->n == 0 ||
-                (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
-        break;
-    case JV_METHOD: JINJA_UNSUPPORTED(r, "comparing two methods");
-    default: break;
-    }
-    r->depth--;
-    return same;
-}
-
 int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
 {
     static const char *const words[] = { "==", "!=", "<", "<=", ">", ">=" };
-    if (jinja_is_number(a) && jinja_is_number(b)) return order_numbers(r, a, b);
+    if (jinja_is_number(a) && jinja_is_number(b)) return jinja_order_numbers(r, a, b);
     if (a.kind == JV_STR && b.kind == JV_STR) {
         size_t n = ARES_MIN(a.u.s->len, b.u.s->len);
         jinja_work(r, n);
@@ -196,6 +79,34 @@ bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
         JINJA_FAIL(r, "argument of type '%s' is not iterable", jinja_type_name(in));
     jinja_iter *it = jinja_iterate(r, in);
     for (jinja_value v; it->next(r, it, &v);)
-        if (same_object(item, v) || jinja_equal(r, item, v)) return true;
+        if (jinja_same_object(item, v) || jinja_equal(r, item, v)) return true;
     return false;
+}
+
+/* ---------------- sorting: stable; equal keys keep their order, reversed or not */
+static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
+{
+    jinja_work(r, 64);
+    int c = jinja_order(r, reverse ? b : a, reverse ? a : b, JOP_LT);
+    if (c == 2) JINJA_UNSUPPORTED(r, "sorting NaN");
+    return c < 0;
+}
+
+void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse)
+{
+    jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1),
+                *i2 = jinja_alloc(r, (size_t)n * sizeof *i2 + 1);
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t low = 0; low < n; low += 2 * width) {
+            int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low,
+                    b = mid;
+            for (int64_t k = low; k < high; k++) {
+                bool right = a >= mid || (b < high && before(r, keys[b], keys[a], reverse));
+                int64_t from = right ? b++ : a++;
+                k2[k] = keys[from], i2[k] = items[from];
+            }
+        }
+        memcpy(keys, k2, (size_t)n * sizeof *keys);
+        memcpy(items, i2, (size_t)n * sizeof *items);
+    }
 }

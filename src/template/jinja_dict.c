@@ -1,4 +1,7 @@
-/* Dicts: in order of insertion, with a hash index beyond eight entries. */
+/*
+ * Dicts, in order of insertion, with a hash index beyond eight entries, and the equality of values,
+ * by which keys are found.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -109,4 +112,61 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
     d->items[d->n] = (jinja_pair){ key, value };
     if (d->index) index_put(d, hash_of(r, key), (int32_t)d->n);
     d->n++;
+}
+
+/* ------------------------------------------------------------------ equality */
+bool jinja_same_object(jinja_value a, jinja_value b)
+{
+    return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
+           a.u.l == b.u.l;
+}
+
+static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
+{
+    if (a->n != b->n) return false;
+    for (int64_t i = 0; i < a->n; i++) {
+        jinja_value *other = jinja_dict_find(r, b, a->items[i].key);
+        if (!other || !jinja_equal(r, a->items[i].value, *other)) return false;
+    }
+    return true;
+}
+
+bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
+{
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT)
+            return false;
+        return jinja_order_numbers(r, a, b) == 0;
+    }
+    if (a.kind != b.kind) {
+        if ((a.kind == JV_VIEW || b.kind == JV_VIEW)) return false;
+        return false;
+    }
+    if (a.kind == JV_STR) {
+        jinja_work(r, ARES_MIN(a.u.s->len, b.u.s->len));
+        return ares_view_eq(jinja_text(a), jinja_text(b));
+    }
+    if (a.kind == JV_NONE || a.kind == JV_UNDEFINED) return true;
+    if (a.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
+    if (jinja_same_object(a, b)) return true;
+    bool same = false;
+    jinja_enter(r);
+    switch (a.kind) {
+    case JV_LIST:
+    case JV_TUPLE:
+        same = a.u.l->n == b.u.l->n;
+        for (int64_t i = 0; same && i < a.u.l->n; i++)
+            same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
+        break;
+    case JV_DICT: same = equal_dicts(r, a.u.d, b.u.d); break;
+    case JV_RANGE:
+        same = a.u.r->n == b.u.r->n &&
+               (a.u.r->n == 0 ||
+                (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
+        break;
+    case JV_METHOD: JINJA_UNSUPPORTED(r, "comparing two methods");
+    default: break;
+    }
+    r->depth--;
+    return same;
 }

@@ -13,24 +13,6 @@
 typedef enum { GO, BREAK, CONTINUE } flow;
 static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list);
 
-void jinja_fail(jinja_run *r, int code, const char *format, ...)
-{
-    char message[2048];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    if (!r->at) {
-        r->code = ares_fail(code, "template: %s: %s", r->t->name, message);
-    } else {
-        int64_t line, column;
-        jinja_position(r->t, r->at->pos, &line, &column);
-        r->code = ares_fail(code, "template: %s:%lld:%lld: %s", r->t->name, (long long)line,
-                            (long long)column, message);
-    }
-    longjmp(r->fail, 1);
-}
-
 static const char *hint(jinja_run *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static const char *hint(jinja_run *r, const char *format, ...)
@@ -45,14 +27,9 @@ static const char *hint(jinja_run *r, const char *format, ...)
     return memcpy(copy, text, len + 1);
 }
 
-static int shown(ares_view v)
-{
-    return (int)ARES_MIN(v.len, 80);
-}
-
 static jinja_value undefined_name(jinja_run *r, ares_view name)
 {
-    return jinja_undefined(hint(r, "'%.*s' is undefined", shown(name), name.data));
+    return jinja_undefined(hint(r, "'%.*s' is undefined", jinja_shown(name), name.data));
 }
 
 /* ------------------------------------------------------------------ scopes */
@@ -139,19 +116,10 @@ static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *tar
 static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
 {
     if (obj.kind == JV_NONE)
-        return jinja_undefined(hint(r, "'None' has no attribute '%.*s'", shown(name), name.data));
+        return jinja_undefined(
+            hint(r, "'None' has no attribute '%.*s'", jinja_shown(name), name.data));
     return jinja_undefined(hint(r, "'%s object' has no attribute '%.*s'", jinja_type_name(obj),
-                                shown(name), name.data));
-}
-
-int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
-{
-    if (l->length >= 0) return l->length;
-    int64_t n;
-    if (jinja_has_len(l->over, &n)) return l->length = jinja_len(r, l->over);
-    jinja_value rest = jinja_to_list(r, (jinja_value){ .kind = JV_ITER, .u.it = l->it });
-    l->it = jinja_iterate(r, rest);
-    return l->length = rest.u.l->n + l->index0 + 1 + (l->after.kind != JV_MISSING);
+                                jinja_shown(name), name.data));
 }
 
 bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
@@ -281,56 +249,11 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
 }
 
 /* ------------------------------------------------------------------ calls */
-void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
-{
-    if (!spec || *spec == '*') return;
-    bool keywords = *spec != '/';
-    if (!keywords) spec++;
-    ares_view names[8];
-    int n = 0, required = -1;
-    for (const char *s = spec; *s;) {
-        if (*s == '|') required = n;
-        if (*s == ' ' || *s == '|') {
-            s++;
-            continue;
-        }
-        size_t len = strcspn(s, " |");
-        names[n++] = (ares_view){ s, len };
-        s += len;
-    }
-    if (required < 0) required = n;
-    if (a->n > n)
-        JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
-    jinja_value *pos = jinja_alloc(r, sizeof *pos * 8);
-    for (int i = 0; i < 8; i++) pos[i] = i < a->n ? a->pos[i] : (jinja_value){ .kind = JV_MISSING };
-    for (int64_t k = 0; k < a->n_kw; k++) {
-        int i = 0;
-        while (i < n && !ares_view_eq(names[i], a->kw[k].name)) i++;
-        if (!keywords || i == n)
-            JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name,
-                       shown(a->kw[k].name), a->kw[k].name.data);
-        if (pos[i].kind != JV_MISSING)
-            JINJA_FAIL(r, "%s() got multiple values for argument '%.*s'", name, shown(names[i]),
-                       names[i].data);
-        pos[i] = a->kw[k].value;
-    }
-    for (int i = 0; i < required; i++)
-        if (pos[i].kind == JV_MISSING)
-            JINJA_FAIL(r, "%s() missing required argument '%.*s'", name, shown(names[i]),
-                       names[i].data);
-    *a = (jinja_args){ .pos = pos, .n = n };
-}
 
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args)
 {
     jinja_bind(r, f->name, f->spec, args);
     return f->fn(r, self, args);
-}
-
-bool jinja_is_callable(jinja_value v)
-{
-    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP ||
-           v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
 }
 
 static bool take_kwarg(jinja_args *a, ares_view name, jinja_value *out)
@@ -350,7 +273,7 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
     int64_t count = n->items.n, given = ARES_MIN(a->n, count);
     bool found_caller = false;
     const char *name =
-        n->kind == JN_MACRO ? hint(r, "'%.*s'", shown(n->name), n->name.data) : "None";
+        n->kind == JN_MACRO ? hint(r, "'%.*s'", jinja_shown(n->name), n->name.data) : "None";
     for (int64_t i = 0; i < given; i++) act->slots[n->items.items[i]->slot] = a->pos[i];
     for (int64_t i = given; i < count; i++) {
         jinja_value v = { .kind = JV_MISSING };
@@ -374,7 +297,7 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
                            a->kw[i].value);
         act->slots[n->kwargs_slot] = (jinja_value){ .kind = JV_DICT, .u.d = d };
     } else if (a->n_kw) {
-        JINJA_FAIL(r, "macro %s takes no keyword argument '%.*s'", name, shown(a->kw[0].name),
+        JINJA_FAIL(r, "macro %s takes no keyword argument '%.*s'", name, jinja_shown(a->kw[0].name),
                    a->kw[0].name.data);
     }
     if (n->varargs_slot >= 0) {
@@ -397,8 +320,9 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
         int32_t k = i - (n->items.n - n->more.n);
         if (k >= 0) act->slots[param->slot] = jinja_eval(r, act, n->more.items[k]);
         else
-            act->slots[param->slot] = jinja_undefined(
-                hint(r, "parameter '%.*s' was not provided", shown(param->name), param->name.data));
+            act->slots[param->slot] =
+                jinja_undefined(hint(r, "parameter '%.*s' was not provided",
+                                     jinja_shown(param->name), param->name.data));
     }
     run_all(r, act, &n->body);
 }
@@ -515,7 +439,7 @@ static jinja_value eval_filter(jinja_run *r, jinja_act *act, const jinja_node *n
 {
     if (!n->builtin)
         JINJA_FAIL(r, "No %s named '%.*s' found.", n->kind == JN_FILTER ? "filter" : "test",
-                   shown(n->name), n->name.data);
+                   jinja_shown(n->name), n->name.data);
     jinja_args a = arguments(r, act, n, NULL);
     return jinja_apply(r, n->builtin, self, &a);
 }

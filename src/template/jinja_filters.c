@@ -286,18 +286,6 @@ FILTER(filter_tojson_html)
 }
 
 /* ------------------------------------------------------------------ numbers */
-jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
-{
-    int64_t i;
-    *ok = true;
-    if (v.kind == JV_BIG) return v;
-    if (jinja_as_index(v, &i)) return jinja_int(i);
-    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
-    if (!*ok) return v;
-    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
-    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
-    return jinja_int((int64_t)v.u.f);
-}
 
 FILTER(filter_int)
 {
@@ -813,12 +801,12 @@ static const jinja_builtin filters[] = {
     { "xmlattr", filter_refused, "*", NULL },
 };
 
-const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect)
+const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin tojson[] = {
-        [ARES_TEMPLATE_CHAT] = { "tojson", filter_tojson,
-                                 "|ensure_ascii indent separators sort_keys", NULL },
-        [ARES_TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, "|indent", NULL },
+        [TEMPLATE_CHAT] = { "tojson", filter_tojson, "|ensure_ascii indent separators sort_keys",
+                            NULL },
+        [TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, "|indent", NULL },
     };
     if (ares_view_is(name, "tojson")) return &tojson[dialect];
     for (int i = 0; i < ARES_COUNT(filters); i++)

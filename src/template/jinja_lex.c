@@ -424,7 +424,7 @@ void jinja_lex(jinja_parser *p)
                 .s = p->t->source.data,
                 .n = p->t->source.len,
                 .line_start = true,
-                .trim = p->t->dialect == ARES_TEMPLATE_CHAT };
+                .trim = p->t->dialect == TEMPLATE_CHAT };
     while (x.at < x.n) {
         size_t i = x.at;
         for (; i < x.n; i++) {

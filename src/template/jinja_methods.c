@@ -206,7 +206,7 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
                                                   "update" };
     *known = true;
     /* the plain dialect has no sandbox: these would change the object */
-    bool plain = r->t->dialect == ARES_TEMPLATE_PLAIN;
+    bool plain = r->t->dialect == TEMPLATE_PLAIN;
     for (int i = 0; plain && i < ARES_COUNT(forbidden_list); i++)
         if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i]))
             JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
@@ -332,7 +332,7 @@ METHOD(global_lipsum)
     JINJA_UNSUPPORTED(r, "lipsum gives random text");
 }
 
-const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect)
+const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect)
 {
     static const jinja_builtin common[] = {
         { "range", global_range, "*", NULL },
@@ -348,7 +348,7 @@ const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dia
     };
     for (int i = 0; i < ARES_COUNT(common); i++)
         if (ares_view_is(name, common[i].name)) return &common[i];
-    for (int i = 0; dialect == ARES_TEMPLATE_CHAT && i < ARES_COUNT(chat); i++)
+    for (int i = 0; dialect == TEMPLATE_CHAT && i < ARES_COUNT(chat); i++)
         if (ares_view_is(name, chat[i].name)) return &chat[i];
     return NULL;
 }

@@ -1,10 +1,82 @@
-/* Text to numbers, as Python's int() and float() read it. */
+/* Numbers among values, their order, and text to numbers as Python's int() and float() read it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "jinja.h"
 
+bool jinja_is_number(jinja_value v)
+{
+    return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG;
+}
+
+bool jinja_as_index(jinja_value v, int64_t *out)
+{
+    if (v.kind != JV_BOOL && v.kind != JV_INT) return false;
+    *out = v.kind == JV_BOOL ? v.u.b : v.u.i;
+    return true;
+}
+
+int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
+{
+    int64_t i;
+    if (v.kind == JV_MISSING) return absent;
+    if (!jinja_as_index(v, &i))
+        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    return i;
+}
+
+double jinja_as_double(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_BOOL) return v.u.b;
+    if (v.kind == JV_INT) return (double)v.u.i;
+    if (v.kind == JV_FLOAT) return v.u.f;
+    if (v.kind != JV_BIG) JINJA_FAIL(r, "must be real number, not %s", jinja_type_name(v));
+    double x = strtod(v.u.s->data, NULL);
+    if (isinf(x)) JINJA_FAIL(r, "int too large to convert to float");
+    return x;
+}
+
+jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
+{
+    int64_t i;
+    *ok = true;
+    if (v.kind == JV_BIG) return v;
+    if (jinja_as_index(v, &i)) return jinja_int(i);
+    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
+    if (!*ok) return v;
+    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
+    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
+    return jinja_int((int64_t)v.u.f);
+}
+
+static int order_big(ares_view a, ares_view b)
+{
+    bool na = a.data[0] == '-', nb = b.data[0] == '-';
+    if (na != nb) return na ? -1 : 1;
+    int c = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
+    c = c < 0 ? -1 : c > 0;
+    return na ? -c : c;
+}
+
+int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
+{
+    if (a.kind == JV_BIG || b.kind == JV_BIG) {
+        if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
+            JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
+        if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
+        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1)
+                                : (b.u.s->data[0] == '-' ? 1 : -1);
+    }
+    int64_t i = 0, j = 0;
+    bool whole = jinja_as_index(a, &i);
+    if (jinja_as_index(b, &j) && whole) return i < j ? -1 : i > j;
+    long double x = a.kind == JV_FLOAT ? (long double)a.u.f : (long double)i;
+    long double y = b.kind == JV_FLOAT ? (long double)b.u.f : (long double)j;
+    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
+}
+
+/* ------------------------------------------------------------------ from text */
 ares_view jinja_strip(ares_view s)
 {
     uint32_t cp;

@@ -3,35 +3,11 @@
  * surprises (~ binds tighter than +, -2 ** 2 is 4, a test takes the next name as its argument).
  * Statements that need other templates, and autoescape, are refused by name.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "jinja.h"
-
-void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column)
-{
-    *line = 1, *column = 1;
-    for (uint32_t i = 0; i < pos && i < t->source.len; i++) {
-        if (t->source.data[i] == '\n') ++*line, *column = 1;
-        else if (((unsigned char)t->source.data[i] & 0xC0) != 0x80) ++*column;
-    }
-}
-
-void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *format, ...)
-{
-    char message[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    int64_t line, column;
-    jinja_position(p->t, pos, &line, &column);
-    p->code = ares_fail(code, "template: %s:%lld:%lld: %s", p->t->name, (long long)line,
-                        (long long)column, message);
-    longjmp(p->fail, 1);
-}
 
 #define FAIL(p, pos, ...) jinja_syntax_fail(p, ARES_EFORMAT, pos, __VA_ARGS__)
 
@@ -726,7 +702,7 @@ static jinja_node *parse_statement(jinja_parser *p)
     if (t->type != JT_NAME) FAIL(p, t->pos, "tag name expected");
     jinja_node *n = node(p, JN_OUTPUT, t->pos);
     take(p);
-    bool chat = p->t->dialect == ARES_TEMPLATE_CHAT;
+    bool chat = p->t->dialect == TEMPLATE_CHAT;
     if (token_is(t, "for")) return n->kind = JN_FOR, parse_for(p, n);
     if (token_is(t, "if")) return n->kind = JN_IF, parse_if(p, n);
     if (token_is(t, "set")) return parse_set(p, n);
@@ -840,8 +816,8 @@ static ares_view normalise(ares_arena *arena, ares_view source)
     return (ares_view){ out, n };
 }
 
-int ares_template_parse(const char *name, ares_view source, ares_template_dialect dialect,
-                        ares_template **out)
+int template_parse(const char *name, ares_view source, template_dialect dialect,
+                   ares_template **out)
 {
     *out = NULL;
     if (source.len > (size_t)16 << 20)

@@ -167,6 +167,42 @@ void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
     else if (v.kind != JV_UNDEFINED && v.kind != JV_MISSING) jinja_add_repr(r, b, v);
 }
 
+jinja_value jinja_to_str(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_STR) return v;
+    jinja_buf b = { 0 };
+    jinja_add_str(r, &b, v);
+    return jinja_str_buf(r, &b);
+}
+
+jinja_value jinja_plain(jinja_run *r, jinja_value v)
+{
+    v = jinja_to_str(r, v);
+    v.flag = 0;
+    return v;
+}
+
+jinja_value jinja_escape(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_STR && v.flag) return v;
+    jinja_value s = jinja_to_str(r, v);
+    jinja_buf b = { 0 };
+    for (size_t i = 0; i < s.u.s->len; i++) {
+        char c = s.u.s->data[i];
+        switch (c) {
+        case '&': jinja_add_z(r, &b, "&amp;"); break;
+        case '<': jinja_add_z(r, &b, "&lt;"); break;
+        case '>': jinja_add_z(r, &b, "&gt;"); break;
+        case '"': jinja_add_z(r, &b, "&#34;"); break;
+        case '\'': jinja_add_z(r, &b, "&#39;"); break;
+        default: jinja_add(r, &b, &c, 1);
+        }
+    }
+    jinja_value out = jinja_str_buf(r, &b);
+    out.flag = 1;
+    return out;
+}
+
 /* ------------------------------------------------------------------ json.dumps */
 static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
 {

@@ -1,4 +1,4 @@
-/* Length, iteration, slices and sorting of values, as in Python. */
+/* Length, iteration and slices of values, as in Python. */
 #include <string.h>
 
 #include "jinja.h"
@@ -205,30 +205,12 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     return out;
 }
 
-/* ---------------- sorting: stable; equal keys keep their order, reversed or not */
-static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
+int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
 {
-    jinja_work(r, 64);
-    int c = jinja_order(r, reverse ? b : a, reverse ? a : b, JOP_LT);
-    if (c == 2) JINJA_UNSUPPORTED(r, "sorting NaN");
-    return c < 0;
-}
-
-void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse)
-{
-    jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1),
-                *i2 = jinja_alloc(r, (size_t)n * sizeof *i2 + 1);
-    for (int64_t width = 1; width < n; width *= 2) {
-        for (int64_t low = 0; low < n; low += 2 * width) {
-            int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low,
-                    b = mid;
-            for (int64_t k = low; k < high; k++) {
-                bool right = a >= mid || (b < high && before(r, keys[b], keys[a], reverse));
-                int64_t from = right ? b++ : a++;
-                k2[k] = keys[from], i2[k] = items[from];
-            }
-        }
-        memcpy(keys, k2, (size_t)n * sizeof *keys);
-        memcpy(items, i2, (size_t)n * sizeof *items);
-    }
+    if (l->length >= 0) return l->length;
+    int64_t n;
+    if (jinja_has_len(l->over, &n)) return l->length = jinja_len(r, l->over);
+    jinja_value rest = jinja_to_list(r, (jinja_value){ .kind = JV_ITER, .u.it = l->it });
+    l->it = jinja_iterate(r, rest);
+    return l->length = rest.u.l->n + l->index0 + 1 + (l->after.kind != JV_MISSING);
 }

@@ -133,43 +133,6 @@ void jinja_add_cp(jinja_run *r, jinja_buf *b, uint32_t cp)
     jinja_add(r, b, bytes, (size_t)jinja_encode(cp, bytes));
 }
 
-/* ------------------------------------------------------------------ JSON */
-jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
-{
-    jinja_enter(r);
-    jinja_value v = jinja_none();
-    switch (j->type) {
-    case ARES_JSON_NULL: break;
-    case ARES_JSON_BOOL: v = jinja_bool(j->boolean); break;
-    case ARES_JSON_INT:
-        if (j->big) {
-            v = jinja_str_view(r, j->text.data, j->text.len);
-            v.kind = JV_BIG;
-        } else {
-            v = jinja_int(j->integer);
-        }
-        break;
-    case ARES_JSON_FLOAT: v = jinja_float(j->number); break;
-    case ARES_JSON_STRING:
-        v = jinja_str_view(r, j->text.data ? j->text.data : "", j->text.len);
-        break;
-    case ARES_JSON_ARRAY:
-        v = jinja_list_new(r, j->count, JV_LIST);
-        for (int64_t i = 0; i < j->count; i++) v.u.l->items[i] = jinja_from_json(r, &j->items[i]);
-        break;
-    case ARES_JSON_OBJECT:
-        v = (jinja_value){ .kind = JV_DICT, .u.d = jinja_dict_new(r) };
-        for (int64_t i = 0; i < j->count; i++)
-            jinja_dict_put(r, v.u.d,
-                           jinja_str_view(r, j->members[i].key.data ? j->members[i].key.data : "",
-                                          j->members[i].key.len),
-                           jinja_from_json(r, j->members[i].value));
-        break;
-    }
-    r->depth--;
-    return v;
-}
-
 /* ------------------------------------------------------------------ strings */
 ares_view jinja_text(jinja_value v)
 {
@@ -206,21 +169,6 @@ jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index)
                           (size_t)jinja_decode(v.u.s->data + a, v.u.s->len - a, &cp));
 }
 
-jinja_value jinja_to_str(jinja_run *r, jinja_value v)
-{
-    if (v.kind == JV_STR) return v;
-    jinja_buf b = { 0 };
-    jinja_add_str(r, &b, v);
-    return jinja_str_buf(r, &b);
-}
-
-jinja_value jinja_plain(jinja_run *r, jinja_value v)
-{
-    v = jinja_to_str(r, v);
-    v.flag = 0;
-    return v;
-}
-
 const char *jinja_type_name(jinja_value v)
 {
     static const char *const names[] = {
@@ -249,23 +197,8 @@ const char *jinja_type_name(jinja_value v)
     return names[v.kind];
 }
 
-jinja_value jinja_escape(jinja_run *r, jinja_value v)
+bool jinja_is_callable(jinja_value v)
 {
-    if (v.kind == JV_STR && v.flag) return v;
-    jinja_value s = jinja_to_str(r, v);
-    jinja_buf b = { 0 };
-    for (size_t i = 0; i < s.u.s->len; i++) {
-        char c = s.u.s->data[i];
-        switch (c) {
-        case '&': jinja_add_z(r, &b, "&amp;"); break;
-        case '<': jinja_add_z(r, &b, "&lt;"); break;
-        case '>': jinja_add_z(r, &b, "&gt;"); break;
-        case '"': jinja_add_z(r, &b, "&#34;"); break;
-        case '\'': jinja_add_z(r, &b, "&#39;"); break;
-        default: jinja_add(r, &b, &c, 1);
-        }
-    }
-    jinja_value out = jinja_str_buf(r, &b);
-    out.flag = 1;
-    return out;
+    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP ||
+           v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
 }

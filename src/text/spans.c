@@ -1,5 +1,6 @@
 /* From a pair of tags in a text to the range of tokens from one to the other. */
 #include "ares/text.h"
+#include "tokenizer.h"
 
 bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,
                     ares_view end_tag, int64_t *first, int64_t *end)

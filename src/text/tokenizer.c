@@ -296,7 +296,7 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out)
     add_bytes(d, (const unsigned char *)t->tokens[id].bytes.data, t->tokens[id].bytes.len, out);
 }
 
-void ares_decoder_finish(ares_decoder *d, ares_str *out)
+void decoder_finish(ares_decoder *d, ares_str *out)
 {
     if (d->pending_len) ares_str_add(out, "\xef\xbf\xbd", 3);
     d->pending_len = 0;
@@ -308,7 +308,7 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
     ares_decoder d;
     ares_decoder_init(&d, t, skip_special_tokens);
     for (int64_t i = 0; i < n; i++) ares_decoder_add(&d, ids[i], out);
-    ares_decoder_finish(&d, out);
+    decoder_finish(&d, out);
     return ARES_OK;
 }
 

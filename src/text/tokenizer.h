@@ -70,4 +70,7 @@ int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
 /* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
 int tokenizer_read_added(const char *where, const ares_json *json, added_token *token);
 
+/* ---------------- what decoding and spans share (tokenizer.c) */
+/* Ends a text: half a character becomes U+FFFD. */
+void decoder_finish(ares_decoder *d, ares_str *out);
 #endif

@@ -5,6 +5,7 @@
 #include "agents/agents.h"
 #include "collect/triggers.h"
 #include "controls.h"
+#include "run/sizes.h"
 
 /* Rows with their prompts encoded, drawn in this order. */
 static int open_source(ares_trainer *t, const ares_texts *files, const ares_order *order,
@@ -48,9 +49,9 @@ static int open_data(ares_trainer *t)
                                    .shuffle = c->data.shuffle,
                                    .seed = (uint64_t)c->data.seed };
         ARES_TRY(open_source(t, &c->data.train_files, &order, &t->run.source));
-        t->run.total_steps = ares_train_total_steps(ares_source_count(&t->run.source), order.draw,
-                                                    c->data.rollout_batch_size,
-                                                    c->trainer.total_epochs, c->trainer.max_steps);
+        t->run.total_steps = train_total_steps(ares_source_count(&t->run.source), order.draw,
+                                               c->data.rollout_batch_size, c->trainer.total_epochs,
+                                               c->trainer.max_steps);
     }
     if (!c->data.val_files.count) return ARES_OK;
     return open_source(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val);

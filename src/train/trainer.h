@@ -11,9 +11,9 @@
 
 typedef struct ares_trainer {
     training run; /* first: a run's training is its trainer */
-    ares_actor actor;
-    ares_reference *ref;             /* NULL where no KL asks for it */
-    ares_critic *critic;             /* NULL where the estimator needs no values */
+    actor actor;
+    reference *ref;                  /* NULL where no KL asks for it */
+    critic *critic;                  /* NULL where the estimator needs no values */
     const struct answerer *answerer; /* who answers prompts (collect/answer.h) */
     ares_rollout *rollout;
     struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */

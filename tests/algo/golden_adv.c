@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../src/algo/adv/adv.h"
+#include "../../src/algo/stats.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
 #include "ares/algo_twin.h"
@@ -76,7 +78,7 @@ static bool run(golden *g, adv_case *c, const char *name)
     const ares_adv *adv = ares_adv_find(name);
     golden_in_single(g);
     ares_device *device;
-    const ares_algo_twins *twins = golden_twins(&device);
+    const algo_twins *twins = golden_twins(&device);
     return golden_ok(g, adv ? twin_adv_compute(twins, device, adv, &c->cfg, NULL, &c->b)
                             : ARES_ECONFIG);
 }
@@ -273,42 +275,42 @@ static masked masked_of(golden *g, const char *values)
 GOLDEN(aepo, masked_mean)
 {
     masked m = masked_of(g, "values");
-    ares_moments s;
-    if (golden_ok(g, ares_masked_moments(NULL, m.x, m.mask, m.n, &s)))
+    stats_moments s;
+    if (golden_ok(g, stats_masked_moments(NULL, m.x, m.mask, m.n, &s)))
         golden_near(g, "mean", s.mean, g->expected);
 }
 
 GOLDEN(aepo, masked_var_unbiased)
 {
     masked m = masked_of(g, "values");
-    ares_moments s;
-    if (golden_ok(g, ares_masked_moments(NULL, m.x, m.mask, m.n, &s)))
+    stats_moments s;
+    if (golden_ok(g, stats_masked_moments(NULL, m.x, m.mask, m.n, &s)))
         golden_near(g, "var", s.var, g->expected);
 }
 
 GOLDEN(aepo, masked_whiten)
 {
     masked m = masked_of(g, "values");
-    if (golden_ok(g, ares_masked_whiten(NULL, m.x, m.mask, m.n)))
+    if (golden_ok(g, stats_masked_whiten(NULL, m.x, m.mask, m.n)))
         check_tokens(g, "whitened", m.mask, m.x, g->expected);
 }
 
 GOLDEN(agentic, masked_whiten)
 {
     masked m = masked_of(g, "values");
-    ares_moments s;
-    if (golden_ok(g, ares_masked_moments(NULL, m.x, m.mask, m.n, &s))) {
+    stats_moments s;
+    if (golden_ok(g, stats_masked_moments(NULL, m.x, m.mask, m.n, &s))) {
         golden_near(g, "mean", s.mean, golden_want(g, "mean"));
         golden_near(g, "var_bessel", s.var, golden_want(g, "var_bessel"));
     }
-    if (golden_ok(g, ares_masked_whiten(NULL, m.x, m.mask, m.n)))
+    if (golden_ok(g, stats_masked_whiten(NULL, m.x, m.mask, m.n)))
         check_tokens(g, "whitened", m.mask, m.x, golden_want(g, "whitened_all_positions"));
 }
 
 GOLDEN(dapo, masked_normalize)
 {
     masked m = masked_of(g, "advantages");
-    if (golden_ok(g, ares_masked_normalize(NULL, m.x, m.mask, m.n)))
+    if (golden_ok(g, stats_masked_normalize(NULL, m.x, m.mask, m.n)))
         golden_numbers(g, "normalised", m.x, m.n, g->expected);
 }
 
@@ -324,7 +326,7 @@ GOLDEN(dapo, importance_sampling_fix)
     c.b.old_log_probs[0] = (float)golden_number(g, "recomputed_logprob");
     c.b.rollout_log_probs[0] = (float)golden_number(g, "rollout_logprob");
     golden_in_single(g);
-    if (golden_ok(g, ares_adv_importance_fix(&c.b, golden_number(g, "clip"))))
+    if (golden_ok(g, adv_importance_fix(&c.b, golden_number(g, "clip"))))
         golden_near(g, "advantage", (double)c.b.advantages[0], g->expected);
     ares_batch_fini(&c.b);
 }

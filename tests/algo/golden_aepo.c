@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../src/algo/control/buckets.h"
+#include "../../src/algo/control/kl_bucket.h"
+#include "../../src/algo/entropy.h"
+#include "../../src/algo/loss/plain.h"
+#include "../../src/algo/stats.h"
 #include "../../src/reward/shape/entropy_score.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
@@ -47,7 +52,7 @@ GOLDEN(aepo, window_entropy_forward)
     int64_t n;
     const double *h = golden_flat(g, golden_in(g, "H"), &n);
     double *window = room(g, n);
-    int64_t windows = ares_entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
+    int64_t windows = entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
     if (g->expected->count != n)
         golden_fail(g, "%lld values expected of %lld tokens", (long long)g->expected->count,
                     (long long)n);
@@ -67,8 +72,8 @@ GOLDEN(aepo, window_entropy_padded)
     int64_t n;
     const double *h = golden_flat(g, golden_in(g, "H"), &n);
     double *window = room(g, n), *padded = room(g, n);
-    int64_t windows = ares_entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
-    ares_entropy_pad_windows(h, n, window, windows, padded);
+    int64_t windows = entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
+    entropy_pad_windows(h, n, window, windows, padded);
     golden_numbers(g, "padded", padded, n, g->expected);
 }
 
@@ -76,7 +81,7 @@ GOLDEN(aepo, percentile_linear)
 {
     int64_t n;
     const double *x = golden_flat(g, golden_in(g, "values"), &n);
-    golden_near(g, "percentile", ares_percentile(x, n, golden_number(g, "q")), g->expected);
+    golden_near(g, "percentile", stats_percentile(x, n, golden_number(g, "q")), g->expected);
 }
 
 GOLDEN(aepo, sample_entropy_threshold)
@@ -85,7 +90,7 @@ GOLDEN(aepo, sample_entropy_threshold)
     const double *h = golden_flat(g, golden_in(g, "H"), &n);
     golden_near(
         g, "threshold",
-        ares_entropy_sample_threshold(h, n, (int64_t)golden_number(g, "w"), golden_number(g, "q")),
+        entropy_sample_threshold(h, n, (int64_t)golden_number(g, "w"), golden_number(g, "q")),
         g->expected);
 }
 
@@ -94,8 +99,8 @@ GOLDEN(aepo, threshold_ema)
     int64_t n;
     const double *x = golden_flat(g, golden_in(g, "batch"), &n);
     bool started = golden_in(g, "prev")->type != ARES_JSON_NULL;
-    double median, tau = ares_entropy_threshold_step(started, golden_number_or(g, "prev", 0), x, n,
-                                                     golden_number(g, "coef"), &median);
+    double median, tau = entropy_threshold_step(started, golden_number_or(g, "prev", 0), x, n,
+                                                golden_number(g, "coef"), &median);
     golden_near(g, "median", median, golden_want(g, "median"));
     golden_near(g, "tau", tau, golden_want(g, "tau"));
 }
@@ -108,8 +113,8 @@ GOLDEN(aepo, hwe_count)
     double *window = room(g, n);
     uint8_t *candidates = trigger->type == ARES_JSON_NULL ? NULL : bytes(g, trigger, &n_candidates),
             *mask = ares_arena_alloc(g->arena, (size_t)n + 1);
-    int64_t windows = ares_entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
-    ares_hwe hwe = ares_hwe_mark(window, windows, n, golden_number(g, "tau"), candidates, mask);
+    int64_t windows = entropy_windows(h, n, (int64_t)golden_number(g, "w"), window);
+    hwe_marked hwe = hwe_mark(window, windows, n, golden_number(g, "tau"), candidates, mask);
     golden_equal(g, "valid", hwe.count, golden_want(g, "valid"));
     golden_equal(g, "invalid", hwe.invalid, golden_want(g, "invalid"));
     golden_near(g, "soft_cost", hwe.soft_cost, golden_want(g, "soft_cost"));
@@ -121,7 +126,7 @@ GOLDEN(aepo, hwe_mask_expand)
     int64_t n;
     const uint8_t *mask = bytes(g, golden_in(g, "mask"), &n);
     uint8_t *wide = ares_arena_alloc(g->arena, (size_t)n + 1);
-    ares_hwe_widen(mask, n, (int64_t)golden_number(g, "w"), wide);
+    hwe_widen(mask, n, (int64_t)golden_number(g, "w"), wide);
     golden_numbers(g, "wide", doubles_of_bytes(g, wide, n), n, g->expected);
 }
 
@@ -150,7 +155,7 @@ static double *member_numbers(golden *g, const ares_json *map, double absent)
 static void check_members(golden *g, const char *what, const double *got, const ares_json *want)
 {
     for (int64_t i = 0; i < want->count; i++) {
-        ares_difficulty d = ares_difficulty_find(want->members[i].key);
+        ares_difficulty d = difficulty_find(want->members[i].key);
         if (!d) golden_fail(g, "%s: no difficulty", what);
         else golden_near(g, what, got[d], want->members[i].value);
     }
@@ -158,15 +163,14 @@ static void check_members(golden *g, const char *what, const double *got, const 
 
 GOLDEN(aepo, difficulty_bucket)
 {
-    golden_text(
-        g, "difficulty",
-        ares_view_of(ares_difficulty_names[ares_difficulty_of(golden_number(g, "accuracy"))]),
-        g->expected);
+    golden_text(g, "difficulty",
+                ares_view_of(ares_difficulty_names[difficulty_of(golden_number(g, "accuracy"))]),
+                g->expected);
 }
 
 GOLDEN(aepo, round_half_even)
 {
-    golden_near(g, "rounded", ares_round_half_even(golden_number(g, "x")), g->expected);
+    golden_near(g, "rounded", round_half_even(golden_number(g, "x")), g->expected);
 }
 
 GOLDEN(aepo, alpha_target_update)
@@ -174,43 +178,42 @@ GOLDEN(aepo, alpha_target_update)
     const ares_json *list = golden_in(g, "prompts");
     const double *alpha = member_numbers(g, golden_in(g, "alpha"), NAN),
                  *target = member_numbers(g, golden_in(g, "target"), NAN);
-    ares_aepo_rates rates = { .lr = golden_number(g, "lr"),
-                              .min = golden_number(g, "min"),
-                              .max = golden_number(g, "max"),
-                              .coef = (const double[ARES_DIFFICULTIES]){ 1, 1, 1, 1 },
-                              .renew = true };
-    ares_aepo_aims aims;
+    aepo_rates rates = { .lr = golden_number(g, "lr"),
+                         .min = golden_number(g, "min"),
+                         .max = golden_number(g, "max"),
+                         .coef = (const double[ARES_DIFFICULTIES]){ 1, 1, 1, 1 },
+                         .renew = true };
+    aepo_aims aims;
     double *aimed = room(g, ARES_DIFFICULTIES);
     for (int d = 0; d < ARES_DIFFICULTIES; d++) {
         aims.alpha[d] = alpha[d];
         aims.target_known[d] = !isnan(target[d]);
         aims.target[d] = aims.target_known[d] ? (int64_t)target[d] : 0;
     }
-    ares_aepo_prompt *prompts =
-        ares_arena_calloc(g->arena, (size_t)list->count + 1, sizeof *prompts);
-    ares_aepo_buckets buckets;
+    aepo_prompt *prompts = ares_arena_calloc(g->arena, (size_t)list->count + 1, sizeof *prompts);
+    aepo_buckets buckets;
     for (int64_t i = 0; i < list->count; i++) {
         const ares_json *one = list->items[i].items;
         int64_t n, n_counts;
         const double *accuracy = golden_flat(g, &one[1], &n),
                      *hwe = golden_flat(g, &one[2], &n_counts);
-        prompts[i] = (ares_aepo_prompt){ .gid = one[0].text, .samples = n };
+        prompts[i] = (aepo_prompt){ .gid = one[0].text, .samples = n };
         for (int64_t k = 0; k < n; k++) {
             prompts[i].accuracy += accuracy[k];
             prompts[i].hwe += hwe[k];
         }
     }
-    ares_aepo_bucket(prompts, list->count, &buckets);
+    aepo_bucket(prompts, list->count, &buckets);
     for (int64_t i = 0; i < list->count; i++)
         golden_text(g, "difficulty", ares_view_of(ares_difficulty_names[prompts[i].difficulty]),
                     ares_json_find(golden_want(g, "difficulty"), prompts[i].gid));
     /* the published source has new targets before it moves alphas: a step without alphas ahead */
     if (strcmp(golden_z(g, "order"), "code") == 0) {
-        ares_aepo_rates still = rates;
+        aepo_rates still = rates;
         still.lr = 0;
-        ares_aepo_aim(&still, &buckets, &aims);
+        aepo_aim(&still, &buckets, &aims);
     }
-    ares_aepo_aim(&rates, &buckets, &aims);
+    aepo_aim(&rates, &buckets, &aims);
     for (int d = 0; d < ARES_DIFFICULTIES; d++)
         aimed[d] = aims.target_known[d] ? (double)aims.target[d] : NAN;
     check_members(g, "bucket_mean", buckets.hwe, golden_want(g, "bucket_mean"));
@@ -225,8 +228,8 @@ GOLDEN(aepo, entropy_accuracy_bins)
                  *accuracy = golden_flat(g, golden_in(g, "accuracy"), &n_accuracy);
     int64_t *counts = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *counts);
     for (int64_t i = 0; i < n; i++) counts[i] = (int64_t)hwe[i];
-    ares_accuracy_bins bins;
-    ares_accuracy_by_hwe(counts, accuracy, n, &bins);
+    accuracy_bins bins;
+    accuracy_by_hwe(counts, accuracy, n, &bins);
     double edges[4];
     for (int i = 0; i < 4; i++) edges[i] = (double)bins.edges[i];
     golden_numbers(g, "edges", edges, 4, golden_want(g, "edges"));
@@ -243,30 +246,30 @@ GOLDEN(aepo, entropy_accuracy_bins)
 GOLDEN(aepo, kl_lambda_update)
 {
     golden_near(g, "lambda",
-                ares_kl_lambda_step(golden_number(g, "lambda"), golden_number(g, "kl"),
-                                    golden_number(g, "target"), golden_number(g, "eta")),
+                kl_lambda_step(golden_number(g, "lambda"), golden_number(g, "kl"),
+                               golden_number(g, "target"), golden_number(g, "eta")),
                 g->expected);
 }
 
 GOLDEN(aepo, adaptive_kl_controller)
 {
-    double coef = ares_adaptive_kl_step(golden_number(g, "kl_coef"), golden_number(g, "current_kl"),
-                                        golden_number(g, "target"), golden_number(g, "n_steps"),
-                                        golden_number(g, "horizon"));
+    double coef = adaptive_kl_step(golden_number(g, "kl_coef"), golden_number(g, "current_kl"),
+                                   golden_number(g, "target"), golden_number(g, "n_steps"),
+                                   golden_number(g, "horizon"));
     golden_near(g, "kl_coef", coef, g->expected);
 }
 
 GOLDEN(agentic, adaptive_kl_update)
 {
     double kl = golden_number(g, "current_kl"), target = golden_number(g, "target_kl"),
-           error = ares_adaptive_kl_step(1, kl, target, 1, 1) - 1,
-           multiplier = ares_adaptive_kl_step(1, kl, target, golden_number(g, "n_steps"),
-                                              golden_number(g, "horizon"));
+           error = adaptive_kl_step(1, kl, target, 1, 1) - 1,
+           multiplier = adaptive_kl_step(1, kl, target, golden_number(g, "n_steps"),
+                                         golden_number(g, "horizon"));
     golden_near(g, "proportional_error", error, golden_want(g, "proportional_error"));
     golden_near(g, "multiplier", multiplier, golden_want(g, "multiplier"));
-    double coef = ares_adaptive_kl_step(golden_number(g, "value"), golden_number(g, "current_kl"),
-                                        golden_number(g, "target_kl"), golden_number(g, "n_steps"),
-                                        golden_number(g, "horizon"));
+    double coef = adaptive_kl_step(golden_number(g, "value"), golden_number(g, "current_kl"),
+                                   golden_number(g, "target_kl"), golden_number(g, "n_steps"),
+                                   golden_number(g, "horizon"));
     golden_near(g, "new_value", coef, golden_want(g, "new_value"));
 }
 
@@ -285,17 +288,17 @@ GOLDEN(aepo, log_beta_controller)
         }
         n = to + 1;
     } else kl = golden_flat(g, sequence, &n);
-    ares_log_beta_config cfg = { .target = golden_number(g, "target"),
-                                 .lr = golden_number(g, "lr"),
-                                 .clip = golden_number(g, "clip"),
-                                 .ema = golden_number(g, "ema"),
-                                 .deadzone = golden_number(g, "deadzone"),
-                                 .min = golden_number(g, "beta_min"),
-                                 .max = golden_number(g, "beta_max"),
-                                 .interval = (int64_t)golden_number(g, "interval") };
-    ares_log_beta s = { .beta = golden_number(g, "beta0") };
+    log_beta_config cfg = { .target = golden_number(g, "target"),
+                            .lr = golden_number(g, "lr"),
+                            .clip = golden_number(g, "clip"),
+                            .ema = golden_number(g, "ema"),
+                            .deadzone = golden_number(g, "deadzone"),
+                            .min = golden_number(g, "beta_min"),
+                            .max = golden_number(g, "beta_max"),
+                            .interval = (int64_t)golden_number(g, "interval") };
+    log_beta s = { .beta = golden_number(g, "beta0") };
     for (int64_t i = 0; i < n && last < g->expected->count; i++) {
-        ares_log_beta_step(&cfg, i + 1, kl ? kl[i] : first + step * (double)i, &s);
+        log_beta_step(&cfg, i + 1, kl ? kl[i] : first + step * (double)i, &s);
         const ares_json *want = &g->expected->items[last], *update = ares_json_get(want, "update");
         if (update && update->integer != i + 1) continue;
         golden_near(g, "beta", s.beta, ares_json_get(want, "beta"));
@@ -354,7 +357,7 @@ GOLDEN(aepo, kl_bucket_mean)
     batch_of(g, golden_in(g, "mask"), &b);
     const ares_json *difficulty = golden_in(g, "difficulty");
     for (int64_t r = 0; r < b.rows; r++)
-        b.samples[r].difficulty = (int32_t)ares_difficulty_find(difficulty->items[r].text);
+        b.samples[r].difficulty = (int32_t)difficulty_find(difficulty->items[r].text);
     ARES_PUT(&b, kl);
     fill(g, b.kl, golden_in(g, "kld"));
     const ares_control *c = control_named("aepo");
@@ -400,8 +403,8 @@ GOLDEN(aepo, dynamic_kl_loss)
     ARES_PUT(&b, kl_weight);
     for (int64_t r = 0; r < b.rows; r++) {
         int64_t at = b.row_start[r];
-        ares_kl_weigh(lambda[r], golden_number(g, "hwe_kl_scale"), hwe + at, b.response_mask + at,
-                      b.row_start[r + 1] - at, b.kl_weight + at);
+        kl_weigh(lambda[r], golden_number(g, "hwe_kl_scale"), hwe + at, b.response_mask + at,
+                 b.row_start[r + 1] - at, b.kl_weight + at);
     }
     const double *weight = wide(g, b.kl_weight, b.tokens);
     /* the case writes the weights it would have outside the answer too */
@@ -559,9 +562,9 @@ GOLDEN(aepo, aepo_step)
         for (int64_t r = 0; r < b.rows; r++) {
             const ares_sample *s = &b.samples[r];
             int64_t at = b.row_start[r], n = b.row_start[r + 1] - at;
-            threshold[order[r]] = ares_entropy_sample_threshold(wide(g, b.entropies + at, n), n,
-                                                                (int64_t)golden_number(g, "w"),
-                                                                golden_number(g, "q"));
+            threshold[order[r]] =
+                entropy_sample_threshold(wide(g, b.entropies + at, n), n,
+                                         (int64_t)golden_number(g, "w"), golden_number(g, "q"));
             count[order[r]] = s->hwe_count;
             overall[order[r]] =
                 entropy_score((ares_difficulty)s->difficulty, (double)s->accuracy, s->hwe_count,

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/algo/control/buckets.h"
+#include "../../src/algo/filter/filter.h"
+#include "../../src/algo/stats.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_filter.h"
@@ -92,14 +95,14 @@ GOLDEN(dapo, group_is_informative)
     const ares_json *valid = ares_json_get(g->inputs, "valid");
     uint8_t *v = valid ? ares_arena_alloc(g->arena, (size_t)n + 1) : NULL;
     for (int64_t i = 0; v && i < n; i++) v[i] = golden_value(&valid->items[i]) != 0;
-    golden_equal(g, "informative", ares_group_informative(correct, v, n), g->expected);
+    golden_equal(g, "informative", group_informative(correct, v, n), g->expected);
 }
 
 GOLDEN(dapo, metric_group_filter)
 {
     int64_t n;
     const double *values = golden_flat(g, golden_in(g, "values"), &n);
-    golden_equal(g, "keep", ares_group_spread(values, NULL, n, golden_number(g, "tolerance")),
+    golden_equal(g, "keep", group_spread(values, NULL, n, golden_number(g, "tolerance")),
                  g->expected);
 }
 
@@ -140,7 +143,7 @@ GOLDEN(aepo, online_filter)
     golden_numbers(g, "kept", indices, kept, golden_want(g, "kept"));
     for (int64_t i = 0; i < groups; i++) {
         const ares_json *want = ares_json_find(means, uid->items[order[start[i]]].text);
-        if (want) golden_near(g, "group_mean", ares_group_metric("reward", &all, i), want);
+        if (want) golden_near(g, "group_mean", group_metric("reward", &all, i), want);
         else golden_fail(g, "group_mean has no such group");
     }
 }
@@ -163,7 +166,7 @@ GOLDEN(agentic, rollout_filter_select)
     double *probability = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *probability),
            *ranks = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *ranks);
     double *mask = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *mask);
-    int64_t k = ares_rv_select(&cfg, scores, n, chosen, probability);
+    int64_t k = rv_select(&cfg, scores, n, chosen, probability);
     for (int64_t i = 0; i < k; i++) {
         ranks[i] = (double)chosen[i];
         mask[chosen[i]] = 1;
@@ -191,16 +194,16 @@ GOLDEN(agentic, group_reward_statistics)
            *kept = ares_arena_calloc(g->arena, (size_t)groups + 1, sizeof *kept);
     for (int64_t i = 0; i < groups; i++) start[i + 1] = start[i] + rewards->items[i].count;
     for (int64_t i = 0; i < groups; i++) {
-        std[i] = ares_group_metric("reward_variance", &all, i);
-        mean[i] = ares_group_metric("reward", &all, i);
-        sum[i] = ares_group_metric("reward_sum", &all, i);
+        std[i] = group_metric("reward_variance", &all, i);
+        mean[i] = group_metric("reward", &all, i);
+        sum[i] = group_metric("reward_sum", &all, i);
     }
     golden_numbers(g, "std", std, groups, golden_want(g, "std_bessel"));
     golden_numbers(g, "mean", mean, groups, golden_want(g, "mean"));
     golden_numbers(g, "sum", sum, groups, golden_want(g, "sum"));
-    golden_near(g, "in_group_reward_std", ares_mean(std, groups),
+    golden_near(g, "in_group_reward_std", stats_mean(std, groups),
                 golden_want(g, "metric_in_group_reward_std"));
-    golden_near(g, "in_group_reward_mean", ares_mean(mean, groups),
+    golden_near(g, "in_group_reward_mean", stats_mean(mean, groups),
                 golden_want(g, "metric_in_group_reward_mean"));
     ares_filter_config cfg = config_of();
     cfg.rv_strategy = "top_p";
@@ -316,7 +319,7 @@ GOLDEN(dapo, dynamic_sampling)
         for (int64_t i = 0; i < n; i++) {
             for (int64_t k = 0; k < size; k++)
                 right[k] = (double)k < golden_value(&rounds->items[done].items[i]);
-            informative[i] = ares_group_informative(right, NULL, size);
+            informative[i] = group_informative(right, NULL, size);
         }
         ares_resampling_add(&s, informative, n, kept, dropped);
         golden_equal(g, "kept_new", s.kept - before.kept,
@@ -380,7 +383,7 @@ GOLDEN(curriculum, pass_at_k)
             for (int64_t r = p * size; r < (p + 1) * size; r++) right += rewards[r] == 1;
             chance[p] = ares_pass_at_k(size, right, k);
         }
-        golden_near(g, "pass@k", ares_mean(chance, n / size), m->value);
+        golden_near(g, "pass@k", stats_mean(chance, n / size), m->value);
     }
     golden_equal(g, "number of k", ares_pass_at_k_count(size),
                  &(ares_json){ .type = ARES_JSON_INT,
@@ -390,5 +393,5 @@ GOLDEN(curriculum, pass_at_k)
 
 GOLDEN(curriculum, round_half_even)
 {
-    golden_near(g, "rounded", ares_round_half_even(golden_number(g, "x")), g->expected);
+    golden_near(g, "rounded", round_half_even(golden_number(g, "x")), g->expected);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../src/algo/loss/plain.h"
 #include "../../src/algo/loss/vapor.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
@@ -332,7 +333,7 @@ GOLDEN(agentic, kl_loss)
                              .d_log_prob = d,
                              .sums = &sums };
         ares_device *device;
-        const ares_algo_twins *twins = golden_twins(&device);
+        const algo_twins *twins = golden_twins(&device);
         ares_kl_args k = { .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref };
         ok = golden_ok(g, twin_loss_compute(twins, device, ares_loss_find("default"), &a, &k));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
@@ -358,7 +359,7 @@ GOLDEN(agentic, apply_kl_in_reward)
            (size_t)b.tokens * sizeof(float));
     golden_in_single(g);
     const ares_kl *kl = ares_kl_find(golden_z(g, "kl_penalty"));
-    if (golden_ok(g, kl ? ares_kl_column(kl, &b) : ARES_ECONFIG)) {
+    if (golden_ok(g, kl ? kl_column(kl, &b) : ARES_ECONFIG)) {
         double beta = golden_number(g, "beta");
         const ares_json *m = golden_want(g, "metrics");
         ares_kl_in_reward(&b, beta, sums);
@@ -424,7 +425,7 @@ static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, con
                          .d_log_prob = d_log_prob,
                          .sums = sums };
     ares_device *device;
-    const ares_algo_twins *twins = golden_twins(&device);
+    const algo_twins *twins = golden_twins(&device);
     return golden_ok(g, twins ? twin_loss_compute(twins, device, c->loss, &a, NULL)
                               : c->loss->compute(&a));
 }
@@ -578,16 +579,15 @@ static void check_value(golden *g, const value_case *c)
     ares_value_sums s = { 0 };
     golden_in_single(g);
     if (weights_of(g, c->mode, &b, (double)(n / b.rows), weight) &&
-        golden_ok(g,
-                  ares_value_loss(&(ares_value_args){ .n = n,
-                                                      .value = value,
-                                                      .old_value = old,
-                                                      .target = target,
-                                                      .weight = weight,
-                                                      .mask = b.response_mask,
-                                                      .cliprange_value = golden_number(g, c->range),
-                                                      .d_value = d,
-                                                      .sums = &s }))) {
+        golden_ok(g, value_loss(&(ares_value_args){ .n = n,
+                                                    .value = value,
+                                                    .old_value = old,
+                                                    .target = target,
+                                                    .weight = weight,
+                                                    .mask = b.response_mask,
+                                                    .cliprange_value = golden_number(g, c->range),
+                                                    .d_value = d,
+                                                    .sums = &s }))) {
         golden_near(g, c->mode, s.loss, c->loss);
         golden_near(g, "vf_clipfrac", s.clip / s.tokens, c->fraction);
         if (c->mean) golden_near(g, "vpred_mean", s.value / s.tokens, c->mean);

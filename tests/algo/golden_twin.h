@@ -13,16 +13,16 @@
 
 #include "../../src/algo/twin.h"
 
-static inline const ares_algo_twins *golden_twins(ares_device **device)
+static inline const algo_twins *golden_twins(ares_device **device)
 {
-    typedef const ares_algo_twins *table_fn(void);
+    typedef const algo_twins *table_fn(void);
     static ares_device d;
-    static const ares_algo_twins *twins;
+    static const algo_twins *twins;
     const char *name = getenv("ARES_TEST_DEVICE");
     *device = &d;
     if (!name || !*name || twins) return twins;
     if (strcmp(name, "cuda") == 0) {
-        if (ares_device_open(name, 0, &d) == ARES_OK) twins = ares_algo_twins_of(&d);
+        if (ares_device_open(name, 0, &d) == ARES_OK) twins = twin_table_of(&d);
     } else if (ares_device_open("cpu", 1, &d) == ARES_OK) {
         table_fn *table = NULL;
         void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

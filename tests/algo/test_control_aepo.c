@@ -1,6 +1,7 @@
 #include "algo_test.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
+#include "control/kl_bucket.h"
 #include "control_test.h"
 #include "test.h"
 #include "work.h"
@@ -673,23 +674,23 @@ TEST(log_space_moves_once_for_every_optimizer_step_by_what_that_step_saw)
                                          "algorithm.kl_beta_update_interval=1" };
     /* two passes over mini-batches of two groups and one */
     static const float kl[4] = { 0, 0.02F, 0.5F, 0.7F };
-    static const ares_log_beta_config cfg = { .target = 0.01,
-                                              .lr = 0.05,
-                                              .clip = 0.2,
-                                              .ema = 0.97,
-                                              .deadzone = 0.02,
-                                              .min = 1e-4,
-                                              .max = 100,
-                                              .interval = 1 };
+    static const log_beta_config cfg = { .target = 0.01,
+                                         .lr = 0.05,
+                                         .clip = 0.2,
+                                         .ema = 0.97,
+                                         .deadzone = 0.02,
+                                         .min = 1e-4,
+                                         .max = 100,
+                                         .interval = 1 };
     subject s;
     ares_batch b;
     ares_str saved = { 0 };
-    ares_log_beta want = { .beta = 1 };
+    log_beta want = { .beta = 1 };
     if (!open_budgets(&s, &b, words, ARES_COUNT(words))) return;
     ares_metrics *m = ares_metrics_new();
     for (int u = 0; u < 4; u++) {
         optimizer_step(&b, u % 2 ? 2 : 0, u % 2 ? 3 : 2, kl[u], b.rows);
-        ares_log_beta_step(&cfg, u + 1, (double)kl[u], &want);
+        log_beta_step(&cfg, u + 1, (double)kl[u], &want);
     }
     CHECK_OK(s.c->adapt(s.state, &b, m));
     CHECK_NEAR(metric(m, "aepo/kl_beta", ARES_EASY), want.beta, 1e-12);

@@ -1,4 +1,6 @@
 #include "algo_test.h"
+#include "entropy.h"
+#include "stats.h"
 #include "test.h"
 
 #include <math.h>
@@ -14,7 +16,7 @@ TEST(a_window_is_the_mean_of_the_tokens_behind_it_whatever_its_size)
     double h[N], window[N];
     for (int i = 0; i < N; i++) h[i] = uniform((uint64_t)i) * 3;
     for (int64_t w = 1; w <= 130; w++) {
-        CHECK_EQ(ares_entropy_windows(h, N, w, window), N - w);
+        CHECK_EQ(entropy_windows(h, N, w, window), N - w);
         for (int64_t t = 0; t < N - w; t++) {
             long double sum = 0;
             for (int64_t j = 1; j <= w; j++) sum += (long double)h[t + j];
@@ -31,14 +33,14 @@ TEST(a_window_has_the_same_bits_in_an_answer_of_any_length)
     static const int64_t sizes[] = { 1, 2, 4, 8, 31, 32, 33, 64, 257 };
     for (int k = 0; k < ARES_COUNT(sizes); k++) {
         int64_t w = sizes[k];
-        ares_entropy_windows(h, N, w, longest);
+        entropy_windows(h, N, w, longest);
         for (int64_t n = w + 1; n < N; n += 613) {
-            int64_t windows = ares_entropy_windows(h, n, w, window);
+            int64_t windows = entropy_windows(h, n, w, window);
             CHECK_MEM(window, longest, (size_t)windows * sizeof *window);
         }
         if (w > 32) continue; /* and at any place in it */
         for (int64_t from = 1; from < 600; from += 37) {
-            int64_t windows = ares_entropy_windows(h + from, N - from, w, window);
+            int64_t windows = entropy_windows(h + from, N - from, w, window);
             CHECK_MEM(window, longest + from, (size_t)windows * sizeof *window);
         }
     }
@@ -47,17 +49,17 @@ TEST(a_window_has_the_same_bits_in_an_answer_of_any_length)
 TEST(answers_shorter_than_the_window_have_none)
 {
     double h[3] = { 0.5, 1.5, 2.5 }, window[3] = { -1, -1, -1 }, padded[3];
-    CHECK_EQ(ares_entropy_windows(h, 3, 3, window), 0);
-    CHECK_EQ(ares_entropy_windows(h, 3, 1000, window), 0);
-    CHECK_EQ(ares_entropy_windows(h, 1, 1, window), 0);
-    CHECK_EQ(ares_entropy_windows(NULL, 0, 4, NULL), 0);
+    CHECK_EQ(entropy_windows(h, 3, 3, window), 0);
+    CHECK_EQ(entropy_windows(h, 3, 1000, window), 0);
+    CHECK_EQ(entropy_windows(h, 1, 1, window), 0);
+    CHECK_EQ(entropy_windows(NULL, 0, 4, NULL), 0);
     CHECK_NEAR(window[0], -1, 0);
-    ares_entropy_pad_windows(h, 3, window, 0, padded);
+    entropy_pad_windows(h, 3, window, 0, padded);
     for (int i = 0; i < 3; i++) CHECK_NEAR(padded[i], 0.5, 0);
-    CHECK_NEAR(ares_entropy_sample_threshold(h, 1, 4, 95), 0.5, 0);
-    CHECK_NEAR(ares_entropy_sample_threshold(h, 0, 4, 95), 0, 0);
+    CHECK_NEAR(entropy_sample_threshold(h, 1, 4, 95), 0.5, 0);
+    CHECK_NEAR(entropy_sample_threshold(h, 0, 4, 95), 0, 0);
     uint8_t mask[1] = { 7 };
-    ares_hwe none = ares_hwe_mark(window, 0, 1, 0, NULL, mask);
+    hwe_marked none = hwe_mark(window, 0, 1, 0, NULL, mask);
     CHECK_EQ(none.count + none.invalid, 0);
     CHECK_EQ(mask[0], 0);
 }
@@ -90,11 +92,11 @@ TEST(percentiles_are_those_of_the_sorted_list)
                 int64_t at = (int64_t)rank;
                 double next = sorted[at + 1 < n ? at + 1 : at],
                        want = sorted[at] + (next - sorted[at]) * (rank - (double)at);
-                if (!CHECK_NEAR(ares_percentile(x, n, qs[k]), want, 1e-15 * fabs(want))) return;
+                if (!CHECK_NEAR(stats_percentile(x, n, qs[k]), want, 1e-15 * fabs(want))) return;
             }
         }
-    CHECK_NEAR(ares_median((double[]){ 4, 1, 3, 2 }, 4), 2.5, 0);
-    CHECK_NEAR(ares_median((double[]){ 9, 1, 3 }, 3), 3, 0);
+    CHECK_NEAR(stats_median((double[]){ 4, 1, 3, 2 }, 4), 2.5, 0);
+    CHECK_NEAR(stats_median((double[]){ 9, 1, 3 }, 3), 3, 0);
 }
 
 TEST(widening_covers_the_tokens_behind_each_mark)
@@ -103,7 +105,7 @@ TEST(widening_covers_the_tokens_behind_each_mark)
     uint8_t mask[N], wide[N];
     for (int64_t w = 1; w < 9; w++) {
         for (int i = 0; i < N; i++) mask[i] = uniform((uint64_t)(w * N + i)) < 0.05;
-        ares_hwe_widen(mask, N, w, wide);
+        hwe_widen(mask, N, w, wide);
         for (int64_t t = 0; t < N; t++) {
             bool near = false;
             for (int64_t j = ARES_MAX(0, t - w); j <= t; j++) near = near || mask[j];
@@ -116,7 +118,7 @@ TEST(only_candidates_are_counted_and_a_tie_reaches_the_threshold)
 {
     double window[4] = { 1.0, 2.0, 0.5, 3.0 };
     uint8_t candidates[6] = { 1, 0, 1, 1, 1, 1 }, mask[6];
-    ares_hwe x = ares_hwe_mark(window, 4, 6, 1.0, candidates, mask);
+    hwe_marked x = hwe_mark(window, 4, 6, 1.0, candidates, mask);
     CHECK_EQ(x.count, 2);
     CHECK_EQ(x.invalid, 1);
     CHECK_NEAR(x.soft_cost, 2.0, 0);

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "ares/algo_filter.h"
+#include "filter/filter.h"
 
 static ares_filter_config off(void)
 {
@@ -139,11 +140,11 @@ TEST(the_ranking_looks_last_unless_it_may_draw_again)
 TEST(discarded_answers_do_not_make_a_group_informative)
 {
     const uint8_t valid[] = { 1, 0, 1, 1 };
-    CHECK(!ares_group_informative((const double[]){ 1, 0, 1, 1 }, valid, 4));
-    CHECK(!ares_group_spread((const double[]){ 1, 0, 1, 1 }, valid, 4, 1e-6));
-    CHECK(ares_group_informative((const double[]){ 1, 0, 0, 1 }, valid, 4));
-    CHECK(!ares_group_spread((const double[]){ 0.1, 0.1, 0.1 }, NULL, 3, 1e-6));
-    CHECK(!ares_group_spread(NULL, NULL, 0, 1e-6));
+    CHECK(!group_informative((const double[]){ 1, 0, 1, 1 }, valid, 4));
+    CHECK(!group_spread((const double[]){ 1, 0, 1, 1 }, valid, 4, 1e-6));
+    CHECK(group_informative((const double[]){ 1, 0, 0, 1 }, valid, 4));
+    CHECK(!group_spread((const double[]){ 0.1, 0.1, 0.1 }, NULL, 3, 1e-6));
+    CHECK(!group_spread(NULL, NULL, 0, 1e-6));
 }
 
 TEST(an_answer_is_discarded_that_is_too_long_or_unfinished_where_the_options_say_so)
@@ -245,12 +246,12 @@ TEST(the_ranking_depends_on_no_order)
         bool stays[N] = { false };
         for (int i = 0; i < N; i++)
             metric[i] = ares_rng_uniform(key, (uint64_t)i) * 3, order[i] = i;
-        int64_t k = ares_rv_select(&cfg, metric, N, chosen, NULL);
+        int64_t k = rv_select(&cfg, metric, N, chosen, NULL);
         CHECK(k > 0 && k < N);
         for (int64_t i = 0; i < k; i++) stays[chosen[i]] = true;
         ares_rng_shuffle(ares_rng_sub(key, 9, (uint64_t)c), order, N);
         for (int i = 0; i < N; i++) shuffled[i] = metric[order[i]];
-        if (!CHECK_EQ(ares_rv_select(&cfg, shuffled, N, again, NULL), k)) continue;
+        if (!CHECK_EQ(rv_select(&cfg, shuffled, N, again, NULL), k)) continue;
         for (int64_t i = 0; i < k; i++) CHECK(stays[order[again[i]]]);
     }
 }
@@ -285,7 +286,7 @@ TEST(the_ranking_keeps_as_many_groups_as_its_strategy_says)
         cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode,
         cfg.rv_type = cases[c].type;
         cfg.rv_value = cases[c].value, cfg.rv_include_zero = cases[c].zeros;
-        int64_t n = ares_rv_select(&cfg, metric, 5, kept, NULL);
+        int64_t n = rv_select(&cfg, metric, 5, kept, NULL);
         CHECK_MSG(n == cases[c].n, "%s of %g %s: %lld groups, expected %lld", cfg.rv_strategy,
                   cfg.rv_value, cfg.rv_type, (long long)n, (long long)cases[c].n);
         for (int64_t i = 0; i < n && n == cases[c].n; i++) CHECK_EQ(kept[i], cases[c].kept[i]);

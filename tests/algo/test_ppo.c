@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "algo_test.h"
+#include "loss/plain.h"
 
 enum { MOST = 64 };
 typedef struct state {

@@ -4,16 +4,17 @@
 #include <math.h>
 
 #include "ares/algo.h"
+#include "stats.h"
 
 TEST(mean_and_std_are_those_of_the_sample)
 {
     const double x[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
-    double mean = ares_mean(x, 8);
+    double mean = stats_mean(x, 8);
     CHECK_NEAR(mean, 5, 0);
-    CHECK_NEAR(ares_std(x, 8, mean), sqrt(32.0 / 7), 1e-15);
-    CHECK_NEAR(ares_mean(NULL, 0), 0, 0);
-    CHECK_NEAR(ares_std(x, 1, 2), 0, 0);
-    CHECK_NEAR(ares_std(NULL, 0, 0), 0, 0);
+    CHECK_NEAR(stats_std(x, 8, mean), sqrt(32.0 / 7), 1e-15);
+    CHECK_NEAR(stats_mean(NULL, 0), 0, 0);
+    CHECK_NEAR(stats_std(x, 1, 2), 0, 0);
+    CHECK_NEAR(stats_std(NULL, 0, 0), 0, 0);
 }
 
 TEST(equal_values_deviate_by_nothing)
@@ -21,8 +22,8 @@ TEST(equal_values_deviate_by_nothing)
     for (int n = 1; n <= 200; n++) {
         double x[200];
         for (int i = 0; i < n; i++) x[i] = 0.1;
-        double mean = ares_mean(x, n);
-        if (!CHECK_NEAR(mean, 0.1, 0) || !CHECK_NEAR(ares_std(x, n, mean), 0, 0)) return;
+        double mean = stats_mean(x, n);
+        if (!CHECK_NEAR(mean, 0.1, 0) || !CHECK_NEAR(stats_std(x, n, mean), 0, 0)) return;
     }
 }
 
@@ -36,11 +37,11 @@ TEST(the_order_of_values_changes_no_bit)
         x[i] = ares_rng_normal(key, (uint64_t)i) * (i % 7 ? 1.0 : 1e6);
         order[i] = i;
     }
-    double mean = ares_mean(x, N), std = ares_std(x, N, mean);
+    double mean = stats_mean(x, N), std = stats_std(x, N, mean);
     for (uint64_t k = 0; k < 50; k++) {
         ares_rng_shuffle(ares_rng_sub(key, k, 1), order, N);
         for (int i = 0; i < N; i++) y[i] = x[order[i]];
-        double m = ares_mean(y, N), s = ares_std(y, N, mean);
+        double m = stats_mean(y, N), s = stats_std(y, N, mean);
         CHECK_MEM(&m, &mean, sizeof m);
         CHECK_MEM(&s, &std, sizeof s);
     }
@@ -52,8 +53,8 @@ TEST(the_order_of_values_changes_no_bit)
  */
 TEST(an_exact_sum_is_exact)
 {
-    ares_exact_sum s = { 0 };
-    CHECK_NEAR(ares_exact_value(&s), 0, 0);
+    exact_sum s = { 0 };
+    CHECK_NEAR(exact_value(&s), 0, 0);
     const double cases[][4] = {
         { 1e300, 1, -1e300, 1 },        /* 2 */
         { 0x1p-1074, 0, 0, 0x1p-1074 }, /* the smallest subnormal */
@@ -73,38 +74,38 @@ TEST(an_exact_sum_is_exact)
                                 -0x1.0000000000001p0,
                                 0x1.fffffffffffffp1023 };
     for (int c = 0; c < ARES_COUNT(cases); c++) {
-        s = (ares_exact_sum){ 0 };
-        for (int i = 0; i < 4; i++) ares_exact_add(&s, cases[c][i]);
-        CHECK_NEAR(ares_exact_value(&s), expected[c], 0);
+        s = (exact_sum){ 0 };
+        for (int i = 0; i < 4; i++) exact_add(&s, cases[c][i]);
+        CHECK_NEAR(exact_value(&s), expected[c], 0);
     }
     ares_rng_key key = ares_rng_root(8, ARES_RNG_TEST);
     long double sum = 0;
-    s = (ares_exact_sum){ 0 };
+    s = (exact_sum){ 0 };
     /* 24 digits within a factor of 2^30: a long double holds the sum */
     for (uint64_t i = 0; i < 10000; i++) {
         double x = (double)(float)ares_rng_normal(key, i);
         if (fabs(x) < 0x1p-10) continue;
-        ares_exact_add(&s, x);
+        exact_add(&s, x);
         sum += (long double)x;
     }
-    CHECK_NEAR(ares_exact_value(&s), (double)sum, 0);
+    CHECK_NEAR(exact_value(&s), (double)sum, 0);
 }
 
 TEST(parts_of_an_exact_sum_add_up_to_the_whole)
 {
     ares_rng_key key = ares_rng_root(9, ARES_RNG_TEST);
     enum { N = 3000 };
-    ares_exact_sum whole = { 0 }, parts[3] = { { { 0 }, 0 } }, sum = { 0 };
+    exact_sum whole = { 0 }, parts[3] = { { { 0 }, 0 } }, sum = { 0 };
     for (uint64_t i = 0; i < N; i++) {
         double x = ldexp(ares_rng_normal(key, i), (int)ares_rng_below(key, N + i, 400) - 200);
-        ares_exact_add(&whole, x);
-        ares_exact_add(&parts[i % 3], x);
+        exact_add(&whole, x);
+        exact_add(&parts[i % 3], x);
     }
     /* carries, as before ranks are added */
-    for (int p = 0; p < 3; p++) CHECK_OK(ares_exact_ranks(&parts[p], 1, NULL));
-    for (int i = 0; i < ARES_EXACT_LIMBS; i++)
+    for (int p = 0; p < 3; p++) CHECK_OK(exact_ranks(&parts[p], 1, NULL));
+    for (int i = 0; i < EXACT_LIMBS; i++)
         for (int p = 0; p < 3; p++) sum.limb[i] += parts[p].limb[i];
-    double a = ares_exact_value(&whole), b = ares_exact_value(&sum);
+    double a = exact_value(&whole), b = exact_value(&sum);
     CHECK_MEM(&a, &b, sizeof a);
 }
 
@@ -112,8 +113,8 @@ TEST(masked_moments_are_those_of_the_reference)
 {
     const double x[] = { 1, 2, 3, 9, 4, 5, 9, 9 };
     const uint8_t mask[] = { 1, 1, 1, 0, 1, 1, 0, 0 };
-    ares_moments m;
-    REQUIRE_OK(ares_masked_moments(NULL, x, mask, 8, &m));
+    stats_moments m;
+    REQUIRE_OK(stats_masked_moments(NULL, x, mask, 8, &m));
     CHECK_NEAR(m.mean, 2.999999994, 1e-12);
     CHECK_NEAR(m.var, 2.499999995, 1e-12);
     CHECK_NEAR(m.true_mean, 3, 0);
@@ -121,7 +122,7 @@ TEST(masked_moments_are_those_of_the_reference)
     const uint8_t none[8] = { 0 };
     double y[8];
     for (int i = 0; i < 8; i++) y[i] = x[i];
-    REQUIRE_OK(ares_masked_whiten(NULL, y, none, 8));
+    REQUIRE_OK(stats_masked_whiten(NULL, y, none, 8));
     for (int i = 0; i < 8; i++) CHECK(y[i] == 0);
 }
 

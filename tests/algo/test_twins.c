@@ -12,11 +12,13 @@
 #include <stdio.h>
 
 #include "algo_test.h"
+#include "loss/plain.h"
+#include "stats.h"
 #include "twin.h"
 
 typedef struct machine {
     ares_device d;
-    const ares_algo_twins *twins;
+    const algo_twins *twins;
     bool bits; /* exp is the CPU's */
 } machine;
 
@@ -27,7 +29,7 @@ static bool open_emulated(machine *m)
     test_skip("fibers are slow under the address sanitizer");
     return false;
 #endif
-    typedef const ares_algo_twins *table_fn(void);
+    typedef const algo_twins *table_fn(void);
     table_fn *table;
     void *library = dlopen(ARES_BINARY_DIR "/libares_algo_emulated.so", RTLD_NOW | RTLD_LOCAL);
     if (!CHECK_MSG(library != NULL, "%s", dlerror())) return false;
@@ -45,7 +47,7 @@ static bool open_card(machine *m)
         return false;
     }
     if (!CHECK_OK(rc)) return false;
-    m->twins = ares_algo_twins_of(&m->d);
+    m->twins = twin_table_of(&m->d);
     return CHECK(m->twins);
 }
 
@@ -185,7 +187,7 @@ static void pass_close(pass *p)
     ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full);
 }
 
-static int run_loss(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
+static int run_loss(const algo_twins *twins, ares_device *d, const ares_loss *loss,
                     ares_loss_args a, const ares_kl_args *kl, pass *p)
 {
     a.sums = &p->sums;
@@ -245,7 +247,7 @@ TWIN_TEST(losses_agree)
     float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
           *is = random_floats(b.tokens, 2), *d = random_floats(b.tokens, 1e-3);
     int n;
-    const ares_loss *const *list = ares_loss_list(&n);
+    const ares_loss *const *list = loss_list(&n);
     ares_loss_args a = args_of(&cfg, &b, log_prob, weight, d);
     for (int i = 0; i < n; i++) {
         if (list[i]->flags & ARES_LOSS_PAIRS) continue;
@@ -474,8 +476,8 @@ static void check_windows(machine *m, const ares_batch *b, const float *entropy,
     double *window = ares_malloc(n * sizeof *window), *want = ares_malloc(n * sizeof *want),
            *h = ares_malloc(n * sizeof *h), *threshold = ares_malloc(rows * sizeof *threshold);
     uint8_t *mask = ares_malloc(n), *want_mask = ares_malloc(n);
-    ares_hwe *hwe = ares_malloc(rows * sizeof *hwe);
-    ares_twin_windows t = { .of = { b->rows, b->row_start },
+    hwe_marked *hwe = ares_malloc(rows * sizeof *hwe);
+    twin_windows_args t = { .of = { b->rows, b->row_start },
                             .entropy = entropy,
                             .w = w,
                             .q = q,
@@ -489,10 +491,10 @@ static void check_windows(machine *m, const ares_batch *b, const float *entropy,
     for (int64_t i = 0; i < b->tokens; i++) h[i] = (double)entropy[i], want[i] = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t from = b->row_start[r], length = b->row_start[r + 1] - from;
-        int64_t windows = ares_entropy_windows(h + from, length, w, want + from);
-        ares_hwe of = ares_hwe_mark(want + from, windows, length, tau,
-                                    candidates ? candidates + from : NULL, want_mask + from);
-        double at = ares_entropy_sample_threshold(h + from, length, w, q);
+        int64_t windows = entropy_windows(h + from, length, w, want + from);
+        hwe_marked of = hwe_mark(want + from, windows, length, tau,
+                                 candidates ? candidates + from : NULL, want_mask + from);
+        double at = entropy_sample_threshold(h + from, length, w, q);
         CHECK_MSG(fabs(threshold[r] - at) <= 1e-13 * fabs(at),
                   "w %lld, q %g, row %lld: threshold %.17g, the CPU has %.17g", (long long)w, q,
                   (long long)r, threshold[r], at);
@@ -530,34 +532,34 @@ TWIN_TEST(statistics_of_groups_agree_to_the_bit)
     static const int64_t start[] = { 0, 8, 8, 9, 11, 300, 316, 1500 };
     enum { GROUPS = ARES_COUNT(start) - 1 };
     double x[1500];
-    ares_twin_stat s[GROUPS];
+    twin_stat s[GROUPS];
     drawn = 99;
     for (int i = 0; i < 1500; i++)
         x[i] = i < 8 ? 0.1 : i >= 300 && i < 316 ? (double)(i % 2) : normal();
     REQUIRE_OK(m->twins->groups(&m->d, GROUPS, start, x, s));
     for (int g = 0; g < GROUPS; g++) {
         int64_t n = start[g + 1] - start[g];
-        double mean = ares_mean(x + start[g], n), low = INFINITY, high = -INFINITY;
+        double mean = stats_mean(x + start[g], n), low = INFINITY, high = -INFINITY;
         for (int64_t i = start[g]; i < start[g + 1]; i++)
             low = fmin(low, x[i]), high = fmax(high, x[i]);
         CHECK_NEAR(s[g].mean, mean, 0);
-        CHECK_NEAR(s[g].std, ares_std(x + start[g], n, mean), 0);
+        CHECK_NEAR(s[g].std, stats_std(x + start[g], n, mean), 0);
         CHECK_NEAR(s[g].min, low, 0);
         CHECK_NEAR(s[g].max, high, 0);
     }
     x[700] = NAN;
-    CHECK_EQ(m->twins->groups(&m->d, GROUPS, start, x, s), ARES_TWIN_FAULT);
+    CHECK_EQ(m->twins->groups(&m->d, GROUPS, start, x, s), TWIN_FAULT);
 }
 
 TWIN_TEST(sums_of_rows_agree)
 {
     ares_batch b;
     random_batch(&b, 9);
-    ares_twin_row_sum *s = ares_malloc((size_t)b.rows * sizeof *s);
-    if (CHECK_OK(m->twins->row_sums(&m->d, &(ares_twin_rows){ b.rows, b.row_start }, b.entropies,
+    twin_row_sum *s = ares_malloc((size_t)b.rows * sizeof *s);
+    if (CHECK_OK(m->twins->row_sums(&m->d, &(twin_rows){ b.rows, b.row_start }, b.entropies,
                                     b.response_mask, s)))
         for (int64_t r = 0; r < b.rows; r++) {
-            ares_twin_row_sum want = { 0 };
+            twin_row_sum want = { 0 };
             for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++) {
                 want.all += (double)b.entropies[t];
                 want.masked += b.response_mask[t] ? (double)b.entropies[t] : 0;
@@ -588,11 +590,11 @@ TWIN_TEST(nothing_is_fine)
     CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
     CHECK_OK(m->twins->windows(
         &m->d,
-        &(ares_twin_windows){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
+        &(twin_windows_args){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
     CHECK_NEAR(threshold, 0, 0);
-    CHECK_OK(m->twins->gae(&m->d, &(ares_twin_gae){ .of = { 1, zero } }));
+    CHECK_OK(m->twins->gae(&m->d, &(twin_gae_args){ .of = { 1, zero } }));
     CHECK_OK(m->twins->groups(&m->d, 0, zero, NULL, NULL));
-    CHECK_OK(m->twins->row_sums(&m->d, &(ares_twin_rows){ 0, zero }, NULL, NULL, NULL));
+    CHECK_OK(m->twins->row_sums(&m->d, &(twin_rows){ 0, zero }, NULL, NULL, NULL));
     CHECK_NEAR(sums.tokens, 0, 0);
     ares_batch_fini(&b);
 }
@@ -601,7 +603,7 @@ TEST(a_cpu_has_no_twins)
 {
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 1, &d));
-    CHECK(!ares_algo_twins_of(&d));
+    CHECK(!twin_table_of(&d));
     CHECK(!ares_device_symbol(&d, "ares_cuda_open"));
     ares_device_close(&d);
 }

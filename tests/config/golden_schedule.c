@@ -1,14 +1,14 @@
 /* Schedules and expressions of curriculum.json: named schedules, lambda texts, kinds of values. */
 #include "golden.h"
 
-#include "ares/config_schedule.h"
+#include "../../src/config/scheduled.h"
 
 #include <math.h>
 #include <string.h>
 
-static ares_schedule_list list_of(const char *path)
+static schedule_list list_of(const char *path)
 {
-    return strstr(path, "cap") ? ARES_SCHEDULE_CAP : ARES_SCHEDULE_WEIGHT;
+    return strstr(path, "cap") ? SCHEDULE_CAP : SCHEDULE_WEIGHT;
 }
 
 static bool wants(golden *g, const char *word)
@@ -31,42 +31,42 @@ static void check_value(golden *g, int rc, double value)
 
 GOLDEN(curriculum, scheduler)
 {
-    ares_scheduled s;
+    scheduled s;
     double value = NAN;
     ares_json path = *golden_in(g, "path");
-    int rc = ares_scheduled_parse(g->arena, &path, list_of(golden_z(g, "path")), &s);
-    if (rc == ARES_OK) rc = ares_scheduled_at(&s, (int64_t)golden_number(g, "step"), &value);
+    int rc = scheduled_parse(g->arena, &path, list_of(golden_z(g, "path")), &s);
+    if (rc == ARES_OK) rc = scheduled_at(&s, (int64_t)golden_number(g, "step"), &value);
     check_value(g, rc, value);
 }
 
 GOLDEN(curriculum, expr_eval)
 {
-    const ares_expression *e;
+    const expression *e;
     double value = NAN;
-    int rc = ares_expression_parse(g->arena, golden_string(g, "text"), true, &e);
+    int rc = expression_parse(g->arena, golden_string(g, "text"), true, &e);
     if (wants(g, "error:parse")) {
         golden_text(g, "outcome", ares_view_of(rc == ARES_OK ? "read" : "error:parse"),
                     g->expected);
         return;
     }
-    if (rc == ARES_OK) rc = ares_expression_at(e, (int64_t)golden_number(g, "step"), &value);
+    if (rc == ARES_OK) rc = expression_at(e, (int64_t)golden_number(g, "step"), &value);
     check_value(g, rc, value);
 }
 
-static void classify(golden *g, ares_schedule_list list)
+static void classify(golden *g, schedule_list list)
 {
     static const char *const kinds[] = { "none", "constant", "named", "expression" };
-    ares_scheduled s;
-    int rc = ares_scheduled_parse(g->arena, golden_in(g, "config"), list, &s);
+    scheduled s;
+    int rc = scheduled_parse(g->arena, golden_in(g, "config"), list, &s);
     golden_text(g, "kind", ares_view_of(rc == ARES_OK ? kinds[s.kind] : "error"), g->expected);
 }
 
 GOLDEN(curriculum, classify_weight)
 {
-    classify(g, ARES_SCHEDULE_WEIGHT);
+    classify(g, SCHEDULE_WEIGHT);
 }
 
 GOLDEN(curriculum, classify_cap)
 {
-    classify(g, ARES_SCHEDULE_CAP);
+    classify(g, SCHEDULE_CAP);
 }

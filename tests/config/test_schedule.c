@@ -4,24 +4,24 @@
  */
 #include "test.h"
 
-#include "ares/config_schedule.h"
+#include "scheduled.h"
 
 #include <math.h>
 #include <string.h>
 
-static int parse(ares_arena *arena, const char *text, ares_schedule_list list, ares_scheduled *s)
+static int parse(ares_arena *arena, const char *text, schedule_list list, scheduled *s)
 {
     ares_json value = { .type = ARES_JSON_STRING, .text = ares_view_of(text) };
-    return ares_scheduled_parse(arena, &value, list, s);
+    return scheduled_parse(arena, &value, list, s);
 }
 
 static double value_at(const char *text, int64_t step)
 {
     ares_arena arena = { 0 };
-    ares_scheduled s;
+    scheduled s;
     double value = NAN;
-    CHECK_OK(parse(&arena, text, ARES_SCHEDULE_WEIGHT, &s));
-    CHECK_OK(ares_scheduled_at(&s, step, &value));
+    CHECK_OK(parse(&arena, text, SCHEDULE_WEIGHT, &s));
+    CHECK_OK(scheduled_at(&s, step, &value));
     ares_arena_fini(&arena);
     return value;
 }
@@ -57,9 +57,9 @@ TEST(what_is_no_expression_is_named_with_its_column)
         { "", "an empty text is no schedule" },
     };
     ares_arena arena = { 0 };
-    ares_scheduled s;
+    scheduled s;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        CHECK_EQ(parse(&arena, cases[i].text, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+        CHECK_EQ(parse(&arena, cases[i].text, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
         CHECK_CONTAINS(ares_error_message(), cases[i].says);
     }
     ares_arena_fini(&arena);
@@ -68,11 +68,11 @@ TEST(what_is_no_expression_is_named_with_its_column)
 TEST(an_error_at_a_step_names_the_step)
 {
     ares_arena arena = { 0 };
-    ares_scheduled s;
+    scheduled s;
     double value;
-    CHECK_OK(parse(&arena, "1 / (step - 3)", ARES_SCHEDULE_WEIGHT, &s));
-    CHECK_OK(ares_scheduled_at(&s, 2, &value));
-    CHECK_EQ(ares_scheduled_at(&s, 3, &value), ARES_ECONFIG);
+    CHECK_OK(parse(&arena, "1 / (step - 3)", SCHEDULE_WEIGHT, &s));
+    CHECK_OK(scheduled_at(&s, 2, &value));
+    CHECK_EQ(scheduled_at(&s, 3, &value), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "at step 3: division by zero");
     ares_arena_fini(&arena);
 }
@@ -81,17 +81,17 @@ TEST(an_error_at_a_step_names_the_step)
 TEST(an_expression_has_limits)
 {
     ares_arena arena = { 0 };
-    ares_scheduled s;
+    scheduled s;
     double value;
     ares_str text = { 0 };
     for (int i = 0; i < 2500; i++) ares_str_add_z(&text, "1+");
-    CHECK_EQ(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+    CHECK_EQ(parse(&arena, text.data, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "at most 4096 characters");
     static const char *const openings[] = { "(", "-", "not ", "2**-" };
     for (int k = 0; k < ARES_COUNT(openings); k++) {
         ares_str_clear(&text);
         for (int i = 0; i < 1000; i++) ares_str_add_z(&text, openings[k]);
-        CHECK_EQ(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+        CHECK_EQ(parse(&arena, text.data, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
         CHECK_CONTAINS(ares_error_message(), "nested too deeply");
     }
     /* Each operand in the middle is evaluated twice: 2 to the power of its depth. */
@@ -99,8 +99,8 @@ TEST(an_expression_has_limits)
     for (int i = 0; i < 40; i++) ares_str_add_z(&text, "0 < (");
     ares_str_add_z(&text, "1");
     for (int i = 0; i < 40; i++) ares_str_add_z(&text, ") < 2");
-    CHECK_OK(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s));
-    CHECK_EQ(ares_scheduled_at(&s, 0, &value), ARES_ECONFIG);
+    CHECK_OK(parse(&arena, text.data, SCHEDULE_WEIGHT, &s));
+    CHECK_EQ(scheduled_at(&s, 0, &value), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "too many operations");
     ares_str_fini(&text);
     ares_arena_fini(&arena);
@@ -113,7 +113,7 @@ TEST(texts_of_any_bytes_are_read_or_refused)
     ares_arena arena = { 0 };
     ares_rng_key key = ares_rng_root(5, 0);
     uint64_t at = 0;
-    ares_scheduled s;
+    scheduled s;
     double value;
     int read = 0;
     for (int i = 0; i < 20000; i++) {
@@ -121,9 +121,9 @@ TEST(texts_of_any_bytes_are_read_or_refused)
         uint64_t n = ares_rng_below(key, at++, sizeof text - 1);
         for (uint64_t k = 0; k < n; k++)
             text[k] = letters[ares_rng_below(key, at++, sizeof letters - 1)];
-        if (parse(&arena, text, ARES_SCHEDULE_CAP, &s) != ARES_OK) continue;
+        if (parse(&arena, text, SCHEDULE_CAP, &s) != ARES_OK) continue;
         read++;
-        (void)ares_scheduled_at(&s, 3, &value);
+        (void)scheduled_at(&s, 3, &value);
         ares_arena_reset(&arena);
     }
     CHECK(read > 20);

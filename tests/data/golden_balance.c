@@ -2,6 +2,7 @@
  */
 #include "golden.h"
 
+#include "../../src/data/balance.h"
 #include "ares/data_balance.h"
 
 static int64_t *whole(golden *g, const char *key, int64_t *n)
@@ -64,8 +65,8 @@ GOLDEN(aepo, dynamic_micro_batches)
     int64_t n, k;
     const int64_t *length = whole(g, "lens", &n);
     int64_t *part = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *part);
-    if (golden_ok(g, ares_balance_micro_batches(
-                         length, n, (int64_t)golden_number(g, "max_token_len"), 1, &k, part)))
+    if (golden_ok(g, balance_micro_batches(length, n, (int64_t)golden_number(g, "max_token_len"), 1,
+                                           &k, part)))
         check_parts(g, length, n, part, k, golden_want(g, "micro_batches"),
                     golden_want(g, "tokens"));
 }

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "ares/data_balance.h"
+#include "balance.h"
 
 enum { N = 96 };
 
@@ -39,10 +40,10 @@ TEST(every_row_is_in_one_micro_batch)
         int64_t length[N], part[N], k, total = 0;
         lengths_of(seed, length);
         for (int i = 0; i < N; i++) total += length[i];
-        REQUIRE_OK(ares_balance_micro_batches(length, N, total / 5, 1, &k, part));
+        REQUIRE_OK(balance_micro_batches(length, N, total / 5, 1, &k, part));
         CHECK(k == 5 || k == 6);
         for (int i = 0; i < N; i++) CHECK(part[i] >= 0 && part[i] < k);
-        REQUIRE_OK(ares_balance_micro_batches(length, N, total, 3, &k, part));
+        REQUIRE_OK(balance_micro_batches(length, N, total, 3, &k, part));
         CHECK_EQ(k, 3); /* another rank needs three */
     }
 }
@@ -55,8 +56,7 @@ TEST(what_cannot_be_shared_out_is_refused)
     CHECK_FAIL(ares_balance_parts(length, 3, 2, true, part), ARES_EFORMAT,
                "do not make 2 parts of equal size");
     CHECK_FAIL(ares_balance_parts(length, 3, 2, false, part), ARES_EFORMAT, "row 2: length = -3");
-    CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG,
-               "max_tokens = 0");
+    CHECK_FAIL(balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG, "max_tokens = 0");
     CHECK_FAIL(ares_balance_parts(length, 2, 0, false, part), ARES_EFORMAT, "for 0 parts");
 }
 

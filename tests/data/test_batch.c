@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data_test.h"
+#include "keep_groups.h"
 
 static const int sizes[] = { 2, 3, 1 }, prompts[] = { 4, 2, 3 }, lens[] = { 3, 1, 2, 5, 1, 4 };
 
@@ -35,11 +36,11 @@ TEST(a_group_begun_twice_is_one_and_an_empty_batch_is_fine)
     CHECK(b.groups == 1 && b.group_start[1] == 3);
     ares_batch_clear(&b);
     CHECK(b.rows == 0 && b.groups == 0 && b.tokens == 0);
-    ares_batch_select_groups(&b, NULL);
+    keep_groups(&b, NULL);
     CHECK(b.rows == 0);
     ares_batch_fini(&b);
     ares_batch_init(&b);
-    ares_batch_select_groups(&b, NULL);
+    keep_groups(&b, NULL);
     CHECK(ARES_PUT(&b, advantages) != NULL);
     ares_batch_fini(&b);
 }
@@ -131,7 +132,7 @@ TEST(selecting_groups_takes_their_rows_and_every_column_along)
             b.advantages[t] = (float)b.responses[t];
         }
         for (int g = 0; g < 3; g++) keep[g] = set >> g & 1;
-        ares_batch_select_groups(&b, keep);
+        keep_groups(&b, keep);
         int64_t group = 0, row = 0, token = 0, old_row = 0;
         for (int g = 0; g < 3; g++)
             for (int k = 0; k < sizes[g]; k++, old_row++) {

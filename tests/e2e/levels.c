@@ -1,6 +1,9 @@
 /* The levels that are written by hand, and those that follow from the program's own lists. */
 #include "levels.h"
 
+#include "../../src/algo/adv/adv.h"
+#include "../../src/algo/filter/filter.h"
+#include "../../src/algo/loss/plain.h"
 #include "ares/algo_adv.h"
 #include "ares/algo_control.h"
 #include "ares/algo_filter.h"
@@ -371,11 +374,11 @@ void levels_build(bool again)
             put(f, written[f].levels[i].name, written[f].levels[i].words,
                 written[f].levels[i].tags);
     }
-    const ares_adv *const *advs = ares_adv_list(&n);
+    const ares_adv *const *advs = adv_list(&n);
     for (int i = 0; i < n; i++)
         put(ESTIMATOR, advs[i]->name, keep("algorithm.adv_estimator=%s", advs[i]->name),
             of_estimator(advs[i]));
-    const ares_loss *const *losses = ares_loss_list(&n);
+    const ares_loss *const *losses = loss_list(&n);
     for (int i = 0; i < n; i++) {
         char words[200];
         snprintf(words, sizeof words, "worker.actor.loss_type=%s %s", losses[i]->name,
@@ -383,7 +386,7 @@ void levels_build(bool again)
         put(LOSS, losses[i]->name, keep("%s", words),
             losses[i]->flags & ARES_LOSS_BATCH ? OF_MINI_BATCH : 0);
     }
-    const ares_filter *const *filters = ares_filter_list(&n);
+    const ares_filter *const *filters = filter_list(&n);
     for (int i = 0; i < n; i++)
         put(FILTER, filters[i]->name, filters[i]->option, of_filter(filters[i]->name));
     const ares_control *const *controls = ares_control_list(&n);

@@ -3,6 +3,7 @@
  * unless forced. These tests failed when the vectors of a bf16 model were rounded by its checkpoint
  * (the resumed run differed).
  */
+#include "../../src/kernels/layout.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
 #include "e2e.h"
@@ -330,9 +331,9 @@ static double weight_at(const ares_tensor_info *t, int64_t i)
     if (t->dtype == ARES_BF16) memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
     else {
         memcpy(&x, (const char *)t->data + 4 * i, sizeof x);
-        half = ares_f32_to_bf16(x);
+        half = kernels_f32_to_bf16(x);
     }
-    return (double)ares_bf16_to_f32(half);
+    return (double)kernels_bf16_to_f32(half);
 }
 
 /*

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../src/template/jinja.h"
 #include "ares/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -31,9 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ares_template *t;
     ares_str once = { 0 }, twice = { 0 };
     ares_text_spans spans = { 0 };
-    ares_template_dialect dialect =
-        size && data[0] == '\t' ? ARES_TEMPLATE_PLAIN : ARES_TEMPLATE_CHAT;
-    int rc = ares_template_parse("fuzz", (ares_view){ (const char *)data, size }, dialect, &t);
+    template_dialect dialect = size && data[0] == '\t' ? TEMPLATE_PLAIN : TEMPLATE_CHAT;
+    int rc = template_parse("fuzz", (ares_view){ (const char *)data, size }, dialect, &t);
     if (rc == ARES_OK) {
         rc = ares_template_render(t, context, &now, &limits, &once, NULL);
         if (rc == ARES_OK) {
@@ -45,8 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 ARES_ASSERT(spans.items[i].byte_start <= spans.items[i].byte_end &&
                             spans.items[i].byte_end <= (int64_t)once.len);
             ares_template *text;
-            ARES_ASSERT(ares_template_parse("text", ares_str_view(&once), dialect, &text) ==
-                            ARES_OK ||
+            ARES_ASSERT(template_parse("text", ares_str_view(&once), dialect, &text) == ARES_OK ||
                         !strstr(ares_error_message(), "not UTF-8"));
             ares_template_free(text);
         } else {

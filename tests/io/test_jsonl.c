@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ares/io.h"
+#include "jsonl.h"
 
 static const char *file_of(const char *name, ares_view text)
 {
@@ -78,12 +79,12 @@ TEST(a_missing_file_and_a_folder_are_failures)
 
 static void check_kept(const char *before, int64_t keep, const char *after)
 {
-    ares_jsonl_writer *w;
+    jsonl_writer *w;
     ares_str s = { 0 };
     const char *path = file_of("out.jsonl", ares_view_of(before));
-    REQUIRE_OK(ares_jsonl_create(path, keep, &w));
-    CHECK_OK(ares_jsonl_write(w, "NEW", 3));
-    CHECK_OK(ares_jsonl_finish(w));
+    REQUIRE_OK(jsonl_create(path, keep, &w));
+    CHECK_OK(jsonl_write(w, "NEW", 3));
+    CHECK_OK(jsonl_finish(w));
     CHECK_OK(ares_file_read(path, &s));
     CHECK_STR(s.data, after);
     ares_str_fini(&s);
@@ -103,12 +104,12 @@ TEST(a_writer_keeps_the_rows_asked_for_and_never_a_torn_one)
 TEST(a_writer_finds_row_ends_far_into_a_file)
 {
     ares_str before = { 0 }, after = { 0 };
-    ares_jsonl_writer *w;
+    jsonl_writer *w;
     /* more than one block */
     for (int i = 0; i < 40000; i++) ares_str_addf(&before, "{\"i\":%d}\n", i);
     const char *path = file_of("out.jsonl", ares_str_view(&before));
-    REQUIRE_OK(ares_jsonl_create(path, 39999, &w));
-    CHECK_OK(ares_jsonl_finish(w));
+    REQUIRE_OK(jsonl_create(path, 39999, &w));
+    CHECK_OK(jsonl_finish(w));
     CHECK_OK(ares_file_read(path, &after));
     CHECK_EQ(after.len, before.len - strlen("{\"i\":39999}\n"));
     ares_str_fini(&before);

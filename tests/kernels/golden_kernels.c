@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "../../src/kernels/layout.h"
 #include "ares/kernels.h"
 
 static void check_head(golden *g, const ares_json *logits, int64_t rows, double temperature,
@@ -96,7 +97,7 @@ GOLDEN(aepo, anyprecision_adamw)
                  *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
     ares_device d;
     if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
-    uint16_t w = ares_f32_to_bf16((float)golden_number(g, "param"));
+    uint16_t w = kernels_f32_to_bf16((float)golden_number(g, "param"));
     float left_out = 0, m = 0, v = 0;
     for (int64_t i = 0; i < n && i < g->expected->count; i++) {
         float grad = (float)grads[i];
@@ -117,7 +118,7 @@ GOLDEN(aepo, anyprecision_adamw)
                               .step = i + 1 };
         d.k->adamw(&d, &a);
         const ares_json *want = &g->expected->items[i];
-        golden_near(g, "param", (double)ares_bf16_to_f32(w), ares_json_get(want, "param"));
+        golden_near(g, "param", (double)kernels_bf16_to_f32(w), ares_json_get(want, "param"));
         golden_near(g, "exp_avg", (double)m, ares_json_get(want, "exp_avg"));
         golden_near(g, "exp_avg_sq", (double)v, ares_json_get(want, "exp_avg_sq"));
         golden_near(g, "compensation", (double)left_out, ares_json_get(want, "compensation"));

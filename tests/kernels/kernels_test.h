@@ -3,6 +3,7 @@
 #define KERNELS_TEST_H
 
 #include "ares/kernels.h"
+#include "host.h"
 #include "test.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ enum { ISAS = 3 };
 static inline bool device_of(const char *isa, int threads, ares_device *d)
 {
     if (!test_has_isa(isa) || !CHECK_OK(ares_device_open("cpu", threads, d))) return false;
-    d->k = ares_kernels_cpu(isa);
+    d->k = kernels_cpu(isa);
     return true;
 }
 

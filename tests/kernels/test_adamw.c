@@ -1,5 +1,6 @@
 /* AdamW, and sums of whole arrays. */
 #include "kernels_test.h"
+#include "layout.h"
 
 TEST(adamw_follows_the_paper_for_many_steps)
 {
@@ -81,7 +82,7 @@ TEST(adamw_keeps_a_master_of_bf16_weights)
         a.w = half, a.dtype = ARES_BF16, a.master = mm, a.m = m2, a.v = v2;
         d.k->adamw(&d, &a);
         CHECK_MEM(mm, w, N * 4);
-        for (int j = 0; j < N; j++) CHECK_EQ(half[j], ares_f32_to_bf16(mm[j]));
+        for (int j = 0; j < N; j++) CHECK_EQ(half[j], kernels_f32_to_bf16(mm[j]));
         ares_device_close(&d);
     }
     ares_free(master), ares_free(w), ares_free(g);

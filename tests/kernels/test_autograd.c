@@ -8,6 +8,7 @@
  */
 #include "ares/at.h"
 #include "kernels_test.h"
+#include "layout.h"
 
 #include <stdio.h>
 
@@ -97,7 +98,7 @@ static ares_matrix weight_of(float *rows, int32_t n, int32_t k, ares_dtype dtype
                       ARES_PANEL32, n, k };
     if (dtype == ARES_BF16)
         for (int64_t i = 0; i < (int64_t)n * k; i++)
-            rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(rows[i]));
+            rows[i] = kernels_bf16_to_f32(kernels_f32_to_bf16(rows[i]));
     if (rows) ares_matrix_pack(&w, rows, ARES_F32);
     return w;
 }
@@ -599,7 +600,8 @@ TEST(adamw_follows_libtorchs_over_twenty_steps)
                            1e-30;
             within(states[j].name, states[j].got, want, bound, N);
         }
-        for (int e = 0; cases[i].master && e < N; e++) CHECK_EQ(stored[e], ares_f32_to_bf16(w[e]));
+        for (int e = 0; cases[i].master && e < N; e++)
+            CHECK_EQ(stored[e], kernels_f32_to_bf16(w[e]));
         ares_free(w), ares_free(m), ares_free(v);
         CHECK_OK(at_scope_close(s, NULL));
     }
@@ -643,7 +645,7 @@ static float *bf16_gradients(int step, int n)
 {
     float *g = normals(100 + (uint64_t)step, n, 1);
     for (int e = 0; e < n; e++)
-        g[e] = ares_bf16_to_f32(ares_f32_to_bf16(g[e] + (e % 2 ? 1.0f : -1.0f)));
+        g[e] = kernels_bf16_to_f32(kernels_f32_to_bf16(g[e] + (e % 2 ? 1.0f : -1.0f)));
     return g;
 }
 
@@ -658,7 +660,7 @@ static void check_kahan(const char *isa, double lr)
     double x[N], mean[N] = { 0 }, square[N] = { 0 }, tw[N], tm[N], tv[N], tc[N], off = 0, moved = 0;
     uint16_t w[N];
     for (int e = 0; e < N; e++)
-        x[e] = (double)(start[e] = ares_bf16_to_f32(w[e] = ares_f32_to_bf16(start[e])));
+        x[e] = (double)(start[e] = kernels_bf16_to_f32(w[e] = kernels_f32_to_bf16(start[e])));
     kahan k = { at_to(tensor_of(start, N, 0, AT_F32), AT_BF16), at_zeros(AT_BF16, AT_DIMS(N)),
                 at_zeros(AT_BF16, AT_DIMS(N)), at_zeros(AT_BF16, AT_DIMS(N)) };
     for (int step = 1; step <= STEPS; step++) {
@@ -695,7 +697,7 @@ static void check_kahan(const char *isa, double lr)
          * Where an f32 result lies halfway between two bf16 numbers, libtorch's order of operations
          * may give the other one: an ulp of m, v or c.
          */
-        double now = (double)ares_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
+        double now = (double)kernels_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
         CHECK_NEAR(m[e], tm[e], 0x1p-7 * (1 + fabs(tm[e])));
         CHECK_NEAR(v[e], tv[e], 0x1p-7 * fabs(tv[e]));
         CHECK_NEAR(now, tw[e], ulp);

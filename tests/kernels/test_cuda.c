@@ -5,6 +5,7 @@
  * a card these tests skip, unless ARES_REQUIRE_CUDA is set.
  */
 #include "kernels_test.h"
+#include "layout.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -702,7 +703,7 @@ static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
     int32_t *target = ares_calloc(n, sizeof *target);
     for (int r = 0; r < rows; r++) target[r] = r * 7919 % vocab;
     for (int64_t i = 0; i < rows * ld; i++) {
-        if (dtype == ARES_BF16) ((uint16_t *)mine)[i] = ares_f32_to_bf16(z[i]);
+        if (dtype == ARES_BF16) ((uint16_t *)mine)[i] = kernels_f32_to_bf16(z[i]);
         else ((float *)mine)[i] = z[i];
     }
     p.cuda.k->copy_in(&p.cuda, up, mine, bytes);
@@ -730,9 +731,9 @@ static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
     CHECK_OK(p.cuda.k->sync(&p.cuda));
     double worst = 0;
     for (int64_t i = 0; i < rows * ld; i++) {
-        double got = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)theirs)[i])
+        double got = dtype == ARES_BF16 ? (double)kernels_bf16_to_f32(((uint16_t *)theirs)[i])
                                         : (double)((float *)theirs)[i];
-        double want = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)mine)[i])
+        double want = dtype == ARES_BF16 ? (double)kernels_bf16_to_f32(((uint16_t *)mine)[i])
                                          : (double)((float *)mine)[i];
         /* bf16 may round the other way */
         worst = fmax(worst, fabs(got - want) - (dtype == ARES_BF16 ? fabs(want) / 128 : 0));
@@ -933,7 +934,7 @@ TEST_GPU(cuda_adamw_and_sums_agree_with_the_cpu)
     agree_device(&p, "v", v_up, v, N, 1e-6);
     float *master = down(&p, w_up, N);
     p.cuda.k->copy_out(&p.cuda, half_got, half_up, N * 2);
-    for (int i = 0; i < N; i++) half[i] = ares_f32_to_bf16(master[i]);
+    for (int i = 0; i < N; i++) half[i] = kernels_f32_to_bf16(master[i]);
     CHECK_MEM(half_got, half, N * 2);
 
     double want = p.cpu.k->sum_squares(&p.cpu, g, N);

@@ -4,6 +4,7 @@
  * two passes, logits given or computed here, threads, the instruction set.
  */
 #include "kernels_test.h"
+#include "layout.h"
 
 typedef struct shape {
     int rows, vocab, k;
@@ -38,7 +39,7 @@ static problem problem_new(const shape *s, uint64_t seed)
     p.dw = (ares_matrix){ ares_calloc(elements, 4), ARES_F32, ARES_PANEL32, s->vocab, s->k };
     ares_matrix_pack(&p.w, p.rows, ARES_F32);
     for (int64_t i = 0; s->bf16 && i < (int64_t)s->vocab * s->k; i++)
-        p.rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(p.rows[i]));
+        p.rows[i] = kernels_bf16_to_f32(kernels_f32_to_bf16(p.rows[i]));
     p.target = ares_malloc((size_t)s->rows * sizeof(int32_t));
     for (int i = 0; i < s->rows; i++)
         p.target[i] = (int32_t)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST),
@@ -406,9 +407,9 @@ TEST(derivatives_of_rows_of_logits_are_written_over_them_in_either_type)
             /* seen: the logits as the kernel reads them */
             float *mine = filled(ROWS * LD, 0), *seen = filled(ROWS * LD, 0);
             for (int i = 0; i < ROWS * LD; i++) {
-                if (half) ((uint16_t *)mine)[i] = ares_f32_to_bf16(z[i]);
+                if (half) ((uint16_t *)mine)[i] = kernels_f32_to_bf16(z[i]);
                 else mine[i] = z[i];
-                seen[i] = half ? ares_bf16_to_f32(ares_f32_to_bf16(z[i])) : z[i];
+                seen[i] = half ? kernels_bf16_to_f32(kernels_f32_to_bf16(z[i])) : z[i];
             }
             ares_logits_args a = { .rows = ROWS,
                                    .vocab = VOCAB,
@@ -429,15 +430,15 @@ TEST(derivatives_of_rows_of_logits_are_written_over_them_in_either_type)
                 plain_derivative(seen + r * LD, VOCAB, (double)0.8f, target[r], (double)c[r],
                                  (double)ce[r], want);
                 for (int i = 0; i < VOCAB; i++) {
-                    float got =
-                        half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + i]) : mine[r * LD + i];
+                    float got = half ? kernels_bf16_to_f32(((uint16_t *)mine)[r * LD + i])
+                                     : mine[r * LD + i];
                     if (!CHECK(isfinite(got))) return;
                     /* bf16 keeps eight bits */
                     worst =
                         fmax(worst, fabs((double)got - want[i]) - (half ? fabs(want[i]) / 256 : 0));
                 }
                 /* nothing is written after a row */
-                CHECK_EQ(half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB])
+                CHECK_EQ(half ? kernels_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB])
                               : mine[r * LD + VOCAB],
                          7.0f);
             }

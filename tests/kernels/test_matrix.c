@@ -1,4 +1,5 @@
 #include "kernels_test.h"
+#include "layout.h"
 
 static double f16_value(uint16_t h)
 {
@@ -12,12 +13,12 @@ TEST(every_short_float_widens_exactly_and_narrows_back)
     int wrong = 0;
     for (uint32_t h = 0; h < 65536; h++) {
         double want = f16_value((uint16_t)h);
-        float got = ares_f16_to_f32((uint16_t)h), b = ares_bf16_to_f32((uint16_t)h);
+        float got = kernels_f16_to_f32((uint16_t)h), b = kernels_bf16_to_f32((uint16_t)h);
         wrong += isnan(want) ? !isnan(got) : got != want || !signbit(got) != !signbit(want);
-        wrong +=
-            isnan(want) ? !isnan(ares_f16_to_f32(ares_f32_to_f16(got))) : ares_f32_to_f16(got) != h;
-        wrong +=
-            isnan(b) ? !isnan(ares_bf16_to_f32(ares_f32_to_bf16(b))) : ares_f32_to_bf16(b) != h;
+        wrong += isnan(want) ? !isnan(kernels_f16_to_f32(kernels_f32_to_f16(got)))
+                             : kernels_f32_to_f16(got) != h;
+        wrong += isnan(b) ? !isnan(kernels_bf16_to_f32(kernels_f32_to_bf16(b)))
+                          : kernels_f32_to_bf16(b) != h;
     }
     CHECK_EQ(wrong, 0);
 }
@@ -38,20 +39,20 @@ TEST(narrowing_rounds_to_nearest_even)
             double lo = f16_value(h), hi = f16_value((uint16_t)(h + 1));
             float x = (float)(lo + (hi - lo) * part / 8);
             uint16_t want = nearest(x, h, lo, hi);
-            wrong += ares_f32_to_f16(x) != want;
-            wrong += ares_f32_to_f16(-x) != (want | 0x8000);
+            wrong += kernels_f32_to_f16(x) != want;
+            wrong += kernels_f32_to_f16(-x) != (want | 0x8000);
         }
     for (uint16_t h = 0; h < 0x7f7f; h++)
         for (int part = 0; part <= 8; part++) {
-            double lo = ares_bf16_to_f32(h), hi = ares_bf16_to_f32((uint16_t)(h + 1));
+            double lo = kernels_bf16_to_f32(h), hi = kernels_bf16_to_f32((uint16_t)(h + 1));
             float x = (float)(lo + (hi - lo) * part / 8);
-            wrong += ares_f32_to_bf16(x) != nearest(x, h, lo, hi);
+            wrong += kernels_f32_to_bf16(x) != nearest(x, h, lo, hi);
         }
     CHECK_EQ(wrong, 0);
-    CHECK_EQ(ares_f32_to_f16(65519.0f), 0x7bff);
-    CHECK_EQ(ares_f32_to_f16(65520.0f), 0x7c00);
-    CHECK_EQ(ares_f32_to_f16(0x1p-26f), 0);
-    CHECK_EQ(ares_f32_to_bf16(3.4e38f), 0x7f80);
+    CHECK_EQ(kernels_f32_to_f16(65519.0f), 0x7bff);
+    CHECK_EQ(kernels_f32_to_f16(65520.0f), 0x7c00);
+    CHECK_EQ(kernels_f32_to_f16(0x1p-26f), 0);
+    CHECK_EQ(kernels_f32_to_bf16(3.4e38f), 0x7f80);
 }
 
 TEST(packing_puts_output_n_in_lane_n_of_its_panel_and_unpacking_returns_it)

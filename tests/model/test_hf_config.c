@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "ares/model.h"
+#include "hf_config.h"
 #include "test.h"
 
 /* config.json of a golden model with `from` replaced by `to`, read. */
@@ -84,7 +85,7 @@ TEST(a_saved_config_says_what_the_loaded_one_said)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_model_config c, again;
         REQUIRE_OK(read_with(cases[i].variant, cases[i].from, cases[i].to, &c));
-        REQUIRE_OK(ares_model_config_save(&c, test_dir()));
+        REQUIRE_OK(model_config_save(&c, test_dir()));
         REQUIRE_OK(ares_model_config_load(test_dir(), &again));
         same_config(&again, &c);
     }

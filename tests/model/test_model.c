@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ares/model.h"
+#include "rope.h"
 #include "test.h"
 
 static const char *golden(const char *variant)
@@ -107,8 +108,8 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
         CHECK_EQ(a->cfg.window, b->cfg.window);
         CHECK_EQ(a->cfg.n_eos, b->cfg.n_eos);
         float x[256], y[256];
-        ares_rope_row(a, 77, 100, x);
-        ares_rope_row(b, 77, 100, y);
+        rope_row(a, 77, 100, x);
+        rope_row(b, 77, 100, y);
         CHECK_MEM(x, y, (size_t)a->cfg.head_dim * sizeof(float));
         ares_model_free(a);
         ares_model_free(b);

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "../../src/algo/filter/filter.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
@@ -90,7 +91,7 @@ static void fill(golden *g, chain *c, const ares_judge *j)
             c->valid[r] =
                 !ares_answer_discarded(&cfg, tokens, (int64_t)option(g, "max_length", 20480), true);
         }
-        c->informative[i] = ares_group_informative(c->correct + first, c->valid + first, n);
+        c->informative[i] = group_informative(c->correct + first, c->valid + first, n);
     }
     ARES_PUT(&c->b, response_mask);
     ARES_PUT(&c->b, token_level_rewards);

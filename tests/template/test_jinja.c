@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "ares/template.h"
+#include "jinja.h"
 #include "test.h"
 
 typedef struct golden {
@@ -110,7 +111,7 @@ static bool agrees(const ares_json *c, int rc, const ares_str *out, const ares_t
                      label.data);
 }
 
-static void run_small(const char *name, ares_template_dialect dialect)
+static void run_small(const char *name, template_dialect dialect)
 {
     golden g;
     int64_t refusals = 0;
@@ -120,7 +121,7 @@ static void run_small(const char *name, ares_template_dialect dialect)
         ares_template *t;
         ares_str out = { 0 };
         ares_text_spans spans = { 0 };
-        int rc = ares_template_parse("golden", source->text, dialect, &t);
+        int rc = template_parse("golden", source->text, dialect, &t);
         if (rc == ARES_OK)
             rc = ares_template_render(t, ares_json_get(c, "context"), &g.now, NULL, &out,
                                       ares_json_get(c, "spans") ? &spans : NULL);
@@ -138,11 +139,11 @@ static void run_small(const char *name, ares_template_dialect dialect)
 
 TEST(expressions_and_statements_mean_what_jinja2_makes_of_them)
 {
-    run_small("expressions", ARES_TEMPLATE_CHAT);
+    run_small("expressions", TEMPLATE_CHAT);
 }
 TEST(format_prompts_render_as_jinja2_renders_them)
 {
-    run_small("plain", ARES_TEMPLATE_PLAIN);
+    run_small("plain", TEMPLATE_PLAIN);
 }
 
 static void run_templates(const char *name)
@@ -182,7 +183,7 @@ static int render_with(const char *source, const ares_template_limits *limits, a
 {
     ares_template *t;
     ares_str_clear(out);
-    ARES_TRY(ares_template_parse("t", ares_view_of(source), ARES_TEMPLATE_CHAT, &t));
+    ARES_TRY(template_parse("t", ares_view_of(source), TEMPLATE_CHAT, &t));
     int rc = ares_template_render(t, NULL, NULL, limits, out, NULL);
     ares_template_free(t);
     return rc;
@@ -268,8 +269,7 @@ TEST(one_template_serves_renders_with_other_variables)
     ares_arena arena = { 0 };
     ares_str out = { 0 };
     const ares_json *a, *b;
-    REQUIRE_OK(
-        ares_template_parse("t", ARES_VIEW("{{ x }},{{ x|tojson }};"), ARES_TEMPLATE_CHAT, &t));
+    REQUIRE_OK(template_parse("t", ARES_VIEW("{{ x }},{{ x|tojson }};"), TEMPLATE_CHAT, &t));
     REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"x\":1.0}"), "a", &a));
     REQUIRE_OK(ares_json_parse(
         &arena, ARES_VIEW("{\"x\":[123456789012345678901234567890,\"a\\u0000\\u00e9\"]}"), "b",

@@ -64,7 +64,7 @@ static void check_decoding(const ares_tokenizer *t, const ares_json *list, bool 
         ares_decoder_add(&d, ids.ids[i], &pieces);
         CHECK(unicode_valid((unsigned char *)pieces.data, pieces.len) == pieces.len);
     }
-    ares_decoder_finish(&d, &pieces);
+    decoder_finish(&d, &pieces);
     CHECK(ares_view_eq(ares_str_view(&whole), ares_str_view(&pieces)));
     ares_ids_fini(&ids);
     ares_str_fini(&whole);

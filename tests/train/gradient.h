@@ -21,7 +21,7 @@ static const double scores[ROWS] = { 1, 0, 0.25, -1, 0.5, 0.5 };
 typedef struct run {
     ares_device device;
     ares_model *model;
-    ares_actor actor;
+    actor actor;
     ares_batch batch;
     ares_train_config cfg;
     ares_metrics *metrics;

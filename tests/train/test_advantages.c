@@ -4,6 +4,7 @@
  * among the policy's. Seen to fail: with rloo's n / (n - 1) left out, with gae's masked tokens not
  * skipped.
  */
+#include "../../src/algo/adv/adv.h"
 #include "gradient.h"
 
 enum { TOKENS = 64 };
@@ -227,7 +228,7 @@ static void put_rest(run *r)
 TEST(the_first_update_of_every_advantage_has_the_gradient_of_the_plain_formula)
 {
     int n;
-    const ares_adv *const *list = ares_adv_list(&n);
+    const ares_adv *const *list = adv_list(&n);
     CHECK(n >= 11);
     for (int i = 0; i < n; i++) {
         run r;

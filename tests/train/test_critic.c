@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "keep_groups.h"
 #include "roles/critic.h"
 #include "test.h"
 
@@ -15,7 +16,7 @@ static const int response_len[ROWS] = { 5, 1, 17, 9, 4, 11 };
 
 typedef struct setup {
     ares_device device;
-    ares_critic critic;
+    critic critic;
     ares_train_config cfg;
     ares_batch batch;
     int32_t prompts[GROUPS][16];
@@ -242,7 +243,7 @@ static void learn(setup *s, learnt from, int64_t updates, ares_metrics *m, uint8
     }
     if (from == FIRST_GROUP_MASKED)
         memset(b->response_mask, 0, (size_t)b->row_start[b->group_start[1]]);
-    else ares_batch_select_groups(b, keep);
+    else keep_groups(b, keep);
     s->cfg.critic.global_batch_size = 1;
     for (int64_t i = 0; i < updates; i++) CHECK_OK(critic_update(&s->critic, b, m));
     const ares_model *model = s->critic.learner.model;

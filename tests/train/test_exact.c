@@ -369,7 +369,7 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     ares_device d;
     ares_model *m;
     ares_batch b;
-    ares_actor a;
+    actor a;
     int32_t prompts[PROMPTS][128];
     static const double betas[] = { 0.9, 0.99 };
     setting s = usual;
@@ -463,7 +463,7 @@ static double compared(int reason, bool all_rows)
     ares_device d;
     ares_model *m;
     ares_batch b;
-    ares_actor a;
+    actor a;
     int32_t prompts[PROMPTS][128];
     static const double betas[] = { 0.9, 0.99 };
     setting s = usual;
@@ -553,7 +553,7 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     }
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
                               .rollout = { .temperature = 1 } };
-    ares_actor a = { .cfg = &cfg };
+    actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
     CHECK_OK(actor_log_probs(&a, &b));
     for (int row = 0; row < MAX_ROWS; row++)
@@ -581,7 +581,7 @@ TEST(old_log_probs_of_greedy_answers_are_computed_again)
     ARES_PUT(&b, rollout_log_probs);
     for (int64_t i = 0; i < b.tokens; i++) b.rollout_log_probs[i] = -99;
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true } };
-    ares_actor a = { .cfg = &cfg };
+    actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
     CHECK_OK(actor_log_probs(&a, &b));
     int same = 0;

@@ -7,6 +7,7 @@
  */
 #include "ares/dist.h"
 #include "gradient.h"
+#include "keep_groups.h"
 #include "roles/reference.h"
 
 #include <fcntl.h>
@@ -242,7 +243,7 @@ static void choose(const run *r, formula *f)
 
 /* ---------------------------------------------------------------- runs */
 
-static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_reference *ref)
+static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference *ref)
 {
     if (!run_open(r, "qwen2_tied", c->mode, false)) return false;
     r->cfg.actor.max_token_len = max_tokens;
@@ -261,7 +262,7 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     ares_batch *b = &r->batch;
     ARES_PUT(b, kl_weight);
     for (int64_t t = 0; t < b->tokens; t++) b->kl_weight[t] = t % 3 ? 1 : 0.5f;
-    *ref = (ares_reference){ .cfg = &r->cfg };
+    *ref = (reference){ .cfg = &r->cfg };
     if (r->actor.kl->value) return true;
     static char path[500];
     ares_model_options opt = { .storage = ARES_F32, .trainable = false };
@@ -278,7 +279,7 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     r->actor.ref = ref;
     return true;
 }
-static void case_close(run *r, ares_reference *ref)
+static void case_close(run *r, reference *ref)
 {
     reference_close(ref);
     run_close(r);
@@ -295,7 +296,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         run r;
-        ares_reference ref;
+        reference ref;
         if (!case_open(&r, &cases[i], 30, &ref)) return;
         formula f = { .c = &cases[i], .reference = ref.learner.model };
         weigh(&r, &f);
@@ -327,7 +328,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
 static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_stop)
 {
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, c, max_tokens, &ref)) return NULL;
     r.cfg.loss.early_stop_imp_ratio = early_stop;
     float *g = NULL;
@@ -358,7 +359,7 @@ static float *still_gradients(run *r, int64_t epochs)
 static size_t gradient_bytes(void)
 {
     run r;
-    ares_reference ref;
+    reference ref;
     size_t bytes = 0;
     if (case_open(&r, &cases[0], 30, &ref)) bytes = r.model->grads_bytes;
     case_close(&r, &ref);
@@ -392,7 +393,7 @@ TEST(an_epoch_repeats_the_gradient_of_the_one_before_while_the_weights_stand_sti
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         run r;
-        ares_reference ref;
+        reference ref;
         if (!case_open(&r, &cases[i], 30, &ref)) return;
         float *first = still_gradients(&r, 1);
         double norm = metric(&r, "actor/grad_norm"), loss = metric(&r, "actor/final_loss");
@@ -419,7 +420,7 @@ TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
     while (strcmp(c->loss, "clip_cov") != 0) c++;
     float *g[UPDATES];
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, c, 30, &ref)) return;
     r.cfg.loss.clip_cov_ratio = 0.1;
     for (int i = 0; i < UPDATES; i++) {
@@ -458,7 +459,7 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
 {
     for (int scope = 0; scope < 2; scope++) {
         run r;
-        ares_reference ref;
+        reference ref;
         if (!case_open(&r, &cases[0], 30, &ref)) return;
         r.cfg.loss.early_stop_imp_ratio = 1.0001;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
@@ -489,7 +490,7 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
     for (int size = 1; size <= 4; size++) {
         loss_case by = cases[0];
         run r;
-        ares_reference ref;
+        reference ref;
         by.micro = size;
         if (!case_open(&r, &by, 30, &ref)) return;
         formula f = { .c = &by };
@@ -511,7 +512,7 @@ static float *by_samples(int64_t max_tokens, bool share, int size, double early_
                          double *abandoned)
 {
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, &cases[0], max_tokens, &ref)) return NULL;
     r.cfg.actor.share_prompts = share;
     r.cfg.actor.micro_batch_size = size;
@@ -560,7 +561,7 @@ TEST(micro_batches_counted_in_samples_do_not_depend_on_the_cuts_of_memory)
 TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
 {
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, &cases[0], 30, &ref)) return;
     memset(r.batch.response_mask, 0, (size_t)r.batch.tokens);
     CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
@@ -576,7 +577,7 @@ TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
 static float *last_gradients(const char *scope, double unmasked[2])
 {
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, &cases[0], 10000, &ref)) return NULL;
     ares_batch *b = &r.batch;
     float *g = ares_malloc(r.model->grads_bytes);
@@ -640,7 +641,7 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
 {
     for (int scope = 0; scope < 2; scope++) {
         run r;
-        ares_reference ref;
+        reference ref;
         uint8_t *before, *after;
         size_t n;
         if (!case_open(&r, &cases[0], 30, &ref)) return;
@@ -671,7 +672,7 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
 TEST(means_of_an_update_leave_abandoned_mini_batches_out)
 {
     run one, both;
-    ares_reference ref, other;
+    reference ref, other;
     bool keep[GROUPS] = { false, true };
     uint8_t *x, *y;
     size_t n;
@@ -684,8 +685,7 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
                     0.1);
         raise_ratios(runs[i], 0, 1);
     }
-    ares_batch_select_groups(&one.batch,
-                             keep); /* what is left of both when the first is abandoned */
+    keep_groups(&one.batch, keep); /* what is left of both when the first is abandoned */
     CHECK_OK(actor_update(&one.actor, &one.batch, NULL, one.metrics));
     CHECK_OK(actor_update(&both.actor, &both.batch, NULL, both.metrics));
     copy_model(&one, &x, &n);
@@ -707,7 +707,7 @@ TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
 {
     static const int64_t limits[] = { 10000, 40, 1 };
     run r;
-    ares_reference ref;
+    reference ref;
     if (!case_open(&r, &cases[11], 30, &ref)) return;
     ares_batch *b = &r.batch;
     float *columns[ARES_COUNT(limits)];
@@ -744,7 +744,7 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         run r;
-        ares_reference ref;
+        reference ref;
         uint8_t *before, *after;
         size_t n;
         ares_str out = { 0 };
@@ -801,7 +801,7 @@ static void check_two_ranks(const char *test, int64_t rows)
     REQUIRE_OK(ares_world_open(&w));
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         run r, both;
-        ares_reference ref, other;
+        reference ref, other;
         if (rows && cases[i].micro) continue; /* it averages over ranks */
         if (!case_open(&both, &cases[i], 30, &other) || !case_open(&r, &cases[i], 30, &ref)) break;
         run *runs[] = { &both, &r };
@@ -814,7 +814,7 @@ static void check_two_ranks(const char *test, int64_t rows)
         const float *alone = both.model->grads;
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
-        ares_batch_select_groups(&r.batch, keep);
+        keep_groups(&r.batch, keep);
         r.actor.learner.world = w;
         if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             for (int p = 0; p < r.model->n_params; p++) {
@@ -850,7 +850,7 @@ TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)
 {
     for (int stop = 0; stop < 2; stop++) {
         run r;
-        ares_reference ref;
+        reference ref;
         if (!case_open(&r, &cases[0], 30, &ref)) return;
         ares_batch *b = &r.batch;
         r.cfg.actor.ppo_epochs = 2;

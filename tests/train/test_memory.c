@@ -8,6 +8,7 @@
 #include "ares/train.h"
 #include "faults.h"
 #include "run/run.h"
+#include "run/sizes.h"
 #include "test.h"
 
 /*
@@ -135,7 +136,7 @@ TEST(cards_are_counted_by_the_drivers_files)
     card("0000:03:00.0", "Model: \t\t a card of the future\n");
     CHECK_EQ(train_cards(test_file("gpus"), &least), 3);
     CHECK_NEAR(least, 80e9, 0);
-    CHECK(isinf(ares_train_card_bytes("a card of the future")));
+    CHECK(isinf(train_card_bytes("a card of the future")));
 }
 
 static int card_faults(const char *device, int local_ranks, int cards, double least, ares_str *told)

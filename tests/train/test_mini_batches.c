@@ -3,6 +3,7 @@
  */
 #include "gradient.h"
 
+#include "keep_groups.h"
 #include "roles/critic.h"
 #include "roles/mini_batches.h"
 
@@ -173,7 +174,7 @@ TEST(metrics_are_of_the_mini_batches_that_were_not_left_out)
     whole.cfg.actor.max_token_len = rest.cfg.actor.max_token_len = 1;
     whole.cfg.actor.global_batch_size = rest.cfg.actor.global_batch_size = 1;
     whole.batch.old_log_probs[whole.batch.tokens - 2] = -INFINITY;
-    ares_batch_select_groups(&rest.batch, first);
+    keep_groups(&rest.batch, first);
     CHECK_OK(actor_update(&whole.actor, &whole.batch, NULL, whole.metrics));
     CHECK_OK(actor_update(&rest.actor, &rest.batch, NULL, rest.metrics));
     CHECK_EQ(whole.actor.learner.optim.updates, 1);

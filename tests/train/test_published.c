@@ -4,6 +4,7 @@
  */
 #include "ares/train.h"
 #include "faults.h"
+#include "run/sizes.h"
 #include "test.h"
 
 #include <math.h>
@@ -359,10 +360,10 @@ TEST(what_cannot_be_honoured_is_refused)
 
 TEST(sizes_follow_from_the_options)
 {
-    CHECK_EQ(ares_train_total_steps(12000, 128, 512, 15, ARES_NULL_I64), 345);
-    CHECK_EQ(ares_train_total_steps(12000, ARES_NULL_I64, 512, 50, 7), 7);
-    CHECK_EQ(ares_train_total_steps(511, ARES_NULL_I64, 512, 3, ARES_NULL_I64), 0);
-    ares_train_sizes z = ares_train_sizes_of(512, 128, 8, 8, 1, 4);
+    CHECK_EQ(train_total_steps(12000, 128, 512, 15, ARES_NULL_I64), 345);
+    CHECK_EQ(train_total_steps(12000, ARES_NULL_I64, 512, 50, 7), 7);
+    CHECK_EQ(train_total_steps(511, ARES_NULL_I64, 512, 3, ARES_NULL_I64), 0);
+    train_sizes z = train_sizes_of(512, 128, 8, 8, 1, 4);
     CHECK_EQ(z.global_samples, 1024);
     CHECK_EQ(z.per_device, 128);
     CHECK_EQ(z.accumulation, 32);
@@ -372,19 +373,19 @@ TEST(sizes_follow_from_the_options)
 /* Qwen2.5-7B: 6 operations per token and weight, 12 per pair of tokens, head and its width. */
 TEST(operations_are_counted_from_the_sizes_of_the_model)
 {
-    ares_flops_config c = { .hidden = 3584,
-                            .vocab = 152064,
-                            .layers = 28,
-                            .heads = 28,
-                            .kv_heads = 4,
-                            .intermediate = 18944 };
+    flops_config c = { .hidden = 3584,
+                       .vocab = 152064,
+                       .layers = 28,
+                       .heads = 28,
+                       .kv_heads = 4,
+                       .intermediate = 18944 };
     double weights = 7615283200;
-    CHECK_NEAR(ares_train_tflops(&c, 1000, 0, 1), 6 * weights * 1e3 / 1e12, 1e-9);
-    CHECK_NEAR(ares_train_tflops(&c, 1000, 5e5, 2),
+    CHECK_NEAR(train_tflops(&c, 1000, 0, 1), 6 * weights * 1e3 / 1e12, 1e-9);
+    CHECK_NEAR(train_tflops(&c, 1000, 5e5, 2),
                (6 * weights * 1e3 + 12.0 * 128 * 28 * 28 * 5e5) / 2 / 1e12, 1e-9);
     c.head_dim = 64; /* half of the products of attention with weights, and of those of pairs */
     weights -= 28 * 3584.0 * (2 * 28 + 2 * 4) * 64;
-    CHECK_NEAR(ares_train_tflops(&c, 1000, 5e5, 1),
+    CHECK_NEAR(train_tflops(&c, 1000, 5e5, 1),
                (6 * weights * 1e3 + 12.0 * 64 * 28 * 28 * 5e5) / 1e12, 1e-9);
 }
 
@@ -402,10 +403,9 @@ TEST(a_card_is_known_by_its_name)
         { "Ascend 910B", 354, 64 },
     };
     for (int i = 0; i < ARES_COUNT(cards); i++) {
-        CHECK_NEAR(ares_train_peak_tflops(cards[i].name), cards[i].tflops, 0);
-        CHECK_NEAR(ares_train_card_bytes(cards[i].name), cards[i].gigabytes * 1e9, 0);
+        CHECK_NEAR(train_peak_tflops(cards[i].name), cards[i].tflops, 0);
+        CHECK_NEAR(train_card_bytes(cards[i].name), cards[i].gigabytes * 1e9, 0);
     }
-    CHECK(isinf(ares_train_peak_tflops("a card of the future")));
-    CHECK(isinf(ares_train_card_bytes("a card of the future")) &&
-          isinf(ares_train_card_bytes(NULL)));
+    CHECK(isinf(train_peak_tflops("a card of the future")));
+    CHECK(isinf(train_card_bytes("a card of the future")) && isinf(train_card_bytes(NULL)));
 }

@@ -3,6 +3,7 @@
  * walk of these gives the gradient that it adds; its temperature is another.
  */
 #include "gradient.h"
+#include "keep_groups.h"
 
 #define TEMPERATURE 1.3
 
@@ -262,7 +263,7 @@ TEST_MPI(second_batches_of_two_ranks_add_up)
     keep[ares_world_rank(w)] = true;
     pairs_open(&q, &r, keep, begin);
     r.cfg.actor.max_grad_norm = 1e9;
-    ares_batch_select_groups(&r.batch, keep);
+    keep_groups(&r.batch, keep);
     r.actor.learner.world = w;
     double *alone = gradients_of(&both, &p), *mine = gradients_of(&r, &q);
     double largest = 0, off = 0;

@@ -4,13 +4,13 @@
 #include "roles/reference.h"
 
 /* The run's own model once more, as a reference. */
-static bool reference_of(const run *r, ares_reference *ref)
+static bool reference_of(const run *r, reference *ref)
 {
     static char path[500];
     ares_model *m;
     ares_model_options opt = { .storage = ARES_F32 };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
-    *ref = (ares_reference){ .cfg = &r->cfg };
+    *ref = (reference){ .cfg = &r->cfg };
     return CHECK_OK(ares_model_load(path, (ares_device *)&r->device, &opt, &m)) &&
            CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" }));
 }
@@ -39,7 +39,7 @@ TEST(policy_and_reference_give_log_probs_at_any_temperature)
     static const double temperatures[] = { 1, 0.7, 2 };
     for (int share = 0; share < 2; share++) {
         run r;
-        ares_reference ref;
+        reference ref;
         if (!run_open(&r, "qwen2_tied", "token-mean", share) || !reference_of(&r, &ref)) return;
         ares_batch *b = &r.batch;
         for (int i = 0; i < ARES_COUNT(temperatures); i++) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../src/text/tokenizer.h"
 #include "ares/algo_entropy.h"
 #include "collect/collect.h"
 #include "collect/triggers.h"

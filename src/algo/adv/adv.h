@@ -24,6 +24,7 @@
 /* clang-format on */
 #define ADV_DECLARE(name) extern const ares_adv ares_adv_##name;
 ADV_LIST(ADV_DECLARE)
+const ares_adv *const *adv_list(int *n);
 
 typedef struct adv_estimate {
     const ares_adv *adv;
@@ -69,4 +70,10 @@ int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_wo
                   ares_batch *b, adv_group_fn *fn);
 /* score less the group's mean */
 void adv_mean_free(const adv_estimate *p, const adv_group *g, double *advantage);
+/*
+ * A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf;
+ * docs/dapo.md#when-the-sampler-is-not-the-trainer). compute does it where importance_sampling_fix
+ * is set.
+ */
+int adv_importance_fix(ares_batch *b, double clip);
 #endif

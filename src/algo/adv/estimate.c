@@ -1,5 +1,6 @@
 /* What the estimators share: opening, groups, spreading over tokens, closing (adv.h). */
 #include "adv.h"
+#include "stats.h"
 
 #include <math.h>
 
@@ -105,8 +106,8 @@ static void group_rows(adv_estimate *p, int64_t first, int64_t end, adv_group_fn
         entry[r - first] = entry[first_turn(p->b, first, r) - first];
     adv_group g = { .n = n, .score = score, .length = length, .mean = 0, .std = 1 };
     if (n > 1) {
-        g.mean = ares_mean(score, n);
-        g.std = ares_std(score, n, g.mean);
+        g.mean = stats_mean(score, n);
+        g.std = stats_std(score, n, g.mean);
     }
     for (int64_t i = 0; i < n; i++) advantage[i] = 0;
     if (n > 1 || (n == 1 && all == 1)) fn(p, &g, advantage);
@@ -156,19 +157,18 @@ int adv_close(adv_estimate *p)
 {
     ares_batch *b = p->b;
     if (p->cfg->normalize_advantages)
-        ARES_TRY(ares_masked_normalize(p->world, p->token, b->response_mask, b->tokens));
+        ARES_TRY(stats_masked_normalize(p->world, p->token, b->response_mask, b->tokens));
     if (p->cfg->zero_task_advantage)
         for (int64_t t = 0; t < b->tokens; t++) p->token[t] = 0;
     ARES_PUT(b, advantages);
     ARES_PUT(b, returns);
     ARES_TRY(write_column(p, "advantages", p->token, b->advantages));
     ARES_TRY(write_column(p, "returns", p->returned, b->returns));
-    return p->cfg->importance_sampling_fix
-               ? ares_adv_importance_fix(b, p->cfg->importance_sampling_clip)
-               : ARES_OK;
+    return p->cfg->importance_sampling_fix ? adv_importance_fix(b, p->cfg->importance_sampling_clip)
+                                           : ARES_OK;
 }
 
-int ares_adv_importance_fix(ares_batch *b, double clip)
+int adv_importance_fix(ares_batch *b, double clip)
 {
     ARES_TRY(ARES_NEED(b, "adv: importance_sampling_fix", advantages));
     ARES_TRY(ARES_NEED(b, "adv: importance_sampling_fix", old_log_probs));

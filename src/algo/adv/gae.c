@@ -6,6 +6,7 @@
  * so credit crosses them; a reward on such a token reaches nothing.
  */
 #include "adv.h"
+#include "stats.h"
 
 /*
  * One row's tokens from the last to the first. ends, where it is not NULL: nothing is carried from
@@ -86,7 +87,7 @@ static int estimate(const ares_adv *adv, const ares_algorithm_config *cfg, ares_
         if (bi_level) turn_level(&p, r, ends, reward);
         token_level(&p, r, reward, ends, cfg->gamma);
     }
-    ARES_TRY(ares_masked_whiten(world, p.token, b->response_mask, b->tokens));
+    ARES_TRY(stats_masked_whiten(world, p.token, b->response_mask, b->tokens));
     return adv_close(&p);
 }
 

@@ -6,18 +6,19 @@
 #include <math.h>
 
 #include "adv.h"
+#include "stats.h"
 
 static void length_weighted(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     (void)p;
-    ares_exact_sum weighted = { 0 };
+    exact_sum weighted = { 0 };
     double lengths = 0; /* whole numbers */
     for (int64_t i = 0; i < g->n; i++) {
         lengths += g->length[i];
         /* about the mean: equal scores give exactly 0 */
-        ares_exact_add(&weighted, g->length[i] * (g->score[i] - g->mean));
+        exact_add(&weighted, g->length[i] * (g->score[i] - g->mean));
     }
-    double baseline = g->n > 1 ? g->mean + ares_exact_value(&weighted) / lengths : 0;
+    double baseline = g->n > 1 ? g->mean + exact_value(&weighted) / lengths : 0;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - baseline;
 }
 

@@ -4,6 +4,7 @@
  * nothing on to the tokens before it, so a reward on such a token has no effect.
  */
 #include "adv.h"
+#include "stats.h"
 
 static int reinforce_plus_plus(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
@@ -16,7 +17,7 @@ static int reinforce_plus_plus(const ares_algorithm_config *cfg, ares_world *wor
             carried = b->response_mask[t] ? p.token[t] : 0;
         }
     }
-    ARES_TRY(ares_masked_whiten(world, p.token, b->response_mask, b->tokens));
+    ARES_TRY(stats_masked_whiten(world, p.token, b->response_mask, b->tokens));
     return adv_close(&p);
 }
 

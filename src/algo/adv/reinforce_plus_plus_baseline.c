@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adv.h"
+#include "stats.h"
 
 static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_world *world,
                                         ares_batch *b)
@@ -14,7 +15,7 @@ static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_w
     ARES_TRY(adv_open(&p, &ares_adv_reinforce_plus_plus_baseline, cfg, world, b));
     adv_groups(&p, adv_mean_free);
     adv_spread(&p);
-    ARES_TRY(ares_masked_whiten(world, p.token, b->response_mask, b->tokens));
+    ARES_TRY(stats_masked_whiten(world, p.token, b->response_mask, b->tokens));
     memcpy(p.returned, p.token, (size_t)b->tokens * sizeof *p.token);
     return adv_close(&p);
 }

@@ -12,7 +12,7 @@ const char *const *ares_adv_names(int *n)
     return names;
 }
 
-const ares_adv *const *ares_adv_list(int *n)
+const ares_adv *const *adv_list(int *n)
 {
     *n = ARES_COUNT(table);
     return table;

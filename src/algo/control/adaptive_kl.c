@@ -5,6 +5,7 @@
  * samples.
  */
 #include "control.h"
+#include "kl_bucket.h"
 
 #include <math.h>
 
@@ -25,7 +26,7 @@ typedef struct adaptive_kl {
 
 static const char who[] = "algo: control adaptive_kl";
 
-double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
+double adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
 {
     double error = fmin(fmax(kl / target - 1, -0.2), 0.2);
     return coef * (1 + error * n / horizon);
@@ -67,7 +68,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     if (rc == ARES_OK && all.n_samples) {
         for (int64_t i = 0; i < all.n_samples; i++) sum += all.samples[i].kl;
         double n = (double)all.n_samples;
-        s->coef = ares_adaptive_kl_step(s->coef, sum / n, s->cfg->kl_target, n, s->cfg->kl_horizon);
+        s->coef = adaptive_kl_step(s->coef, sum / n, s->cfg->kl_target, n, s->cfg->kl_horizon);
         if (m) ares_metrics_set(m, "critic/kl_coef_next", s->coef);
     }
     control_gathered_fini(&all);

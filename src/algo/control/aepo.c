@@ -5,6 +5,7 @@
  * factors of the KL move after the update.
  */
 #include "aepo.h"
+#include "stats.h"
 
 #include <math.h>
 #include <string.h>
@@ -144,7 +145,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
             double sum = 0;
             for (int64_t i = 0; i < all->n_samples; i++) sum += thresholds[i];
             s->tau = x->first == FROM_MEAN ? sum / (double)all->n_samples
-                                           : ares_median(thresholds, all->n_samples);
+                                           : stats_median(thresholds, all->n_samples);
             s->tau_known = true;
         }
         control_gathered_fini(all);
@@ -157,30 +158,30 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 {
     double median;
-    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena),
-                                         all->n_samples,
-                                         s->options->algorithm.entropy_threshold_ema, &median);
+    s->tau =
+        entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena), all->n_samples,
+                               s->options->algorithm.entropy_threshold_ema, &median);
     s->tau_started = true;
     return median;
 }
 
 /* ---------------------------------------------------------------- prompts */
 
-static void learn_difficulty(aepo *s, const ares_aepo_prompt *prompts, int64_t n)
+static void learn_difficulty(aepo *s, const aepo_prompt *prompts, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
 }
 
-static void step_aims(aepo *s, const ares_aepo_buckets *buckets, bool renew)
+static void step_aims(aepo *s, const aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
-    const ares_aepo_rates rates = { .lr = a->alpha_entropy_lr,
-                                    .min = a->alpha_entropy_min,
-                                    .max = a->alpha_entropy_max,
-                                    .coef = AEPO_BY_DIFFICULTY(s->options, target_coef),
-                                    .renew = renew };
-    ares_aepo_aim(&rates, buckets, &s->aims);
+    const aepo_rates rates = { .lr = a->alpha_entropy_lr,
+                               .min = a->alpha_entropy_min,
+                               .max = a->alpha_entropy_max,
+                               .coef = AEPO_BY_DIFFICULTY(s->options, target_coef),
+                               .renew = renew };
+    aepo_aim(&rates, buckets, &s->aims);
 }
 
 /* ---------------------------------------------------------------- a step */
@@ -214,13 +215,13 @@ static int provisional(const void *state, ares_batch *b)
             hwe += local[r].hwe;
             n++;
         }
-        ares_difficulty d = ares_difficulty_of(accuracy / n);
+        ares_difficulty d = difficulty_of(accuracy / n);
         for (int64_t r = first; r < end; r++) {
             if (!ares_batch_row_counts(b, r)) continue;
             tell_sample(&s, &b->samples[r], d, local[r].hwe);
             if (!s.aims.target_known[d])
                 b->samples[r].hwe_target =
-                    (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
+                    (float)aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
         }
     }
     control_gathered_fini(&all);
@@ -249,9 +250,9 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     double median = step_tau(s, all, arena);
 
     int64_t n, *place;
-    ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
-    ares_aepo_buckets buckets;
-    ares_aepo_bucket(prompts, n, &buckets);
+    aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
+    aepo_buckets buckets;
+    aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
     ARES_TRY(aepo_drop_easy(s, all, arena));
     s->steps++;
@@ -325,7 +326,7 @@ static void look_up_difficulties(const aepo *s, ares_batch *b)
 static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
 {
     int64_t n, *place;
-    ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
+    aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
     const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
     for (int64_t g = 0; g < all->n_groups; g++)
         prompts[place[g]].difficulty =
@@ -338,7 +339,7 @@ static void provisional_targets(aepo *s, const control_gathered *all, ares_arena
             count++;
         }
         if (!s->aims.target_known[d] && count > 0)
-            s->aims.target[d] = ares_aepo_target(sum / count, coef[d]);
+            s->aims.target[d] = aepo_target(sum / count, coef[d]);
     }
 }
 
@@ -410,17 +411,17 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     int64_t n = ares_map_count(s->bootstrap_index);
     if (!s->bootstrap_prompts)
         return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", AEPO_WHO);
-    ares_aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
+    aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
-        prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i),
-                                         .samples = p->samples,
-                                         .accuracy = p->accuracy,
-                                         .hwe = p->hwe,
-                                         .length = p->length };
+        prompts[i] = (aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i),
+                                    .samples = p->samples,
+                                    .accuracy = p->accuracy,
+                                    .hwe = p->hwe,
+                                    .length = p->length };
     }
-    ares_aepo_buckets buckets;
-    ares_aepo_bucket(prompts, n, &buckets);
+    aepo_buckets buckets;
+    aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
     step_aims(s, &buckets, true);
     const double *alpha = AEPO_BY_DIFFICULTY(s->options, alpha_entropy_init);

@@ -6,8 +6,10 @@
 #ifndef ARES_ALGO_CONTROL_AEPO_H
 #define ARES_ALGO_CONTROL_AEPO_H
 
-#include "ares/algo_entropy.h"
+#include "buckets.h"
 #include "control.h"
+#include "entropy.h"
+#include "kl_bucket.h"
 
 #define AEPO_ALGORITHM_OPTIONS(X)                                                                  \
     CONTROL_KL_TYPE(X)                                                                             \
@@ -141,9 +143,9 @@ typedef struct aepo {
     double tau;
     int64_t steps;
     ares_map *difficulty; /* gid -> ares_difficulty */
-    ares_aepo_aims aims;
+    aepo_aims aims;
     double lambda[ARES_DIFFICULTIES];
-    ares_log_beta beta[ARES_DIFFICULTIES];
+    log_beta beta[ARES_DIFFICULTIES];
     int64_t beta_updates;
     ares_map *skip; /* gid -> its place */
     bool baseline_known[ARES_DIFFICULTIES];
@@ -193,8 +195,8 @@ void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control
 void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
                uint8_t *column, float *window_column, double *soft_cost);
 /* Groups of the same gid are one prompt. *place [n_groups] says which. */
-ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
-                                    int64_t **place);
+aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                               int64_t **place);
 
 int aepo_generated(void *state, const ares_batch *b);
 bool aepo_dropped(const void *state, int64_t i, ares_view *gid);

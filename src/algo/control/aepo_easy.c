@@ -56,13 +56,12 @@ int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
     }
     if (s->aims.target_known[ARES_EASY]) {
         int64_t n, *place;
-        ares_aepo_prompt *prompts =
-            aepo_pool_prompts(s->generated ? &made : batch, arena, &n, &place);
-        ares_aepo_buckets buckets;
+        aepo_prompt *prompts = aepo_pool_prompts(s->generated ? &made : batch, arena, &n, &place);
+        aepo_buckets buckets;
         bool *drop = ares_arena_calloc(arena, (size_t)n + 1, sizeof *drop);
-        ares_aepo_bucket(prompts, n, &buckets);
-        ares_aepo_too_easy(prompts, n, (double)s->aims.target[ARES_EASY],
-                           s->options->algorithm.drop_easy_ratio, drop);
+        aepo_bucket(prompts, n, &buckets);
+        aepo_too_easy(prompts, n, (double)s->aims.target[ARES_EASY],
+                      s->options->algorithm.drop_easy_ratio, drop);
         for (int64_t i = 0; i < n; i++)
             if (drop[i] && !ares_map_get(s->skip, prompts[i].gid, NULL))
                 ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));

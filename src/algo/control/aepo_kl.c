@@ -33,11 +33,11 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
         if (second_chance(s, x, soft_cost[r])) factor *= o->actor.second_chance_kl_relax;
         const uint8_t *relax = b->hwe + at;
         if (window) {
-            ares_hwe_widen(relax, n, o->rollout.window_size, wide);
+            hwe_widen(relax, n, o->rollout.window_size, wide);
             relax = wide;
         }
-        ares_kl_weigh(factor, o->algorithm.hwe_kl_scale, relax, b->response_mask + at, n,
-                      b->kl_weight + at);
+        kl_weigh(factor, o->algorithm.hwe_kl_scale, relax, b->response_mask + at, n,
+                 b->kl_weight + at);
     }
 }
 
@@ -58,8 +58,8 @@ static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
     const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (count[d] >= LEAST_SAMPLES)
-            s->lambda[d] = ares_kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d],
-                                               s->options->algorithm.kl_lambda_lr);
+            s->lambda[d] = kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d],
+                                          s->options->algorithm.kl_lambda_lr);
 }
 
 static void step_betas(aepo *s, const double *sum, const int64_t *count)
@@ -68,16 +68,15 @@ static void step_betas(aepo *s, const double *sum, const int64_t *count)
     const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
     s->beta_updates++;
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        ares_log_beta_config cfg = { .target = target[d],
-                                     .lr = a->kl_beta_lr,
-                                     .clip = a->kl_beta_clip,
-                                     .ema = a->kl_beta_ema,
-                                     .deadzone = a->kl_beta_deadzone,
-                                     .min = a->kl_beta_min,
-                                     .max = a->kl_beta_max,
-                                     .interval = a->kl_beta_update_interval };
-        if (count[d])
-            ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
+        log_beta_config cfg = { .target = target[d],
+                                .lr = a->kl_beta_lr,
+                                .clip = a->kl_beta_clip,
+                                .ema = a->kl_beta_ema,
+                                .deadzone = a->kl_beta_deadzone,
+                                .min = a->kl_beta_min,
+                                .max = a->kl_beta_max,
+                                .interval = a->kl_beta_update_interval };
+        if (count[d]) log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
     }
 }
 

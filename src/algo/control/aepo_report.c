@@ -57,8 +57,8 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
         hwe[at] = s->hwe;
         accuracy[at++] = (double)s->accuracy;
     }
-    ares_accuracy_bins bins;
-    ares_accuracy_by_hwe(hwe, accuracy, n, &bins);
+    accuracy_bins bins;
+    accuracy_by_hwe(hwe, accuracy, n, &bins);
     for (int i = 0; i < 3; i++) {
         char suffix[32];
         snprintf(suffix, sizeof suffix, "/accuracy/bin%d", i + 1);

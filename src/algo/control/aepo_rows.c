@@ -64,7 +64,7 @@ void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control
                                      .difficulty = b->samples[r].difficulty,
                                      .length = (int32_t)x.n,
                                      .accuracy = b->samples[r].accuracy,
-                                     .threshold = ares_entropy_sample_threshold(
+                                     .threshold = entropy_sample_threshold(
                                          x.h, x.n, w, s->options->algorithm.entropy_percentile) };
     }
 }
@@ -76,8 +76,8 @@ void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sa
     aepo_tokens_alloc(b, arena, &x);
     for (int64_t r = 0; r < b->rows; r++) {
         aepo_tokens_read(b, r, &x);
-        int64_t windows = ares_entropy_windows(x.h, x.n, s->options->rollout.window_size, x.window);
-        ares_hwe hwe = ares_hwe_mark(x.window, windows, x.n, s->tau, x.candidates, x.mask);
+        int64_t windows = entropy_windows(x.h, x.n, s->options->rollout.window_size, x.window);
+        hwe_marked hwe = hwe_mark(x.window, windows, x.n, s->tau, x.candidates, x.mask);
         local[r].hwe = (int32_t)hwe.count;
         local[r].invalid = (int32_t)hwe.invalid;
         if (soft_cost) soft_cost[r] = hwe.soft_cost;
@@ -87,12 +87,11 @@ void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sa
     }
 }
 
-ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
-                                    int64_t **place)
+aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                               int64_t **place)
 {
     ares_map *index = ares_map_new();
-    ares_aepo_prompt *prompts =
-        ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
+    aepo_prompt *prompts = ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
     *place = ares_arena_alloc(arena, (size_t)(all->n_groups + 1) * sizeof **place);
     *n = 0;
     for (int64_t g = 0; g < all->n_groups; g++) {
@@ -104,7 +103,7 @@ ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *are
             prompts[at].gid = group->gid;
         }
         (*place)[g] = at;
-        ares_aepo_prompt *p = &prompts[at];
+        aepo_prompt *p = &prompts[at];
         p->samples += group->count;
         for (int64_t i = group->first; i < group->first + group->count; i++) {
             p->accuracy += (double)all->samples[i].accuracy;

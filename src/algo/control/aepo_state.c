@@ -133,7 +133,7 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
     const ares_json *map;
     ARES_TRY(object(o, key, &map));
     for (int64_t i = 0; i < map->count; i++)
-        if (!ares_difficulty_find(map->members[i].key))
+        if (!difficulty_find(map->members[i].key))
             return misfit(key, "has a member that is none of easy, medium, hard");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         bool there = ares_json_get(map, ares_difficulty_names[d]) != NULL;
@@ -162,9 +162,8 @@ static int load_difficulty(aepo *s, const ares_json *json)
     s->difficulty = ares_map_new();
     for (int64_t i = 0; i < map->count; i++) {
         const ares_json_member *x = &map->members[i];
-        ares_difficulty d = x->value->type == ARES_JSON_STRING
-                                ? ares_difficulty_find(x->value->text)
-                                : ARES_DIFFICULTY_NONE;
+        ares_difficulty d = x->value->type == ARES_JSON_STRING ? difficulty_find(x->value->text)
+                                                               : ARES_DIFFICULTY_NONE;
         if (!d)
             return ares_fail(
                 ARES_EFORMAT,

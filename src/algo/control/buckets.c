@@ -2,32 +2,32 @@
  * Difficulty buckets of AEPO: which prompts are in which, their target numbers of HWE tokens, and
  * the weights of their entropy scores (docs/aepo.md#difficulty-targets-and-alphas).
  */
-#include "ares/algo_control.h"
+#include "buckets.h"
 
 #include <math.h>
 
-ares_difficulty ares_difficulty_of(double accuracy)
+ares_difficulty difficulty_of(double accuracy)
 {
     return accuracy >= 2.0 / 3.0 ? ARES_EASY : accuracy >= 1.0 / 3.0 ? ARES_MEDIUM : ARES_HARD;
 }
 
-ares_difficulty ares_difficulty_find(ares_view name)
+ares_difficulty difficulty_find(ares_view name)
 {
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (ares_view_is(name, ares_difficulty_names[d])) return (ares_difficulty)d;
     return ARES_DIFFICULTY_NONE;
 }
 
-double ares_round_half_even(double x)
+double round_half_even(double x)
 {
     double down = floor(x), part = x - down;
     if (part != 0.5) return part < 0.5 ? down : down + 1;
     return fmod(down, 2) == 0 ? down : down + 1;
 }
 
-int64_t ares_aepo_target(double mean, double coef)
+int64_t aepo_target(double mean, double coef)
 {
-    return (int64_t)ares_round_half_even(coef * mean);
+    return (int64_t)round_half_even(coef * mean);
 }
 
 /*
@@ -42,13 +42,13 @@ static double step_alpha(ares_difficulty d, double alpha, double mean, double ta
     return fmin(fmax(alpha + lr * delta, min), max);
 }
 
-void ares_aepo_bucket(ares_aepo_prompt *prompts, int64_t n, ares_aepo_buckets *out)
+void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out)
 {
-    *out = (ares_aepo_buckets){ 0 };
+    *out = (aepo_buckets){ 0 };
     for (int64_t i = 0; i < n; i++) {
-        ares_aepo_prompt *p = &prompts[i];
+        aepo_prompt *p = &prompts[i];
         double samples = (double)p->samples;
-        ares_difficulty d = p->difficulty = ares_difficulty_of(p->accuracy / samples);
+        ares_difficulty d = p->difficulty = difficulty_of(p->accuracy / samples);
         out->prompts[d]++;
         out->hwe[d] += p->hwe / samples;
         out->accuracy[d] += p->accuracy / samples;
@@ -62,8 +62,7 @@ void ares_aepo_bucket(ares_aepo_prompt *prompts, int64_t n, ares_aepo_buckets *o
     }
 }
 
-void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets,
-                   ares_aepo_aims *aims)
+void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *aims)
 {
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         if (!buckets->prompts[d]) continue;
@@ -73,18 +72,18 @@ void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *bucket
                                         (double)aims->target[d], rates->lr, rates->min, rates->max);
         /* between updates only a difficulty without a target gets one */
         if (known && !rates->renew) continue;
-        aims->target[d] = ares_aepo_target(buckets->hwe[d], rates->coef[d]);
+        aims->target[d] = aepo_target(buckets->hwe[d], rates->coef[d]);
         aims->target_known[d] = true;
     }
 }
 
-static double mean_hwe(const ares_aepo_prompt *p)
+static double mean_hwe(const aepo_prompt *p)
 {
     return p->hwe / (double)p->samples;
 }
 
-void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy,
-                        double ratio, bool *drop)
+void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
+                   bool *drop)
 {
     double least = INFINITY;
     for (int64_t i = 0; i < n; i++)
@@ -95,10 +94,9 @@ void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double targe
             prompts[i].accuracy == (double)prompts[i].samples && mean_hwe(&prompts[i]) < threshold;
 }
 
-void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n,
-                          ares_accuracy_bins *out)
+void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accuracy_bins *out)
 {
-    *out = (ares_accuracy_bins){ 0 };
+    *out = (accuracy_bins){ 0 };
     int64_t least = hwe[0], most = hwe[0];
     for (int64_t i = 1; i < n; i++) {
         least = ARES_MIN(least, hwe[i]);

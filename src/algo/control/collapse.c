@@ -8,6 +8,7 @@
 
 #include "ares/algo_diagnostics.h"
 #include "control.h"
+#include "diagnostics/zscore.h"
 
 static const double DECAY = 0.9; /* RAGEN's */
 enum { KINDS = 2, SUMS = 2 };
@@ -52,7 +53,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
         (void)snprintf(name, sizeof name, "collapse_%s_sample/marginal_std_ema%s", kind, ending);
         ares_metrics_set(m, name, *std);
         (void)snprintf(name, sizeof name, "collapse_%s_sample/mi_zscore_ema%s", kind, ending);
-        ares_metrics_set(m, name, ares_collapse_zscore(mi, *std));
+        ares_metrics_set(m, name, collapse_zscore(mi, *std));
     }
     return ARES_OK;
 }

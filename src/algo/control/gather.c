@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ares/algo_loss.h"
+#include "kl_bucket.h"
 
 /* What a rank sends of a group: this header, its gid, its samples. */
 typedef struct group_header {
@@ -129,7 +130,7 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
             count++;
         }
         kl[r] = estimator ? (count > 0 ? sum / count : 0)
-                          : ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
+                          : kl_row_mean(b->kl + at, b->response_mask + at, end - at);
         if (!isfinite(kl[r]))
             return ares_fail(ARES_ENUMERIC, "%s: kl of row %lld is %g", who, (long long)r, kl[r]);
     }

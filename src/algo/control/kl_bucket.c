@@ -3,12 +3,12 @@
  * (docs/aepo.md#kl-by-token-and-difficulty), and KL in the reward
  * (docs/update.md#kl-to-the-reference-model).
  */
-#include "ares/algo_control.h"
+#include "kl_bucket.h"
 
 #include <math.h>
 #include <string.h>
 
-double ares_kl_row_mean(const float *kl, const uint8_t *mask, int64_t n)
+double kl_row_mean(const float *kl, const uint8_t *mask, int64_t n)
 {
     double sum = 0, count = 0;
     for (int64_t t = 0; t < n; t++) {
@@ -28,20 +28,19 @@ void ares_kl_see(ares_batch *b, int64_t row, int64_t end, const float *kl, const
     for (int64_t r = row; r < end && kl; r++) {
         int64_t at = b->row_start[r];
         if (!ares_batch_row_counts(b, r) || (passed && !passed[r])) continue;
-        all[b->n_row_kl++] = (ares_row_kl){ r, b->updates,
-                                            ares_kl_row_mean(kl + at, b->response_mask + at,
-                                                             b->row_start[r + 1] - at) };
+        all[b->n_row_kl++] =
+            (ares_row_kl){ r, b->updates,
+                           kl_row_mean(kl + at, b->response_mask + at, b->row_start[r + 1] - at) };
     }
     b->updates++;
 }
 
-double ares_kl_lambda_step(double lambda, double kl, double budget, double eta)
+double kl_lambda_step(double lambda, double kl, double budget, double eta)
 {
     return fmax(0, lambda + eta * (kl - budget));
 }
 
-void ares_log_beta_step(const ares_log_beta_config *cfg, int64_t update, double kl,
-                        ares_log_beta *s)
+void log_beta_step(const log_beta_config *cfg, int64_t update, double kl, log_beta *s)
 {
     s->kl_ema = s->started ? (1 - cfg->ema) * kl + cfg->ema * s->kl_ema : kl;
     s->started = true;
@@ -52,8 +51,8 @@ void ares_log_beta_step(const ares_log_beta_config *cfg, int64_t update, double 
     s->beta = fmin(fmax(beta, cfg->min), cfg->max);
 }
 
-void ares_kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask,
-                   int64_t n, float *weight)
+void kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask, int64_t n,
+              float *weight)
 {
     float plain = (float)factor, relaxed = (float)(factor * scale);
     for (int64_t t = 0; t < n; t++) weight[t] = !mask[t] ? 0 : relax && relax[t] ? relaxed : plain;
@@ -70,7 +69,7 @@ void ares_kl_in_reward(ares_batch *b, double coef, double sums[2])
             b->token_level_rewards[i] = (float)((double)b->token_level_scores[i] - penalty);
         }
         if (!ares_batch_row_counts(b, r)) continue;
-        sums[0] += ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
+        sums[0] += kl_row_mean(b->kl + at, b->response_mask + at, end - at);
         sums[1]++;
     }
 }

@@ -136,7 +136,7 @@ static __device__ int64_t row_of(const loss_job &j, int64_t t)
     return low;
 }
 
-/* ares_loss_terms of one token that counts. */
+/* loss_terms of one token that counts. */
 static __device__ void terms(const loss_job &j, int64_t t, tally *s)
 {
     double w = (double)j.weight[t];
@@ -353,7 +353,7 @@ static void add_sums(ares_loss_sums *s, const std::vector<double> &partial,
 }
 
 /* Copies of the arrays that the job reads and adds to. */
-static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_memory *m, loss_job *j)
+static void copy_inputs(const twin_loss_args *t, const ares_kl_args *k, twin_memory *m, loss_job *j)
 {
     const ares_loss_args *a = t->args;
     int64_t n = a->n;
@@ -378,7 +378,7 @@ static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_mem
     else j->full = twin_up(m, k->full, n), j->d_full = twin_up(m, (const float *)k->d_full, n);
 }
 
-int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
+int cuda_algo_loss(ares_device *d, const twin_loss_args *t)
 {
     const ares_loss_args *a = t->args;
     const ares_kl_args *k =
@@ -417,7 +417,7 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     if (!twin_down(&m, counts, j.bins, ARES_LOSS_BINS + 1) ||
         !twin_down(&m, partial.data(), j.partial, (int64_t)partial.size()))
         return twin_close(&m);
-    if (counts[ARES_LOSS_BINS] != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
+    if (counts[ARES_LOSS_BINS] != TWIN_NO_FAULT) return TWIN_FAULT;
     twin_down(&m, a->d_log_prob, j.d_log_prob, n);
     if (j.d_entropy) twin_down(&m, a->d_entropy, j.d_entropy, n);
     if (j.kl_out) twin_down(&m, k->out, j.kl_out, n);
@@ -489,7 +489,7 @@ int cuda_algo_value(ares_device *d, const ares_value_args *a)
     cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
     if (!twin_down(&m, &fault, j.fault, 1)) return twin_close(&m);
-    if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
+    if (fault != TWIN_NO_FAULT) return TWIN_FAULT;
     twin_down(&m, partial.data(), j.partial, (int64_t)partial.size());
     twin_down(&m, a->d_value, j.d_value, n);
     int rc = twin_close(&m);
@@ -533,7 +533,7 @@ int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_
                 TWIN_THREADS, 0, (int)kl->value_formula, n, x, ref, seen, y, at_fault);
     twin_end(&m);
     if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
-    if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
+    if (fault != TWIN_NO_FAULT) return TWIN_FAULT;
     twin_down(&m, out, y, n);
     return twin_close(&m);
 }
@@ -589,7 +589,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) rollout_weights_rows(roll
     }
 }
 
-int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t)
+int cuda_algo_rollout_weights(ares_device *d, const twin_rollout_weights_args *t)
 {
     const ares_loss_config *cfg = t->cfg;
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
@@ -622,7 +622,7 @@ int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t
     cuda_launch(m.c, "algo: rollout_is", rollout_weights_rows, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
     if (!twin_down(&m, &fault, j.fault, 1)) return twin_close(&m);
-    if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
+    if (fault != TWIN_NO_FAULT) return TWIN_FAULT;
     twin_down(&m, t->weight, j.weight, n);
     twin_down(&m, partial.data(), j.partial, (int64_t)partial.size());
     int rc = twin_close(&m);

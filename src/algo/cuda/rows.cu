@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) gae_rows(gae_job j)
     }
 }
 
-int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
+int cuda_algo_gae(ares_device *d, const twin_gae_args *t)
 {
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
     if (n == 0) return ARES_OK;
@@ -105,7 +105,7 @@ typedef struct window_job {
     double *window, *behind, *ahead; /* the last two: [n] each where w is long */
     double *threshold;
     uint8_t *mask;
-    ares_hwe *hwe;
+    hwe_marked *hwe;
 } window_job;
 
 static __device__ void short_windows(const float *h, int64_t windows, int64_t w, double *window)
@@ -283,7 +283,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) window_rows(window_job j)
     }
 }
 
-int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
+int cuda_algo_windows(ares_device *d, const twin_windows_args *t)
 {
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
     bool is_long = t->w > DIRECT;
@@ -292,7 +292,7 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     twin_memory m =
         twin_open(d,
                   (size_t)n * (sizeof(float) + 2 + (is_long ? 3 : 1) * sizeof(double)) +
-                      (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(ares_hwe)),
+                      (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(hwe_marked)),
                   9);
     window_job j = {};
     j.rows = rows, j.w = t->w, j.q = t->q, j.tau = t->tau;
@@ -303,7 +303,7 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     if (is_long) j.behind = twin_take<double>(&m, n), j.ahead = twin_take<double>(&m, n);
     if (t->threshold) j.threshold = twin_take<double>(&m, rows);
     if (t->mask) j.mask = twin_take<uint8_t>(&m, n);
-    if (t->hwe) j.hwe = twin_take<ares_hwe>(&m, rows);
+    if (t->hwe) j.hwe = twin_take<hwe_marked>(&m, rows);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
     cuda_launch(m.c, "algo: window entropy", window_rows, (unsigned)(rows < 65535 ? rows : 65535),
@@ -326,7 +326,7 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
  */
 static __global__ void __launch_bounds__(TWIN_THREADS)
     group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted,
-                ares_twin_stat *out)
+                twin_stat *out)
 {
     for (int64_t g = blockIdx.x; g < groups; g += gridDim.x) {
         int64_t n = start[g + 1] - start[g];
@@ -340,7 +340,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS)
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            ares_twin_stat s = { 0, 0, INFINITY, -INFINITY };
+            twin_stat s = { 0, 0, INFINITY, -INFINITY };
             double sum = 0, squares = 0;
             for (int64_t i = 0; i < n; i++) sum += to[i] - to[0];
             if (n) s.mean = to[0] + sum / (double)n, s.min = to[0], s.max = to[n - 1];
@@ -352,12 +352,12 @@ static __global__ void __launch_bounds__(TWIN_THREADS)
 }
 
 int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                     ares_twin_stat *out)
+                     twin_stat *out)
 {
     int64_t rows = groups ? group_start[groups] : 0;
     if (groups == 0) return ARES_OK;
     for (int64_t r = 0; r < rows; r++)
-        if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* such values have no order */
+        if (!(x[r] - x[r] == 0)) return TWIN_FAULT; /* such values have no order */
     twin_memory m = twin_open(d,
                               (size_t)rows * 2 * sizeof(double) +
                                   (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),
@@ -365,7 +365,7 @@ int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start,
     const int64_t *start = twin_up(&m, group_start, groups + 1);
     const double *values = twin_up(&m, x, rows);
     double *sorted = twin_take<double>(&m, rows);
-    ares_twin_stat *stats = twin_take<ares_twin_stat>(&m, groups);
+    twin_stat *stats = twin_take<twin_stat>(&m, groups);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
     cuda_launch(m.c, "algo: groups", group_stats, twin_blocks(groups), TWIN_THREADS, 0, groups,
@@ -381,7 +381,7 @@ int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start,
 
 static __global__ void __launch_bounds__(TWIN_THREADS)
     row_totals(int64_t rows, const int64_t *start, const float *x, const uint8_t *mask,
-               ares_twin_row_sum *out)
+               twin_row_sum *out)
 {
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         double all = 0, masked = 0, tokens = 0;
@@ -398,8 +398,8 @@ static __global__ void __launch_bounds__(TWIN_THREADS)
     }
 }
 
-int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
-                       const uint8_t *mask, ares_twin_row_sum *out)
+int cuda_algo_row_sums(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
+                       twin_row_sum *out)
 {
     int64_t rows = of->rows, n = rows ? of->row_start[rows] : 0;
     if (rows == 0) return ARES_OK;
@@ -409,7 +409,7 @@ int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
     const int64_t *start = twin_up(&m, of->row_start, rows + 1);
     const float *values = twin_up(&m, x, n);
     const uint8_t *seen = twin_up(&m, mask, n);
-    ares_twin_row_sum *sums = twin_take<ares_twin_row_sum>(&m, rows);
+    twin_row_sum *sums = twin_take<twin_row_sum>(&m, rows);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
     cuda_launch(m.c, "algo: row sums", row_totals, twin_blocks(rows), TWIN_THREADS, 0, rows, start,

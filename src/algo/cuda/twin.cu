@@ -50,7 +50,7 @@ static double kernel_s(ares_device *d)
     return (double)ms * 1e-3;
 }
 
-static const ares_algo_twins table = {
+static const algo_twins table = {
     .loss = cuda_algo_loss,
     .value = cuda_algo_value,
     .kl = cuda_algo_kl,
@@ -63,9 +63,9 @@ static const ares_algo_twins table = {
 };
 
 extern "C" {
-const ares_algo_twins *ares_cuda_algo_twins(void);
+const algo_twins *ares_cuda_algo_twins(void);
 }
-const ares_algo_twins *ares_cuda_algo_twins(void)
+const algo_twins *ares_cuda_algo_twins(void)
 {
     return &table;
 }

@@ -5,8 +5,8 @@
 #ifndef ARES_ALGO_CUDA_TWIN_CUH
 #define ARES_ALGO_CUDA_TWIN_CUH
 
-#include "ares/algo_twin.h"
 #include "device.cuh"
+#include "twin.h"
 
 enum {
     TWIN_THREADS = 256,
@@ -102,16 +102,16 @@ static __device__ inline void twin_fault(unsigned long long *fault, int64_t t)
 enum : unsigned long long { TWIN_NO_FAULT = ~0ull };
 
 /* The twins, by file. */
-int cuda_algo_loss(ares_device *d, const ares_twin_loss *t);
+int cuda_algo_loss(ares_device *d, const twin_loss_args *t);
 int cuda_algo_value(ares_device *d, const ares_value_args *a);
 int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
                  const float *ref_log_prob, const uint8_t *mask, float *out);
-int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t);
-int cuda_algo_gae(ares_device *d, const ares_twin_gae *t);
-int cuda_algo_windows(ares_device *d, const ares_twin_windows *t);
+int cuda_algo_rollout_weights(ares_device *d, const twin_rollout_weights_args *t);
+int cuda_algo_gae(ares_device *d, const twin_gae_args *t);
+int cuda_algo_windows(ares_device *d, const twin_windows_args *t);
 int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                     ares_twin_stat *out);
-int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
-                       const uint8_t *mask, ares_twin_row_sum *out);
+                     twin_stat *out);
+int cuda_algo_row_sums(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
+                       twin_row_sum *out);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "ares/algo_diagnostics.h"
 #include "ares/kernels.h"
+#include "diagnostics/zscore.h"
+#include "stats.h"
 
 ARES_OPTION_TABLE(ares_collapse_options, ares_collapse_config, ARES_COLLAPSE_OPTIONS);
 
@@ -53,7 +55,7 @@ static void look(const ares_collapse_scores *s, ares_collapse *out)
     }
 }
 
-double ares_collapse_zscore(double mi, double deviation)
+double collapse_zscore(double mi, double deviation)
 {
     return mi / (deviation + STD_EPS);
 }
@@ -68,7 +70,7 @@ void ares_collapse_measure(const ares_collapse_scores *s, double *matched, doubl
         matched[i] = x[s->own[i]];
         marginal[i] = mixture(x, s->prompts);
     }
-    double of_own = ares_mean(matched, s->thoughts), of_all = ares_mean(marginal, s->thoughts);
+    double of_own = stats_mean(matched, s->thoughts), of_all = stats_mean(marginal, s->thoughts);
     for (int64_t i = 0; i < s->thoughts; i++)
         squares += (marginal[i] - of_all) * (marginal[i] - of_all);
     out->mi = of_own - of_all;
@@ -76,6 +78,6 @@ void ares_collapse_measure(const ares_collapse_scores *s, double *matched, doubl
     out->conditional_entropy = -of_own;
     out->entropy = -of_all;
     out->marginal_std = sqrt(squares / (double)s->thoughts);
-    out->zscore = ares_collapse_zscore(out->mi, out->marginal_std);
+    out->zscore = collapse_zscore(out->mi, out->marginal_std);
     look(s, out);
 }

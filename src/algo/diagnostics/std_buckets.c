@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ares/algo_diagnostics.h"
+#include "stats.h"
 
 typedef struct ranked {
     double std;
@@ -69,7 +70,7 @@ bool ares_group_reward_std(const ares_batch *b, int64_t group, double *std)
     for (int64_t r = first; r < end; r++)
         if (ares_batch_row_counts(b, r) && !seen(b, first, r))
             score[n++] = (double)b->samples[r].unshaped;
-    *std = ares_std(score, n, ares_mean(score, n));
+    *std = stats_std(score, n, stats_mean(score, n));
     ares_free(score);
     return n > 0;
 }

@@ -7,6 +7,7 @@
 
 #include "ares/algo.h"
 #include "ares/algo_filter.h"
+#include "stats.h"
 
 static bool by_accuracy(const ares_filter_config *cfg)
 {
@@ -25,7 +26,7 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
 {
     const double *x = by_accuracy(cfg) ? g->accuracy : g->overall;
     for (int64_t i = 0; i < g->groups; i++) {
-        double mean = ares_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
+        double mean = stats_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
         if (!v[i].keep || (cfg->filter_low < mean && mean < cfg->filter_high)) continue;
         v[i].keep = false;
         (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", cfg->filter_key,

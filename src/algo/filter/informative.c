@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/algo_filter.h"
+#include "filter.h"
 
 static bool by_accuracy(const ares_filter_config *cfg)
 {
@@ -33,8 +33,8 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
     for (int64_t i = 0; i < g->groups; i++) {
         int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
         const uint8_t *valid = g->valid ? g->valid + first : NULL;
-        bool keep = by_accuracy(cfg) ? ares_group_informative(g->accuracy + first, valid, n)
-                                     : ares_group_spread(g->score + first, valid, n, 1e-6);
+        bool keep = by_accuracy(cfg) ? group_informative(g->accuracy + first, valid, n)
+                                     : group_spread(g->score + first, valid, n, 1e-6);
         if (!v[i].keep || keep) continue;
         v[i].keep = false;
         (void)snprintf(v[i].reason, sizeof v[i].reason, "%s",

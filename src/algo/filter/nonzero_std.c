@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/algo_filter.h"
+#include "filter.h"
 
 static bool wanted(const ares_filter_config *cfg)
 {
@@ -24,7 +24,7 @@ static int deviating(const ares_filter_config *cfg, const ares_groups *g, ares_v
 {
     int64_t in_play = g->in_play;
     for (int64_t i = 0; i < g->groups; i++) {
-        if (!v[i].keep || ares_group_metric("reward_variance", g, i) > 1e-6) continue;
+        if (!v[i].keep || group_metric("reward_variance", g, i) > 1e-6) continue;
         if (cfg->keep_when_insufficient && in_play <= g->target) continue;
         in_play--;
         v[i].keep = false;

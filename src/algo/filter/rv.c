@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/algo_filter.h"
 #include "ares/kernels.h"
+#include "filter.h"
 
 typedef struct ranked {
     double value;
@@ -77,8 +77,8 @@ static int64_t at_least_one(double k, int64_t n)
     return k >= (double)n ? n : k < 1 ? 1 : (int64_t)k;
 }
 
-int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int64_t n, int64_t *out,
-                       double *probability)
+int64_t rv_select(const ares_filter_config *cfg, const double *metric, int64_t n, int64_t *out,
+                  double *probability)
 {
     const char *by = cfg->rv_strategy;
     bool largest = strcmp(cfg->rv_type, "largest") == 0;
@@ -138,12 +138,12 @@ static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares
             *kept = ares_malloc(((size_t)g->groups + 1) * sizeof *kept), n = 0;
     for (int64_t i = 0; i < g->groups; i++) {
         if (!v[i].keep) continue;
-        metric[n] = ares_group_metric(cfg->rv_metric, g, i);
+        metric[n] = group_metric(cfg->rv_metric, g, i);
         group[n++] = i;
         v[i].keep = false;
         (void)snprintf(v[i].reason, sizeof v[i].reason, "rv_%s", cfg->rv_strategy);
     }
-    int64_t k = ares_rv_select(cfg, metric, n, kept, NULL);
+    int64_t k = rv_select(cfg, metric, n, kept, NULL);
     for (int64_t i = 0; i < k; i++) v[group[kept[i]]] = (ares_verdict){ .keep = true };
     ares_free(kept);
     ares_free(group);

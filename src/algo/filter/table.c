@@ -11,7 +11,7 @@ static const ares_filter *const table[] = { FILTER_LIST(ENTRY) };
 
 ARES_OPTION_TABLE(ares_filter_options, ares_filter_config, ARES_FILTER_OPTIONS);
 
-const ares_filter *const *ares_filter_list(int *n)
+const ares_filter *const *filter_list(int *n)
 {
     *n = ARES_COUNT(table);
     return table;
@@ -151,8 +151,8 @@ void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_
         char name[160];
         c->kept += v[i].keep;
         int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
-        c->zero += g->score && !ares_group_spread(g->score + first,
-                                                  g->valid ? g->valid + first : NULL, n, 1e-10);
+        c->zero += g->score &&
+                   !group_spread(g->score + first, g->valid ? g->valid + first : NULL, n, 1e-10);
         if (v[i].keep || !v[i].reason[0]) continue;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", v[i].reason);
         ares_metrics_add(m, name, 1);

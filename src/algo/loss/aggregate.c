@@ -1,5 +1,5 @@
 /* How token losses become one number: the table of modes, and the weight of each token. */
-#include "ares/algo_loss.h"
+#include "plain.h"
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ static double of_width(const ares_agg_counts *c, double n)
     return 1 / c->max_len; /* verl: the sum over all tokens by the width of the response */
 }
 
-static const ares_agg table[] = {
+static const agg_mode table[] = {
     { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", of_token },
     { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300",
       of_row_mean },
@@ -48,7 +48,7 @@ static const ares_agg table[] = {
       "1 / loss_scale_factor", "arXiv 2503.20783", of_width },
 };
 
-const ares_agg *ares_agg_list(int *n)
+const agg_mode *agg_list(int *n)
 {
     *n = ARES_COUNT(table);
     return table;
@@ -57,7 +57,7 @@ const ares_agg *ares_agg_list(int *n)
 int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end,
                      const ares_agg_counts *global, float *weight)
 {
-    const ares_agg *agg = NULL;
+    const agg_mode *agg = NULL;
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (strcmp(mode, table[i].name) == 0) agg = &table[i];
     if (!agg) return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plain.h"
 #include "walk.h"
 
 static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)
@@ -18,8 +19,8 @@ static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, f
                      (double)rollout);
 }
 
-int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                         float *weight, ares_loss_sums *sums)
+int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                    float *weight, ares_loss_sums *sums)
 {
     bool by_token = strcmp(cfg->rollout_is, "token") == 0,
          mean = strcmp(cfg->rollout_is, "geometric") == 0,

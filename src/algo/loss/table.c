@@ -1,5 +1,6 @@
 /* The table of policy losses. To add one: a file in this folder and a word in list.h. */
 #include "choice.h"
+#include "plain.h"
 #include "walk.h"
 
 #define ENTRY(name) &ares_loss_##name,
@@ -13,7 +14,7 @@ const char *const *ares_loss_names(int *n)
     return words;
 }
 
-const ares_loss *const *ares_loss_list(int *n)
+const ares_loss *const *loss_list(int *n)
 {
     *n = ARES_COUNT(table);
     return table;

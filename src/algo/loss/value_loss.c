@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "plain.h"
 #include "walk.h"
 
 static int value_fault(const ares_value_args *a, int64_t t)
@@ -22,7 +23,7 @@ static int value_fault(const ares_value_args *a, int64_t t)
                      (double)a->weight[t]);
 }
 
-int ares_value_loss(const ares_value_args *a)
+int value_loss(const ares_value_args *a)
 {
     ares_value_sums *s = a->sums;
     for (int64_t t = 0; t < a->n; t++) {

@@ -96,6 +96,45 @@ void value_emit_program(value_program *p, const value_program *from)
 }
 
 /* ------------------------------------------------------------------ numbers */
+/*
+ * The exponent after the digits of a number; *end: where it stands, then after it. Without one *end
+ * stays.
+ */
+static int read_exponent(value_program *p, ares_view text, size_t *end)
+{
+    size_t j = *end;
+    if (j >= text.len || (text.data[j] != 'e' && text.data[j] != 'E')) return 0;
+    j++;
+    bool negative = j < text.len && text.data[j] == '-';
+    if (j < text.len && (text.data[j] == '-' || text.data[j] == '+')) j++;
+    if (j >= text.len || !edit_digit(text.data[j])) return 0;
+    int exponent = 0;
+    for (; j < text.len && edit_digit(text.data[j]); j++)
+        exponent = exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
+    if (exponent > VALUE_MAX_EXPONENT) p->failed = true, exponent = 0;
+    *end = j;
+    return negative ? -exponent : exponent;
+}
+
+/* digits (with one point at most among them) times ten to the power of scale, exactly */
+static void emit_scaled(value_program *p, ares_view digits, int64_t scale)
+{
+    mpq_ptr q = literal(p);
+    char *plain = ares_arena_alloc(p->arena, digits.len + 1);
+    size_t n = 0;
+    for (size_t k = 0; k < digits.len; k++)
+        if (digits.data[k] != '.') plain[n++] = digits.data[k];
+    plain[n] = 0;
+    mpz_set_str(mpq_numref(q), plain, 10);
+    mpz_t ten;
+    mpz_init(ten);
+    mpz_ui_pow_ui(ten, 10, (unsigned long)(scale < 0 ? -scale : scale));
+    if (scale < 0) mpz_set(mpq_denref(q), ten);
+    else mpz_mul(mpq_numref(q), mpq_numref(q), ten);
+    mpz_clear(ten);
+    mpq_canonicalize(q);
+}
+
 size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific)
 {
     size_t i = at, digits = 0, point = 0; /* point: digits after the decimal point */
@@ -112,23 +151,9 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
         }
     }
     if (digits == 0) return 0;
-    size_t end = i;
-    int exponent = 0;
-    bool powered = false;
-    if (scientific && i < text.len && (text.data[i] == 'e' || text.data[i] == 'E')) {
-        size_t j = i + 1;
-        bool negative = j < text.len && text.data[j] == '-';
-        if (j < text.len && (text.data[j] == '-' || text.data[j] == '+')) j++;
-        if (j < text.len && edit_digit(text.data[j])) {
-            for (; j < text.len && edit_digit(text.data[j]); j++)
-                exponent =
-                    exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
-            if (exponent > VALUE_MAX_EXPONENT) p->failed = true, exponent = 0;
-            if (negative) exponent = -exponent;
-            i = j;
-            powered = true;
-        }
-    }
+    ares_view written = { text.data + at, i - at };
+    int exponent = scientific ? read_exponent(p, text, &i) : 0;
+    bool powered = i - at > written.len;
     if (!pointed && !powered && digits <= 9) {
         value_emit(p, VALUE_INTEGER, whole);
         return i - at;
@@ -137,21 +162,7 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
         p->failed = true;
         return i - at;
     }
-    mpq_ptr q = literal(p);
-    char *plain = ares_arena_alloc(p->arena, digits + 1);
-    size_t n = 0;
-    for (size_t k = at; k < end; k++)
-        if (text.data[k] != '.') plain[n++] = text.data[k];
-    plain[n] = 0;
-    mpz_set_str(mpq_numref(q), plain, 10);
-    int64_t scale = (int64_t)exponent - (int64_t)point;
-    mpz_t ten;
-    mpz_init(ten);
-    mpz_ui_pow_ui(ten, 10, (unsigned long)(scale < 0 ? -scale : scale));
-    if (scale < 0) mpz_set(mpq_denref(q), ten);
-    else mpz_mul(mpq_numref(q), mpq_numref(q), ten);
-    mpz_clear(ten);
-    mpq_canonicalize(q);
+    emit_scaled(p, written, (int64_t)exponent - (int64_t)point);
     if (pointed || powered) {
         p->decimals++;
         p->decimal_digits = ARES_MAX(p->decimal_digits, (int)digits);

@@ -3,6 +3,7 @@
  * extern "C" by name (kernels/device.c). ares_fail, ares_abort and ares_f64_pow are the program's
  * own and are found when the library is loaded.
  */
+#include "../count.h"
 #include "device.cuh"
 
 #include <stdio.h>
@@ -92,13 +93,13 @@ void *cuda_alloc(ares_device *d, size_t bytes)
     }
     if (!cuda_check(c, error, "alloc")) return NULL;
     cuda_check(c, cudaMemsetAsync(p, 0, bytes ? bytes : 1, c->stream), "zero new memory");
-    ares_device_count(d, bytes, 0);
+    kernels_count(d, bytes, 0);
     return p;
 }
 void cuda_release(ares_device *d, void *p, size_t bytes)
 {
     if (!p) return;
-    ares_device_count(d, 0, bytes);
+    kernels_count(d, 0, bytes);
     cuda_context *c = cuda_enter(d);
     wait(c); /* kernels may still use it */
     cuda_check(c, cudaFree(p), "free");

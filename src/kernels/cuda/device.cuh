@@ -130,7 +130,8 @@ static __device__ inline float cuda_from_bf16(uint16_t x)
 {
     return __uint_as_float((uint32_t)x << 16);
 }
-static __device__ inline uint16_t cuda_to_bf16(float x) /* to nearest even, as ares_f32_to_bf16 */
+static __device__ inline uint16_t
+cuda_to_bf16(float x) /* to nearest even, as kernels_f32_to_bf16 */
 {
     uint32_t u = __float_as_uint(x);
     return (uint16_t)((x != x ? u | 0x400000u : u + 0x7fffu + (u >> 16 & 1)) >> 16);

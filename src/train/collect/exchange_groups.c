@@ -9,6 +9,7 @@
 
 #include "collect/balance_groups.h"
 #include "roles/mini_batches.h"
+#include "run/sizes.h"
 
 /* Before the bytes of a group, so that ranks pass over what is not theirs. */
 typedef struct wire_group {
@@ -62,7 +63,7 @@ static int64_t work_of(const ares_trainer *t, const ares_group *g)
             shared = x->prompt;
         }
     }
-    return ares_train_work(&t->run.model->cfg, tokens, squares);
+    return train_work(&t->run.model->cfg, tokens, squares);
 }
 
 /* Groups of a mini-batch; 1 where one may end inside a group. */

@@ -4,6 +4,7 @@
  * details of an engine that no result depends on are ignored. Our own option always wins over an
  * alias of the same name.
  */
+#include "aliases.h"
 #include "ares/train.h"
 
 #define ACTOR "worker.actor."
@@ -335,7 +336,7 @@ static const ares_config_implied implied[] = {
     { "algorithm.kl_beta", "algorithm.use_kl_loss", "true" },
 };
 
-void ares_train_add_aliases(ares_config *cfg)
+void train_add_aliases(ares_config *cfg)
 {
     ares_config_add_aliases(cfg, train_aliases, train_alias_count);
     ares_config_add_implied(cfg, implied, ARES_COUNT(implied));

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agents/agents.h"
+#include "aliases.h"
 #include "collect/triggers.h"
 #include "controls.h"
 #include "dapo.h"
@@ -43,7 +44,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_choices(cfg, "algorithm.kl_penalty", names, n);
     names = ares_loss_names(&n);
     ares_config_add_choices(cfg, "worker.actor.loss_type", names, n);
-    ares_train_add_aliases(cfg);
+    train_add_aliases(cfg);
 }
 
 /*

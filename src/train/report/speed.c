@@ -9,6 +9,7 @@
 
 #include "ares/data_balance.h"
 #include "report.h"
+#include "run/sizes.h"
 
 typedef struct row_length {
     int64_t draw, index, length, rank;
@@ -51,12 +52,12 @@ static void report_mfu(const ares_trainer *t, const char *stage, const char *nam
                        ares_metrics *m)
 {
     const ares_model_config *c = &model->cfg;
-    ares_flops_config f = { c->hidden,   c->vocab,        c->layers,  c->heads,
-                            c->kv_heads, c->intermediate, c->head_dim };
+    flops_config f = { c->hidden,   c->vocab,        c->layers,  c->heads,
+                       c->kv_heads, c->intermediate, c->head_dim };
     double seconds;
     if (!ares_metrics_get(m, stage, &seconds) || seconds <= 0) return;
-    double done = ares_train_tflops(&f, tokens, squares, seconds) * (double)epochs,
-           peak = ares_train_peak_tflops(ares_device_card(&t->run.device));
+    double done = train_tflops(&f, tokens, squares, seconds) * (double)epochs,
+           peak = train_peak_tflops(ares_device_card(&t->run.device));
     ares_metrics_set(m, name,
                      isfinite(peak) ? done / (peak * (double)ares_world_size(t->run.world)) : 0);
 }

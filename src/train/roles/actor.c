@@ -15,10 +15,10 @@
 #include "roles/mini_batches.h"
 #include "roles/update.h"
 
-int actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
                int64_t total_steps)
 {
-    *a = (ares_actor){ .cfg = cfg };
+    *a = (actor){ .cfg = cfg };
     a->loss = ares_loss_find(cfg->loss.loss_type);
     a->kl = ares_kl_find(cfg->algorithm.kl_penalty);
     if (!a->loss || !a->kl) return ARES_ECONFIG;
@@ -31,19 +31,19 @@ int actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_
                             .gradient_checkpointing = cfg->actor.gradient_checkpointing });
 }
 
-void actor_close(ares_actor *a)
+void actor_close(actor *a)
 {
     learner_close(&a->learner);
 }
 
-bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token)
+bool actor_current(const actor *a, const ares_batch *b, int64_t token)
 {
     return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
            a->cfg->rollout.temperature > 0;
 }
 
 /* Whether all that the policy wrote in a group is current: prompts are shared within it. */
-static bool fresh(const ares_actor *a, const ares_batch *b, int64_t group)
+static bool fresh(const actor *a, const ares_batch *b, int64_t group)
 {
     if (a->cfg->actor.recompute_log_probs) return false;
     for (int64_t i = b->row_start[b->group_start[group]];
@@ -60,7 +60,7 @@ static void fill_rollout_log_probs(ares_batch *b)
             b->rollout_log_probs[i] = b->old_log_probs[i];
 }
 
-int actor_log_probs(ares_actor *a, ares_batch *b)
+int actor_log_probs(actor *a, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
     ARES_PUT(b, old_log_probs);
@@ -76,7 +76,7 @@ int actor_log_probs(ares_actor *a, ares_batch *b)
     return ARES_OK;
 }
 
-static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
+static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
 {
     ares_world *world = a->learner.world;
     const ares_batch *b = u->batch;
@@ -116,7 +116,7 @@ static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_me
 
 int update_prepare(update *u)
 {
-    ares_actor *a = u->actor;
+    actor *a = u->actor;
     ares_batch *b = u->batch;
     const ares_train_config *cfg = a->cfg;
     bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
@@ -177,7 +177,7 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     return ARES_OK;
 }
 
-int actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
+int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));

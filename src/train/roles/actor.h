@@ -5,23 +5,23 @@
 #include "ares/algo.h"
 #include "roles/learner.h"
 
-typedef struct ares_actor {
+typedef struct actor {
     learner learner; /* its model is the trainer's, which rollout samples from */
     const ares_train_config *cfg;
     const ares_loss *loss;
     const ares_kl *kl;
-    struct ares_reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
+    struct reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
-} ares_actor;
+} actor;
 
-int actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
                int64_t total_steps);
-void actor_close(ares_actor *a);
+void actor_close(actor *a);
 /*
  * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else
  * computed again (docs/design.md#old-log-probs).
  */
-int actor_log_probs(ares_actor *a, ares_batch *b);
+int actor_log_probs(actor *a, ares_batch *b);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
@@ -38,5 +38,5 @@ typedef struct actor_second {
  * ppo_epochs passes over the batch, an optimizer step per mini-batch. second: NULL where the batch
  * is all there is
  */
-int actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
+int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
 #endif

@@ -12,7 +12,7 @@
 #include "ares/algo_twin.h"
 #include "roles/mini_batches.h"
 
-int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 int64_t total_steps, const char *weights)
 {
     const char *path = weights                  ? weights
@@ -26,7 +26,7 @@ int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ar
                                .value_head = true,
                                .value_seed = (uint64_t)cfg->rollout.seed };
     ares_model *m;
-    *c = (ares_critic){ .cfg = cfg };
+    *c = (critic){ .cfg = cfg };
     ARES_TRY(ares_model_load(path, d, &opt, &m));
     return learner_open(
         &c->learner, m,
@@ -37,7 +37,7 @@ int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ar
                             .gradient_checkpointing = cfg->critic.gradient_checkpointing });
 }
 
-void critic_close(ares_critic *c)
+void critic_close(critic *c)
 {
     ares_model *m = c->learner.model;
     learner_close(&c->learner);
@@ -49,7 +49,7 @@ void critic_close(ares_critic *c)
  * holds them on the device; it has room for their derivatives after them, then for those of the
  * hidden states.
  */
-static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
+static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
                    float *values)
 {
     learner *l = &c->learner;
@@ -71,7 +71,7 @@ static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *ro
     return d->k->sync(d);
 }
 
-int critic_values(ares_critic *c, ares_batch *b)
+int critic_values(critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
     ARES_PUT(b, values);
@@ -90,7 +90,7 @@ int critic_values(ares_critic *c, ares_batch *b)
     return ARES_OK;
 }
 
-static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_batch *m,
+static int micro_batch(critic *c, const ares_batch *b, const ares_micro_batch *m,
                        const float *weight, ares_value_sums *sums)
 {
     learner *l = &c->learner;
@@ -144,7 +144,7 @@ typedef struct mini_batch_result {
 } mini_batch_result;
 
 /* One optimizer step, over rows [row, end). */
-static int mini_batch(ares_critic *c, ares_batch *b, int64_t row, int64_t end, float *weight,
+static int mini_batch(critic *c, ares_batch *b, int64_t row, int64_t end, float *weight,
                       ares_value_sums *sums, mini_batch_result *out)
 {
     learner *l = &c->learner;
@@ -174,7 +174,7 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t row, int64_t end, f
 }
 
 /* 1 - var(returns - values) / var(returns), unbiased, over the tokens of all ranks. */
-static int explained_variance(const ares_critic *c, const ares_batch *b, ares_metrics *m)
+static int explained_variance(const critic *c, const ares_batch *b, ares_metrics *m)
 {
     double s[5] = { 0 };
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -199,7 +199,7 @@ static int explained_variance(const ares_critic *c, const ares_batch *b, ares_me
     return ARES_OK;
 }
 
-int critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
+int critic_update(critic *c, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));

@@ -4,15 +4,15 @@
 
 #include "roles/learner.h"
 
-typedef struct ares_critic {
+typedef struct critic {
     learner learner; /* its model is its own and has a value head */
     const ares_train_config *cfg;
-} ares_critic;
+} critic;
 
 /* weights: a checkpoint's critic/, where a run goes on; NULL: worker.critic.model.model_path */
-int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 int64_t total_steps, const char *weights);
-void critic_close(ares_critic *c);
-int critic_values(ares_critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
-int critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
+void critic_close(critic *c);
+int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
+int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
 #endif

@@ -3,25 +3,25 @@
 
 #include <string.h>
 
-int reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d)
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d)
 {
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32 };
-    *r = (ares_reference){ .cfg = cfg };
+    *r = (reference){ .cfg = cfg };
     ares_model *m;
     ARES_TRY(ares_model_load(cfg->actor.model_path, d, &opt, &m));
     return learner_open(&r->learner, m, &(learner_options){ .role = "ref" });
 }
 
-void reference_close(ares_reference *r)
+void reference_close(reference *r)
 {
     ares_model *m = r->learner.model;
     learner_close(&r->learner);
     ares_model_free(m);
 }
 
-int reference_log_probs(ares_reference *r, double temperature, ares_batch *b)
+int reference_log_probs(reference *r, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "ref", responses));
     ARES_PUT(b, ref_log_probs);
@@ -31,7 +31,7 @@ int reference_log_probs(ares_reference *r, double temperature, ares_batch *b)
 }
 
 /* Both models forward over some rows; the head compares them token by token. */
-static int compare(ares_reference *r, learner *policy, double temperature, const ares_batch *b,
+static int compare(reference *r, learner *policy, double temperature, const ares_batch *b,
                    const ares_micro_set *rows)
 {
     ares_device *d = policy->model->device;
@@ -58,7 +58,7 @@ static int compare(ares_reference *r, learner *policy, double temperature, const
     return ARES_OK;
 }
 
-int reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b)
+int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", responses));
     ARES_PUT(b, kl);

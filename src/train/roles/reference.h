@@ -4,15 +4,15 @@
 
 #include "roles/learner.h"
 
-typedef struct ares_reference {
+typedef struct reference {
     learner learner; /* its model is its own */
     const ares_train_config *cfg;
-} ares_reference;
+} reference;
 
-int reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
-void reference_close(ares_reference *r);
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d);
+void reference_close(reference *r);
 /* Puts column ref_log_probs. */
-int reference_log_probs(ares_reference *r, double temperature, ares_batch *b);
+int reference_log_probs(reference *r, double temperature, ares_batch *b);
 /* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */
-int reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b);
+int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b);
 #endif

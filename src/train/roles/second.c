@@ -11,7 +11,7 @@ static bool all_zero(const float *x, int64_t n)
     return true;
 }
 
-int second_add_gradients(ares_actor *a, const actor_second *s, int64_t row, int64_t end)
+int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end)
 {
     const ares_batch *b = s->batch;
     learner_scoring scoring = learner_scoring_of(a->cfg);

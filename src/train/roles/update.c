@@ -15,16 +15,16 @@
 #include "ares/algo_twin.h"
 #include "roles/reference.h"
 
-static bool kl_in_loss(const ares_actor *a)
+static bool kl_in_loss(const actor *a)
 {
     return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
 }
-static bool exact_kl(const ares_actor *a)
+static bool exact_kl(const actor *a)
 {
     return kl_in_loss(a) && !a->kl->value;
 }
 
-static bool stops_by_micro_batch(const ares_actor *a)
+static bool stops_by_micro_batch(const actor *a)
 {
     return !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio) &&
            strcmp(a->cfg->loss.early_stop_scope, "micro") == 0;
@@ -69,7 +69,7 @@ static void compare_with_rollout(update *u, const span *s)
 /* The loss of some tokens, with its KL and entropy terms. */
 static int losses(update *u, const span *s)
 {
-    const ares_actor *a = u->actor;
+    const actor *a = u->actor;
     const ares_batch *b = u->batch;
     int64_t t = s->first;
     ares_loss_config cfg = a->cfg->loss;
@@ -147,7 +147,7 @@ static int reference_hidden(update *u, micro_pass *p)
 
 static int forward(update *u, const ares_micro_batch *m, micro_pass *p)
 {
-    ares_actor *a = u->actor;
+    actor *a = u->actor;
     const update_columns *c = &u->col;
     int64_t t = u->batch->row_start[m->row];
     p->head = (ares_head_args){ 0 };
@@ -178,7 +178,7 @@ static int backward(update *u, const micro_pass *p)
 /* Forward, loss and backward of a micro-batch whose loss needs no other micro-batch. */
 static int whole_micro_batch(update *u, const ares_micro_batch *m)
 {
-    ares_actor *a = u->actor;
+    actor *a = u->actor;
     ares_device *d = a->learner.model->device;
     micro_pass p;
     ARES_TRY(forward(u, m, &p));
@@ -389,7 +389,7 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
 
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 {
-    ares_actor *a = u->actor;
+    actor *a = u->actor;
     ares_batch *b = u->batch;
     int64_t first = b->row_start[row], tokens = b->row_start[end] - first;
     float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };

@@ -23,7 +23,7 @@ typedef enum update_part {
 } update_part;
 
 typedef struct update {
-    ares_actor *actor;
+    actor *actor;
     ares_batch *batch;
     update_part part;
     const actor_second *second; /* NULL: none */
@@ -48,7 +48,7 @@ typedef struct update {
  * Whether the log-prob that rollout recorded for a token is that of the policy as it is: the token
  * stands as it was sampled, under the current weights. (actor.c)
  */
-bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token);
+bool actor_current(const actor *a, const ares_batch *b, int64_t token);
 /* Columns of one number per token, and what all mini-batches have in common. (actor.c) */
 int update_prepare(update *u);
 /*
@@ -58,5 +58,5 @@ int update_prepare(update *u);
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
 /* Adds the gradients of the groups that go with rows [row, end) of the batch. (second.c) */
-int second_add_gradients(ares_actor *a, const actor_second *s, int64_t row, int64_t end);
+int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end);
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "run.h"
+#include "run/sizes.h"
 
 /*
  * Parameters of the model at path, by its config.json; 0: there is no model. A damaged one fails
@@ -82,9 +83,8 @@ int train_cards(const char *folder, double *least_bytes)
         ares_path_join(&path, folder, card->d_name);
         ares_str_add_z(&path, "/information");
         n++;
-        double bytes = ares_file_read(path.data, &text) == ARES_OK
-                           ? ares_train_card_bytes(text.data)
-                           : INFINITY;
+        double bytes =
+            ares_file_read(path.data, &text) == ARES_OK ? train_card_bytes(text.data) : INFINITY;
         *least_bytes = ARES_MIN(*least_bytes, bytes);
     }
     bool known = cards != NULL;

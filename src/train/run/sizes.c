@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "ares/train.h"
+#include "sizes.h"
 
-int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
-                               int64_t max_steps)
+int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
+                          int64_t max_steps)
 {
     if (max_steps != ARES_NULL_I64) return max_steps;
     if (drawn == ARES_NULL_I64) drawn = batch;
@@ -16,10 +17,10 @@ int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, i
     return examples / drawn * drawn / batch * epochs;
 }
 
-ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
-                                     int64_t ulysses, int64_t micro)
+train_sizes train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
+                           int64_t ulysses, int64_t micro)
 {
-    ares_train_sizes s = { .global_samples = mini_batch * n, .updates = batch / mini_batch };
+    train_sizes s = { .global_samples = mini_batch * n, .updates = batch / mini_batch };
     s.per_device = s.global_samples * ulysses / world;
     s.accumulation = micro > 0 ? s.per_device / micro : 0;
     return s;
@@ -29,7 +30,7 @@ ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t 
  * Three passes (forward, and two products in backward) of two operations per weight and token, and
  * the products of attention over all pairs of tokens, as EasyR1 counts them.
  */
-double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds)
+double train_tflops(const flops_config *c, double tokens, double squares, double seconds)
 {
     double h = (double)c->hidden, a = (double)c->heads, k = (double)c->kv_heads,
            d = c->head_dim ? (double)c->head_dim : h / a;
@@ -38,12 +39,12 @@ double ares_train_tflops(const ares_flops_config *c, double tokens, double squar
     return (6 * weights * tokens + 12 * d * a * (double)c->layers * squares) / seconds / 1e12;
 }
 
-int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares)
+int64_t train_work(const ares_model_config *m, int64_t tokens, int64_t squares)
 {
-    ares_flops_config c = { m->hidden,   m->vocab,        m->layers,  m->heads,
-                            m->kv_heads, m->intermediate, m->head_dim };
+    flops_config c = { m->hidden,   m->vocab,        m->layers,  m->heads,
+                       m->kv_heads, m->intermediate, m->head_dim };
     /* pairs of tokens in attention that cost as much as one token elsewhere */
-    double pairs = ares_train_tflops(&c, 1, 0, 1) / ares_train_tflops(&c, 0, 1, 1);
+    double pairs = train_tflops(&c, 1, 0, 1) / train_tflops(&c, 0, 1, 1);
     return tokens * (int64_t)llround(pairs) + squares;
 }
 
@@ -67,11 +68,11 @@ static const struct card *card_of(const char *name)
     return NULL;
 }
 
-double ares_train_peak_tflops(const char *name)
+double train_peak_tflops(const char *name)
 {
     return card_of(name) ? card_of(name)->tflops : INFINITY;
 }
-double ares_train_card_bytes(const char *name)
+double train_card_bytes(const char *name)
 {
     return card_of(name) ? card_of(name)->gigabytes * 1e9 : INFINITY;
 }

@@ -1,9 +1,9 @@
 /*
- * config: values that change with the step. A constant, a named schedule or an expression; all are
+ * Values that change with the step. A constant, a named schedule or an expression; all are
  * read once, when the configuration is, and no other code ever runs.
  */
-#ifndef ARES_CONFIG_SCHEDULE_H
-#define ARES_CONFIG_SCHEDULE_H
+#ifndef ARES_CONFIG_SCHEDULED_H
+#define ARES_CONFIG_SCHEDULED_H
 
 #include "ares/core.h"
 
@@ -19,17 +19,16 @@
  * branch and means "no value". What is beyond the grammar is ARES_ECONFIG with its column; the
  * caller names the text.
  */
-typedef struct ares_expression ares_expression;
-enum { ARES_EXPRESSION_BYTES = 4096 }; /* longest text */
+typedef struct expression expression;
+enum { EXPRESSION_BYTES = 4096 }; /* longest text */
 /* none_allowed: whether None may be a value. The expression and its text lie in the arena. */
-int ares_expression_parse(ares_arena *arena, ares_view text, bool none_allowed,
-                          const ares_expression **out);
+int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const expression **out);
 /*
  * *value: NaN for None. ARES_ECONFIG where Python would raise an exception: division by zero, the
  * logarithm of 0, an overflow of exp or **, a power that is no real number. The same bits on every
  * x86 machine.
  */
-int ares_expression_at(const ares_expression *e, int64_t step, double *value);
+int expression_at(const expression *e, int64_t step, double *value);
 
 /* ---------------- scheduled values (scheduled.c)
  * A number is a constant. A text is a number in quotes, an expression, or the name of a schedule,
@@ -39,25 +38,24 @@ int ares_expression_at(const ares_expression *e, int64_t step, double *value);
  * differ: exponential caps change five times more slowly than weights.
  */
 typedef enum {
-    ARES_SCHEDULE_WEIGHT, /* names of weights; None is refused */
-    ARES_SCHEDULE_CAP,    /* names of reward caps; null and None mean "no cap" */
-} ares_schedule_list;
+    SCHEDULE_WEIGHT, /* names of weights; None is refused */
+    SCHEDULE_CAP,    /* names of reward caps; null and None mean "no cap" */
+} schedule_list;
 typedef enum {
-    ARES_SCHEDULED_NONE,
-    ARES_SCHEDULED_CONSTANT,
-    ARES_SCHEDULED_NAMED,
-    ARES_SCHEDULED_EXPRESSION,
-} ares_scheduled_kind;
-typedef struct ares_scheduled {
-    ares_scheduled_kind kind;
+    SCHEDULED_NONE,
+    SCHEDULED_CONSTANT,
+    SCHEDULED_NAMED,
+    SCHEDULED_EXPRESSION,
+} scheduled_kind;
+typedef struct scheduled {
+    scheduled_kind kind;
     double constant;
     double (*named)(double step);
-    const ares_expression *expression;
+    const expression *expression;
     const char *text; /* as written; of a number its shortest form */
-} ares_scheduled;
+} scheduled;
 /* Texts and expressions lie in the arena. Anything else than the above is ARES_ECONFIG. */
-int ares_scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
-                         ares_scheduled *out);
-/* *value: NaN for none. step counts from 0. Fails as ares_expression_at does. */
-int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value);
+int scheduled_parse(ares_arena *arena, const ares_json *value, schedule_list list, scheduled *out);
+/* *value: NaN for none. step counts from 0. Fails as expression_at does. */
+int scheduled_at(const scheduled *s, int64_t step, double *value);
 #endif

@@ -180,3 +180,28 @@ TEST(a_method_that_remembers_prompts_is_refused_in_environments)
     CHECK_CONTAINS(out.data, "no prompt returns");
     ares_str_fini(&out);
 }
+
+/* A program of the user's own is played in, and one that dies fails its episodes, not the run. */
+TEST(programs_of_others_play_and_may_fail)
+{
+    static const char words[] =
+        "env.train.tags=Own env.definitions.Own.type=command trainer.max_steps=1 "
+        "'env.definitions.Own.options.command=[python3, %s]'";
+    char text[400];
+    ares_arena arena = { 0 };
+    int64_t n;
+    snprintf(text, sizeof text, words, test_source("examples/environment_command/guess.py"));
+    train("own", text);
+    CHECK(e2e_metric("own", 1, "train/Own/failed") == 0);
+    CHECK(e2e_metric("own", 1, "train/replayable") == 1);
+    CHECK(e2e_metric("own", 1, "train/Own/num_actions") > 0);
+    CHECK(e2e_metric("own", 1, "exact/rollout_train_max_abs") == 0);
+    snprintf(text, sizeof text, words, e2e_write("dies.py", "raise SystemExit(3)\n"));
+    train("dies", text);
+    CHECK(e2e_metric("dies", 1, "train/Own/failed") == 1);
+    CHECK(e2e_metric("dies", 1, "train/Own/success") == 0);
+    const ares_json **rows = e2e_rows(&arena, "dies", "rollouts/step_000001.jsonl", &n);
+    const ares_json *turns = ares_json_get(rows[0], "turns");
+    CHECK(ares_json_get(&turns->items[turns->count - 1], "failure"));
+    ares_arena_fini(&arena);
+}

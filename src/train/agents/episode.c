@@ -116,7 +116,7 @@ int episode_take(episode *x, const ares_completion *c, int32_t version, ares_are
     conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
     ares_env *e = &x->place->env;
     ares_env_answer answer;
-    ares_env_turn did;
+    ares_env_turn did = { .outcome.reward.integer = true };
     ares_str text = { 0 };
     take_tokens(turn, c, version, arena);
     int rc = ares_tokenizer_decode(s->tokenizer, turn->ids, turn->n, true, &text);
@@ -125,7 +125,10 @@ int episode_take(episode *x, const ares_completion *c, int32_t version, ares_are
                               text.len };
         ares_env_answer_parse(&s->format, written, arena, &answer);
         turn->text = answer.text;
-        rc = ares_env_act(e, answer.actions, answer.n_actions, s->format_penalty, &did);
+        /* a program that failed at the reset has no step to take; its first answer changes nothing
+         */
+        if (!ares_env_over(e))
+            rc = ares_env_act(e, answer.actions, answer.n_actions, s->format_penalty, &did);
     }
     ares_str_fini(&text);
     ARES_TRY(rc);
@@ -149,6 +152,17 @@ static int decode_rows(const ares_trainer *t, const ares_trajectory *y, ares_are
     return rc;
 }
 
+/* The last entry of a failed episode's turns says why it failed. */
+static void write_failure(episode *x)
+{
+    const ares_env *e = &x->place->env;
+    if (!e->failure) return;
+    ares_json_begin(&x->turns, '{');
+    ares_json_write_string(ares_json_key(&x->turns, "failure"), ares_view_of(e->failure));
+    ares_json_write_bool(ares_json_key(&x->turns, "replayable"), e->replayable);
+    ares_json_end(&x->turns, '}');
+}
+
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y)
 {
     const ares_env *e = &x->place->env;
@@ -159,8 +173,11 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
                             .unshaped = score,
                             .accuracy = ares_env_won(e),
                             .parts = ares_arena_calloc(arena, 1, sizeof *y->parts) };
+    x->failed = e->failure != NULL;
+    x->replayable = !e->failure || e->replayable;
     x->won = ares_env_won(e);
     x->num_actions = e->num_actions;
+    write_failure(x);
     ares_json_end(&x->turns, ']');
     y->turns = (ares_view){ ares_arena_copy(arena, x->turns.data, x->turns.len), x->turns.len };
     ares_str_fini(&x->turns);
@@ -189,5 +206,9 @@ void episode_count(const episode *x, measures *m)
     for (int i = 0; i < x->n_info; i++)
         if (strcmp(x->info[i].name, "success") != 0)
             count(x, m, x->info[i].name, x->info[i].value / (double)x->talk.n);
+    if (x->row->definition->type->waits) { /* somebody else's program */
+        count(x, m, "failed", x->failed);
+        measures_add(m, "replayable", NULL, x->replayable);
+    }
     measures_add(m, "response_length", NULL, (double)x->trained / (double)x->rows);
 }

@@ -16,7 +16,7 @@ typedef struct episode {
     ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
     int n_info;
     /* of the finished episode */
-    bool won;
+    bool won, failed, replayable;
     int64_t num_actions, trained, rows; /* trained: tokens with mask 1 */
 } episode;
 

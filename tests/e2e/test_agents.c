@@ -181,6 +181,21 @@ TEST(a_method_that_remembers_prompts_is_refused_in_environments)
     ares_str_fini(&out);
 }
 
+TEST(the_presets_of_the_intervention_study_are_good)
+{
+    static const char *const presets[] = { "_2_sokoban", "_3_frozen_lake" };
+    for (int i = 0; i < ARES_COUNT(presets); i++) {
+        char path[64];
+        ares_str out = { 0 };
+        snprintf(path, sizeof path, "configs/presets/%s.yaml", presets[i]);
+        CHECK_EQ(e2e_program(&out, "--config '%s' worker.actor.model.model_path='%s' --check",
+                             test_source(path), e2e_model()),
+                 0);
+        CHECK_CONTAINS(out.data, "the configuration is good");
+        ares_str_fini(&out);
+    }
+}
+
 /* A program of the user's own is played in, and one that dies fails its episodes, not the run. */
 TEST(programs_of_others_play_and_may_fail)
 {

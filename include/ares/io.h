@@ -48,7 +48,9 @@ int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on fai
 
 /* ---------------- JSON lines (jsonl.c)
  * Lines end at \n only. Path "-" is stdin. A byte order mark at the start and blank lines are
- * skipped.
+ * skipped. A file compressed with gzip or zstd is unpacked on the way, and
+ * a Parquet file gives its rows as lines: fields that are null are left out, line numbers count
+ * rows.
  */
 typedef struct ares_jsonl ares_jsonl;
 int ares_jsonl_open(const char *path, ares_jsonl **out);

@@ -7,11 +7,16 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "compressed.h"
 #include "jsonl.h"
+#include "parquet.h"
 #include "write.h"
 
 struct ares_jsonl {
+    parquet *parquet; /* the rows come from there, as text */
+    ares_str text;
     FILE *file;
+    const char *why; /* a compressed file could not be read */
     char *path;
     char *line;
     size_t cap;
@@ -22,11 +27,17 @@ struct ares_jsonl {
 
 int ares_jsonl_open(const char *path, ares_jsonl **out)
 {
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
-    if (!f) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
     ares_jsonl *r = ares_calloc(1, sizeof *r);
-    r->file = f;
-    r->path = ares_strdup(f == stdin ? "stdin" : path);
+    bool is_stdin = strcmp(path, "-") == 0;
+    int rc = ARES_OK;
+    r->file = stdin;
+    if (!is_stdin && parquet_is(path)) rc = parquet_open(path, &r->parquet);
+    else if (!is_stdin) rc = compressed_open(path, &r->file, &r->why);
+    if (rc != ARES_OK) {
+        ares_free(r);
+        return rc;
+    }
+    r->path = ares_strdup(is_stdin ? "stdin" : path);
     *out = r;
     return ARES_OK;
 }
@@ -44,10 +55,10 @@ static int next_line(ares_jsonl *r)
     for (;;) {
         errno = 0;
         r->len = getline(&r->line, &r->cap, r->file);
-        if (r->len < 0)
-            return ferror(r->file)
-                       ? ares_fail(ARES_EIO, "io: %s: %s", r->path, strerror(errno ? errno : EIO))
-                       : 0;
+        if (ferror(r->file)) /* also where getline gives a part of a line */
+            return ares_fail(ARES_EIO, "io: %s: after line %lld: %s", r->path, (long long)r->number,
+                             r->why ? r->why : strerror(errno ? errno : EIO));
+        if (r->len < 0) return 0;
         r->number++;
         if (r->len && r->line[r->len - 1] == '\n') r->line[--r->len] = 0;
         if (r->number == 1 && r->len >= 3 && memcmp(r->line, "\xef\xbb\xbf", 3) == 0) {
@@ -60,7 +71,8 @@ static int next_line(ares_jsonl *r)
 
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
 {
-    int rc = next_line(r);
+    int rc = r->parquet ? parquet_next(r->parquet, &r->text) : next_line(r);
+    if (r->parquet && rc > 0) r->number++;
     if (line_number) *line_number = r->number;
     if (rc <= 0) return rc;
     ares_arena_reset(&r->arena);
@@ -70,12 +82,15 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
 
 ares_view ares_jsonl_line(const ares_jsonl *r)
 {
+    if (r->parquet) return ares_str_view(&r->text);
     return (ares_view){ r->line, r->len > 0 ? (size_t)r->len : 0 };
 }
 
 void ares_jsonl_close(ares_jsonl *r)
 {
     if (!r) return;
+    parquet_close(r->parquet);
+    ares_str_fini(&r->text);
     if (r->file != stdin) fclose(r->file);
     ares_free(r->path);
     free(r->line); /* getline's */

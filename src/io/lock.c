@@ -20,10 +20,8 @@ int ares_lock_take(const char *dir, int *out)
         ssize_t n = pread(fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = 0;
         rc = why == EACCES || why == EAGAIN
-                 ? ares_fail(ARES_ESTATE,
-                             "run: %s is in use by %s; wait for it, stop it, or set another "
-                             "trainer.experiment_name",
-                             dir, *text ? text : "another process")
+                 ? ares_fail(ARES_ESTATE, "%s is in use by %s; wait for it, or stop it", dir,
+                             *text ? text : "another process")
                  : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(why));
         close(fd);
     } else {

@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>

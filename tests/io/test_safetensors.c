@@ -1,8 +1,6 @@
 /* Safetensors: what the writer writes, and what the reader refuses. */
 #include "test.h"
 
-#include <stdio.h>
-
 #include "ares/io.h"
 
 /*

@@ -3,7 +3,6 @@
 #include "events.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* ---------------------------------------------------------------- tests */

@@ -64,12 +64,14 @@ typedef struct ares_row {
     const char *file;
     int64_t line;          /* for messages */
     int64_t id;            /* index in the data set */
+    int32_t part;          /* number of the file or folder that it was read from */
     const int32_t *prompt; /* [prompt_len] token ids; set by ares_dataset_encode */
     int32_t prompt_len;
     ares_view prompt_text; /* the text that was encoded */
     /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
-    const char *data_source; /* the row's "data_source", else the file's name */
+    /* the name that its files are given, else the row's "data_source", else the file's name */
+    const char *data_source;
     /*
      * The row's "global_id", a string or a number as it is written; else "example-%06d" of its
      * index before any row is dropped.
@@ -78,12 +80,19 @@ typedef struct ares_row {
     bool gid_given; /* the row has a "global_id" */
 } ares_row;
 typedef struct ares_dataset ares_dataset;
+typedef struct ares_row_file {
+    const char *path;   /* a file or folder; "@[a:b]" at its end: its rows a to b - 1, from 0 */
+    const char *source; /* the data_source of its rows; NULL: their own */
+    /* borrowed, for the life of the data set: an object whose members each row's "metadata" gets,
+     * in place of its own; NULL: none */
+    const ares_json *metadata;
+} ares_row_file;
 /*
- * need_answer: a row without answer_key is an error, unless it names instructions to follow. A data
- * set without rows is an error.
+ * The rows of files [n]; each must give one. need_answer: a row without answer_key is an error,
+ * unless it names instructions to follow.
  */
-int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
-                      ares_dataset **out);
+int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_data_config *cfg,
+                            bool need_answer, ares_dataset **out);
 /* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 void ares_dataset_free(ares_dataset *d);
@@ -127,18 +136,24 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     X(int64_t, draw, "number in the run of the prompt drawn")                            \
     X(int64_t, step, "in which the prompt was first answered: part of the sampling key") \
     X(int64_t, attempt, "how often it had been answered before in that step: likewise")  \
+    X(int64_t, local, "number of the prompt among the fresh ones of its data set")       \
+    X(int64_t, source_step, "of the curriculum, when the prompt was drawn last")         \
+    X(double, source_weight, "of its data set at that step")                             \
     X(int64_t, place, "among the groups drawn in the step, then in the batch")           \
     X(float, baseline, "score of the greedy answer to the prompt (remax)")               \
     X(uint8_t, masked, "1: it only fills the batch: its mask is 0")                      \
     X(uint8_t, thinned, "1: discarded answers have no row")
-#define ARES_TRAJECTORY_FIELDS(X)                                                            \
-    X(int32_t, index, "its number among the answers to the prompt")                          \
-    X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length") \
-    X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")               \
-    X(uint8_t, discarded,                                                                    \
-      "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")            \
-    X(float, score, "of the reward manager, or of the environment")                          \
-    X(float, unshaped, "the score without any penalty of length")                            \
+#define ARES_TRAJECTORY_FIELDS(X)                                                               \
+    X(int32_t, index, "its number among the answers to the prompt")                             \
+    X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length")    \
+    X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")                  \
+    X(int32_t, span, "first token of the part that is judged (docs/vapor.md#spans)")            \
+    X(int32_t, span_end, "the token after its last one; not above span: there is no such part") \
+    X(uint8_t, span_lost, "1: both of its tags are there, but no token lies between them")      \
+    X(uint8_t, discarded,                                                                       \
+      "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")               \
+    X(float, score, "of the reward manager, or of the environment")                             \
+    X(float, unshaped, "the score without any penalty of length")                               \
     X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")
 
 #define ARES_FIELD_(type, name, text) type name;
@@ -148,6 +163,7 @@ typedef struct ares_sample {
 #undef ARES_FIELD_
     /* rows of a group with the same number are turns of one episode; 0: a row is an episode */
     int64_t episode;
+    int32_t turn; /* the row's number within the episode */
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;

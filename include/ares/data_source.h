@@ -1,7 +1,8 @@
 /*
  * data: where the prompts of a run come from. The training step, the bootstrap pass, validation,
  * checkpoints and controls know a source by this table alone. A data set with its order is one
- * (source_dataset.c; docs/data.md#order-and-epochs).
+ * (source_dataset.c; docs/data.md#order-and-epochs), several weighted data sets another
+ * (source_mixture.c; docs/curriculum.md).
  */
 #ifndef ARES_DATA_SOURCE_H
 #define ARES_DATA_SOURCE_H
@@ -11,6 +12,13 @@
 typedef struct ares_drawn {
     int64_t draw; /* number in the run of the prompt drawn: part of the sampling key */
     int64_t id;   /* of its row in the source */
+    /*
+     * Of a source of several parts: the prompt's number among the fresh ones of its part; the step
+     * of the curriculum that it is drawn at, and the weight of its part there. Else the number of
+     * the draw, 0 and 1.
+     */
+    int64_t local, step;
+    double weight;
     /* the answers that it was given back with, in the arena; NULL: none */
     const ares_group *begun;
 } ares_drawn;
@@ -19,13 +27,29 @@ typedef struct ares_drawn {
  * Every rank has the source and draws the same prompts. Rows have ids 0 .. count - 1, and
  * row(id)->id is id.
  */
+typedef struct ares_share {
+    int64_t count; /* of the prompts asked for */
+    double weight; /* of the part, as its schedule gives it */
+} ares_share;
+enum { ARES_ROW_GONE = -1, ARES_ROW_NONE = -2 }; /* instead of an id: not there now; never was */
 typedef struct ares_source_kind {
     const char *name;
     bool endless; /* what is drawn never returns: rows are kinds of prompts, and epochs mean nothing
                    */
     int64_t (*draw)(const void *state); /* prompts that are drawn together */
-    /* the next n prompts; n is a multiple of the draw */
+    /* the next n prompts; n is a multiple of the draw. NULL where there are parts */
     int (*next)(void *state, int64_t n, ares_drawn *out);
+    /*
+     * Of a source of several parts; all NULL: it has one. share divides n prompts among the parts,
+     * out [parts], at the curriculum's *step, and goes on to the next; next_of draws the fresh
+     * prompts of one part. begin_step tells the training step.
+     */
+    int (*parts)(const void *state);
+    int (*share)(void *state, int64_t n, int64_t *step, ares_share *out);
+    int (*next_of)(void *state, int part, int64_t n, ares_drawn *out);
+    void (*begin_step)(void *state, int64_t step);
+    /* a row's id in a saved state -> its id now. NULL: the same */
+    int64_t (*moved)(const void *state, const ares_json *json, int64_t id);
     const ares_row *(*row)(const void *state, int64_t id);
     int64_t (*count)(const void *state);
     int64_t (*epoch)(const void *state);       /* of the next prompt */
@@ -46,7 +70,9 @@ typedef struct ares_source {
 
 /*
  * The next n prompts: first those that were given back, the oldest first. What a draw has beyond n
- * waits for the next call. The answers that come with a prompt are in the arena.
+ * waits for the next call. A source of several parts gives the share of each, one part after the
+ * other, and of a part first what was given back of it. The answers that come with a prompt are in
+ * the arena.
  */
 int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out);
 /*
@@ -54,6 +80,10 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
  * (partial rollouts). Every rank gives back the same groups.
  */
 void ares_source_give_back(ares_source *s, const ares_group *g);
+/* Before the first draw of a training step, counted from 0. */
+void ares_source_begin_step(ares_source *s, int64_t step);
+/* Its parts; 1 where it has none. The part of a row is ares_row.part. */
+int ares_source_parts(const ares_source *s);
 const ares_row *ares_source_row(const ares_source *s, int64_t id);
 /* All rows, with those that are skipped: what a pass over ids 0 .. count - 1 sees. */
 int64_t ares_source_count(const ares_source *s);
@@ -89,4 +119,49 @@ typedef struct ares_order {
  * than a draw are an error.
  */
 int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out);
+
+/* ---------------- curriculum.* (curriculum.c; docs/curriculum.md) */
+#define ARES_CURRICULUM_OPTIONS(X)                                                              \
+    X(texts, names, "names", "[]", "nonempty",                                                  \
+      "names of the data sets, one for each entry of data.train_files; []: their files' names " \
+      "without folder and last extension")                                                      \
+    X(tree, weights, "weights", "null", "?list",                                                \
+      "how much of each fetch every data set gives: numbers, names of schedules or "            \
+      "expressions in step; null: equal shares where another option of curriculum is set, "     \
+      "else all files are one data set")                                                        \
+    X(tree, reward_caps, "reward_caps", "null", "?list",                                        \
+      "largest mean score of a group that is trained on, for each data set, in the same "       \
+      "forms; null: no cap. algorithm.dynamic_sampling_filter: reward_cap applies them")        \
+    X(tree, schedules, "schedules", "{}", "map",                                                \
+      "schedules of your own: a map of names, which weights and reward_caps may use, to "       \
+      "expressions in step")                                                                    \
+    X(choice, step_unit, "step_unit", "fetch", "fetch|rollout",                                 \
+      "what step counts in weights and reward_caps: fetches of prompts, of which a training "   \
+      "step may make several, or training steps")
+ARES_OPTION_STRUCT(ares_curriculum_config, ARES_CURRICULUM_OPTIONS);
+ares_option_table ares_curriculum_options;
+
+typedef struct ares_curriculum {
+    int64_t n; /* data sets; 0: no option asks for a curriculum */
+    const char *const *names;
+    const ares_scheduled *const *weights; /* NULL: equal */
+    const ares_scheduled *const *caps;    /* NULL: none has one */
+    bool by_rollout;
+} ares_curriculum;
+/*
+ * Reads the options into cfg's memory and checks them up to training step `steps`; faults go to
+ * cfg. After resolve.
+ */
+void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
+                          const ares_texts *files, int64_t steps, ares_curriculum *out);
+/* Caps [n] at a step; NaN: none. */
+int ares_curriculum_caps(const ares_curriculum *c, int64_t step, double *caps);
+
+/*
+ * A data set whose rows have parts 0 .. c->n - 1 as a weighted mixture of them. The order within a
+ * part is slime's, seed by seed; there is no end, and no rest is left out. Owns the data set from
+ * then on, unless this fails. c is borrowed.
+ */
+int ares_source_of_mixture(ares_dataset *d, const ares_curriculum *c, const ares_order *order,
+                           ares_source *out);
 #endif

@@ -23,6 +23,12 @@ typedef struct ares_trajectory_row {
 #undef ARES_FIELD_
 } ares_trajectory_row;
 
+/* A prompt up to a thought, and the thought; ids that live as long as the trajectory. */
+typedef struct ares_thought {
+    const int32_t *prompt, *ids; /* [prompt_len], [n] */
+    int32_t prompt_len, n;
+} ares_thought;
+
 #define ARES_FIELD_(type, name, text) type name;
 typedef struct ares_trajectory {
     ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
@@ -31,6 +37,10 @@ typedef struct ares_trajectory {
     float *parts;              /* [n_parts] the scores of the single rewards */
     ares_view response;        /* decoded: what is judged and shown */
     ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
+    /* [n_thoughts] of the turns, for measurements; never sent. NULL: row 0 is the only turn, and
+     * all of it a thought */
+    int32_t n_thoughts;
+    const ares_thought *thoughts;
 } ares_trajectory;
 
 /* A prompt with all its answers. */

@@ -1,27 +1,13 @@
 /*
- * Rows of JSON lines, checked as they are read: an error names file and line. A file named *.json
- * may also be one list of rows.
+ * Rows of JSON lines or Parquet, checked as they are read: an error names file and line. A file
+ * named
+ * *.json may also be one list of rows.
  */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dataset.h"
-
-/* option: the one that names the key. */
-static int missing_key(const char *file, int64_t line, const char *option, const char *key,
-                       const ares_json *row)
-{
-    ares_str keys = { 0 };
-    for (int64_t i = 0; i < row->count && i < 12; i++) {
-        if (i) ares_str_add_z(&keys, ", ");
-        ares_str_add_view(&keys, row->members[i].key);
-    }
-    int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file,
-                       (long long)line, key, keys.len ? keys.data : "none", option);
-    ares_str_fini(&keys);
-    return rc;
-}
 
 /* Strings as they are, anything else as JSON. */
 static ares_view text_of(ares_dataset *d, const ares_json *v)
@@ -32,80 +18,6 @@ static ares_view text_of(ares_dataset *d, const ares_json *v)
     ares_view out = { ares_arena_copy(&d->arena, s.data, s.len), s.len };
     ares_str_fini(&s);
     return out;
-}
-
-static int check_messages(const char *file, int64_t line, const char *key,
-                          const ares_json *messages)
-{
-    for (int64_t i = 0; i < messages->count; i++) {
-        const ares_json *role = ares_json_get(&messages->items[i], "role");
-        if (!role || role->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT,
-                             "data: %s:%lld: '%s'[%lld] is not a message: it has no string 'role'",
-                             file, (long long)line, key, (long long)i);
-    }
-    if (!messages->count)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is an empty list of messages", file,
-                         (long long)line, key);
-    return ARES_OK;
-}
-
-/* NULL: the row has no answer; JSON's null counts as none. */
-static const ares_json *answer_of(const ares_data_config *cfg, const ares_json *row)
-{
-    const ares_json *v = ares_json_get(row, cfg->answer_key);
-    return v && v->type != ARES_JSON_NULL ? v : NULL;
-}
-
-/* Whether the row or its "metadata" has the key with a value other than null. */
-static bool has(const ares_json *row, const char *key)
-{
-    const ares_json *v = ares_json_get(row, key),
-                    *inner = ares_json_get(ares_json_get(row, "metadata"), key);
-    return (v && v->type != ARES_JSON_NULL) || (inner && inner->type != ARES_JSON_NULL);
-}
-
-/* A row needs an answer, unless it names instructions that the response must follow. */
-static int check_answer(const ares_data_config *cfg, const char *file, int64_t line,
-                        const ares_json *row)
-{
-    if (answer_of(cfg, row) || has(row, "instruction_id_list") || has(row, "checkers"))
-        return ARES_OK;
-    if (has(row, "functions"))
-        return ares_fail(ARES_EFORMAT,
-                         "data: %s:%lld: the row has 'functions' in Python, which is not run, and "
-                         "neither 'checkers' nor '%s'; give it checkers: [{\"id\": \"..\", "
-                         "\"kwargs\": {..}}], or set data.answer_key",
-                         file, (long long)line, cfg->answer_key);
-    return missing_key(file, line, "data.answer_key", cfg->answer_key, row);
-}
-
-static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
-{
-    const ares_json *v = key ? ares_json_get(row, key) : NULL;
-    if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count))
-        return ARES_OK;
-    return ares_fail(
-        ARES_EUNSUPPORTED,
-        "data: %s:%lld: '%s' holds images or videos, and models read only text so far; "
-        "leave such rows out",
-        file, (long long)line, key);
-}
-
-static int check_row(const ares_data_config *cfg, const char *file, int64_t line,
-                     const ares_json *row, bool need_answer)
-{
-    const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
-    if (!prompt) return missing_key(file, line, "data.prompt_key", cfg->prompt_key, row);
-    if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT,
-                         "data: %s:%lld: '%s' is neither a string nor a list of messages", file,
-                         (long long)line, cfg->prompt_key);
-    if (prompt->type == ARES_JSON_ARRAY)
-        ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
-    ARES_TRY(check_media(file, line, cfg->image_key, row));
-    ARES_TRY(check_media(file, line, cfg->video_key, row));
-    return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }
 
 /* JSON's null counts as no global_id. */
@@ -129,15 +41,56 @@ static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_js
     return ARES_OK;
 }
 
-/* cfg NULL: the row's keys are not checked. */
-static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line,
-                   const ares_json *row, bool need_answer)
+/* The rows of one path that is named. */
+typedef struct reader {
+    ares_dataset *d;
+    const ares_data_config *cfg; /* NULL: the rows' keys are not checked */
+    bool need_answer;
+    const ares_row_file *from;
+    int32_t part;
+    row_slice slice;
+    int64_t seen; /* rows of the path so far */
+} reader;
+
+static bool is_left_out(const row_slice *s, int64_t at)
 {
+    return (s->has_first && at < s->first) || (s->has_end && at >= s->end);
+}
+
+/* Members of a, with those of b in place of their own and after them. */
+static const ares_json *merged(ares_arena *arena, const ares_json *a, const ares_json *b)
+{
+    int64_t n = 0, of_a = a && a->type == ARES_JSON_OBJECT ? a->count : 0;
+    ares_json_member *m = ares_arena_alloc(arena, (size_t)(of_a + b->count + 1) * sizeof *m);
+    for (int64_t i = 0; i < of_a; i++)
+        if (!ares_json_find(b, a->members[i].key)) m[n++] = a->members[i];
+    for (int64_t i = 0; i < b->count; i++) m[n++] = b->members[i];
+    ares_json *out = ares_arena_calloc(arena, 1, sizeof *out);
+    *out = (ares_json){ .type = ARES_JSON_OBJECT, .members = m, .count = n };
+    return out;
+}
+
+/* The row, with what its origin adds to its metadata. */
+static const ares_json *with_metadata(const reader *r, const ares_json *row)
+{
+    if (!r->from->metadata) return row;
+    ares_json_member m = { ARES_VIEW("metadata"), NULL };
+    m.value = merged(&r->d->arena, ares_json_get(row, "metadata"), r->from->metadata);
+    return merged(&r->d->arena, row,
+                  &(ares_json){ .type = ARES_JSON_OBJECT, .members = &m, .count = 1 });
+}
+
+static int add_row(reader *r, const char *file, int64_t line, const ares_json *row)
+{
+    ares_dataset *d = r->d;
+    const ares_data_config *cfg = r->cfg;
+    if (is_left_out(&r->slice, r->seen++)) return ARES_OK;
     if (row->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file,
                          (long long)line);
-    if (cfg) ARES_TRY(check_row(cfg, file, line, row, need_answer));
-    const ares_json *answer = cfg ? answer_of(cfg, row) : NULL,
+    row = with_metadata(r, row);
+    if (cfg) ARES_TRY(row_check(cfg, file, line, row, r->need_answer));
+    const ares_json *answer = cfg ? row_answer(cfg, row) : NULL,
                     *source = ares_json_get(row, "data_source");
     if (d->count == d->cap) {
         d->cap = d->cap * 2 + 256;
@@ -149,8 +102,10 @@ static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *fil
                     .line = line,
                     .id = d->count,
                     .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
+                    .part = r->part,
                     .data_source =
-                        source && source->type == ARES_JSON_STRING
+                        r->from->source ? r->from->source
+                        : source && source->type == ARES_JSON_STRING
                             ? ares_arena_copy(&d->arena, source->text.data, source->text.len)
                             : file };
     ARES_TRY(gid_of(d, file, line, row, &d->rows[d->count]));
@@ -165,13 +120,11 @@ static bool ends_with(const char *path, const char *end)
 }
 
 /* A file that is one list of rows; a row's place in it, from 1, stands for its line. */
-static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *file, ares_view text,
-                     bool need_answer)
+static int read_list(reader *r, const char *file, ares_view text)
 {
     const ares_json *list;
-    ARES_TRY(ares_json_parse(&d->arena, text, file, &list));
-    for (int64_t i = 0; i < list->count; i++)
-        ARES_TRY(add_row(d, cfg, file, i + 1, &list->items[i], need_answer));
+    ARES_TRY(ares_json_parse(&r->d->arena, text, file, &list));
+    for (int64_t i = 0; i < list->count; i++) ARES_TRY(add_row(r, file, i + 1, &list->items[i]));
     return list->count ? ARES_OK : ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
 }
 
@@ -194,32 +147,38 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path,
-                     bool need_answer);
+static int read_path(reader *r, const char *path);
 
-/* Every *.jsonl and *.json of a folder, by name. */
-static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char *path,
-                       bool need_answer)
+/* Files of rows that a folder is searched for. */
+static bool has_rows_name(const char *name)
+{
+    static const char *const ends[] = { ".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+/* Every file of rows in a folder, by name. */
+static int read_folder(reader *r, const char *path)
 {
     ares_str file = { 0 };
     char **names = NULL;
     int n = 0, rc = ARES_OK;
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' ||
-            (!ends_with(e->d_name, ".jsonl") && !ends_with(e->d_name, ".json")))
-            continue;
+        if (e->d_name[0] == '.' || !has_rows_name(e->d_name)) continue;
         names = ares_realloc(names, (size_t)(n + 1) * sizeof *names);
         names[n++] = ares_strdup(e->d_name);
     }
     if (dir) closedir(dir);
     if (n) qsort(names, (size_t)n, sizeof *names, by_name);
     else
-        rc = ares_fail(ARES_EIO, "data: %s: the folder has neither a *.jsonl nor a *.json file",
+        rc = ares_fail(ARES_EIO,
+                       "data: %s: the folder has no file of rows (*.jsonl, *.json, *.jsonl.gz, "
+                       "*.jsonl.zst, *.parquet)",
                        path);
     for (int i = 0; i < n; i++) {
-        if (rc == ARES_OK)
-            rc = read_path(d, cfg, ares_path_join(&file, path, names[i]), need_answer);
+        if (rc == ARES_OK) rc = read_path(r, ares_path_join(&file, path, names[i]));
         ares_free(names[i]);
     }
     ares_free(names);
@@ -231,8 +190,7 @@ static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char 
  * A path that does not exist. EasyR1 writes path@split: a local file has one split, train. A path
  * with one slash may be the name of a data set on a hub.
  */
-static int read_split(ares_dataset *d, const ares_data_config *cfg, const char *path,
-                      bool need_answer)
+static int read_split(reader *r, const char *path)
 {
     const char *at = strrchr(path, '@');
     char *name = ares_strdup(path);
@@ -241,12 +199,17 @@ static int read_split(ares_dataset *d, const ares_data_config *cfg, const char *
          one_slash =
              strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
     int rc;
-    if (there && strcmp(at, "@train") == 0) rc = read_path(d, cfg, name, need_answer);
+    if (there && strcmp(at, "@train") == 0) rc = read_path(r, name);
+    else if (there && at[1] == '[')
+        rc = ares_fail(ARES_ECONFIG,
+                       "data: %s: a slice is @[a:b] with numbers from 0 on, either of which may be "
+                       "left out",
+                       path);
     else if (there)
         rc = ares_fail(ARES_ECONFIG,
                        "data: %s: a local file has one split, train; name the file that holds '%s'",
                        path, at + 1);
-    else if (one_slash && !ends_with(path, ".jsonl") && !ends_with(path, ".json"))
+    else if (one_slash && !has_rows_name(path))
         rc = ares_fail(ARES_EIO,
                        "data: %s: no such file; if it is a name on a hub, download the rows as "
                        "JSON lines first and name that file",
@@ -256,45 +219,64 @@ static int read_split(ares_dataset *d, const ares_data_config *cfg, const char *
     return rc;
 }
 
-static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path,
-                     bool need_answer)
+static int read_path(reader *r, const char *path)
 {
-    ares_jsonl *reader;
+    ares_dataset *d = r->d;
+    ares_jsonl *lines;
     const ares_json *row;
-    int64_t line, before = d->count;
+    int64_t line, before = r->seen;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     ares_view list;
     if (!strcmp(path, "-"))
         return ares_fail(ARES_ECONFIG,
                          "data: '-': a data set cannot be read from stdin; name a file");
-    if (ares_dir_exists(path)) return read_folder(d, cfg, path, need_answer);
-    if (!ares_file_exists(path)) return read_split(d, cfg, path, need_answer);
+    if (ares_dir_exists(path)) return read_folder(r, path);
+    if (!ares_file_exists(path)) return read_split(r, path);
     ARES_TRY(look_for_list(d, path, &list));
-    if (list.len) return read_list(d, cfg, file, list, need_answer);
-    ARES_TRY(ares_jsonl_open(path, &reader));
+    if (list.len) return read_list(r, file, list);
+    ARES_TRY(ares_jsonl_open(path, &lines));
     int rc;
-    while ((rc = ares_jsonl_next(reader, &row, &line)) > 0) {
+    while ((rc = ares_jsonl_next(lines, &row, &line)) > 0) {
+        if (is_left_out(&r->slice, r->seen)) {
+            r->seen++;
+            continue;
+        }
         /* the reader's row lives until the next call, so the line is parsed into our own arena */
-        ares_view raw = ares_jsonl_line(reader);
+        ares_view raw = ares_jsonl_line(lines);
         rc = ares_json_parse(&d->arena, raw, path, &row);
-        if (rc == ARES_OK) rc = add_row(d, cfg, file, line, row, need_answer);
+        if (rc == ARES_OK) rc = add_row(r, file, line, row);
         if (rc != ARES_OK) break;
     }
-    ares_jsonl_close(reader);
-    if (rc == ARES_OK && d->count == before)
-        rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
+    ares_jsonl_close(lines);
+    if (rc == ARES_OK && r->seen == before) rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
     return rc;
 }
 
-int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
-                      ares_dataset **out)
+static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
+                     const ares_data_config *cfg, bool need_answer)
+{
+    size_t length;
+    int64_t before = d->count;
+    reader r = { .d = d, .cfg = cfg, .need_answer = need_answer, .part = part };
+    ares_row_file own = *file; /* of the data set's life */
+    if (own.source) own.source = ares_arena_copy(&d->arena, own.source, strlen(own.source));
+    r.from = &own;
+    r.slice = slice_of(file->path, &length);
+    const char *path = ares_arena_copy(&d->arena, file->path, length);
+    ARES_TRY(read_path(&r, path));
+    if (d->count > before) return ARES_OK;
+    return ares_fail(ARES_EFORMAT, "data: %s: no rows there; the file has %lld", file->path,
+                     (long long)r.seen);
+}
+
+int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_data_config *cfg,
+                            bool need_answer, ares_dataset **out)
 {
     *out = NULL;
     ares_dataset *d = ares_calloc(1, sizeof *d);
-    int rc = ARES_OK;
-    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++)
-        rc = read_path(d, cfg, files->items[i], need_answer);
-    if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is given");
+    int rc = n ? ARES_OK : ares_fail(ARES_ECONFIG, "data: no file of rows is given");
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++)
+        rc = read_file(d, &files[i], (int32_t)i, cfg, need_answer);
     if (rc != ARES_OK) {
         ares_dataset_free(d);
         return rc;
@@ -303,9 +285,19 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     return ARES_OK;
 }
 
+int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
+                 ares_dataset **out)
+{
+    ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
+    for (int64_t i = 0; i < files->count; i++) list[i].path = files->items[i];
+    int rc = ares_dataset_load_files(list, files->count, cfg, need_answer, out);
+    ares_free(list);
+    return rc;
+}
+
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out)
 {
-    return ares_dataset_load(files, NULL, false, out);
+    return dataset_load(files, NULL, false, out);
 }
 
 void ares_dataset_free(ares_dataset *d)

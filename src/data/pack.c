@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-#include "ares/data_balance.h"
 #include "balance.h"
 
 static int64_t row_len(const ares_batch *b, int64_t r)

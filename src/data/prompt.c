@@ -6,13 +6,7 @@
 #include <string.h>
 
 #include "dataset.h"
-
-struct ares_prompt_encoder {
-    const ares_data_config *cfg;
-    const ares_tokenizer *tokenizer;
-    ares_template *format;
-    ares_chat *chat;
-};
+#include "prompt.h"
 
 int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
                             const ares_tokenizer *tok, ares_prompt_encoder **out)

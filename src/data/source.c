@@ -4,17 +4,17 @@
 #include <string.h>
 
 typedef struct returned_prompt {
-    int64_t draw, id;
+    int64_t draw, id, local;
     ares_str begun; /* bytes of its group; empty: it has no answers */
 } returned_prompt;
 
 /* ---------------------------------------------------------------- drawing */
-static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id)
+static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t local)
 {
     int64_t at = s->n_returned++;
     s->returned = ares_realloc(s->returned, (size_t)s->n_returned * sizeof *s->returned);
     for (; at > 0 && s->returned[at - 1].draw > draw; at--) s->returned[at] = s->returned[at - 1];
-    s->returned[at] = (returned_prompt){ .draw = draw, .id = id };
+    s->returned[at] = (returned_prompt){ .draw = draw, .id = id, .local = local };
     return &s->returned[at];
 }
 
@@ -34,12 +34,13 @@ static int draw_missing(ares_source *s, int64_t n, ares_arena *arena)
     int64_t fresh = (missing + draw - 1) / draw * draw;
     ares_drawn *drawn = ares_arena_alloc(arena, (size_t)fresh * sizeof *drawn);
     ARES_TRY(s->kind->next(s->state, fresh, drawn));
-    for (int64_t i = 0; i < fresh; i++) insert(s, drawn[i].draw, drawn[i].id);
+    for (int64_t i = 0; i < fresh; i++) insert(s, drawn[i].draw, drawn[i].id, drawn[i].draw);
     return ARES_OK;
 }
 
-static int read_begun(const ares_source *s, const returned_prompt *p, ares_arena *arena,
-                      ares_group **out)
+/* now: the id of its row, which the bytes may name by an older one */
+static int read_begun(const ares_source *s, const returned_prompt *p, int64_t now,
+                      ares_arena *arena, ares_group **out)
 {
     int64_t row;
     ares_view bytes = ares_str_view(&p->begun);
@@ -47,27 +48,84 @@ static int read_begun(const ares_source *s, const returned_prompt *p, ares_arena
     ARES_TRY(ares_group_read(&bytes, arena, g, &row));
     if (bytes.len || row != p->id || g->draw != p->draw)
         return ares_fail(ARES_EFORMAT, "data: the answers are those of another prompt");
-    ares_group_set_row(g, ares_source_row(s, row));
+    ares_group_set_row(g, ares_source_row(s, now));
+    return ARES_OK;
+}
+
+/* The prompt `at` among those that were given back, as a drawn one; it stays among them. */
+static int take(const ares_source *s, int64_t at, ares_arena *arena, ares_drawn *out)
+{
+    const returned_prompt *p = &s->returned[at];
+    ares_group *begun = NULL;
+    if (p->begun.len) ARES_TRY(read_begun(s, p, p->id, arena, &begun));
+    *out = (ares_drawn){
+        .draw = p->draw, .id = p->id, .begun = begun, .local = p->local, .weight = 1
+    };
+    return ARES_OK;
+}
+
+/* At most n prompts of a part that were given back, the oldest first; *taken of them. */
+static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, ares_drawn *out,
+                        int64_t *taken)
+{
+    int64_t kept = 0;
+    *taken = 0;
+    for (int64_t i = 0; i < s->n_returned; i++) {
+        if (*taken == n || ares_source_row(s, s->returned[i].id)->part != part) {
+            s->returned[kept++] = s->returned[i];
+            continue;
+        }
+        ARES_TRY(take(s, i, arena, &out[(*taken)++]));
+        ares_str_fini(&s->returned[i].begun);
+    }
+    s->n_returned = kept;
+    return ARES_OK;
+}
+
+static int next_of_parts(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
+{
+    int parts = ares_source_parts(s);
+    int64_t step, at = 0;
+    ares_share *shares = ares_arena_calloc(arena, (size_t)parts, sizeof *shares);
+    ARES_TRY(s->kind->share(s->state, n, &step, shares));
+    for (int i = 0; i < parts; i++) {
+        int64_t taken, first = at;
+        ARES_TRY(take_of_part(s, i, shares[i].count, arena, out + at, &taken));
+        at += taken;
+        ARES_TRY(s->kind->next_of(s->state, i, shares[i].count - taken, out + at));
+        at = first + shares[i].count;
+        for (int64_t k = first; k < at; k++) {
+            out[k].step = step;
+            out[k].weight = shares[i].weight;
+        }
+    }
     return ARES_OK;
 }
 
 int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
 {
     if (!n) return ARES_OK;
+    if (s->kind->share) return next_of_parts(s, n, arena, out);
     ARES_TRY(draw_missing(s, n, arena));
-    for (int64_t i = 0; i < n; i++) {
-        const returned_prompt *p = &s->returned[i];
-        ares_group *begun = NULL;
-        if (p->begun.len) ARES_TRY(read_begun(s, p, arena, &begun));
-        out[i] = (ares_drawn){ .draw = p->draw, .id = p->id, .begun = begun };
-    }
+    for (int64_t i = 0; i < n; i++) ARES_TRY(take(s, i, arena, &out[i]));
     drop_first(s, n);
     return ARES_OK;
 }
 
 void ares_source_give_back(ares_source *s, const ares_group *g)
 {
-    ares_group_write(g, &insert(s, g->draw, g->row->id)->begun);
+    int64_t local = s->kind->share ? g->local : g->draw;
+    ares_group_write(g, &insert(s, g->draw, g->row->id, local)->begun);
+}
+
+void ares_source_begin_step(ares_source *s, int64_t step)
+{
+    if (s->kind && s->kind->begin_step) s->kind->begin_step(s->state, step);
+}
+
+int ares_source_parts(const ares_source *s)
+{
+    return s->kind && s->kind->parts ? s->kind->parts(s->state) : 1;
 }
 
 const ares_row *ares_source_row(const ares_source *s, int64_t id)
@@ -137,6 +195,7 @@ void ares_source_save(const ares_source *s, ares_str *json)
         ares_json_begin(json, '{');
         ares_json_write_i64(ares_json_key(json, "draw"), p->draw);
         ares_json_write_i64(ares_json_key(json, "row"), p->id);
+        if (s->kind->share) ares_json_write_i64(ares_json_key(json, "local"), p->local);
         write_begun(ares_str_view(&p->begun), ares_json_key(json, "answers"));
         ares_json_end(json, '}');
     }
@@ -144,27 +203,50 @@ void ares_source_save(const ares_source *s, ares_str *json)
     ares_json_end(json, '}');
 }
 
-/* Reads a prompt that was given back. Its answers are decoded once, to check them. */
-static int load_returned(const ares_json *json, bool other_rows, ares_source *into)
+static bool is_count(const ares_json *v)
 {
-    const ares_json *draw = ares_json_get(json, "draw"), *row = ares_json_get(json, "row");
+    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0;
+}
+
+/* The answers of a prompt, which `row` is the row of now: the bytes name it. */
+static int move_begun(const ares_source *s, returned_prompt *p, int64_t row)
+{
+    ares_arena arena = { 0 };
+    ares_group *g;
+    int rc = read_begun(s, p, row, &arena, &g);
+    if (rc == ARES_OK && row != p->id) {
+        ares_str_clear(&p->begun);
+        ares_group_write(g, &p->begun);
+    }
+    p->id = row;
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+/* Reads a prompt that was given back. Its answers are decoded once, to check them. */
+static int load_returned(const ares_json *state, const ares_json *json, bool other_rows,
+                         ares_source *into)
+{
+    const ares_json *draw = ares_json_get(json, "draw"), *row = ares_json_get(json, "row"),
+                    *local = into->kind->share ? ares_json_get(json, "local") : draw;
     ares_view text;
     int rc = ARES_OK;
-    bool good = draw && draw->type == ARES_JSON_INT && !draw->big && draw->integer >= 0 && row &&
-                row->type == ARES_JSON_INT;
-    if (good && other_rows && row->integer >= ares_source_count(into)) return ARES_OK;
-    if (!good || row->integer < 0 || row->integer >= ares_source_count(into))
+    bool good = is_count(draw) && is_count(row) && is_count(local);
+    int64_t id = !good               ? ARES_ROW_NONE
+                 : into->kind->moved ? into->kind->moved(into->state, state, row->integer)
+                                     : row->integer;
+    bool there = id >= 0 && id < ares_source_count(into);
+    if (good && !there && (id == ARES_ROW_GONE || other_rows)) return ARES_OK;
+    if (!there)
         return ares_fail(ARES_EFORMAT,
                          "'given_back' holds no draws and rows; the checkpoint is damaged");
     ARES_TRY(ares_json_get_string(json, "answers", "", &text));
-    returned_prompt *p = insert(into, draw->integer, row->integer);
+    returned_prompt *p = insert(into, draw->integer, row->integer, local->integer);
     if (!read_bytes(text, &p->begun))
         rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
                                      "checkpoint is damaged");
-    ares_arena arena = { 0 };
-    ares_group *g;
-    if (rc == ARES_OK && p->begun.len) rc = read_begun(into, p, &arena, &g);
-    ares_arena_fini(&arena);
+    if (rc == ARES_OK && p->begun.len) rc = move_begun(into, p, id);
+    p->id = id;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }
 
@@ -184,7 +266,7 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
     if (list && list->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "'given_back' is no list; the checkpoint is damaged");
     for (int64_t i = 0; list && i < list->count && rc == ARES_OK; i++)
-        rc = load_returned(&list->items[i], other_rows, &loaded);
+        rc = load_returned(json, &list->items[i], other_rows, &loaded);
     if (rc == ARES_OK) rc = s->kind->load(s->state, json, other_rows);
     if (rc == ARES_OK) {
         ares_source before = *s;

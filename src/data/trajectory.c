@@ -33,6 +33,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
     for (int32_t r = 0; r < y->n_rows; r++) {
         const ares_trajectory_row *x = &y->rows[r];
         ares_sample sample = { .episode = y->n_rows > 1 ? y->index + 1 : 0,
+                               .turn = r,
                                .row = g->row,
                                .prompt = x->prompt,
                                .prompt_len = x->prompt_len,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "../../src/data/dataset.h"
 #include "ares/data.h"
 
 static const ares_data_config cfg = { .prompt_key = "q", .answer_key = "a" };
@@ -11,7 +12,7 @@ static int load(const char *name, ares_view text, bool need_answer, ares_dataset
 {
     const char *path = test_file(name);
     CHECK_OK(ares_file_write(path, text.data, text.len));
-    return ares_dataset_load(&(ares_texts){ &path, 1 }, &cfg, need_answer, out);
+    return dataset_load(&(ares_texts){ &path, 1 }, &cfg, need_answer, out);
 }
 
 static void check_refused(const char *text, const char *message)
@@ -57,7 +58,7 @@ TEST(files_are_read_in_turn)
     const char *paths[] = { test_file("1.jsonl"), test_file("2.jsonl") };
     ares_dataset *d;
     for (int i = 0; i < 2; i++) CHECK_OK(ares_file_write(paths[i], texts[i], strlen(texts[i])));
-    REQUIRE_OK(ares_dataset_load(&(ares_texts){ paths, 2 }, &cfg, true, &d));
+    REQUIRE_OK(dataset_load(&(ares_texts){ paths, 2 }, &cfg, true, &d));
     CHECK_EQ(ares_dataset_count(d), 3);
     CHECK(ares_dataset_row(d, 2)->line == 1 && ares_dataset_row(d, 2)->id == 2);
     CHECK_STR(ares_dataset_row(d, 2)->file, paths[1]);
@@ -101,17 +102,17 @@ TEST(a_set_without_rows_or_files_is_refused)
     const char *none = test_file("none.jsonl"), *folder = test_dir();
     check_refused("", ": no rows");
     check_refused("\n \n\r\n", ": no rows");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO,
+    CHECK_FAIL(dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO,
                "none.jsonl: no such file");
     CHECK_OK(ares_dir_make(test_file("empty")));
     const char *empty = test_file("empty"), *hub = "someone/math@train";
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT,
+    CHECK_FAIL(dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT,
                "x.jsonl: no rows");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO,
-               "neither a *.jsonl nor");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO,
+    CHECK_FAIL(dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO,
+               "the folder has no file of rows");
+    CHECK_FAIL(dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO,
                "if it is a name on a hub, download");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG,
+    CHECK_FAIL(dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG,
                "no file of rows is given");
 }
 
@@ -128,16 +129,16 @@ TEST(folders_lists_and_splits_name_rows_too)
     REQUIRE_OK(ares_file_write(test_file("rows/a.json"), list, sizeof list - 1));
     REQUIRE_OK(ares_file_write(test_file("rows/c.json"), lines, sizeof lines - 1));
     REQUIRE_OK(ares_file_write(test_file("rows/notes.txt"), "no rows", 7));
-    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
+    REQUIRE_OK(dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
     static const char *const prompts[] = { "a1", "a2", "b", "c" }; /* files by name */
     CHECK_EQ(ares_dataset_count(d), 4);
     for (int i = 0; i < 4 && i < ares_dataset_count(d); i++)
         CHECK(ares_view_is(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, prompts[i]));
     ares_dataset_free(d);
-    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &split, 1 }, &cfg, true, &d));
+    REQUIRE_OK(dataset_load(&(ares_texts){ &split, 1 }, &cfg, true, &d));
     CHECK_EQ(ares_dataset_count(d), 1);
     ares_dataset_free(d);
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG,
+    CHECK_FAIL(dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG,
                "has one split, train");
 }
 
@@ -154,7 +155,7 @@ TEST(a_folder_of_many_files_is_read_by_their_names)
         (void)snprintf(row, sizeof row, "{\"q\":\"%d\",\"a\":1}\n", at);
         REQUIRE_OK(ares_file_write(test_file(name), row, strlen(row)));
     }
-    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
+    REQUIRE_OK(dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
     CHECK_EQ(ares_dataset_count(d), FILES);
     for (int i = 0; i < FILES && i < ares_dataset_count(d); i++) {
         (void)snprintf(row, sizeof row, "%d", i);
@@ -173,10 +174,10 @@ TEST(rows_with_images_are_refused)
     static const char none[] = "{\"q\":\"x\",\"a\":1,\"images\":[],\"videos\":null}\n",
                       one[] = "{\"q\":\"<image>x\",\"a\":1,\"images\":[\"a.png\"]}\n";
     REQUIRE_OK(ares_file_write(path, none, sizeof none - 1));
-    CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d));
+    CHECK_OK(dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d));
     ares_dataset_free(d);
     REQUIRE_OK(ares_file_write(path, one, sizeof one - 1));
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED,
+    CHECK_FAIL(dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED,
                "images.jsonl:1: 'images' holds images");
 }
 
@@ -218,4 +219,48 @@ TEST(many_rows_stay_where_they_are)
     }
     ares_dataset_free(d);
     ares_str_fini(&text);
+}
+
+/* Whether the files of tests/golden/rows named so can be read by this build. */
+static bool load_rows(const char *name, const char *key, ares_dataset **out)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/tests/golden/rows/%s", ARES_SOURCE_DIR, name);
+    const ares_data_config keys = { .prompt_key = key, .answer_key = "answer" };
+    int rc = dataset_load(&(ares_texts){ (const char *[]){ path }, 1 }, &keys, true, out);
+    if (rc == ARES_EUNSUPPORTED) test_skip(ares_error_message());
+    else CHECK_OK(rc);
+    return rc == ARES_OK;
+}
+
+TEST(compressed_rows_take_slices_and_name_their_lines)
+{
+    ares_dataset *d;
+    static const char *const names[] = { "rows.jsonl.gz@[1:]", "rows.jsonl.zst@[1:3]" };
+    for (int i = 0; i < 2; i++) {
+        if (!load_rows(names[i], "prompt", &d)) return;
+        CHECK_EQ(ares_dataset_count(d), 2);
+        CHECK_EQ(ares_dataset_row(d, 0)->line, 2);
+        CHECK_VIEW(ares_dataset_row(d, 1)->ground_truth, "5");
+        CHECK_STR(ares_dataset_row(d, 0)->data_source, "math");
+        ares_dataset_free(d);
+    }
+    CHECK_VIEW(slice_name("a/math.jsonl.gz@[1:]"), "math");
+    CHECK_VIEW(slice_name("math.zst"), "math");
+}
+
+TEST(parquet_rows_take_messages_answers_and_slices)
+{
+    ares_dataset *d;
+    if (!load_rows("snappy.parquet@[1:]", "prompt", &d)) return;
+    CHECK_EQ(ares_dataset_count(d), 2);
+    const ares_row *r = ares_dataset_row(d, 0);
+    CHECK_EQ(r->line, 2);
+    CHECK_STR(r->data_source, "math");
+    CHECK_VIEW(r->ground_truth, "4");
+    CHECK_EQ(ares_json_get(r->json, "prompt")->count, 2);
+    ares_dataset_free(d);
+    if (!load_rows("zstd.parquet", "question", &d)) return;
+    CHECK_EQ(ares_dataset_count(d), 3);
+    ares_dataset_free(d);
 }

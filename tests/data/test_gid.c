@@ -1,3 +1,4 @@
+#include "../../src/data/dataset.h"
 #include "ares/data_source.h"
 #include "test.h"
 
@@ -8,7 +9,7 @@ static bool load(const char *name, const char *text, ares_source *out)
     ares_data_config cfg = { .prompt_key = "prompt", .answer_key = "answer" };
     ares_dataset *d = NULL;
     return CHECK_OK(ares_file_write(path, text, strlen(text))) &&
-           CHECK_OK(ares_dataset_load(&files, &cfg, false, &d)) &&
+           CHECK_OK(dataset_load(&files, &cfg, false, &d)) &&
            CHECK_OK(ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, out));
 }
 

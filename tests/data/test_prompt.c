@@ -1,8 +1,7 @@
 /* Row -> prompt, with a tokenizer of the goldens and a template that shows its variables. */
 #include "test.h"
 
-#include <stdio.h>
-
+#include "../../src/data/dataset.h"
 #include "ares/data.h"
 
 static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% "
@@ -41,7 +40,7 @@ static int encode(const ares_data_config *cfg, const char *rows, ares_dataset **
     ares_prompt_encoder *e;
     *d = NULL;
     int rc = ares_prompt_encoder_new(cfg, test_dir(), t, &e);
-    if (rc == ARES_OK && CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d)))
+    if (rc == ARES_OK && CHECK_OK(dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d)))
         rc = ares_dataset_encode(*d, e, pool, dropped);
     ares_prompt_encoder_free(e);
     ares_pool_free(pool);

@@ -1,8 +1,6 @@
 /* A data set as a source: what it draws, and how it goes on from a saved state. */
 #include "test.h"
 
-#include <stdio.h>
-
 #include "ares/data_source.h"
 
 enum { ROWS = 11, DRAW = 2, EPOCH = 10 }; /* five draws per epoch, a row left out */

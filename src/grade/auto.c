@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "judge.h"
+#include "verifiers.h"
 
-extern const ares_verifier ares_verifier_auto;
+static const ares_verifier *const verifiers[] = { VERIFY_LIST(VERIFY_ENTRY) };
 
 typedef struct judge_set {
     ares_map *names; /* "math", "boxed_math" -> index */
@@ -160,32 +161,30 @@ static const char *join_path(ares_str *out, const char *path, const char *key)
  * Opens a verifier plain or with the prefix "boxed_", with the options that `types` gives for its
  * plain name.
  */
-static void open_judge(auto_options *o, const char *plain, bool boxed, ares_config *cfg,
+static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxed, ares_config *cfg,
                        const char *path)
 {
     judge_set *set = &o->set;
+    const char *plain = verifier->name;
     void *options;
     int64_t limit;
-    ares_judge *j;
-    ares_str name = { 0 }, key = { 0 }, where = { 0 };
-    ares_str_addf(&name, "%s%s", boxed ? ARES_BOXED_PREFIX : "", plain);
-    int rc = ares_judge_new(name.data, &j);
-    ARES_ASSERT(rc == ARES_OK);
-    ares_map_put(set->names, ares_str_view(&name), set->n);
+    ares_judge *j = judge_of(verifier, boxed);
+    ares_str key = { 0 }, where = { 0 };
+    ares_map_put(set->names, ares_view_of(ares_judge_name(j)), set->n);
     set->judges[set->n++] = j;
     if (ares_json_get(o->types, plain)) {
         ares_str_addf(&key, "types.%s", plain);
         join_path(&where, path, key.data);
         ares_option_table *table = ares_judge_options(j, &options);
         if (table) ares_config_bind(cfg, where.data, table, options);
-        if (!boxed) ares_judge_check(j, cfg, where.data); /* once per name, not twice */
+        if (!boxed || ares_config_fault_count(cfg) == 0) /* no fault twice */
+            ares_judge_check(j, cfg, where.data);
         if (!boxed && ares_judge_limit(j, &limit))
             ares_config_fault(cfg, where.data,
                               "a limit of length applies to all rows, and auto judges some; make "
                               "it an entry of worker.reward.rewards: {name: %s, ...}",
                               plain);
     } else ares_judge_use_defaults(j);
-    ares_str_fini(&name);
     ares_str_fini(&key);
     ares_str_fini(&where);
 }
@@ -220,15 +219,12 @@ static void check_names(const auto_options *o, ares_config *cfg, const char *pat
 static void open_all(void *options, ares_config *cfg, const char *path)
 {
     auto_options *o = options;
-    int n;
-    const char *const *names = ares_verifier_names(&n);
     close_all(o);
     o->set.names = ares_map_new();
-    o->set.judges = ares_calloc((size_t)n * 2 + 1, sizeof *o->set.judges);
-    for (int i = 0; i < n; i++) {
-        if (ares_verifier_find(names[i]) == &ares_verifier_auto) continue;
-        open_judge(o, names[i], false, cfg, path);
-        open_judge(o, names[i], true, cfg, path);
+    o->set.judges = ares_calloc(2 * ARES_COUNT(verifiers), sizeof *o->set.judges);
+    for (int i = 0; i < ARES_COUNT(verifiers); i++) {
+        open_judge(o, verifiers[i], false, cfg, path);
+        open_judge(o, verifiers[i], true, cfg, path);
     }
     check_names(o, cfg, path);
 }

@@ -1,8 +1,6 @@
 /* A verifier with its options, and the prefix "boxed_". */
 #include "judge.h"
 
-#include <string.h>
-
 #include "math/answers.h"
 
 struct ares_judge {
@@ -14,22 +12,15 @@ struct ares_judge {
     ares_config *defaults; /* owns the texts of options that took their defaults */
 };
 
-int ares_judge_new(const char *name, ares_judge **out)
+ares_judge *judge_of(const ares_verifier *v, bool boxed)
 {
-    int n, i;
-    const char *const *names = ares_verifier_names(&n);
-    size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
-    bool boxed = strncmp(name, ARES_BOXED_PREFIX, prefix) == 0;
-    *out = NULL;
-    ARES_TRY(
-        ares_lookup(ARES_ECONFIG, "reward: verifier", boxed ? name + prefix : name, names, n, &i));
     ares_judge *j = ares_calloc(1, sizeof *j);
-    *j = (ares_judge){ .verifier = ares_verifier_find(names[i]),
-                       .boxed = boxed,
-                       .name = ares_strdup(name) };
-    j->options = ares_calloc(1, j->verifier->options_size + 1);
-    *out = j;
-    return ARES_OK;
+    ares_str name = { 0 };
+    ares_str_addf(&name, "%s%s", boxed ? ARES_BOXED_PREFIX : "", v->name);
+    *j = (ares_judge){ .verifier = v, .boxed = boxed, .name = ares_strdup(name.data) };
+    j->options = ares_calloc(1, v->options_size + 1);
+    ares_str_fini(&name);
+    return j;
 }
 
 void ares_judge_free(ares_judge *j)

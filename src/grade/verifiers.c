@@ -1,20 +1,14 @@
-/* The table of built-in verifiers. To add one: a file in this folder and a word here. */
-#include "ares/grade.h"
+/* The table of built-in verifiers by name: those of the list, and `auto`, which opens them. */
+#include "verifiers.h"
 
-/* clang-format off */
-#define VERIFY_LIST(X) \
-    X(exact) X(number) X(boxed) X(math) X(deepscaler) X(dapo) X(gsm8k) X(math_hendrycks) \
-    X(math_verify) X(format) X(regex) X(format_think) X(format_think_boxed) X(gpqa) \
-    X(multiple_choice) X(f1) X(ifbench) X(ifeval) X(format_verify) X(math_format) X(aepo) X(r1v) \
-    X(dapo_overlong) X(length) X(overlong) X(repetition) X(random) X(none) X(auto)
-/* clang-format on */
+#include <string.h>
 
-#define DECLARE(name) extern const ares_verifier ares_verifier_##name;
-#define ENTRY(name) &ares_verifier_##name,
+#include "judge.h"
+
 #define NAME(name) #name,
-VERIFY_LIST(DECLARE)
-static const ares_verifier *const table[] = { VERIFY_LIST(ENTRY) };
-static const char *const names[] = { VERIFY_LIST(NAME) };
+VERIFY_DECLARE(auto)
+static const ares_verifier *const table[] = { VERIFY_LIST(VERIFY_ENTRY) VERIFY_ENTRY(auto) };
+static const char *const names[] = { VERIFY_LIST(NAME) NAME(auto) };
 
 const char *const *ares_verifier_names(int *n)
 {
@@ -29,4 +23,13 @@ const ares_verifier *ares_verifier_find(const char *name)
                    ARES_OK
                ? table[i]
                : NULL;
+}
+
+int ares_judge_new(const char *name, ares_judge **out)
+{
+    size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
+    bool boxed = strncmp(name, ARES_BOXED_PREFIX, prefix) == 0;
+    const ares_verifier *v = ares_verifier_find(boxed ? name + prefix : name);
+    *out = v ? judge_of(v, boxed) : NULL;
+    return v ? ARES_OK : ARES_ECONFIG;
 }

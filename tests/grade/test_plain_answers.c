@@ -3,7 +3,6 @@
 #include "work.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "ares/grade.h"
 

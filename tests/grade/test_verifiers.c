@@ -104,6 +104,19 @@ TEST(a_pattern_is_found_anywhere_or_covers_the_whole)
     CHECK_CONTAINS(ares_error_message(), "missing closing parenthesis");
 }
 
+TEST(citations_are_found_by_their_form)
+{
+    /* those of docs/rewards.md */
+    const char *form = "'\\[[1-9][0-9]*\\]|\\([A-Z][^()]*, (19|20)[0-9]{2}\\)'",
+               *each = "'\\s*([^.\\[\\]]+\\[[1-9][0-9]*\\]\\.\\s*)+'";
+    CHECK(found(form, ARES_VIEW("as shown [12]"), NULL, NULL) == 1 &&
+          found(form, ARES_VIEW("known (Rajpurkar et al., 2016)."), NULL, NULL) == 1);
+    CHECK(found(form, ARES_VIEW("a[0] and (see 2016)"), NULL, NULL) == 0);
+    CHECK(found(each, ARES_VIEW("One [1]. Two [2].\n"), "whole=true", NULL) == 1 &&
+          found(each, ARES_VIEW("One [1]. Two."), "whole=true", NULL) == 0 &&
+          found(each, ARES_VIEW(""), "whole=true", NULL) == 0);
+}
+
 TEST(a_search_that_explodes_is_cut_short_and_counted)
 {
     ares_str s = { 0 };
@@ -301,8 +314,8 @@ TEST(small_verifiers_are_linear_in_the_response)
     static const char *const pieces[] = { "<think>", "answer ",  "final",     "\xff",
                                           "A ",      "<answer>", "\\boxed{",  "a b ",
                                           " ",       "</think>", "option :  " };
-    static const char *const names[] = { "format_think", "format_think_boxed", "f1",   "gpqa",
-                                         "random",       "boxed_exact",        "regex" };
+    static const char *const names[] = { "format_think", "format_think_boxed", "f1",    "gpqa",
+                                         "random",       "boxed_exact",        "regex", "json" };
     for (int p = 0; p < ARES_COUNT(pieces); p++) {
         ares_str s = { 0 };
         while (s.len < 1000000) ares_str_add_z(&s, pieces[p]);

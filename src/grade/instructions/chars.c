@@ -3,7 +3,6 @@
  * utf8proc's categories. These lack what Unicode calls Other_Lowercase and Other_Uppercase (circled
  * letters, modifier letters, Roman numerals), which is listed here.
  */
-#include <string.h>
 #include <utf8proc.h>
 
 #include "text_parts.h"

@@ -43,68 +43,68 @@ static void end_row(sink *s)
     s->row_fields = 0;
 }
 
+typedef enum place {
+    START_ROW,
+    START_FIELD,
+    IN_FIELD,
+    QUOTED,
+    QUOTE_IN_QUOTED,
+    LINE_END,
+    BROKEN /* something follows a \r on its line */
+} place;
+
+static bool ends_line(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* Outside quotes a character belongs to the field or ends it. */
+static place outside_quotes(char c, char delimiter, sink *s)
+{
+    if (c == delimiter || ends_line(c)) {
+        end_field(s);
+        return c == delimiter ? START_FIELD : LINE_END;
+    }
+    add(s, c);
+    return IN_FIELD;
+}
+
+static place after(place at, char c, char delimiter, sink *s)
+{
+    switch (at) {
+    case START_ROW:
+        if (ends_line(c)) return LINE_END;
+        /* fallthrough */
+    case START_FIELD:
+        if (c == '"') return QUOTED;
+        /* fallthrough */
+    case IN_FIELD: return outside_quotes(c, delimiter, s);
+    case QUOTED:
+        if (c == '"') return QUOTE_IN_QUOTED;
+        break;
+    case QUOTE_IN_QUOTED:
+        if (c != '"') return outside_quotes(c, delimiter, s);
+        break;
+    default: return ends_line(c) ? LINE_END : BROKEN;
+    }
+    add(s, c);
+    return QUOTED;
+}
+
 static bool run(ares_view text, char delimiter, sink *s)
 {
-    enum { START_ROW, START_FIELD, IN_FIELD, QUOTED, QUOTE_IN_QUOTED, LINE_END } state = START_ROW;
+    place at = START_ROW;
     for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        switch (state) {
-        case START_ROW:
-            if (c == '\n' || c == '\r') {
-                state = LINE_END;
-                break;
-            }
-            /* fallthrough */
-        case START_FIELD:
-            if (c == '"') {
-                state = QUOTED;
-                break;
-            }
-            /* fallthrough */
-        case IN_FIELD:
-            if (c == '\n' || c == '\r') {
-                end_field(s);
-                state = LINE_END;
-            } else if (c == delimiter) {
-                end_field(s);
-                state = START_FIELD;
-            } else {
-                add(s, c);
-                state = IN_FIELD;
-            }
-            break;
-        case QUOTED:
-            if (c == '"') state = QUOTE_IN_QUOTED;
-            else add(s, c);
-            break;
-        case QUOTE_IN_QUOTED:
-            if (c == '"') {
-                add(s, c);
-                state = QUOTED;
-            } else if (c == delimiter) {
-                end_field(s);
-                state = START_FIELD;
-            } else if (c == '\n' || c == '\r') {
-                end_field(s);
-                state = LINE_END;
-            } else {
-                add(s, c);
-                state = IN_FIELD;
-            }
-            break;
-        case LINE_END:
-            if (c != '\n' && c != '\r') return false;
-            break;
-        }
-        if (s->field_chars > FIELD_MAX) return false;
-        if (c == '\n' && state == LINE_END) { /* the end of one of the stream's lines */
+        at = after(at, text.data[i], delimiter, s);
+        if (at == BROKEN || s->field_chars > FIELD_MAX) return false;
+        if (text.data[i] == '\n' && at == LINE_END) { /* the end of one of the stream's lines */
             end_row(s);
-            state = START_ROW;
+            at = START_ROW;
         }
     }
-    if (state == START_FIELD || state == IN_FIELD || state == QUOTED || state == QUOTE_IN_QUOTED)
-        end_field(s);
-    if (state != START_ROW) end_row(s);
+    if (at == START_ROW) return true;
+    if (at != LINE_END) end_field(s);
+    end_row(s);
     return true;
 }
 

@@ -2,7 +2,6 @@
  * Lists of the words and pieces of a text, and words found in it. A list is counted first, so that
  * it takes only the memory it needs.
  */
-#include <string.h>
 
 #include "text_parts.h"
 

@@ -3,7 +3,6 @@
  * answer's; equal texts are equal too. A gold answer without LaTeX signs around it is one answer as
  * a whole, as data sets write them.
  */
-#include <string.h>
 
 #include "claim.h"
 

@@ -5,7 +5,6 @@
  */
 #include "value.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
 bool math_same_value(ares_view a, ares_view b, math_budget *budget, ares_arena *arena)

@@ -85,7 +85,7 @@ typedef struct ares_env_type {
     /*
      * Others' programs: a reset or step may wait for one, as long as its time-outs allow. The
      * caller then calls ares_env_reset and ares_env_act on threads of its own, so that one
-     * environment does not hold up the others.
+     * environment does not hold up the others; not two of them for one environment at once.
      */
     bool waits;
     /*

@@ -188,8 +188,9 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
         done->type != ARES_JSON_BOOL ||
         (info && info->type != ARES_JSON_OBJECT && info->type != ARES_JSON_NULL) ||
         !read_state(c, v)) {
-        fail_with_answer(
-            c, r.line, "{\"observation\": text, \"reward\": number, \"done\": true or false, ..}");
+        fail_with_answer(c, r.line,
+                         "{\"observation\": text, \"reward\": number up to 1e30, "
+                         "\"done\": true or false, ..}");
         return ARES_OK;
     }
     out->done = done->boolean;

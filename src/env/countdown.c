@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <string.h>
 
 #include "ares/core_streams.h"
 #include "rows.h"

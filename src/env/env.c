@@ -16,13 +16,12 @@ void ares_env_reward_write(ares_str *out, ares_env_reward reward)
     else ares_str_add_double(out, reward.value);
 }
 
-void env_tell(ares_env_outcome *o, const char *name, double value)
+void env_tell_again(ares_env_outcome *o, const char *name, double value)
 {
     int i = 0;
-    while (i < o->n_info && strcmp(o->info[i].name, name) != 0) i++;
-    if (i == ARES_ENV_INFO) return; /* metrics of a step end here */
-    if (i == o->n_info) o->n_info++;
-    o->info[i] = (ares_env_info){ name, value };
+    while (i < o->n_info && o->info[i].name != name && strcmp(o->info[i].name, name) != 0) i++;
+    if (i < o->n_info) o->info[i].value = value;
+    else env_tell(o, name, value);
 }
 
 /* ---------------- environments */
@@ -88,20 +87,33 @@ int ares_env_find_action(const char *const *names, int n, ares_view action)
     return -1;
 }
 
+/* Zeroing `info`, too, would take longer than a step; n_info says what is there. */
+static void clear(ares_env_outcome *o, bool integer)
+{
+    o->reward = (ares_env_reward){ 0, integer };
+    o->done = o->success = o->refused = false;
+    o->n_info = 0;
+}
+
 /* One step; the turn's outcome takes it in. *known: whether the text was an action. */
 static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *known)
 {
-    ares_env_outcome step = { 0 }, *whole = &turn->outcome;
+    ares_env_outcome step, *whole = &turn->outcome;
+    clear(&step, false);
     ARES_TRY(e->definition->type->step(e->state, action, &step));
     *known = !step.refused;
     if (step.refused) return ARES_OK;
-    if (has_failed(e)) step = (ares_env_outcome){ .reward.integer = true, .done = true };
+    if (has_failed(e)) {
+        clear(&step, true);
+        step.done = true;
+    }
     e->num_actions++;
     turn->executed++;
     whole->reward = sum(whole->reward, step.reward);
     whole->done = step.done;
     whole->success = step.success;
-    for (int i = 0; i < step.n_info; i++) env_tell(whole, step.info[i].name, step.info[i].value);
+    for (int i = 0; i < step.n_info; i++)
+        env_tell_again(whole, step.info[i].name, step.info[i].value);
     return ARES_OK;
 }
 
@@ -111,7 +123,9 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     int n_names, known = 0;
     const char *const *names = ares_env_actions(e, &n_names);
     ARES_ASSERT(!ares_env_over(e));
-    *turn = (ares_env_turn){ .outcome.reward.integer = true };
+    clear(&turn->outcome, true);
+    turn->executed = 0;
+    turn->penalty = 0;
     for (int i = 0; i < n; i++) {
         int id = names ? ares_env_find_action(names, n_names, actions[i]) : -1;
         bool is_action = !names || id >= 0;
@@ -123,7 +137,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     }
     if (known < n || !known) turn->penalty = format_penalty;
     e->no_valid_action = !known;
-    if (!known) env_tell(&turn->outcome, "manager_invalid_action", 1);
+    if (!known) env_tell_again(&turn->outcome, "manager_invalid_action", 1);
     e->turns++;
     e->reward = sum(e->reward, turn->outcome.reward);
     e->penalty += turn->penalty;

@@ -2,6 +2,7 @@
 #include "foreign.h"
 #include "types.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +85,7 @@ void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
         if (!__builtin_isfinite(value)) continue; /* 400 digits */
         if (ares_view_is(object->members[i].key, "success")) out->success = value != 0;
         const char *name = known_name(f, object->members[i].key);
-        if (name) env_tell(out, name, value);
+        if (name) env_tell_again(out, name, value);
     }
 }
 
@@ -92,7 +93,7 @@ bool foreign_read_reward(const ares_json *value, ares_env_reward *out)
 {
     if (!value || (value->type != ARES_JSON_INT && value->type != ARES_JSON_FLOAT)) return false;
     *out = (ares_env_reward){ value->number, value->type == ARES_JSON_INT };
-    return __builtin_isfinite((float)value->number); /* trained on as a float */
+    return fabs(value->number) <= FOREIGN_REWARD; /* NaN is not */
 }
 
 /* ---------------- messages */

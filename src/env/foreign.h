@@ -13,6 +13,9 @@ enum {
     FOREIGN_NAME_BYTES = 64
 };
 
+/* No reward is larger: sums over an episode stay finite as floats, which training takes them as. */
+#define FOREIGN_REWARD 1e30
+
 typedef struct foreign {
     ares_str state; /* text of the present state */
     const char **actions;
@@ -37,7 +40,7 @@ bool foreign_read_actions(foreign *f, const ares_json *list);
  * out->success. A name has to be printable ASCII without blanks.
  */
 void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
-/* The number, or false. 1 is an integer, 1.0 is none. */
+/* The number, or false: FOREIGN_REWARD at most either way. 1 is an integer, 1.0 is none. */
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
 /* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */
 const char *foreign_quote(ares_view text, char out[160]);

@@ -4,8 +4,6 @@
  */
 #include "frozen_lake.h"
 
-#include <string.h>
-
 #include "ares/core_streams.h"
 #include "board.h"
 #include "types.h"
@@ -37,11 +35,11 @@ typedef struct frozen_lake {
 /* The cell beside a cell; at the border, the cell itself. */
 static int moved(int size, int cell, int direction)
 {
-    int row = cell / size, col = cell % size;
-    if (direction == LEFT) col = ARES_MAX(col - 1, 0);
-    if (direction == DOWN) row = ARES_MIN(row + 1, size - 1);
-    if (direction == RIGHT) col = ARES_MIN(col + 1, size - 1);
-    if (direction == UP) row = ARES_MAX(row - 1, 0);
+    /* without branches, which no processor could foresee */
+    int row = cell / size + (direction == DOWN) - (direction == UP),
+        col = cell % size + (direction == RIGHT) - (direction == LEFT);
+    row = ARES_MAX(0, ARES_MIN(row, size - 1));
+    col = ARES_MAX(0, ARES_MIN(col, size - 1));
     return row * size + col;
 }
 
@@ -132,18 +130,33 @@ static bool is_end(char cell)
     return cell == 'G' || cell == 'H';
 }
 
+/* Whether an action leads to one cell alone. */
+static bool is_certain(const frozen_lake *f, int cell)
+{
+    return is_end(f->map.cell[cell]) || !f->o->is_slippery;
+}
+
+static double probability(const frozen_lake *f, bool certain, int i)
+{
+    double s = f->o->success_rate;
+    return certain ? 1 : i == 1 ? s : (1 - s) / 2;
+}
+
+/* The i-th cell that an action may lead to. */
+static int leads_to(const frozen_lake *f, int cell, int action, bool certain, int i)
+{
+    if (is_end(f->map.cell[cell])) return cell;
+    return moved(f->map.size, cell, certain ? action : (action + 3 + i) % 4);
+}
+
 int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outcome out[3])
 {
     const frozen_lake *f = env;
-    double s = f->o->success_rate, aside = (1 - s) / 2;
-    bool over = is_end(f->map.cell[cell]), certain = over || !f->o->is_slippery;
+    bool certain = is_certain(f, cell);
     for (int i = 0; i < 3; i++) {
-        int turned = certain ? action : (action + 3 + i) % 4,
-            there = over ? cell : moved(f->map.size, cell, turned);
-        out[i] = (frozen_lake_outcome){ certain  ? 1
-                                        : i == 1 ? s
-                                                 : aside,
-                                        there, !over && f->map.cell[there] == 'G' };
+        int there = leads_to(f, cell, action, certain, i);
+        out[i] = (frozen_lake_outcome){ probability(f, certain, i), there,
+                                        there != cell && f->map.cell[there] == 'G' };
     }
     return certain ? 1 : 3;
 }
@@ -151,16 +164,15 @@ int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outc
 void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out)
 {
     frozen_lake *f = env;
-    frozen_lake_outcome way[3];
-    int n = frozen_lake_outcomes(f, f->player, action, way), taken = 0;
-    double sum = way[0].probability;
-    while (taken < n && sum <= u) sum += ++taken < n ? way[taken].probability : 0;
-    if (taken == n) taken = 0; /* rounding left the sum at or below u */
     int before = f->player;
-    f->player = way[taken].cell;
-    out->success = f->map.cell[f->player] == 'G';
+    double aside = probability(f, false, 0), sum = aside + probability(f, false, 1);
+    int taken = (aside <= u) + (sum <= u) + (sum + aside <= u);
+    if (taken == 3) taken = 0; /* rounding left the sum at or below u */
+    f->player = leads_to(f, before, action, is_certain(f, before), taken);
+    bool won = f->map.cell[f->player] == 'G';
+    out->success = won;
     out->done = is_end(f->map.cell[f->player]);
-    out->reward = (ares_env_reward){ way[taken].reward, true };
+    out->reward = (ares_env_reward){ won && f->player != before, true };
     env_tell(out, "action_is_effective", f->player != before);
     env_tell(out, "action_is_valid", 1);
 }

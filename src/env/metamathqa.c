@@ -2,7 +2,6 @@
  * `metamathqa`: a question of a file, with several attempts (docs/environments.md#metamathqa).
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "ares/core_streams.h"
 #include "rows.h"

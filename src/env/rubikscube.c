@@ -2,7 +2,6 @@
  * `rubikscube`: the 2 x 2 x 2 cube (docs/environments.md#rubiks-cube). 24 stickers, four per face
  * in reading order; faces U L F R B D. A turn moves three cycles of four stickers.
  */
-#include <string.h>
 
 #include "ares/core_streams.h"
 #include "types.h"

@@ -4,7 +4,7 @@
  */
 #include "tags.h"
 
-#include "ares/env.h"
+#include "ares/core.h"
 
 #define SOKOBAN_INSTRUCTION                                                                       \
     "You are solving the Sokoban puzzle. \nYou are the player and you need to push all boxes to " \

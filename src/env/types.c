@@ -3,7 +3,8 @@
 
 #define TYPE_LIST(X) \
     X(sokoban)       \
-    X(frozen_lake) X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command)
+    X(frozen_lake)   \
+    X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command) X(openenv)
 
 #define DECLARE(name) extern const ares_env_type ares_env_type_##name;
 #define ENTRY(name) &ares_env_type_##name,

@@ -85,39 +85,39 @@ def has_way(cells, start):
     return False
 
 
-def draw():
-    rows = [""] * SIZE
-    for i, cell in enumerate(cells):
-        rows[i // SIZE] += {"H": "OX", "G": "G√"}.get(cell, "_P")[i == player]
-    return "\n".join(rows)
+class Lake:
+    def draw(self):
+        rows = [""] * SIZE
+        for i, cell in enumerate(self.cells):
+            rows[i // SIZE] += {"H": "OX", "G": "G√"}.get(cell, "_P")[i == self.player]
+        return "\n".join(rows)
+
+    def reset(self, seed):
+        stream = Pcg64(seed)
+        while True:
+            cells = ["F" if stream.random() < FROZEN else "H" for _ in range(SIZE * SIZE)]
+            start = stream.below(SIZE) * SIZE + stream.below(SIZE)
+            goal = stream.below(SIZE) * SIZE + stream.below(SIZE)
+            if goal == start:
+                continue
+            cells[start], cells[goal] = "S", "G"
+            if has_way(cells, start):
+                break
+        self.cells, self.player = cells, start
+        return {"observation": self.draw(), "actions": MOVES}
+
+    def step(self, action):
+        before, self.player = self.player, moved(self.player, MOVES.index(action))
+        won = self.cells[self.player] == "G"
+        return {"observation": self.draw(), "reward": int(won),
+                "done": self.cells[self.player] in "GH",
+                "info": {"success": won, "action_is_effective": self.player != before,
+                         "action_is_valid": True}}
 
 
-def reset(seed):
-    global cells, player
-    stream = Pcg64(seed)
-    while True:
-        cells = ["F" if stream.random() < FROZEN else "H" for _ in range(SIZE * SIZE)]
-        start = stream.below(SIZE) * SIZE + stream.below(SIZE)
-        goal = stream.below(SIZE) * SIZE + stream.below(SIZE)
-        if goal == start:
-            continue
-        cells[start], cells[goal] = "S", "G"
-        if has_way(cells, start):
-            break
-    player = start
-    return {"observation": draw(), "actions": MOVES}
-
-
-def step(action):
-    global player
-    before, player = player, moved(player, MOVES.index(action))
-    won = cells[player] == "G"
-    return {"observation": draw(), "reward": int(won), "done": cells[player] in "GH",
-            "info": {"success": won, "action_is_effective": player != before,
-                     "action_is_valid": True}}
-
-
-for line in sys.stdin:
-    question = json.loads(line)
-    answer = reset(**question["reset"]) if "reset" in question else step(**question["step"])
-    print(json.dumps(answer), flush=True)
+if __name__ == "__main__":
+    lake = Lake()
+    for line in sys.stdin:
+        question = json.loads(line)
+        answer = lake.reset(**question["reset"]) if "reset" in question else lake.step(**question["step"])
+        print(json.dumps(answer), flush=True)

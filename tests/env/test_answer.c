@@ -62,6 +62,24 @@ TEST(a_thousand_actions_become_the_first_ones)
     ares_str_fini(&text);
 }
 
+/* A model may play on by itself; only its first answer counts. */
+TEST(tags_of_another_turn_are_no_answer)
+{
+    ares_env_answer a = parsed(ARES_VIEW(
+        "a</think><answer>Up</answer>\n\nReward:\n10\n\nTurn 2:\n<think>b</think><answer>Down || "
+        "Left</answer>"));
+    CHECK_EQ(a.n_actions, 1);
+    CHECK_VIEW(a.actions[0], "Up");
+    CHECK_VIEW(a.text, "<think>a</think><answer>Up</answer>");
+    a = parsed(ARES_VIEW("a<answer>Up</answer><think>b</think><answer>Down</answer>"));
+    CHECK_EQ(a.n_actions, 1);
+    CHECK_VIEW(a.actions[0], "Down"); /* of the thought that is closed before an answer */
+    CHECK_VIEW(a.text, "<think>aUpb</think><answer>Down</answer>");
+    a = parsed(ARES_VIEW("a</answer><answer>Up"));
+    CHECK(!a.matched && a.n_actions == 0);
+    ares_arena_fini(&arena);
+}
+
 TEST(bytes_of_any_kind_are_text)
 {
     ares_env_answer a =

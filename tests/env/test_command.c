@@ -165,6 +165,7 @@ TEST(trouble_fails_an_episode_with_its_reason_and_the_next_one_goes_well)
         { "nonsense", "the program answered 'hello there'; expected a line of JSON" },
         { "nan", "expected JSON, which has no NaN and no Infinity" },
         { "huge", "expected {\"observation\": text, \"reward\": number" },
+        { "rich", "\"reward\": number up to 1e30" },
         { "null", "\"reward\": null" },
         { "text", "expected {\"observation\"" },
         { "silent", "the program answered '{\"reward\": 1, \"done\": false}'; expected {" },

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "place.h"
-#include "sokoban.h"
+#include "sokoban_room.h"
 
 static const char *const tags[] = { "SimpleSokoban", "LargerSokoban", "SokobanDifferentGridVocab",
                                     "CoordSokoban",  "FrozenLake",    "CoordFrozenLake",

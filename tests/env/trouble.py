@@ -15,6 +15,7 @@ TROUBLE = {
     "nonsense": "hello there",
     "nan": '{"observation": "x", "reward": NaN, "done": false}',
     "huge": '{"observation": "x", "reward": 1e300, "done": false}',
+    "rich": '{"observation": "x", "reward": -2e30, "done": false}',
     "null": '{"observation": "x", "reward": null, "done": false}',
     "text": '{"observation": "x", "reward": "1", "done": false}',
     "silent": '{"reward": 1, "done": false}',

@@ -1,0 +1,435 @@
+/*
+ * `openenv`: an environment on a server of the OpenEnv protocol
+ * (docs/environments.md#a-server-of-openenv). A connection is a session, and a session is an
+ * environment: it is opened with the environment and reset for each episode.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "ares/template.h"
+#include "foreign.h"
+#include "openenv_form.h"
+#include "sockets.h"
+#include "types.h"
+
+#define OPENENV_OPTIONS(X)                                                                       \
+    X(text, url, "url", "???", "nonempty", "the server, ws://127.0.0.1:8000/ws")                 \
+    X(text, observation, "observation", "null", "?nonempty",                                     \
+      "Jinja template of the state over the fields of an observation; null: its only text, or "  \
+      "all "                                                                                     \
+      "fields as JSON where there is not one text")                                              \
+    X(text, action_field, "action_field", "null", "?nonempty",                                   \
+      "field of the server's actions that an answer fills; null: the only one that an action "   \
+      "must "                                                                                    \
+      "have; '*': an answer is a whole action, a JSON object")                                   \
+    X(tree, action, "action", "{}", "map", "further fields, the same in every action")           \
+    X(tree, reset, "reset", "{}", "map", "further fields of every reset, beside the seed")       \
+    X(choice, reward, "reward", "sum", "sum|last",                                               \
+      "what an episode is worth: the sum of the server's rewards, or the last one")              \
+    X(f64, timeout_s, "timeout_s", "60", "(0,1e6]",                                              \
+      "seconds for one answer; a connection that is late is closed, and its episode has failed") \
+    X(f64, connect_timeout_s, "connect_timeout_s", "10", "(0,1e6]",                              \
+      "seconds in which the server has to be reached and to have a free session")
+ARES_OPTION_STRUCT(openenv_options, OPENENV_OPTIONS);
+static ARES_OPTION_TABLE(openenv_table, openenv_options, OPENENV_OPTIONS);
+
+typedef struct server {
+    sockets *sockets;
+    openenv_form form;
+    ares_template *observation; /* NULL: the only text */
+    char path[600];             /* of sessions */
+} server;
+
+typedef struct openenv {
+    const openenv_options *o;
+    const server *server;
+    connection *c;
+    foreign f;
+    double last; /* reward */
+    ares_str line;
+    ares_arena arena; /* of one answer */
+} openenv;
+
+/* ---------------- the server */
+static void check(const void *options, ares_config *cfg, const char *path)
+{
+    const openenv_options *o = options;
+    openenv_address address;
+    ares_template *observation = NULL;
+    char where[300];
+    snprintf(where, sizeof where, "%s.url", path);
+    const char *wrong = openenv_read_url(o->url, &address);
+    if (wrong) ares_config_fault(cfg, where, "%s", wrong);
+    if (!sockets_offered())
+        ares_config_fault(cfg, where,
+                          "this build has no libwebsockets; install "
+                          "libwebsockets-dev and build again");
+    snprintf(where, sizeof where, "%s.reset", path);
+    if (ares_json_get(o->reset, "seed"))
+        ares_config_fault(cfg, where, "the seed is the episode's; leave it out");
+    snprintf(where, sizeof where, "%s.observation", path);
+    if (o->observation &&
+        ares_template_new("observation", ares_view_of(o->observation), &observation) != ARES_OK)
+        ares_config_fault(cfg, where, "%s", ares_error_message());
+    ares_template_free(observation);
+}
+
+/* The schema of actions, of a server that may still be starting. */
+static int fetch_schema(const openenv_options *o, const openenv_address *a, server *s)
+{
+    char path[600], quote[160];
+    const double end = ares_now_s() + o->connect_timeout_s;
+    connection *c = connection_new(s->sockets);
+    ares_arena arena = { 0 };
+    const ares_json *v;
+    socket_reply r;
+    char why[sizeof r.why] = "";
+    int rc;
+    snprintf(path, sizeof path, "%s/schema", a->base);
+    for (;;) {
+        connection_get(c, path, ARES_MAX(end - ares_now_s(), 0.001), &r);
+        if (!r.by_clock || !why[0]) strcpy(why, r.why); /* the last try may be cut short */
+        if (!r.failed || ares_now_s() + 0.1 > end) break;
+        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    }
+    if (r.failed)
+        rc = ares_fail(ARES_EIO, "the server %s; start it first, or raise connect_timeout_s", why);
+    else if (r.status != 200)
+        rc = ares_fail(ARES_EIO, "GET %s answered %d: is this the address of an environment?", path,
+                       r.status);
+    else if (ares_json_parse(&arena, r.text, "schema", &v) != ARES_OK ||
+             !ares_json_get(v, "action"))
+        rc = ares_fail(ARES_EIO, "GET %s answered '%s'; expected the schema of an environment",
+                       path, foreign_quote(r.text, quote));
+    else rc = openenv_form_read(&s->form, ares_json_get(v, "action"), o->action_field, o->action);
+    ares_arena_fini(&arena);
+    connection_free(c);
+    return rc;
+}
+
+static void unload(void *shared)
+{
+    server *s = shared;
+    if (!s) return;
+    sockets_free(s->sockets);
+    openenv_form_fini(&s->form);
+    ares_template_free(s->observation);
+    ares_free(s);
+}
+
+static int load_server(const openenv_options *o, server *s)
+{
+    openenv_address a;
+    const char *wrong = openenv_read_url(o->url, &a);
+    ARES_ASSERT(!wrong); /* checked */
+    snprintf(s->path, sizeof s->path, "%s/ws", a.base);
+    if (o->observation)
+        ARES_TRY(ares_template_new("observation", ares_view_of(o->observation), &s->observation));
+    ARES_TRY(sockets_new(a.host, a.port, FOREIGN_ANSWER_BYTES, &s->sockets));
+    return fetch_schema(o, &a, s);
+}
+
+static int load(const void *options, void **shared)
+{
+    const openenv_options *o = options;
+    server *s = ares_calloc(1, sizeof *s);
+    int rc = load_server(o, s);
+    *shared = rc == ARES_OK ? s : NULL;
+    if (rc == ARES_OK) return ARES_OK;
+    unload(s);
+    return ares_fail_in(rc, "env: openenv: url = '%s'", o->url);
+}
+
+/* ---------------- answers */
+static const char *text_of(const ares_json *object, const char *key, char quote[160])
+{
+    const ares_json *v = ares_json_get(object, key);
+    ares_view text = { "", 0 };
+    return foreign_quote(v && v->type == ARES_JSON_STRING ? v->text : text, quote);
+}
+
+static bool has_type(const ares_json *v, const char *type)
+{
+    const ares_json *t = ares_json_get(v, "type");
+    return t && t->type == ARES_JSON_STRING && ares_view_is(t->text, type);
+}
+
+static void say_error(openenv *e, const ares_json *data)
+{
+    char code[160], message[160];
+    foreign_fail(&e->f, false, "the server says: %s: %s", text_of(data, "code", code),
+                 text_of(data, "message", message));
+}
+
+/* The answer as an object; NULL: the episode has failed. */
+static const ares_json *read_answer(openenv *e, const socket_reply *r)
+{
+    const ares_json *v;
+    char quote[160];
+    if (r->failed) {
+        foreign_fail(&e->f, r->by_clock, "the server %s", r->why);
+        e->f.replayable = false; /* others play on it */
+        return NULL;
+    }
+    ares_arena_reset(&e->arena);
+    if (ares_json_parse(&e->arena, r->text, "answer", &v) == ARES_OK && ares_json_get(v, "data") &&
+        ares_json_get(v, "data")->type == ARES_JSON_OBJECT)
+        return v;
+    ares_error_clear();
+    foreign_fail(&e->f, false, "the server answered '%s'; expected {\"type\": .., \"data\": {..}}",
+                 foreign_quote(r->text, quote));
+    connection_close(e->c);
+    return NULL;
+}
+
+static void fail_with_answer(openenv *e, const socket_reply *r)
+{
+    char quote[160];
+    foreign_fail(
+        &e->f, false,
+        "the server answered '%s'; expected {\"type\": \"observation\", \"data\": "
+        "{\"observation\": {..}, \"reward\": number up to 1e30 or null, \"done\": true or false}}",
+        foreign_quote(r->text, quote));
+    connection_close(e->c);
+}
+
+/* The only text among the fields; NULL: there is none, or several. */
+static const ares_json *only_text(const ares_json *observation)
+{
+    const ares_json *found = NULL;
+    for (int64_t i = 0; i < observation->count; i++) {
+        const ares_json *v = observation->members[i].value;
+        if (v->type != ARES_JSON_STRING) continue;
+        if (found) return NULL;
+        found = v;
+    }
+    return found;
+}
+
+static void write_fields(const ares_json *observation, ares_str *out)
+{
+    ares_json_begin(out, '{');
+    for (int64_t i = 0; i < observation->count; i++)
+        if (!ares_view_is(observation->members[i].key, "metadata"))
+            ares_json_write(ares_json_key_view(out, observation->members[i].key),
+                            observation->members[i].value);
+    ares_json_end(out, '}');
+}
+
+/* of a template over what a server says */
+static const ares_template_limits limits = { .steps = 1000000,
+                                             .memory_bytes = 64 << 20,
+                                             .output_bytes = FOREIGN_ANSWER_BYTES };
+
+/* false: it is no observation */
+static bool read_state(openenv *e, const ares_json *data)
+{
+    const ares_json *observation = ares_json_get(data, "observation");
+    if (!observation || observation->type != ARES_JSON_OBJECT) return false;
+    ares_str_clear(&e->f.state);
+    const ares_json *text = only_text(observation);
+    const ares_template *template = e->server->observation;
+    char quote[160];
+    if (template) {
+        if (ares_template_render(template, observation, NULL, &limits, &e->f.state, NULL) ==
+            ARES_OK)
+            return true;
+        foreign_fail(&e->f, false, "the observation does not suit the template: %s",
+                     foreign_quote(ares_view_of(ares_error_message()), quote));
+        ares_error_clear();
+    } else if (text) ares_str_add_view(&e->f.state, text->text);
+    else write_fields(observation, &e->f.state);
+    return true;
+}
+
+/* ---------------- sessions */
+/* Whether there is a session now; if not, the episode has failed. */
+static bool connect_session(openenv *e)
+{
+    const double end = ares_now_s() + e->o->connect_timeout_s;
+    char why[sizeof e->f.why] = "";
+    socket_reply r;
+    for (;;) {
+        foreign_begin(&e->f);
+        /* a server that is full says so unasked, in place of an answer */
+        connection_open(e->c, e->server->path, ARES_VIEW("{\"type\":\"state\"}"),
+                        ARES_MAX(end - ares_now_s(), 0.001), &r);
+        const ares_json *v = read_answer(e, &r), *data = ares_json_get(v, "data");
+        char code[160];
+        if (v &&
+            (!has_type(v, "error") || strcmp(text_of(data, "code", code), "EXECUTION_ERROR") == 0))
+            return true; /* some environments have no state before a reset */
+        if (v) {
+            say_error(e, data);
+            e->f.replayable = false;
+            connection_close(e->c);
+        }
+        if (r.by_clock && why[0]) strcpy(e->f.why, why); /* the last try may be cut short */
+        strcpy(why, e->f.why);
+        if (ares_now_s() + 0.1 > end) return false;
+        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    }
+}
+
+static void close_openenv(void *env)
+{
+    openenv *e = env;
+    connection_free(e->c);
+    foreign_fini(&e->f);
+    ares_str_fini(&e->line);
+    ares_arena_fini(&e->arena);
+    ares_free(e);
+}
+
+static int open_openenv(const void *options, const void *shared, void **env)
+{
+    openenv *e = ares_calloc(1, sizeof *e);
+    e->o = options;
+    e->server = shared;
+    e->c = connection_new(e->server->sockets);
+    *env = e;
+    if (connect_session(e)) return ARES_OK;
+    int rc = ares_fail(ARES_EIO,
+                       "env: openenv: url = '%s': no session: %s (environments that play at once "
+                       "need a session each: max_concurrent_envs of the server)",
+                       e->o->url, e->f.why);
+    close_openenv(e);
+    *env = NULL;
+    return rc;
+}
+
+/* ---------------- episodes */
+static void write_reset(openenv *e, uint64_t seed)
+{
+    char number[24];
+    int n = snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
+    ares_str_clear(&e->line);
+    ares_json_begin(&e->line, '{');
+    ares_json_write_string(ares_json_key(&e->line, "type"), ARES_VIEW("reset"));
+    ares_json_begin(ares_json_key(&e->line, "data"), '{');
+    ares_json_splice(ares_json_key(&e->line, "seed"), (ares_view){ number, (size_t)n });
+    for (int64_t i = 0; i < e->o->reset->count; i++)
+        ares_json_write(ares_json_key_view(&e->line, e->o->reset->members[i].key),
+                        e->o->reset->members[i].value);
+    ares_json_end(&e->line, '}');
+    ares_json_end(&e->line, '}');
+}
+
+static int reset(void *env, const ares_env_start *start)
+{
+    openenv *e = env;
+    socket_reply r;
+    bool was_open = connection_is_open(e->c);
+    foreign_begin(&e->f);
+    e->last = 0;
+    write_reset(e, start->seed);
+    if (!was_open && !connect_session(e)) return ARES_OK;
+    connection_ask(e->c, ares_str_view(&e->line), e->o->timeout_s, &r);
+    if (r.failed && !r.by_clock && was_open) { /* closed between the episodes: no blame */
+        if (!connect_session(e)) return ARES_OK;
+        connection_ask(e->c, ares_str_view(&e->line), e->o->timeout_s, &r);
+    }
+    const ares_json *v = read_answer(e, &r), *data = ares_json_get(v, "data");
+    if (!v) return ARES_OK;
+    if (has_type(v, "error")) {
+        say_error(e, data);
+        return ARES_OK;
+    }
+    const ares_json *done = ares_json_get(data, "done");
+    if (!has_type(v, "observation") || !read_state(e, data)) fail_with_answer(e, &r);
+    else if (done && done->type == ARES_JSON_BOOL && done->boolean && !e->f.failed)
+        foreign_fail(&e->f, false, "the server's episode is over before its first step");
+    return ARES_OK;
+}
+
+/* null, which also stands for NaN, is no reward; yes and no are 1 and 0 */
+static bool read_reward(openenv *e, const ares_json *v, ares_env_outcome *out)
+{
+    ares_env_reward reward = { 0, true };
+    bool none = !v || v->type == ARES_JSON_NULL;
+    if (none) env_tell(out, "no_reward", 1);
+    else if (v->type == ARES_JSON_BOOL) reward.value = v->boolean;
+    else if (!foreign_read_reward(v, &reward)) return false;
+    out->reward = reward;
+    out->success = reward.value > 0;
+    if (strcmp(e->o->reward, "last") != 0) return true;
+    if (none) reward.value = e->last;
+    out->reward = (ares_env_reward){ reward.value - e->last, false };
+    out->success = reward.value > 0;
+    e->last = reward.value;
+    return true;
+}
+
+static bool read_step(openenv *e, const ares_json *data, ares_env_outcome *out)
+{
+    const ares_json *done = ares_json_get(data, "done"),
+                    *told = ares_json_get(ares_json_get(data, "observation"), "metadata");
+    if (!done || done->type != ARES_JSON_BOOL ||
+        !read_reward(e, ares_json_get(data, "reward"), out) || !read_state(e, data))
+        return false;
+    out->done = done->boolean;
+    out->success = out->done && out->success;
+    if (!told) told = ares_json_get(data, "metadata");
+    if (told && told->type == ARES_JSON_OBJECT) foreign_tell(&e->f, told, out);
+    return true;
+}
+
+static int step(void *env, ares_env_action action, ares_env_outcome *out)
+{
+    openenv *e = env;
+    socket_reply r;
+    char code[160];
+    ares_str_clear(&e->line);
+    ares_json_begin(&e->line, '{');
+    ares_json_write_string(ares_json_key(&e->line, "type"), ARES_VIEW("step"));
+    ares_json_key(&e->line, "data");
+    out->refused = !openenv_form_write(&e->server->form, e->o->action, action.text, &e->line);
+    if (out->refused) return ARES_OK;
+    ares_json_end(&e->line, '}');
+    connection_ask(e->c, ares_str_view(&e->line), e->o->timeout_s, &r);
+    const ares_json *v = read_answer(e, &r), *data = ares_json_get(v, "data");
+    if (!v) return ARES_OK;
+    if (!has_type(v, "error")) {
+        if (!has_type(v, "observation") || !read_step(e, data, out)) fail_with_answer(e, &r);
+        return ARES_OK;
+    }
+    out->refused = strcmp(text_of(data, "code", code), "VALIDATION_ERROR") == 0;
+    if (!out->refused) say_error(e, data);
+    return ARES_OK;
+}
+
+static void render(const void *env, ares_str *out)
+{
+    ares_str_add_view(out, ares_str_view(&((const openenv *)env)->f.state));
+}
+
+static const char *const *actions_of(const void *env, int *n)
+{
+    const openenv_form *f = &((const openenv *)env)->server->form;
+    *n = f->n_names;
+    return *n ? f->names : NULL;
+}
+
+static const char *failure(const void *env, bool *replayable)
+{
+    return foreign_failure(&((const openenv *)env)->f, replayable);
+}
+
+const ares_env_type ares_env_type_openenv = {
+    .name = "openenv",
+    .doc = "an environment on a server of the OpenEnv protocol",
+    .options = openenv_table,
+    .options_size = sizeof(openenv_options),
+    .check = check,
+    .load = load,
+    .unload = unload,
+    .open = open_openenv,
+    .close = close_openenv,
+    .reset = reset,
+    .step = step,
+    .render = render,
+    .actions = actions_of,
+    .waits = true,
+    .failure = failure,
+};

@@ -1,0 +1,410 @@
+/*
+ * libwebsockets wants one thread: callers leave an order in a queue, wake the thread and wait. The
+ * thread answers every order: with what the server sent, with why the connection ended, or when the
+ * time is up. A connection whose answer is late is closed, because that answer would be taken for
+ * the next one's.
+ */
+#include "sockets.h"
+
+#ifdef ARES_HAVE_WEBSOCKETS
+
+#include <libwebsockets.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "foreign.h"
+
+enum { CONNECTIONS = 8192 }; /* at most, of one server */
+
+typedef enum { ORDER_OPEN, ORDER_ASK, ORDER_GET, ORDER_CLOSE } order;
+
+struct connection {
+    sockets *all;
+    connection *next; /* in the queue of orders */
+    order order;
+    const char *path;
+    double timeout_s;
+    bool waiting, taken, open; /* under the lock; taken: the thread has its order */
+    socket_reply *reply;
+    pthread_cond_t told;
+    /* the thread's while somebody waits, else the caller's */
+    ares_str out, in; /* out: LWS_PRE free bytes, then the question */
+    /* the thread's alone */
+    struct lws *wsi;
+    bool document, unsent;
+    lws_sorted_usec_list_t late;
+    char end[160]; /* how it was closed */
+};
+
+struct sockets {
+    char *host;
+    int port;
+    size_t answer_bytes;
+    struct lws_context *context;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    connection *orders;
+    bool stop;
+};
+
+bool sockets_offered(void)
+{
+    return true;
+}
+
+/* ---------------- the thread's side */
+static void finish(connection *c)
+{
+    lws_sul_cancel(&c->late);
+    c->unsent = false;
+    pthread_mutex_lock(&c->all->lock);
+    c->waiting = false;
+    c->open = c->wsi && !c->document;
+    pthread_cond_signal(&c->told);
+    pthread_mutex_unlock(&c->all->lock);
+}
+
+/* Whether somebody waits, and not only for an order that is still in the queue. */
+static bool is_waiting(connection *c)
+{
+    pthread_mutex_lock(&c->all->lock);
+    bool waiting = c->waiting && c->taken;
+    pthread_mutex_unlock(&c->all->lock);
+    return waiting;
+}
+
+/* Whatever else comes from this socket is nobody's. */
+static void let_go(connection *c)
+{
+    if (!c->wsi) return;
+    lws_set_opaque_user_data(c->wsi, NULL);
+    c->wsi = NULL;
+}
+
+/* The connection has ended; whoever waits is told why. */
+static void end(connection *c, bool by_clock, const char *why)
+{
+    if (why != c->end) snprintf(c->end, sizeof c->end, "%s", why);
+    let_go(c);
+    if (!is_waiting(c)) {
+        pthread_mutex_lock(&c->all->lock);
+        c->open = false;
+        pthread_mutex_unlock(&c->all->lock);
+        return;
+    }
+    c->reply->failed = true;
+    c->reply->by_clock = by_clock;
+    snprintf(c->reply->why, sizeof c->reply->why, "%s", why);
+    finish(c);
+}
+
+static void drop(connection *c, bool by_clock, const char *why)
+{
+    if (c->wsi) lws_set_timeout(c->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
+    end(c, by_clock, why);
+}
+
+static void on_late(lws_sorted_usec_list_t *timer)
+{
+    connection *c = lws_container_of(timer, connection, late);
+    char why[96];
+    snprintf(why, sizeof why, "gave no answer within %g s", c->timeout_s);
+    drop(c, true, why);
+}
+
+static void connect_to(connection *c)
+{
+    struct lws_client_connect_info info = {
+        .context = c->all->context,
+        .address = c->all->host,
+        .host = c->all->host,
+        .port = c->all->port,
+        .path = c->path,
+        .method = c->document ? "GET" : NULL,
+        .ssl_connection = LCCSCF_HTTP_NO_FOLLOW_REDIRECT,
+        .local_protocol_name = "env",
+        .opaque_user_data = c,
+    };
+    struct lws *wsi = lws_client_connect_via_info(&info);
+    if (!is_waiting(c)) return; /* it failed at once, and on_event has said why */
+    if (wsi) c->wsi = wsi;
+    else end(c, false, "cannot be reached");
+}
+
+static void execute(connection *c)
+{
+    if (c->order == ORDER_CLOSE) {
+        if (c->wsi) lws_set_timeout(c->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
+        let_go(c);
+        finish(c);
+        return;
+    }
+    c->document = c->order == ORDER_GET;
+    c->unsent = !c->document;
+    lws_sul_schedule(c->all->context, 0, &c->late, on_late,
+                     (lws_usec_t)(c->timeout_s * LWS_USEC_PER_SEC) + 1);
+    if (c->order != ORDER_ASK) connect_to(c);
+    else if (c->wsi) lws_callback_on_writable(c->wsi);
+    else end(c, false, c->end);
+}
+
+static connection *next_order(sockets *all)
+{
+    pthread_mutex_lock(&all->lock);
+    connection *c = all->orders;
+    if (c) {
+        all->orders = c->next;
+        c->taken = true;
+    }
+    pthread_mutex_unlock(&all->lock);
+    return c;
+}
+
+static void receive(connection *c, const char *data, size_t n, bool whole)
+{
+    if (!is_waiting(c)) {
+        drop(c, false, "sent a message that nobody asked for");
+        return;
+    }
+    if (c->in.len + n > c->all->answer_bytes) {
+        char why[96];
+        snprintf(why, sizeof why, "sent a message of more than %zu bytes", c->all->answer_bytes);
+        drop(c, false, why);
+        return;
+    }
+    ares_str_add(&c->in, data, n);
+    if (!whole) return;
+    c->reply->text = ares_str_view(&c->in);
+    finish(c);
+}
+
+/* 0, or -1 to close the socket */
+static int send_question(connection *c)
+{
+    if (!c->unsent) return 0;
+    size_t n = c->out.len - LWS_PRE;
+    c->unsent = false;
+    return lws_write(c->wsi, (unsigned char *)c->out.data + LWS_PRE, n, LWS_WRITE_TEXT) < (int)n
+               ? -1
+               : 0;
+}
+
+/* "closed the connection (1011 keepalive ping timeout)" */
+static void note_close(connection *c, const unsigned char *in, size_t n)
+{
+    if (n < 2) return;
+    char quote[160];
+    ares_view reason = { (const char *)in + 2, ARES_MIN(n - 2, (size_t)80) };
+    snprintf(c->end, sizeof c->end, "closed the connection (%d%s%.80s)", in[0] << 8 | in[1],
+             reason.len ? " " : "", foreign_quote(reason, quote));
+}
+
+static int on_document(connection *c, struct lws *wsi, enum lws_callback_reasons reason,
+                       const void *in, size_t n)
+{
+    char buffer[LWS_PRE + 4096], *at = buffer + LWS_PRE;
+    int room = sizeof buffer - LWS_PRE;
+    switch ((int)reason) {
+    case LWS_CALLBACK_RECEIVE_CLIENT_HTTP: /* its body comes by the next reason */
+        return lws_http_client_read(wsi, &at, &room) < 0 ? -1 : 0;
+    case LWS_CALLBACK_RECEIVE_CLIENT_HTTP_READ: receive(c, in, n, false); break;
+    case LWS_CALLBACK_COMPLETED_CLIENT_HTTP:
+        c->reply->status = (int)lws_http_client_http_response(wsi);
+        let_go(c);
+        c->reply->text = ares_str_view(&c->in);
+        finish(c);
+        break;
+    case LWS_CALLBACK_CLOSED_CLIENT_HTTP: end(c, false, "closed the connection"); break;
+    default: break;
+    }
+    return 0;
+}
+
+static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons reason,
+                      const void *in, size_t n)
+{
+    char why[160];
+    switch ((int)reason) {
+    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
+        snprintf(why, sizeof why, "cannot be reached (%.*s)", in ? (int)n : 7,
+                 in ? (const char *)in : "no hint");
+        end(c, false, why);
+        break;
+    case LWS_CALLBACK_CLIENT_ESTABLISHED:
+        c->wsi = wsi;
+        snprintf(c->end, sizeof c->end, "closed the connection");
+        lws_callback_on_writable(wsi);
+        break;
+    case LWS_CALLBACK_CLIENT_WRITEABLE: return send_question(c);
+    case LWS_CALLBACK_CLIENT_RECEIVE:
+        receive(c, in, n, lws_is_final_fragment(wsi) && !lws_remaining_packet_payload(wsi));
+        break;
+    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE: note_close(c, in, n); break;
+    case LWS_CALLBACK_CLIENT_CLOSED: end(c, false, c->end); break;
+    default: break;
+    }
+    return 0;
+}
+
+static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                    size_t n)
+{
+    (void)user;
+    if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
+        sockets *all = lws_context_user(lws_get_context(wsi));
+        for (connection *o = next_order(all); o; o = next_order(all)) execute(o);
+        return 0;
+    }
+    connection *c = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    if (!c) /* nobody's any more */
+        return reason == LWS_CALLBACK_CLIENT_RECEIVE || reason == LWS_CALLBACK_CLIENT_WRITEABLE ||
+                       reason == LWS_CALLBACK_RECEIVE_CLIENT_HTTP
+                   ? -1
+                   : 0;
+    if (c->document && reason != LWS_CALLBACK_CLIENT_CONNECTION_ERROR)
+        return on_document(c, wsi, reason, in, n);
+    return on_message(c, wsi, reason, in, n);
+}
+
+static void *serve(void *x)
+{
+    sockets *all = x;
+    for (bool stop = false; !stop;) {
+        lws_service(all->context, 0); /* sleeps until there is something to do */
+        pthread_mutex_lock(&all->lock);
+        stop = all->stop;
+        pthread_mutex_unlock(&all->lock);
+    }
+    return NULL;
+}
+
+/* ---------------- the callers' side */
+int sockets_new(const char *host, int port, size_t answer_bytes, sockets **out)
+{
+    static const struct lws_protocols protocols[] = { { .name = "env", .callback = on_event },
+                                                      { .name = NULL } };
+    sockets *all = *out = ares_calloc(1, sizeof *all);
+    all->host = ares_strdup(host);
+    all->port = port;
+    all->answer_bytes = answer_bytes;
+    pthread_mutex_init(&all->lock, NULL);
+    lws_set_log_level(0, NULL);
+    all->context = lws_create_context(&(struct lws_context_creation_info){
+        .port = CONTEXT_PORT_NO_LISTEN,
+        .protocols = protocols,
+        .gid = (gid_t)-1,
+        .uid = (uid_t)-1,
+        .user = all,
+        .http_proxy_address = "", /* not the one of $http_proxy */
+        .fd_limit_per_thread = CONNECTIONS + 8,
+    });
+    sigset_t every, before;
+    sigfillset(&every); /* signals are for the main thread */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    int rc = all->context ? pthread_create(&all->thread, NULL, serve, all) : -1;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) return ARES_OK;
+    if (all->context) lws_context_destroy(all->context);
+    all->context = NULL;
+    sockets_free(all);
+    *out = NULL;
+    return ares_fail(ARES_EIO, "env: the system refuses sockets or a thread for them");
+}
+
+void sockets_free(sockets *all)
+{
+    if (!all) return;
+    if (all->context) {
+        pthread_mutex_lock(&all->lock);
+        all->stop = true;
+        pthread_mutex_unlock(&all->lock);
+        lws_cancel_service(all->context);
+        pthread_join(all->thread, NULL);
+        lws_context_destroy(all->context);
+    }
+    pthread_mutex_destroy(&all->lock);
+    ares_free(all->host);
+    ares_free(all);
+}
+
+connection *connection_new(sockets *all)
+{
+    connection *c = ares_calloc(1, sizeof *c);
+    c->all = all;
+    pthread_cond_init(&c->told, NULL);
+    return c;
+}
+
+/* Leaves the order and waits until it is done. */
+static void give_order(connection *c, order order)
+{
+    sockets *all = c->all;
+    pthread_mutex_lock(&all->lock);
+    c->order = order;
+    c->waiting = true;
+    c->taken = false;
+    c->next = NULL;
+    connection **last = &all->orders;
+    while (*last) last = &(*last)->next;
+    *last = c;
+    lws_cancel_service(all->context);
+    while (c->waiting) pthread_cond_wait(&c->told, &all->lock);
+    pthread_mutex_unlock(&all->lock);
+}
+
+void connection_free(connection *c)
+{
+    if (!c) return;
+    connection_close(c);
+    pthread_cond_destroy(&c->told);
+    ares_str_fini(&c->out);
+    ares_str_fini(&c->in);
+    ares_free(c);
+}
+
+bool connection_is_open(connection *c)
+{
+    pthread_mutex_lock(&c->all->lock);
+    bool open = c->open;
+    pthread_mutex_unlock(&c->all->lock);
+    return open;
+}
+
+void connection_close(connection *c)
+{
+    give_order(c, ORDER_CLOSE);
+}
+
+static void ask(connection *c, order order, ares_view question, double timeout_s, socket_reply *r)
+{
+    static const char room[LWS_PRE];
+    *r = (socket_reply){ 0 };
+    c->reply = r;
+    c->timeout_s = timeout_s;
+    ares_str_clear(&c->in);
+    ares_str_clear(&c->out);
+    ares_str_add(&c->out, room, sizeof room);
+    ares_str_add_view(&c->out, question);
+    give_order(c, order);
+}
+
+void connection_open(connection *c, const char *path, ares_view question, double timeout_s,
+                     socket_reply *r)
+{
+    c->path = path;
+    ask(c, ORDER_OPEN, question, timeout_s, r);
+}
+
+void connection_ask(connection *c, ares_view question, double timeout_s, socket_reply *r)
+{
+    ask(c, ORDER_ASK, question, timeout_s, r);
+}
+
+void connection_get(connection *c, const char *path, double timeout_s, socket_reply *r)
+{
+    c->path = path;
+    ask(c, ORDER_GET, (ares_view){ "", 0 }, timeout_s, r);
+}
+
+#endif

@@ -206,14 +206,42 @@ typedef struct ares_value_args {
  * of answers. Spans are token ranges [span, span_end). Where span_end <= span no span was found:
  * the ratio is 1 and the reward counts as 0. A span with a NaN or an infinity has the ratio 1.
  */
-typedef struct ares_vapor_config {
-    double beta, epsilon_low, epsilon_high, kl_coef, log_ratio_clamp; /* 0.1, 0.2, 0.2, 0.04, 20 */
-    /* ratio_reduction mean: log-ratios are divided by the length of their span */
-    bool ratio_mean;
-    bool preference_detach; /* the preference term passes no gradient */
-    /* failure_ratio full: the whole completion is the span where none was found */
-    bool failure_full;
-} ares_vapor_config;
+#define ARES_VAPOR_OPTIONS(X)                                                                      \
+    X(f64, beta, "beta", "0.1", "[0,)",                                                            \
+      "weight of the preference between a row's stored answers, as in DPO; 0: they are not read")  \
+    X(f64, epsilon_low, "epsilon_low", "0.2", "[0,1)", "ratios are clipped below 1 - epsilon_low") \
+    X(f64, epsilon_high, "epsilon_high", "0.2", "[0,)",                                            \
+      "ratios are clipped above 1 + epsilon_high")                                                 \
+    X(f64, kl_coef, "kl_coef", "0.04", "[0,)",                                                     \
+      "weight of the KL to the reference model, over all tokens of the responses")                 \
+    X(choice, kl_penalty, "kl_penalty_type", "low_var_kl", "",                                     \
+      "how that KL is estimated (estimators: docs/algorithms.md)")                                 \
+    X(choice, ratio_reduction, "ratio_reduction", "sum", "sum|mean",                               \
+      "log-ratio of a span: the sum over its tokens, or their mean")                               \
+    X(f64, log_ratio_clamp, "log_ratio_clamp", "20.0", "(0,)",                                     \
+      "bound of a response's log-ratio; beyond it nothing is learnt from the response")            \
+    X(flag, preference_detach, "preference_detach", "false", "",                                   \
+      "let the stored answers weigh the ratio, but learn nothing from their own tokens")           \
+    X(choice, failure_ratio, "failure_ratio", "neutral", "neutral|full",                           \
+      "a response without a verifiable span: ratio 1, or the ratio of the whole response")         \
+    X(texts, verifiable_term_split, "verifiable_term_split",                                       \
+      "[\"<REASONING>\", \"</REASONING>\"]", "nonempty#2",                                         \
+      "tags around the part of a response that is judged")                                         \
+    X(texts, preference_term_split, "preference_term_split", "[\"<RESPONSE>\", \"</RESPONSE>\"]",  \
+      "nonempty#2", "tags around the part of the stored answers that is compared")                 \
+    X(text, chosen_key, "chosen_key", "chosen", "nonempty", "key of a row's preferred answer")     \
+    X(text, rejected_key, "rejected_key", "rejected", "nonempty",                                  \
+      "key of a row's answer that is not preferred")                                               \
+    X(i64, max_pair_length, "max_pair_length", "1024", "[1,)",                                     \
+      "tokens of prompt and stored answer at most; longer answers lose their end")                 \
+    X(flag, sync_ref_model, "sync_ref_model", "false", "",                                         \
+      "move the reference model towards the policy every ref_model_sync_steps steps")              \
+    X(i64, ref_model_sync_steps, "ref_model_sync_steps", "512", "[1,)",                            \
+      "sync_ref_model: steps from one move to the next")                                           \
+    X(f64, ref_model_mixup_alpha, "ref_model_mixup_alpha", "0.6", "[0,1]",                         \
+      "sync_ref_model: share of the policy in the moved reference model")
+ARES_OPTION_STRUCT(ares_vapor_config, ARES_VAPOR_OPTIONS);
+ares_option_table ares_vapor_options;
 typedef struct ares_vapor_text {
     int64_t n, span, span_end;
     const float *log_prob, *ref_log_prob; /* [n] */
@@ -236,6 +264,9 @@ typedef struct ares_vapor_sums {
     double prompts, completions, tokens, objective, kl;
     double reward, extracted, usable, margin, preferred, term, ratio, ratio_max, clip_low,
         clip_high, saturated, nonfinite, u_abs, equal_groups;
+    double reward_square, span_tokens, log_ratio, log_ratio_max; /* the last: of |log-ratio| */
+    double lost; /* completions whose tags have no token between them: the caller counts them */
+    double chosen, rejected; /* log-ratios of the usable pairs' answers */
 } ares_vapor_sums;
 /*
  * totals: the numbers of completions and of tokens in the mini-batch over all ranks, by which the
@@ -244,12 +275,10 @@ typedef struct ares_vapor_sums {
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
                     int64_t n, const double totals[2], ares_vapor_sums *sums);
 void ares_vapor_sums_init(ares_vapor_sums *s);
+void ares_vapor_sums_add(ares_vapor_sums *s, const ares_vapor_sums *more);
+int ares_vapor_sums_reduce(ares_vapor_sums *s, ares_world *w); /* over all ranks */
 /* The metrics vapor/...; those of preferences only where a pair was usable. */
 void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m);
-/* sum (mean: mean) of log pi - log ref over the span; 0 where there is no span or no finite sum */
-double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite);
-/* exp of the log-ratio, clamped to +-bound */
-double ares_vapor_ratio(double log_ratio, double bound);
 
 /*
  * Checks of options against each other. complain is called for each fault: severity 'e' is an
@@ -258,6 +287,5 @@ double ares_vapor_ratio(double log_ratio, double bound);
 typedef void ares_algo_complain(void *ctx, char severity, const char *option, const char *message);
 void ares_loss_check(const ares_loss_config *cfg, ares_algo_complain *complain, void *ctx);
 void ares_vapor_check(const ares_vapor_config *cfg, int64_t num_generations,
-                      const char *const verifiable_split[2], const char *const preference_split[2],
                       ares_algo_complain *complain, void *ctx);
 #endif

@@ -68,18 +68,6 @@ typedef struct twin_windows_args {
     hwe_marked *hwe; /* [rows] */
 } twin_windows_args;
 
-/*
- * Statistics of the values of a group, independent of their order, the CPU's bits. An empty group
- * has 0, 0, infinity, -infinity.
- */
-typedef struct twin_stat {
-    double mean, std, min, max;
-} twin_stat;
-/* Of a row: the sum over all tokens; the sum over those of mask 1, and their number. */
-typedef struct twin_row_sum {
-    double all, masked, tokens;
-} twin_row_sum;
-
 typedef struct twin_rollout_weights_args {
     const ares_loss_config *cfg; /* rollout_is is not none */
     twin_rows of;
@@ -98,10 +86,6 @@ struct algo_twins {
     int (*rollout_weights)(ares_device *d, const twin_rollout_weights_args *t);
     int (*gae)(ares_device *d, const twin_gae_args *t);
     int (*windows)(ares_device *d, const twin_windows_args *t);
-    int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                  twin_stat *out);
-    int (*row_sums)(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
-                    twin_row_sum *out);
     /* seconds that the kernels of the last call took, without its copies */
     double (*kernel_s)(ares_device *d);
 };

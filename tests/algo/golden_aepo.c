@@ -8,7 +8,6 @@
 #include "../../src/algo/control/buckets.h"
 #include "../../src/algo/control/kl_bucket.h"
 #include "../../src/algo/entropy.h"
-#include "../../src/algo/loss/plain.h"
 #include "../../src/algo/stats.h"
 #include "../../src/reward/shape/entropy_score.h"
 #include "ares/algo.h"

@@ -2,8 +2,6 @@
 #include "golden.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "ares/algo_diagnostics.h"
 

@@ -9,8 +9,8 @@
 #include "../../src/algo/control/buckets.h"
 #include "../../src/algo/filter/filter.h"
 #include "../../src/algo/stats.h"
+#include "../../src/config/scheduled.h"
 #include "ares/algo.h"
-#include "ares/algo_control.h"
 #include "ares/algo_filter.h"
 
 /* The options' defaults, everything off. */
@@ -77,6 +77,22 @@ GOLDEN(curriculum, reward_cap_filter_config)
     cfg.dynamic_sampling = "reward_cap";
     check_group(g, &cfg, scores, n, source,
                 ares_reward_cap(name, names->count, cap, caps->count, source));
+}
+
+GOLDEN(curriculum, reward_cap_filter_scheduled)
+{
+    int64_t n;
+    const double *scores = golden_flat(g, golden_in(g, "rewards"), &n);
+    double cap;
+    scheduled s;
+    if (!golden_ok(g,
+                   scheduled_parse(g->arena, golden_in(g, "cap_config"), ARES_SCHEDULE_CAP, &s)) ||
+        !golden_ok(g, ares_scheduled_at(&s, (int64_t)golden_number(g, "step"), &cap)))
+        return;
+    golden_near(g, "cap", cap, golden_want(g, "cap"));
+    ares_filter_config cfg = config_of();
+    cfg.dynamic_sampling = "reward_cap";
+    check_group(g, &cfg, scores, n, golden_z(g, "source"), cap);
 }
 
 GOLDEN(curriculum, nonzero_std_filter)

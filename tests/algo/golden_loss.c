@@ -5,15 +5,13 @@
 #include "golden.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "../../src/algo/loss/plain.h"
-#include "../../src/algo/loss/vapor.h"
+#include "../../src/algo/loss/vapor_loss.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
-#include "ares/algo_twin.h"
 #include "ares/train.h"
 #include "golden_twin.h"
 
@@ -672,10 +670,10 @@ static double input_or(golden *g, const char *key, double absent)
 {
     return member_or(g->inputs, key, absent);
 }
-static bool member_is(const ares_json *v, const char *key, const char *word)
-{
+static const char *member_word(const ares_json *v, const char *key, const char *absent)
+{ /* parsed texts end with a NUL */
     const ares_json *m = v ? ares_json_get(v, key) : NULL;
-    return m && m->type == ARES_JSON_STRING && ares_view_is(m->text, word);
+    return m && m->type == ARES_JSON_STRING ? m->text.data : absent;
 }
 
 static bool vapor_run(golden *g, vapor_case *c)
@@ -687,8 +685,8 @@ static bool vapor_run(golden *g, vapor_case *c)
                                   .epsilon_high = member_or(cfg, "epsilon_high", 0.2),
                                   .kl_coef = member_or(cfg, "kl_coef", 0.04),
                                   .log_ratio_clamp = member_or(cfg, "log_ratio_clamp", 20),
-                                  .ratio_mean = member_is(cfg, "ratio_reduction", "mean"),
-                                  .failure_full = member_is(cfg, "failure_ratio", "full"),
+                                  .ratio_reduction = member_word(cfg, "ratio_reduction", "sum"),
+                                  .failure_ratio = member_word(cfg, "failure_ratio", "neutral"),
                                   .preference_detach = detach && golden_value(detach) != 0 };
     c->n = batch->count;
     c->prompts = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *c->prompts);
@@ -782,10 +780,10 @@ GOLDEN(vapor, verifiable_ratio)
     ares_vapor_text t =
         text_of(g, golden_in(g, "policy_logps"), golden_in(g, "ref_logps"), golden_in(g, "span"));
     bool finite;
-    double log_ratio = ares_vapor_log_ratio(&t, false, &finite);
+    double log_ratio = vapor_log_ratio(&t, false, &finite);
     golden_in_single(g);
     golden_near(g, "log_ratio", log_ratio, golden_want(g, "log_ratio"));
-    golden_near(g, "ratio", ares_vapor_ratio(log_ratio, 20), golden_want(g, "ratio"));
+    golden_near(g, "ratio", vapor_ratio(log_ratio, 20), golden_want(g, "ratio"));
 }
 
 GOLDEN(vapor, preference_term)
@@ -805,7 +803,9 @@ GOLDEN(vapor, preference_term)
     ares_vapor_config cfg = { .beta = golden_number(g, "beta"),
                               .epsilon_low = 0.2,
                               .epsilon_high = 0.2,
-                              .log_ratio_clamp = 20 };
+                              .log_ratio_clamp = 20,
+                              .ratio_reduction = "sum",
+                              .failure_ratio = "neutral" };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     golden_in_single(g);
@@ -817,9 +817,9 @@ GOLDEN(vapor, preference_term)
 GOLDEN(vapor, hybrid_ratio)
 {
     golden_near(g, "ratio",
-                ares_vapor_ratio(golden_number(g, "verifiable_log_ratio") +
-                                     golden_number(g, "preference_log_term"),
-                                 20),
+                vapor_ratio(golden_number(g, "verifiable_log_ratio") +
+                                golden_number(g, "preference_log_term"),
+                            20),
                 g->expected);
 }
 
@@ -888,24 +888,31 @@ GOLDEN(dapo, validate_config)
 
 GOLDEN(vapor, validate_config)
 {
-    const char *tags[4] = { "<REASONING>", "</REASONING>", "<RESPONSE>", "</RESPONSE>" };
-    static const char *const keys[] = { "verifiable_term_split", "preference_term_split" };
-    for (int i = 0; i < 4; i++) {
-        const ares_json *list = ares_json_get(g->inputs, keys[i / 2]);
-        if (list && list->type == ARES_JSON_ARRAY && list->count == 2)
-            tags[i] = ares_arena_copy(g->arena, list->items[i % 2].text.data,
-                                      list->items[i % 2].text.len);
-        else if (list) tags[i] = "";
-    }
-    double both = input_or(g, "epsilon", 0.2);
-    ares_vapor_config cfg = { .beta = input_or(g, "beta", 0.1),
-                              .epsilon_low = input_or(g, "epsilon_low", both),
-                              .epsilon_high = input_or(g, "epsilon_high", both),
-                              .kl_coef = input_or(g, "kl_coef", 0.04),
-                              .log_ratio_clamp = input_or(g, "log_ratio_clamp", 20) };
+    static const char *const base[] = { "data.train_files=[train.jsonl]",
+                                        "worker.actor.model.model_path=m",
+                                        "worker.actor.loss_type=vapor" };
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
     char severity = 'o';
-    ares_vapor_check(&cfg, (int64_t)input_or(g, "num_generations", 8), &tags[0], &tags[2], worst,
-                     &severity);
+    ares_log_set(ARES_LOG_ERROR, 0);
+    memset(&c, 0, sizeof c);
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, ARES_COUNT(base), base);
+    for (int64_t i = 0; i < g->inputs->count; i++) {
+        const ares_json_member *m = &g->inputs->members[i];
+        bool number = ares_view_is(m->key, "num_generations");
+        ares_str word = { 0 };
+        ares_str_addf(&word, "%s%.*s=", number ? "" : "vapor.", (int)m->key.len, m->key.data);
+        ares_json_write(&word, m->value);
+        ares_config_override(cfg, word.data);
+        ares_str_fini(&word);
+    }
+    ares_config_resolve(cfg);
+    (void)ares_train_config_check(cfg, &c, 1);
+    if (ares_config_fault_count(cfg)) severity = 'e';
+    else ares_vapor_check(&c.vapor, c.rollout.n, worst, &severity);
+    ares_log_set(ARES_LOG_INFO, 0);
+    ares_config_free(cfg);
     check_severity(g, severity);
 }
 

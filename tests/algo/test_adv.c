@@ -5,7 +5,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "algo_test.h"
 

@@ -1,4 +1,3 @@
-#include "algo_test.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "control/kl_bucket.h"

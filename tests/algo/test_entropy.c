@@ -1,4 +1,3 @@
-#include "algo_test.h"
 #include "entropy.h"
 #include "stats.h"
 #include "test.h"

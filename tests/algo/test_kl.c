@@ -10,7 +10,6 @@
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
-#include "loss/plain.h"
 
 TEST(estimators_agree_with_the_reference)
 {

@@ -2,7 +2,7 @@
 #include "loss/formulas.h"
 #include "loss/select.h"
 #include "loss/value_loss.h"
-#include "loss/vapor.h"
+#include "loss/vapor_loss.h"
 #include "test.h"
 
 #include <math.h>
@@ -159,7 +159,8 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
                                            .epsilon_high = 0.2,
                                            .kl_coef = 0.5,
                                            .log_ratio_clamp = 20,
-                                           .ratio_mean = true };
+                                           .ratio_reduction = "mean",
+                                           .failure_ratio = "neutral" };
     float d[2][3] = { { 0 } };
     ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, log_prob, ref, d[0] }, .reward = 0 },
                                         { .text = { 3, 1, 3, log_prob, ref, d[1] }, .reward = 1 } };
@@ -204,7 +205,7 @@ static void check_metric(const ares_metrics *m, const char *section, const char 
 
 TEST(metrics_of_vapor_are_means_of_its_sums)
 {
-    static const ares_vapor_config cfg = { .kl_coef = 0.5 };
+    static const ares_vapor_config cfg = { .kl_coef = 0.5, .beta = 0.5 };
     const ares_vapor_sums s = { .prompts = 4,
                                 .completions = 8,
                                 .tokens = 16,
@@ -223,8 +224,15 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                                 .term = 6,
                                 .u_abs = 3,
                                 .equal_groups = 1,
-                                .nonfinite = 5 };
-    static const struct {
+                                .nonfinite = 5,
+                                .reward_square = 8,
+                                .span_tokens = 21,
+                                .lost = 1,
+                                .log_ratio = 2,
+                                .log_ratio_max = 4,
+                                .chosen = 3,
+                                .rejected = 1 };
+    const struct {
         const char *name;
         double value;
     } want[] = { { "reward_mean", 0.75 },
@@ -243,7 +251,14 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                  { "zero_advantage_group_rate", 0.25 },
                  { "saturated_frac", 0.375 },
                  { "nonfinite", 5 },
-                 { "pref_grad_coef_absmean", 0.75 } };
+                 { "pref_grad_coef_absmean", 0.75 },
+                 { "reward_std", sqrt(3.5 / 7) },
+                 { "span_tokens_mean", 3 },
+                 { "map_failed_rate", 0.125 },
+                 { "verifiable_log_ratio_mean", 0.25 },
+                 { "verifiable_log_ratio_absmax", 4 },
+                 { "chosen_logratio", 0.75 },
+                 { "rejected_logratio", 0.25 } };
     ares_metrics *m = ares_metrics_new();
     ares_vapor_metrics(&cfg, &s, m);
     CHECK_EQ(ares_metrics_count(m), ARES_COUNT(want));
@@ -585,9 +600,12 @@ TEST(a_span_that_is_no_number_is_neutral_and_counted)
     ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0] }, .reward = 1 },
                                         { .text = { 3, 0, 2, broken, ref, d[1] }, .reward = 0 } };
     ares_vapor_prompt p = { .n = 2, .completions = c };
-    ares_vapor_config cfg = {
-        .beta = 0.1, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20
-    };
+    ares_vapor_config cfg = { .beta = 0.1,
+                              .epsilon_low = 0.2,
+                              .epsilon_high = 0.8,
+                              .log_ratio_clamp = 20,
+                              .ratio_reduction = "sum",
+                              .failure_ratio = "neutral" };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     CHECK_OK(ares_vapor_loss(&cfg, ares_kl_find("k3"), &p, 1, NULL, &s));
@@ -596,7 +614,7 @@ TEST(a_span_that_is_no_number_is_neutral_and_counted)
           isfinite(s.kl));
     CHECK_NEAR(d[0][0], -0.5 * exp(0.5) / 2, 1e-6);
     CHECK_NEAR(d[0][1], d[0][0], 0);
-    cfg.ratio_mean = true; /* half the log-ratio, and each token pulls half as much */
+    cfg.ratio_reduction = "mean"; /* half the log-ratio, and each token pulls half as much */
     d[0][0] = 0;
     CHECK_OK(ares_vapor_loss(&cfg, ares_kl_find("k3"), &p, 1, NULL, &s));
     CHECK_NEAR(d[0][0], -0.5 * exp(0.25) / 4, 1e-6);
@@ -622,7 +640,8 @@ TEST(a_detached_preference_and_a_failure_that_counts_in_full)
                                   .epsilon_high = 0.8,
                                   .log_ratio_clamp = 20,
                                   .preference_detach = detach,
-                                  .failure_full = detach };
+                                  .ratio_reduction = "sum",
+                                  .failure_ratio = detach ? "full" : "neutral" };
         ares_vapor_sums s;
         ares_vapor_sums_init(&s);
         memset(d, 0, sizeof d), memset(d_pair, 0, sizeof d_pair);
@@ -639,9 +658,12 @@ static double pair_metrics(const ares_vapor_text *chosen, const ares_vapor_text 
                            double *margins, ares_metrics *m)
 {
     float now[2] = { -1, -1 }, ref[2] = { -1.1f, -1 };
-    ares_vapor_config cfg = {
-        .beta = 0.5, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20
-    };
+    ares_vapor_config cfg = { .beta = 0.5,
+                              .epsilon_low = 0.2,
+                              .epsilon_high = 0.8,
+                              .log_ratio_clamp = 20,
+                              .ratio_reduction = "sum",
+                              .failure_ratio = "neutral" };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     for (int i = 0; i < n; i++) {

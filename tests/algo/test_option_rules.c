@@ -1,6 +1,4 @@
-/* What a section of VAPOR may say: each key alone, on both sides of its bound. */
-#include <math.h>
-#include <stddef.h>
+/* What the options of VAPOR are warned of. */
 #include <stdio.h>
 
 #include "ares/algo_loss.h"
@@ -31,59 +29,24 @@ static void check_complaint(const complaint *h, const char *want, double value)
               value, said, h->n, want);
 }
 
-TEST(every_number_of_a_vapor_section_has_its_bounds)
+TEST(a_section_of_vapor_warns_of_what_cannot_be_meant)
 {
-    static const char *const tags[2] = { "<A>", "</A>" };
-    static const ares_vapor_config fine = {
-        .beta = 0.1, .epsilon_low = 0.2, .epsilon_high = 0.2, .kl_coef = 0.04, .log_ratio_clamp = 20
-    };
-    static const struct {
-        size_t at;
-        double value;
-        const char *want;
-    } cases[] = {
-        { offsetof(ares_vapor_config, beta), 0, "" },
-        { offsetof(ares_vapor_config, beta), -1, "e beta" },
-        { offsetof(ares_vapor_config, kl_coef), 0, "" },
-        { offsetof(ares_vapor_config, kl_coef), -1, "e kl_coef" },
-        { offsetof(ares_vapor_config, epsilon_low), 0, "" },
-        { offsetof(ares_vapor_config, epsilon_low), 1, "e epsilon_low" },
-        { offsetof(ares_vapor_config, epsilon_low), -0.1, "e epsilon_low" },
-        { offsetof(ares_vapor_config, epsilon_high), 0, "" },
-        { offsetof(ares_vapor_config, epsilon_high), -0.1, "e epsilon_high" },
-        { offsetof(ares_vapor_config, log_ratio_clamp), 0.1, "" },
-        { offsetof(ares_vapor_config, log_ratio_clamp), 0, "e log_ratio_clamp" },
-    };
-    for (int i = 0; i < ARES_COUNT(cases); i++) {
-        ares_vapor_config c = fine;
-        complaint h = { 0 };
-        memcpy((char *)&c + cases[i].at, &cases[i].value, sizeof cases[i].value);
-        ares_vapor_check(&c, 8, tags, tags, note_complaint, &h);
-        check_complaint(&h, cases[i].want, cases[i].value);
-    }
+    static const char *const apart[] = { "<A>", "</A>" }, *const same[] = { "<A>", "<A>" };
     static const struct {
         int64_t n;
+        bool verifiable, preference; /* the two tags are the same */
         const char *want;
-    } numbers[] = { { 2, "" }, { 1, "w num_generations" }, { 0, "e num_generations" } };
-    for (int i = 0; i < ARES_COUNT(numbers); i++) {
+    } cases[] = { { 2, false, false, "" },
+                  { 1, false, false, "w worker.rollout.n" },
+                  { 2, true, false, "w vapor.verifiable_term_split" },
+                  { 2, false, true, "w vapor.preference_term_split" } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const ares_vapor_config c = {
+            .verifiable_term_split = { cases[i].verifiable ? same : apart, 2 },
+            .preference_term_split = { cases[i].preference ? same : apart, 2 },
+        };
         complaint h = { 0 };
-        ares_vapor_check(&fine, numbers[i].n, tags, tags, note_complaint, &h);
-        check_complaint(&h, numbers[i].want, (double)numbers[i].n);
+        ares_vapor_check(&c, cases[i].n, note_complaint, &h);
+        check_complaint(&h, cases[i].want, i);
     }
-    static const struct {
-        const char *tags[2];
-        char severity;
-    } splits[] = { { { "<A>", "<A>" }, 'w' }, { { "<B>", "<A>" }, 0 }, { { "<A>", "<B>" }, 0 },
-                   { { "", "</A>" }, 'e' },   { { "<A>", "" }, 'e' },  { { "", "" }, 'e' } };
-    for (int i = 0; i < ARES_COUNT(splits); i++)
-        for (int which = 0; which < 2; which++) {
-            complaint h = { 0 };
-            char want[64] = "";
-            if (splits[i].severity)
-                (void)snprintf(want, sizeof want, "%c %s_term_split", splits[i].severity,
-                               which ? "preference" : "verifiable");
-            ares_vapor_check(&fine, 8, which ? tags : splits[i].tags, which ? splits[i].tags : tags,
-                             note_complaint, &h);
-            check_complaint(&h, want, i);
-        }
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "algo_test.h"
-#include "loss/plain.h"
 
 enum { MOST = 64 };
 typedef struct state {

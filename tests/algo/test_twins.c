@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "algo_test.h"
 #include "loss/plain.h"
 #include "stats.h"
 #include "twin.h"
@@ -527,52 +526,6 @@ TWIN_TEST(windows_agree_to_the_bit)
     ares_batch_fini(&b);
 }
 
-TWIN_TEST(statistics_of_groups_agree_to_the_bit)
-{
-    static const int64_t start[] = { 0, 8, 8, 9, 11, 300, 316, 1500 };
-    enum { GROUPS = ARES_COUNT(start) - 1 };
-    double x[1500];
-    twin_stat s[GROUPS];
-    drawn = 99;
-    for (int i = 0; i < 1500; i++)
-        x[i] = i < 8 ? 0.1 : i >= 300 && i < 316 ? (double)(i % 2) : normal();
-    REQUIRE_OK(m->twins->groups(&m->d, GROUPS, start, x, s));
-    for (int g = 0; g < GROUPS; g++) {
-        int64_t n = start[g + 1] - start[g];
-        double mean = stats_mean(x + start[g], n), low = INFINITY, high = -INFINITY;
-        for (int64_t i = start[g]; i < start[g + 1]; i++)
-            low = fmin(low, x[i]), high = fmax(high, x[i]);
-        CHECK_NEAR(s[g].mean, mean, 0);
-        CHECK_NEAR(s[g].std, stats_std(x + start[g], n, mean), 0);
-        CHECK_NEAR(s[g].min, low, 0);
-        CHECK_NEAR(s[g].max, high, 0);
-    }
-    x[700] = NAN;
-    CHECK_EQ(m->twins->groups(&m->d, GROUPS, start, x, s), TWIN_FAULT);
-}
-
-TWIN_TEST(sums_of_rows_agree)
-{
-    ares_batch b;
-    random_batch(&b, 9);
-    twin_row_sum *s = ares_malloc((size_t)b.rows * sizeof *s);
-    if (CHECK_OK(m->twins->row_sums(&m->d, &(twin_rows){ b.rows, b.row_start }, b.entropies,
-                                    b.response_mask, s)))
-        for (int64_t r = 0; r < b.rows; r++) {
-            twin_row_sum want = { 0 };
-            for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++) {
-                want.all += (double)b.entropies[t];
-                want.masked += b.response_mask[t] ? (double)b.entropies[t] : 0;
-                want.tokens += b.response_mask[t];
-            }
-            CHECK_EQ(s[r].tokens, want.tokens);
-            CHECK_NEAR(s[r].all, want.all, 1e-12 * want.all);
-            CHECK_NEAR(s[r].masked, want.masked, 1e-12 * want.all);
-        }
-    ares_free(s);
-    ares_batch_fini(&b);
-}
-
 /* Nothing to do is done without a launch. */
 TWIN_TEST(nothing_is_fine)
 {
@@ -593,8 +546,6 @@ TWIN_TEST(nothing_is_fine)
         &(twin_windows_args){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
     CHECK_NEAR(threshold, 0, 0);
     CHECK_OK(m->twins->gae(&m->d, &(twin_gae_args){ .of = { 1, zero } }));
-    CHECK_OK(m->twins->groups(&m->d, 0, zero, NULL, NULL));
-    CHECK_OK(m->twins->row_sums(&m->d, &(twin_rows){ 0, zero }, NULL, NULL, NULL));
     CHECK_NEAR(sums.tokens, 0, 0);
     ares_batch_fini(&b);
 }

@@ -3,7 +3,6 @@
  * compute_opo_outcome_advantage): the baseline is the group's mean score weighted by length, A = s
  * - sum(l s) / sum(l), not divided by a std.
  */
-#include <math.h>
 
 #include "adv.h"
 #include "stats.h"

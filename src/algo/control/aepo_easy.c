@@ -3,7 +3,6 @@
  * is looked at, also those that filters drop. Before the first threshold there is no target, so
  * nothing is dropped.
  */
-#include <string.h>
 
 #include "aepo.h"
 

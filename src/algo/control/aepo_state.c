@@ -2,8 +2,6 @@
  * AEPO's memory as one JSON object (docs/aepo.md#state-in-a-checkpoint). Doubles are written so
  * that they read back as the same bits.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "aepo.h"
 

@@ -1,8 +1,7 @@
 /*
  * Twins that walk rows: advantages from the last token to the first, windows of entropy with each
- * row's percentile, statistics of groups. Everything is computed in f64 and in the CPU's order of
- * operations, except the mean that pads a row's list of windows and the sums of rows, which are
- * added in a block's tree.
+ * row's percentile. Everything is computed in f64 and in the CPU's order of operations, except the
+ * mean that pads a row's list of windows, which is added in a block's tree.
  */
 #include "twin.cuh"
 
@@ -315,108 +314,5 @@ int cuda_algo_windows(ares_device *d, const twin_windows_args *t)
     twin_down(&m, t->threshold, j.threshold, rows);
     twin_down(&m, t->mask, j.mask, n);
     twin_down(&m, t->hwe, j.hwe, rows);
-    return twin_close(&m);
-}
-
-/* ------------------------------------------------------------------ groups: a block per group */
-
-/*
- * Groups are small, so values are sorted by counting those before each; then one thread adds them
- * in the CPU's order.
- */
-static __global__ void __launch_bounds__(TWIN_THREADS)
-    group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted,
-                twin_stat *out)
-{
-    for (int64_t g = blockIdx.x; g < groups; g += gridDim.x) {
-        int64_t n = start[g + 1] - start[g];
-        const double *from = x + start[g];
-        double *to = sorted + start[g];
-        for (int64_t i = threadIdx.x; i < n; i += TWIN_THREADS) {
-            int64_t rank = 0;
-            double own = from[i];
-            for (int64_t k = 0; k < n; k++) rank += from[k] < own || (from[k] == own && k < i);
-            to[rank] = own;
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            twin_stat s = { 0, 0, INFINITY, -INFINITY };
-            double sum = 0, squares = 0;
-            for (int64_t i = 0; i < n; i++) sum += to[i] - to[0];
-            if (n) s.mean = to[0] + sum / (double)n, s.min = to[0], s.max = to[n - 1];
-            for (int64_t i = 0; i < n; i++) squares += (to[i] - s.mean) * (to[i] - s.mean);
-            if (n > 1) s.std = sqrt(squares / (double)(n - 1));
-            out[g] = s;
-        }
-    }
-}
-
-int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                     twin_stat *out)
-{
-    int64_t rows = groups ? group_start[groups] : 0;
-    if (groups == 0) return ARES_OK;
-    for (int64_t r = 0; r < rows; r++)
-        if (!(x[r] - x[r] == 0)) return TWIN_FAULT; /* such values have no order */
-    twin_memory m = twin_open(d,
-                              (size_t)rows * 2 * sizeof(double) +
-                                  (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),
-                              4);
-    const int64_t *start = twin_up(&m, group_start, groups + 1);
-    const double *values = twin_up(&m, x, rows);
-    double *sorted = twin_take<double>(&m, rows);
-    twin_stat *stats = twin_take<twin_stat>(&m, groups);
-    if (!m.c) return twin_close(&m);
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: groups", group_stats, twin_blocks(groups), TWIN_THREADS, 0, groups,
-                start, values, sorted, stats);
-    twin_end(&m);
-    int rc = twin_close(&m);
-    if (rc != ARES_OK) return rc;
-    twin_down(&m, out, stats, groups);
-    return twin_close(&m);
-}
-
-/* ------------------------------------------------------------------ sums of rows */
-
-static __global__ void __launch_bounds__(TWIN_THREADS)
-    row_totals(int64_t rows, const int64_t *start, const float *x, const uint8_t *mask,
-               twin_row_sum *out)
-{
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        double all = 0, masked = 0, tokens = 0;
-        for (int64_t t = start[row] + threadIdx.x; t < start[row + 1]; t += TWIN_THREADS) {
-            all += (double)x[t];
-            if (!mask[t]) continue;
-            masked += (double)x[t];
-            tokens += 1;
-        }
-        all = twin_block_sum(all);
-        masked = twin_block_sum(masked);
-        tokens = twin_block_sum(tokens);
-        if (threadIdx.x == 0) out[row] = { all, masked, tokens };
-    }
-}
-
-int cuda_algo_row_sums(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
-                       twin_row_sum *out)
-{
-    int64_t rows = of->rows, n = rows ? of->row_start[rows] : 0;
-    if (rows == 0) return ARES_OK;
-    twin_memory m = twin_open(
-        d, (size_t)n * (sizeof(float) + 1) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof *out),
-        4);
-    const int64_t *start = twin_up(&m, of->row_start, rows + 1);
-    const float *values = twin_up(&m, x, n);
-    const uint8_t *seen = twin_up(&m, mask, n);
-    twin_row_sum *sums = twin_take<twin_row_sum>(&m, rows);
-    if (!m.c) return twin_close(&m);
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: row sums", row_totals, twin_blocks(rows), TWIN_THREADS, 0, rows, start,
-                values, seen, sums);
-    twin_end(&m);
-    int rc = twin_close(&m);
-    if (rc != ARES_OK) return rc;
-    twin_down(&m, out, sums, rows);
     return twin_close(&m);
 }

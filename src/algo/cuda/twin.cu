@@ -57,8 +57,6 @@ static const algo_twins table = {
     .rollout_weights = cuda_algo_rollout_weights,
     .gae = cuda_algo_gae,
     .windows = cuda_algo_windows,
-    .groups = cuda_algo_groups,
-    .row_sums = cuda_algo_row_sums,
     .kernel_s = kernel_s,
 };
 

@@ -109,9 +109,5 @@ int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_
 int cuda_algo_rollout_weights(ares_device *d, const twin_rollout_weights_args *t);
 int cuda_algo_gae(ares_device *d, const twin_gae_args *t);
 int cuda_algo_windows(ares_device *d, const twin_windows_args *t);
-int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
-                     twin_stat *out);
-int cuda_algo_row_sums(ares_device *d, const twin_rows *of, const float *x, const uint8_t *mask,
-                       twin_row_sum *out);
 
 #endif

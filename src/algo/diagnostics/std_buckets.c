@@ -2,7 +2,6 @@
  * Groups in buckets by the standard deviation of their rewards (RAGEN's gradient analysis;
  * docs/diagnostics.md#gradients-by-reward-variance).
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "ares/algo_diagnostics.h"

@@ -1,4 +1,4 @@
-/* What the collapse metrics of a step and their moving averages share. (collapse.c) */
+/* What the collapse metrics of a step and their moving averages share. (diagnostics/collapse.c) */
 #ifndef ARES_ALGO_DIAGNOSTICS_ZSCORE_H
 #define ARES_ALGO_DIAGNOSTICS_ZSCORE_H
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/algo.h"
 #include "ares/algo_filter.h"
 #include "stats.h"
 

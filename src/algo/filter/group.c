@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/algo.h"
 #include "filter.h"
 #include "stats.h"
 

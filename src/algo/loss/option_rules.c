@@ -1,5 +1,4 @@
 /* What must hold between the options of the losses, and in a section of VAPOR. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,9 +41,6 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
     bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
     if (!loss) return;
     check_clips(c, loss, &r);
-    say(&r, loss->flags & ARES_LOSS_PAIRS, 'e', "worker.actor.loss_type",
-        "needs forward passes over the chosen and rejected answers of each row, which this trainer "
-        "does not make yet; choose another loss");
     (void)snprintf(text, sizeof text, "the loss %s is of the mini-batch as a whole; set minibatch",
                    loss->name);
     say(&r,
@@ -70,25 +66,18 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
         "divides in loss_avg_mode: seq-mean-token-sum-norm only");
 }
 
+static bool same_tags(const ares_texts *tags)
+{
+    return tags->count == 2 && strcmp(tags->items[0], tags->items[1]) == 0;
+}
+
 void ares_vapor_check(const ares_vapor_config *c, int64_t num_generations,
-                      const char *const verifiable[2], const char *const preference[2],
                       ares_algo_complain *complain, void *ctx)
 {
+    static const char same[] = "both tags are the same: the span ends at the second occurrence";
     report r = { complain, ctx };
-    say(&r, num_generations < 1, 'e', "num_generations", "must be 1 or more");
-    say(&r, num_generations == 1, 'w', "num_generations",
-        "one completion has no other to compare with: its advantage is always 0");
-    say(&r, !*verifiable[0] || !*verifiable[1], 'e', "verifiable_term_split",
-        "needs two tags that are not empty");
-    say(&r, !*preference[0] || !*preference[1], 'e', "preference_term_split",
-        "needs two tags that are not empty");
-    say(&r, *verifiable[0] && strcmp(verifiable[0], verifiable[1]) == 0, 'w',
-        "verifiable_term_split", "both tags are the same: the span ends at the second occurrence");
-    say(&r, *preference[0] && strcmp(preference[0], preference[1]) == 0, 'w',
-        "preference_term_split", "both tags are the same: the span ends at the second occurrence");
-    say(&r, !(c->beta >= 0), 'e', "beta", "must not be negative");
-    say(&r, !(c->kl_coef >= 0), 'e', "kl_coef", "must not be negative");
-    say(&r, !(c->epsilon_low >= 0 && c->epsilon_low < 1), 'e', "epsilon_low", "must lie in [0, 1)");
-    say(&r, !(c->epsilon_high >= 0), 'e', "epsilon_high", "must not be negative");
-    say(&r, !(c->log_ratio_clamp > 0), 'e', "log_ratio_clamp", "must be positive");
+    say(&r, num_generations == 1, 'w', "worker.rollout.n",
+        "one response has no other to compare with: its advantage is always 0");
+    say(&r, same_tags(&c->verifiable_term_split), 'w', "vapor.verifiable_term_split", same);
+    say(&r, same_tags(&c->preference_term_split), 'w', "vapor.preference_term_split", same);
 }

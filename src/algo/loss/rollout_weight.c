@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "plain.h"
-#include "walk.h"
 
 static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)
 {

@@ -1,7 +1,6 @@
 /* The KL and entropy terms that every loss may carry. */
 #include <math.h>
 
-#include "plain.h"
 #include "walk.h"
 
 /* The row of the batch that token t of the arrays belongs to, from the row of the token before. */

@@ -5,18 +5,24 @@
  * trainer computes the log-probs of completions and pairs in one forward pass, calls
  * ares_vapor_loss, and runs the backward pass with the derivatives that it wrote.
  */
-#include "vapor.h"
+#include "vapor_loss.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ares/algo_loss.h"
+
+static bool by_mean(const ares_vapor_config *c)
+{
+    return strcmp(c->ratio_reduction, "mean") == 0;
+}
 
 static bool has_span(const ares_vapor_text *t)
 {
     return t->n > 0 && t->span_end > t->span;
 }
 
-double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
+double vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
 {
     double sum = 0;
     for (int64_t i = t->span; i < t->span_end; i++)
@@ -26,7 +32,7 @@ double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
     return mean ? sum / (double)(t->span_end - t->span) : sum;
 }
 
-double ares_vapor_ratio(double log_ratio, double bound)
+double vapor_ratio(double log_ratio, double bound)
 {
     return ares_loss_exp(ares_loss_clamp(log_ratio, -bound, bound));
 }
@@ -49,13 +55,15 @@ static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_
     bool chosen_finite = true, rejected_finite = true;
     p->usable = has_span(&p->chosen) && has_span(&p->rejected);
     if (p->usable) {
-        double won = ares_vapor_log_ratio(&p->chosen, cfg->ratio_mean, &chosen_finite),
-               lost = ares_vapor_log_ratio(&p->rejected, cfg->ratio_mean, &rejected_finite);
+        double won = vapor_log_ratio(&p->chosen, by_mean(cfg), &chosen_finite),
+               lost = vapor_log_ratio(&p->rejected, by_mean(cfg), &rejected_finite);
         p->usable = chosen_finite && rejected_finite;
         p->margin = won - lost;
+        s->chosen += p->usable ? won : 0;
+        s->rejected += p->usable ? lost : 0;
     }
     if (!p->usable) p->margin = NAN;
-    p->term = ares_vapor_ratio(log_term(cfg, p), cfg->log_ratio_clamp);
+    p->term = vapor_ratio(log_term(cfg, p), cfg->log_ratio_clamp);
     s->nonfinite += !chosen_finite || !rejected_finite;
     s->usable += p->usable;
     s->margin += p->usable ? p->margin : 0;
@@ -75,6 +83,8 @@ static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
         s->nonfinite += !finite;
         s->extracted += extracted;
         s->reward += c->reward_used;
+        s->reward_square += c->reward_used * c->reward_used;
+        s->span_tokens += extracted ? (double)(c->text.span_end - c->text.span) : 0;
         equal = equal && c->reward_used == p->completions[0].reward_used;
         mean += c->reward_used / (double)p->n;
     }
@@ -109,18 +119,21 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
         ares_vapor_completion_args *c = &p->completions[i];
         ares_vapor_text span = c->text;
         bool finite;
-        if (!has_span(&span) && cfg->failure_full) span.span = 0, span.span_end = span.n;
-        c->log_ratio = ares_vapor_log_ratio(&span, cfg->ratio_mean, &finite);
+        if (!has_span(&span) && strcmp(cfg->failure_ratio, "full") == 0)
+            span.span = 0, span.span_end = span.n;
+        c->log_ratio = vapor_log_ratio(&span, by_mean(cfg), &finite);
         ares_vapor_term e =
             ares_vapor_completion(c->log_ratio + log_term(cfg, p), c->advantage, cfg->epsilon_low,
                                   cfg->epsilon_high, cfg->log_ratio_clamp);
         c->ratio = e.ratio;
         c->objective = e.objective;
-        if (has_span(&span) && finite) pull(&span, -e.u / totals[0], cfg->ratio_mean);
+        if (has_span(&span) && finite) pull(&span, -e.u / totals[0], by_mean(cfg));
         kl_of_tokens(cfg, kl, &c->text, totals[1], s);
         u_sum += e.u;
         s->completions += 1;
         s->objective += e.objective;
+        s->log_ratio += c->log_ratio;
+        s->log_ratio_max = fmax(s->log_ratio_max, fabs(c->log_ratio));
         s->ratio += e.ratio;
         s->ratio_max = e.ratio > s->ratio_max ? e.ratio : s->ratio_max;
         s->clip_low += e.clip_low;
@@ -130,13 +143,49 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
     s->prompts += 1;
     s->u_abs += fabs(cfg->beta * u_sum);
     if (!p->usable || cfg->preference_detach || cfg->beta == 0) return;
-    pull(&p->chosen, -cfg->beta * u_sum / totals[0], cfg->ratio_mean);
-    pull(&p->rejected, cfg->beta * u_sum / totals[0], cfg->ratio_mean);
+    pull(&p->chosen, -cfg->beta * u_sum / totals[0], by_mean(cfg));
+    pull(&p->rejected, cfg->beta * u_sum / totals[0], by_mean(cfg));
 }
 
 void ares_vapor_sums_init(ares_vapor_sums *s)
 {
     *s = (ares_vapor_sums){ .ratio_max = -INFINITY };
+}
+
+/* Every member that simply adds up. */
+/* clang-format off */
+#define SUM_LIST(X) \
+    X(prompts) X(completions) X(tokens) X(objective) X(kl) X(reward) X(extracted) X(usable) \
+    X(margin) X(preferred) X(term) X(ratio) X(clip_low) X(clip_high) X(saturated) X(nonfinite) \
+    X(u_abs) X(equal_groups) X(reward_square) X(span_tokens) X(lost) X(log_ratio) X(chosen) \
+    X(rejected)
+/* clang-format on */
+
+void ares_vapor_sums_add(ares_vapor_sums *s, const ares_vapor_sums *more)
+{
+#define ADD(name) s->name += more->name;
+    SUM_LIST(ADD)
+#undef ADD
+    s->ratio_max = fmax(s->ratio_max, more->ratio_max);
+    s->log_ratio_max = fmax(s->log_ratio_max, more->log_ratio_max);
+}
+
+int ares_vapor_sums_reduce(ares_vapor_sums *s, ares_world *w)
+{
+    double sums[32], bounds[2] = { s->ratio_max, s->log_ratio_max };
+    int n = 0;
+#define PUT(name) sums[n++] = s->name;
+    SUM_LIST(PUT)
+#undef PUT
+    ARES_TRY(ares_world_sum_f64(w, sums, n));
+    ARES_TRY(ares_world_max_f64(w, bounds, 2));
+    n = 0;
+#define TAKE(name) s->name = sums[n++];
+    SUM_LIST(TAKE)
+#undef TAKE
+    s->ratio_max = bounds[0];
+    s->log_ratio_max = bounds[1];
+    return ARES_OK;
 }
 
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
@@ -166,13 +215,22 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
     double n = s->completions, kl = s->tokens > 0 ? s->kl / s->tokens : 0;
     if (n == 0) return;
     ares_metrics_set(m, "vapor/reward_mean", s->reward / n);
+    double mean = s->reward / n, spread = s->reward_square - n * mean * mean;
+    ares_metrics_set(m, "vapor/reward_std", n > 1 ? sqrt(fmax(0, spread) / (n - 1)) : 0);
     ares_metrics_set(m, "vapor/extract_success_rate", s->extracted / n);
+    ares_metrics_set(m, "vapor/map_failed_rate", s->lost / n);
     ares_metrics_set(m, "vapor/pref_success_rate", s->usable / s->prompts);
     if (s->usable > 0) { /* no pair has no difference: not one of 0 */
         ares_metrics_set(m, "vapor/pref_margin", s->margin / s->usable);
         ares_metrics_set(m, "vapor/pref_accuracy", s->preferred / s->usable);
+        ares_metrics_set(m, "vapor/chosen_logratio", cfg->beta * s->chosen / s->usable);
+        ares_metrics_set(m, "vapor/rejected_logratio", cfg->beta * s->rejected / s->usable);
     }
     ares_metrics_set(m, "vapor/pref_term_mean", s->term / s->prompts);
+    if (s->extracted > 0)
+        ares_metrics_set(m, "vapor/span_tokens_mean", s->span_tokens / s->extracted);
+    ares_metrics_set(m, "vapor/verifiable_log_ratio_mean", s->log_ratio / n);
+    ares_metrics_set(m, "vapor/verifiable_log_ratio_absmax", s->log_ratio_max);
     ares_metrics_set(m, "vapor/hybrid_ratio_mean", s->ratio / n);
     ares_metrics_set(m, "vapor/hybrid_ratio_max", s->ratio_max);
     ares_metrics_set(m, "vapor/clip_frac_low", s->clip_low / n);

@@ -15,13 +15,13 @@ LOSS_LIST(LOSS_DECLARE)
 
 /*
  * ARES_OK when every masked token of a loss's input can be computed with; else the first fault, by
- * function, array, row and column. (check.c)
+ * function, array, row and column. (check_input.c)
  */
 int loss_check(const ares_loss_args *a, const char *function);
-/* Places in messages: "row 3, token 17", counted in the batch where it is known. (check.c) */
+/* Places in messages: "row 3, token 17", counted in the batch where it is known. (check_input.c) */
 void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
                 char out[64]);
-/* The failure of a loss that the tokens of a batch do not suffice for. (check.c) */
+/* The failure of a loss that the tokens of a batch do not suffice for. (check_input.c) */
 int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss);
 
 /* Rows of the arrays: row i owns [loss_row_start(a, i), loss_row_start(a, i + 1)). */

@@ -3,8 +3,8 @@
  * span with the preference of the prompt's stored pair: log r' = S + beta D, clamped as a sum. The
  * objective min(r' A, clip(r') A) is to be maximised.
  */
-#ifndef ARES_ALGO_LOSS_VAPOR_H
-#define ARES_ALGO_LOSS_VAPOR_H
+#ifndef ARES_ALGO_LOSS_VAPOR_LOSS_H
+#define ARES_ALGO_LOSS_VAPOR_LOSS_H
 
 #include "formula.h"
 
@@ -32,4 +32,13 @@ ARES_LOSS_FN ares_vapor_term ares_vapor_completion(double log_ratio, double adva
     e.u = e.clip_low || e.clip_high || e.saturated ? 0 : a;
     return e;
 }
+
+#if !defined(__cplusplus)
+#include "ares/algo_loss.h"
+
+/* sum (mean: mean) of log pi - log ref over the span; 0 where there is no span or no finite sum */
+double vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite);
+/* exp of the log-ratio, clamped to +-bound */
+double vapor_ratio(double log_ratio, double bound);
+#endif
 #endif

@@ -76,11 +76,11 @@ typedef struct ares_device {
 /*
  * Where arrays lie. All arrays of linear, attention, the norms and the other parts of a layer lie
  * on the device (d->k->alloc), including the index arrays: segments, ids and slots. head,
- * head_backward, head_fused, token_log_prob and sample read and write x, dx, logits, w and dw on
- * the device. Their arrays with one number per row (target, log_prob, entropy, lse, c_*,
- * temperature, top_*, key, forced, token ...) lie in host memory: a CUDA device copies them itself,
- * and what it writes to the host is complete on return. After a failure these outputs are not
- * written, and sum_squares returns NaN: call sync before reading them.
+ * head_backward, head_fused and sample read and write x, dx, w and dw on the device. Their arrays
+ * with one number per row (target, log_prob, entropy, lse, c_*, temperature, top_*, key, forced,
+ * token ...) lie in host memory: a CUDA device copies them itself, and what it writes to the host
+ * is complete on return. After a failure these outputs are not written, and sum_squares returns
+ * NaN: call sync before reading them.
  *
  * The CUDA table sums in fixed orders without atomics on floats, so a repeated run gives the same
  * bits. But cuBLAS computes the products, and its order may change with the number of rows: the CPU
@@ -265,26 +265,6 @@ typedef struct ares_head_args {
     const float *c_kl;   /* [rows] */
 } ares_head_args;
 /*
- * Logits that exist already on the device, f32 or bf16; all statistics are f32. A logit of -inf is
- * a probability of 0.
- */
-typedef struct ares_logits_args {
-    int32_t rows, vocab;
-    /* [rows][vocab]; backward overwrites them with their derivatives, rounded to their type */
-    void *logits;
-    ares_dtype dtype;
-    int64_t ld;
-    float inv_temperature;
-    const int32_t *target; /* [rows] */
-    /*
-     * [rows]; written by forward, where entropy and lse may be NULL; backward reads entropy and lse
-     */
-    float *log_prob, *entropy, *lse;
-    /* backward, [rows]: d loss = c_log_prob d log_prob + c_entropy d entropy; c_entropy may be NULL
-     */
-    const float *c_log_prob, *c_entropy;
-} ares_logits_args;
-/*
  * head_fused calls it per chunk of rows, in row order and from one thread, to fill c_log_prob and
  * c_entropy (zeroed before) of rows [row, row + n). It may call no kernel of this table; on a CUDA
  * device it may call the twins of the room algo.
@@ -413,9 +393,6 @@ typedef struct ares_kernels {
      */
     void (*head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
     void (*sample)(ares_device *d, const ares_sample_args *a);
-    /* Reads each logit once. The statistics of f32 logits are the head's, bit for bit (CPU). */
-    void (*token_log_prob)(ares_device *d, const ares_logits_args *a);
-    void (*token_log_prob_backward)(ares_device *d, const ares_logits_args *a);
 
     void (*adamw)(ares_device *d, const ares_adamw_args *a);
     /* sum of x^2 in f64, lanes over fixed chunks; NaN and infinity carry through */

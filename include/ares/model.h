@@ -113,6 +113,11 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
  * cfg.file_dtype under Hugging Face's names.
  */
 int ares_model_save(const ares_model *m, const char *dir);
+/*
+ * into = share x from + (1 - share) x into, of two models with the same parameters; rounded to the
+ * type of into's files, so that saving and loading changes nothing.
+ */
+int ares_model_mix(ares_model *into, const ares_model *from, double share);
 void ares_model_free(ares_model *m);
 /* A number computed from the tensors of a model directory; it tells two models apart. */
 int ares_model_fingerprint(const char *dir, uint64_t *out);
@@ -128,7 +133,7 @@ void ares_model_zero_grad(ares_model *m);
 /* Tied models: lm_head.grad += embed_grad. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
 int ares_model_optimizer_alloc(ares_model *m); /* m = v = 0, master = weight */
-/* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (states.c). */
+/* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (optimizer_states.c). */
 int ares_model_optimizer_save(const ares_model *m, const char *path);
 int ares_model_optimizer_load(ares_model *m, const char *path);
 

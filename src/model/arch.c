@@ -1,8 +1,6 @@
 /* The table of architectures; the defaults are those of transformers' configuration classes. */
 #include "arch.h"
 
-#include <string.h>
-
 static const model_arch archs[] = {
     { .name = "qwen2",
       .class_name = "Qwen2ForCausalLM",

@@ -1,8 +1,6 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "block.h"
-#include "rope.h"
-
-#include <string.h>
+#include "rope_angles.h"
 
 typedef struct buffer {
     void *data;

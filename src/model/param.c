@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rope.h"
+#include "rope_angles.h"
 #include "transfer.h"
 
 enum { ALIGN = 256 }; /* bytes; a parameter starts on its own cache lines */

@@ -46,6 +46,13 @@ static int64_t block_of(const attention_job *job, int s, int chunk)
     return range->first + chunk - range->shared;
 }
 
+/* The keys of a chunk for one KV head, transposed, and then its values. */
+static const float *chunk_at(const attention_job *job, int s, int chunk, int h)
+{
+    const ares_attention_args *a = job->a;
+    return job->cache + (block_of(job, s, chunk) * a->n_kv_heads + h) * 64 * a->head_dim;
+}
+
 static int32_t blocks_of(const ares_segments *seg, int s)
 {
     int32_t prefix = segment_prefix(seg, s);
@@ -84,6 +91,21 @@ static size_t round_up(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
+/* out times a factor, in rows whose bit is set. */
+static void rescale_rows(const strip *s, uint32_t bits, const float *factor, int head_dim)
+{
+    for (; bits; bits &= bits - 1) {
+        int r = __builtin_ctz(bits);
+        float *out = s->out + r * s->ldo;
+        v16 by = v16_set1(factor[r]);
+        int d = 0;
+        for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), by));
+        if (d < head_dim)
+            v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by),
+                            head_dim - d);
+    }
+}
+
 static void strip_chunk(strip *s, const float *keys, const float *values, int head_dim, float scale)
 {
     float p[STRIP][32];
@@ -109,9 +131,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
     for (int r = 0; r < s->rows; r++) {
         v16 a = v16_mul(v16_load(p[r]), factor), b = v16_mul(v16_load(p[r] + 16), factor);
         if (s->low[r] > 0 || s->high[r] < 32) {
-            uint32_t seen = s->low[r] >= s->high[r]
-                                ? 0
-                                : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
+            uint32_t seen = keys_between(s->low[r], s->high[r]);
             a = v16_select(v16m_of(seen & 0xffff), a, minus_infinity);
             b = v16_select(v16m_of(seen >> 16), b, minus_infinity);
         }
@@ -137,16 +157,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
                     s->rows);
     uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) &
                      ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
-    for (; moved; moved &= moved - 1) {
-        int r = __builtin_ctz(moved);
-        float *out = s->out + r * s->ldo;
-        v16 by = v16_set1(rescale[r]);
-        int d = 0;
-        for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), by));
-        if (d < head_dim)
-            v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by),
-                            head_dim - d);
-    }
+    rescale_rows(s, moved, rescale, head_dim);
     tile_product((tile_args){ .c = s->out,
                               .ldc = s->ldo,
                               .a = p[0] + low,
@@ -182,10 +193,7 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     float *out = a->out + row * a->ldo + column;
     float max[QUERIES * HEADS], sum[QUERIES * HEADS];
 
-    /*
-     * Rows of a strip are queries of one head, or, when queries are few (decoding), heads of one
-     * query.
-     */
+    /* Rows of a strip: queries of one head or, when they are few (decoding), heads of a query. */
     bool across = n < heads;
     int bands = across ? n : heads, rows = across ? heads : n;
     int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq,
@@ -200,12 +208,10 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int last_seen = a->causal ? prefix + first + n : keys;
     int first_seen = a->window > 0 ? prefix + first + 1 - a->window : 0;
     for (int c = first_seen > 0 ? first_seen / 32 : 0; c * 32 < last_seen; c++) {
-        const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
+        const float *block = chunk_at(job, s, c, h);
         /* decoding reads each block once: fetch the next one while this one is used */
         if (across && (c + 1) * 32 < last_seen) {
-            const char *next =
-                (const char *)(job->cache +
-                               (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
+            const char *next = (const char *)chunk_at(job, s, c + 1, h);
             for (int i = 0; i < 256 * dim; i += 64) __builtin_prefetch(next + i, 0, 2);
         }
         for (int band = 0; band < bands; band++)

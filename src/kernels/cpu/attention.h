@@ -36,6 +36,12 @@ static inline int32_t segment_leader(const ares_segments *seg, int s)
     return lo;
 }
 
+/* A bit for each key of a chunk in [low, high), which lie in [0, 32]. */
+static inline uint32_t keys_between(int low, int high)
+{
+    return low >= high ? 0 : (0xffffffffu << low) & (0xffffffffu >> (32 - high));
+}
+
 /* to[j][i] = from[i][j] for i < rows, j < columns; rows of `to` are 32 apart. */
 static inline void transpose_to_32(const float *from, int64_t ld, int rows, int columns, float *to)
 {

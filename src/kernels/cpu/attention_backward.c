@@ -10,8 +10,6 @@
  */
 #include "attention.h"
 
-#include <math.h>
-
 enum { QUERIES = 48 };
 
 typedef struct backward_job {
@@ -37,6 +35,46 @@ static float dot(const float *a, const float *b, int n)
     return v16_sum(sum);
 }
 
+/* c = rows of a [n][dim] times a chunk's keys or values, transposed [dim][32] */
+static void times_chunk(float (*c)[32], const float *a, int64_t lda, const float *b, int n, int dim)
+{
+    tile_product((tile_args){ .c = c[0],
+                              .ldc = 32,
+                              .a = a,
+                              .row = lda,
+                              .step = 1,
+                              .b = b,
+                              .ldb = 32,
+                              .steps = dim,
+                              .fresh = true },
+                 n, 32);
+}
+
+/* c [keys][dim] += a [n][32], transposed, times b [n][dim] */
+static void add_to_keys(float *c, const float (*a)[32], const float *b, int64_t ldb, int n,
+                        int keys, int dim)
+{
+    tile_product(
+        (tile_args){
+            .c = c, .ldc = dim, .a = a[0], .row = 1, .step = 32, .b = b, .ldb = ldb, .steps = n },
+        keys, dim);
+}
+
+/*
+ * One row, from scores to probabilities and from their derivatives to those of the scores. seen: a
+ * bit per key.
+ */
+static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 delta, v16 scale)
+{
+    for (int half = 0; half < 2; half++, seen >>= 16) {
+        float *pp = p + 16 * half, *dd = ds + 16 * half;
+        v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
+        e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
+        v16_store(pp, e);
+        v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
+    }
+}
+
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
 static void rows_back(const ares_attention_args *a, int s, int head, int first, int n,
                       const chunk *c)
@@ -48,43 +86,16 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
                 *out = a->out + row * a->ldo + column;
     float *dq = a->dq + row * a->lddq + column;
 
-    tile_product((tile_args){ .c = p[0],
-                              .ldc = 32,
-                              .a = q,
-                              .row = a->ldq,
-                              .step = 1,
-                              .b = c->kt,
-                              .ldb = 32,
-                              .steps = dim,
-                              .fresh = true },
-                 n, 32);
-    tile_product((tile_args){ .c = ds[0],
-                              .ldc = 32,
-                              .a = d_out,
-                              .row = a->ldo,
-                              .step = 1,
-                              .b = c->vt,
-                              .ldb = 32,
-                              .steps = dim,
-                              .fresh = true },
-                 n, 32);
+    times_chunk(p, q, a->ldq, c->kt, n, dim);
+    times_chunk(ds, d_out, a->ldo, c->vt, n, dim);
     const v16 scale = v16_set1(a->scale);
     for (int r = 0; r < n; r++) {
         int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32,
             low = a->window > 0 ? position + 1 - a->window - c->first : 0;
         if (high > c->keys) high = c->keys;
-        uint32_t seen = high <= 0 || low >= high
-                            ? 0
-                            : (0xffffffffu << (low > 0 ? low : 0)) & (0xffffffffu >> (32 - high));
-        v16 lse = v16_set1(a->lse[(row + r) * a->n_heads + head]),
-            delta = v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim));
-        for (int half = 0; half < 2; half++, seen >>= 16) {
-            float *pp = p[r] + 16 * half, *dd = ds[r] + 16 * half;
-            v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
-            e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
-            v16_store(pp, e);
-            v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
-        }
+        uint32_t seen = keys_between(ARES_MAX(low, 0), ARES_MAX(high, 0));
+        differentiate_row(p[r], ds[r], seen, v16_set1(a->lse[(row + r) * a->n_heads + head]),
+                          v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim)), scale);
     }
     tile_product((tile_args){ .c = dq,
                               .ldc = a->lddq,
@@ -95,24 +106,8 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
                               .ldb = dim,
                               .steps = c->keys },
                  n, dim);
-    tile_product((tile_args){ .c = c->dv,
-                              .ldc = dim,
-                              .a = p[0],
-                              .row = 1,
-                              .step = 32,
-                              .b = d_out,
-                              .ldb = a->ldo,
-                              .steps = n },
-                 c->keys, dim);
-    tile_product((tile_args){ .c = c->dk,
-                              .ldc = dim,
-                              .a = ds[0],
-                              .row = 1,
-                              .step = 32,
-                              .b = q,
-                              .ldb = a->ldq,
-                              .steps = n },
-                 c->keys, dim);
+    add_to_keys(c->dv, p, d_out, a->ldo, n, c->keys, dim);
+    add_to_keys(c->dk, ds, q, a->ldq, n, c->keys, dim);
 }
 
 /* dk and dv of the chunk: from a->dk and a->dv into the chunk (load), or back. */

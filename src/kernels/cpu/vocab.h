@@ -1,7 +1,6 @@
 /*
  * The vocabulary in chunks of 512: logits of a chunk, its softmax statistics, and their merge in
- * chunk order. Head, sampler and token_log_prob all use these functions, so their log-probs agree
- * in every bit.
+ * chunk order. Head and sampler both use these functions, so their log-probs agree in every bit.
  */
 #ifndef ARES_KERNELS_CPU_VOCAB_H
 #define ARES_KERNELS_CPU_VOCAB_H

@@ -165,8 +165,6 @@ void cuda_head(ares_device *d, const ares_head_args *a);
 void cuda_head_backward(ares_device *d, const ares_head_args *a);
 void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
 void cuda_sample(ares_device *d, const ares_sample_args *a);
-void cuda_token_log_prob(ares_device *d, const ares_logits_args *a);
-void cuda_token_log_prob_backward(ares_device *d, const ares_logits_args *a);
 void cuda_adamw(ares_device *d, const ares_adamw_args *a);
 double cuda_sum_squares(ares_device *d, const float *x, int64_t n);
 void cuda_add(ares_device *d, float *y, const float *x, int64_t n);

@@ -5,7 +5,6 @@
  * round.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "transfer.h"
 

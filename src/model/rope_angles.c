@@ -4,7 +4,7 @@
  * positions and kept. Dynamic scaling depends on the length of the whole sequence, so rows of
  * sequences beyond max_position are computed at every call.
  */
-#include "rope.h"
+#include "rope_angles.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -6,10 +6,10 @@
  * log-probs are those that training computes, bit for bit (on the CPU).
  *
  * A page of the cache is a block: keys and values of ARES_KV_BLOCK consecutive tokens in every
- * layer. Samples of one prompt share its whole blocks. Later requests find a full block again by
- * its tokens and all tokens before them, until ares_rollout_clear. So a conversation is a new
- * request per turn whose prompt is everything said so far; it costs the tokens that are new and at
- * most one block (docs/design.md#rollout-engine).
+ * layer. Samples of one prompt share its whole blocks. Later requests find a full block, and the
+ * last block of a finished sample, again by its tokens and all tokens before them, until
+ * ares_rollout_clear. So a conversation is a new request per turn whose prompt is everything said
+ * so far; it costs the tokens that are new (docs/design.md#rollout-engine).
  */
 #ifndef ARES_ROLLOUT_H
 #define ARES_ROLLOUT_H
@@ -47,6 +47,7 @@ typedef struct ares_request {
     const int32_t *prompt;
     int32_t prompt_len, response_len;
     int32_t n, first_index;
+    int64_t start; /* where its samples begin on the clock of ares_rollout_hold */
     uint64_t turn;
     ares_sampling sampling;
     ares_rng_key key;
@@ -114,7 +115,13 @@ int ares_rollout_add(ares_rollout *r, const ares_request *request, int64_t *id);
  * and has not stopped before. false: it has finished already, and stays as it is.
  */
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n);
-/* One forward pass: prefill, decode or both. *active: samples not yet finished. */
+/*
+ * A clock that counts tokens: no sample gets more than until - start of them before this is called
+ * again with a later time. A sample that is held keeps its cache while there is room, and no place
+ * among those decoded at once. Without a call nothing is held.
+ */
+void ares_rollout_hold(ares_rollout *r, int64_t until);
+/* One forward pass: prefill, decode or both. *active: samples neither finished nor held. */
 int ares_rollout_step(ares_rollout *r, int64_t *active);
 /*
  * The next sample that has finished; false when there is none. Samples that finish in the same step
@@ -128,7 +135,6 @@ typedef struct ares_rollout_stats {
     int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
         total_blocks;
     int64_t reused_tokens; /* of prompts: found in the cache instead of computed */
-    double forward_s, sample_s, schedule_s;
 } ares_rollout_stats;
 /* Since the last clear. */
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);

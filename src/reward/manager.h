@@ -10,7 +10,7 @@
 
 #include "ares/reward.h"
 
-#include "child.h"
+#include "child_queue.h"
 #include "tally.h"
 
 #define REWARD_ENTRY_OPTIONS(X)                                                                    \

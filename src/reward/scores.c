@@ -20,14 +20,25 @@ static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v
     else ares_warn("reward: %s: %s; scored %g", v->judged_by, v->failure, score);
 }
 
+/* reward/format of aepo is reward/aepo/format where another entry is called format. */
+static void count_part(ares_reward *r, const reward_verdict *v, const ares_verify_value *part)
+{
+    static const char before[] = "reward/";
+    const char *name = part->name, *own = "";
+    if (strncmp(name, before, sizeof before - 1) == 0) name += sizeof before - 1;
+    for (int i = 0; i < r->n && name != part->name; i++)
+        if (strcmp(r->entries[i].name, name) == 0 && strcmp(v->judged_by, name) != 0)
+            own = v->judged_by;
+    if (*own) tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "reward/%s/%s", own, name);
+    else tally_add(r->tally, TALLY_MEAN, part->sum, part->count, "%s", part->name);
+}
+
 static void count_verdict(ares_reward *r, const reward_verdict *v)
 {
     tally_add(r->tally, TALLY_MEAN, v->score, 1, "reward/%s/mean", v->judged_by);
     if (!isnan(v->accuracy))
         tally_add(r->tally, TALLY_MEAN, v->accuracy, 1, "reward/%s/accuracy", v->judged_by);
-    for (int i = 0; i < v->n_values; i++)
-        tally_add(r->tally, TALLY_MEAN, v->values[i].sum, v->values[i].count, "%s",
-                  v->values[i].name);
+    for (int i = 0; i < v->n_values; i++) count_part(r, v, &v->values[i]);
 }
 
 /* The answer of a user's process, as a verdict. */

@@ -1,6 +1,6 @@
 /*
  * The blocks of the paged cache: a stack of free ones, a count of users per block, and the index by
- * which full blocks are found again.
+ * which blocks are found again.
  */
 #include "internal.h"
 
@@ -16,6 +16,7 @@ void rollout_blocks_init(rollout_blocks *b, int32_t total)
     b->serial = ares_malloc(n * sizeof *b->serial);
     b->parent = ares_malloc(n * sizeof *b->parent);
     b->ids = ares_malloc(n * ARES_KV_BLOCK * sizeof *b->ids);
+    b->filled = ares_malloc(n * sizeof *b->filled);
     b->bucket = ares_malloc((size_t)b->buckets * sizeof *b->bucket);
     b->next = ares_malloc(n * sizeof *b->next);
     b->older = ares_malloc(n * sizeof *b->older);
@@ -25,8 +26,8 @@ void rollout_blocks_init(rollout_blocks *b, int32_t total)
 
 void rollout_blocks_fini(rollout_blocks *b)
 {
-    void *all[] = { b->free_list, b->refs, b->serial, b->parent, b->ids,
-                    b->bucket,    b->next, b->older,  b->newer };
+    void *all[] = { b->free_list, b->refs,   b->serial, b->parent, b->ids,
+                    b->filled,    b->bucket, b->next,   b->older,  b->newer };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
@@ -67,11 +68,13 @@ static void join_idle(rollout_blocks *b, int32_t block)
 }
 
 /* ---------------------------------------------------------------- the index */
-static int32_t bucket_of(const rollout_blocks *b, uint64_t parent, const int32_t *ids)
+/* Of n tokens. Blocks that are not full are looked for by their parent alone. */
+static int32_t *bucket_of(const rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n)
 {
-    uint64_t h = parent ^ 0xCBF29CE484222325ULL;
-    for (int i = 0; i < ARES_KV_BLOCK; i++) h = (h ^ (uint32_t)ids[i]) * 0x9E3779B97F4A7C15ULL;
-    return (int32_t)((h >> 32) & (uint64_t)(b->buckets - 1));
+    uint64_t h = (parent ^ 0xCBF29CE484222325ULL) * 0x9E3779B97F4A7C15ULL;
+    for (int i = 0; n == ARES_KV_BLOCK && i < n; i++)
+        h = (h ^ (uint32_t)ids[i]) * 0x9E3779B97F4A7C15ULL;
+    return &b->bucket[(h >> 32) & (uint64_t)(b->buckets - 1)];
 }
 
 static const int32_t *ids_of(const rollout_blocks *b, int32_t block)
@@ -79,22 +82,28 @@ static const int32_t *ids_of(const rollout_blocks *b, int32_t block)
     return b->ids + (int64_t)block * ARES_KV_BLOCK;
 }
 
+static bool holds(const rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids)
+{
+    return b->parent[block] == parent &&
+           memcmp(ids_of(b, block), ids, (size_t)b->filled[block] * sizeof *ids) == 0;
+}
+
 int32_t rollout_block_find(const rollout_blocks *b, uint64_t parent, const int32_t *ids)
 {
-    int32_t i = b->bucket[bucket_of(b, parent, ids)];
-    while (i >= 0 &&
-           (b->parent[i] != parent || memcmp(ids_of(b, i), ids, ARES_KV_BLOCK * sizeof *ids) != 0))
-        i = b->next[i];
+    int32_t i = *bucket_of(b, parent, ids, ARES_KV_BLOCK);
+    while (i >= 0 && (b->filled[i] < ARES_KV_BLOCK || !holds(b, i, parent, ids))) i = b->next[i];
     return i;
 }
 
-uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids)
+uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids,
+                            int32_t n)
 {
-    int32_t found = rollout_block_find(b, parent, ids);
+    int32_t found = n == ARES_KV_BLOCK ? rollout_block_find(b, parent, ids) : -1;
     if (found >= 0) return b->serial[found];
-    int32_t *first = &b->bucket[bucket_of(b, parent, ids)];
-    memcpy(b->ids + (int64_t)block * ARES_KV_BLOCK, ids, ARES_KV_BLOCK * sizeof *ids);
+    int32_t *first = bucket_of(b, parent, ids, n);
+    memcpy(b->ids + (int64_t)block * ARES_KV_BLOCK, ids, (size_t)n * sizeof *ids);
     b->parent[block] = parent;
+    b->filled[block] = n;
     b->next[block] = *first;
     *first = block;
     return b->serial[block] = ++b->last_serial;
@@ -102,10 +111,25 @@ uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, c
 
 static void forget(rollout_blocks *b, int32_t block)
 {
-    int32_t *at = &b->bucket[bucket_of(b, b->parent[block], ids_of(b, block))];
+    int32_t *at = bucket_of(b, b->parent[block], ids_of(b, block), b->filled[block]);
     while (*at != block) at = &b->next[*at];
     *at = b->next[block];
     b->serial[block] = 0;
+}
+
+int32_t rollout_block_take_part(rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n)
+{
+    int32_t best = -1;
+    for (int32_t i = *bucket_of(b, parent, NULL, 0); i >= 0; i = b->next[i])
+        if (b->filled[i] <= ARES_MIN(n, ARES_KV_BLOCK - 1) && holds(b, i, parent, ids) &&
+            (best < 0 || b->filled[i] > b->filled[best]))
+            best = i;
+    if (best < 0) return -1;
+    ARES_ASSERT(b->refs[best] == 0);
+    leave_idle(b, best);
+    forget(b, best);
+    b->refs[best] = 1;
+    return best;
 }
 
 /* ---------------------------------------------------------------- users */

@@ -50,6 +50,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                          opt->entropy_top_k, ARES_LIKELY_MAX);
     ares_rollout *r = ares_calloc(1, sizeof *r);
     r->options = *opt;
+    r->until = INT64_MAX;
     r->n_likely = ARES_MAX(opt->entropy_top_k, opt->most_likely);
     r->model = m;
     r->tokenizer = tokenizer;
@@ -95,8 +96,9 @@ static void forget(ares_rollout *r)
     for (request *q = r->first; q; q = q->next)
         for (int32_t i = 0; i < q->n; i++) ares_str_fini(&q->samples[i].tail);
     r->first = r->last = NULL;
-    r->n_requests = r->unfinished = r->n_finished = r->next_finished = 0;
+    r->n_requests = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
     r->n_running = 0;
+    r->until = INT64_MAX;
 }
 
 void ares_rollout_clear(ares_rollout *r)
@@ -175,6 +177,7 @@ int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
                     .n = n,
                     .first_index = asked->first_index,
                     .waiting = n,
+                    .start = asked->start,
                     .sampling = *s };
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);
@@ -205,6 +208,7 @@ int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
     else r->first = q;
     r->last = q;
     r->unfinished += n;
+    if (r->until <= q->start) r->held += n;
     if (id) *id = q->id;
     return ARES_OK;
 }
@@ -256,8 +260,13 @@ static void finish(ares_rollout *r, sequence *s, ares_finish how)
 {
     request *q = s->request;
     s->finish = how;
-    if (s->state == SEQ_RUNNING) rollout_release_sequence(r, s);
-    else q->waiting--;
+    if (s->state == SEQ_RUNNING || s->state == SEQ_PARKED) {
+        if (!r->options.no_prefix_cache) rollout_keep_part(&r->blocks, s);
+        rollout_release_sequence(r, s);
+    } else {
+        q->waiting--;
+    }
+    q->parked -= s->state == SEQ_PARKED;
     s->state = SEQ_FINISHED;
     r->unfinished--;
     rollout_release_prompt(r, q);
@@ -314,6 +323,7 @@ static void record_token(ares_rollout *r, int32_t i)
     r->stats.decoded_tokens++;
     if (stops(r, s, p->token[i])) finish(r, s, ARES_FINISH_STOP);
     else if (s->n == s->limit) finish(r, s, s->cut ? ARES_FINISH_CUT : ARES_FINISH_LENGTH);
+    else r->held += sequence_held(r, s);
 }
 
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
@@ -327,9 +337,19 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
     s->limit = n;
     s->cut = true;
     if (s->n < n) return true;
+    r->held -= sequence_held(r, s);
     s->n = n;
     finish(r, s, ARES_FINISH_CUT);
     return true;
+}
+
+void ares_rollout_hold(ares_rollout *r, int64_t until)
+{
+    r->until = until;
+    r->held = 0;
+    for (const request *q = r->first; q; q = q->next)
+        for (int32_t i = 0; i < q->n; i++)
+            r->held += q->samples[i].state != SEQ_FINISHED && sequence_held(r, &q->samples[i]);
 }
 
 static int by_length(const void *a, const void *b)
@@ -405,27 +425,21 @@ static int draw(ares_rollout *r, const float *hidden)
 
 int ares_rollout_step(ares_rollout *r, int64_t *active)
 {
-    *active = r->unfinished;
-    if (!r->unfinished) return ARES_OK;
-    double t0 = ares_now_s();
+    *active = r->unfinished - r->held;
+    if (!*active) return ARES_OK;
     rollout_schedule(r);
     ARES_ASSERT(r->plan.rows > 0);
-    double t1 = ares_now_s();
     float *hidden;
     ARES_TRY(forward(r, &hidden));
     rollout_keep_blocks(r);
-    double t2 = ares_now_s();
     ARES_TRY(draw(r, hidden));
     int64_t done = r->n_finished;
     for (int32_t i = 0; i < r->plan.n_out; i++) record_token(r, i);
     if (r->n_finished > done)
         qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
-    double t3 = ares_now_s();
+    if (r->held) rollout_park(r);
     r->stats.steps++;
-    r->stats.schedule_s += t1 - t0;
-    r->stats.forward_s += t2 - t1;
-    r->stats.sample_s += t3 - t2;
-    *active = r->unfinished;
+    *active = r->unfinished - r->held;
     return ARES_OK;
 }
 

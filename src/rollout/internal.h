@@ -9,13 +9,15 @@
  * again; the parent is the block before it in the sequence (0: none). So an equal number means an
  * equal prefix, with no chance of a collision. A kept block without users is idle: it can be found
  * until its memory is needed, and the block that has been idle longest is given away first.
+ * The last block of a finished sample is kept though it is not full. It has no user then, and the
+ * one request that takes it goes on filling it, so it is kept no longer.
  */
 typedef struct rollout_blocks {
     int32_t total, n_free, n_idle;
     int32_t *free_list; /* [total], a stack: the block freed last is still in the CPU's cache */
     int32_t *refs;      /* [total] users of each block */
     uint64_t *serial, *parent, last_serial; /* [total]; serial 0: not kept */
-    int32_t *ids;                           /* [total][ARES_KV_BLOCK] of kept blocks */
+    int32_t *ids, *filled;                  /* [total][ARES_KV_BLOCK] of kept blocks, [total] */
     int32_t *bucket, *next;                 /* [buckets] first kept block, [total] the next; -1 */
     int32_t buckets;                        /* a power of two */
     int32_t *older, *newer, oldest, newest; /* [total], the idle blocks; -1: none */
@@ -29,8 +31,17 @@ void rollout_block_ref(rollout_blocks *b, int32_t block);
 void rollout_block_drop(rollout_blocks *b, int32_t block);
 /* ids [ARES_KV_BLOCK]; -1: none such */
 int32_t rollout_block_find(const rollout_blocks *b, uint64_t parent, const int32_t *ids);
-/* Keeps a computed block, and gives its serial number; an equal one's where there is one. */
-uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids);
+/*
+ * Keeps a computed block of ids [n], and gives its serial number; that of an equal full one where
+ * there is one.
+ */
+uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids,
+                            int32_t n);
+/*
+ * Of the kept blocks that are not full, the longest that begins ids [n]; b->filled says how long it
+ * is. The caller becomes its user. -1: none such.
+ */
+int32_t rollout_block_take_part(rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n);
 
 /* ------------------------------------------------------------------ a prompt and its samples */
 typedef struct block_list {
@@ -44,7 +55,9 @@ typedef struct request {
     int64_t id;
     const int32_t *prompt;
     int32_t prompt_len, response_len;
-    int32_t n, first_index, waiting; /* samples; those neither running nor finished */
+    int32_t n, first_index, waiting; /* samples; those that have lost their cache, or have none */
+    int32_t parked;                  /* those in SEQ_PARKED */
+    int64_t start;                   /* on the clock of ares_rollout_hold */
     ares_sampling sampling;
     block_list blocks;        /* the prompt's; held while samples wait */
     int32_t cached;           /* prompt tokens in the cache */
@@ -53,8 +66,8 @@ typedef struct request {
     struct request *next;     /* in order of arrival */
 } request;
 
-/* SEQ_NEW: its first token is not drawn yet. */
-typedef enum { SEQ_NEW, SEQ_WAITING, SEQ_RUNNING, SEQ_FINISHED } sequence_state;
+/* SEQ_NEW: its first token is not drawn yet. SEQ_PARKED: held, with its blocks. */
+typedef enum { SEQ_NEW, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_FINISHED } sequence_state;
 typedef struct sequence {
     request *request;
     int32_t index;
@@ -122,7 +135,8 @@ struct ares_rollout {
     ares_arena arena;
     request *first, *last;
     int64_t n_requests, unfinished;
-    sequence **running; /* [max_seqs], in order of admission */
+    int64_t until, held; /* the clock; unfinished samples that it holds */
+    sequence **running;  /* [max_seqs], in order of admission */
     int32_t n_running;
     sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
@@ -139,11 +153,20 @@ static inline int32_t sequence_len(const sequence *s)
     return s->request->prompt_len + s->n;
 }
 
+static inline bool sequence_held(const ares_rollout *r, const sequence *s)
+{
+    return s->n >= r->until - s->request->start;
+}
+
 /* ---------------- scheduler.c */
 /* Fills r->plan with the rows of the next forward: at least one while a sample is unfinished. */
 void rollout_schedule(ares_rollout *r);
 /* After the forward: full blocks that it has completed can be found from now on. */
 void rollout_keep_blocks(ares_rollout *r);
+/* Of a sample that is about to be released for good: its last block can be found, too. */
+void rollout_keep_part(rollout_blocks *b, const sequence *s);
+/* Running samples that the clock holds leave their places. */
+void rollout_park(ares_rollout *r);
 /* Gives back the blocks of a sample, and its place among the running ones. */
 void rollout_release_sequence(ares_rollout *r, sequence *s);
 /* Gives back the prompt's own blocks once no sample waits. */

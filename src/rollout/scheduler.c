@@ -1,13 +1,15 @@
 /*
  * Which rows the next forward holds. Running samples come first, with one row each, or more after a
  * preemption, whose tokens are computed again. The rest of the row budget prefills prompts in order
- * of arrival. A prompt begins with the blocks that the cache holds already, but for its last token
- * at least, whose hidden state is needed. A sample starts by sharing the whole blocks of its prompt
- * and copying the last, partial one.
+ * of arrival. A prompt begins with the blocks that the cache holds already, the last of which may
+ * be the partial one of a finished sample; but its last token at least is computed, for its hidden
+ * state is needed. A sample starts by sharing the whole blocks of its prompt and copying the last,
+ * partial one.
  *
- * When blocks run out, prompts that only wait lose theirs first; then the sample admitted last goes
- * back to waiting. The oldest sample always advances, because ares_rollout_add checked that it fits
- * alone. None of this changes a result.
+ * When blocks run out, prompts that only wait lose theirs first, then samples that the clock of
+ * ares_rollout_hold has parked; then the sample admitted last goes back to waiting. The oldest
+ * sample always advances, because ares_rollout_add checked that it fits alone. None of this changes
+ * a result.
  */
 #include "internal.h"
 
@@ -36,13 +38,36 @@ void rollout_release_prompt(ares_rollout *r, request *q)
     q->cached = 0;
 }
 
+/* A sample loses its blocks and goes back to waiting. */
+static void evict(ares_rollout *r, sequence *s)
+{
+    s->request->parked -= s->state == SEQ_PARKED;
+    rollout_release_sequence(r, s);
+    s->state = SEQ_WAITING;
+    s->request->waiting++;
+    r->stats.preemptions++;
+}
+
+/* The last of those that are parked; NULL: there is none. */
+static sequence *last_parked(const ares_rollout *r)
+{
+    const request *of = NULL;
+    for (const request *q = r->first; q; q = q->next)
+        if (q->parked) of = q;
+    for (int32_t i = of ? of->n - 1 : -1; i >= 0; i--)
+        if (of->samples[i].state == SEQ_PARKED) return &of->samples[i];
+    return NULL;
+}
+
 /*
- * Takes at least one block from the last waiting prompt other than `filling`, or else from the
- * sample admitted last; false where that sample is `self` or none runs.
+ * Takes at least one block from the last waiting prompt other than `filling`, or else from the last
+ * parked sample, or else from the one admitted last; false where that sample is `self` or none
+ * runs.
  */
 static bool free_a_block(ares_rollout *r, const sequence *self, const request *filling)
 {
     request *victim = NULL;
+    sequence *parked;
     for (request *q = r->first; q; q = q->next)
         if (q->blocks.n && q != filling) victim = q;
     if (victim) {
@@ -50,13 +75,14 @@ static bool free_a_block(ares_rollout *r, const sequence *self, const request *f
         victim->cached = 0;
         return true;
     }
+    if ((parked = last_parked(r)) != NULL) {
+        evict(r, parked);
+        return true;
+    }
     if (r->n_running == 0) return false;
     sequence *last = r->running[r->n_running - 1];
     if (last == self) return false;
-    rollout_release_sequence(r, last);
-    last->state = SEQ_WAITING;
-    last->request->waiting++;
-    r->stats.preemptions++;
+    evict(r, last);
     return true;
 }
 
@@ -123,11 +149,7 @@ static void plan_running(ares_rollout *r)
                 to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
         if (to <= s->cached) return;
         if (!grow(r, &s->blocks, to, s, NULL, true)) {
-            /* it is itself the last one admitted: back to waiting */
-            rollout_release_sequence(r, s);
-            s->state = SEQ_WAITING;
-            s->request->waiting++;
-            r->stats.preemptions++;
+            evict(r, s); /* it is itself the last one admitted */
             return;
         }
         add_rows(r, s->request, s, &s->blocks, s->cached, to);
@@ -182,10 +204,48 @@ static bool start_waiting(ares_rollout *r)
     for (request *q = r->first; q; q = q->next) {
         if (!q->waiting || q->cached < q->prompt_len || !q->sampled) continue;
         for (int32_t i = 0; i < q->n && q->waiting; i++)
-            if (q->samples[i].state == SEQ_WAITING && !start(r, &q->samples[i])) return false;
+            if (q->samples[i].state == SEQ_WAITING && !sequence_held(r, &q->samples[i]) &&
+                !start(r, &q->samples[i]))
+                return false;
         rollout_release_prompt(r, q);
     }
     return true;
+}
+
+/* Parked samples that the clock holds no longer take places again, as far as there are any. */
+static void unpark(ares_rollout *r)
+{
+    for (request *q = r->first; q; q = q->next)
+        for (int32_t i = 0; i < q->n && q->parked && r->n_running < r->max_seqs; i++) {
+            sequence *s = &q->samples[i];
+            if (s->state != SEQ_PARKED || sequence_held(r, s)) continue;
+            s->state = SEQ_RUNNING;
+            r->running[r->n_running++] = s;
+            q->parked--;
+        }
+}
+
+void rollout_park(ares_rollout *r)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < r->n_running; i++) {
+        sequence *s = r->running[i];
+        if (sequence_held(r, s)) {
+            s->state = SEQ_PARKED;
+            s->request->parked++;
+        } else r->running[kept++] = s;
+    }
+    r->n_running = kept;
+}
+
+/* Whether a sample of the prompt waits for it, and is not held. */
+static bool wanted(const ares_rollout *r, const request *q)
+{
+    for (int32_t i = 0; i < q->n && q->waiting; i++) {
+        const sequence *s = &q->samples[i];
+        if ((s->state == SEQ_NEW || s->state == SEQ_WAITING) && !sequence_held(r, s)) return true;
+    }
+    return false;
 }
 
 /* The blocks that a prompt finds in the cache. */
@@ -202,13 +262,21 @@ static void find_prefix(ares_rollout *r, request *q)
         q->cached += ARES_KV_BLOCK;
         r->stats.reused_tokens += ARES_KV_BLOCK;
     }
+    int32_t block = r->options.no_prefix_cache
+                        ? -1
+                        : rollout_block_take_part(&r->blocks, l->kept, q->prompt + q->cached,
+                                                  q->prompt_len - 1 - q->cached);
+    if (block < 0) return;
+    l->block[l->n++] = block;
+    q->cached += r->blocks.filled[block];
+    r->stats.reused_tokens += r->blocks.filled[block];
 }
 
 /* Prefills prompts in order of arrival with the rest of the row budget. */
 static void plan_prompts(ares_rollout *r)
 {
     for (request *q = r->first; q && r->plan.rows < r->max_rows; q = q->next) {
-        if (q->cached == q->prompt_len || !q->waiting) continue;
+        if (q->cached == q->prompt_len || !wanted(r, q)) continue;
         if (q->cached == 0) find_prefix(r, q);
         int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan.rows);
         int32_t need = blocks_for(to) - q->blocks.n;
@@ -231,6 +299,7 @@ void rollout_schedule(ares_rollout *r)
     p->rows = p->n_seg = p->n_out = 0;
     p->start[0] = 0;
     p->want_1 = false;
+    unpark(r);
     bool all_started = start_waiting(r);
     plan_running(r);
     /* prefill only where the prompt's samples can start soon */
@@ -239,16 +308,31 @@ void rollout_schedule(ares_rollout *r)
         ARES_MAX(r->stats.peak_blocks, r->blocks.total - rollout_blocks_available(&r->blocks));
 }
 
+/* Tokens of a prompt (s NULL) or a sample from position `at` on. */
+static void tokens_from(const request *q, const sequence *s, int32_t at, int32_t n, int32_t *ids)
+{
+    for (int32_t i = 0; i < n; i++, at++)
+        ids[i] = at < q->prompt_len ? q->prompt[at] : s->ids[at - q->prompt_len];
+}
+
 /* The full blocks among `cached` tokens of a prompt (s NULL) or a sample. */
 static void keep(ares_rollout *r, const request *q, const sequence *s, block_list *l,
                  int32_t cached)
 {
     for (; (l->n_kept + 1) * ARES_KV_BLOCK <= cached; l->n_kept++) {
-        int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK;
-        for (int32_t i = 0; i < ARES_KV_BLOCK; i++, at++)
-            ids[i] = at < q->prompt_len ? q->prompt[at] : s->ids[at - q->prompt_len];
-        l->kept = rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids);
+        int32_t ids[ARES_KV_BLOCK];
+        tokens_from(q, s, l->n_kept * ARES_KV_BLOCK, ARES_KV_BLOCK, ids);
+        l->kept = rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids, ARES_KV_BLOCK);
     }
+}
+
+void rollout_keep_part(rollout_blocks *b, const sequence *s)
+{
+    const block_list *l = &s->blocks;
+    int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK, n = s->cached - at;
+    if (n <= 0) return;
+    tokens_from(s->request, s, at, n, ids);
+    rollout_block_keep(b, l->block[l->n_kept], l->kept, ids, n);
 }
 
 void rollout_keep_blocks(ares_rollout *r)

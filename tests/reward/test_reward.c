@@ -112,6 +112,24 @@ TEST(rewards_add_up_by_weight)
     close_manager(&m);
 }
 
+TEST(a_part_of_a_score_leaves_its_name_to_an_entry)
+{
+    manager m;
+    REQUIRE_OK(open_manager(&m, "[{name: aepo}, {name: format, pattern: '.*5.*', finished: false}]",
+                            NULL, 1));
+    submit(&m, 0, "\\boxed{5}", "5", true);
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/aepo/format"), 0, 0); /* no <think> */
+    CHECK_NEAR(metric(&m, "reward/format/mean"), 1, 0);
+    CHECK(!ares_metrics_get(m.metrics, "reward/format", &(double){ 0 }));
+    close_manager(&m);
+    REQUIRE_OK(open_manager(&m, "[{name: aepo}]", NULL, 1));
+    submit(&m, 0, "\\boxed{5}", "5", true);
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/format"), 0, 0);
+    close_manager(&m);
+}
+
 TEST(an_unfinished_response_gets_its_own_score_where_one_is_set)
 {
     manager m;

@@ -4,7 +4,6 @@
  * token's own share, and with log-probs at the sampling temperature.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

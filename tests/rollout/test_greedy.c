@@ -4,7 +4,6 @@
  * later than their positions.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "ares/rollout.h"
 #include "test.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "child_queue.h"
 #include "clock.h"
 #include "work.h"
 

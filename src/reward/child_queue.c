@@ -4,7 +4,7 @@
  * again. After GIVE_UP such failures in a row the rest of the queue fails too; otherwise a program
  * that hangs on every line would take its time-out for each of a step's responses.
  */
-#include "child.h"
+#include "child_queue.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* A user's reward in a process of its own, which answers JSON lines with JSON lines in order. */
-#ifndef ARES_REWARD_CHILD_H
-#define ARES_REWARD_CHILD_H
+#ifndef ARES_REWARD_CHILD_QUEUE_H
+#define ARES_REWARD_CHILD_QUEUE_H
 
 #include "ares/reward.h"
 

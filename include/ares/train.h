@@ -10,6 +10,7 @@
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"
+#include "ares/data_source.h"
 #include "ares/dist.h"
 #include "ares/io.h"
 #include "ares/model.h"
@@ -237,9 +238,64 @@ ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
       "measure, and train nothing: neither the policy nor the critic is updated in any step")
 ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
 
+/* ---------------- curriculum.* (docs/curriculum.md#over-sampling-and-partial-rollouts) */
+#define ARES_OVERSAMPLING_OPTIONS(X)                                                               \
+    X(i64, batch, "over_sampling_batch_size", "null", "[1,)",                                      \
+      "prompts that are drawn together, at least data.rollout_batch_size; the groups that end "    \
+      "first make the batch; null: with partial_rollout that size, else draws are answered as a "  \
+      "whole")                                                                                     \
+    X(i64, max_fetches, "max_fetches_per_rollout", "0", "[0,)",                                    \
+      "draws of over_sampling_batch_size prompts for one batch at most, before the run ends with " \
+      "an error; 0: no limit")                                                                     \
+    X(flag, recycle_surplus, "recycle_surplus", "false", "",                                       \
+      "groups that end together with the last of the batch, and have no place in it, are for "     \
+      "the next batch; false: they are left out, and their prompts count as drawn")                \
+    X(flag, partial, "partial_rollout", "false", "",                                               \
+      "answers that have not ended when the batch is full go on in the next step; false: they "    \
+      "are left out, and their prompts count as drawn")                                            \
+    X(flag, mask_offpolicy, "mask_offpolicy_in_partial_rollout", "false", "",                      \
+      "do not train on the tokens that an answer had before it went on")                           \
+    X(choice, old_log_probs, "partial.old_log_probs", "recompute", "recompute|stored",             \
+      "old log-probs of tokens of earlier weights: recompute: under the weights that the step "    \
+      "begins with; stored: as they were sampled")
+ARES_OPTION_STRUCT(ares_oversampling_config, ARES_OVERSAMPLING_OPTIONS);
+
+/*
+ * Words of slime's curriculum that stand for other options, translated into those before anything
+ * is bound (slime_words.c).
+ */
+#define ARES_SLIME_OPTIONS(X)                                                                      \
+    X(i64, samples, "worker.actor.global_batch_samples", "null", "[1,)",                           \
+      "samples per optimizer step over all ranks, as slime counts them; sets "                     \
+      "worker.actor.global_batch_size")                                                            \
+    X(text, rm_type, "curriculum.rm_type", "null", "nonempty",                                     \
+      "verifier of rows that name none; sets worker.reward.rewards to [{name: auto, rm_type: "     \
+      "..}]")                                                                                      \
+    X(text, custom_rm, "curriculum.custom_rm_path", "null", "",                                    \
+      "async_rm_math_if, with or without the path of slime's example: sets worker.reward.rewards " \
+      "to [{name: auto}]; no other function is known")                                             \
+    X(text, data_source, "curriculum.data_source_path", "null", "",                                \
+      "accepted for slime's files: a class of slime that data.train_files and curriculum.* stand " \
+      "for; no other is known")                                                                    \
+    X(text, log_function, "curriculum.custom_rollout_log_function_path", "null", "",               \
+      "accepted for slime's files: custom_rollout_log_function, whose metrics are always "         \
+      "written; no other is known")
+ARES_OPTION_STRUCT(ares_slime_config, ARES_SLIME_OPTIONS);
+
+/* ---------------- evaluation: eval.* (docs/curriculum.md#evaluation) */
+#define ARES_EVAL_OPTIONS(X)                                                                     \
+    X(tree, defaults, "defaults", "{}", "map",                                                   \
+      "what data sets of eval.datasets have in common, under the same names")                    \
+    X(tree, datasets, "datasets", "[]", "list|map",                                              \
+      "data sets that are evaluated where a validation is due: a list of maps with name, path, " \
+      "rm_type, input_key, label_key, n_samples_per_eval_prompt, temperature, top_p, top_k, "    \
+      "max_response_len, stop, stop_token_ids, metadata_overrides; or a map from names to such " \
+      "maps")
+ARES_OPTION_STRUCT(ares_eval_config, ARES_EVAL_OPTIONS);
+
 /* ---------------- environments: env.* (docs/environments.md#training) */
 #define ARES_AGENTS_OPTIONS(X)                                                                     \
-    X(i64, max_turns, "max_turns", "5", "[1,)",                                                    \
+    X(i64, max_turns, "max_turns", "5", "[1,10000]",                                               \
       "turns of an episode; an environment that has not ended by then counts as not solved")       \
     X(i64, max_actions_per_turn, "max_actions_per_turn", "2", "[1,)",                              \
       "actions that are taken from one answer; further ones are left out")                         \
@@ -247,7 +303,7 @@ ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
       "what stands between the actions of an answer")                                              \
     X(flag, enable_think, "enable_think", "true", "",                                              \
       "answers begin with a thought in <think> tags; false: with the answer")                      \
-    X(f64, format_penalty, "format_penalty", "-0.1", "",                                           \
+    X(f64, format_penalty, "format_penalty", "-0.1", "[-1e30,1e30]",                               \
       "added to an episode's score for each turn with an unknown action, or with none")            \
     X(flag, token_exact, "token_exact", "false", "",                                               \
       "train on the tokens that were sampled, with the chat template's text between them; false: " \
@@ -258,6 +314,10 @@ ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
     X(flag, enable_response_mask, "enable_response_mask", "true", "",                              \
       "token_exact: false: train on the model's messages only; false: on everything after the "    \
       "system message")                                                                            \
+    X(flag, mask_template_tokens, "mask_template_tokens", "true", "",                              \
+      "token_exact: false: train on the template's tokens around an answer too, as in RAGEN: the " \
+      "role and the first tag before it, the newline and the beginning of the next message after " \
+      "it; false: only on what the model writes and the token that ends it")                       \
     X(flag, use_turn_scores, "use_turn_scores", "false", "",                                       \
       "the reward of each turn stands where the turn ends, without penalties; false: their sum "   \
       "stands at the end of the episode")                                                          \
@@ -278,14 +338,14 @@ ARES_OPTION_STRUCT(ares_gradients_config, ARES_GRADIENTS_OPTIONS);
       "asym_clip: that, within -1 and 3; filters see the score as it was")
 ARES_OPTION_STRUCT(ares_agents_config, ARES_AGENTS_OPTIONS);
 
-#define ARES_AGENT_SIDE_OPTIONS(X, GROUPS, GROUP_SIZE, SEED, OF)                            \
-    X(texts, tags, "tags", "[]", "nonempty",                                                \
-      "environments of " OF ", by the names of env.definitions; [] for none")               \
-    X(i64, groups, "groups", GROUPS, "[1,)", "groups of environments of " OF)               \
-    X(i64s, n_groups, "n_groups", "[]", "[1,)", "groups of each tag; []: the same for all") \
-    X(i64, group_size, "group_size", GROUP_SIZE, "[1,)",                                    \
-      "environments of a group, which all begin alike")                                     \
-    X(i64, seed, "seed", SEED, "[0,)",                                                      \
+#define ARES_AGENT_SIDE_OPTIONS(X, GROUPS, GROUP_SIZE, SEED, OF)                                   \
+    X(texts, tags, "tags", "[]", "nonempty",                                                       \
+      "environments of " OF ", by the names of env.definitions; [] for none")                      \
+    X(i64, groups, "groups", GROUPS, "[1,1000000]", "groups of environments of " OF)               \
+    X(i64s, n_groups, "n_groups", "[]", "[1,1000000]", "groups of each tag; []: the same for all") \
+    X(i64, group_size, "group_size", GROUP_SIZE, "[1,1000000]",                                    \
+      "environments of a group, which all begin alike")                                            \
+    X(i64, seed, "seed", SEED, "[0,)",                                                             \
       "seed of the first group; each group after it has the next number")
 #define ARES_AGENT_TRAIN_GROUPS "8"
 #define ARES_AGENT_TRAIN_GROUP_SIZE "16"
@@ -383,11 +443,12 @@ ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 /*
  * Words of DAPO's configurations that stand for several options: translated into those before
- * anything is bound (dapo.c).
+ * anything is bound (options/dapo_words.c).
  */
 #define ARES_DAPO_OPTIONS(X)                                                                      \
-    X(choice, name, "algorithm.name", "null", "dapo",                                             \
-      "a preset; dapo sets the options of the DAPO paper and of RLinf that nothing else sets")    \
+    X(choice, name, "algorithm.name", "null", "dapo|vapor",                                       \
+      "a preset: dapo sets the options of the DAPO paper and of RLinf that nothing else sets, "   \
+      "vapor the loss of VAPOR (docs/vapor.md)")                                                  \
     X(i64, n_minibatches, "algorithm.n_minibatches", "null", "[1,)",                              \
       "mini-batches per batch; sets worker.actor.global_batch_size")                              \
     X(tree, calculate_entropy, "algorithm.calculate_entropy", "null", "flag",                     \
@@ -406,6 +467,7 @@ ARES_OPTION_STRUCT(ares_dapo_config, ARES_DAPO_OPTIONS);
 
 typedef struct ares_train_config {
     ares_data_config data;
+    ares_curriculum_config curriculum;
     ares_algorithm_config algorithm;
     ares_filter_config filter;
     ares_loss_config loss;
@@ -419,11 +481,15 @@ typedef struct ares_train_config {
     ares_trainer_config trainer;
     ares_collapse_config collapse;
     ares_gradients_config gradients;
+    ares_oversampling_config oversampling;
+    ares_eval_config eval;
+    ares_slime_config slime;
 
     ares_agents_config agents;
     ares_agent_side_config agents_train, agents_val;
     ares_published_config published;
     ares_dapo_config dapo;
+    ares_vapor_config vapor;
     ares_sft_config sft; /* of supervised runs only */
     void *controls[8];   /* options of each entry of ares_control_list, in its order */
 } ares_train_config;
@@ -447,7 +513,7 @@ int ares_train_named_ranks(const ares_train_config *c);
  * Adds a fault where a run of local_ranks processes on this machine cannot fit into its memory or
  * its cards. Reads config.json, no weight, and opens no device. words: receives what a process
  * holds, as text. reinforcement: count reference and critic, where the options ask for them.
- * (run/memory.c)
+ * (run/memory_check.c)
  */
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
                              bool reinforcement, ares_str *words);

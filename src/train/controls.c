@@ -2,7 +2,6 @@
 #include "controls.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ares/algo_control.h"
 #include "run/origin.h"
@@ -11,7 +10,7 @@ typedef struct open_control {
     const ares_control *control;
     void *state;
 } open_control;
-struct ares_controls {
+struct controls {
     ares_control_env env;
     ares_map *gids;
     train_origin origin; /* part of the saved state */
@@ -33,7 +32,7 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     }
 }
 
-static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_source *source)
+static int open_all(controls *c, const ares_train_config *cfg, const ares_source *source)
 {
     int n;
     const ares_control *const *list = ares_control_list(&n);
@@ -49,10 +48,10 @@ static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_s
     return ARES_OK;
 }
 
-int controls_open(const ares_trainer *t, ares_controls **out)
+int controls_open(const ares_trainer *t, controls **out)
 {
     const ares_train_config *cfg = t->run.cfg;
-    ares_controls *c = *out = ares_calloc(1, sizeof *c);
+    controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = t->run.world,
                                  .algorithm = &cfg->algorithm,
                                  .validates =
@@ -64,7 +63,7 @@ int controls_open(const ares_trainer *t, ares_controls **out)
     return open_all(c, cfg, &t->run.source);
 }
 
-void controls_close(ares_controls *c)
+void controls_close(controls *c)
 {
     if (!c) return;
     for (int i = 0; i < c->n; i++) c->items[i].control->close(c->items[i].state);
@@ -77,21 +76,21 @@ void controls_close(ares_controls *c)
     for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); \
          k < end_##k; k++)
 
-int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m)
+int controls_observe(controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->observe) ARES_TRY(k->control->observe(k->state, b, m));
     return ARES_OK;
 }
 
-int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m)
+int controls_adapt(controls *c, const ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->adapt) ARES_TRY(k->control->adapt(k->state, b, m));
     return ARES_OK;
 }
 
-const char *controls_stop(const ares_controls *c)
+const char *controls_stop(const controls *c)
 {
     const char *reason = NULL;
     EACH(c, k)
@@ -99,49 +98,49 @@ const char *controls_stop(const ares_controls *c)
     return reason;
 }
 
-bool controls_want_generated(const ares_controls *c)
+bool controls_want_generated(const controls *c)
 {
     EACH(c, k)
     if (k->control->generated) return true;
     return false;
 }
 
-int controls_generated(ares_controls *c, const ares_batch *b)
+int controls_generated(controls *c, const ares_batch *b)
 {
     EACH(c, k)
     if (k->control->generated) ARES_TRY(k->control->generated(k->state, b));
     return ARES_OK;
 }
 
-int controls_provisional(const ares_controls *c, ares_batch *b)
+int controls_provisional(const controls *c, ares_batch *b)
 {
     EACH(c, k)
     if (k->control->provisional) ARES_TRY(k->control->provisional(k->state, b));
     return ARES_OK;
 }
 
-bool controls_want_validation(const ares_controls *c)
+bool controls_want_validation(const controls *c)
 {
     EACH(c, k)
     if (k->control->validate) return true;
     return false;
 }
 
-int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m)
+int controls_validate(controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->validate) ARES_TRY(k->control->validate(k->state, b, m));
     return ARES_OK;
 }
 
-int controls_validated(ares_controls *c, const ares_metrics *m)
+int controls_validated(controls *c, const ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->validated) ARES_TRY(k->control->validated(k->state, m));
     return ARES_OK;
 }
 
-void controls_skip(const ares_controls *c, ares_source *s)
+void controls_skip(const controls *c, ares_source *s)
 {
     EACH(c, k)
     {
@@ -152,7 +151,7 @@ void controls_skip(const ares_controls *c, ares_source *s)
     }
 }
 
-int64_t controls_bootstrap(const ares_controls *c, int64_t *done)
+int64_t controls_bootstrap(const controls *c, int64_t *done)
 {
     EACH(c, k)
     {
@@ -162,21 +161,21 @@ int64_t controls_bootstrap(const ares_controls *c, int64_t *done)
     return 0;
 }
 
-int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m)
+int controls_bootstrap_add(controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->bootstrap_add) ARES_TRY(k->control->bootstrap_add(k->state, b, m));
     return ARES_OK;
 }
 
-int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
+int controls_bootstrap_finish(controls *c, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->bootstrap_finish) ARES_TRY(k->control->bootstrap_finish(k->state, m));
     return ARES_OK;
 }
 
-void controls_save(const ares_controls *c, ares_str *json)
+void controls_save(const controls *c, ares_str *json)
 {
     ares_json_begin(json, '{');
     if (c) {
@@ -195,7 +194,7 @@ static bool differs(const ares_json *json, const char *key, const char *own)
     return saved && saved->type == ARES_JSON_STRING && !ares_view_is(saved->text, own);
 }
 
-static int check_origin(const ares_controls *c, const ares_json *json, const char *path)
+static int check_origin(const controls *c, const ares_json *json, const char *path)
 {
     static const char remedy[] =
         "restore the files, pass --force to go on nevertheless, or remove the file";
@@ -212,7 +211,7 @@ static int check_origin(const ares_controls *c, const ares_json *json, const cha
     return ARES_OK;
 }
 
-int controls_load(ares_controls *c, const ares_json *json, const char *path)
+int controls_load(controls *c, const ares_json *json, const char *path)
 {
     ARES_TRY(check_origin(c, json, path));
     for (int i = 0; c && i < c->n; i++) {
@@ -228,7 +227,7 @@ int controls_load(ares_controls *c, const ares_json *json, const char *path)
     return ARES_OK;
 }
 
-int controls_look(ares_controls *c, const ares_json *json, const char *path)
+int controls_look(controls *c, const ares_json *json, const char *path)
 {
     for (int i = 0; c && i < c->n; i++) {
         const char *name = c->items[i].control->name;

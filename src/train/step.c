@@ -1,5 +1,4 @@
 /* The algorithm. What each stage reads and writes: docs/architecture.md#the-way-of-a-batch. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_control.h"
@@ -7,6 +6,7 @@
 #include "collect/collect.h"
 #include "controls.h"
 #include "report/report.h"
+#include "vapor/vapor.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
 #define STAGE(name, expr)                                               \
@@ -22,6 +22,16 @@
  */
 #define LOCAL(expr) ares_world_agree(t->run.world, (expr))
 
+/* Shaping adds to the score of a whole response, which scores of turns take the place of. */
+static int refuse_turn_scores(const ares_batch *b)
+{
+    if (!b->turn_scores) return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "train: the turns of a response have scores of their own, to which no reward "
+                     "adds by difficulty; leave the reward aepo out, or the scores of turns "
+                     "(env.use_turn_scores)");
+}
+
 /*
  * The score of a response goes to the last token that the policy wrote, those of single turns to
  * where they end. A response without any such token is counted in a metric.
@@ -29,6 +39,7 @@
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
+    if (ares_reward_shapes(t->reward)) ARES_TRY(LOCAL(refuse_turn_scores(b)));
     ares_reward_shape(t->reward, b);
     ARES_PUT(b, token_level_scores);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -86,6 +97,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
+    if (t->vapor) STAGE("pairs", LOCAL(vapor_pairs(t->vapor, t->ref, b)));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv",
@@ -95,7 +107,9 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));
     if (report_gradients_due(t)) STAGE("gradient_analysis", report_gradients(t, b, m));
     if (learns && t->run.step >= cfg->trainer.critic_warmup)
-        STAGE("update_actor", actor_update(&t->actor, b, NULL, m));
+        STAGE("update_actor", actor_update(&t->actor, b, vapor_second(t->vapor), m));
+    if (t->vapor)
+        STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
     STAGE("report", report_batch(t, b, m));

@@ -1,22 +1,29 @@
 /* Wiring: from a checked configuration to everything a step needs, and back. */
-#include <stdio.h>
 #include <string.h>
 
 #include "agents/agents.h"
 #include "collect/triggers.h"
 #include "controls.h"
+#include "options/oversampling.h"
 #include "run/sizes.h"
+#include "vapor/vapor.h"
 
-/* Rows with their prompts encoded, drawn in this order. */
-static int open_source(ares_trainer *t, const ares_texts *files, const ares_order *order,
-                       ares_source *out)
+/* Rows with their prompts encoded, drawn in this order; names (may be NULL): of the files. */
+static int open_source(ares_trainer *t, const ares_texts *files, const char *const *names,
+                       const ares_order *order, ares_source *out)
 {
     ares_dataset *d;
     int64_t dropped;
-    ARES_TRY(ares_dataset_load(files, &t->run.cfg->data, true, &d));
-    int rc = ares_reward_check_rows(t->reward, d);
+    ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
+    for (int64_t i = 0; i < files->count; i++)
+        list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
+    int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data, true, &d);
+    ares_free(list);
+    if (rc == ARES_OK) rc = ares_reward_check_rows(t->reward, d);
     if (rc == ARES_OK) rc = ares_dataset_encode(d, t->run.encoder, t->run.device.pool, &dropped);
-    if (rc == ARES_OK) rc = ares_source_of_dataset(d, order, out);
+    if (rc == ARES_OK)
+        rc = names ? ares_source_of_mixture(d, &t->run.curriculum, order, out)
+                   : ares_source_of_dataset(d, order, out);
     if (rc != ARES_OK) ares_dataset_free(d);
     return rc;
 }
@@ -31,7 +38,7 @@ static int open_environments(ares_trainer *t)
     return agents_source(&t->agents->train, &t->run.source);
 }
 
-static int open_data(ares_trainer *t)
+static int open_data(ares_trainer *t, ares_config *cfg)
 {
     const ares_train_config *c = t->run.cfg;
     ARES_TRY(ares_prompt_encoder_new(
@@ -39,7 +46,8 @@ static int open_data(ares_trainer *t)
         t->run.tokenizer, &t->run.encoder));
     if (t->agents) return open_environments(t);
     if (!c->trainer.val_only) {
-        int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64
+        int64_t drawn = oversampling_wanted(c) ? 1
+                        : c->data.mini_rollout_batch_size == ARES_NULL_I64
                             ? c->data.rollout_batch_size
                             : c->data.mini_rollout_batch_size;
         const ares_order order = { .draw = ARES_MAX(drawn, 1), /* 0, of any size: one by one */
@@ -48,22 +56,32 @@ static int open_data(ares_trainer *t)
                                                  : "data.mini_rollout_batch_size",
                                    .shuffle = c->data.shuffle,
                                    .seed = (uint64_t)c->data.seed };
-        ARES_TRY(open_source(t, &c->data.train_files, &order, &t->run.source));
+        ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, 1, &t->run.curriculum);
+        ARES_TRY(
+            open_source(t, &c->data.train_files, t->run.curriculum.names, &order, &t->run.source));
         t->run.total_steps = train_total_steps(ares_source_count(&t->run.source), order.draw,
                                                c->data.rollout_batch_size, c->trainer.total_epochs,
                                                c->trainer.max_steps);
+        if (!t->run.total_steps && c->trainer.max_steps == ARES_NULL_I64)
+            return ares_fail(ARES_ECONFIG,
+                             "data: the %lld rows of data.train_files make no batch of %lld in an "
+                             "epoch; lower data.rollout_batch_size, or set trainer.max_steps",
+                             (long long)ares_source_count(&t->run.source),
+                             (long long)c->data.rollout_batch_size);
     }
+    eval_sets_read(cfg, c, &t->evals);
+    ARES_TRY(eval_sets_open(t));
     if (!c->data.val_files.count) return ARES_OK;
-    return open_source(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val);
+    return open_source(t, &c->data.val_files, NULL, &(ares_order){ .draw = 1 }, &t->run.val);
 }
 
 /* Tokens of prompt and response together at most. */
 static int64_t longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t len = c->rollout.max_model_len == ARES_NULL_I64
-                      ? c->data.max_prompt_length + c->data.max_response_length
-                      : c->rollout.max_model_len;
+    int64_t answer = ARES_MAX(c->data.max_response_length, eval_sets_longest(&t->evals)),
+            len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + answer
+                                                            : c->rollout.max_model_len;
     return ARES_MIN(len, t->run.model->cfg.max_position);
 }
 
@@ -99,6 +117,26 @@ static int open_critic(ares_trainer *t, const char *weights)
     return rc;
 }
 
+bool trainer_needs_reference(const ares_train_config *c)
+{
+    return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
+}
+
+/* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
+static int open_reference(ares_trainer *t, const char *weights)
+{
+    const ares_train_config *c = t->run.cfg;
+    bool moves = vapor_wanted(c) && c->vapor.sync_ref_model;
+    ares_str path = { 0 };
+    if (weights && moves) ares_path_join(&path, weights, "../reference");
+    t->ref = ares_calloc(1, sizeof *t->ref);
+    t->actor.ref = t->ref;
+    int rc = reference_open(t->ref, c, &t->run.device, path.data);
+    if (moves) t->run.moved_reference = t->ref->learner.model;
+    ares_str_fini(&path);
+    return rc;
+}
+
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
@@ -110,7 +148,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
     t->run.best_by_accuracy = ares_reward_shapes(t->reward);
     ARES_TRY(training_open_model(&t->run, weights));
-    ARES_TRY(open_data(t));
+    ARES_TRY(open_data(t, cfg));
+    t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
     ARES_TRY(triggers_load(t));
     ARES_TRY(open_rollout(t));
     validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
@@ -131,10 +170,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
-    if (ares_kl_acts(&c->algorithm) == ARES_KL_NOWHERE) return ARES_OK;
-    t->ref = ares_calloc(1, sizeof *t->ref);
-    t->actor.ref = t->ref;
-    return reference_open(t->ref, c, &t->run.device);
+    if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
+    return trainer_needs_reference(c) ? open_reference(t, weights) : ARES_OK;
 }
 
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
@@ -158,6 +195,8 @@ void trainer_close(ares_trainer *t)
     ares_free(t->critic);
     if (t->ref) reference_close(t->ref);
     ares_free(t->ref);
+    vapor_close(t->vapor);
+    eval_sets_close(&t->evals);
     ares_reward_close(t->reward);
     ares_batch_fini(&t->batch);
     training_close(&t->run);

@@ -7,6 +7,7 @@
 #include "roles/actor.h"
 #include "roles/critic.h"
 #include "roles/reference.h"
+#include "run/eval_sets.h"
 #include "run/training.h"
 
 typedef struct ares_trainer {
@@ -14,8 +15,9 @@ typedef struct ares_trainer {
     actor actor;
     reference *ref;                  /* NULL where no KL asks for it */
     critic *critic;                  /* NULL where the estimator needs no values */
-    const struct answerer *answerer; /* who answers prompts (collect/answer.h) */
+    const struct answerer *answerer; /* who answers prompts (collect/answerer.h) */
     ares_rollout *rollout;
+    struct vapor *vapor;   /* NULL: the loss knows no stored answers (vapor/vapor.h) */
     struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */
     ares_reward *reward;
     const ares_adv *adv;
@@ -24,6 +26,7 @@ typedef struct ares_trainer {
     ares_batch batch;
     ares_sampling val_sampling;
     int64_t val_n; /* answers per prompt of a validation */
+    eval_sets evals;
 } ares_trainer;
 
 /* The algorithm: one training step. */
@@ -36,6 +39,8 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
 void trainer_close(ares_trainer *t);
+/* Whether training compares with the model it began from. */
+bool trainer_needs_reference(const ares_train_config *c);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out,
                          int64_t *n);

@@ -213,7 +213,8 @@ static void check_row(golden *g, const conversation *c, const ares_json *given, 
 
 GOLDEN(agentic, build_mask_and_scores)
 {
-    conversation_style s = { .mask_prompts = golden_number(g, "enable_response_mask") != 0,
+    conversation_style s = { .mask_template = true,
+                             .mask_prompts = golden_number(g, "enable_response_mask") != 0,
                              .turn_scores = golden_number(g, "use_turn_scores") != 0,
                              .start_id = (int32_t)golden_number(g, "im_start_id") };
     const ares_json *rows = golden_in(g, "input_ids"), *rewards = golden_in(g, "turn_rewards");

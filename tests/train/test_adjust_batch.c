@@ -1,5 +1,4 @@
 /* Rows brought to whole mini-batches: how many, which, and on which rank. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "collect/adjust_batch.h"

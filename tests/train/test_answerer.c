@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ares/algo_adv.h"
-#include "collect/answer.h"
+#include "collect/answerer.h"
 #include "collect/collect.h"
 #include "collect/draw.h"
 #include "collect/filter_groups.h"
@@ -122,6 +122,15 @@ static void step(opened *o, const char *word, bool per_turn, bool of_odd_sizes)
     REQUIRE_OK(ares_train_step(&o->t, o->m));
 }
 
+TEST(scores_of_turns_are_not_shaped)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(&o, "worker.reward.rewards=[{name: aepo}]", "worker.rollout.seed=1"));
+    o.t.answerer = &in_turns;
+    CHECK_FAIL(ares_train_step(&o.t, o.m), ARES_ECONFIG, "env.use_turn_scores");
+    close_trainer(&o);
+}
+
 /* What training computes for the words of every turn is what the engine recorded, to the bit. */
 TEST(a_step_trains_on_conversations_of_one_row)
 {
@@ -228,7 +237,7 @@ TEST(numbers_of_an_answer_are_over_its_rows_and_leave_the_environment_out)
                  .last = { .total = 1, .count = 1, .prompts = &prompt, .groups = &g } };
     ares_filter_stages(&o.c.filter, &r.of_draws, &r.of_batch);
     REQUIRE_OK(filter_last_draw(&o.t, &r, a, o.m));
-    CHECK(r.first[1] == 2 && r.rows[0] == prompt.id);
+    CHECK(r.first[1] == 2 && r.prompts[0].id == prompt.id);
     const answer_numbers *x = r.numbers;
     CHECK(x[0].score == 4 && x[0].overall == 5 && x[0].accuracy == 1 && x[0].valid);
     CHECK_NEAR(x[0].length, 6, 0);
@@ -246,9 +255,7 @@ static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
     ares_group *out = ares_arena_calloc(a, (size_t)n, sizeof *out);
     ares_sampling sampling;
     answer_sampling(&o->c, &sampling);
-    for (int64_t i = 0; i < n; i++)
-        prompts[i] =
-            (answer_prompt){ ares_source_row(&o->t.run.source, d[i].id), d[i].draw, d[i].begun };
+    for (int64_t i = 0; i < n; i++) prompts[i] = answer_prompt_of(&o->t.run.source, &d[i]);
     const answer_job job = { .n_prompts = n,
                              .n = 4,
                              .prompts = prompts,

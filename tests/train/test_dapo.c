@@ -6,9 +6,6 @@
 #include "faults.h"
 #include "test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #define BASE "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m"
 
 static ares_config *read_words(ares_train_config *c, const char *yaml, const char *const *words,
@@ -82,6 +79,45 @@ TEST(a_weight_of_the_kl_makes_it_a_term_of_dapos_loss)
         ares_config *cfg = read_words(&c, NULL, words, 2, true);
         CHECK_STR(faults_text(cfg), "");
         CHECK_EQ(c.algorithm.use_kl_loss, i == 0);
+        ares_config_free(cfg);
+    }
+}
+
+TEST(the_preset_makes_one_mini_batch_in_the_unit_that_is_asked_for)
+{
+    static const struct {
+        const char *words[4];
+        int n;
+        int64_t size;
+    } cases[] = {
+        { { "algorithm.name=dapo", "data.rollout_batch_size=64" }, 2, 64 },
+        { { "algorithm.name=dapo", "data.rollout_batch_size=64",
+            "worker.actor.mini_batch_unit=rows" },
+          3,
+          64 * 16 },
+        { { "algorithm.name=dapo", "worker.rollout.n=4", "data.rollout_batch_size=64",
+            "worker.actor.mini_batch_unit=rows" },
+          4,
+          64 * 4 },
+        { { "algorithm.name=dapo", "worker.actor.mini_batch_unit=rows",
+            "data.rollout_batch_size=64", "worker.actor.global_batch_size=128" },
+          4,
+          128 },
+        { { "algorithm.name=dapo", "env.train.tags=Bandit", "worker.actor.mini_batch_unit=rows" },
+          3,
+          8 * 16 },
+        { { "algorithm.name=dapo", "env.train.tags=[Bandit]", "env.train.group_size=4",
+            "worker.actor.mini_batch_unit=rows" },
+          4,
+          8 * 4 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        ares_train_config_declare(cfg, &c);
+        ares_config_read_args(cfg, cases[i].n, cases[i].words);
+        ares_config_resolve(cfg);
+        CHECK_EQ(c.actor.global_batch_size, cases[i].size);
         ares_config_free(cfg);
     }
 }

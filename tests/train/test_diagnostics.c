@@ -5,9 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "agents/conversation.h"
 #include "ares/algo_diagnostics.h"
-#include "collect/answer.h"
-#include "report/collapse.h"
+#include "collect/answerer.h"
+#include "report/measure_collapse.h"
 #include "test.h"
 #include "tiny_trainer.h"
 
@@ -20,11 +21,11 @@ static double metric(const opened *o, const char *name)
 /* ---------------------------------------------------------------- collapse */
 enum { EPISODES = 4, TURNS = 2, LONGEST = 40 };
 /* two groups of two episodes of two turns; members of a group begin with the same prompt */
-typedef struct conversation {
+typedef struct talk {
     int32_t x[TURNS][LONGEST], z[TURNS][LONGEST];
-} conversation;
+} talk;
 
-static void make_turns(conversation *c, collapse_turn *out)
+static void make_turns(talk *c, collapse_turn *out)
 {
     for (int e = 0; e < EPISODES; e++)
         for (int k = 0; k < TURNS; k++) {
@@ -63,7 +64,7 @@ static double score_alone(opened *o, const collapse_turn *prompt, const collapse
 TEST(first_turns_are_scored_after_the_prompts_of_both_groups)
 {
     opened o;
-    conversation c[EPISODES];
+    talk c[EPISODES];
     collapse_turn turns[EPISODES * TURNS];
     REQUIRE_OK(
         open_trainer(&o, "report.collapse.freq=5", "worker.actor.max_token_len_per_device=20"));
@@ -96,10 +97,51 @@ TEST(first_turns_are_scored_after_the_prompts_of_both_groups)
     close_trainer(&o);
 }
 
+/* The thought ends before the token with which </think> begins, whatever that token holds too. */
+TEST(a_thought_is_what_was_sampled_before_the_tag_that_closes_it)
+{
+    static const struct {
+        const char *text, *thought;
+    } cases[] = {
+        { "go left</think><answer>Left</answer>", "go left" },
+        { "a\xc3\xa9</think>", "a\xc3\xa9" },
+        { "x</think>y</think><answer>Up</answer>", "x" },
+        { " \n </think><answer>Up</answer>", "" },
+        { "</think><answer>Up</answer>", "" },
+        { "no tag <answer>Up</answer>", "" },
+        { "", "" },
+    };
+    opened o;
+    ares_arena arena = { 0 };
+    REQUIRE_OK(open_trainer(&o, "report.collapse.freq=5", "report.collapse.samples=6"));
+    const ares_tokenizer *tokenizer = o.t.run.tokenizer;
+    const conversation_style style = { .tokenizer = tokenizer };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_ids ids = { 0 };
+        ares_str text = { 0 };
+        ares_trajectory y = { 0 };
+        const int32_t prompt[] = { 60, 61 };
+        REQUIRE_OK(ares_tokenizer_encode(tokenizer, ares_view_of(cases[i].text), false, &ids));
+        conversation_turn turn = {
+            .prompt = prompt, .prompt_len = 2, .ids = ids.ids, .n = (int32_t)ids.n
+        };
+        conversation_thoughts(&(conversation){ .style = &style, .turns = &turn, .n = 1 }, &arena,
+                              &y);
+        CHECK_EQ(y.n_thoughts, 1);
+        CHECK(y.thoughts[0].prompt == prompt && y.thoughts[0].prompt_len == 2);
+        CHECK_OK(ares_tokenizer_decode(tokenizer, ids.ids, y.thoughts[0].n, false, &text));
+        CHECK_VIEW(ares_str_view(&text), cases[i].thought);
+        ares_ids_fini(&ids);
+        ares_str_fini(&text);
+    }
+    ares_arena_fini(&arena);
+    close_trainer(&o);
+}
+
 TEST(turns_without_a_thought_are_counted_and_never_drawn)
 {
     opened o;
-    conversation c[EPISODES];
+    talk c[EPISODES];
     collapse_turn turns[EPISODES * TURNS];
     REQUIRE_OK(open_trainer(&o, "report.collapse.freq=5", "report.collapse.samples=6"));
     make_turns(c, turns);

@@ -529,7 +529,8 @@ TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
     CHECK(isnan(compared(1, true)));         /* no token to compare is not a difference of 0 */
 }
 
-TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
+/* Rows of which the second prompt's are current; what the rollout recorded of others is -99. */
+static void check_not_current(const char *mode)
 {
     const result *x = reference();
     ares_device d;
@@ -552,13 +553,18 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
         }
     }
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
-                              .rollout = { .temperature = 1 } };
+                              .rollout = { .temperature = 1 },
+                              .oversampling = { .old_log_probs = mode } };
     actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
     CHECK_OK(actor_log_probs(&a, &b));
-    for (int row = 0; row < MAX_ROWS; row++)
-        CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
+    for (int row = 0; row < MAX_ROWS; row++) {
+        /* what was not sampled as it stands has nothing that could stand for it */
+        bool stands = strcmp(mode, "stored") == 0 && row / N;
+        CHECK_MEM(b.old_log_probs + b.row_start[row],
+                  stands ? b.rollout_log_probs + b.row_start[row] : x->log_probs[row],
                   (size_t)x->n[row] * sizeof(float));
+    }
     /* the stored ones are read by rollout_is; what was not sampled has a ratio of 1 */
     for (int64_t i = 0; i < b.tokens; i++)
         CHECK_NEAR(b.rollout_log_probs[i], b.weight_versions[i] == 3 ? -99 : b.old_log_probs[i], 0);
@@ -566,6 +572,15 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);
+}
+
+TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
+{
+    check_not_current("recompute");
+}
+TEST(old_log_probs_of_earlier_weights_stand_where_that_is_asked_for)
+{
+    check_not_current("stored");
 }
 
 TEST(old_log_probs_of_greedy_answers_are_computed_again)
@@ -580,7 +595,8 @@ TEST(old_log_probs_of_greedy_answers_are_computed_again)
     fill(x, m->cfg.vocab, &b, prompts);
     ARES_PUT(&b, rollout_log_probs);
     for (int64_t i = 0; i < b.tokens; i++) b.rollout_log_probs[i] = -99;
-    ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true } };
+    ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
+                              .oversampling = { .old_log_probs = "stored" } };
     actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
     CHECK_OK(actor_log_probs(&a, &b));

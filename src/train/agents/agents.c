@@ -50,13 +50,14 @@ static void close_side(agents_side *s)
 /*
  * Special tokens: no text of a conversation may hold them, and with token_exact a turn ends with
  * the first one that is sampled, so that no answer can end a turn early or speak for another role.
+ * Nor may a text hold the mark that stands for answers.
  */
 static void open_specials(agents *a, const ares_tokenizer *tok)
 {
     const ares_i64s *more = &a->cfg->rollout.stop_token_ids;
     int64_t vocab = ares_tokenizer_vocab_size(tok), n = 0;
     for (int64_t id = 0; id < vocab; id++) n += ares_tokenizer_is_special(tok, (int32_t)id);
-    a->specials = ares_calloc((size_t)n + 1, sizeof *a->specials);
+    a->specials = ares_calloc((size_t)n + 2, sizeof *a->specials); /* the mark, and a NULL */
     a->stop_ids = ares_calloc((size_t)(n + more->count) + 1, sizeof *a->stop_ids);
     n = 0;
     for (int64_t id = 0; id < vocab; id++) {
@@ -69,8 +70,9 @@ static void open_specials(agents *a, const ares_tokenizer *tok)
         a->stop_ids[n] = (int32_t)id;
         a->specials[n++] = copy;
     }
+    a->specials[n] = ares_strdup(CONVERSATION_MARK);
     a->style.format.specials = a->specials;
-    a->style.format.n_specials = (int)n;
+    a->style.format.n_specials = (int)n + 1;
     if (!a->style.token_exact) n = 0; /* the text is written anew: only the model's own end it */
     for (int64_t i = 0; i < more->count; i++) a->stop_ids[n++] = (int32_t)more->items[i];
     a->stops = (ares_sampling){ .n_stop_ids = (int32_t)n, .stop_ids = a->stop_ids };
@@ -95,6 +97,7 @@ static int open_style(agents *a, const ares_prompt_encoder *encoder, const ares_
         .token_exact = c->token_exact,
         .warn_in_training = c->train_text_include_warning,
         .mask_prompts = c->enable_response_mask,
+        .mask_template = c->mask_template_tokens,
         .turn_scores = c->use_turn_scores,
         .start_id = -1,
     };

@@ -7,7 +7,7 @@
 
 #include "agents/conversation.h"
 #include "agents/measures.h"
-#include "collect/answer.h"
+#include "collect/answerer.h"
 
 /* The environments of training, or those of validation. */
 typedef struct agents_side {
@@ -48,7 +48,7 @@ extern const answerer answer_agents;
 
 /* Whether tags of environments are named, for training or for validation. */
 bool agents_wanted(const ares_train_config *c);
-/* Gives the options that follow from env.* their values. (options.c) */
+/* Gives the options that follow from env.* their values. (agents_options.c) */
 void agents_declare(ares_config *cfg, ares_train_config *out);
 /* Faults of env.* and of what does not go with it. */
 void agents_check(ares_config *cfg, const ares_train_config *c);
@@ -60,6 +60,8 @@ int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokeni
 void agents_close(agents *a); /* NULL is fine */
 /* An environment of the definition, new or used before. */
 int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out);
-/* Groups of environments as a source that never ends. (source.c) */
+/* Seed of the group that a draw of the row is. */
+uint64_t agents_seed(const agents_row *row, int64_t draw);
+/* Groups of environments as a source that never ends. (agents_source.c) */
 int agents_source(const agents_side *side, ares_source *out);
 #endif

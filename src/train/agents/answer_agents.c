@@ -1,13 +1,15 @@
 /*
  * Episodes of a draw. All environments go side by side through the continuous batch: an episode's
- * next turn is queued when its environment has answered, whoever else is still sampling. What is
- * written depends on seeds and weights alone, not on the order in which answers end.
+ * next turn is queued when its environment has answered, whoever else is still sampling. Those that
+ * wait for somebody else's program are asked on threads, one each. What is written depends on seeds
+ * and weights alone, not on the order in which the model or the environments answer.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "agents/agents.h"
 #include "agents/episode.h"
+#include "agents/waiting.h"
 
 typedef struct play {
     ares_trainer *t;
@@ -17,7 +19,11 @@ typedef struct play {
     ares_group *out;
     episode *episodes; /* in the order of groups and their members */
     int64_t n, active;
-    int64_t *queued; /* by the engine's number: the first episode that the request is for */
+    int64_t sampling; /* episodes whose turns are queued */
+    waiting waiting;  /* for environments that are asked on threads */
+    wait_call *calls; /* [n] */
+    int64_t *resets;  /* of each group, how many it waits for */
+    int64_t *queued;  /* by the engine's number: the first episode that the request is for */
     int64_t n_queued, queued_capacity;
     ares_ids ids; /* scratch */
 } play;
@@ -48,6 +54,7 @@ static int queue(play *p, int64_t e, int32_t n)
     int rc = ares_rollout_add(p->t->rollout, &q, NULL);
     if (rc != ARES_OK) return ares_fail_in(rc, "env: %s", x->row->definition->tag);
     p->queued[p->n_queued++] = e;
+    p->sampling += n;
     return ARES_OK;
 }
 
@@ -57,14 +64,54 @@ static bool is_full(const play *p, const episode *x)
     return x->talk.turns[x->talk.n - 1].prompt_len >= p->a->style.limit;
 }
 
-/* After an answer: turns go on until one is queued, or the episode is over. */
+/* ---------------- what environments are asked */
+static int reset_on_thread(void *x)
+{
+    return episode_reset(x);
+}
+
+static int act_on_thread(void *x)
+{
+    return episode_act(x);
+}
+
+static bool waits(const episode *x)
+{
+    return x->row->definition->type->waits;
+}
+
+/* On a thread of its own; `hear` goes on with it. */
+static void ask(play *p, int64_t e, int (*what)(void *x))
+{
+    p->calls[e] = (wait_call){ .ask = what, .x = &p->episodes[e] };
+    waiting_ask(&p->waiting, &p->calls[e]);
+}
+
+/* The turn's answer; *asked: the environment is asked on a thread. */
+static int take(play *p, int64_t e, const ares_completion *c, bool *asked)
+{
+    episode *x = &p->episodes[e];
+    ARES_TRY(episode_read(x, c, (int32_t)p->t->actor.learner.optim.updates, p->arena));
+    *asked = waits(x);
+    if (*asked) {
+        ask(p, e, act_on_thread);
+        return ARES_OK;
+    }
+    ARES_TRY(episode_act(x));
+    episode_note(x, p->arena);
+    return ARES_OK;
+}
+
+/* Turns go on until one is queued, the environment is asked, or the episode is over. */
 static int go_on(play *p, int64_t e)
 {
     episode *x = &p->episodes[e];
     while (!episode_over(x, p->t->run.cfg)) {
+        bool asked;
         ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
         if (!is_full(p, x)) return queue(p, e, 1);
-        ARES_TRY(episode_take(x, &(ares_completion){ 0 }, 0, p->arena));
+        ARES_TRY(take(p, e, &(ares_completion){ 0 }, &asked));
+        if (asked) return ARES_OK;
     }
     p->active--;
     ARES_TRY(episode_end(x, p->t, p->arena, &p->out[x->prompt].items[x->item]));
@@ -72,22 +119,34 @@ static int go_on(play *p, int64_t e)
     return ARES_OK;
 }
 
-/* First turns with the same prompt, as those of a group mostly are, share a request. */
-static int queue_first(play *p)
+static int answered(play *p, int64_t e, const ares_completion *c)
 {
-    for (int64_t e = 0, end; e < p->n; e = end) {
-        const conversation_turn *first = &p->episodes[e].talk.turns[0];
+    bool asked;
+    ARES_TRY(take(p, e, c, &asked));
+    return asked ? ARES_OK : go_on(p, e);
+}
+
+/*
+ * The environments of a group have begun: first turns with the same prompt, as those of a group
+ * mostly are, share a request.
+ */
+static int begin_group(play *p, int64_t first)
+{
+    const int64_t after = first + p->job->n;
+    for (int64_t e = first; e < after; e++)
+        ARES_TRY(episode_begin_turn(&p->episodes[e], p->arena, &p->ids));
+    for (int64_t e = first, end; e < after; e = end) {
+        const conversation_turn *turn = &p->episodes[e].talk.turns[0];
         end = e + 1;
         if (is_full(p, &p->episodes[e])) {
-            ARES_TRY(episode_take(&p->episodes[e], &(ares_completion){ 0 }, 0, p->arena));
-            ARES_TRY(go_on(p, e));
+            ARES_TRY(answered(p, e, &(ares_completion){ 0 }));
             continue;
         }
-        for (; end < p->n && p->episodes[end].prompt == p->episodes[e].prompt; end++) {
+        for (; end < after; end++) {
             const conversation_turn *other = &p->episodes[end].talk.turns[0];
-            if (other->prompt_len != first->prompt_len ||
-                memcmp(other->prompt, first->prompt,
-                       (size_t)first->prompt_len * sizeof *first->prompt) != 0)
+            if (other->prompt_len != turn->prompt_len ||
+                memcmp(other->prompt, turn->prompt,
+                       (size_t)turn->prompt_len * sizeof *turn->prompt) != 0)
                 break;
         }
         ARES_TRY(queue(p, e, (int32_t)(end - e)));
@@ -95,8 +154,24 @@ static int queue_first(play *p)
     return ARES_OK;
 }
 
+/* Goes on with those whose environments have answered; waits for one where nobody samples. */
+static int hear(play *p)
+{
+    wait_call *c;
+    while ((c = waiting_next(&p->waiting, p->sampling == 0))) {
+        episode *x = c->x;
+        int64_t e = x - p->episodes, first = e - x->item;
+        if (c->rc != ARES_OK) return ares_fail(c->rc, "%s", c->message);
+        if (c->ask == act_on_thread) {
+            episode_note(x, p->arena);
+            ARES_TRY(go_on(p, e));
+        } else if (--p->resets[x->prompt] == 0) ARES_TRY(begin_group(p, first));
+    }
+    return ARES_OK;
+}
+
 /* ---------------- a draw */
-static int open_group(play *p, int64_t prompt, int64_t *e)
+static int open_group(play *p, int64_t prompt)
 {
     const answer_prompt *from = &p->job->prompts[prompt];
     const agents_row *row = (const agents_row *)(const void *)from->row;
@@ -104,30 +179,39 @@ static int open_group(play *p, int64_t prompt, int64_t *e)
     if (from->begun)
         return ares_fail(ARES_EUNSUPPORTED, "env: episodes that were cut cannot go on");
     *g = (ares_group){ .draw = from->draw,
+                       .local = from->local,
+                       .source_step = from->source_step,
+                       .source_weight = from->source_weight,
                        .step = p->t->run.step,
                        .attempt = p->job->attempt,
                        .row = from->row,
                        .n = p->job->n };
     g->items = ares_arena_calloc(p->arena, (size_t)g->n + 1, sizeof *g->items);
     for (int32_t i = 0; i < g->n; i++) {
-        episode *x = &p->episodes[(*e)++];
+        episode *x = &p->episodes[p->n];
         *x = (episode){ .prompt = prompt, .item = i, .row = row };
         ARES_TRY(agents_take_place(p->a, row->definition, &x->place));
-        p->n = *e; /* places of these are given back */
-        ARES_TRY(episode_begin(x, p->t, from->draw, p->arena));
-        ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
+        p->n++; /* places of these are given back */
+        episode_begin(x, p->t, from->draw, p->arena);
+        if (waits(x)) {
+            p->resets[prompt]++;
+            ask(p, p->n - 1, reset_on_thread);
+        } else ARES_TRY(episode_reset(x));
     }
     return ARES_OK;
 }
 
 static int open_groups(play *p)
 {
-    int64_t e = 0;
-    p->episodes = ares_arena_calloc(p->arena, (size_t)(p->job->n_prompts * p->job->n) + 1,
-                                    sizeof *p->episodes);
-    for (int64_t g = 0; g < p->job->n_prompts; g++) ARES_TRY(open_group(p, g, &e));
-    p->active = p->n;
-    return queue_first(p);
+    const int64_t groups = p->job->n_prompts, n = groups * p->job->n;
+    p->episodes = ares_arena_calloc(p->arena, (size_t)n + 1, sizeof *p->episodes);
+    p->calls = ares_arena_calloc(p->arena, (size_t)n + 1, sizeof *p->calls);
+    p->resets = ares_arena_calloc(p->arena, (size_t)groups + 1, sizeof *p->resets);
+    p->active = n;
+    for (int64_t g = 0; g < groups; g++) ARES_TRY(open_group(p, g));
+    for (int64_t g = 0; g < groups; g++)
+        if (p->resets[g] == 0) ARES_TRY(begin_group(p, g * p->job->n));
+    return ARES_OK;
 }
 
 static int run(play *p)
@@ -136,13 +220,13 @@ static int run(play *p)
     int64_t active;
     ARES_TRY(open_groups(p));
     while (p->active > 0) {
+        ARES_TRY(hear(p));
+        if (p->sampling == 0) continue;
         ARES_TRY(ares_rollout_step(p->t->rollout, &active));
         while (ares_rollout_next(p->t->rollout, &c)) {
             const episode *first = &p->episodes[p->queued[c.request]];
-            int64_t e = p->queued[c.request] + c.index - first->item;
-            ARES_TRY(episode_take(&p->episodes[e], &c, (int32_t)p->t->actor.learner.optim.updates,
-                                  p->arena));
-            ARES_TRY(go_on(p, e));
+            p->sampling--;
+            ARES_TRY(answered(p, p->queued[c.request] + c.index - first->item, &c));
         }
     }
     return ARES_OK;
@@ -161,8 +245,10 @@ static void count_group(play *p, const ares_group *g)
 static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
 {
     play p = { .t = t, .a = t->agents, .job = job, .arena = arena, .out = out };
+    waiting_init(&p.waiting);
     ares_rollout_clear(t->rollout);
     int rc = run(&p);
+    waiting_fini(&p.waiting);
     /* in this order, whichever ended first: sums keep their bits */
     for (int64_t e = 0; e < p.n && rc == ARES_OK; e++)
         episode_count(&p.episodes[e], &p.a->measures);
@@ -222,7 +308,7 @@ static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t co
     return rc;
 }
 
-static int settle(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena)
+static int normalise_draw(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena)
 {
     int n, method = 0;
     const char *const *methods = ares_env_normalisations(&n);
@@ -236,4 +322,4 @@ static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
     return measures_report(&t->agents->measures, t->run.world, prefix, m);
 }
 
-const answerer answer_agents = { "environments", answer, settle, report };
+const answerer answer_agents = { "environments", answer, normalise_draw, report };

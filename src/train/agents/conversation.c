@@ -8,20 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Stands for an answer where only the template's text around it is wanted. */
-#define MARK "\x02ANSWER\x03"
-/* The same after the first tag, which is written for the model. */
+/* The mark after the first tag, which is written for the model. */
 static ares_view marked_answer(const conversation_style *s)
 {
-    return s->format.think ? ARES_VIEW("<think>" MARK) : ARES_VIEW("<answer>" MARK);
+    return s->format.think ? ARES_VIEW("<think>" CONVERSATION_MARK)
+                           : ARES_VIEW("<answer>" CONVERSATION_MARK);
 }
 
 /* ---------------- messages */
 /* A turn of a digest. */
 static void add_digest(const conversation_turn *t, int32_t number, ares_str *out)
 {
-    ares_str_addf(out, "Turn %d State:\n%.*s\nTurn %d Action: %.*s\nTurn %d Reward: ", number,
-                  (int)t->state.len, t->state.data, number, (int)t->text.len, t->text.data, number);
+    ares_str_addf(out, "Turn %d State:\n", number);
+    ares_str_add_view(out, t->state);
+    ares_str_addf(out, "\nTurn %d Action: ", number);
+    ares_str_add_view(out, t->text);
+    ares_str_addf(out, "\nTurn %d Reward: ", number);
     ares_env_reward_write(out, t->reward);
     ares_str_add_z(out, "\n---\n");
 }
@@ -69,7 +71,7 @@ typedef struct shown {
     int32_t start, turn;
     bool silent;   /* without warnings */
     bool answered; /* ends with the turn's answer; false: ready for it */
-    bool marked;   /* MARK in place of the answers */
+    bool marked;   /* CONVERSATION_MARK in place of the answers */
 } shown;
 
 static int render(const conversation *c, const shown *s, ares_arena *arena, ares_str *out)
@@ -128,7 +130,7 @@ static int add_piece(const conversation *c, ares_view text, ares_ids *out)
 /* Divides the text at its marks: *n pieces, in the arena. */
 static ares_view *divide(ares_view text, ares_arena *arena, int32_t *n)
 {
-    const ares_view mark = ARES_VIEW(MARK);
+    const ares_view mark = ARES_VIEW(CONVERSATION_MARK);
     ares_view *pieces = ares_arena_alloc(arena, (text.len / mark.len + 1) * sizeof *pieces);
     size_t from = 0;
     *n = 0;

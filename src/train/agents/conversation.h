@@ -1,6 +1,7 @@
 /*
  * A conversation with an environment: from its turns to the tokens that the model reads, and to
- * the rows that it is trained on (docs/environments.md#conversations). (conversation.c, rows.c)
+ * the rows that it is trained on (docs/environments.md#conversations). (conversation.c,
+ * conversation_rows.c, thoughts.c)
  */
 #ifndef ARES_TRAIN_AGENTS_CONVERSATION_H
 #define ARES_TRAIN_AGENTS_CONVERSATION_H
@@ -9,6 +10,15 @@
 #include "ares/env.h"
 #include "ares/template.h"
 #include "ares/text.h"
+
+/*
+ * Stands for an answer where only the template's text around it is wanted. No text of a
+ * conversation may hold it, as if it were a special token.
+ */
+#define CONVERSATION_MARK \
+    "\x02"                \
+    "ANSWER"              \
+    "\x03"
 
 /* Which turns a prompt shows, and what is a row of the batch (env.context_window_mode). */
 typedef enum {
@@ -31,6 +41,7 @@ typedef struct conversation_style {
     bool token_exact;
     bool warn_in_training; /* the line about an answer without action is part of the row, too */
     bool mask_prompts;     /* false: all but the system message is trained */
+    bool mask_template;    /* the template's tokens around an answer are trained, too */
     bool turn_scores;      /* a turn's reward stands where it ends; false: the sum at the end */
     int32_t start_id;      /* the token that begins a message of the template; -1: there is none */
 } conversation_style;
@@ -88,6 +99,11 @@ void conversation_user(const conversation *c, int32_t start, int32_t turn, bool 
  * turns are marks of the rows where the style asks for them.
  */
 int conversation_rows(const conversation *c, ares_arena *arena, ares_trajectory *y);
+/*
+ * The thought of each turn, as y->thoughts in the arena: the sampled tokens before the one with
+ * which the tag </think> begins. Without the tag, or with white space before it only, it is empty.
+ */
+void conversation_thoughts(const conversation *c, ares_arena *arena, ares_trajectory *y);
 /* The row of the present turn whose text was encoded as a whole, ids [n], in the arena. */
 void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
                            ares_arena *arena, ares_trajectory_row *x);
@@ -97,7 +113,7 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
  * [n]. RAGEN's rule for a whole episode counts the tokens that begin a message: the assistant's
  * messages are the third, the fifth and so on, and what is trained goes from the token after that
  * beginning to the token that begins the next message. The row of a single turn is trained from the
- * beginning of its last message on. (rows.c)
+ * beginning of its last message on. (conversation_rows.c)
  */
 void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n, uint8_t *mask,
                        uint8_t *ends);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-int episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
+#include "report/measure_collapse.h"
+
+void episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
 {
     const agents *a = t->agents;
     int64_t turns = t->run.cfg->agents.max_turns;
@@ -18,11 +20,13 @@ int episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
         arena);
     ares_str_fini(&text);
     ares_json_begin(&x->turns, '[');
-    const agents_row *row = x->row;
-    const ares_env_start start = { .seed = ares_env_seed(row->seed, draw / row->groups, row->groups,
-                                                         draw % row->groups),
-                                   .id = row->first_id + x->item };
-    return ares_env_reset(&x->place->env, &start);
+    x->start =
+        (ares_env_start){ .seed = agents_seed(x->row, draw), .id = x->row->first_id + x->item };
+}
+
+int episode_reset(episode *x)
+{
+    return ares_env_reset(&x->place->env, &x->start);
 }
 
 bool episode_over(const episode *x, const ares_train_config *c)
@@ -86,10 +90,21 @@ static void add_info(episode *x, const ares_env_info *info, ares_arena *arena)
     x->info[i].value += info->value;
 }
 
+/* Why the episode is over after a turn; NULL: it goes on, or has no turns left. */
+static const char *end_of(const ares_env *e, const ares_env_turn *did)
+{
+    if (e->failure) return "failed";
+    if (ares_env_won(e)) return "won";
+    if (!ares_env_over(e)) return NULL;
+    return did->outcome.done ? "lost" : "no actions left";
+}
+
 /* The turn as rollouts/step_*.jsonl shows it. */
-static void write_turn(episode *x, const ares_env_answer *answer, const ares_env_turn *did)
+static void write_turn(episode *x)
 {
     const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
+    const ares_env_answer *answer = &x->answer;
+    const ares_env_turn *did = &x->did;
     ares_str *out = &x->turns;
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "state"), turn->state);
@@ -107,35 +122,44 @@ static void write_turn(episode *x, const ares_env_answer *answer, const ares_env
         ares_json_write_double(ares_json_key(out, did->outcome.info[i].name),
                                did->outcome.info[i].value);
     ares_json_end(out, '}');
+    const char *end = end_of(&x->place->env, did);
+    if (end) ares_json_write_string(ares_json_key(out, "end"), ares_view_of(end));
     ares_json_end(out, '}');
 }
 
-int episode_take(episode *x, const ares_completion *c, int32_t version, ares_arena *arena)
+int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena)
 {
     const conversation_style *s = x->talk.style;
     conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
-    ares_env *e = &x->place->env;
-    ares_env_answer answer;
-    ares_env_turn did = { .outcome.reward.integer = true };
     ares_str text = { 0 };
     take_tokens(turn, c, version, arena);
     int rc = ares_tokenizer_decode(s->tokenizer, turn->ids, turn->n, true, &text);
     if (rc == ARES_OK) {
         ares_view written = { ares_arena_copy(arena, text.data ? text.data : "", text.len),
                               text.len };
-        ares_env_answer_parse(&s->format, written, arena, &answer);
-        turn->text = answer.text;
-        /* a program that failed at the reset has no step to take; its first answer changes nothing
-         */
-        if (!ares_env_over(e))
-            rc = ares_env_act(e, answer.actions, answer.n_actions, s->format_penalty, &did);
+        ares_env_answer_parse(&s->format, written, arena, &x->answer);
+        turn->text = x->answer.text;
     }
     ares_str_fini(&text);
-    ARES_TRY(rc);
-    turn->reward = did.outcome.reward;
-    for (int i = 0; i < did.outcome.n_info; i++) add_info(x, &did.outcome.info[i], arena);
-    write_turn(x, &answer, &did);
-    return ARES_OK;
+    return rc;
+}
+
+int episode_act(episode *x)
+{
+    ares_env *e = &x->place->env;
+    x->did = (ares_env_turn){ .outcome.reward.integer = true };
+    /* a program that failed at the reset has no step to take; its first answer changes nothing */
+    if (ares_env_over(e)) return ARES_OK;
+    return ares_env_act(e, x->answer.actions, x->answer.n_actions, x->talk.style->format_penalty,
+                        &x->did);
+}
+
+void episode_note(episode *x, ares_arena *arena)
+{
+    const ares_env_outcome *o = &x->did.outcome;
+    x->talk.turns[x->talk.n - 1].reward = o->reward;
+    for (int i = 0; i < o->n_info; i++) add_info(x, &o->info[i], arena);
+    write_turn(x);
 }
 
 /* ---------------- the end */
@@ -182,6 +206,7 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     y->turns = (ares_view){ ares_arena_copy(arena, x->turns.data, x->turns.len), x->turns.len };
     ares_str_fini(&x->turns);
     ARES_TRY(conversation_rows(&x->talk, arena, y));
+    if (report_collapse_due(t)) conversation_thoughts(&x->talk, arena, y);
     x->rows = y->n_rows;
     for (int32_t r = 0; r < y->n_rows; r++)
         for (int32_t i = 0; i < y->rows[r].n_tokens; i++) x->trained += y->rows[r].response_mask[i];

@@ -5,6 +5,7 @@
  */
 #include "collect/choose_groups.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -111,6 +112,31 @@ static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_pla
         if (!there[id]) b->ids[b->count++] = id;
 }
 
+typedef struct ordered {
+    int64_t id, local, part;
+} ordered;
+
+static int by_local_number(const void *a, const void *b)
+{
+    const ordered *x = a, *y = b;
+    return x->local != y->local ? (x->local > y->local) - (x->local < y->local)
+           : x->part != y->part ? (x->part > y->part) - (x->part < y->part)
+                                : (x->id > y->id) - (x->id < y->id);
+}
+
+/* The groups of several data sets take turns, by their numbers within their data set. */
+static void interleave(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *b)
+{
+    if (ares_source_parts(&t->run.source) == 1 || !b->taught) return;
+    ordered *order = ares_arena_alloc(arena, (size_t)b->taught * sizeof *order);
+    for (int64_t i = 0; i < b->taught; i++) {
+        const ares_drawn *p = &r->prompts[b->ids[i]];
+        order[i] = (ordered){ b->ids[i], p->local, ares_source_row(&t->run.source, p->id)->part };
+    }
+    qsort(order, (size_t)b->taught, sizeof *order, by_local_number);
+    for (int64_t i = 0; i < b->taught; i++) b->ids[i] = order[i].id;
+}
+
 /* Places of the groups in the batch, by their number in the step; -1: not in it. */
 static int64_t *places_of(const ares_trainer *t, const rounds *r, batch_plan *b, ares_arena *arena)
 {
@@ -132,6 +158,7 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     if (ares_filter_needs(&r->of_batch))
         ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
     if (r->drops) drop_empty(r, &b);
+    interleave(t, r, c->arena, &b);
     r->empty = b.taught == 0;
     fill_up(r, ares_world_size(t->run.world), c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);

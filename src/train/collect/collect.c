@@ -13,11 +13,14 @@
 #include "collect/choose_groups.h"
 #include "collect/collect.h"
 #include "collect/exchange_groups.h"
-#include "report/collapse.h"
+#include "collect/oversample.h"
+#include "collect/progress.h"
+#include "options/oversampling.h"
+#include "report/measure_collapse.h"
 
 enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
 
-static void open_rounds(const ares_train_config *cfg, rounds *r)
+static int open_rounds(const ares_train_config *cfg, rounds *r)
 {
     int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;
     *r = (rounds){ .same_prompt = strcmp(cfg->filter.resample_mode, "same_prompt") == 0 };
@@ -29,6 +32,11 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
     ares_filter_stages(&cfg->filter, &r->of_draws, &r->of_batch);
     r->drops = strcmp(cfg->filter.over_length_action, "drop") == 0;
     r->looks = r->drops || ares_filter_needs(&cfg->filter);
+    if (!oversampling_wanted(cfg)) return ARES_OK;
+    int64_t fetched = cfg->oversampling.batch;
+    return ares_oversampling_init(&r->over, r->draws.target,
+                                  fetched == ARES_NULL_I64 ? r->draws.target : fetched,
+                                  cfg->oversampling.max_fetches);
 }
 
 /* Sums for metrics over all answers, those of dropped groups included. */
@@ -46,6 +54,15 @@ static void count_answers(rounds *r, const draw *d)
         }
 }
 
+/* The groups of the last draw join the collection, each with its place. */
+static int join(ares_trainer *t, rounds *r, collection *c)
+{
+    ARES_TRY(filter_show_generated(t, &r->last));
+    count_answers(r, &r->last);
+    for (int64_t g = 0; g < r->last.count; g++) *collection_add(c) = r->last.groups[g];
+    return ARES_OK;
+}
+
 /* One draw is answered, judged and filtered; its groups join the collection. */
 static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, ares_metrics *m)
 {
@@ -55,18 +72,15 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, a
     if (r->same_prompt && r->draws.rounds) draw_again(c->arena, r->keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
     ARES_TRY(ares_world_agree(t->run.world, draw_answer(t, c->arena, d, m)));
-    if (t->answerer->settle) ARES_TRY(t->answerer->settle(t, d->groups, d->count, c->arena));
-    ARES_TRY(filter_show_generated(t, d));
-    count_answers(r, d);
+    if (t->answerer->normalise) ARES_TRY(t->answerer->normalise(t, d->groups, d->count, c->arena));
+    for (int64_t g = 0; g < d->count; g++) d->groups[g].place = r->draws.drawn + g * ranks + rank;
+    ARES_TRY(join(t, r, c));
     ARES_TRY(filter_last_draw(t, r, c->arena, m));
-    for (int64_t g = 0; g < d->count; g++) {
-        ares_group *group = collection_add(c);
-        *group = d->groups[g];
-        group->place = r->draws.drawn + g * ranks + rank;
-    }
     r->kept = arena_grown(c->arena, r->kept, r->draws.kept, capacity, sizeof *r->kept);
     r->dropped = arena_grown(c->arena, r->dropped, dropped, capacity, sizeof *r->dropped);
+    int64_t before = r->draws.kept + r->draws.surplus;
     ares_resampling_add(&r->draws, r->keep, d->total, r->kept, r->dropped);
+    progress_count(r, r->draws.kept + r->draws.surplus > before, d->total);
     return ARES_OK;
 }
 
@@ -112,11 +126,20 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
 static int draw_batch(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
 {
     int64_t size;
-    open_rounds(t->run.cfg, r);
+    ARES_TRY(open_rounds(t->run.cfg, r));
     c->count = 0;
-    while ((size = ares_resampling_draw(&r->draws)) > 0) ARES_TRY(draw_round(t, r, size, c, m));
-    if (t->answerer == &answer_engine) /* in conversations only the answerer knows the thoughts */
-        ARES_TRY(report_collapse_answers(t, c->items, c->count, m));
+    if (r->over.batch) {
+        ARES_TRY(oversample(t, r, c->arena, m));
+        ARES_TRY(join(t, r, c));
+    }
+    while ((size = ares_resampling_draw(&r->draws)) > 0) {
+        ARES_TRY(draw_round(t, r, size, c, m));
+        if (r->draws.max_resample < 0)
+            ARES_TRY(progress_check(t, r, m,
+                                    "set trainer.max_try_make_batch above 0 and "
+                                    "algorithm.on_exhausted to fill_masked or smaller_batch"));
+    }
+    ARES_TRY(report_collapse_groups(t, c->items, c->count, m));
     return choose_groups(t, r, c, count, m);
 }
 

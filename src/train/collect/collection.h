@@ -2,7 +2,7 @@
 #ifndef ARES_TRAIN_COLLECT_COLLECTION_H
 #define ARES_TRAIN_COLLECT_COLLECTION_H
 
-#include "collect/answer.h"
+#include "collect/answerer.h"
 
 typedef struct collection {
     ares_group *items; /* as their arrays and texts, in the step's arena */

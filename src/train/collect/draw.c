@@ -30,6 +30,11 @@ void draw_again(ares_arena *arena, const bool *keep, draw *d)
     }
 }
 
+int64_t draw_owner(const draw *d, int64_t g, int64_t ranks)
+{
+    return d->owner ? d->owner[g] : g % ranks;
+}
+
 /* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
 static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, draw *d)
 {
@@ -37,33 +42,39 @@ static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, draw 
     d->count = share_of(d->total, ranks, rank);
     answer_prompt *prompts = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *prompts);
     for (int64_t i = 0; i < d->count; i++) {
-        const ares_drawn *p = &d->prompts[i * ranks + rank];
-        prompts[i] = (answer_prompt){ .row = ares_source_row(&t->run.source, p->id),
-                                      .draw = p->draw,
-                                      .begun = p->begun };
+        prompts[i] = answer_prompt_of(&t->run.source, &d->prompts[i * ranks + rank]);
     }
     return prompts;
 }
 
-/* The score of the greedy answer to each prompt. */
-static int answer_greedily(ares_trainer *t, ares_arena *arena, const answer_job *job, draw *d)
+static answer_job job_of(const ares_trainer *t, const answer_prompt *prompts, int64_t count,
+                         const ares_sampling *sampling, ares_metrics *m)
 {
-    ares_sampling sampling = *job->sampling;
-    answer_job greedy = *job;
-    ares_group *baselines = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *baselines);
-    answer_prompt *fresh = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *fresh);
-    for (int64_t g = 0; g < d->count; g++) {
-        fresh[g] = job->prompts[g];
-        fresh[g].begun = NULL;
-    }
-    sampling.temperature = 0;
-    greedy.sampling = &sampling;
-    greedy.n = 1;
-    greedy.prompts = fresh;
-    ARES_TRY(t->answerer->answer(t, &greedy, arena, baselines));
-    for (int64_t g = 0; g < d->count; g++) {
-        d->groups[g].baseline = baselines[g].items[0].score;
-        d->tokens += ares_trajectory_tokens(&baselines[g].items[0]);
+    return (answer_job){ .n_prompts = count,
+                         .n = (int32_t)t->run.cfg->rollout.n,
+                         .prompts = prompts,
+                         .sampling = sampling,
+                         .key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
+                         .metrics = m };
+}
+
+int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
+                   int64_t *tokens, ares_metrics *m)
+{
+    ares_sampling greedy;
+    if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
+    ares_group *baselines = ares_arena_calloc(arena, (size_t)count + 1, sizeof *baselines);
+    answer_prompt *prompts = ares_arena_calloc(arena, (size_t)count + 1, sizeof *prompts);
+    for (int64_t g = 0; g < count; g++)
+        prompts[g] = (answer_prompt){ .row = groups[g].row, .draw = groups[g].draw };
+    answer_sampling(t->run.cfg, &greedy);
+    greedy.temperature = 0;
+    answer_job job = job_of(t, prompts, count, &greedy, m);
+    job.n = 1;
+    ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
+    for (int64_t g = 0; g < count; g++) {
+        groups[g].baseline = baselines[g].items[0].score;
+        *tokens += ares_trajectory_tokens(&baselines[g].items[0]);
     }
     return ARES_OK;
 }
@@ -73,19 +84,13 @@ int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     ares_sampling sampling;
     const answer_prompt *prompts = take_share(t, arena, d);
     answer_sampling(t->run.cfg, &sampling);
-    const answer_job job = { .n_prompts = d->count,
-                             .n = (int32_t)t->run.cfg->rollout.n,
-                             .prompts = prompts,
-                             .sampling = &sampling,
-                             .attempt = d->attempt,
-                             .key =
-                                 ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
-                             .metrics = m };
+    answer_job job = job_of(t, prompts, d->count, &sampling, m);
+    job.attempt = d->attempt;
     d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
     ARES_TRY(t->answerer->answer(t, &job, arena, d->groups));
     answer_discard(t, d->groups, d->count);
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++)
             d->tokens += ares_trajectory_tokens(&d->groups[g].items[i]);
-    return t->adv->needs & ARES_NEEDS_BASELINE ? answer_greedily(t, arena, &job, d) : ARES_OK;
+    return draw_baselines(t, arena, d->groups, d->count, &d->tokens, m);
 }

@@ -1,6 +1,7 @@
 /* What filters compare of the groups of a draw, gathered over all ranks, and their verdict. */
 #include "collect/filter_groups.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "collect/collection.h"
@@ -71,8 +72,9 @@ static int count_of_groups(ares_trainer *t, const draw *d, ares_arena *arena, in
     ARES_TRY(
         ares_world_gather_all(t->run.world, mine, (size_t)d->count * sizeof *mine, &all, NULL));
     for (int64_t rank = 0; rank < ranks; rank++)
-        for (int64_t g = rank; g < d->total; g += ranks, at++)
-            memcpy(&count[g], all.data + (size_t)at * sizeof *count, sizeof *count);
+        for (int64_t g = 0; g < d->total; g++)
+            if (draw_owner(d, g, ranks) == rank)
+                memcpy(&count[g], all.data + (size_t)at++ * sizeof *count, sizeof *count);
     ares_str_fini(&all);
     return ARES_OK;
 }
@@ -97,11 +99,10 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
     for (int64_t g = 0; g < d->total; g++) r->first[drawn + g + 1] = r->first[drawn + g] + count[g];
     r->numbers = arena_grown(arena, r->numbers, r->first[drawn], r->first[drawn + d->total],
                              sizeof *r->numbers);
-    r->rows = arena_grown(arena, r->rows, drawn, drawn + d->total, sizeof *r->rows);
-    for (int64_t g = 0; g < d->total; g++) r->rows[drawn + g] = d->prompts[g].id;
     size_t at = 0;
     for (int64_t rank = 0; rank < ranks; rank++)
-        for (int64_t g = rank; g < d->total; g += ranks) {
+        for (int64_t g = 0; g < d->total; g++) {
+            if (draw_owner(d, g, ranks) != rank) continue;
             size_t bytes = (size_t)count[g] * sizeof *mine;
             if (bytes) memcpy(r->numbers + r->first[drawn + g], all.data + at, bytes);
             at += bytes;
@@ -110,14 +111,32 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
     return ARES_OK;
 }
 
+/* The caps of a draw's groups, by their data set and the step that each was drawn at. */
+static int find_caps(const ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+{
+    const ares_curriculum *c = &t->run.curriculum;
+    int64_t drawn = r->draws.drawn, step = -1;
+    double *caps = ares_arena_calloc(arena, (size_t)c->n + 1, sizeof *caps);
+    r->caps = arena_grown(arena, r->caps, drawn, drawn + d->total, sizeof *r->caps);
+    for (int64_t g = 0; g < d->total; g++) {
+        const char *source = ares_source_row(&t->run.source, d->prompts[g].id)->data_source;
+        if (d->prompts[g].step != step)
+            ARES_TRY(ares_curriculum_caps(c, step = d->prompts[g].step, caps));
+        r->caps[drawn + g] = ares_reward_cap(c->names, c->n, caps, c->n, source);
+    }
+    return ARES_OK;
+}
+
 ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
                         ares_arena *arena)
 {
     int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
     const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
+    double *cap = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *cap);
     for (int64_t g = 0; g < groups; g++) {
+        cap[g] = r->caps[ids[g]];
         start[g + 1] = start[g] + r->first[ids[g] + 1] - r->first[ids[g]];
-        source[g] = ares_source_row(&t->run.source, r->rows[ids[g]])->data_source;
+        source[g] = ares_source_row(&t->run.source, r->prompts[ids[g]].id)->data_source;
     }
     int64_t answers = start[groups];
     double *x = ares_arena_calloc(arena, (size_t)answers * 5 + 1, sizeof *x);
@@ -137,24 +156,42 @@ ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *i
                           .length = x + 3 * answers,
                           .entropy = x + 4 * answers,
                           .valid = valid,
-                          .source = source };
+                          .source = source,
+                          .cap = cap };
+}
+
+/* Groups that filters have seen of each data set of a curriculum (report/sources.c). */
+static void count_judged(const ares_trainer *t, const draw *d, ares_metrics *m)
+{
+    for (int64_t g = 0; g < d->total && t->run.curriculum.n; g++) {
+        char name[120];
+        (void)snprintf(name, sizeof name, "rollout/%s/judged_groups",
+                       ares_source_row(&t->run.source, d->prompts[g].id)->data_source);
+        ares_metrics_add(m, name, 1);
+    }
 }
 
 int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m)
 {
     const draw *d = &r->last;
+    int64_t drawn = r->draws.drawn;
+    r->prompts = arena_grown(arena, r->prompts, drawn, drawn + d->total, sizeof *r->prompts);
+    memcpy(r->prompts + drawn, d->prompts, (size_t)d->total * sizeof *r->prompts);
     r->keep = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *r->keep);
     memset(r->keep, 1, (size_t)d->total);
     if (!r->looks) return ARES_OK;
     ARES_TRY(gather_numbers(t, r, d, arena));
+    ARES_TRY(find_caps(t, r, d, arena));
     int64_t *ids = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *ids);
     for (int64_t g = 0; g < d->total; g++) ids[g] = r->draws.drawn + g;
     ares_groups view = filter_view(t, r, ids, d->total, arena);
-    view.in_play = r->draws.kept + r->draws.surplus + d->total;
+    view.in_play = r->over.batch ? r->over.submitted - r->over.dropped
+                                 : r->draws.kept + r->draws.surplus + d->total;
     view.target = r->draws.target;
     ares_verdict *verdict = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *verdict);
     ARES_TRY(ares_filter_groups(&r->of_draws, &view, verdict));
     ares_filter_count(&view, verdict, &r->counts, m);
+    count_judged(t, d, m);
     for (int64_t g = 0; g < d->total; g++) r->keep[g] = verdict[g].keep;
     return ARES_OK;
 }

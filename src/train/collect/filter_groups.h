@@ -13,6 +13,7 @@ typedef struct answer_numbers {
 
 typedef struct rounds {
     ares_resampling draws;
+    ares_oversampling over; /* batch 0: groups are taken draw by draw */
     /* the filters that see each draw, and the one that sees the batch */
     ares_filter_config of_draws, of_batch;
     bool looks;       /* any filter is wanted, or answers are dropped */
@@ -21,12 +22,15 @@ typedef struct rounds {
     bool same_prompt; /* a dropped group is answered again, not replaced by another prompt */
     ares_filter_counts counts;
     int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
+    /* since the last draw of which a group was kept */
+    int64_t idle_draws, idle_prompts;
     draw last;
-    bool *keep; /* [last.total]: its groups that stay */
-    /* where filters look, of all ranks: of group g [first[g], first[g + 1]), and its data row */
+    bool *keep;          /* [last.total]: its groups that stay */
+    ares_drawn *prompts; /* [draws.drawn] */
+    /* where filters look, of all ranks: of group g [first[g], first[g + 1]) */
     answer_numbers *numbers;
     int64_t *first; /* [draws.drawn + 1] */
-    int64_t *rows;  /* [draws.drawn] */
+    double *caps;   /* [draws.drawn] of the mean score; NaN: none */
     /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
     double right[2];
     double discarded[2]; /* of this rank's answers: how many were, and how many there are */

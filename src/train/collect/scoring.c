@@ -1,6 +1,8 @@
 /* Finished answers are judged while others are still decoded; their scores are there at the end. */
 #include "collect/scoring.h"
 
+#include "vapor/vapor.h"
+
 typedef struct judged {
     ares_reward_item item;
     ares_trajectory *trajectory;
@@ -12,13 +14,13 @@ void scoring_open(scoring *s, const ares_trainer *t, ares_arena *arena)
     *s = (scoring){ .reward = t->reward,
                     .tokenizer = t->run.tokenizer,
                     .skip_special_tokens = t->run.cfg->reward.skip_special_tokens,
+                    .span = vapor_wanted(t->run.cfg) ? &t->run.cfg->vapor : NULL,
                     .arena = arena };
 }
 
 int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
 {
     const ares_trajectory_row *answer = &y->rows[0];
-    judged *x = ares_arena_calloc(s->arena, 1, sizeof *x);
     ares_str_clear(&s->text);
     ARES_TRY(ares_tokenizer_decode(s->tokenizer, answer->responses, answer->n_tokens,
                                    s->skip_special_tokens, &s->text));
@@ -27,7 +29,11 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
                      s->text.len };
     y->n_parts = ares_reward_count(s->reward);
     y->parts = ares_arena_calloc(s->arena, (size_t)y->n_parts + 1, sizeof *y->parts);
-    *x = (judged){ .item = { .in = { .response = y->response,
+    ares_view text = y->response;
+    if (s->span && !vapor_span(s->span, s->tokenizer, y, s->arena, &text))
+        return ARES_OK; /* its score is 0, and nothing of it is right */
+    judged *x = ares_arena_calloc(s->arena, 1, sizeof *x);
+    *x = (judged){ .item = { .in = { .response = text,
                                      .ground_truth = row->ground_truth,
                                      .prompt = row->prompt_text,
                                      .stopped = y->stopped,
@@ -42,7 +48,7 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
     return ARES_OK;
 }
 
-void scoring_close(scoring *s, ares_metrics *m)
+void scoring_wait(scoring *s, ares_metrics *m)
 {
     double started = ares_now_s();
     ares_reward_wait(s->reward);
@@ -52,5 +58,11 @@ void scoring_close(scoring *s, ares_metrics *m)
         x->trajectory->unshaped = x->item.unshaped;
         x->trajectory->accuracy = x->item.accuracy;
     }
+    s->first = NULL;
+}
+
+void scoring_close(scoring *s, ares_metrics *m)
+{
+    scoring_wait(s, m);
     ares_str_fini(&s->text);
 }

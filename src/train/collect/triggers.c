@@ -6,8 +6,6 @@
  */
 #include "collect/triggers.h"
 
-#include <string.h>
-
 #include "ares/algo_entropy.h"
 
 /* The words of the file, normalised, each once; value 1: some token spells the word (set later). */

@@ -5,10 +5,19 @@
  * alias of the same name.
  */
 #include "aliases.h"
-#include "ares/train.h"
 
 #define ACTOR "worker.actor."
+#define CRITIC "worker.critic."
 #define VERL "actor_rollout_ref."
+/* The same words with and without the section in which TRL's trainers have them. */
+#define VAPOR(name)                                  \
+    { name, "vapor." name, NULL, NULL },             \
+    {                                                \
+        "algorithm." name, "vapor." name, NULL, NULL \
+    }
+#define BETA                                                                                   \
+    "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write " \
+    "algorithm.kl_coef, with algorithm.use_kl_loss: true"
 #define COUNTS_SAMPLES                                                      \
     "batches are counted in prompts here: set data.rollout_batch_size and " \
     "worker.actor.global_batch_size"
@@ -27,9 +36,17 @@
     "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the " \
     "run"
 #define BUFFER "worker.reward.overlong_buffer."
+#define SIDE_BY_SIDE "environments always go side by side"
+#define WHOLE_RUN "a checkpoint holds the whole run, the critic with it"
+#define LORA "all weights are trained, so that only the rank, 0, says something"
+#define FILES "each file is named with --config, a later one over those before it"
+#define UNSAID "null says nothing"
+#define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
 #define PYTHON                                                                                   \
     "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object " \
     "or a command"
+
+#define RAGEN_TAGS "es_manager.train.env_configs.tags"
 
 const ares_config_alias train_aliases[] = {
     /* EasyR1 and ARES: options without a use here. Those whose values are checked: published.c */
@@ -187,11 +204,122 @@ const ares_config_alias train_aliases[] = {
     { "trainer.default_hdfs_dir", "", NULL, ENGINE },
     { "ray_init.*", "", NULL, RANKS },
     { "ray_kwargs.*", "", NULL, RANKS },
+
+    /* RAGEN: agents (docs/environments.md#names-of-ragen) */
+    { "defaults", "", NULL, FILES },
+    { "hydra.*", "", NULL, FILES },
+    { "system.CUDA_VISIBLE_DEVICES", "", NULL,
+      "the environment variable of that name, trainer.device and --ranks say which cards are "
+      "used" },
     { "model_path", ACTOR "model.model_path", NULL, NULL },
     { "ppo_mini_batch_size", ACTOR "global_batch_size", NULL, NULL },
     { "micro_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL, NULL },
-    { "system.CUDA_VISIBLE_DEVICES", NULL, NULL,
-      "set the environment variable, and trainer.device" },
+    { "log_prob_micro_batch_size_per_gpu", "", NULL, BY_TOKENS },
+    { "seed.train", "env.train.seed", NULL, NULL },
+    { "seed.val", "env.val.seed", NULL, NULL },
+    { "enable_response_mask", "env.enable_response_mask", NULL, NULL },
+    { "grpo_advantage_length_weight", "algorithm.grpo_advantage_length_weight", NULL, NULL },
+    { "lora.rank", ACTOR "model.lora.rank", NULL, NULL },
+    { "lora.*", "", NULL, LORA },
+    { VERL "model.lora_rank", ACTOR "model.lora.rank", NULL, NULL },
+    { VERL "model.lora_alpha", "", NULL, LORA },
+    { VERL "model.target_modules", "", NULL, LORA },
+    { VERL "actor.use_ref", "", NULL, "a reference model is opened where a KL needs one" },
+    { VERL "actor.micro_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL,
+      NULL },
+    { VERL "actor.grpo_advantage_length_weight", "algorithm.grpo_advantage_length_weight", NULL,
+      NULL },
+    { VERL "actor.checkpoint.save_contents", "trainer.save_model_only=true", "=[model]", NULL },
+    { VERL "rollout.prompt_length", "", "=1",
+      "worker.rollout.max_model_len bounds a conversation" },
+    { VERL "rollout.tp_size_check", "", NULL, ENGINE },
+    { VERL "rollout.rollout_filter_ratio", NULL, NULL,
+      "set rollout_filter_strategy: top_k, and rollout_filter_value to this number" },
+    { VERL "rollout.rollout_filter_empty_stop_steps", "algorithm.filter_empty_stop_steps", NULL,
+      NULL },
+    { VERL "rollout.gradient_analysis_num_buckets", "report.gradient_analysis.buckets", NULL,
+      NULL },
+    { VERL "rollout.gradient_analysis_bucket_mode", "report.gradient_analysis.bucket_mode", NULL,
+      NULL },
+    { "critic.*", CRITIC "*", NULL, NULL },
+    { "critic.ppo_mini_batch_size", CRITIC "global_batch_size", NULL, NULL },
+    { "critic.ppo_micro_batch_size", "", NULL, BY_TOKENS },
+    { "critic.ppo_micro_batch_size_per_gpu", CRITIC "micro_batch_size_per_device_for_update", NULL,
+      NULL },
+    { "critic.forward_micro_batch_size", "", NULL, BY_TOKENS },
+    { "critic.forward_micro_batch_size_per_gpu", "", NULL, BY_TOKENS },
+    { "critic.ppo_max_token_len_per_gpu", CRITIC "max_token_len_per_device", NULL, NULL },
+    { "critic.forward_max_token_len_per_gpu", "", NULL, BY_TOKENS },
+    { "critic.use_dynamic_bsz", "", NULL, BY_TOKENS },
+    { "critic.grad_clip", CRITIC "max_grad_norm", NULL, NULL },
+    { "critic.loss_agg_mode", CRITIC "loss_avg_mode", NULL, NULL },
+    { "critic.ulysses_sequence_parallel_size", CRITIC "ulysses_size", NULL, NULL },
+    { "critic.rollout_n", "", NULL, "it is worker.rollout.n" },
+    { "critic.checkpoint.*", "", NULL, WHOLE_RUN },
+    { "critic.optim.lr_warmup_steps_ratio", CRITIC "optim.lr_warmup_ratio", NULL, NULL },
+    { "critic.optim.total_training_steps", "", NULL, "the schedule spans the run's own steps" },
+    { "critic.model.path", CRITIC "model.model_path", NULL, NULL },
+    { "critic.model.lora_rank", CRITIC "model.lora.rank", NULL, NULL },
+    { "critic.model.lora_alpha", "", NULL, LORA },
+    { "critic.model.target_modules", "", NULL, LORA },
+    { "critic.model.use_remove_padding", "", NULL, PACKED },
+    { "critic.model.external_lib", "", NULL, ENGINE },
+    { "critic.model.use_shm", "", NULL, ENGINE },
+    { "critic.model.fsdp_config.*", "", NULL, ENGINE },
+    { "data.max_prompt_length", "", "=null", UNSAID },
+    { "data.max_response_length", "", "=null", UNSAID },
+    { "data.train_batch_size", "", "=null", UNSAID },
+    { "trainer.local_log_dir", "", NULL, "metrics and logs lie in trainer.run_dir" },
+    { "trainer.wandb_id", "", NULL, "a run directory goes on by itself, its metrics with it" },
+    { "trainer.validation_steps", "", "=1", "env.val.groups are validated" },
+    { "trainer.validation_steps", NULL, NULL, "set env.val.groups to so many times as much" },
+    { "trainer.generations_to_log_to_wandb.val", "trainer.val_generations_to_log", NULL, NULL },
+    { "trainer.generations_to_log_to_wandb.train", "", NULL,
+      "rollouts/step_*.jsonl holds every episode" },
+    { "trainer.max_critic_ckpt_to_keep", "", NULL, WHOLE_RUN },
+    { "trainer.gradient_analysis_mode", "", "=true",
+      "report.gradient_analysis.every says in which steps" },
+    { "trainer.gradient_analysis_mode", NULL, NULL,
+      "set report.gradient_analysis.every to 0, or leave it out" },
+    { "trainer.gradient_analysis_every", "report.gradient_analysis.every", NULL, NULL },
+    { "trainer.gradient_analysis_only", "report.gradient_analysis.only", NULL, NULL },
+    { "trainer.gradient_analysis_env_groups", NULL, NULL, STEP_GROUPS },
+    { "trainer.gradient_analysis_group_size", NULL, NULL, STEP_GROUPS },
+    { "trainer.gradient_analysis_log_prefilter", "", NULL,
+      "the groups that filters have chosen are measured" },
+    { "trainer.exit_after_gradient_analysis", "", "=false", "trainer.max_steps ends a run" },
+    { "trainer.exit_after_gradient_analysis", NULL, NULL,
+      "set trainer.max_steps to the step that is measured" },
+    { "trainer.resume_from_path", "trainer.load_checkpoint_path", NULL, NULL },
+    { "agent_proxy.*", "env.*", NULL, NULL },
+    { "agent_proxy.max_turn", "env.max_turns", NULL, NULL },
+    { "agent_proxy.action_sep", "env.action_separator", NULL, NULL },
+    { "agent_proxy.batch_adjust_mode", "algorithm.batch_adjust_mode", NULL, NULL },
+    { "collapse_detection.compute_freq", "report.collapse.freq", "env.enable_think=true", NULL },
+    { "collapse_detection.compute_freq", "", NULL, "without thoughts there is nothing to measure" },
+    { "collapse_detection.micro_batch_size", "", NULL, BY_TOKENS },
+    { "collapse_detection.first_turn_enabled", "report.collapse.first_turn", NULL, NULL },
+    { "collapse_detection.multi_turn_enabled", "report.collapse.multi_turn", NULL, NULL },
+    { "collapse_detection.num_samples", "report.collapse.samples", NULL, NULL },
+    { "es_manager.*", "env.*", NULL, NULL },
+    { "es_manager.train.env_groups", "env.train.groups", NULL, NULL },
+    { "es_manager.train.env_configs.*", "env.train.*", NULL, NULL },
+    { "es_manager.train.env_configs.n_groups", "env.train.n_groups=[]", "=null", NULL },
+    { "es_manager.val.env_groups", "env.val.groups", NULL, NULL },
+    { "es_manager.val.env_configs.*", "env.val.*", NULL, NULL },
+    { "es_manager.val.env_configs.n_groups", "env.val.n_groups=[]", "=null", NULL },
+    { "ctx_manager.*", "", NULL, "worker.rollout.* says how answers are sampled" },
+    { "custom_envs.?.*", "env.definitions.?.*", NULL, NULL },
+    { "custom_envs.?.env_type", "env.definitions.?.type", NULL, NULL },
+    { "custom_envs.?.env_instruction", "env.definitions.?.instruction", NULL, NULL },
+    { "custom_envs.?.max_actions_per_traj", "env.definitions.?.max_actions", NULL, NULL },
+    { "custom_envs.?.parallel_friendly", "", NULL, SIDE_BY_SIDE },
+    { "custom_envs.?.max_workers", "", NULL, SIDE_BY_SIDE },
+    { "custom_envs.?.env_config", "", "=null", "the type's own values" },
+    { "custom_envs.?.env_config.*", "env.definitions.?.options.*", NULL, NULL },
+    { "custom_envs.?.env_config.render_mode", "", "=text", "states are texts" },
+    { "custom_envs.?.env_config.grid_lookup", "env.definitions.?.options.symbols", NULL, NULL },
+    { "custom_envs.?.env_config.grid_vocab", "", NULL, "what a symbol means is said by the type" },
 
     /* RLinf */
     { "algorithm.group_size", "worker.rollout.n", NULL, NULL },
@@ -247,6 +375,23 @@ const ares_config_alias train_aliases[] = {
     /* TRL, and VAPOR written for it: flat */
     { "model_name_or_path", ACTOR "model.model_path", NULL, NULL },
     { "num_generations", "worker.rollout.n", NULL, NULL },
+    VAPOR("verifiable_term_split"),
+    VAPOR("preference_term_split"),
+    VAPOR("preference_detach"),
+    VAPOR("ratio_reduction"),
+    VAPOR("log_ratio_clamp"),
+    VAPOR("failure_ratio"),
+    VAPOR("max_pair_length"),
+    { "kl_penalty_type", "vapor.kl_penalty_type", NULL, NULL },
+    VAPOR("sync_ref_model"),
+    VAPOR("ref_model_sync_steps"),
+    VAPOR("ref_model_mixup_alpha"),
+    { "w1", "vapor.kl_coef", NULL, NULL },
+    { "algorithm.w1", "vapor.kl_coef", NULL, NULL },
+    { "vapor.epsilon", "vapor.epsilon_low&vapor.epsilon_high", NULL, NULL },
+    { "vapor.w1", "vapor.kl_coef", NULL, NULL },
+    { "algorithm.num_generations", "worker.rollout.n", NULL, NULL },
+    { "algorithm.max_completion_length", "data.max_response_length", NULL, NULL },
     { "max_prompt_length", "data.max_prompt_length", NULL, NULL },
     { "max_completion_length", "data.max_response_length", NULL, NULL },
     { "temperature", "worker.rollout.temperature", NULL, NULL },
@@ -268,10 +413,11 @@ const ares_config_alias train_aliases[] = {
     { "epsilon_high", ACTOR "clip_ratio_high", NULL, NULL },
     { "delta", ACTOR "clip_ratio_dual", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
-    { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true",
-      "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write "
-      "algorithm.kl_coef, with "
-      "algorithm.use_kl_loss: true" },
+    { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
+    { "algorithm.beta", "vapor.beta", "worker.actor.loss_type=vapor",
+      "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; write algorithm.kl_coef "
+      "for the KL term" },
+    { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true", NULL },
     { "loss_type", NULL, NULL,
       "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens are "
       "averaged" },
@@ -297,7 +443,8 @@ const ares_config_alias train_aliases[] = {
     /* the curriculum's trainer: flat */
     { "hf_checkpoint", ACTOR "model.model_path", NULL, NULL },
     { "rollout_batch_size", "data.rollout_batch_size", NULL, NULL },
-    { "global_batch_size", NULL, NULL, COUNTS_SAMPLES },
+    { "global_batch_size", ACTOR "global_batch_samples", NULL, NULL },
+    { "num_steps_per_rollout", "algorithm.n_minibatches", NULL, NULL },
     { "n_samples_per_prompt", "worker.rollout.n", NULL, NULL },
     { "rollout_temperature", "worker.rollout.temperature", NULL, NULL },
     { "rollout_top_p", "worker.rollout.top_p", NULL, NULL },
@@ -309,11 +456,32 @@ const ares_config_alias train_aliases[] = {
     { "rollout_shuffle", "data.shuffle", NULL, NULL },
     { "rollout_seed", "worker.rollout.seed&data.seed", NULL, NULL },
     { "rollout_skip_special_tokens", "worker.reward.skip_special_tokens", NULL, NULL },
+    { "prompt_data", "data.train_files", NULL, NULL },
+    { "prompt_data_source_names", "curriculum.names", NULL, NULL },
+    { "data_source_weights", "curriculum.weights", NULL, NULL },
+    { "data_source_reward_caps", "curriculum.reward_caps", NULL, NULL },
+    { "data_source_path", "curriculum.data_source_path", NULL, NULL },
+    { "custom_rm_path", "curriculum.custom_rm_path", NULL, NULL },
+    { "custom_rollout_log_function_path", "curriculum.custom_rollout_log_function_path", NULL,
+      NULL },
+    { "rm_type", "curriculum.rm_type", NULL, NULL },
     { "input_key", "data.prompt_key", NULL, NULL },
     { "label_key", "data.answer_key", NULL, NULL },
     { "dynamic_sampling_filter_path", "algorithm.dynamic_sampling_filter", NULL, NULL },
-    { "over_sampling_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
+    { "over_sampling_batch_size", "curriculum.over_sampling_batch_size", NULL, NULL },
+    { "max_fetches_per_rollout", "curriculum.max_fetches_per_rollout", NULL, NULL },
+    { "partial_rollout", "curriculum.partial_rollout", NULL, NULL },
+    { "mask_offpolicy_in_partial_rollout", "curriculum.mask_offpolicy_in_partial_rollout", NULL,
+      NULL },
+    { "recycle_surplus", "curriculum.recycle_surplus", NULL, NULL },
     { "apply_chat_template", "data.apply_chat_template", NULL, NULL },
+    { "apply_chat_template_kwargs", NULL, NULL,
+      "set the values in a template of your own: data.override_chat_template" },
+    { "metadata_key", NULL, NULL, "metadata of a row is its key 'metadata'; name it so" },
+    { "buffer_filter_path", NULL, NULL,
+      "prompts that are given back come first, the oldest first" },
+    { "reward_key", NULL, NULL, "worker.reward.rewards gives one score" },
+    { "group_rm", NULL, NULL, "answers are judged one by one" },
     { "max_tokens_per_gpu", ACTOR "max_token_len_per_device", NULL, NULL },
     { "use_dynamic_batch_size", "", NULL, BY_TOKENS },
     { "balance_data", "trainer.balance_batch", NULL, NULL },
@@ -321,6 +489,39 @@ const ares_config_alias train_aliases[] = {
     { "num_rollout", "trainer.max_steps", NULL, NULL },
     { "save_interval", "trainer.save_freq", NULL, NULL },
     { "eval_interval", "trainer.val_freq", NULL, NULL },
+    { "skip_eval_before_train", NULL, NULL, "set trainer.val_before_train, which is the contrary" },
+    { "eval_config", NULL, NULL, "name the file after another --config" },
+    { "eval_prompt_data", NULL, NULL, "name the data sets in eval.datasets" },
+    { "datasets", "eval.datasets", NULL, NULL },
+    { "n_samples_per_eval_prompt", "worker.rollout.val_override_config.n", NULL, NULL },
+    { "eval_temperature", "worker.rollout.val_override_config.temperature", NULL, NULL },
+    { "eval_top_p", "worker.rollout.val_override_config.top_p", NULL, NULL },
+    { "eval_top_k", "worker.rollout.val_override_config.top_k", NULL, NULL },
+    { "eval_max_response_len", "worker.rollout.val_override_config.max_new_tokens", NULL, NULL },
+    { "eval_input_key", "eval.defaults.input_key", NULL, NULL },
+    { "eval_label_key", "eval.defaults.label_key", NULL, NULL },
+    { "log_passrate", "", NULL, "eval/<name>-pass@k is always reported" },
+    { "advantage_estimator", "algorithm.adv_estimator", NULL, NULL },
+    { "use_kl_loss", "algorithm.use_kl_loss", NULL, NULL },
+    { "kl_loss_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
+    { "kl_loss_coef", "", NULL, "KL is no term of the loss" },
+    { "kl_loss_type", "algorithm.kl_penalty", "algorithm.use_kl_loss=true", NULL },
+    { "kl_loss_type", "", NULL, "KL is no term of the loss" },
+    { "entropy_coef", ACTOR "entropy_coeff", NULL, NULL },
+    { "eps_clip", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
+    { "eps_clip_high", ACTOR "clip_ratio_high", NULL, NULL },
+    { "lr", ACTOR "optim.lr", NULL, NULL },
+    { "lr_decay_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
+    { "clip_grad", ACTOR "max_grad_norm", NULL, NULL },
+    { "tensor_model_parallel_size", "", NULL, SHARDS },
+    { "pipeline_model_parallel_size", "", NULL, SHARDS },
+    { "context_parallel_size", "", NULL, SHARDS },
+    { "expert_model_parallel_size", "", NULL, SHARDS },
+    { "expert_tensor_parallel_size", "", NULL, SHARDS },
+    { "sequence_parallel", "", NULL, SHARDS },
+    { "rollout_num_gpus_per_engine", "", NULL, ENGINE },
+    { "sglang_mem_fraction_static", "", NULL, ENGINE },
+    { "colocate", "", NULL, "actor and rollout share their weights" },
 };
 const int train_alias_count = ARES_COUNT(train_aliases);
 
@@ -329,6 +530,15 @@ const int train_alias_count = ARES_COUNT(train_aliases);
  * into the reward; verl and RLinf do not.
  */
 static const ares_config_implied implied[] = {
+    /* a mini-batch of RAGEN is of episodes; the rest is what its code does without an option */
+    { "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows" },
+    { RAGEN_TAGS, ACTOR "mini_batch_unit", "rows" },
+    { RAGEN_TAGS, ACTOR "clip_ratio_dual", "3.0" },
+    { RAGEN_TAGS, "worker.rollout.val_override_config.top_p", "1.0" },
+    { RAGEN_TAGS, "worker.rollout.val_override_config.top_k", "-1" },
+    { RAGEN_TAGS, "algorithm.filter_empty_policy", "retry" },
+    { RAGEN_TAGS, "algorithm.early_stop_rv_window", "5" },
+    { RAGEN_TAGS, "algorithm.early_stop_low_success", "0.01" },
     { VERL "actor.use_kl_loss", "algorithm.use_kl_in_reward", "false" },
     { VERL "actor.kl_loss_coef", "algorithm.use_kl_in_reward", "false" },
     { VERL "actor.kl_loss_type", "algorithm.use_kl_in_reward", "false" },

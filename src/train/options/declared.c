@@ -5,9 +5,12 @@
 #include "aliases.h"
 #include "collect/triggers.h"
 #include "controls.h"
-#include "dapo.h"
+#include "dapo_words.h"
+#include "oversampling.h"
 #include "published.h"
 #include "roles/mini_batches.h"
+#include "slime_words.h"
+#include "vapor/vapor.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS);
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS);
@@ -15,11 +18,13 @@ ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS);
 ARES_OPTION_TABLE(critic_options, ares_critic_config, ARES_CRITIC_OPTIONS);
 ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS);
+ARES_OPTION_TABLE(eval_options, ares_eval_config, ARES_EVAL_OPTIONS);
 ARES_OPTION_TABLE(gradients_options, ares_gradients_config, ARES_GRADIENTS_OPTIONS);
 
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_config_add_options(cfg, "data", ares_data_options, &out->data);
+    ares_config_add_options(cfg, "curriculum", ares_curriculum_options, &out->curriculum);
     ares_config_add_options(cfg, "algorithm", ares_algorithm_options, &out->algorithm);
     ares_config_add_options(cfg, "", ares_filter_options, &out->filter);
     ares_config_add_options(cfg, "worker.actor", actor_options, &out->actor);
@@ -33,15 +38,20 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
     ares_config_add_options(cfg, "report.collapse", ares_collapse_options, &out->collapse);
     ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
+    ares_config_add_options(cfg, "eval", eval_options, &out->eval);
+    slime_declare(cfg, out);
     published_declare(cfg, out);
+    agents_declare(cfg, out); /* its translations come first: dapo's read the size of a batch */
     dapo_declare(cfg, out);
-    agents_declare(cfg, out);
+    oversampling_declare(cfg, out);
+    vapor_declare(cfg, out);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
     ares_config_add_choices(cfg, "algorithm.adv_estimator", names, n);
     names = ares_kl_names(&n);
     ares_config_add_choices(cfg, "algorithm.kl_penalty", names, n);
+    ares_config_add_choices(cfg, "vapor.kl_penalty_type", names, n);
     names = ares_loss_names(&n);
     ares_config_add_choices(cfg, "worker.actor.loss_type", names, n);
     train_add_aliases(cfg);
@@ -76,6 +86,13 @@ static void check_mini_batch(ares_config *cfg, const ares_train_config *c, const
 static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t batch = c->data.rollout_batch_size;
+    if (batch > INT32_MAX / c->rollout.n) {
+        ares_config_fault(cfg, "worker.rollout.n",
+                          "a step would have more than %d responses to its %lld prompts "
+                          "(data.rollout_batch_size); lower one of them",
+                          INT32_MAX, (long long)batch);
+        return;
+    }
     check_mini_batch(cfg, c, "worker.actor.global_batch_size", mini_batch_size_of_actor(c), world);
     if (c->critic.global_batch_size != ARES_NULL_I64 || c->critic.mini_batch_unit)
         check_mini_batch(cfg, c, "worker.critic.global_batch_size", mini_batch_size_of_critic(c),
@@ -240,6 +257,25 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
                           beta, a->kl_coef);
 }
 
+static void check_curriculum(ares_config *cfg, const ares_train_config *c)
+{
+    static const char filter[] = "algorithm.dynamic_sampling_filter";
+    ares_curriculum curriculum;
+    bool filtered = strcmp(c->filter.dynamic_sampling, "reward_cap") == 0,
+         capped = c->curriculum.reward_caps->type != ARES_JSON_NULL;
+    int64_t steps = c->trainer.max_steps == ARES_NULL_I64 ? 1 : c->trainer.max_steps;
+    ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, steps, &curriculum);
+    if (filtered && !capped)
+        ares_config_fault(cfg, filter,
+                          "there are no caps; set curriculum.reward_caps, or choose nonzero_std");
+    if (capped && !filtered)
+        ares_config_fault(cfg, "curriculum.reward_caps",
+                          "nothing applies them; set %s to reward_cap", filter);
+    if (curriculum.n && agents_wanted(c))
+        ares_config_fault(cfg, "curriculum.names",
+                          "a curriculum is of data sets, and this run acts in environments");
+}
+
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     if (!c->trainer.val_only && !c->data.train_files.count && !c->agents_train.tags.count)
@@ -247,11 +283,11 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                           "no training rows; name a JSONL file, environments in env.train.tags, "
                           "or set trainer.val_only=true");
     if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count &&
-        !c->agents_val.tags.count)
+        !c->eval.datasets->count && !c->agents_val.tags.count)
         ares_config_fault(
             cfg, "data.val_files",
-            "validation is asked for and has no rows; name a JSONL file, environments in "
-            "env.val.tags, or set trainer.val_freq=-1");
+            "validation is asked for and has no rows; name a JSONL file, data sets in "
+            "eval.datasets, environments in env.val.tags, or set trainer.val_freq=-1");
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",
@@ -265,10 +301,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     ares_filter_check(cfg, &c->filter, c->rollout.n);
-    if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
-        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
-                          "no option names the caps of data sources yet; use nonzero_std, or "
-                          "algorithm.online_filtering");
+    if (!c->trainer.val_only) check_curriculum(cfg, c);
+    slime_check(cfg, c);
     check_sizes(cfg, c, world);
     check_adjusting(cfg, c);
     check_micro_batches(cfg, c);
@@ -282,7 +316,14 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_sampling sampling;
     int64_t n;
     validation_sampling(cfg, c, &sampling, &n);
+    eval_sets evals;
+    eval_sets_read(cfg, c, &evals);
+    if (evals.n && agents_wanted(c))
+        ares_config_fault(cfg, "eval.datasets",
+                          "this run acts in environments; set env.val.tags instead");
     agents_check(cfg, c);
+    oversampling_check(cfg, c);
+    vapor_check(cfg, c);
     if (agents_wanted(c)) return ares_config_finish(cfg); /* there are no rewards to check */
     ares_reward *reward;
     /* binds its entries, then reports every fault */
@@ -296,6 +337,10 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
             "allows longer answers, from which nothing is learnt",
             (long long)limit, (long long)c->data.max_response_length);
     check_baseline(cfg, c, reward);
+    if (vapor_wanted(c) && ares_reward_shapes(reward))
+        ares_config_fault(cfg, "worker.reward.rewards",
+                          "the reward 'aepo' is shaped by the entropies of whole responses, and "
+                          "worker.actor.loss_type = 'vapor' judges a part of them; leave it out");
     ares_reward_close(reward);
     return ares_config_finish(cfg);
 }

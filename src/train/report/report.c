@@ -135,5 +135,6 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);
     ares_metrics_set(m, "rollout/forward_passes", (double)stats.steps);
+    ARES_TRY(report_sources(t, b, m));
     return report_lengths(t, b, m);
 }

@@ -5,6 +5,8 @@
 
 /* The usual metrics of a batch, over all ranks. (report.c) */
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
+/* Metrics by data set of a curriculum; none without one. A collective. (sources.c) */
+int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /*

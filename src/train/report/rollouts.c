@@ -1,7 +1,24 @@
 /* Every answer of a step in a file, for readers and scripts. */
 #include <stdio.h>
 
+#include "agents/agents.h"
 #include "report.h"
+
+/* Where mask [n] is 1, as runs [first, count] of what `at` counts; NULL: of tokens. */
+static void write_runs(ares_str *out, const char *key, const uint8_t *mask, int64_t n,
+                       const int64_t *at)
+{
+    ares_json_begin(ares_json_key(out, key), '[');
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && mask[end] == mask[i];) end++;
+        if (!mask[i]) continue;
+        ares_json_begin(out, '[');
+        ares_json_write_i64(out, at ? at[i] : i);
+        ares_json_write_i64(out, at ? at[end] - at[i] : end - i);
+        ares_json_end(out, ']');
+    }
+    ares_json_end(out, ']');
+}
 
 /*
  * What a control computed for the tokens of a row: entropies to three digits, runs of HWE tokens as
@@ -14,16 +31,7 @@ static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
     for (int64_t i = 0; i < n; i++)
         ares_json_write_rounded(out, (double)b->entropies_1[first + i], 3);
     ares_json_end(out, ']');
-    ares_json_begin(ares_json_key(out, "hwe"), '[');
-    for (int64_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && b->hwe[first + end] == b->hwe[first + i];) end++;
-        if (!b->hwe[first + i]) continue;
-        ares_json_begin(out, '[');
-        ares_json_write_i64(out, i);
-        ares_json_write_i64(out, end - i);
-        ares_json_end(out, ']');
-    }
-    ares_json_end(out, ']');
+    write_runs(out, "hwe", b->hwe + first, n, NULL);
     if (!b->kl_weight) return;
     ares_json_begin(ares_json_key(out, "kl_weight"), '[');
     for (int64_t i = 0, end; i < n; i = end) {
@@ -36,31 +44,72 @@ static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
     ares_json_end(out, ']');
 }
 
-/* The prompt as it was read, its turns, and which tokens are trained as runs [first, count]. */
+static int64_t characters(ares_view text)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < text.len; i++) n += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/*
+ * at [n + 1], written: the characters of the text after so many of ids [n]. A character that
+ * several tokens make belongs to the last of them.
+ */
+static void count_characters(const ares_tokenizer *tokenizer, const int32_t *ids, int64_t n,
+                             ares_view text, int64_t *at)
+{
+    ares_decoder decoder;
+    ares_str part = { 0 };
+    at[0] = 0;
+    ares_decoder_init(&decoder, tokenizer, false);
+    for (int64_t i = 0; i < n; i++) {
+        ares_str_clear(&part);
+        ares_decoder_add(&decoder, ids[i], &part);
+        at[i + 1] = at[i] + characters(ares_str_view(&part));
+    }
+    at[n] = characters(text); /* with what is left of a character that was never finished */
+    ares_str_fini(&part);
+}
+
+/* What was trained of a row's response, and where the turns in it end. */
+static void write_trained(const ares_trainer *t, int64_t row, ares_view text, ares_str *out)
+{
+    const ares_batch *b = &t->batch;
+    int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
+    int64_t *at = ares_malloc(((size_t)n + 1) * sizeof *at);
+    count_characters(t->run.tokenizer, b->responses + first, n, text, at);
+    write_runs(out, "trained", b->response_mask + first, n, NULL);
+    write_runs(out, "trained_text", b->response_mask + first, n, at);
+    ares_json_begin(ares_json_key(out, "turn_ends"), '[');
+    for (int64_t i = 0; i < n && b->turn_ends; i++)
+        if (b->turn_ends[first + i]) ares_json_write_i64(out, at[i + 1]);
+    ares_json_end(out, ']');
+    ares_free(at);
+}
+
+/*
+ * An episode, or a turn of one: what began it, the prompt as it was read, all its turns, and what
+ * was trained.
+ */
 static void write_episode(const ares_trainer *t, int64_t row, ares_str *out)
 {
     const ares_batch *b = &t->batch;
     const ares_sample *s = &b->samples[row];
+    const agents_row *of = (const agents_row *)(const void *)s->row;
     int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
     ares_str text = { 0 };
+    ares_json_write_i64(ares_json_key(out, "seed"), (int64_t)agents_seed(of, s->draw));
+    ares_json_write_i64(ares_json_key(out, "id"), of->first_id + s->index);
+    if (s->episode) ares_json_write_i64(ares_json_key(out, "turn"), s->turn);
+    ares_json_write_bool(ares_json_key(out, "token_exact"), t->run.cfg->agents.token_exact);
     if (ares_tokenizer_decode(t->run.tokenizer, s->prompt, s->prompt_len, false, &text) == ARES_OK)
         ares_json_write_string(ares_json_key(out, "prompt"), ares_str_view(&text));
     ares_str_clear(&text);
     if (ares_tokenizer_decode(t->run.tokenizer, b->responses + first, n, false, &text) == ARES_OK)
         ares_json_write_string(ares_json_key(out, "response"), ares_str_view(&text));
-    ares_str_fini(&text);
     ares_json_splice(ares_json_key(out, "turns"), s->turns);
-    ares_json_begin(ares_json_key(out, "trained"), '[');
-    for (int64_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && b->response_mask[first + end] == b->response_mask[first + i];)
-            end++;
-        if (!b->response_mask[first + i]) continue;
-        ares_json_begin(out, '[');
-        ares_json_write_i64(out, i);
-        ares_json_write_i64(out, end - i);
-        ares_json_end(out, ']');
-    }
-    ares_json_end(out, ']');
+    write_trained(t, row, ares_str_view(&text), out);
+    ares_str_fini(&text);
 }
 
 static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
@@ -92,6 +141,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
                           tokens && b->advantages ? b->advantages[b->row_start[row]] : 0);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), tokens);
     ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
+    if (!ares_batch_row_counts(b, row)) ares_json_write_bool(ares_json_key(out, "discarded"), true);
     if (s->difficulty)
         ares_json_write_string(ares_json_key(out, "difficulty"),
                                ares_view_of(difficulties[s->difficulty]));

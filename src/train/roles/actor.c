@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "ares/algo_control.h"
-#include "ares/algo_twin.h"
 #include "roles/mini_batches.h"
 #include "roles/update.h"
 
@@ -36,19 +35,22 @@ void actor_close(actor *a)
     learner_close(&a->learner);
 }
 
-bool actor_current(const actor *a, const ares_batch *b, int64_t token)
+/* Whether the rollout's log-prob is an old one: the token is current, or earlier ones may stand. */
+static bool recorded(const actor *a, const ares_batch *b, int64_t token)
 {
-    return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
-           a->cfg->rollout.temperature > 0;
+    bool stored = strcmp(a->cfg->oversampling.old_log_probs, "stored") == 0 &&
+                  a->cfg->rollout.temperature > 0;
+    return actor_current(a, b, token) ||
+           (stored && b->weight_versions && b->weight_versions[token] != ARES_NOT_SAMPLED);
 }
 
-/* Whether all that the policy wrote in a group is current: prompts are shared within it. */
+/* Whether that holds for all that is trained on of a group: prompts are shared within it. */
 static bool fresh(const actor *a, const ares_batch *b, int64_t group)
 {
     if (a->cfg->actor.recompute_log_probs) return false;
     for (int64_t i = b->row_start[b->group_start[group]];
          i < b->row_start[b->group_start[group + 1]]; i++)
-        if (b->response_mask[i] && !actor_current(a, b, i)) return false;
+        if (b->response_mask[i] && !recorded(a, b, i)) return false;
     return true;
 }
 
@@ -83,9 +85,11 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
     ares_loss_sums *s = &u->sums;
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = u->mini_batches;
-    bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+    bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
+    bool kl = pairs || ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, world));
+    ARES_TRY(ares_vapor_sums_reduce(&u->pairs, world));
     ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
     ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
@@ -107,43 +111,12 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
         ares_metrics_set(m, "actor/kl", s->kl_plain / passes);
         ares_metrics_set(m, "actor/kl_coef", b->kl_coef);
     }
+    if (pairs) ares_vapor_metrics(&a->cfg->vapor, &u->pairs, m);
     ares_metrics_set(m, "actor/entropy", s->entropy / passes);
     ares_metrics_set(m, "actor/entropy_loss", s->neg_log_prob / passes);
     ares_loss_metrics(s, m);
     ares_metrics_set(m, "actor/grad_norm", grad_norm / passes);
     return ARES_OK;
-}
-
-int update_prepare(update *u)
-{
-    actor *a = u->actor;
-    ares_batch *b = u->batch;
-    const ares_train_config *cfg = a->cfg;
-    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
-    bool corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
-    size_t n = (size_t)b->tokens + 1;
-    float **const wanted[] = { &u->col.weight, &u->col.log_prob,   &u->col.entropy,
-                               &u->col.lse,    &u->col.c_log_prob, &u->col.c_entropy };
-    float **const of_kl[] = { &u->col.kl, &u->col.ref_lse, &u->col.c_kl };
-    for (int i = 0; i < ARES_COUNT(wanted); i++)
-        *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
-    for (int i = 0; exact && i < ARES_COUNT(of_kl); i++)
-        *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
-    if (exact && !a->ref)
-        return ares_fail(
-            ARES_ESTATE,
-            "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
-    if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
-    if (kl) u->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
-    u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
-    ares_agg_count(b, 0, b->rows, &u->rollout);
-    double totals[2] = { u->rollout.tokens, u->rollout.rows };
-    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
-    u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
-    if (!corrects) return ARES_OK;
-    u->col.rollout_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-    return ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows,
-                                   u->col.rollout_weight, &u->sums);
 }
 
 /*
@@ -186,6 +159,7 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     double lr = learner_lr(&a->learner), norms = 0, norm = 0;
     update u = { .actor = a, .batch = b, .second = second, .compare = true };
     ares_loss_sums_init(&u.sums);
+    ares_vapor_sums_init(&u.pairs);
     ARES_TRY(ares_world_agree(a->learner.world, update_prepare(&u)));
     ARES_TRY(
         ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));

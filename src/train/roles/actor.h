@@ -26,13 +26,17 @@ int actor_log_probs(actor *a, ares_batch *b);
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
  * the mini-batch of that row also gets sum(d_log_prob * gradient of log-prob) over the group's
- * response tokens.
+ * response tokens. A loss of pairs (ARES_LOSS_PAIRS) computes the log-probs and writes the
+ * derivatives in each mini-batch; its groups are a chosen and a rejected answer.
  */
 typedef struct actor_second {
     const ares_batch *batch; /* with column responses */
     const int64_t *row;      /* [batch->groups] row that the group goes with; never descending */
-    const float *d_log_prob; /* [batch->tokens] derivatives of the loss by log-probs */
+    float *d_log_prob;       /* [batch->tokens] derivatives of the loss by log-probs */
     double temperature;      /* of the log-probs */
+    /* [batch->tokens], of a loss of pairs, else NULL */
+    float *log_prob;
+    const float *ref_log_prob;
 } actor_second;
 /*
  * ppo_epochs passes over the batch, an optimizer step per mini-batch. second: NULL where the batch

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d)
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, const char *weights)
 {
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32 };
     *r = (reference){ .cfg = cfg };
     ares_model *m;
-    ARES_TRY(ares_model_load(cfg->actor.model_path, d, &opt, &m));
+    ARES_TRY(ares_model_load(weights ? weights : cfg->actor.model_path, d, &opt, &m));
     return learner_open(&r->learner, m, &(learner_options){ .role = "ref" });
 }
 

@@ -24,6 +24,18 @@ static bool exact_kl(const actor *a)
     return kl_in_loss(a) && !a->kl->value;
 }
 
+bool actor_current(const actor *a, const ares_batch *b, int64_t token)
+{
+    return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
+           a->cfg->rollout.temperature > 0;
+}
+
+/* The loss sees all of the mini-batch at once. */
+static bool sees_mini_batch(const actor *a)
+{
+    return a->loss->flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS);
+}
+
 static bool stops_by_micro_batch(const actor *a)
 {
     return !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio) &&
@@ -104,7 +116,10 @@ static int losses(update *u, const span *s)
                         .full = u->col.kl ? u->col.kl + t : NULL,
                         .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     const ares_kl_args *with = kl_in_loss(a) ? &kl : NULL;
-    if (u->part == UPDATE_ENTROPY || u->part == UPDATE_KL) ARES_TRY(ares_loss_terms(&args, with));
+    bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
+    if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
+    if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
+        ARES_TRY(ares_loss_terms(&args, with));
     else ARES_TRY(ares_loss_compute(a->learner.model->device, a->loss, &args, with));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->compare) compare_with_rollout(u, s);
@@ -262,7 +277,7 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
 static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan,
                              int64_t n, const bool *stopped)
 {
-    if (u->actor->loss->flags & ARES_LOSS_BATCH) {
+    if (sees_mini_batch(u->actor)) {
         const span all = span_of(u, row, end);
         return n && stopped[0] ? ARES_OK /* as on every other rank */ : losses(u, &all);
     }
@@ -323,7 +338,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     bool *run_stopped =
         ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
     bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
-    int rc = ARES_OK;
+    int rc = u->actor->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
     for (int64_t i = 0; i < c.n && rc == ARES_OK; i++) {
         rc = forward(u, &c.plan[i], &p);
         if (rc != ARES_OK || !p.rows.packed.n_out) continue;
@@ -402,7 +417,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     u->empty += *idle;
     if (*idle) return ARES_OK;
     ares_model_zero_grad(a->learner.model);
-    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
+    if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));
     if (*idle) return ARES_OK;

@@ -30,6 +30,7 @@ typedef struct update {
     update_columns col;
     ares_agg_counts rollout; /* of the whole step over all ranks */
     ares_loss_sums sums;
+    ares_vapor_sums pairs; /* of a loss of pairs */
     /* by token: KL of the last pass over it; NULL: no KL in the loss */
     float *seen_kl;
     bool *passed; /* by row: the loss of the current mini-batch has seen it */
@@ -46,10 +47,10 @@ typedef struct update {
 } update;
 /*
  * Whether the log-prob that rollout recorded for a token is that of the policy as it is: the token
- * stands as it was sampled, under the current weights. (actor.c)
+ * stands as it was sampled, under the current weights. (update.c)
  */
 bool actor_current(const actor *a, const ares_batch *b, int64_t token);
-/* Columns of one number per token, and what all mini-batches have in common. (actor.c) */
+/* Columns of one number per token, and what all mini-batches have in common. (update_prepare.c) */
 int update_prepare(update *u);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
@@ -57,6 +58,15 @@ int update_prepare(update *u);
  * step is due.
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
-/* Adds the gradients of the groups that go with rows [row, end) of the batch. (second.c) */
+/* Adds the gradients of the groups that go with rows [row, end) of the batch. (second_batch.c) */
 int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end);
+/* Their rows [*first, *last); none: *first == *last. */
+void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first, int64_t *last);
+/* The policy's log-probs of the pairs that go with rows [row, end). (pair_loss.c) */
+int pair_log_probs(update *u, int64_t row, int64_t end);
+/*
+ * A loss of pairs over whole groups, after pair_log_probs and the forward passes of rows
+ * [row, end). A collective.
+ */
+int pair_loss(update *u, int64_t row, int64_t end);
 #endif

@@ -7,9 +7,8 @@
  */
 #include <stdio.h>
 
-#include "collect/answer.h"
+#include "collect/answerer.h"
 #include "controls.h"
-#include "run.h"
 
 static int save(const ares_trainer *t, const char *path)
 {

@@ -28,11 +28,13 @@ static int begin(training *t, ares_metrics *m)
 
 static int step(training *t, ares_metrics *m)
 {
-    if (trainer_of(t)->ref && ares_kl_acts(&t->cfg->algorithm) == ARES_KL_NOWHERE)
+    if (trainer_of(t)->ref && !trainer_of(t)->vapor &&
+        ares_kl_acts(&t->cfg->algorithm) == ARES_KL_NOWHERE)
         return ares_fail(ARES_ECONFIG,
                          "config: algorithm.kl_coef: its schedule gives 0 at step %lld, and 0 "
                          "switches the KL off; let it stay above 0",
                          (long long)t->step);
+    ares_source_begin_step(&t->source, t->step);
     return ares_train_step(trainer_of(t), m);
 }
 

@@ -1,5 +1,4 @@
 /* A run around its steps: validate, log, save, stop, go on. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +6,7 @@
 #include "report/report.h"
 #include "run.h"
 #include "rundir.h"
+#include "sizes.h"
 #include "state.h"
 
 typedef struct run {
@@ -208,7 +208,9 @@ static int what_is_due(run *r, due *d)
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
     bool state =
         asked[0] || asked[1] || t->policy->optim.failing || (t->critic && t->critic->optim.failing);
-    d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
+    d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq);
+    if (c->save_model_only && r->saved < 0 && !ares_is_null_f64(c->save_minutes))
+        state = state || d->regular; /* no checkpoint without one to go on from */
     d->rolling = state && !end && (!d->regular || c->save_model_only);
     return ARES_OK;
 }
@@ -273,7 +275,8 @@ static int after_step(run *r)
 {
     training *t = r->training;
     int64_t freq = t->cfg->trainer.val_freq;
-    if (ares_source_count(&t->val) && (is_over(t) || (freq > 0 && t->step % freq == 0))) {
+    if (t->validates &&
+        (controls_stop(t->controls) || train_is_due(t->step, t->total_steps, freq))) {
         ARES_TRY(validate(r));
         ARES_TRY(controls_validated(t->controls, r->metrics));
     }
@@ -378,8 +381,7 @@ static int validate_again(run *r)
 static int validate_first(run *r)
 {
     const training *t = r->training;
-    if (!ares_source_count(&t->val) || !t->cfg->trainer.val_before_train ||
-        t->validated_step == t->step)
+    if (!t->validates || !t->cfg->trainer.val_before_train || t->validated_step == t->step)
         return ARES_OK;
     ares_metrics_clear(r->metrics);
     if (r->dir.own) return validate_again(r);

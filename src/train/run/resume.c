@@ -1,5 +1,4 @@
 /* A checkpoint is read again: by a run that goes on, or for a validation alone. */
-#include <string.h>
 
 #include "controls.h"
 #include "origin.h"
@@ -19,7 +18,7 @@ static int read_json(const char *path, ares_arena *arena, const ares_json **out)
     return rc;
 }
 
-typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
+typedef int load_controls(controls *c, const ares_json *json, const char *path);
 static int read_controls(training *t, const char *path, load_controls *load)
 {
     if (!t->controls) return ARES_OK;

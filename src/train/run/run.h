@@ -33,7 +33,7 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
 
 /*
  * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
- * -1: there is no such folder. (memory.c)
+ * -1: there is no such folder. (memory_check.c)
  */
 int train_cards(const char *folder, double *least_bytes);
 /* Adds a fault where processes that hold `bytes` each do not fit on these cards. */

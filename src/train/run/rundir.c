@@ -94,12 +94,20 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
     return rc;
 }
 
+static int take_lock(rundir *d)
+{
+    int rc = ares_lock_take(d->path.data, &d->lock);
+    return rc == ARES_ESTATE ? ares_fail(rc, "run: %s, or set another trainer.experiment_name",
+                                         ares_error_message())
+                             : rc;
+}
+
 static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare)
 {
     ares_str file = { 0 }, text = { 0 };
     int rc = ares_dir_make_durable(d->path.data);
-    if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
+    if (rc == ARES_OK) rc = take_lock(d);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
         rc = ares_fail(
             ARES_ESTATE,

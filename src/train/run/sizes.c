@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/train.h"
 #include "sizes.h"
 
 int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
@@ -15,6 +14,11 @@ int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_
     if (drawn == ARES_NULL_I64) drawn = batch;
     /* the remainder of an epoch that makes no draw is left out */
     return examples / drawn * drawn / batch * epochs;
+}
+
+bool train_is_due(int64_t step, int64_t total, int64_t every)
+{
+    return step >= total || (every > 0 && step % every == 0);
 }
 
 train_sizes train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,

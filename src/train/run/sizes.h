@@ -14,6 +14,11 @@
 int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
                           int64_t max_steps);
 /*
+ * Whether what is done every so many steps and after the last is done now, after `step` steps.
+ * every 0 or less: after the last one only.
+ */
+bool train_is_due(int64_t step, int64_t total, int64_t every);
+/*
  * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
  * micro is 0); and optimizer steps per training step.
  */

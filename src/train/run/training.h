@@ -8,7 +8,7 @@
 #include "ares/data_source.h"
 #include "roles/learner.h"
 
-typedef struct ares_controls ares_controls;
+typedef struct controls controls;
 
 /* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
 typedef struct step_begin {
@@ -23,12 +23,15 @@ typedef struct training {
     ares_device device;
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *encoder;
-    ares_source source; /* of training prompts; closed where the run only validates */
-    ares_source val;    /* closed: none */
+    ares_curriculum curriculum; /* of the source; n 0: it is one data set, or environments */
+    ares_source source;         /* of training prompts; closed where the run only validates */
+    ares_source val;            /* closed: none */
+    bool validates;             /* there are rows to validate on, here or in an evaluation */
     ares_model *model;
-    learner *policy;         /* of the model; where it is only validated, without an optimizer */
-    learner *critic;         /* NULL: none */
-    ares_controls *controls; /* NULL: none; their state is part of a checkpoint */
+    learner *policy;    /* of the model; where it is only validated, without an optimizer */
+    learner *critic;    /* NULL: none */
+    controls *controls; /* NULL: none; their state is part of a checkpoint */
+    const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
     int64_t step, total_steps; /* steps done */

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collect/answer.h"
+#include "collect/answerer.h"
 #include "controls.h"
+#include "run/validate.h"
 
 #define VAL_OPTIONS(X)                                                         \
     X(i64, n, "n", "1", "[1,)", "samples of a prompt")                         \
@@ -99,13 +100,14 @@ static tally *group_of(validation *v, const ares_row *row)
     return &v->groups[v->n_groups++];
 }
 
-static void write_sample(const ares_trainer *t, const ares_row *row, const ares_trajectory *s,
-                         ares_str *out)
+void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
+                      const ares_trajectory *s, ares_str *out)
 {
     const ares_json *question = ares_json_get(row->json, t->run.cfg->data.prompt_key);
     bool given = question && question->type == ARES_JSON_STRING;
     ares_json_begin(out, '{');
     ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
+    if (data_set) ares_json_write_string(ares_json_key(out, "data_set"), ares_view_of(data_set));
     ares_json_write_i64(ares_json_key(out, "row"), row->id);
     ares_json_write_i64(ares_json_key(out, "sample"), s->index);
     ares_json_write_string(ares_json_key(out, "question"),
@@ -215,7 +217,7 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
             y->score = b->samples[row].score; /* a shaper may have added to it */
             add(&v->all, y, v->parts);
             if (named) add(named, y, v->parts);
-            if (samples) write_sample(t, answered[g].row, y, samples);
+            if (samples) validation_write(t, NULL, answered[g].row, y, samples);
         }
     }
     return report(v, b, m);
@@ -227,7 +229,8 @@ int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
     v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts + 1, sizeof(double));
     ares_batch b;
     ares_batch_init(&b);
-    int rc = validate(t, &v, &b, m, samples);
+    int rc = ares_source_count(&t->run.val) ? validate(t, &v, &b, m, samples) : ARES_OK;
+    if (rc == ARES_OK) rc = eval_sets_validate(t, m, samples);
     ares_batch_fini(&b);
     ares_map_free(v.names);
     ares_arena_fini(&v.arena);

@@ -35,6 +35,13 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
         ares_config_fault(cfg, "data.val_files",
                           "validation is asked for and has no rows; name a JSONL file, or set "
                           "trainer.val_freq=-1");
+    if (c->curriculum.names.count || c->curriculum.weights->type != ARES_JSON_NULL)
+        ares_config_fault(cfg,
+                          c->curriculum.names.count ? "curriculum.names" : "curriculum.weights",
+                          "supervised runs read data.train_files as one data set; leave it out");
+    if (c->eval.datasets->count)
+        ares_config_fault(cfg, "eval.datasets",
+                          "supervised runs validate on data.val_files alone; leave it out");
     if (c->sft.batch_size % world)
         ares_config_fault(cfg, "sft.batch_size",
                           "rows are dealt out to %d ranks; set a multiple of %d", world, world);
@@ -91,6 +98,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
     if (c->data.val_files.count)
         ARES_TRY(
             open_rows(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val, &t->val));
+    t->run.validates = ares_source_count(&t->run.val);
     return learner_open(
         &t->policy, t->run.model,
         &(learner_options){ .role = "actor",

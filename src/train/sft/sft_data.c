@@ -5,7 +5,6 @@
  */
 #include "sft_data.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct slot {

@@ -22,6 +22,41 @@ void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t 
     }
 }
 
+/* Bytes of the template between the token that begins an answer's message and the answer itself. */
+static size_t header_bytes(const conversation *c)
+{
+    const conversation_turn *t = &c->turns[0]; /* all are alike */
+    size_t n = 0;
+    for (int32_t at = t->prompt_len; at > 0 && t->prompt[at - 1] != c->style->start_id; at--)
+        n += ares_tokenizer_token_bytes(c->style->tokenizer, t->prompt[at - 1]).len;
+    return n;
+}
+
+/*
+ * Leaves mask 1 only on what the model writes and on the special token that ends it. A token that
+ * holds bytes of the header and of the answer is the model's.
+ */
+static void leave_template_out(const conversation *c, const int32_t *ids, int64_t n, uint8_t *mask,
+                               uint8_t *ends)
+{
+    const ares_tokenizer *tok = c->style->tokenizer;
+    const size_t header = header_bytes(c);
+    for (int64_t i = 0, next; i < n; i = next) { /* i: a message begins, or the text */
+        size_t seen = 0;
+        for (next = i + 1; next < n && ids[next] != c->style->start_id;) next++;
+        mask[i] = 0;
+        if (next == i + 1 || !mask[i + 1]) continue; /* not the model's */
+        int64_t k = i + 1;
+        for (; k < next; mask[k++] = 0)
+            if ((seen += ares_tokenizer_token_bytes(tok, ids[k]).len) > header) break;
+        while (k < next && !ares_tokenizer_is_special(tok, ids[k])) k++;
+        if (k + 1 >= next) continue;
+        memset(mask + k + 1, 0, (size_t)(next - k - 1));
+        ends[k] = ends[next - 1];
+        ends[next - 1] = 0;
+    }
+}
+
 static void allocate_marks(const conversation *c, ares_trajectory_row *x, ares_arena *arena)
 {
     size_t n = (size_t)x->n_tokens + 1;
@@ -110,6 +145,7 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
             *ends = ares_arena_alloc(arena, (size_t)n + 1);
     const char *copy = ares_arena_copy(arena, (const char *)ids, (size_t)n * sizeof *ids);
     conversation_mask(c->style, ids, n, mask, ends);
+    if (!c->style->mask_template) leave_template_out(c, ids, n, mask, ends);
     while (prompt_len < n && !mask[prompt_len]) prompt_len++;
     begin_row(c, (const int32_t *)(const void *)copy, n, prompt_len, arena, x);
     memcpy(x->response_mask, mask + prompt_len, (size_t)x->n_tokens);
@@ -117,9 +153,19 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
     put_scores(c, c->style->context == CONTEXT_FULL ? c->first : turn, turn, x);
 }
 
-/* The row that ends with a turn, from its text. */
+/*
+ * The row that ends with a turn, from its text. Where the prompt alone fills the context, nothing
+ * was sampled and nothing is trained: an environment decides how long a state is, but not how long
+ * a row of the update.
+ */
 static int text_row(const conversation *c, int32_t turn, ares_arena *arena, ares_trajectory_row *x)
 {
+    const conversation_turn *t = &c->turns[turn];
+    bool alone = c->style->context != CONTEXT_FULL || t->shown_from == turn;
+    if (t->prompt_len >= c->style->limit && alone) {
+        begin_row(c, t->prompt, t->prompt_len, t->prompt_len, arena, x);
+        return ARES_OK;
+    }
     ares_str text = { 0 };
     ares_ids ids = { 0 };
     int rc = conversation_training_text(c, turn, arena, &text);

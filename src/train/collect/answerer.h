@@ -2,8 +2,8 @@
  * Who answers prompts. An answerer turns prompts into groups of trajectories with their scores; a
  * step, the validation and the bootstrap pass know no more of it. (answer_engine.c)
  */
-#ifndef ARES_TRAIN_COLLECT_ANSWER_H
-#define ARES_TRAIN_COLLECT_ANSWER_H
+#ifndef ARES_TRAIN_COLLECT_ANSWERER_H
+#define ARES_TRAIN_COLLECT_ANSWERER_H
 
 #include "ares/data_trajectory.h"
 #include "trainer.h"
@@ -13,7 +13,11 @@ typedef struct answer_prompt {
     int64_t draw; /* its number, part of the sampling key */
     /* what was answered before: whole answers stay, those that were cut go on; NULL: nothing */
     const ares_group *begun;
+    /* of a mixture of data sets: as ares_drawn has them */
+    int64_t local, source_step;
+    double source_weight;
 } answer_prompt;
+answer_prompt answer_prompt_of(const ares_source *s, const ares_drawn *d);
 typedef struct answer_job {
     int64_t n_prompts;
     int32_t n;                    /* answers to each */
@@ -35,7 +39,7 @@ typedef struct answerer {
      * Scores of a draw that depend on the answers of all ranks; a collective, after all ranks have
      * answered. NULL: none does.
      */
-    int (*settle)(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena);
+    int (*normalise)(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena);
     /* Metrics of all that was answered since the last report; a collective. NULL: none. */
     int (*report)(ares_trainer *t, const char *prefix, ares_metrics *m);
 } answerer;
@@ -50,11 +54,12 @@ void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
  * Answers to rows of a source outside of a step's batch, at another key: a pass never shifts what
  * training samples.
  */
+enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP, ANSWER_EVALUATION /* and on: one per data set */ };
 typedef struct answer_pass {
     const ares_source *source;
     const ares_sampling *sampling;
     int64_t n; /* answers to each prompt */
-    enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP } key;
+    int64_t key;
 } answer_pass;
 /* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,

@@ -1,5 +1,5 @@
-#ifndef ARES_TRAIN_OPTIONS_DAPO_H
-#define ARES_TRAIN_OPTIONS_DAPO_H
+#ifndef ARES_TRAIN_OPTIONS_DAPO_WORDS_H
+#define ARES_TRAIN_OPTIONS_DAPO_WORDS_H
 
 #include "ares/train.h"
 

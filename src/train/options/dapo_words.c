@@ -5,7 +5,7 @@
  * spellings the one in the later layer counts; in one file, or on one command line, they must
  * agree.
  */
-#include "dapo.h"
+#include "dapo_words.h"
 
 #include <errno.h>
 #include <math.h>
@@ -241,6 +241,22 @@ static void preset(ares_config *cfg, const char *path, const char *value, ares_s
     if (s == done) ares_str_addf(s, "=%s", value);
 }
 
+/* One mini-batch: the prompts of a batch, or their rows where mini-batches are counted in rows. */
+static void preset_whole_batch(ares_config *cfg, const char *batch, ares_str *done, ares_str *kept)
+{
+    char rows[32];
+    int64_t prompts, n;
+    const char *unit = ares_config_given(cfg, "worker.actor.mini_batch_unit"),
+               *samples = ares_config_given(cfg, "worker.rollout.n");
+    if (!samples) samples = ares_config_get_text(cfg, "worker.rollout.n");
+    if (unit && strcmp(unit, "rows") == 0 && read_whole(batch, &prompts) &&
+        read_whole(samples, &n) && n > 0 && prompts > 0 && prompts <= INT64_MAX / n) {
+        (void)snprintf(rows, sizeof rows, "%lld", (long long)(prompts * n));
+        batch = rows;
+    }
+    preset(cfg, MINI_BATCH, batch, done, kept);
+}
+
 /* penalty: false where overlong_buffer switches the penalty of length off */
 static void dapo(ares_config *cfg, bool penalty)
 {
@@ -273,7 +289,9 @@ static void dapo(ares_config *cfg, bool penalty)
     if (!name || strcmp(name, "dapo") != 0) return;
     for (int i = 0; i < ARES_COUNT(values); i++)
         preset(cfg, values[i][0], values[i][1], &done, &kept);
-    penalty = penalty && !rewards_length(cfg);
+    bool acts = ares_config_given(cfg, "env.train.tags") || /* environments score their episodes */
+                ares_config_given(cfg, "env.train.tags.0");
+    penalty = penalty && !acts && !rewards_length(cfg);
     for (int i = 0; i < ARES_COUNT(lengths) && penalty; i++)
         preset(cfg, lengths[i][0], lengths[i][1], &done, &kept);
     if (kl > 0) /* DAPO's KL is a term of the loss */
@@ -284,7 +302,7 @@ static void dapo(ares_config *cfg, bool penalty)
             ares_config_preset(cfg, TRIES, "6", "algorithm.name: dapo");
     }
     if (!batch) batch = ares_config_get_text(cfg, "data.rollout_batch_size");
-    preset(cfg, MINI_BATCH, batch, &done, &kept);
+    preset_whole_batch(cfg, batch, &done, &kept);
     if (done.len)
         ares_log(ARES_LOG_INFO, "config: algorithm.name: dapo -> %s%s%s", done.data,
                  kept.len ? "; set otherwise: " : "", kept.len ? kept.data : "");

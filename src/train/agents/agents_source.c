@@ -82,6 +82,11 @@ static const ares_source_kind kind = { .name = "environments",
                                        .load = load,
                                        .close = close_source };
 
+uint64_t agents_seed(const agents_row *row, int64_t draw)
+{
+    return ares_env_seed(row->seed, draw / row->groups, row->groups, draw % row->groups);
+}
+
 int agents_source(const agents_side *side, ares_source *out)
 {
     env_source *s = ares_calloc(1, sizeof *s);

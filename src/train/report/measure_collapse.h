@@ -1,9 +1,9 @@
 /*
  * How much of what a policy thinks depends on what it reads (docs/diagnostics.md#collapse).
- * (collapse.c)
+ * (measure_collapse.c)
  */
-#ifndef ARES_TRAIN_REPORT_COLLAPSE_H
-#define ARES_TRAIN_REPORT_COLLAPSE_H
+#ifndef ARES_TRAIN_REPORT_MEASURE_COLLAPSE_H
+#define ARES_TRAIN_REPORT_MEASURE_COLLAPSE_H
 
 #include "ares/data_trajectory.h"
 #include "trainer.h"
@@ -12,8 +12,7 @@
  * A turn of an episode: a prompt x, the tokens up to and including those that open the thought, and
  * the thought z itself, without the tokens that close it. z_len 0: the turn has no thought; it is
  * counted, and nothing is drawn from it. group: the same number on whatever rank, different for the
- * groups of a step; episode: its number within the group; turn: from 0. Plain answers are one
- * turn each; conversations with environments, which have more, are not measured yet.
+ * groups of a step; episode: its number within the group; turn: from 0.
  */
 typedef struct collapse_turn {
     const int32_t *x;
@@ -33,7 +32,7 @@ bool report_collapse_due(const ares_trainer *t);
  * metrics. A collective.
  */
 int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares_metrics *m);
-/* The same of plain answers: x is the prompt, z the answer. */
-int report_collapse_answers(ares_trainer *t, const ares_group *groups, int64_t count,
-                            ares_metrics *m);
+/* The same of the answers of groups: the turns of conversations, or prompts and plain answers. */
+int report_collapse_groups(ares_trainer *t, const ares_group *groups, int64_t count,
+                           ares_metrics *m);
 #endif

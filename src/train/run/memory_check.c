@@ -6,7 +6,6 @@
  */
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "run.h"
@@ -52,7 +51,7 @@ static needs needs_of(const ares_train_config *c, bool reinforcement)
         n.parameters = c->actor.parameters;
     double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
     n.actor = bytes_of(n.parameters, c->actor.dtype, trained);
-    if (roles && ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE)
+    if (roles && trainer_needs_reference(c))
         n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", false);
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
         n.critic = bytes_of(critic, c->critic.dtype, true);

@@ -1,5 +1,5 @@
 /* What every answerer shares: sampling options, discarded answers, passes over a source. */
-#include "collect/answer.h"
+#include "collect/answerer.h"
 
 #include "ares/algo_filter.h"
 
@@ -24,6 +24,16 @@ void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count)
             y->discarded = ares_answer_discarded(&t->run.cfg->filter, ares_trajectory_tokens(y),
                                                  limit, y->stopped);
         }
+}
+
+answer_prompt answer_prompt_of(const ares_source *s, const ares_drawn *d)
+{
+    return (answer_prompt){ .row = ares_source_row(s, d->id),
+                            .draw = d->draw,
+                            .begun = d->begun,
+                            .local = d->local,
+                            .source_step = d->step,
+                            .source_weight = d->weight };
 }
 
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,

@@ -11,18 +11,26 @@ static bool all_zero(const float *x, int64_t n)
     return true;
 }
 
+void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first, int64_t *last)
+{
+    const ares_batch *b = s->batch;
+    int64_t group = 0, group_end;
+    for (int64_t g = 1; g < b->groups; g++) ARES_ASSERT(s->row[g] >= s->row[g - 1]);
+    while (group < b->groups && s->row[group] < row) group++;
+    for (group_end = group; group_end < b->groups && s->row[group_end] < end;) group_end++;
+    *first = b->group_start[group];
+    *last = b->group_start[group_end];
+}
+
 int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end)
 {
     const ares_batch *b = s->batch;
     learner_scoring scoring = learner_scoring_of(a->cfg);
     scoring.temperature = s->temperature;
-    int64_t group = 0, group_end;
+    int64_t first, last;
     double sum = 0;
-    for (int64_t g = 1; g < b->groups; g++) ARES_ASSERT(s->row[g] >= s->row[g - 1]);
-    while (group < b->groups && s->row[group] < row) group++;
-    for (group_end = group; group_end < b->groups && s->row[group_end] < end;) group_end++;
-    if (group == group_end) return ARES_OK;
-    int64_t first = b->group_start[group], last = b->group_start[group_end];
+    second_rows(s, row, end, &first, &last);
+    if (first == last) return ARES_OK;
     ares_arena arena = { 0 };
     ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(last - first + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, first, last, scoring.max_token_len, scoring.share_prompts, plan);

@@ -19,22 +19,26 @@ static const char *given_tag(ares_config *cfg, const char *path, int k)
     return tag || k ? tag : ares_config_given(cfg, path);
 }
 
+/* What another option says as well; own: its default is what counts where it is not given. */
+static void follow(ares_config *cfg, const char *path, const char *own, const char *fallback)
+{
+    const char *value = ares_config_given(cfg, own);
+    if (ares_config_is_set(cfg, path)) return; /* check_sizes tells whether they agree */
+    ares_config_follow(cfg, path, value ? value : fallback, value ? own : "env.train.tags");
+}
+
 /* The built-in tags that are used get their definitions; a step has the groups that env.train says.
  */
 static void translate(ares_config *cfg)
 {
-    static const char by[] = "env.train";
     const char *tag;
     for (int k = 0; k < TAGS && (tag = given_tag(cfg, "env.val.tags", k)); k++)
         ares_env_preset(cfg, tag);
     for (int k = 0; k < TAGS && (tag = given_tag(cfg, "env.train.tags", k)); k++)
         ares_env_preset(cfg, tag);
     if (!given_tag(cfg, "env.train.tags", 0)) return;
-    const char *groups = ares_config_given(cfg, "env.train.groups"),
-               *size = ares_config_given(cfg, "env.train.group_size");
-    ares_config_preset(cfg, "data.rollout_batch_size", groups ? groups : ARES_AGENT_TRAIN_GROUPS,
-                       by);
-    ares_config_preset(cfg, "worker.rollout.n", size ? size : ARES_AGENT_TRAIN_GROUP_SIZE, by);
+    follow(cfg, "data.rollout_batch_size", "env.train.groups", ARES_AGENT_TRAIN_GROUPS);
+    follow(cfg, "worker.rollout.n", "env.train.group_size", ARES_AGENT_TRAIN_GROUP_SIZE);
 }
 
 void agents_declare(ares_config *cfg, ares_train_config *out)
@@ -108,15 +112,23 @@ static void check_foreign(ares_config *cfg, const ares_train_config *c)
                           "a conversation with an environment needs a chat template; set true");
 }
 
+/* Whether the option has its value from the other one, where that was given. */
+static bool follows(ares_config *cfg, const char *option, const char *from)
+{
+    const char *given = ares_config_given(cfg, from), *is = ares_config_get_text(cfg, option);
+    return given && is && strcmp(given, is) == 0;
+}
+
 static void check_sizes(ares_config *cfg, const ares_train_config *c)
 {
     const ares_agent_side_config *s = &c->agents_train;
     if (!s->tags.count || c->trainer.val_only) return;
-    if (c->data.rollout_batch_size != s->groups)
+    if (c->data.rollout_batch_size != s->groups &&
+        !follows(cfg, "data.rollout_batch_size", "env.train.groups"))
         ares_config_fault(cfg, "data.rollout_batch_size",
                           "env.train.groups = %lld says how many prompts a step has; leave it out",
                           (long long)s->groups);
-    if (c->rollout.n != s->group_size)
+    if (c->rollout.n != s->group_size && !follows(cfg, "worker.rollout.n", "env.train.group_size"))
         ares_config_fault(cfg, "worker.rollout.n",
                           "env.train.group_size = %lld says how many episodes a group has; leave "
                           "it out",
@@ -134,11 +146,15 @@ void agents_check(ares_config *cfg, const ares_train_config *c)
     check_side(cfg, &c->agents_val, "env.val");
     check_foreign(cfg, c);
     check_sizes(cfg, c);
-    const char *collapse = ares_config_get_text(cfg, "report.collapse.freq");
-    if (collapse && strcmp(collapse, "0") != 0)
+    if (c->collapse.freq > 0 && !c->agents.enable_think)
         ares_config_fault(
             cfg, "report.collapse.freq",
-            "the thoughts of conversations with environments are not measured; set 0");
+            "it measures thoughts, and env.enable_think = false asks for none; set 0");
+    if (!c->agents.enable_response_mask && !c->agents.mask_template_tokens &&
+        !c->agents.token_exact)
+        ares_config_fault(cfg, "env.mask_template_tokens",
+                          "env.enable_response_mask: false trains on all that follows the system "
+                          "message; set one of them to true");
     if (c->agents.use_turn_scores && strcmp(c->agents.normalization, "identity") != 0)
         ares_config_fault(cfg, "env.reward_normalization.method",
                           "the scores of turns are not normalised; set identity, or "

@@ -4,7 +4,7 @@
  * drawn, share the prompts out among them, and add up their scores: each score is one rank's, so
  * the sums are exact.
  */
-#include "report/collapse.h"
+#include "report/measure_collapse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -386,24 +386,36 @@ int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares
     return rc == ARES_OK ? rc : ares_fail_in(rc, "collapse metrics");
 }
 
-int report_collapse_answers(ares_trainer *t, const ares_group *groups, int64_t count,
-                            ares_metrics *m)
+/* The turns of an answer: those of a conversation, or the answer itself. */
+static int64_t add_turns(const ares_group *g, const ares_trajectory *y, collapse_turn *out)
+{
+    const ares_trajectory_row *row = &y->rows[0];
+    const ares_thought whole = { row->prompt, row->responses, row->prompt_len, row->n_tokens },
+                       *thoughts = y->thoughts ? y->thoughts : &whole;
+    int32_t n = y->thoughts ? y->n_thoughts : 1;
+    for (int32_t k = 0; k < n; k++)
+        out[k] = (collapse_turn){ .x = thoughts[k].prompt,
+                                  .x_len = thoughts[k].prompt_len,
+                                  .z = thoughts[k].ids,
+                                  .z_len = thoughts[k].n,
+                                  .group = g->place,
+                                  .episode = y->index,
+                                  .turn = k };
+    return n;
+}
+
+int report_collapse_groups(ares_trainer *t, const ares_group *groups, int64_t count,
+                           ares_metrics *m)
 {
     int64_t n = 0;
     if (!report_collapse_due(t)) return ARES_OK;
-    for (int64_t g = 0; g < count; g++) n += groups[g].n;
+    for (int64_t g = 0; g < count; g++)
+        for (int32_t i = 0; i < groups[g].n; i++) n += ARES_MAX(1, groups[g].items[i].n_thoughts);
     collapse_turn *turns = ares_calloc((size_t)n + 1, sizeof *turns);
     n = 0;
     for (int64_t g = 0; g < count; g++)
-        for (int32_t i = 0; i < groups[g].n; i++) {
-            const ares_trajectory_row *row = &groups[g].items[i].rows[0];
-            turns[n++] = (collapse_turn){ .x = row->prompt,
-                                          .x_len = row->prompt_len,
-                                          .z = row->responses,
-                                          .z_len = row->n_tokens,
-                                          .group = groups[g].place,
-                                          .episode = i };
-        }
+        for (int32_t i = 0; i < groups[g].n; i++)
+            n += add_turns(&groups[g], &groups[g].items[i], turns + n);
     int rc = report_collapse(t, turns, n, m);
     ares_free(turns);
     return rc;

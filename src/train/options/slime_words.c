@@ -1,0 +1,76 @@
+/*
+ * Words of slime's curriculum from which other options follow (docs/curriculum.md#slimes-files). Of
+ * a path to one of its functions the last part counts; no code is loaded.
+ */
+#include "slime_words.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLES "worker.actor.global_batch_samples"
+#define REWARDS "worker.reward.rewards"
+
+static ARES_OPTION_TABLE(slime_options, ares_slime_config, ARES_SLIME_OPTIONS);
+
+/* 0: not given, or no whole number, of which binding it reports the fault */
+static long long whole(ares_config *cfg, const char *path)
+{
+    const char *text = ares_config_given(cfg, path);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+static void translate(ares_config *cfg)
+{
+    char value[200];
+    long long samples = whole(cfg, SAMPLES), n = whole(cfg, "worker.rollout.n");
+    const char *type = ares_config_given(cfg, "curriculum.rm_type");
+    if (n < 1) n = 1;
+    if (samples > 0 && samples % n == 0) {
+        (void)snprintf(value, sizeof value, "%lld", samples / n);
+        ares_config_follow(cfg, "worker.actor.global_batch_size", value, SAMPLES);
+    }
+    if (type) {
+        (void)snprintf(value, sizeof value, "[{name: auto, rm_type: '%.150s'}]", type);
+        ares_config_preset(cfg, REWARDS, value, "curriculum.rm_type");
+    } else if (ares_config_given(cfg, "curriculum.custom_rm_path"))
+        ares_config_preset(cfg, REWARDS, "[{name: auto}]", "curriculum.custom_rm_path");
+}
+
+void slime_declare(ares_config *cfg, ares_train_config *out)
+{
+    ares_config_add_options(cfg, "", slime_options, &out->slime);
+    ares_config_translate_with(cfg, translate);
+}
+
+static void check_name(ares_config *cfg, const char *option, const char *value,
+                       const char *const *known, int n, const char *instead)
+{
+    const char *dot = value ? strrchr(value, '.') : NULL, *name = dot ? dot + 1 : value;
+    for (int i = 0; i < n && name; i++)
+        if (strcmp(name, known[i]) == 0) return;
+    if (name)
+        ares_config_fault(cfg, option, "no code is loaded; there is only %s; %s", known[0],
+                          instead);
+}
+
+void slime_check(ares_config *cfg, const ares_train_config *c)
+{
+    static const char *const rewards[] = { "async_rm_math_if" },
+                             *const logs[] = { "custom_rollout_log_function" },
+                             *const sources[] = { "MultipleWeightedRolloutDataSourceWithBuffer",
+                                                  "RolloutDataSourceWithBuffer",
+                                                  "RolloutDataSource" };
+    const ares_slime_config *s = &c->slime;
+    if (s->samples != ARES_NULL_I64 && s->samples % c->rollout.n)
+        ares_config_fault(cfg, SAMPLES,
+                          "worker.rollout.n = %lld does not divide it, and the samples of a prompt "
+                          "stay together; set a multiple",
+                          (long long)c->rollout.n);
+    check_name(cfg, "curriculum.custom_rm_path", s->custom_rm, rewards, ARES_COUNT(rewards),
+               "worker.reward.rewards says what is rewarded");
+    check_name(cfg, "curriculum.custom_rollout_log_function_path", s->log_function, logs,
+               ARES_COUNT(logs), "metrics are always written");
+    check_name(cfg, "curriculum.data_source_path", s->data_source, sources, ARES_COUNT(sources),
+               "data.train_files and curriculum.* say what is drawn");
+}

@@ -1,0 +1,105 @@
+/*
+ * A loss of pairs in the update (VAPOR, docs/vapor.md#order-of-work). It depends on log-probs
+ * through sums over spans only, so that its derivatives are there once responses and stored answers
+ * have gone forward; each micro-batch goes backward with them.
+ */
+#include <string.h>
+
+#include "roles/update.h"
+
+int pair_log_probs(update *u, int64_t row, int64_t end)
+{
+    const actor_second *s = u->second;
+    int64_t first, last;
+    if (!s) return ARES_OK;
+    second_rows(s, row, end, &first, &last);
+    if (first == last) return ARES_OK;
+    int64_t token = s->batch->row_start[first], tokens = s->batch->row_start[last] - token;
+    learner_scoring scoring = learner_scoring_of(u->actor->cfg);
+    scoring.temperature = s->temperature;
+    memset(s->d_log_prob + token, 0, (size_t)tokens * sizeof *s->d_log_prob);
+    return learner_log_probs(&u->actor->learner, &scoring, s->batch, first, last,
+                             s->log_prob + token, NULL);
+}
+
+static ares_vapor_text text_of(const ares_batch *b, int64_t row, const float *log_prob,
+                               const float *ref_log_prob, float *d_log_prob)
+{
+    int64_t t = b->row_start[row];
+    return (ares_vapor_text){ .n = b->row_start[row + 1] - t,
+                              .span = b->samples[row].span,
+                              .span_end = b->samples[row].span_end,
+                              .log_prob = log_prob + t,
+                              .ref_log_prob = ref_log_prob + t,
+                              .d_log_prob = d_log_prob + t };
+}
+
+/* A discarded response, or one that only fills the batch, has no token of mask 1. */
+static bool learns(const ares_batch *b, int64_t row)
+{
+    for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
+        if (b->response_mask[t]) return true;
+    return false;
+}
+
+/* The group of rows [row, end) as a prompt; the stored pair is added by add_pairs. */
+static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, double totals[2])
+{
+    ares_batch *b = u->batch;
+    ares_vapor_prompt p = { .completions = ares_arena_calloc(&b->arena, (size_t)(end - row),
+                                                             sizeof *p.completions) };
+    for (int64_t r = row; r < end; r++) {
+        if (!learns(b, r)) continue;
+        ares_vapor_completion_args *c = &p.completions[p.n++];
+        c->text = text_of(b, r, u->col.log_prob, b->ref_log_probs, u->col.c_log_prob);
+        c->reward = (double)b->samples[r].score;
+        totals[0] += 1;
+        totals[1] += (double)c->text.n;
+    }
+    return p;
+}
+
+static void add_pairs(const update *u, const int64_t *group_row, ares_vapor_prompt *prompts,
+                      int64_t n)
+{
+    const actor_second *s = u->second;
+    for (int64_t g = 0, i = 0; s && g < s->batch->groups; g++) {
+        while (i < n && group_row[i] < s->row[g]) i++;
+        if (i == n || group_row[i] != s->row[g]) continue;
+        int64_t row = s->batch->group_start[g];
+        prompts[i].chosen = text_of(s->batch, row, s->log_prob, s->ref_log_prob, s->d_log_prob);
+        prompts[i].rejected =
+            text_of(s->batch, row + 1, s->log_prob, s->ref_log_prob, s->d_log_prob);
+    }
+}
+
+int pair_loss(update *u, int64_t row, int64_t end)
+{
+    const actor *a = u->actor;
+    const ares_vapor_config *cfg = &a->cfg->vapor;
+    ares_batch *b = u->batch;
+    double totals[2] = { 0 };
+    int64_t n = 0;
+    ares_vapor_prompt *prompts =
+        ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *prompts);
+    int64_t *group_row = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *group_row);
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t first = b->group_start[g];
+        if (first < row || first >= end) continue;
+        group_row[n] = first;
+        prompts[n++] = prompt_of(u, first, b->group_start[g + 1], totals);
+    }
+    add_pairs(u, group_row, prompts, n);
+    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
+    ares_vapor_sums sums;
+    ares_vapor_sums_init(&sums);
+    ARES_TRY(ares_vapor_loss(cfg, ares_kl_find(cfg->kl_penalty), prompts, n, totals, &sums));
+    if (totals[0] > 0) u->sums.loss -= sums.objective / totals[0];
+    if (totals[1] > 0) {
+        u->sums.kl += sums.kl / totals[1];
+        u->sums.kl_plain += sums.kl / totals[1];
+    }
+    for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r);
+    ares_vapor_sums_add(&u->pairs, &sums);
+    return ARES_OK;
+}

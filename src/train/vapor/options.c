@@ -1,0 +1,94 @@
+/* Options of VAPOR: what follows from the loss, its other names, and what does not go with it. */
+#include <string.h>
+
+#include "agents/agents.h"
+#include "roles/mini_batches.h"
+#include "vapor/vapor.h"
+
+#define LOSS "worker.actor.loss_type"
+#define ACTOR "worker.actor."
+
+/* What an option of the token losses is called here. */
+static const char *const followed[][2] = {
+    { ACTOR "clip_ratio_low", "vapor.epsilon_low" },
+    { ACTOR "clip_ratio_high", "vapor.epsilon_high" },
+    { "algorithm.kl_coef", "vapor.kl_coef" },
+    { "algorithm.kl_penalty", "vapor.kl_penalty_type" },
+};
+
+static void translate(ares_config *cfg)
+{
+    const char *name = ares_config_given(cfg, "algorithm.name");
+    if (name && strcmp(name, "vapor") == 0)
+        ares_config_preset(cfg, LOSS, "vapor", "algorithm.name: vapor");
+    const char *loss = ares_config_get_text(cfg, LOSS);
+    if (!loss || strcmp(loss, "vapor") != 0) return;
+    ares_config_preset(cfg, "algorithm.adv_estimator", "vapor", LOSS ": vapor");
+    ares_config_preset(cfg, "algorithm.disable_kl", "true", LOSS ": vapor");
+    for (int i = 0; i < ARES_COUNT(followed); i++) {
+        const char *value = ares_config_given(cfg, followed[i][0]);
+        if (!value || ares_config_given(cfg, followed[i][1])) continue;
+        ares_log(ARES_LOG_INFO, "config: %s -> %s", ares_config_word(cfg, followed[i][0]),
+                 followed[i][1]);
+        ares_config_follow(cfg, followed[i][1], value, followed[i][0]);
+        ares_config_forget(cfg, followed[i][0]);
+    }
+}
+
+void vapor_declare(ares_config *cfg, ares_train_config *out)
+{
+    ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
+    ares_config_translate_with(cfg, translate);
+}
+
+/* Each option, the value that it must have, and why. */
+static const struct {
+    const char *option, *value, *why;
+} fixed[] = {
+    { "algorithm.adv_estimator", "vapor", "compares the responses to a prompt by itself" },
+    { "algorithm.disable_kl", "true", "has a KL of its own: vapor.kl_coef" },
+    { "algorithm.use_kl_loss", "false", "has a KL of its own: vapor.kl_coef" },
+    { "algorithm.aepo", "false", "has neither shaped scores nor a KL by token" },
+    { "algorithm.importance_sampling_fix", "false",
+      "compares with the reference, not the sampler" },
+    { "algorithm.normalize_advantages", "false", "reads scores, not advantages" },
+    { "algorithm.zero_task_advantage", "false", "reads scores, not advantages" },
+    { "algorithm.batch_adjust_mode", "none", "needs the responses to a prompt as they are" },
+    { ACTOR "filter_loss_scaling", "none", "reads scores, not advantages" },
+    { ACTOR "rollout_is", "none", "compares with the reference, not the sampler" },
+    { ACTOR "early_stop_imp_ratio", NULL, "has no ratio of tokens" },
+    { ACTOR "clip_ratio_dual", NULL, "has no dual clip" },
+    { ACTOR "mini_batch_unit", "prompts", "needs the responses to a prompt in one mini-batch" },
+    { ACTOR "loss_avg_mode", "token-mean", "gives every response the same weight" },
+    { ACTOR "loss_norm", "global", "counts the responses of the mini-batch" },
+    { ACTOR "valid_token_scope", "minibatch", "counts the responses of the mini-batch" },
+    { "report.gradient_analysis.every", "0", "is not divided into a task, an entropy and a KL" },
+};
+
+static void warn_or_fault(void *ctx, char severity, const char *option, const char *message)
+{
+    if (severity == 'e') ares_config_fault(ctx, option, "%s", message);
+    else ares_log(ARES_LOG_WARN, "config: %s: %s", option, message);
+}
+
+void vapor_check(ares_config *cfg, const ares_train_config *c)
+{
+    if (!vapor_wanted(c) || c->trainer.val_only) return;
+    for (int i = 0; i < ARES_COUNT(fixed); i++) {
+        const char *is = ares_config_get_text(cfg, fixed[i].option);
+        bool none = !is || strcmp(is, "null") == 0 || strcmp(is, "~") == 0 || !*is;
+        if (fixed[i].value ? is && strcmp(is, fixed[i].value) == 0 : none) continue;
+        ares_config_fault(cfg, fixed[i].option,
+                          "does not go with " LOSS " = 'vapor', which %s; set %s", fixed[i].why,
+                          fixed[i].value ? fixed[i].value : "null");
+    }
+    if (agents_wanted(c))
+        ares_config_fault(cfg, LOSS,
+                          "vapor judges a part of a single answer, and env.train.tags names "
+                          "environments; take another loss");
+    if (strcmp(c->vapor.kl_penalty, "full") == 0)
+        ares_config_fault(cfg, "vapor.kl_penalty_type",
+                          "the exact KL needs the logits of both models; take an estimator, such "
+                          "as low_var_kl");
+    ares_vapor_check(&c->vapor, c->rollout.n, warn_or_fault, cfg);
+}

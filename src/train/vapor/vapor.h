@@ -1,0 +1,38 @@
+/*
+ * VAPOR in a run: the stored answers of a step's prompts beside its batch
+ * (docs/vapor.md#order-of-work). (vapor.c)
+ */
+#ifndef ARES_TRAIN_VAPOR_H
+#define ARES_TRAIN_VAPOR_H
+
+#include "ares/data_pairs.h"
+#include "trainer.h"
+
+typedef struct vapor {
+    const ares_train_config *cfg;
+    ares_pairs pairs; /* of the training rows */
+    /* [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not yet */
+    float **ref;
+    ares_batch batch; /* of a step: a group per prompt that has a pair */
+    actor_second second;
+} vapor;
+
+/* The options vapor.*, and what follows from them. (options.c) */
+void vapor_declare(ares_config *cfg, ares_train_config *out);
+void vapor_check(ares_config *cfg, const ares_train_config *c);
+/* Whether the run's loss is VAPOR's. */
+bool vapor_wanted(const ares_train_config *c);
+
+/* Encodes the stored answers of the training rows. */
+int vapor_open(ares_trainer *t, vapor **out);
+void vapor_close(vapor *v); /* NULL is fine */
+/* Makes the second batch of a step from the stored answers to its prompts. */
+int vapor_pairs(vapor *v, reference *ref, ares_batch *b);
+/* NULL where v is NULL, or no prompt of the step has a pair. */
+const actor_second *vapor_second(const vapor *v);
+/* After every ref_model_sync_steps steps: moves the reference towards the policy. */
+int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
+/* Finds the part of an answer that is judged; *inner: its text, in the arena. */
+bool vapor_span(const ares_vapor_config *cfg, const ares_tokenizer *t, ares_trajectory *y,
+                ares_arena *arena, ares_view *inner);
+#endif

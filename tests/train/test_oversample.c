@@ -1,0 +1,257 @@
+/*
+ * Over-sampling against a plain account of it: every prompt is answered in full, and groups are
+ * then taken in the order of their lengths. What was cut and went on has the bits of what was not.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect/collect.h"
+#include "collect/engine_queue.h"
+#include "test.h"
+#include "tiny_trainer.h"
+
+enum { TARGET = 4, OVER = 7, N = 4, STEPS = 6, MOST = 200 };
+
+/* A prompt of the account, with its answers in full as its own step draws them. */
+typedef struct account {
+    ares_drawn prompt;
+    int64_t step, start, ends;
+    int32_t had[N]; /* tokens that its answers had when it was fetched */
+    ares_group group;
+    enum { WAITS, PLAYS, TAKEN, LEFT_OUT } state;
+} account;
+
+static account prompts[MOST];
+static int64_t n_prompts;
+
+/* The answers to a prompt as if nothing had ever been cut. */
+static void answer_whole(opened *o, account *a)
+{
+    ares_arena *arena = &o->t.batch.arena;
+    ares_sampling sampling;
+    const answer_prompt prompt = { .row = ares_source_row(&o->t.run.source, a->prompt.id),
+                                   .draw = a->prompt.draw };
+    int64_t step = o->t.run.step;
+    answer_sampling(&o->c, &sampling);
+    const answer_job job = { .n_prompts = 1,
+                             .n = N,
+                             .prompts = &prompt,
+                             .sampling = &sampling,
+                             .key = ares_rng_root(1, ARES_RNG_SAMPLE) };
+    o->t.run.step = a->step;
+    CHECK_OK(answer_engine.answer(&o->t, &job, arena, &a->group));
+    o->t.run.step = step;
+}
+
+static int32_t length_of(const account *a, int i)
+{
+    return a->group.items[i].rows[0].n_tokens;
+}
+
+/* Fetches: those that wait first, then new ones. */
+static void fetch(opened *o, int64_t step, int64_t moment)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < MOST && n < OVER; k++) {
+        account *a = &prompts[k];
+        if (k == n_prompts) {
+            *a = (account){ .step = step };
+            CHECK_OK(ares_source_next(&o->t.run.source, 1, &o->t.batch.arena, &a->prompt));
+            answer_whole(o, a);
+            n_prompts++;
+        } else if (a->state != WAITS) continue;
+        a->state = PLAYS;
+        a->start = a->ends = moment;
+        for (int i = 0; i < N; i++)
+            a->ends = ARES_MAX(a->ends, moment + length_of(a, i) - a->had[i]);
+        n++;
+    }
+}
+
+static bool keeps(const account *a)
+{
+    int right = 0;
+    for (int i = 0; i < N; i++) right += a->group.items[i].accuracy > 0.5f;
+    return right > 0 && right < N;
+}
+
+/* Takes groups in the order (end, draw) until the batch is full; returns the moment of the end. */
+static int64_t take(opened *o, int64_t step, bool filters, bool recycles)
+{
+    int64_t kept = 0, in_play = OVER, moment = 0;
+    fetch(o, step, 0);
+    while (kept < TARGET) {
+        int64_t next = INT64_MAX;
+        for (int64_t k = 0; k < n_prompts; k++)
+            if (prompts[k].state == PLAYS) next = ARES_MIN(next, prompts[k].ends);
+        moment = next;
+        for (int64_t k = 0; k < n_prompts; k++) {
+            account *a = &prompts[k];
+            if (a->state != PLAYS || a->ends != moment) continue;
+            bool keep = !filters || keeps(a), taken = keep && kept < TARGET;
+            in_play -= !keep;
+            kept += taken;
+            a->state = taken ? TAKEN : keep && recycles ? WAITS : LEFT_OUT;
+            for (int i = 0; i < N; i++) a->had[i] = length_of(a, i);
+        }
+        if (kept < TARGET && in_play < TARGET) {
+            fetch(o, step, moment);
+            in_play += OVER;
+        }
+    }
+    return moment;
+}
+
+/* What is in play at the end goes on later, or is left out. */
+static void cut(int64_t moment, bool partial)
+{
+    for (int64_t k = 0; k < n_prompts; k++) {
+        account *a = &prompts[k];
+        if (a->state != PLAYS) continue;
+        a->state = partial ? WAITS : LEFT_OUT;
+        for (int i = 0; i < N; i++)
+            a->had[i] = ARES_MIN(length_of(a, i), a->had[i] + (int32_t)(moment - a->start));
+    }
+}
+
+static void check_batch(const ares_batch *b, int64_t step)
+{
+    int64_t g = 0;
+    for (int64_t k = 0; k < n_prompts; k++) {
+        account *a = &prompts[k];
+        if (a->state != TAKEN) continue;
+        a->state = LEFT_OUT;
+        if (!CHECK_MSG(g < b->groups, "step %lld: too few groups", (long long)step)) return;
+        for (int i = 0; i < N; i++) {
+            int64_t row = b->group_start[g] + i, at = b->row_start[row],
+                    n = b->row_start[row + 1] - at;
+            const ares_trajectory *y = &a->group.items[i];
+            const ares_trajectory_row *x = &y->rows[0];
+            CHECK_EQ(b->samples[row].draw, a->prompt.draw);
+            CHECK_EQ(b->samples[row].stopped, y->stopped);
+            CHECK(!b->samples[row].cut && ares_view_eq(b->samples[row].response, y->response));
+            CHECK_NEAR(b->samples[row].unshaped, y->unshaped, 0);
+            if (!CHECK_EQ(n, x->n_tokens)) continue;
+            size_t bytes = (size_t)n * 4;
+            CHECK_MEM(b->responses + at, x->responses, bytes);
+            CHECK_MEM(b->rollout_log_probs + at, x->rollout_log_probs, bytes);
+            CHECK_MEM(b->entropies + at, x->entropies, bytes);
+            CHECK_MEM(b->entropies_1 + at, x->entropies_1, bytes);
+            CHECK_MEM(b->response_mask + at, x->response_mask, (size_t)n);
+        }
+        g++;
+    }
+    CHECK_EQ(g, b->groups);
+}
+
+/* The prompts that wait: the source gives them first, with what their answers have so far. */
+static void check_waiting(opened *o)
+{
+    for (int64_t k = 0; k < n_prompts; k++) {
+        ares_drawn d;
+        if (prompts[k].state != WAITS) continue;
+        REQUIRE_OK(ares_source_next(&o->t.run.source, 1, &o->t.batch.arena, &d));
+        REQUIRE(d.begun && d.draw == prompts[k].prompt.draw);
+        for (int i = 0; i < N; i++) {
+            const ares_trajectory *y = &d.begun->items[i], *whole = &prompts[k].group.items[i];
+            CHECK_EQ(y->rows[0].n_tokens, prompts[k].had[i]);
+            CHECK_EQ(y->cut, prompts[k].had[i] < length_of(&prompts[k], i));
+            CHECK(y->cut ||
+                  (y->unshaped == whole->unshaped && ares_view_eq(y->response, whole->response)));
+        }
+    }
+}
+
+typedef struct variant {
+    bool partial, recycles, filters;
+    bool ties;           /* answers seldom end by themselves, so that many groups end together */
+    const char *rollout; /* more options of worker.rollout */
+} variant;
+
+/* Answers of many lengths, right by chance: seldom, where that drops groups. */
+static int open_variant(opened *o, const variant *v)
+{
+    char words[600];
+    ares_str text = { 0 };
+    ares_str_addf(&text,
+                  "curriculum: {over_sampling_batch_size: %d, partial_rollout: %s, "
+                  "recycle_surplus: %s}\n"
+                  "algorithm: {filter_groups: {enable: %s, metric: acc}}\n"
+                  "worker:\n"
+                  "  reward: {accuracy: random}\n"
+                  "  rollout: {%s stop_token_ids: [",
+                  OVER, v->partial ? "true" : "false", v->recycles ? "true" : "false",
+                  v->filters ? "true" : "false", v->rollout);
+    for (int id = 30; id < (v->ties ? 32 : 110); id++)
+        ares_str_addf(&text, "%s%d", id == 30 ? "" : ", ", id);
+    ares_str_add_z(&text, "]}\n");
+    CHECK_OK(ares_file_write(test_file("words.yaml"), text.data, text.len));
+    ares_str_fini(&text);
+    snprintf(words, sizeof words, "config=%s", test_file("words.yaml"));
+    return open_trainer(o, words, "worker.reward.rewards=[{name: random, p: 0.15}]");
+}
+
+static double metric(const opened *o, const char *name)
+{
+    double x = -1;
+    (void)ares_metrics_get(o->m, name, &x);
+    return x;
+}
+
+static void check_steps(const variant *v)
+{
+    opened run, whole; /* the account has a source of its own */
+    int64_t waited = 0, fetches = 0;
+    n_prompts = 0;
+    REQUIRE_OK(open_variant(&run, v));
+    REQUIRE_OK(open_variant(&whole, &(variant){ .ties = v->ties, .rollout = "" }));
+    for (int64_t step = 0; step < STEPS; step++) {
+        ares_metrics_clear(run.m);
+        ares_batch_clear(&run.t.batch);
+        run.t.run.step = step;
+        REQUIRE_OK(collect_groups(&run.t, &run.t.batch, run.m));
+        int64_t moment = take(&whole, step, v->filters, v->recycles), waits = 0;
+        cut(moment, v->partial);
+        for (int64_t k = 0; k < n_prompts; k++) waits += prompts[k].state == WAITS;
+        CHECK_NEAR(metric(&run, "over_sampling/length"), (double)moment, 0);
+        CHECK_NEAR(metric(&run, "over_sampling/given_back_groups"), (double)waits, 0);
+        check_batch(&run.t.batch, step);
+        waited += waits;
+        fetches += (int64_t)metric(&run, "over_sampling/fetches");
+    }
+    CHECK((waited > 0) == (v->partial || v->recycles));
+    CHECK((fetches > STEPS) == v->filters);
+    check_waiting(&run);
+    close_trainer(&run);
+    close_trainer(&whole);
+}
+
+TEST(the_groups_that_end_first_make_the_batch)
+{
+    check_steps(&(variant){ .rollout = "" });
+}
+TEST(groups_that_filters_drop_are_replaced_by_those_that_end_next)
+{
+    check_steps(&(variant){ .filters = true, .rollout = "" });
+}
+TEST(what_was_cut_goes_on_to_the_same_bits)
+{
+    check_steps(&(variant){ .partial = true, .rollout = "" });
+}
+TEST(surplus_waits_beside_what_was_cut)
+{
+    check_steps(&(variant){ .partial = true, .recycles = true, .filters = true, .rollout = "" });
+}
+TEST(surplus_alone_waits)
+{
+    check_steps(&(variant){ .recycles = true, .ties = true, .rollout = "" });
+}
+TEST(what_fits_into_the_cache_decides_nothing)
+{
+    check_steps(&(variant){ .partial = true,
+                            .filters = true,
+                            .rollout = "max_num_seqs: 3, max_num_batched_tokens: 40," });
+    check_steps(&(variant){ .partial = true,
+                            .recycles = true,
+                            .rollout = "cache_tokens: 608, enable_prefix_caching: false," });
+}

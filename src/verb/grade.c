@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/reward.h"
+#include "ares/grade.h"
 #include "verb.h"
 
 /* config owns the texts of options */

@@ -9,16 +9,19 @@
 
 #include "ares/dist.h"
 #include "ares/env.h"
+#include "ares/train.h"
 #include "verb.h"
 
-enum { NAMES = 64 };
+enum { NAMES = 64, FILES = 16 };
 
 typedef struct job {
     const char *tag, *actions;
-    int64_t seed, id, max_turns, per_turn;
-    double penalty;
+    const char *files[FILES]; /* of --config */
+    int n_files;
+    int64_t seed, id, max_turns, per_turn; /* 0 turns: no limit; 0 per turn: as the files say */
     bool no_think;
     ares_config *cfg;
+    ares_train_config c;
     ares_env_definition d;
     ares_env env;
     ares_env_format format;
@@ -44,22 +47,36 @@ static void override(job *j, const char *word)
     ares_str_fini(&path);
 }
 
-static int open_all(job *j, char **words)
+/* The definition of the tag, and how a conversation goes: the files' words, then those of play. */
+static int configure(job *j, char **words)
 {
     int n;
     const char *const *tags = ares_env_tag_names(&n);
-    ARES_TRY(ares_lookup(ARES_EUSE, "play: --env", j->tag, tags, n, &(int){ 0 }));
+    if (!j->n_files) ARES_TRY(ares_lookup(ARES_EUSE, "play: --env", j->tag, tags, n, &(int){ 0 }));
     j->cfg = ares_config_new();
+    ares_train_config_declare(j->cfg, &j->c);
     ares_env_declare(j->cfg);
+    ares_config_override(j->cfg, "worker.actor.model.model_path=none"); /* nobody needs a model */
+    for (int i = 0; i < j->n_files; i++) ares_config_load_file(j->cfg, j->files[i]);
     for (; *words; words++) override(j, *words);
     ares_config_resolve(j->cfg);
+    if (ares_config_fault_count(j->cfg)) return ares_config_finish(j->cfg);
     ARES_TRY(ares_env_define(j->cfg, j->tag, &j->d));
     ARES_TRY(ares_config_finish(j->cfg));
+    const ares_agents_config *a = &j->c.agents;
+    j->format = ares_env_format_default();
+    j->format.think = a->enable_think && !j->no_think;
+    j->format.separator = a->action_separator;
+    j->format.max_actions_per_turn = j->per_turn ? j->per_turn : a->max_actions_per_turn;
+    if (!j->max_turns && j->n_files) j->max_turns = a->max_turns;
+    return ARES_OK;
+}
+
+static int open_all(job *j, char **words)
+{
+    ARES_TRY(configure(j, words));
     ARES_TRY(ares_env_definition_open(&j->d));
     ARES_TRY(ares_env_init(&j->env, &j->d));
-    j->format = ares_env_format_default();
-    j->format.think = !j->no_think;
-    j->format.max_actions_per_turn = j->per_turn;
     bool from_stdin = strcmp(j->actions, "-") == 0;
     j->in = from_stdin ? stdin : fopen(j->actions, "r");
     if (!j->in)
@@ -145,7 +162,8 @@ static int take_turn(job *j)
         if (ares_env_find_action(names, n, answer.actions[i]) < 0) add_note(j, answer.actions[i]);
     if (!answer.n_actions) ares_str_add_z(&j->text, "no action\n");
     if (rc == ARES_OK)
-        rc = ares_env_act(&j->env, answer.actions, answer.n_actions, j->penalty, &turn);
+        rc = ares_env_act(&j->env, answer.actions, answer.n_actions, j->c.agents.format_penalty,
+                          &turn);
     if (rc == ARES_OK && turn.penalty != 0)
         ares_str_addf(&j->text, "penalty %g, which the model does not read\n", turn.penalty);
     if (rc == ARES_OK && j->text.len) rc = show(j, "note");
@@ -160,6 +178,7 @@ static const char *why_it_ended(const job *j)
 {
     const ares_env *e = &j->env;
     if (ares_env_won(e)) return "success";
+    if (e->failure) return e->failure;
     if (ares_env_over(e) && ares_env_actions_left(e) <= 0) return "failure: no actions left";
     if (ares_env_over(e)) return "failure";
     if (ares_signal_pending()) return "interrupted";
@@ -227,13 +246,41 @@ static void add_tags(ares_str *out)
     ares_str_add_char(out, '\n');
 }
 
+/* --config may stand more than once. */
+static int take_files(job *j, int *argc, char **argv)
+{
+    static const char name[] = "--config";
+    int left = 1;
+    for (int i = 1; i < *argc; i++) {
+        size_t n = strlen(name);
+        bool own = strncmp(argv[i], name, n) == 0;
+        if (!own || (argv[i][n] && argv[i][n] != '=')) {
+            argv[left++] = argv[i];
+            continue;
+        }
+        const char *file = argv[i][n] ? argv[i] + n + 1 : argv[++i];
+        if (!file || !*file || j->n_files == FILES)
+            return ares_fail(ARES_EUSE, "play: --config needs the name of a file, %d times at most",
+                             FILES);
+        j->files[j->n_files++] = file;
+    }
+    argv[ *argc = left] = NULL;
+    return ARES_OK;
+}
+
 int ares_verb_play(int argc, char **argv)
 {
-    job j = { .actions = "-", .seed = 10000, .per_turn = 2, .penalty = -0.1 };
+    job j = { .actions = "-", .seed = 10000 };
     bool helped;
     ares_str more = { 0 };
     const verb_option options[] = {
-        VERB_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below", .required = true),
+        VERB_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below, or of --config",
+                    .required = true),
+        { .name = "--config",
+          .type = VERB_PASSED,
+          .value = "FILE",
+          .doc = "a configuration of training, whose env.definitions and rules of a conversation "
+                 "hold; several are read in order" },
         VERB_OPTION(I64, j.seed, "--seed", "N", "the episode; training begins at 10000",
                     .most = INT64_MAX),
         VERB_OPTION(I64, j.id, "--id", "N",
@@ -242,9 +289,11 @@ int ares_verb_play(int argc, char **argv)
         VERB_OPTION(TEXT, j.actions, "--actions", "FILE",
                     "answers, a line each; - (the default) is stdin"),
         VERB_OPTION(I64, j.max_turns, "--max-turns", "N",
-                    "turns after which the episode ends; 0: no limit", .most = INT64_MAX),
+                    "turns after which the episode ends; 0: as --config says, else no limit",
+                    .most = INT64_MAX),
         VERB_OPTION(I64, j.per_turn, "--max-actions-per-turn", "N",
-                    "further actions of an answer are left out", .least = 1, .most = INT64_MAX),
+                    "further actions of an answer are left out; 0: as --config says, else after 2",
+                    .most = INT64_MAX),
         VERB_OPTION(FLAG, j.no_think, "--no-think", NULL, "prompts that ask for no thoughts"),
         { .name = "option=value",
           .type = VERB_PASSED,
@@ -254,19 +303,21 @@ int ares_verb_play(int argc, char **argv)
     add_tags(&more);
     const verb_command command = {
         .name = "play",
-        .usage = "--env TAG [--seed N] [--actions FILE] [option=value ...]",
+        .usage = "--env TAG [--config FILE] [--seed N] [--actions FILE] [option=value ...]",
         .about = "Shows an environment as a model reads it and takes actions from the keyboard or "
                  "a file. A line is an answer: one action, or several with || between them. "
                  "Unknown actions cost what they cost in training. At the end: why the episode "
                  "ended, and its score.",
         .more = more.data,
         .example = "ares-train play --env CoordSokoban --seed 10000\n"
-                   "ares-train play --env CoordFrozenLake --seed 10001 success_rate=0.98",
+                   "ares-train play --env CoordFrozenLake --seed 10001 success_rate=0.98\n"
+                   "ares-train play --env Guess --config examples/environment_command/config.yaml",
         .options = options,
         .n_options = ARES_COUNT(options),
         .words = VERB_WORDS,
     };
-    int rc = verb_read(&command, &argc, argv, &helped);
+    int rc = take_files(&j, &argc, argv);
+    if (rc == ARES_OK) rc = verb_read(&command, &argc, argv, &helped);
     ares_str_fini(&more);
     if (rc != ARES_OK || helped) return rc;
     rc = open_all(&j, argv + 1);

@@ -69,13 +69,23 @@ static int work(sweep *s)
     return finish(s, signal);
 }
 
+static int take_lock(sweep *s)
+{
+    int rc = ares_lock_take(s->dir, &s->lock);
+    return rc == ARES_ESTATE
+               ? ares_fail(rc, "sweep: %s, or give this sweep another --name or --dir",
+                           ares_error_message())
+               : rc;
+}
+
 /* One sweep at a time in a folder, which is made once the configurations are known to be whole. */
 static int run(sweep *s)
 {
-    ARES_TRY(sweep_look(s));
-    ARES_TRY(ares_dir_make(s->dir));
-    ARES_TRY(ares_lock_take(s->dir, &s->lock));
-    int rc = work(s);
+    if (ares_dir_exists(s->dir)) ARES_TRY(take_lock(s));
+    int rc = sweep_check_runs(s);
+    if (rc == ARES_OK) rc = ares_dir_make(s->dir);
+    if (rc == ARES_OK && s->lock < 0) rc = take_lock(s);
+    if (rc == ARES_OK) rc = work(s);
     ares_lock_drop(s->lock);
     return rc;
 }
@@ -83,7 +93,7 @@ static int run(sweep *s)
 /* Prints the runs also where their configurations are wrong, and then what is wrong. */
 static int dry_run(sweep *s)
 {
-    int rc = sweep_look(s);
+    int rc = sweep_check_runs(s);
     char *why = ares_strdup(ares_error_message());
     int printed = sweep_print(s);
     if (rc != ARES_OK) ares_fail(rc, "%s", why);
@@ -110,13 +120,25 @@ static int sweep_verb(const verb_command *command, const options *o)
     return rc;
 }
 
+static int run_command(verb_command *command, options *o, int argc, char **argv)
+{
+    bool helped;
+    ares_str more = { 0 };
+    sweep_describe(&more);
+    command->more = more.data;
+    int rc = verb_read(command, &argc, argv, &helped);
+    o->words.n = argc - 1;
+    o->words.words = (const char *const *)argv + 1;
+    if (rc == ARES_OK && !helped) rc = sweep_verb(command, o);
+    ares_str_fini(&more);
+    return rc;
+}
+
 int ares_verb_sweep(int argc, char **argv)
 {
     static const char *const orders[] = { "seeds", "values", NULL };
     options o = { 0 };
     sweep_words *w = &o.words;
-    bool helped;
-    ares_str more = { 0 };
     const verb_option list[] = {
         VERB_OPTION(TEXT, w->file, "--sweep", "FILE", "what is swept, as YAML (see below)"),
         { .name = "--over",
@@ -166,12 +188,5 @@ int ares_verb_sweep(int argc, char **argv)
         .n_options = ARES_COUNT(list),
         .words = VERB_OVERRIDES,
     };
-    sweep_describe(&more);
-    command.more = more.data;
-    int rc = verb_read(&command, &argc, argv, &helped);
-    w->n = argc - 1;
-    w->words = (const char *const *)argv + 1;
-    if (rc == ARES_OK && !helped) rc = sweep_verb(&command, &o);
-    ares_str_fini(&more);
-    return rc;
+    return run_command(&command, &o, argc, argv);
 }

@@ -20,6 +20,7 @@
     X(render, false, "messages -> text, through the chat template")                  \
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
+    X(show, false, "an episode or answer of a run, as the model read and wrote it")  \
     X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
@@ -27,7 +28,7 @@
 VERB_LIST(VERB_DECLARE_)
 #undef VERB_DECLARE_
 
-/* ---------------- command lines (options.c)
+/* ---------------- command lines (command_line.c)
  * A verb describes its command line in one table, which the parser and --help both read. An option
  * is `--name value` or `--name=value`; a flag stands alone.
  */

@@ -104,3 +104,51 @@ TEST(an_interrupted_game_says_so)
     CHECK_CONTAINS(out.data, "--- end\ninterrupted\n0 turns, 0 actions; reward 0, penalty 0");
     ares_str_fini(&out);
 }
+
+TEST(definitions_and_rules_come_from_files)
+{
+    static const char yaml[] = "env:\n"
+                               "  definitions:\n"
+                               "    Row: {type: frozen_lake, instruction: Walk., max_actions: 9,\n"
+                               "          options: {is_slippery: false}}\n"
+                               "  train: {tags: Row}\n"
+                               "  max_turns: 2\n"
+                               "  max_actions_per_turn: 1\n"
+                               "  action_separator: ;\n"
+                               "  format_penalty: -0.5\n"
+                               "  enable_think: false\n"
+                               "trainer: {max_steps: 3}\n";
+    ares_str out = { 0 }, words = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    const char *path = test_file("rows.yaml"), *later = test_file("later.yaml");
+    FILE *f = fopen(path, "w");
+    REQUIRE(f && fputs(yaml, f) >= 0 && fclose(f) == 0);
+    f = fopen(later, "w");
+    REQUIRE(f && fputs("custom_envs: {Row: {max_actions_per_traj: 8}}\n", f) >= 0 &&
+            fclose(f) == 0);
+    ares_str_addf(&words, "--env Row --config '%s' --config='%s' max_tokens=33", path, later);
+    CHECK_EQ(play(&out, "Jump\\nUp; Up\\nUp\\n", words.data), 0);
+    CHECK_CONTAINS(out.data, "--- system\nYou're a helpful assistant. Walk.\n");
+    CHECK_CONTAINS(out.data, "You can make up to 8 actions, separated by the action separator \" ; "
+                             "\"\n");
+    CHECK_CONTAINS(out.data, "You have 8 actions left. Always output: <answer> [your answer] "
+                             "</answer> with");
+    CHECK_CONTAINS(out.data, "length: 33 words");
+    CHECK_CONTAINS(out.data, "penalty -0.5, which");
+    CHECK_CONTAINS(out.data, "<answer>Up</answer>\n"); /* one of two */
+    CHECK_CONTAINS(out.data, "--- end\nfailure: no turns left\n2 turns, 1 actions;");
+    ares_str_clear(&words);
+    ares_str_addf(&words, "--env Rwo --config '%s'", path);
+    CHECK_EQ(play(&out, "", words.data), 2);
+    CHECK_CONTAINS(out.data, "env: tag = 'Rwo': unknown; did you mean 'Row'?");
+    ares_str_clear(&words);
+    ares_str_addf(&words, "--env Row --config '%s' option=1", path);
+    CHECK_EQ(play(&out, "", words.data), 2);
+    CHECK_CONTAINS(out.data, "env.definitions.Row.options.option: no such option");
+    CHECK_EQ(play(&out, "", "--env Row --config /no/such.yaml"), 2);
+    CHECK_CONTAINS(out.data, "/no/such.yaml");
+    CHECK_EQ(play(&out, "", "--env Row --config"), 2);
+    CHECK_CONTAINS(out.data, "play: --config needs the name of a file");
+    ares_str_fini(&out);
+    ares_str_fini(&words);
+}

@@ -1,5 +1,4 @@
 /* A sweep's labels, templates, runs and their words, and the names of cards. */
-#include <stdio.h>
 
 #include "sweep/sweep.h"
 #include "test.h"

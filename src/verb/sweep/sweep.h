@@ -1,14 +1,14 @@
 /*
  * ares-train sweep: runs of one configuration that differ in a few options (docs/sweeps.md).
  *
- *   names.c    a value's label, and templates such as "{name}/{run}.log"
- *   read.c     the sweep's file and its command line
- *   grid.c     runs: their names and words, in order
- *   look.c     every run's configuration is checked, and its directory looked at
- *   record.c   sweep.json, a line per result, and what a killed sweep left half-written
- *   devices.c  cards, and which of them a run gets
- *   worker.c   a child per run, with its words, cards and log; --dry-run
- *   queue.c    some children at a time, until all are done or a signal comes
+ *   names.c       a value's label, and templates such as "{name}/{run}.log"
+ *   read.c        the sweep's file and its command line
+ *   grid.c        runs: their names and words, in order
+ *   check_runs.c  every run's configuration is checked, and its directory looked at
+ *   record.c      sweep.json, a line per result, and what a killed sweep left half-written
+ *   devices.c     cards, and which of them a run gets
+ *   worker.c      a child per run, with its words, cards and log; --dry-run
+ *   queue.c       some children at a time, until all are done or a signal comes
  */
 #ifndef ARES_VERB_SWEEP_H
 #define ARES_VERB_SWEEP_H
@@ -99,7 +99,7 @@ typedef struct sweep_run {
     int64_t seed;              /* -1: none */
     const char **words;        /* of `ares-train train`, then NULL */
     int n_words;
-    /* look.c */
+    /* check_runs.c */
     bool on_cards, shares_cpus;
     bool goes_on, begins_anew; /* it was begun; what is there is moved aside (--force) */
     /* record.c, queue.c */
@@ -150,12 +150,12 @@ void sweep_fini(sweep *s);
 /* Appends the sweep's options with default and meaning, for --help. */
 void sweep_describe(ares_str *out);
 
-/* ---------------- directories (look.c) */
+/* ---------------- directories (check_runs.c) */
 /*
  * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
  * directory holds a run of other options, or one that a living process is training.
  */
-int sweep_look(sweep *s);
+int sweep_check_runs(sweep *s);
 /* Moves aside what --force begins anew. */
 int sweep_clear(sweep *s);
 

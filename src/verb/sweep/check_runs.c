@@ -17,7 +17,7 @@ static int check_unlocked(const sweep_run *r)
     if (!ares_dir_exists(r->run_dir)) return ARES_OK;
     int rc = ares_lock_take(r->run_dir, &fd);
     if (rc == ARES_OK) ares_lock_drop(fd);
-    return rc;
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "sweep: run %s", r->name);
 }
 
 static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares_train_config *c,
@@ -39,7 +39,7 @@ static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares
     return rc;
 }
 
-static int look_at(sweep *s, sweep_run *r, ares_str *refused)
+static int check_run(sweep *s, sweep_run *r, ares_str *refused)
 {
     ares_train_config c;
     ares_config *cfg = ares_config_new();
@@ -50,6 +50,12 @@ static int look_at(sweep *s, sweep_run *r, ares_str *refused)
     int rc = ares_config_fault_count(cfg) ? ares_config_finish(cfg)
                                           : ares_train_config_check(cfg, &c, (int)s->o.ranks);
     if (rc != ARES_OK) ares_fail_in(rc, "sweep: run %s", r->name);
+    else if (strncmp(c.trainer.device, "cuda:", 5) == 0)
+        rc =
+            ares_fail(ARES_EUSE,
+                      "sweep: run %s: trainer.device = '%s': a sweep gives each run its cards; set "
+                      "trainer.device=cuda, and name the cards with --gpus %s",
+                      r->name, c.trainer.device, c.trainer.device + 5);
     else {
         r->on_cards = strcmp(c.trainer.device, "cuda") == 0;
         r->shares_cpus = c.trainer.threads == ARES_NULL_I64;
@@ -59,14 +65,14 @@ static int look_at(sweep *s, sweep_run *r, ares_str *refused)
     return rc;
 }
 
-int sweep_look(sweep *s)
+int sweep_check_runs(sweep *s)
 {
     ares_str refused = { 0 };
     int rc = ARES_OK;
     for (int i = 0; i < s->n && rc == ARES_OK; i++) {
         /* what the first configuration has to say, the others would repeat */
         ares_log_set(i ? ARES_LOG_ERROR : ARES_LOG_WARN, 0);
-        rc = look_at(s, &s->runs[i], &refused);
+        rc = check_run(s, &s->runs[i], &refused);
     }
     ares_log_set(ARES_LOG_INFO, 0);
     if (rc == ARES_OK && refused.len)

@@ -1,0 +1,465 @@
+/*
+ * ares-train show: what a run's policy read and wrote in a step, turn by turn.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rollouts.h"
+#include "verb.h"
+
+enum { COLUMNS = 8 };
+
+typedef struct job {
+    const char *color;
+    int64_t step, episode;
+    bool colored;
+    rollouts_step of;
+    ares_arena arena;
+    ares_str out;
+} job;
+
+/* ---------------- texts
+ * Models and programs wrote them, so control characters are shown, not sent to the terminal.
+ */
+typedef enum { PLAIN, TRAINED, NOTE } paint;
+
+static void add_safe(ares_str *out, ares_view text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i],
+                      next = i + 1 < text.len ? (unsigned char)text.data[i + 1] : 0;
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) ares_str_addf(out, "\\x%02x", c);
+        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {
+            ares_str_addf(out, "\\u%04x", next);
+            i++;
+        } else ares_str_add_char(out, (char)c);
+    }
+}
+
+/* On one line: for cells of a table and notes. */
+static void add_line(ares_str *out, ares_view text)
+{
+    for (size_t i = 0, end; i < text.len; i = end + 1) {
+        for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
+        add_safe(out, (ares_view){ text.data + i, end - i });
+        if (end < text.len) ares_str_add_char(out, ' ');
+    }
+}
+
+/* A colour ends with each line, so that pagers keep it; without colour, marks enclose the text. */
+static void add_painted(job *j, ares_view text, paint p)
+{
+    static const char *const codes[] = { "", "\033[32m", "\033[2m" };
+    if (!text.len) return;
+    if (p == PLAIN || (!j->colored && p == NOTE)) {
+        add_safe(&j->out, text);
+        return;
+    }
+    if (!j->colored) {
+        ares_str_add_z(&j->out, "{+");
+        add_safe(&j->out, text);
+        ares_str_add_z(&j->out, "+}");
+        return;
+    }
+    for (size_t i = 0, end; i < text.len; i = end + 1) {
+        for (end = i; end < text.len && text.data[end] != '\n';) end++;
+        if (end > i) {
+            ares_str_add_z(&j->out, codes[p]);
+            add_safe(&j->out, (ares_view){ text.data + i, end - i });
+            ares_str_add_z(&j->out, "\033[0m");
+        }
+        if (end < text.len) ares_str_add_char(&j->out, '\n');
+    }
+}
+
+static void end_line(job *j)
+{
+    if (j->out.len && j->out.data[j->out.len - 1] != '\n') ares_str_add_char(&j->out, '\n');
+}
+
+static void add_number(ares_str *out, const ares_json *x)
+{
+    if (x && x->type == ARES_JSON_INT) ares_str_add_view(out, x->text);
+    else if (x && x->type == ARES_JSON_FLOAT) ares_str_addf(out, "%.6g", x->number);
+    else ares_str_add_char(out, '-');
+}
+
+static void add_value(ares_str *out, const ares_json *o, const char *key)
+{
+    add_number(out, ares_json_get(o, key));
+}
+
+/* "; success 1, accuracy 0": the members of an object of numbers. */
+static void add_members(ares_str *out, const ares_json *o, const char *before)
+{
+    for (int64_t i = 0; o && o->type == ARES_JSON_OBJECT && i < o->count; i++) {
+        ares_str_add_z(out, i ? ", " : before);
+        add_line(out, o->members[i].key);
+        ares_str_add_char(out, ' ');
+        add_number(out, o->members[i].value);
+    }
+}
+
+/* ---------------- how it went */
+/* Into the line: "won", "failed: the process has ended" ... */
+static void add_end(const rollouts_episode *e, ares_str *out)
+{
+    ares_view end = { "", 0 };
+    const ares_json *row = e->rows[0], *finished = ares_json_get(row, "finished");
+    bool over = finished && finished->type == ARES_JSON_BOOL && finished->boolean;
+    if (e->n_turns) end = rollouts_text(&e->turns[e->n_turns - 1], "end");
+    if (e->failure.len) {
+        ares_str_add_z(out, "failed: ");
+        add_line(out, e->failure);
+    } else if (end.len) add_line(out, end);
+    else if (e->played) ares_str_add_z(out, over ? "over" : "no turns left");
+    else ares_str_add_z(out, over ? "stopped" : "cut by the limit of length");
+    if (ares_json_get(row, "discarded")) ares_str_add_z(out, ", discarded");
+}
+
+static double sum_of(const rollouts_episode *e, const char *key)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < e->n_turns; t++) sum += rollouts_number(&e->turns[t], key, 0);
+    return sum;
+}
+
+/* ---------------- the list */
+typedef struct table {
+    int64_t rows;
+    const char *const *heads; /* [COLUMNS], NULL after the last */
+    ares_str *cells;          /* [rows][COLUMNS] */
+} table;
+
+static void print_table(job *j, const table *t)
+{
+    int width[COLUMNS] = { 0 }, n = 0;
+    for (; n < COLUMNS && t->heads[n]; n++) {
+        width[n] = (int)strlen(t->heads[n]);
+        for (int64_t i = 0; i < t->rows; i++)
+            width[n] = ARES_MAX(width[n], (int)t->cells[i * COLUMNS + n].len);
+    }
+    for (int64_t i = -1; i < t->rows; i++)
+        for (int k = 0; k < n; k++) {
+            const ares_str *cell = i < 0 ? NULL : &t->cells[i * COLUMNS + k];
+            const char *text = !cell ? t->heads[k] : cell->data ? cell->data : "";
+            ares_str_add_z(&j->out, text);
+            if (k + 1 == n) ares_str_add_char(&j->out, '\n');
+            else ares_str_addf(&j->out, "%*s", width[k] - (int)strlen(text) + 2, "");
+        }
+}
+
+static void fill_row(const rollouts_episode *e, int64_t number, ares_str *cell)
+{
+    const ares_json *row = e->rows[0];
+    ares_str_addf(&cell[0], "%lld", (long long)number);
+    add_line(&cell[1], rollouts_text(row, "data_source"));
+    add_value(&cell[2], row, e->played ? "seed" : "row");
+    if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_turns);
+    else add_value(&cell[3], row, "sample");
+    add_value(&cell[4], row, "score");
+    if (e->played)
+        ares_str_add_z(&cell[5], rollouts_number(row, "accuracy", 0) == 1 ? "yes" : "no");
+    else add_value(&cell[5], row, "accuracy");
+    add_end(e, &cell[6]);
+}
+
+static void list(job *j)
+{
+    static const char *const episodes[COLUMNS] = { "episode", "tag",     "seed", "turns",
+                                                   "score",   "success", "end" };
+    static const char *const answers[COLUMNS] = { "episode", "source",   "row", "sample",
+                                                  "score",   "accuracy", "end" };
+    const rollouts_step *s = &j->of;
+    table t = { .rows = s->n, .heads = s->episodes[0].played ? episodes : answers };
+    t.cells = ares_calloc((size_t)s->n * COLUMNS, sizeof *t.cells);
+    for (int64_t i = 0; i < s->n; i++) fill_row(&s->episodes[i], i + 1, &t.cells[i * COLUMNS]);
+    print_table(j, &t);
+    for (int64_t i = 0; i < s->n * COLUMNS; i++) ares_str_fini(&t.cells[i]);
+    ares_free(t.cells);
+}
+
+/* ---------------- an episode */
+/* "[turn 2: Left || Up; 2 executed; reward -0.2; ..]" on lines of its own. */
+static void note_turn(job *j, const rollouts_episode *e, int64_t turn, ares_view sampled)
+{
+    const ares_json *t = &e->turns[turn], *actions = ares_json_get(t, "actions");
+    ares_str note = { 0 };
+    end_line(j);
+    ares_str_addf(&note, "[turn %lld: ", (long long)turn + 1);
+    for (int64_t i = 0; i < actions->count; i++) {
+        if (i) ares_str_add_z(&note, " || ");
+        add_line(&note, actions->items[i].text);
+    }
+    if (!actions->count) ares_str_add_z(&note, "no action");
+    ares_str_addf(&note, "; %g executed; reward ", rollouts_number(t, "executed", 0));
+    add_value(&note, t, "reward");
+    if (rollouts_number(t, "penalty", 0) != 0)
+        ares_str_addf(&note, ", penalty %g", rollouts_number(t, "penalty", 0));
+    ares_str_addf(&note, "; %g tokens", rollouts_number(t, "n_tokens", 0));
+    add_members(&note, ares_json_get(t, "info"), "; ");
+    ares_str_add_char(&note, ']');
+    if (sampled.len) {
+        ares_str_add_z(&note, "\n[it wrote: ");
+        add_line(&note, sampled);
+        ares_str_add_char(&note, ']');
+    }
+    add_painted(j, ares_str_view(&note), NOTE);
+    ares_str_add_char(&j->out, '\n');
+    ares_str_fini(&note);
+}
+
+/* A turn that no row shows: it has left the context, or its row was deleted. */
+static void show_hidden(job *j, const rollouts_episode *e, int64_t turn)
+{
+    end_line(j);
+    ares_str_addf(&j->out, "--- turn %lld is not trained: it is in no row of the batch\n",
+                  (long long)turn + 1);
+    add_painted(j, rollouts_text(&e->turns[turn], "state"), PLAIN);
+    end_line(j);
+    add_painted(j, rollouts_text(&e->turns[turn], "response"), PLAIN);
+    note_turn(j, e, turn, (ares_view){ "", 0 });
+}
+
+/* The byte at which a character of the text begins, from a byte and its character on. */
+typedef struct place {
+    int64_t character;
+    size_t byte;
+} place;
+
+static void go_to(place *at, ares_view text, int64_t character)
+{
+    while (at->character < character && at->byte < text.len) {
+        do at->byte++;
+        while (at->byte < text.len && ((unsigned char)text.data[at->byte] & 0xc0) == 0x80);
+        at->character++;
+    }
+}
+
+/* Text up to a character, painted by the runs of what is trained. */
+static void add_until(job *j, ares_view text, const ares_json *runs, place *at, int64_t end)
+{
+    for (int64_t i = 0; runs && i < runs->count; i++) {
+        int64_t first = runs->items[i].items[0].integer,
+                after = first + runs->items[i].items[1].integer;
+        for (int part = 0; part < 2; part++) {
+            int64_t to = ARES_MIN(part ? after : first, end);
+            size_t from = at->byte;
+            if (to <= at->character) continue;
+            go_to(at, text, to);
+            add_painted(j, (ares_view){ text.data + from, at->byte - from },
+                        part ? TRAINED : PLAIN);
+        }
+    }
+    size_t from = at->byte;
+    go_to(at, text, end);
+    add_painted(j, (ares_view){ text.data + from, at->byte - from }, PLAIN);
+}
+
+/*
+ * Which turns end in a row: the last ones that have an end there. Where sampled ids were kept, a
+ * turn without any has none.
+ */
+static bool ends_in_row(const rollouts_episode *e, const ares_json *row, int64_t turn)
+{
+    const ares_json *exact = ares_json_get(row, "token_exact");
+    bool sampled = exact && exact->type == ARES_JSON_BOOL && exact->boolean;
+    return !sampled || rollouts_number(&e->turns[turn], "n_tokens", 0) > 0;
+}
+
+/* The first of the turns that end in a row whose last one is `last`; all, where it does not say. */
+static int64_t first_turn(const rollouts_episode *e, const ares_json *row, int64_t last)
+{
+    const ares_json *ends = ares_json_get(row, "turn_ends");
+    int64_t left = ends ? ends->count : INT64_MAX, turn = last + 1;
+    while (left > 0 && turn > 0) left -= ends_in_row(e, row, --turn);
+    return turn;
+}
+
+/* What the model wrote, where the row has it in other words. */
+static ares_view other_words(const rollouts_episode *e, int64_t turn, ares_view segment)
+{
+    ares_view wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
+    const ares_json *exact = ares_json_get(e->rows[0], "token_exact");
+    bool known = exact && exact->type == ARES_JSON_BOOL && !exact->boolean;
+    return known && ares_view_find(segment, wrote, 0) < 0 ? wrote : (ares_view){ "", 0 };
+}
+
+/* Turns [first, last], which the row holds. */
+static void show_row(job *j, const rollouts_episode *e, const ares_json *row, int64_t first,
+                     int64_t last)
+{
+    ares_view text = rollouts_text(row, "response");
+    const ares_json *runs = ares_json_get(row, "trained_text"),
+                    *ends = ares_json_get(row, "turn_ends");
+    place at = { 0 };
+    int64_t turn = first;
+    add_painted(j, rollouts_text(row, "prompt"), PLAIN);
+    for (int64_t i = 0; ends && i < ends->count && turn <= last; i++, turn++) {
+        size_t from = at.byte;
+        add_until(j, text, runs, &at, ends->items[i].integer);
+        while (turn < last && !ends_in_row(e, row, turn))
+            note_turn(j, e, turn++, (ares_view){ "", 0 });
+        note_turn(j, e, turn,
+                  other_words(e, turn, (ares_view){ text.data + from, at.byte - from }));
+    }
+    ares_view rest = { text.data + at.byte, text.len - at.byte };
+    if (ares_view_trim(rest).len) add_until(j, text, runs, &at, INT64_MAX);
+    for (; turn <= last; turn++) note_turn(j, e, turn, (ares_view){ "", 0 });
+    end_line(j);
+}
+
+static void show_played(job *j, const rollouts_episode *e)
+{
+    int64_t shown = 0; /* turns */
+    for (int64_t r = 0; r < e->n; r++) {
+        const ares_json *row = e->rows[r];
+        bool one = ares_json_get(row, "turn") != NULL;
+        int64_t last = one ? (int64_t)rollouts_number(row, "turn", 0) : e->n_turns - 1;
+        last = ARES_MIN(ARES_MAX(last, -1), e->n_turns - 1);
+        int64_t first = one ? last : first_turn(e, row, last);
+        for (; shown < first; shown++) show_hidden(j, e, shown);
+        if (one) ares_str_addf(&j->out, "--- turn %lld\n", (long long)last + 1);
+        show_row(j, e, row, first, last);
+        shown = ARES_MAX(shown, last + 1);
+    }
+    for (; shown < e->n_turns; shown++) show_hidden(j, e, shown);
+}
+
+static void show_answer(job *j, const rollouts_episode *e)
+{
+    const ares_json *row = e->rows[0];
+    ares_view truth = rollouts_text(row, "ground_truth");
+    add_painted(j, rollouts_text(row, "prompt"), PLAIN);
+    add_painted(j, rollouts_text(row, "response"),
+                ares_json_get(row, "discarded") ? PLAIN : TRAINED);
+    end_line(j);
+    if (!truth.len) return;
+    ares_str note = { 0 };
+    ares_str_add_z(&note, "[ground truth: ");
+    add_line(&note, truth);
+    ares_str_add_char(&note, ']');
+    add_painted(j, ares_str_view(&note), NOTE);
+    ares_str_add_char(&j->out, '\n');
+    ares_str_fini(&note);
+}
+
+/* "1 row of 513 tokens, 39 of them trained; trained text is green" */
+static void add_sizes(job *j, const rollouts_episode *e)
+{
+    double tokens = 0;
+    int64_t trained = 0;
+    ares_str *out = &j->out;
+    for (int64_t r = 0; r < e->n; r++) {
+        const ares_json *runs = ares_json_get(e->rows[r], "trained");
+        tokens += rollouts_number(e->rows[r], "n_tokens", 0);
+        for (int64_t i = 0; runs && i < runs->count; i++)
+            trained += runs->items[i].items[1].integer;
+    }
+    ares_str_addf(out, "%lld row%s of %.0f tokens", (long long)e->n, e->n == 1 ? "" : "s", tokens);
+    if (e->played) ares_str_addf(out, ", %lld of them trained", (long long)trained);
+    if (e->copies) ares_str_addf(out, ", and %lld copies", (long long)e->copies);
+    if (e->played && !ares_json_get(e->rows[0], "trained_text"))
+        ares_str_add_z(out, "; the file does not say which text was trained");
+    else
+        ares_str_add_z(out, j->colored ? "; trained text is green"
+                                       : "; trained text stands between {+ and +}");
+}
+
+/* The lines above the text: what it is, and what came of it. */
+static void show_head(job *j, const rollouts_episode *e)
+{
+    const ares_json *row = e->rows[0];
+    ares_str *out = &j->out;
+    ares_str_addf(out, "step %lld, episode %lld of %lld: ", (long long)j->of.step,
+                  (long long)j->episode, (long long)j->of.n);
+    add_line(out, rollouts_text(row, "data_source"));
+    ares_str_add_z(out, e->played ? ", seed " : ", row ");
+    add_value(out, row, e->played ? "seed" : "row");
+    ares_str_add_z(out, e->played ? ", id " : ", sample ");
+    add_value(out, row, e->played ? "id" : "sample");
+    ares_str_add_z(out, "\nscore ");
+    add_value(out, row, "score");
+    if (e->played)
+        ares_str_addf(out, " (reward %.6g, penalty %.6g)", sum_of(e, "reward"),
+                      sum_of(e, "penalty"));
+    add_members(out, ares_json_get(row, "rewards"), ", ");
+    ares_str_add_z(out, e->played ? ", success " : ", accuracy ");
+    add_value(out, row, "accuracy");
+    ares_str_add_z(out, ", advantage ");
+    add_value(out, row, "advantage");
+    ares_str_add_z(out, "; ");
+    add_end(e, out);
+    if (e->played)
+        ares_str_addf(out, "; %lld turns, %g actions", (long long)e->n_turns,
+                      sum_of(e, "executed"));
+    ares_str_add_char(out, '\n');
+    add_sizes(j, e);
+    ares_str_add_z(out, "\n\n");
+}
+
+/* ---------------- the verb */
+static int show(job *j, const char *dir)
+{
+    ARES_TRY(rollouts_read(&j->arena, "show", dir, j->step, &j->of));
+    if (j->episode > j->of.n)
+        return ares_fail(ARES_EUSE,
+                         "show: --episode = %lld: step %lld has no such one; there are 1 to %lld",
+                         (long long)j->episode, (long long)j->of.step, (long long)j->of.n);
+    if (!j->episode) {
+        ares_str_addf(&j->out, "step %lld of %s\n", (long long)j->of.step, dir);
+        list(j);
+    } else {
+        const rollouts_episode *e = &j->of.episodes[j->episode - 1];
+        show_head(j, e);
+        if (e->played) show_played(j, e);
+        else show_answer(j, e);
+    }
+    if (j->of.half_written)
+        ares_warn("show: %s: its last line is half written and was left out", j->of.path);
+    return verb_print("show", &j->out);
+}
+
+int ares_verb_show(int argc, char **argv)
+{
+    static const char *const colors[] = { "auto", "always", "never", NULL };
+    job j = { .color = "auto" };
+    bool helped;
+    const verb_option options[] = {
+        VERB_OPTION(I64, j.step, "--step", "N", "the step; without it the last one there is",
+                    .least = 1, .most = INT64_MAX),
+        VERB_OPTION(I64, j.episode, "--episode", "K",
+                    "the episode or answer; without it all of the step are listed", .least = 1,
+                    .most = INT64_MAX),
+        VERB_OPTION(TEXT, j.color, "--color", "WHEN",
+                    "auto, always or never; auto: where stdout is a terminal", .choices = colors),
+    };
+    const verb_command command = {
+        .name = "show",
+        .usage = "RUN_DIR [--step N] [--episode K]",
+        .about =
+            "Prints an episode of a run as the model read and wrote it, with the actions, "
+            "rewards and numbers of each turn, and its score and end. Text that the policy was "
+            "trained on is green, or stands between {+ and +} where there is no colour. Plain "
+            "answers are episodes of one turn.",
+        .example = "ares-train show runs/ares/frozen_lake\n"
+                   "ares-train show runs/ares/frozen_lake --step 20 --episode 3 --color always | "
+                   "less -R",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+        .words = VERB_WORDS,
+    };
+    int rc = verb_read(&command, &argc, argv, &helped);
+    if (rc != ARES_OK || helped) return rc;
+    if (argc != 2)
+        return ares_fail(ARES_EUSE, "show: %s (see ares-train show --help)",
+                         argc < 2 ? "no run directory is named"
+                                  : "more than one word is given; name one run directory");
+    j.colored =
+        strcmp(j.color, "always") == 0 || (strcmp(j.color, "auto") == 0 && isatty(STDOUT_FILENO));
+    rc = show(&j, argv[1]);
+    ares_arena_fini(&j.arena);
+    ares_str_fini(&j.out);
+    return rc;
+}

@@ -1,0 +1,239 @@
+/* ares-train show on invented rollouts, so that every line it prints is known. */
+#include <stdio.h>
+#include <string.h>
+
+#include "test.h"
+
+/* Two episodes of a step, out of order. The first has three turns, of which one has left. */
+static const char played[] =
+    "{\"step\":2,\"draw\":5,\"sample\":1,\"data_source\":\"Ice\",\"seed\":20000005,\"id\":21,"
+    "\"token_exact\":true,\"prompt\":\"sys<answer>\",\"response\":\"L\xc3\xa9<end> user "
+    "<answer>R<end>"
+    "\",\"turns\":[{\"state\":\"board 1\",\"response\":\"<answer>gone\",\"actions\":[],"
+    "\"executed\":0,\"reward\":0.0,\"penalty\":-0.1,\"n_tokens\":4},{\"state\":\"board 2\","
+    "\"response\":\"<answer>L\",\"actions\":[\"L\",\"\\u001b[2Jx\\ny\"],\"executed\":1,\"reward\":"
+    "-0.25,\"penalty\":0.0,\"n_tokens\":3,\"info\":{\"moved\":1}},{\"state\":\"board 3\","
+    "\"response\":\"<answer>R\",\"actions\":[\"R\"],\"executed\":1,\"reward\":1,\"penalty\":0.0,"
+    "\"n_tokens\":2,\"end\":\"won\"}],\"trained\":[[0,3],[9,2]],\"trained_text\":[[0,7],[21,6]],"
+    "\"turn_ends\":[7,27],\"score\":0.65,\"rewards\":{},\"accuracy\":1.0,\"advantage\":2,"
+    "\"n_tokens\":11,\"finished\":true}\n"
+    "{\"step\":2,\"draw\":5,\"sample\":0,\"data_source\":\"Ice\",\"seed\":20000005,\"id\":20,"
+    "\"token_exact\":true,\"prompt\":\"p\",\"response\":\"\",\"turns\":[{\"state\":\"s\","
+    "\"response\":"
+    "\"<answer>\",\"actions\":[],\"executed\":0,\"reward\":0,\"penalty\":0,\"n_tokens\":0},"
+    "{\"failure\":\"the process\\nhas ended\",\"replayable\":true}],\"trained\":[],"
+    "\"trained_text\":[],\"turn_ends\":[],\"score\":null,\"rewards\":{},\"accuracy\":0.0,"
+    "\"advantage\":0,\"n_tokens\":0,\"finished\":true}\n";
+
+static const char answers[] =
+    "{\"step\":1,\"draw\":0,\"sample\":0,\"row\":7,\"data_source\":\"sums\",\"prompt\":\"1+1=\","
+    "\"response\":\"2\",\"ground_truth\":\"2\",\"score\":0.9,\"rewards\":{\"exact\":1},"
+    "\"accuracy\":1.0,\"advantage\":0.5,\"n_tokens\":1,\"finished\":true}\n"
+    "{\"step\":1,\"draw\":0,\"sample\":1,\"row\":7,\"data_source\":\"sums\",\"prompt\":\"1+1=\","
+    "\"response\":\"3\\u009b1m\",\"ground_truth\":\"2\",\"score\":-0.5,\"rewards\":{\"exact\":0},"
+    "\"accuracy\":0.0,\"advantage\":0,\"n_tokens\":1,\"finished\":false,\"discarded\":true}\n";
+
+static void write_step(const char *run, int step, const char *text, size_t len)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/rollouts", run);
+    CHECK_OK(ares_dir_make(test_file(path)));
+    snprintf(path, sizeof path, "%s/rollouts/step_%06d.jsonl", run, step);
+    CHECK_OK(ares_file_write(test_file(path), text, len));
+}
+
+static int show(ares_str *out, const char *words)
+{
+    ares_str_clear(out);
+    return test_shell(out, "cd '%s' && '%s' show %s 2>&1", test_dir(), test_program(), words);
+}
+
+static bool has_program(void)
+{
+    return ares_file_exists(test_program());
+}
+
+TEST(show_lists_the_episodes_of_the_last_step)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("run", 1, answers, sizeof answers - 1);
+    write_step("run", 2, played, sizeof played - 1);
+    CHECK_EQ(show(&out, "run"), 0);
+    CHECK_STR(out.data, "step 2 of run\n"
+                        "episode  tag  seed      turns  score  success  end\n"
+                        "1        Ice  20000005  1      -      no       failed: the process has "
+                        "ended\n"
+                        "2        Ice  20000005  3      0.65   yes      won\n");
+    CHECK_EQ(show(&out, "run --step 1"), 0);
+    CHECK_STR(out.data, "step 1 of run\n"
+                        "episode  source  row  sample  score  accuracy  end\n"
+                        "1        sums    7    0       0.9    1         stopped\n"
+                        "2        sums    7    1       -0.5   0         cut by the limit of "
+                        "length, discarded\n");
+    ares_str_fini(&out);
+}
+
+/* Turns that left the context come first; control characters never reach the terminal. */
+TEST(show_prints_an_episode_turn_by_turn)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("run", 2, played, sizeof played - 1);
+    CHECK_EQ(show(&out, "run --episode 2"), 0);
+    CHECK_STR(out.data,
+              "step 2, episode 2 of 2: Ice, seed 20000005, id 21\n"
+              "score 0.65 (reward 0.75, penalty -0.1), success 1, advantage 2; won; 3 turns, 2 "
+              "actions\n"
+              "1 row of 11 tokens, 5 of them trained; trained text stands between {+ and +}\n\n"
+              "--- turn 1 is not trained: it is in no row of the batch\nboard 1\n<answer>gone\n"
+              "[turn 1: no action; 0 executed; reward 0, penalty -0.1; 4 tokens]\n"
+              "sys<answer>{+L\xc3\xa9<end>+}\n"
+              "[turn 2: L || \\x1b[2Jx y; 1 executed; reward -0.25; 3 tokens; moved 1]\n"
+              " user <answer>{+R<end>+}\n"
+              "[turn 3: R; 1 executed; reward 1; 2 tokens]\n");
+    CHECK_EQ(show(&out, "run --episode 2 --color always"), 0);
+    CHECK_CONTAINS(out.data, "sys<answer>\033[32mL\xc3\xa9<end>\033[0m\n\033[2m[turn 2:");
+    CHECK(!strstr(out.data, "\033[2J"));
+    CHECK_EQ(show(&out, "run --episode=1"), 0);
+    CHECK_CONTAINS(out.data, "score - (reward 0, penalty 0)");
+    CHECK_CONTAINS(out.data, "; failed: the process has ended; 1 turns, 0 actions\n");
+    ares_str_fini(&out);
+}
+
+TEST(show_prints_plain_answers)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("run", 1, answers, sizeof answers - 1);
+    CHECK_EQ(show(&out, "run --episode 1 --color never"), 0);
+    CHECK_STR(out.data, "step 1, episode 1 of 2: sums, row 7, sample 0\n"
+                        "score 0.9, exact 1, accuracy 1, advantage 0.5; stopped\n"
+                        "1 row of 1 tokens; trained text stands between {+ and +}\n\n"
+                        "1+1={+2+}\n[ground truth: 2]\n");
+    CHECK_EQ(show(&out, "run --episode 2"), 0);
+    CHECK_CONTAINS(out.data, "\n\n1+1=3\\u009b1m\n"); /* discarded: nothing of it is trained */
+    ares_str_fini(&out);
+}
+
+/* Several rows of an episode, the same row twice, and a turn whose row was deleted. */
+TEST(show_puts_the_rows_of_an_episode_together)
+{
+    static const char row[] =
+        "{\"draw\":0,\"sample\":0,\"turn\":%d,\"data_source\":\"T\",\"token_exact\":false,"
+        "\"prompt\":\"P%d \",\"response\":\"kept\",\"turns\":[{\"response\":\"a\",\"actions\":[]},"
+        "{\"state\":\"S\",\"response\":\"b\",\"actions\":[]},{\"response\":\"kept\",\"actions\":[]}"
+        "]"
+        ",\"trained_text\":[[0,4]],\"turn_ends\":[4]}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str text = { 0 }, out = { 0 };
+    static const int turns[] = { 2, 0, 0 };
+    for (int i = 0; i < 3; i++) ares_str_addf(&text, row, turns[i], turns[i]);
+    write_step("rows", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "rows --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "2 rows of 0 tokens, 0 of them trained, and 1 copies;");
+    CHECK_CONTAINS(out.data, "\n\n--- turn 1\nP0 {+kept+}\n[turn 1: no action; 0 executed; reward "
+                             "-; 0 tokens]\n[it wrote: a]\n"
+                             "--- turn 2 is not trained: it is in no row of the batch\nS\nb\n");
+    CHECK_CONTAINS(out.data, "--- turn 3\nP2 {+kept+}\n[turn 3: ");
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+}
+
+TEST(show_prints_rows_that_do_not_say_what_was_trained)
+{
+    static const char row[] =
+        "{\"draw\":0,\"sample\":0,\"data_source\":\"T\",\"prompt\":\"P \",\"response\":\"R\","
+        "\"turns\":[{\"response\":\"a\",\"actions\":[\"b\"]},{\"response\":\"c\",\"actions\":[]}],"
+        "\"accuracy\":0,\"finished\":false}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("old", 1, row, sizeof row - 1);
+    CHECK_EQ(show(&out, "old --episode 1 --color always"), 0);
+    CHECK_CONTAINS(out.data, "T, seed -, id -\n");
+    CHECK_CONTAINS(out.data, "success 0, advantage -; no turns left; 2 turns, 0 actions\n");
+    CHECK_CONTAINS(out.data, "; the file does not say which text was trained\n\nP R\n");
+    CHECK_CONTAINS(out.data, "[turn 1: b; 0 executed; reward -; 0 tokens]");
+    CHECK_CONTAINS(out.data, "[turn 2: no action;");
+    ares_str_fini(&out);
+}
+
+TEST(show_says_what_there_is)
+{
+    static const struct {
+        const char *words, *message;
+    } cases[] = {
+        { "", "show: no run directory is named" },
+        { "run other", "show: more than one word is given" },
+        { "nowhere", "show: 'nowhere': no such directory" },
+        { "run/rollouts", "show: 'run/rollouts': no folder rollouts there" },
+        { "empty", "show: 'empty': rollouts has no step yet" },
+        { "run --step 4", "show: --step = 4: 'run' has no such step; there are 1 to 2, 7" },
+        { "run --step 0", "show: --step = 0: out of range; set 1 or more" },
+        { "run --step 1 --episode 3",
+          "show: --episode = 3: step 1 has no such one; there are 1 to 2" },
+        { "run --episode x", "show: --episode = 'x': not a whole number" },
+        { "run --color green", "(choices: auto, always, never)" },
+        { "run --colour", "did you mean '--color'?" },
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    for (int i = 1; i <= 7; i += i == 2 ? 5 : 1) write_step("run", i, answers, sizeof answers - 1);
+    CHECK_OK(ares_dir_make(test_file("empty/rollouts")));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK_EQ(show(&out, cases[i].words), 2);
+        CHECK_CONTAINS(out.data, cases[i].message);
+    }
+    ares_str_fini(&out);
+}
+
+TEST(show_reads_half_written_files_and_refuses_foreign_ones)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "", "not one whole line\n" },
+        { "{\"draw\":0", "not one whole line; the run is writing it, or was killed" },
+        { "{\"draw\":0\n", "step_000001.jsonl:1:" },
+        { "[1]\n", "step_000001.jsonl:1: not an object" },
+        { "{\"step\":1,\"loss\":2}\n", "jsonl:1: 'draw': no such whole number; this is no row" },
+        { "{\"draw\":0,\"sample\":0,\"data_source\":\"a\",\"prompt\":3,\"response\":\"\"}\n",
+          "jsonl:1: 'prompt': no such text" },
+    };
+    static const char *const damaged[] = {
+        "\"turns\":3",
+        "\"turns\":[7]",
+        "\"turns\":[{\"response\":\"\",\"actions\":[1]}]",
+        "\"trained_text\":[[0,5]]",
+        "\"trained_text\":[[1,2],[2,1]]",
+        "\"trained_text\":[[0,-1]]",
+        "\"trained_text\":[[0,9223372036854775807]]",
+        "\"trained\":[[0]]",
+        "\"turn_ends\":[5]",
+        "\"turn_ends\":[3,2]",
+        "\"turn_ends\":{}",
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 }, text = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        write_step("bad", 1, cases[i].text, strlen(cases[i].text));
+        CHECK_EQ(show(&out, "bad --episode 1"), 1);
+        CHECK_CONTAINS(out.data, cases[i].message);
+    }
+    for (int i = 0; i < ARES_COUNT(damaged); i++) {
+        ares_str_clear(&text);
+        ares_str_addf(&text,
+                      "{\"draw\":0,\"sample\":0,\"data_source\":\"a\",\"prompt\":\"\",\"response\":"
+                      "\"four\",%s}\n",
+                      damaged[i]);
+        write_step("bad", 1, text.data, text.len);
+        CHECK_EQ(show(&out, "bad --episode 1"), 1);
+        CHECK_CONTAINS(out.data, "this is no row of a rollout, or a damaged one");
+    }
+    write_step("half", 3, played, sizeof played - 20);
+    CHECK_EQ(show(&out, "half"), 0);
+    CHECK_CONTAINS(out.data, "1        Ice  20000005  3      0.65   yes      won\n");
+    CHECK_CONTAINS(out.data, "its last line is half written and was left out");
+    ares_str_fini(&out);
+    ares_str_fini(&text);
+}

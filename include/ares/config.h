@@ -173,16 +173,18 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  *
  *   from   "algorithm.group_size", or a whole section: "actor_rollout_ref.rollout.*" (to:
  *          "worker.rollout.*"). An exact name wins over a section, a longer section over a shorter
- *          one.
- *   to     The new name, or several joined by '&' (TRL's epsilon); each of the several that is
- * itself set in the same file or on the command line wins over the word. "" accepts and ignores the
- * word, and logs that. NULL refuses it, with the note as the remedy. when   NULL, or "path=value":
- * the row holds only while that option has that value in the end. A word may have several rows.
- * When none holds, the word is refused, or ignored if its last row has when NULL and to "". A word
- * that may be ignored yields to its option set in a later layer, and to another such word for the
- * same option whose row stands earlier. note   Said when the word is ignored or refused. In a row
- * with `when`, for a word that may be ignored: why word and option may not stand in one file; NULL:
- * they may, and the word wins.
+ *          one. A ? stands for any one key: "custom_envs.?.env_type" (to:
+ * "env.definitions.?.type"). to     The new name, or several joined by '&' (TRL's epsilon); each of
+ * the several that is itself set in the same file or on the command line wins over the word. ""
+ * accepts and ignores the word, and logs that. NULL refuses it, with the note as the remedy. when
+ * NULL, or "path=value": the row holds only while that option has that value in the end. A word may
+ * have several rows. When none holds, the word is refused, or ignored if its last row has when NULL
+ * and to "". A word that may be ignored yields to its option set in a later layer, and to another
+ * such word for the same option whose row stands earlier. Or "=value", as YAML in one line: the row
+ * holds where the word is given this value, and its `to` is "" or "option=value". Such a row may
+ * also be of an option of our own. note   Said when the word is ignored or refused. In a row with
+ * `when`, for a word that may be ignored: why word and option may not stand in one file; NULL: they
+ * may, and the word wins.
  */
 typedef struct ares_config_alias {
     const char *from, *to, *when, *note;
@@ -287,6 +289,24 @@ const char *ares_config_written(const ares_config *cfg, const char *path);
 int ares_config_at_step(ares_config *cfg, int64_t step);
 /* whether the option is set to a schedule or an expression */
 bool ares_config_scheduled(const ares_config *cfg, const char *path);
+/*
+ * A value that changes with the step: a number, the name of a schedule or an expression in `step`
+ * (docs/design.md#schedules). The lists differ in the names, and caps may be none: null or None.
+ */
+typedef enum { ARES_SCHEDULE_WEIGHT, ARES_SCHEDULE_CAP } ares_schedule_list;
+typedef struct ares_scheduled ares_scheduled;
+/*
+ * The items [*n] of a list at path, in cfg's memory; NULL where it is null. A text that is a key of
+ * the map at `own` stands for the value there. Notes a fault for an item that is none of the above;
+ * such an item, and a path that is no list, gives NULL too. After resolve.
+ */
+const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char *path,
+                                                   ares_schedule_list list, const char *own,
+                                                   int64_t *n);
+/* *value: NaN for none. ARES_ECONFIG with the step where an expression fails or gives NaN. */
+int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value);
+/* as written */
+const char *ares_scheduled_text(const ares_scheduled *s);
 /* whether the option's row has ARES_NO_RESULT */
 bool ares_config_no_result(const ares_config *cfg, const char *path);
 

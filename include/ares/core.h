@@ -297,7 +297,7 @@ double ares_rng_uniform(ares_rng_key key, uint64_t index);             /* (0, 1)
 double ares_rng_normal(ares_rng_key key, uint64_t index);           /* same bits on every machine */
 void ares_rng_shuffle(ares_rng_key key, int64_t *items, int64_t n); /* Fisher-Yates */
 
-/* ---------------- thread pool (pool.c): the only threads
+/* ---------------- thread pool (pool.c): the only threads that compute
  * ares_pool_run gives the tasks 0..n-1 to whichever thread is free and returns when all are done;
  * the calling thread works too. Idle threads spin briefly, then sleep on a futex. Results must not
  * depend on which thread takes which task. A run inside a task is serial. ares_pool_post queues a

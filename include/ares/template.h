@@ -23,6 +23,8 @@ struct tm;
 /* Immutable; several threads may render it at once. */
 typedef struct ares_template ares_template;
 
+/* A PLAIN template: jinja2.Template without options. name stands in errors. */
+int ares_template_new(const char *name, ares_view source, ares_template **out);
 void ares_template_free(ares_template *t);
 
 /*

@@ -104,6 +104,8 @@ void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out);
  */
 bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,
                     ares_view end_tag, int64_t *first, int64_t *end);
+/* What stands between these tags, not trimmed; a part of text. False: a tag is missing. */
+bool ares_span_text(ares_view text, ares_view start_tag, ares_view end_tag, ares_view *inner);
 /*
  * Appends the bytes of ids [n], one token after the other, to text; offsets [n] receives their
  * ranges of bytes. A special token adds nothing and gets [0, 0).

@@ -31,37 +31,104 @@ static bool find_option(const ares_config *cfg, config_found *f)
 }
 
 /*
- * The alias whose `from` covers most of the path; `*covered` is the length that it covers. An exact
- * name wins over a section of the same length.
+ * Whether the path begins with `from` [n], in which ? stands for any one key: *covered bytes, and
+ * the key that stands there.
  */
-static const ares_config_alias *find_alias(const ares_config *cfg, const char *path,
-                                           size_t *covered)
+static bool begins(const char *path, const char *from, size_t n, size_t *covered, ares_view *key)
 {
-    const ares_config_alias *best = NULL;
-    size_t whole = strlen(path), best_len = 0;
+    const char *p = path;
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] != '?') {
+            if (*p++ != from[i]) return false;
+            continue;
+        }
+        *key = (ares_view){ p, strcspn(p, ".") };
+        if (!key->len) return false;
+        p += key->len;
+    }
+    *covered = (size_t)(p - path);
+    return *p == '.' || *p == 0;
+}
+
+/* What an alias is to a path. */
+typedef struct match {
+    const ares_config_alias *alias; /* NULL: nothing */
+    size_t covered;                 /* bytes of the path */
+    bool section;                   /* the alias ends in ".*" */
+    ares_view key;                  /* that stands for ? */
+} match;
+
+/*
+ * The alias whose `from` covers most of the path. An exact name wins over a section of the same
+ * length.
+ */
+static match find_alias(const ares_config *cfg, const char *path)
+{
+    match best = { 0 };
     for (int i = 0; i < cfg->aliases.count; i++) {
         const ares_config_alias *a = cfg->aliases.items[i];
         size_t len = strlen(a->from);
-        bool section = len > 2 && strcmp(a->from + len - 2, ".*") == 0;
-        if (section) len -= 2;
-        if (len > whole || len <= best_len || memcmp(a->from, path, len) != 0) continue;
-        if (path[len] != '.' && path[len] != 0) continue;
-        best = a;
-        best_len = len;
+        match m = { .alias = a, .section = len > 2 && strcmp(a->from + len - 2, ".*") == 0 };
+        if (config_alias_is_of_value(a)) continue;
+        if (!begins(path, a->from, m.section ? len - 2 : len, &m.covered, &m.key)) continue;
+        if (m.covered > best.covered || (m.covered == best.covered && best.section && !m.section))
+            best = m;
     }
-    for (int i = 0; best && i < cfg->aliases.count; i++)
-        if (strlen(cfg->aliases.items[i]->from) == best_len &&
-            memcmp(cfg->aliases.items[i]->from, path, best_len) == 0) {
-            best = cfg->aliases.items[i];
-            break;
-        }
-    *covered = best_len;
     return best;
+}
+
+bool config_alias_is_of_value(const ares_config_alias *a)
+{
+    return a->when && *a->when == '=';
+}
+
+const ares_config_alias *config_alias_of_value(const ares_config *cfg, const char *path,
+                                               const config_node *node)
+{
+    size_t covered;
+    ares_view key;
+    for (int i = 0; i < cfg->aliases.count; i++) {
+        const ares_config_alias *a = cfg->aliases.items[i];
+        if (!config_alias_is_of_value(a) ||
+            !begins(path, a->from, strlen(a->from), &covered, &key) || path[covered])
+            continue;
+        ares_str text = { 0 };
+        config_emit_flow(&text, node, true);
+        bool same = strcmp(text.data, a->when + 1) == 0;
+        ares_str_fini(&text);
+        if (same) return a;
+    }
+    return NULL;
 }
 
 static bool has(const ares_map *map, const char *path)
 {
     return ares_map_get(map, ares_view_of(path), NULL);
+}
+
+bool config_is_alias_section(ares_config *cfg, const char *path)
+{
+    if (has(cfg->alias_sections, path)) return true;
+    for (const char *key = path; *key;) { /* by the place of a ? */
+        size_t n = strcspn(key, ".");
+        if (has(cfg->alias_sections,
+                ares_arena_printf(&cfg->arena, "%.*s?%s", (int)(key - path), path, key + n)))
+            return true;
+        key += n + (key[n] == '.');
+    }
+    return false;
+}
+
+/* What the path becomes: `to` with its ? filled in, and the rest that the alias does not cover. */
+static const char *translated(ares_config *cfg, const match *m, const char *path)
+{
+    const char *to = m->alias->to, *hole = strchr(to, '?');
+    size_t len = strlen(to);
+    if (len > 2 && strcmp(to + len - 2, ".*") == 0) len -= 2;
+    if (!hole) return ares_arena_printf(&cfg->arena, "%.*s%s", (int)len, to, path + m->covered);
+    size_t head = (size_t)(hole - to);
+    return ares_arena_printf(&cfg->arena, "%.*s%.*s%.*s%s", (int)head, to, (int)m->key.len,
+                             m->key.data, (int)(len - head - 1), hole + 1, path + m->covered);
 }
 
 config_found config_find(ares_config *cfg, const char *path)
@@ -72,11 +139,12 @@ config_found config_find(ares_config *cfg, const char *path)
         if (find_option(cfg, &f)) return f;
         f.kind = FOUND_USER;
         if (strncmp(f.path, "x-", 2) == 0) return f;
-        size_t covered;
-        const ares_config_alias *a = find_alias(cfg, f.path, &covered);
-        bool exact = a && !f.path[covered] && strlen(a->from) == covered;
+        match m = find_alias(cfg, f.path);
+        const ares_config_alias *a = m.alias;
+        bool exact = a && !f.path[m.covered] && !m.section;
         f.kind = FOUND_SECTION;
-        if (!exact && (has(cfg->sections, f.path) || has(cfg->alias_sections, f.path))) return f;
+        if (!exact && (has(cfg->sections, f.path) || config_is_alias_section(cfg, f.path)))
+            return f;
         f.kind = FOUND_NOTHING;
         if (!a) return f;
         f.alias = a;
@@ -84,12 +152,10 @@ config_found config_find(ares_config *cfg, const char *path)
         else if (!*a->to) f.kind = FOUND_IGNORED;
         else if (a->when) f.kind = FOUND_PENDING;
         else if (strchr(a->to, '&')) f.kind = FOUND_SEVERAL;
-        if (f.kind == FOUND_SEVERAL && f.path[covered])
+        if (f.kind == FOUND_SEVERAL && f.path[m.covered])
             f.kind = FOUND_NOTHING; /* nothing lies below such a word */
         if (f.kind != FOUND_NOTHING || strchr(a->to, '&')) return f;
-        size_t to = strlen(a->to);
-        if (to > 2 && strcmp(a->to + to - 2, ".*") == 0) to -= 2;
-        f.path = ares_arena_printf(&cfg->arena, "%.*s%s", (int)to, a->to, f.path + covered);
+        f.path = translated(cfg, &m, f.path);
     }
     return f;
 }

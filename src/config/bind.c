@@ -183,7 +183,7 @@ static bool read_schedule(const target *t, const config_node *node, double *fiel
                           .field = field };
     double first;
     bool fits;
-    if (scheduled_parse(&t->cfg->arena, &text, SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
+    if (scheduled_parse(&t->cfg->arena, &text, ARES_SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
         scheduled_at(&s.value, 0, &first) != ARES_OK)
         REFUSE(t, node, "%s", ares_error_message());
     ARES_ASSERT(number_fits(t->c.body, first, &fits));
@@ -311,23 +311,36 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
     }
 }
 
+/* {0: a, 1: b}, a table as Python's configurations spell it, is the list [a, b]. */
+static bool is_numbered(const config_node *map)
+{
+    int64_t i = 0;
+    for (const config_node *child = map->first; child; child = child->next) {
+        char number[24];
+        snprintf(number, sizeof number, "%lld", (long long)i++);
+        if (strcmp(child->key, number) != 0) return false;
+    }
+    return i > 0;
+}
+
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
     _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) &&
                        sizeof(ares_texts) == sizeof(ares_f64s),
                    "one shape of list");
-    if (node->kind == CONFIG_MAP) REFUSE(t, node, "must be a list, not a map");
-    int64_t count = node->kind == CONFIG_LIST ? node->count : 1;
+    if (node->kind == CONFIG_MAP && !is_numbered(node))
+        REFUSE(t, node, "must be a list, not a map");
+    int64_t count = node->kind == CONFIG_SCALAR ? 1 : node->count;
     if (count < t->c.least || count > t->c.most)
         REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "",
                (long long)t->c.least, t->c.least == 1 ? "" : "s");
     void *items = ares_arena_calloc(&t->cfg->arena, (size_t)count + 1, 8);
     bool ok = true;
-    config_node *item = node->kind == CONFIG_LIST ? node->first : node;
+    config_node *item = node->kind == CONFIG_SCALAR ? node : node->first;
     for (int64_t i = 0; i < count; i++, item = item->next) {
         target one = *t;
         one.path = ares_arena_printf(&t->cfg->arena, "%s.%lld", t->path, (long long)i);
-        if (node->kind != CONFIG_LIST) one.path = t->path;
+        if (node->kind == CONFIG_SCALAR) one.path = t->path;
         ok = read_item(&one, type, item, items, i) && ok;
     }
     if (ok) *(ares_texts *)field = (ares_texts){ items, count };

@@ -5,21 +5,32 @@
 
 #include <string.h>
 
+static void imply(ares_config *cfg, const config_implied *m, const config_node *old)
+{
+    const char *error;
+    config_node *node;
+    if (old) node = config_set_text(cfg, m->row->path, m->row->value);
+    else { /* a key of an open map, which only config_put makes */
+        node = config_yaml_value(cfg, ARES_OPTION_tree, m->row->value, &error);
+        if (!node) return;
+        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
+        config_put(cfg, m->row->path, node, CONFIG_SET);
+        node = config_walk(cfg->root, m->row->path);
+    }
+    if (!node) return;
+    config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
+    node->written = m->row->word;
+    config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
+}
+
 /* Gives options the values that words imply, unless a layer gives them one. */
 void config_apply_implied(ares_config *cfg)
 {
     for (int i = 0; i < cfg->implied.count; i++) {
         const config_implied *m = &cfg->implied.items[i];
-        config_node *old = config_walk(cfg->root, m->row->path);
-        if (!m->by || !old ||
-            (old->layer &&
-             !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
-            continue;
-        config_node *node = config_set_text(cfg, m->row->path, m->row->value);
-        if (!node) return;
-        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
-        node->written = m->row->word;
-        config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
+        const config_node *old = config_walk(cfg->root, m->row->path);
+        bool null = old && old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL;
+        if (m->by && (!old || !old->layer || null)) imply(cfg, m, old);
     }
 }
 
@@ -80,7 +91,7 @@ void config_apply_pending(ares_config *cfg)
 {
     for (int k = 0; k < cfg->aliases.count; k++) {
         const ares_config_alias *a = cfg->aliases.items[k];
-        if (!a->when || !cfg->pending.count) continue;
+        if (!a->when || config_alias_is_of_value(a) || !cfg->pending.count) continue;
         for (int i = cfg->pending.count - 1; i >= 0; i--) {
             config_pending *p = &cfg->pending.items[i];
             if (!p->node || strcmp(a->from, p->path) != 0 || !holds(cfg, a->when)) continue;

@@ -674,3 +674,8 @@ int expression_at(const expression *e, int64_t step, double *value)
     *value = 0;
     return ares_fail(ARES_ECONFIG, "at step %lld: %s", (long long)step, r.error);
 }
+
+bool expression_may_be_none(const expression *e)
+{
+    return e->root->none;
+}

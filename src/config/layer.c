@@ -63,13 +63,22 @@ static bool same_value(const config_node *a, const config_node *b)
     return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
 }
 
+/* ${word}, where the word is another name of the option itself, which so has two names. */
+static bool refers_to_itself(ares_config *cfg, const config_node *node, const char *path)
+{
+    size_t n = node->kind == CONFIG_SCALAR ? strlen(node->text) : 0;
+    if (n < 4 || strncmp(node->text, "${", 2) != 0 || node->text[n - 1] != '}') return false;
+    const char *word = ares_arena_copy(&cfg->arena, node->text + 2, n - 3);
+    return strcmp(word, path) != 0 && strcmp(config_alias_target(cfg, word), path) == 0;
+}
+
 /*
  * Two names of an option in one file, or on one command line, must agree: neither is the later one.
  */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
-    if (!old || too_deep(cfg, old, node, f->path)) return;
+    if (!old || too_deep(cfg, old, node, f->path) || refers_to_itself(cfg, node, f->path)) return;
     bool together = old->layer && config_order(old, node) == 0;
     const char *was = old->written ? old->written : f->path,
                *is = node->written ? node->written : f->path;
@@ -264,14 +273,42 @@ static void refuse_nothing(ares_config *cfg, const char *path, const char *canon
     ares_str_fini(&hint);
 }
 
+/* A row for one value of a word: it is ignored, or sets an option to a value of the row's own. */
+static void put_value(ares_config *cfg, const char *path, const ares_config_alias *a,
+                      const config_node *from)
+{
+    const char *equals = a->to ? strchr(a->to, '=') : NULL, *error;
+    const char *word = ares_arena_printf(&cfg->arena, "%s%s", path, a->when);
+    config_announce(cfg, word, a->to, a->note);
+    if (!equals) return;
+    config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, equals + 1, &error);
+    if (!node) return;
+    config_node_stamp(node, from->layer, from->line, from->source);
+    node->written = path;
+    config_put(cfg, ares_arena_copy(&cfg->arena, a->to, (size_t)(equals - a->to)), node,
+               CONFIG_SET);
+}
+
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    config_found f = config_find(cfg, path);
     for (int i = 0; i < cfg->implied.count; i++)
         if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = node;
+    const ares_config_alias *of_value = config_alias_of_value(cfg, path, node);
+    if (of_value) {
+        put_value(cfg, path, of_value, node);
+        return;
+    }
+    /* "seed" is a word of one trainer, and "seed.train" of another */
+    if (node->kind == CONFIG_MAP && how == CONFIG_SET && config_is_alias_section(cfg, path)) {
+        set_section(cfg, path, node, how);
+        return;
+    }
+    config_found f = config_find(cfg, path);
     const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
+    bool of_all =
+        f.alias && strchr(f.alias->from, '?'); /* the keys that ? stands for may be many */
     if (f.kind == FOUND_OPTION && strcmp(f.path, path) != 0) {
-        config_announce(cfg, path, f.path, NULL);
+        config_announce(cfg, of_all ? f.alias->from : path, of_all ? f.alias->to : f.path, NULL);
         node->written = path;
     }
     switch (f.kind) {
@@ -284,7 +321,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         break;
     case FOUND_SECTION: set_section(cfg, path, node, how); break;
     case FOUND_USER: set_user(cfg, f.path, node); break;
-    case FOUND_IGNORED: config_announce(cfg, path, "", f.alias->note); break;
+    case FOUND_IGNORED: config_announce(cfg, of_all ? f.alias->from : path, "", note); break;
     case FOUND_REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
     case FOUND_PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;
     case FOUND_INSIDE_VALUE:

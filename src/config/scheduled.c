@@ -79,12 +79,12 @@ static const struct {
     const schedule *table;
     int count;
 } tables[] = {
-    [SCHEDULE_WEIGHT] = { "weight_scheduler", weights, ARES_COUNT(weights) },
-    [SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
+    [ARES_SCHEDULE_WEIGHT] = { "weight_scheduler", weights, ARES_COUNT(weights) },
+    [ARES_SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
 };
 
 /* The last component of a path is the schedule's name, the one before it the module. */
-static int find(const char *path, schedule_list list, scheduled *out)
+static int find(const char *path, ares_schedule_list list, scheduled *out)
 {
     const char *name = strrchr(path, '.');
     if (name) {
@@ -93,7 +93,7 @@ static int find(const char *path, schedule_list list, scheduled *out)
         for (int i = 0; i < ARES_COUNT(tables); i++)
             if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
                              ares_view_of(tables[i].module)))
-                list = (schedule_list)i;
+                list = (ares_schedule_list)i;
     }
     name = name ? name + 1 : path;
     const char *names[ARES_COUNT(weights) + ARES_COUNT(caps)];
@@ -115,7 +115,7 @@ static bool is_path(const char *text)
     return strcmp(text, "step") != 0;
 }
 
-static int read_text(ares_arena *arena, ares_view text, schedule_list list, scheduled *out)
+static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list, scheduled *out)
 {
     char *end;
     text = ares_view_trim(text);
@@ -131,15 +131,16 @@ static int read_text(ares_arena *arena, ares_view text, schedule_list list, sche
     }
     if (is_path(out->text)) return find(out->text, list, out);
     out->kind = SCHEDULED_EXPRESSION;
-    return expression_parse(arena, text, list == SCHEDULE_CAP, &out->expression);
+    return expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
 }
 
-int scheduled_parse(ares_arena *arena, const ares_json *value, schedule_list list, scheduled *out)
+int scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
+                    scheduled *out)
 {
     *out = (scheduled){ .kind = SCHEDULED_NONE, .text = "null" };
     switch (value->type) {
     case ARES_JSON_NULL:
-        if (list == SCHEDULE_CAP) return ARES_OK;
+        if (list == ARES_SCHEDULE_CAP) return ARES_OK;
         break;
     case ARES_JSON_BOOL:
         *out = (scheduled){ SCHEDULED_CONSTANT, .constant = value->boolean,

@@ -5,7 +5,7 @@
 #ifndef ARES_CONFIG_SCHEDULED_H
 #define ARES_CONFIG_SCHEDULED_H
 
-#include "ares/core.h"
+#include "ares/config.h"
 
 /* ---------------- expressions (expression.c)
  * `lambda NAME: EXPR`, or EXPR alone, whose name is then `step`. The grammar and the meaning are
@@ -29,6 +29,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
  * x86 machine.
  */
 int expression_at(const expression *e, int64_t step, double *value);
+bool expression_may_be_none(const expression *e);
 
 /* ---------------- scheduled values (scheduled.c)
  * A number is a constant. A text is a number in quotes, an expression, or the name of a schedule,
@@ -38,24 +39,22 @@ int expression_at(const expression *e, int64_t step, double *value);
  * differ: exponential caps change five times more slowly than weights.
  */
 typedef enum {
-    SCHEDULE_WEIGHT, /* names of weights; None is refused */
-    SCHEDULE_CAP,    /* names of reward caps; null and None mean "no cap" */
-} schedule_list;
-typedef enum {
     SCHEDULED_NONE,
     SCHEDULED_CONSTANT,
     SCHEDULED_NAMED,
     SCHEDULED_EXPRESSION,
 } scheduled_kind;
-typedef struct scheduled {
+struct ares_scheduled {
     scheduled_kind kind;
     double constant;
     double (*named)(double step);
     const expression *expression;
     const char *text; /* as written; of a number its shortest form */
-} scheduled;
+};
+typedef ares_scheduled scheduled;
 /* Texts and expressions lie in the arena. Anything else than the above is ARES_ECONFIG. */
-int scheduled_parse(ares_arena *arena, const ares_json *value, schedule_list list, scheduled *out);
+int scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
+                    scheduled *out);
 /* *value: NaN for none. step counts from 0. Fails as expression_at does. */
 int scheduled_at(const scheduled *s, int64_t step, double *value);
 #endif

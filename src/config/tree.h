@@ -203,6 +203,12 @@ config_found config_find(ares_config *cfg, const char *path);
 const char *config_alias_target(ares_config *cfg, const char *path);
 /* whether it is an option, a section or another trainer's word for one */
 bool config_is_known(ares_config *cfg, const char *path);
+/* whether words of other trainers begin with it */
+bool config_is_alias_section(ares_config *cfg, const char *path);
+/* whether the row holds for one value of the word only; and the row for this value, or NULL */
+bool config_alias_is_of_value(const ares_config_alias *a);
+const ares_config_alias *config_alias_of_value(const ares_config *cfg, const char *path,
+                                               const config_node *node);
 /* whether options of the type hold items or keys of their own */
 bool config_is_open(ares_option_type type);
 /* logs once what becomes of a word: "from -> to", or that it is ignored (to "") and why */

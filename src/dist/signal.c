@@ -2,7 +2,7 @@
  * Signals are noted here and handled between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and
  * SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
  */
-#include "world.h"
+#include "ares/dist.h"
 
 #include <signal.h>
 #include <unistd.h>

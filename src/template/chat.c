@@ -1,7 +1,6 @@
 /*
  * Chat templates of a model directory, and which part of a conversation's text the assistant wrote.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "chat_continue.h"

@@ -136,7 +136,6 @@ typedef struct percent {
     jinja_value args;
     jinja_dict *named;
     int64_t next, n;
-    bool mapping;
 } percent;
 
 static jinja_value next_arg(jinja_run *r, percent *q)

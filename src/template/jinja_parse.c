@@ -844,6 +844,11 @@ int template_parse(const char *name, ares_view source, template_dialect dialect,
     return ARES_OK;
 }
 
+int ares_template_new(const char *name, ares_view source, ares_template **out)
+{
+    return template_parse(name, source, TEMPLATE_PLAIN, out);
+}
+
 void ares_template_free(ares_template *t)
 {
     if (!t) return;

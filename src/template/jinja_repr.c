@@ -90,6 +90,33 @@ static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
     jinja_add(r, b, v.u.s->data, v.u.s->len);
 }
 
+static void add_range(jinja_run *r, jinja_buf *b, const jinja_range *x)
+{
+    jinja_add_z(r, b, "range(");
+    add_int(r, b, x->start);
+    jinja_add_z(r, b, ", ");
+    add_int(r, b, x->stop);
+    if (x->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, x->step);
+    jinja_add_z(r, b, ")");
+}
+
+static void add_macro(jinja_run *r, jinja_buf *b, const jinja_macro *macro)
+{
+    jinja_add_z(r, b, "<Macro ");
+    if (macro->node->kind == JN_MACRO) add_repr_string(r, b, macro->node->name);
+    else jinja_add_z(r, b, "anonymous");
+    jinja_add_z(r, b, ">");
+}
+
+static void add_loop(jinja_run *r, jinja_buf *b, jinja_loop *loop)
+{
+    jinja_add_z(r, b, "<LoopContext ");
+    add_int(r, b, loop->index0 + 1);
+    jinja_add_z(r, b, "/");
+    add_int(r, b, jinja_loop_length(r, loop));
+    jinja_add_z(r, b, ">");
+}
+
 void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
 {
     char text[40];
@@ -121,13 +148,8 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
         break;
     case JV_DICT: add_dict(r, b, v.u.d); break;
-    case JV_RANGE:
-        jinja_add_z(r, b, "range("), add_int(r, b, v.u.r->start), jinja_add_z(r, b, ", "),
-            add_int(r, b, v.u.r->stop);
-        if (v.u.r->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->step);
-        jinja_add_z(r, b, ")");
-        break;
-    case JV_VIEW: {
+    case JV_RANGE: add_range(r, b, v.u.r); break;
+    case JV_VIEW:
         jinja_add_z(r, b,
                     v.flag == 'k'   ? "dict_keys("
                     : v.flag == 'v' ? "dict_values("
@@ -135,23 +157,13 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         jinja_add_repr(r, b, jinja_to_list(r, v));
         jinja_add_z(r, b, ")");
         break;
-    }
     case JV_NAMESPACE:
         jinja_add_z(r, b, "<Namespace ");
         add_dict(r, b, v.u.d);
         jinja_add_z(r, b, ">");
         break;
-    case JV_MACRO:
-        jinja_add_z(r, b, "<Macro ");
-        if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name);
-        else jinja_add_z(r, b, "anonymous");
-        jinja_add_z(r, b, ">");
-        break;
-    case JV_LOOP:
-        jinja_add_z(r, b, "<LoopContext "), add_int(r, b, v.u.loop->index0 + 1),
-            jinja_add_z(r, b, "/");
-        add_int(r, b, jinja_loop_length(r, v.u.loop)), jinja_add_z(r, b, ">");
-        break;
+    case JV_MACRO: add_macro(r, b, v.u.macro); break;
+    case JV_LOOP: add_loop(r, b, v.u.loop); break;
     default:
         if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
         else

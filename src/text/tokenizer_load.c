@@ -3,7 +3,6 @@
  * Everything that a file asks for is either done as the library does it, or an error that names the
  * key; nothing is ignored.
  */
-#include <string.h>
 
 #include "tokenizer_load.h"
 

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-static schedule_list list_of(const char *path)
+static ares_schedule_list list_of(const char *path)
 {
-    return strstr(path, "cap") ? SCHEDULE_CAP : SCHEDULE_WEIGHT;
+    return strstr(path, "cap") ? ARES_SCHEDULE_CAP : ARES_SCHEDULE_WEIGHT;
 }
 
 static bool wants(golden *g, const char *word)
@@ -53,7 +53,7 @@ GOLDEN(curriculum, expr_eval)
     check_value(g, rc, value);
 }
 
-static void classify(golden *g, schedule_list list)
+static void classify(golden *g, ares_schedule_list list)
 {
     static const char *const kinds[] = { "none", "constant", "named", "expression" };
     scheduled s;
@@ -63,10 +63,10 @@ static void classify(golden *g, schedule_list list)
 
 GOLDEN(curriculum, classify_weight)
 {
-    classify(g, SCHEDULE_WEIGHT);
+    classify(g, ARES_SCHEDULE_WEIGHT);
 }
 
 GOLDEN(curriculum, classify_cap)
 {
-    classify(g, SCHEDULE_CAP);
+    classify(g, ARES_SCHEDULE_CAP);
 }

@@ -520,6 +520,91 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
     ares_config_free(cfg);
 }
 
+TEST(config_words_may_hold_for_one_value_and_for_any_key)
+{
+    static const ares_config_alias words[] = {
+        { "all.?.height", "env.kwargs.?.tall", NULL, NULL },
+        { "all.?.*", "env.kwargs.?.*", NULL, NULL },
+        { "all.?.colour", "", "=null", "none is said" },
+        { "all.?.more.*", "env.kwargs.?.*", NULL, NULL },
+        { "steps", "", "=1", "one is what there is" },
+        { "steps", NULL, NULL, "set worker.rollout.n" },
+        { "contents", "data.shuffle=false", "=[model]", NULL },
+        { "contents", "", NULL, "all of it" },
+        { "data.prompt", "", "=null", "null says nothing" },
+        { "seed", "worker.rollout.n&worker.rollout.max_len", NULL, NULL },
+        { "seed.first", "worker.rollout.n", NULL, NULL },
+    };
+    static const ares_config_implied implied[] = { { "contents", "env.kwargs.deep.x", "7" } };
+    static const struct {
+        const char *yaml, *faults, *kwargs;
+        int n;
+        bool shuffle;
+    } cases[] = {
+        { "all: {A: {height: 3, width: 2}, B: {colour: null, more: {height: 5, size: 4}}}", "",
+          "{\"depth\":1,\"A\":{\"tall\":3,\"width\":2},\"B\":{\"height\":5,\"size\":4}}", 1, true },
+        { "all.A.height: 3\nall.A.colour: red", "",
+          "{\"depth\":1,\"A\":{\"tall\":3,\"colour\":\"red\"}}", 1, true },
+        { "steps: 1\nseed: {first: 5}", "", "{\"depth\":1}", 5, true },
+        { "steps: 2", "config: a.yaml:1: steps = 2: not accepted: set worker.rollout.n",
+          "{\"depth\":1}", 1, true },
+        { "contents: [model]", "", "{\"depth\":1,\"deep\":{\"x\":7}}", 1, false },
+        { "contents: [model, extra]", "", "{\"depth\":1,\"deep\":{\"x\":7}}", 1, true },
+        { "contents: 1\nenv.kwargs.deep.x: 5", "", "{\"depth\":1,\"deep\":{\"x\":5}}", 1, true },
+        { "seed: {second: 5}", "config: a.yaml:1: seed.second: no such option", "{\"depth\":1}", 1,
+          true },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        ares_str text = { 0 };
+        ares_config *cfg = case_new(&o);
+        ares_config_add_aliases(cfg, words, ARES_COUNT(words));
+        ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
+        ares_config_load_text(cfg, "early.yaml", ARES_VIEW("data: {prompt: kept}"));
+        ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
+        ares_config_override(cfg, MODEL);
+        ares_config_override(cfg, "data.prompt=null");
+        ares_config_resolve(cfg);
+        int rc = ares_config_finish(cfg);
+        CHECK_STR(rc == ARES_OK ? "" : ares_error_message(), cases[i].faults);
+        ares_json_write(&text, o.kwargs);
+        CHECK_STR(text.data, cases[i].kwargs);
+        CHECK_STR(o.prompt, "kept");
+        CHECK_EQ(o.n, cases[i].n);
+        CHECK_EQ(o.shuffle, cases[i].shuffle);
+        ares_str_fini(&text);
+        ares_config_free(cfg);
+    }
+}
+
+TEST(config_a_word_may_refer_to_another_name_of_its_option)
+{
+    case_options o;
+    ares_config *cfg =
+        case_read(&o,
+                  "num_generations: 5\n"
+                  "actor_rollout_ref: {rollout: {n: '${num_generations}'}}\n",
+                  MODEL "|worker.rollout.top_k=${num_generations}|num_generations=6");
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 6);
+    CHECK_EQ(o.top_k, 6);
+    ares_config_free(cfg);
+}
+
+TEST(config_a_table_by_number_is_a_list)
+{
+    case_options o;
+    ares_config *cfg = case_read(&o, "worker: {optim: {betas: {0: 0.5, 1: 0.75}}}", MODEL);
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_NEAR(o.betas.items[1], 0.75, 0);
+    ares_config_free(cfg);
+    CHECK_FAULTS("worker: {optim: {betas: {1: 0.5, 0: 0.75}}}", MODEL,
+                 "config: a.yaml:1: worker.optim.betas = {1: 0.5, 0: 0.75}: must be a list, not a "
+                 "map");
+    CHECK_FAULTS("worker: {stops: {}}", MODEL,
+                 "config: a.yaml:1: worker.stops = {}: must be a list, not a map");
+}
+
 TEST(config_one_word_for_several_options_yields_to_each_of_them)
 {
     static const char *const texts[] = { "both: 5\nnum_generations: 7\n",

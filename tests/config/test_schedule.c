@@ -7,9 +7,8 @@
 #include "scheduled.h"
 
 #include <math.h>
-#include <string.h>
 
-static int parse(ares_arena *arena, const char *text, schedule_list list, scheduled *s)
+static int parse(ares_arena *arena, const char *text, ares_schedule_list list, scheduled *s)
 {
     ares_json value = { .type = ARES_JSON_STRING, .text = ares_view_of(text) };
     return scheduled_parse(arena, &value, list, s);
@@ -20,7 +19,7 @@ static double value_at(const char *text, int64_t step)
     ares_arena arena = { 0 };
     scheduled s;
     double value = NAN;
-    CHECK_OK(parse(&arena, text, SCHEDULE_WEIGHT, &s));
+    CHECK_OK(parse(&arena, text, ARES_SCHEDULE_WEIGHT, &s));
     CHECK_OK(scheduled_at(&s, step, &value));
     ares_arena_fini(&arena);
     return value;
@@ -59,7 +58,7 @@ TEST(what_is_no_expression_is_named_with_its_column)
     ares_arena arena = { 0 };
     scheduled s;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        CHECK_EQ(parse(&arena, cases[i].text, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+        CHECK_EQ(parse(&arena, cases[i].text, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
         CHECK_CONTAINS(ares_error_message(), cases[i].says);
     }
     ares_arena_fini(&arena);
@@ -70,7 +69,7 @@ TEST(an_error_at_a_step_names_the_step)
     ares_arena arena = { 0 };
     scheduled s;
     double value;
-    CHECK_OK(parse(&arena, "1 / (step - 3)", SCHEDULE_WEIGHT, &s));
+    CHECK_OK(parse(&arena, "1 / (step - 3)", ARES_SCHEDULE_WEIGHT, &s));
     CHECK_OK(scheduled_at(&s, 2, &value));
     CHECK_EQ(scheduled_at(&s, 3, &value), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "at step 3: division by zero");
@@ -85,13 +84,13 @@ TEST(an_expression_has_limits)
     double value;
     ares_str text = { 0 };
     for (int i = 0; i < 2500; i++) ares_str_add_z(&text, "1+");
-    CHECK_EQ(parse(&arena, text.data, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+    CHECK_EQ(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "at most 4096 characters");
     static const char *const openings[] = { "(", "-", "not ", "2**-" };
     for (int k = 0; k < ARES_COUNT(openings); k++) {
         ares_str_clear(&text);
         for (int i = 0; i < 1000; i++) ares_str_add_z(&text, openings[k]);
-        CHECK_EQ(parse(&arena, text.data, SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
+        CHECK_EQ(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s), ARES_ECONFIG);
         CHECK_CONTAINS(ares_error_message(), "nested too deeply");
     }
     /* Each operand in the middle is evaluated twice: 2 to the power of its depth. */
@@ -99,7 +98,7 @@ TEST(an_expression_has_limits)
     for (int i = 0; i < 40; i++) ares_str_add_z(&text, "0 < (");
     ares_str_add_z(&text, "1");
     for (int i = 0; i < 40; i++) ares_str_add_z(&text, ") < 2");
-    CHECK_OK(parse(&arena, text.data, SCHEDULE_WEIGHT, &s));
+    CHECK_OK(parse(&arena, text.data, ARES_SCHEDULE_WEIGHT, &s));
     CHECK_EQ(scheduled_at(&s, 0, &value), ARES_ECONFIG);
     CHECK_CONTAINS(ares_error_message(), "too many operations");
     ares_str_fini(&text);
@@ -121,7 +120,7 @@ TEST(texts_of_any_bytes_are_read_or_refused)
         uint64_t n = ares_rng_below(key, at++, sizeof text - 1);
         for (uint64_t k = 0; k < n; k++)
             text[k] = letters[ares_rng_below(key, at++, sizeof letters - 1)];
-        if (parse(&arena, text, SCHEDULE_CAP, &s) != ARES_OK) continue;
+        if (parse(&arena, text, ARES_SCHEDULE_CAP, &s) != ARES_OK) continue;
         read++;
         (void)scheduled_at(&s, 3, &value);
         ares_arena_reset(&arena);

@@ -1,6 +1,5 @@
 #include "test.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 TEST(a_file_comes_back_as_it_was_written)

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
  * Which part of a conversation the assistant wrote, where a model directory has its template, and
  * format prompts.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "ares/template.h"

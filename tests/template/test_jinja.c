@@ -3,7 +3,6 @@
  * bounds of a render.
  */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "ares/template.h"

@@ -2,53 +2,76 @@
 #include "agent_runs.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "e2e.h"
 
 /* The beginning of a conversation on the ice, with two answers. */
-static void add_example(ares_str *out, const char *board, const char *first, const char *second)
+static void add_example(ares_str *out, const char *board, bool think, const char *first,
+                        const char *second)
 {
     static const char system[] =
         "You're a helpful assistant. You act on ice.\\nThe meaning of each symbol in the state "
         "is:\\nP: player, _: empty, O: hole, G: goal, X: player in hole, \u221a: player on goal\\n"
         "Your available actions are:\\nLeft, Down, Right, Up\\nYou can make up to 10 actions, "
         "separated by the action separator \\\" || \\\"\\n";
-    static const char rule[] =
-        "Always output: <answer> [your answer] </answer> with no extra text. Strictly follow this "
-        "format. Max response length: 100 words (tokens).\\n";
+    char rule[256], thought[2][40] = { "", "" };
+    snprintf(
+        rule, sizeof rule,
+        "Always output: %s<answer> [your answer] </answer> with no extra text. Strictly follow "
+        "this format. Max response length: 100 words (tokens).\\n",
+        think ? "<think> [Your thoughts] </think> " : "");
+    for (int i = 0; think && i < 2; i++)
+        snprintf(thought[i], sizeof *thought, "<think>%.1s%.2s</think>", i ? second : first, board);
     ares_str_addf(out,
                   "{\"messages\":[{\"role\":\"system\",\"content\":\"%s\"},"
                   "{\"role\":\"user\",\"content\":\"\\nTurn 1:\\nState:\\n%s\\nYou have 10 actions "
-                  "left. %s\"},{\"role\":\"assistant\",\"content\":\"<answer>%s</answer>\"},"
+                  "left. %s\"},{\"role\":\"assistant\",\"content\":\"%s<answer>%s</answer>\"},"
                   "{\"role\":\"user\",\"content\":\"Reward:\\n0\\n\\nTurn 2:\\nState:\\n%s\\nYou "
-                  "have 9 actions left. %s\"},{\"role\":\"assistant\",\"content\":\"<answer>%s"
+                  "have 9 actions left. %s\"},{\"role\":\"assistant\",\"content\":\"%s<answer>%s"
                   "</answer>\"}]}\n",
-                  system, board, rule, first, board, rule, second);
+                  system, board, rule, thought[0], first, board, rule, thought[1], second);
 }
 
-const char *agent_model(void)
+static const char *learned_model(const char *run, bool think)
 {
     static const char *const actions[] = { "Left", "Down", "Right", "Up" };
     static const char *const pairs[] = { "Left || Up", "Down", "Right || Down", "Up" };
     static const char *const boards[] = { "_G__\\n____\\n_OO_\\n____P", "____\\n____\\n____\\nGP__",
                                           "__O_\\n____\\nPG__\\n____",
                                           "____\\n_P__\\n____\\n_G__" };
-    const char *model = test_file("agent_model/checkpoints/step_000120/model");
+    char name[96];
+    snprintf(name, sizeof name, "%s/checkpoints/step_000120/model", run);
+    const char *model = test_file(name);
     ares_str rows = { 0 };
     if (ares_dir_exists(model)) return model;
     for (int i = 0; i < 64; i++)
-        add_example(&rows, boards[i / 16], actions[i % 4], pairs[i / 4 % 4]);
-    const char *path = e2e_write("agent_examples.jsonl", rows.data);
+        add_example(&rows, boards[i / 16], think, actions[i % 4], pairs[i / 4 % 4]);
+    snprintf(name, sizeof name, "%s.jsonl", run);
+    const char *path = e2e_write(name, rows.data);
     ares_str_fini(&rows);
     CHECK_EQ(e2e_program(NULL,
                          "sft data.train_files='%s' sft.batch_size=4 sft.max_length=1200 "
                          "worker.actor.model.model_path='%s' worker.actor.optim.lr=1e-2 "
                          "worker.actor.max_token_len_per_device=8192 trainer.max_steps=120 "
                          "trainer.run_dir='%s'",
-                         path, e2e_model(), test_file("agent_model")),
+                         path, e2e_model(), test_file(run)),
              0);
     return model;
+}
+
+const char *agent_model(void)
+{
+    return learned_model("agent_model", false);
+}
+
+const char *agent_thinking(void)
+{
+    static char words[400];
+    snprintf(words, sizeof words,
+             "env.enable_think=true data.max_response_length=40 "
+             "worker.actor.model.model_path='%s'",
+             learned_model("agent_thinking", true));
+    return words;
 }
 
 const char *agent_words(const char *run)

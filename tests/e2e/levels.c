@@ -46,15 +46,15 @@ static const factor written[FACTORS] = {
                        "worker.rollout.rollout_filter_strategy=top_k "
                        "worker.rollout.rollout_filter_value=0.75 "
                        "worker.actor.filter_loss_scaling=sqrt",
-                       NONZERO | BY_DEVIATION | FILTERS },
+                       NONZERO | BY_DEVIATION | FILTERS | NO_PAIRS },
                  } },
     [CONTROL] = { "control",
                   5,
                   {
                       { "none", "", 0 },
                       { "aepo, shaped reward", "algorithm.aepo=true " REWARD(", {name: aepo}"),
-                        SHAPED },
-                      { "aepo, dual_ascent", DYNAMIC, DYNAMIC_KL },
+                        SHAPED | NO_PAIRS },
+                      { "aepo, dual_ascent", DYNAMIC, DYNAMIC_KL | NO_PAIRS },
                       { "aepo, log_space",
                         DYNAMIC
                         "algorithm.kl_bucket_controller=log_space "
@@ -62,7 +62,7 @@ static const factor written[FACTORS] = {
                         "worker.actor.enable_second_chance_kl=true "
                         "worker.actor.second_chance_easy_only=false "
                         "worker.actor.second_chance_soft_cost_min=0 algorithm.hwe_kl_scope=window",
-                        DYNAMIC_KL },
+                        DYNAMIC_KL | NO_PAIRS },
                       { "aepo, bootstrap",
                         "data.bootstrap=true data.bootstrap_batch_size=5 "
                         "algorithm.drop_easy_prompts=true",
@@ -72,9 +72,9 @@ static const factor written[FACTORS] = {
                    4,
                    {
                        { "in the reward", "", 0 },
-                       { "in the loss", "algorithm.use_kl_loss=true", LOSS_KL },
+                       { "in the loss", "algorithm.use_kl_loss=true", LOSS_KL | NO_PAIRS },
                        { "coefficient 0", "algorithm.use_kl_loss=true algorithm.kl_coef=0",
-                         ZERO_KL },
+                         ZERO_KL | NO_PAIRS },
                        { "none", "algorithm.disable_kl=true", NO_KL },
                    } },
     [KL_ESTIMATOR] = { "KL estimator", 0, { { 0 } } },
@@ -100,7 +100,7 @@ static const factor written[FACTORS] = {
                      { "all",
                        "algorithm.mask_truncated=true 'worker.rollout.stop_token_ids=[]' "
                        "worker.rollout.ignore_eos=true",
-                       MASKS | LEARNS_LITTLE },
+                       MASKS | LEARNS_LITTLE | ALL_MASKED },
                  } },
     [EPOCHS] = { "epochs", 2, { { "1", "", 0 }, { "2", "worker.actor.ppo_epochs=2", 0 } } },
     [MINI_BATCHES] = { "mini-batches",
@@ -110,21 +110,22 @@ static const factor written[FACTORS] = {
                            { "2", "worker.actor.global_batch_size=2", MINI },
                            { "2 rows each",
                              "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=2",
-                             MINI },
+                             MINI | NO_PAIRS },
                            { "2 rows each, copied",
                              "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=2 "
                              "algorithm.batch_adjust_mode=copy",
-                             MINI },
+                             MINI | NO_PAIRS },
                        } },
     [ADVANTAGES] = { "advantages",
                      10,
                      {
                          { "as they are", "", 0 },
-                         { "normalize_advantages", "algorithm.normalize_advantages=true", 0 },
+                         { "normalize_advantages", "algorithm.normalize_advantages=true",
+                           NO_PAIRS },
                          { "importance_sampling_fix", "algorithm.importance_sampling_fix=true",
-                           CORRECTS },
+                           CORRECTS | NO_PAIRS },
                          { "zero_task_advantage", "algorithm.zero_task_advantage=true",
-                           LEARNS_LITTLE },
+                           LEARNS_LITTLE | NO_PAIRS },
                          { "norm_adv_by_std_in_grpo=false",
                            "algorithm.norm_adv_by_std_in_grpo=false", 0 },
                          { "soft_advantage_reweight", "algorithm.soft_advantage_reweight=true",
@@ -142,38 +143,40 @@ static const factor written[FACTORS] = {
                      { "seq-mean-token-mean",
                        "worker.actor.loss_avg_mode=seq-mean-token-mean "
                        "worker.critic.loss_avg_mode=seq-mean-token-mean",
-                       0 },
+                       NO_PAIRS },
                      { "seq-mean-token-sum",
                        "worker.actor.loss_avg_mode=seq-mean-token-sum "
                        "worker.critic.loss_avg_mode=seq-mean-token-sum",
-                       0 },
+                       NO_PAIRS },
                      { "seq-mean-token-sum-norm",
-                       "worker.actor.loss_avg_mode=seq-mean-token-sum-norm", 0 },
+                       "worker.actor.loss_avg_mode=seq-mean-token-sum-norm", NO_PAIRS },
                      { "loss_norm=micro",
                        "worker.actor.loss_norm=micro "
                        "worker.actor.micro_batch_size_per_device_for_update=2",
-                       BY_RANK },
-                     { "valid_token_scope=rollout", "worker.actor.valid_token_scope=rollout", 0 },
+                       BY_RANK | NO_PAIRS },
+                     { "valid_token_scope=rollout", "worker.actor.valid_token_scope=rollout",
+                       NO_PAIRS },
                  } },
     [CORRECTION] = { "stop, correction",
                      6,
                      {
                          { "none", "", 0 },
-                         { "early stop", "worker.actor.early_stop_imp_ratio=1.001", 0 },
+                         { "early stop", "worker.actor.early_stop_imp_ratio=1.001", NO_PAIRS },
                          { "early stop by micro-batch",
                            "worker.actor.early_stop_imp_ratio=1.001 "
                            "worker.actor.early_stop_scope=micro "
                            "worker.actor.micro_batch_size_per_device_for_update=2",
-                           STOPS_MICRO | BY_RANK },
-                         { "rollout_is=token", "worker.actor.rollout_is=token", CORRECTS_TOO },
+                           STOPS_MICRO | BY_RANK | NO_PAIRS },
+                         { "rollout_is=token", "worker.actor.rollout_is=token",
+                           CORRECTS_TOO | NO_PAIRS },
                          { "rollout_is=sequence",
                            "worker.actor.rollout_is=sequence worker.actor.rollout_is_mode=mask",
-                           CORRECTS_TOO },
+                           CORRECTS_TOO | NO_PAIRS },
                          { "rollout_is=geometric", "worker.actor.rollout_is=geometric",
-                           CORRECTS_TOO },
+                           CORRECTS_TOO | NO_PAIRS },
                      } },
     [EXHAUSTED] = { "draws",
-                    4,
+                    8,
                     {
                         { "fill_masked", "algorithm.on_exhausted=fill_masked", FILLS },
                         { "smaller_batch", "algorithm.on_exhausted=smaller_batch", 0 },
@@ -184,6 +187,20 @@ static const factor written[FACTORS] = {
                         { "fill_masked, more than the batch",
                           "algorithm.on_exhausted=fill_masked data.mini_rollout_batch_size=6",
                           FILLS },
+                        { "over-sampled", "curriculum.over_sampling_batch_size=5", OVERSAMPLES },
+                        { "partial",
+                          "curriculum.over_sampling_batch_size=6 curriculum.partial_rollout=true "
+                          "curriculum.recycle_surplus=true",
+                          OVERSAMPLES },
+                        { "partial, masked",
+                          "curriculum.over_sampling_batch_size=6 curriculum.partial_rollout=true "
+                          "curriculum.mask_offpolicy_in_partial_rollout=true",
+                          OVERSAMPLES },
+                        { "partial, stored",
+                          "curriculum.over_sampling_batch_size=6 curriculum.partial_rollout=true "
+                          "curriculum.recycle_surplus=true "
+                          "curriculum.partial.old_log_probs=stored",
+                          OVERSAMPLES | STORED },
                     } },
     [CRITIC] = { "critic",
                  4,
@@ -197,9 +214,9 @@ static const factor written[FACTORS] = {
                 13,
                 {
                     { "none", "", 0 },
-                    { "gradient analysis", "report.gradient_analysis.every=1", 0 },
+                    { "gradient analysis", "report.gradient_analysis.every=1", NO_PAIRS },
                     { "entropy bonus", "worker.actor.entropy_coeff=0.01", ENTROPY },
-                    { "recompute_log_probs", "worker.actor.recompute_log_probs=true", 0 },
+                    { "recompute_log_probs", "worker.actor.recompute_log_probs=true", RECOMPUTES },
                     { "shuffle", "worker.actor.shuffle=true", 0 },
                     { "share_prompts=false",
                       "worker.actor.share_prompts=false worker.critic.share_prompts=false", 0 },
@@ -254,6 +271,10 @@ const rule levels_refused[] = {
       "rollout_filter_* compares the groups of a draw with each other; set new_prompts" },
     { DYNAMIC_KL, NO_KL, "algorithm.disable_kl leaves no KL to weigh; set one of them to false" },
     { CORRECTS, CORRECTS_TOO, "corrects the same difference" },
+    { OVERSAMPLES, RANKS_DRAWS, "says how often prompts are drawn; leave it out" },
+    { STORED, RECOMPUTES, "worker.actor.recompute_log_probs computes all of them" },
+    { PAIRS, NO_PAIRS, "does not go with worker.actor.loss_type = 'vapor'" },
+    { PAIRS, EXACT_KL, "the exact KL needs the logits of both models" },
     { 0, 0, NULL },
 };
 
@@ -266,15 +287,14 @@ const rule levels_without_effect[] = {
     { ADAPTIVE_KL, NO_KL,
       "has no effect: it steers a KL in the reward, and algorithm.disable_kl leaves none there" },
     { DYNAMIC_KL, ZERO_KL, "has no effect: algorithm.kl_coef is 0" },
+    { ADAPTIVE_KL, PAIRS,
+      "has no effect: it steers a KL in the reward, and algorithm.disable_kl leaves none there" },
     { 0, 0, NULL },
 };
 
 /* Levels that are refused with every other level. */
 const refused_level levels_refused_alone[] = {
-    { LOSS, "vapor",
-      "needs forward passes over the chosen and rejected answers of each row, which this trainer "
-      "does not make yet" },
-    { FILTER, "reward_cap", "no option names the caps of data sources yet" },
+    { FILTER, "reward_cap", "there are no caps" },
     { 0, 0, NULL },
 };
 
@@ -315,6 +335,7 @@ static uint64_t of_estimator(const ares_adv *a)
     if (!(a->needs & ARES_NEEDS_VALUES)) tags |= NO_CRITIC;
     if (a->needs & ARES_NEEDS_BASELINE) tags |= BASELINE;
     if (strcmp(a->name, "grpo") != 0) tags |= NOT_GRPO;
+    if (strcmp(a->name, "vapor") != 0) tags |= NO_PAIRS;
     if (!AMONG(a->name, "gae", "bi_level_gae")) tags |= NOT_GAE;
     if (!AMONG(a->name, "gae", "bi_level_gae", "reinforce_plus_plus")) tags |= NOT_DISCOUNTED;
     return tags;
@@ -328,8 +349,12 @@ static const char *words_of_loss(const char *name)
 {
     if (strcmp(name, "clip_cov") == 0)
         return "worker.actor.clip_cov_ratio=0.2 worker.actor.clip_cov_lb=0";
+    if (strcmp(name, "vapor") == 0) return "algorithm.disable_kl=true vapor.failure_ratio=full";
     return strcmp(name, "kl_cov") == 0 ? "worker.actor.kl_cov_ratio=0.2" : "";
 }
+
+/* A loss of pairs goes with one estimator, so that it refuses what that one refuses. */
+#define OF_PAIRS (PAIRS | LEARNS_LITTLE | NOT_GRPO | NOT_GAE | NOT_DISCOUNTED | NO_CRITIC)
 
 /* Success is seen in validations. */
 static const char *words_of_control(const ares_control *c)
@@ -339,6 +364,13 @@ static const char *words_of_control(const ares_control *c)
                       "data.val_batch_size=100",
                       c->option)
                : c->option;
+}
+
+static uint64_t of_control(const char *name)
+{
+    if (strcmp(name, "adaptive_kl") == 0) return ADAPTIVE_KL;
+    if (strcmp(name, "empty_filter") == 0) return COUNTS_EMPTY;
+    return strcmp(name, "aepo") == 0 ? NO_PAIRS : 0;
 }
 
 static uint64_t of_filter(const char *name)
@@ -358,14 +390,14 @@ static void put_kl_estimators(void)
     for (int i = 0; i < n; i++) {
         char name[40];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(names[i], "="), names[i]);
-        put(KL_ESTIMATOR, keep("%s", name), keep("algorithm.kl_penalty=%s", name), 0);
+        put(KL_ESTIMATOR, keep("%s", name), keep("algorithm.kl_penalty=%s", name),
+            strcmp(name, "full") == 0 ? EXACT_KL : 0);
     }
 }
 
-void levels_build(bool again)
+void levels_build(void)
 {
     int n;
-    if (factors[0].n && !again) return;
     memset(factors, 0, sizeof factors);
     text_end = text;
     for (int f = 0; f < FACTORS; f++) {
@@ -384,7 +416,8 @@ void levels_build(bool again)
         snprintf(words, sizeof words, "worker.actor.loss_type=%s %s", losses[i]->name,
                  words_of_loss(losses[i]->name));
         put(LOSS, losses[i]->name, keep("%s", words),
-            losses[i]->flags & ARES_LOSS_BATCH ? OF_MINI_BATCH : 0);
+            (losses[i]->flags & ARES_LOSS_BATCH ? OF_MINI_BATCH : 0) |
+                (losses[i]->flags & ARES_LOSS_PAIRS ? OF_PAIRS : 0));
     }
     const ares_filter *const *filters = filter_list(&n);
     for (int i = 0; i < n; i++)
@@ -392,7 +425,7 @@ void levels_build(bool again)
     const ares_control *const *controls = ares_control_list(&n);
     for (int i = 0; i < n; i++)
         put(CONTROL, controls[i]->name, words_of_control(controls[i]),
-            strcmp(controls[i]->name, "adaptive_kl") == 0 ? ADAPTIVE_KL : 0);
+            of_control(controls[i]->name));
     put_kl_estimators();
 }
 
@@ -428,7 +461,7 @@ static void print_pair(const rule *r, ares_str *out)
 
 void levels_print(ares_str *out)
 {
-    levels_build(false);
+    levels_build();
     ares_str_add_z(out, "| | levels |\n|---|---|\n");
     for (int f = 0; f < FACTORS; f++) {
         ares_str_addf(out, "| %s | ", factors[f].name);

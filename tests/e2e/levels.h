@@ -45,7 +45,16 @@
 #define DROPS (UINT64_C(1) << 32)
 #define MINI (UINT64_C(1) << 33) /* several mini-batches */
 #define ENTROPY (UINT64_C(1) << 35)
+#define OVERSAMPLES (UINT64_C(1) << 37)
+#define STORED (UINT64_C(1) << 38) /* earlier old log-probs stand */
+#define RECOMPUTES (UINT64_C(1) << 39)
+#define ALL_MASKED (UINT64_C(1) << 40)
 #define BY_RANK (UINT64_C(1) << 34) /* depends on how micro-batches or ranks divide a batch */
+
+#define PAIRS (UINT64_C(1) << 41)        /* a loss of stored answers */
+#define NO_PAIRS (UINT64_C(1) << 42)     /* what such a loss refuses */
+#define COUNTS_EMPTY (UINT64_C(1) << 44) /* a control that counts steps without a group */
+#define EXACT_KL (UINT64_C(1) << 43)     /* from the logits of both models */
 
 typedef struct level {
     const char *name, *words;
@@ -96,11 +105,8 @@ extern factor factors[FACTORS];                              /* filled by levels
 extern const rule levels_refused[], levels_without_effect[]; /* ended by one without a message */
 extern const refused_level levels_refused_alone[]; /* levels that are refused with every other */
 
-/*
- * Fills `factors`: the levels written by hand, then those of the program's own lists. again: even
- * if it is filled already.
- */
-void levels_build(bool again);
+/* Fills `factors` anew: the levels written by hand, then those of the program's own lists. */
+void levels_build(void);
 /* The rule that a pair of tags meets, in either order; NULL where there is none. */
 const rule *levels_rule(const rule *rules, uint64_t a, uint64_t b);
 /* The tables of docs/testing.md. */

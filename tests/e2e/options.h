@@ -52,7 +52,14 @@ typedef struct option_case {
     KL "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true " \
        "data.rollout_batch_size=12 worker.actor.global_batch_size=4 "
 #define LOG_SPACE "algorithm.kl_bucket_controller=log_space algorithm.kl_beta_update_interval=1 "
+#define OVER "curriculum.over_sampling_batch_size=8 "
+#define OVER_LONG OVER "data.max_response_length=40 "
 #define VAL ROWS "data.val_files=$DIR/rows.jsonl "
+
+/* Two data sets, eight rows and two. */
+#define MIXED                                                                       \
+    "data.train_files=[$DIR/rows.jsonl,$DIR/two.jsonl] data.max_prompt_length=100 " \
+    "data.shuffle=false "
 
 /* The model of agent_model acts on ice. */
 #define AGENTS                                                                             \
@@ -67,7 +74,20 @@ typedef struct option_case {
 #define AGENTS_VAL AGENTS "env.val.tags=FrozenLake env.val.groups=4 trainer.val_freq=1 "
 #define AGENTS_TWO "'env.train.tags=[FrozenLake, Bandit]' 'env.val.tags=[FrozenLake, Bandit]' "
 
+/* The model of vapor_model writes both tags; two passes, so that the second sees ratios. */
+#define VAPOR                                                                            \
+    "worker.actor.loss_type=vapor algorithm.adv_estimator=vapor data.train_files=$DIR/"  \
+    "vapor_rows.jsonl 'vapor.verifiable_term_split=[<N>, </N>]' "                        \
+    "'vapor.preference_term_split=[<S>, </S>]' 'worker.reward.rewards=[{name: exact}]' " \
+    "data.max_response_length=20 worker.rollout.n=8 worker.actor.ppo_epochs=2 "          \
+    "trainer.max_steps=2 "                                                               \
+    "worker.actor.model.model_path=$DIR/vapor_model/checkpoints/step_000120/model "
+
 static const situation situations[] = {
+    { "vapor", VAPOR },
+    { "vapor_each_step", VAPOR "vapor.ref_model_sync_steps=1" },
+    { "vapor_moving", VAPOR "vapor.sync_ref_model=true" },
+    { "vapor_following", VAPOR "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1" },
     { "agents", AGENTS },
     { "agents_text", AGENTS_TEXT },
     { "agents_limited", AGENTS "env.context_window_mode=limited_multi_turn" },
@@ -76,6 +96,15 @@ static const situation situations[] = {
     { "agents_two", AGENTS_VAL AGENTS_TWO },
     { "plain", "" },
     { "rows", ROWS },
+    { "unrewarded", ROWS LENGTHS "'~worker.reward.rewards'" },
+    { "evaluated", ROWS "'eval.datasets={two: {path: '$DIR'/two.jsonl}}'" },
+    { "mixed", MIXED "'curriculum.weights=[3, 1]'" },
+    { "mixed_by_name", MIXED "'curriculum.weights=[increasing_weight, 0.3]'" },
+    { "mixed_twice", MIXED "data.mini_rollout_batch_size=2 "
+                           "'curriculum.weights=[\"step < 1\", \"step > 0\"]'" },
+    { "capped", MIXED RANDOM "trainer.max_try_make_batch=1 algorithm.on_exhausted=fill_masked "
+                             "algorithm.dynamic_sampling_filter=reward_cap "
+                             "'curriculum.reward_caps=[null, null]'" },
     { "two_val_rows",
       ROWS "data.val_files=$DIR/two.jsonl trainer.val_only=true worker.reward.accuracy=null "
            "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
@@ -207,6 +236,14 @@ static const situation situations[] = {
     { "buffer_on",
       "worker.reward.overlong_buffer.enable=true worker.reward.overlong_buffer.len=6" },
     { "own_dir", "trainer.run_dir=null" },
+    { "oversampled", RANDOM LENGTHS OVER_LONG "trainer.max_steps=2" },
+    { "ties", RANDOM OVER "trainer.max_steps=2" },
+    { "partial", RANDOM LENGTHS OVER_LONG "curriculum.partial_rollout=true trainer.max_steps=3" },
+    { "partial_corrected", RANDOM LENGTHS OVER_LONG
+      "curriculum.partial_rollout=true worker.actor.rollout_is=token trainer.max_steps=3" },
+    { "two_fetches", "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true "
+                     "curriculum.over_sampling_batch_size=5 "
+                     "curriculum.max_fetches_per_rollout=2" },
     { "epoch", ROWS "trainer.max_steps=null trainer.total_epochs=1" },
     { "counted_threads", "\"worker.reward.rewards=[{name: own, command: [sh, -c, 'while read -r a; "
                          "do ls /proc/\\$PPID/task | wc -l >> $DIR/threads; echo 1; done']}]\"" },
@@ -220,6 +257,31 @@ static const situation situations[] = {
 };
 
 static const option_case options[] = {
+    { "vapor.beta", "0", "vapor",
+      "vapor/pref_success_rate == 0; base:vapor/pref_success_rate == 0.75" },
+    { "vapor.epsilon_low", "0.001", "vapor", "vapor/clip_frac_low > base:vapor/clip_frac_low" },
+    { "vapor.epsilon_high", "0.001", "vapor", "vapor/clip_frac_high > base:vapor/clip_frac_high" },
+    { "vapor.kl_coef", "10", "vapor", "vapor/kl@2 < base:vapor/kl@2" },
+    { "vapor.kl_penalty_type", "abs", "vapor", "vapor/kl > 2 * base:vapor/kl" },
+    { "vapor.ratio_reduction", "mean", "vapor",
+      "vapor/verifiable_log_ratio_absmax < base:vapor/verifiable_log_ratio_absmax" },
+    { "vapor.log_ratio_clamp", "1e-4", "vapor",
+      "vapor/saturated_frac > 0; base:vapor/saturated_frac == 0" },
+    { "vapor.preference_detach", "true", "vapor",
+      "vapor/pref_margin@2 != base:vapor/pref_margin@2; vapor/reward_mean == "
+      "base:vapor/reward_mean" },
+    { "vapor.failure_ratio", "full", "vapor",
+      "vapor/extract_success_rate < 1; actor/grad_norm != base:actor/grad_norm" },
+    { "vapor.verifiable_term_split", "[<S>, </S>]", "vapor",
+      "vapor/reward_mean == 0; base:vapor/reward_mean > 0" },
+    { "vapor.preference_term_split", "[<N>, </N>]", "vapor",
+      "vapor/pref_margin@2 == 0; base:vapor/pref_margin@2 != 0" },
+    { "vapor.chosen_key", "better", "vapor", "says 0 of 4 rows have a pair" },
+    { "vapor.rejected_key", "worse", "vapor", "says 0 of 4 rows have a pair" },
+    { "vapor.max_pair_length", "12", "vapor", "says are cut: longer than vapor.max_pair_length" },
+    { "vapor.sync_ref_model", "true", "vapor_each_step", "vapor/kl@2 < base:vapor/kl@2" },
+    { "vapor.ref_model_sync_steps", "1", "vapor_moving", "vapor/kl@2 < base:vapor/kl@2" },
+    { "vapor.ref_model_mixup_alpha", "0", "vapor_following", "vapor/kl@2 > base:vapor/kl@2" },
     { "env.definitions",
       "{FrozenLake: {instruction: You act on ice., max_actions: 1, options: "
       "{is_slippery: false}}}",
@@ -241,6 +303,8 @@ static const option_case options[] = {
       "action provided'" },
     { "env.enable_response_mask", "false", "agents_text",
       "train/response_length > 2 * base:train/response_length" },
+    { "env.mask_template_tokens", "false", "agents_text",
+      "train/response_length < base:train/response_length" },
     { "env.use_turn_scores", "true", "agents", "critic/score/min == 0; base:critic/score/min < 0" },
     { "env.context_window_mode", "single_turn", "agents",
       "$ rollouts | grep -q 'step(s) completed so far' && ! base_rollouts | grep -q 'so far'" },
@@ -306,6 +370,31 @@ static const option_case options[] = {
     { "data.val_group_key", "level", "val",
       "there val/level=0/reward_score@0; there val/level=1/reward_score@0; "
       "val/level=0/reward_score@0 + val/level=1/reward_score@0 == 2 * val/reward_score@0" },
+    { "worker.actor.global_batch_samples", "8", "plain",
+      "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
+    { "curriculum.rm_type", "random", "unrewarded",
+      "reward/overall > 0; base:reward/overall == 0" },
+    { "curriculum.custom_rm_path", "my.module.reward", "plain", "fails 2 no code is loaded" },
+    { "curriculum.data_source_path", "my.module.Source", "plain", "fails 2 no code is loaded" },
+    { "curriculum.custom_rollout_log_function_path", "my.module.log", "plain",
+      "fails 2 metrics are always written" },
+    { "curriculum.names", "[these, those]", "mixed",
+      "$ test $(rollouts | grep -c these) = 12 && test $(rollouts | grep -c those) = 4" },
+    { "curriculum.weights", "[1, 3]", "mixed",
+      "$ test $(rollouts | grep -c '\"two\"') = 12 && test $(base_rollouts | grep -c '\"two\"') = "
+      "4" },
+    { "curriculum.schedules", "{increasing_weight: 0}", "mixed_by_name",
+      "$ test $(rollouts | grep -c '\"two\"') = 16 && test $(base_rollouts | grep -c '\"two\"') = "
+      "12" },
+    { "curriculum.step_unit", "rollout", "mixed_twice",
+      "$ test $(rollouts | grep -c '\"two\"') = 0 && test $(base_rollouts | grep -c '\"two\"') = "
+      "8" },
+    { "curriculum.reward_caps", "[0, null]", "capped",
+      "rollout/dynamic_filter/drop_reward_cap_rows > 0; absent "
+      "rollout/dynamic_filter/drop_reward_cap_two" },
+    { "eval.defaults", "{max_response_len: 3}", "evaluated", "eval/two/response_len/max@1 <= 3" },
+    { "eval.datasets", "[{name: a, path: $DIR/two.jsonl}]", "plain",
+      "there eval/a@0; there eval/a@1" },
     { "data.shuffle", "false", "plain",
       "$ test \"$(rollouts | column row | uniq | tr '\\n' ' ')\" = '0 1 2 3 '" },
     { "data.seed", "2", "plain",
@@ -314,6 +403,26 @@ static const option_case options[] = {
     { "data.bootstrap", "true", "aepo_rows",
       "says bootstrap: 8 of 8 prompts; there bootstrap/medium/count@0" },
     { "data.bootstrap_batch_size", "3", "bootstrap", "says bootstrap: 3 of 8 prompts" },
+
+    /* ------------------------------------------------------------ curriculum */
+    { "curriculum.over_sampling_batch_size", "6", "random",
+      "over_sampling/groups == 6; absent base:over_sampling/groups; "
+      "$ test $(rollouts | wc -l) = 16" },
+    { "curriculum.max_fetches_per_rollout", "3", "two_fetches",
+      "fails 1 (dropped: all_wrong: 15)" },
+    { "curriculum.recycle_surplus", "true", "ties",
+      "over_sampling/surplus_groups == 4; over_sampling/given_back_groups == 4; "
+      "base:over_sampling/given_back_groups == 0; over_sampling/old_token_frac@2 == 1" },
+    { "curriculum.partial_rollout", "true", "oversampled",
+      "over_sampling/cut_groups > 0; over_sampling/given_back_groups == over_sampling/cut_groups; "
+      "base:over_sampling/given_back_groups == 0; over_sampling/old_token_frac@2 > 0; "
+      "exact/rollout_train_max_abs@2 == 0" },
+    { "curriculum.mask_offpolicy_in_partial_rollout", "true", "partial",
+      "over_sampling/old_token_frac@2 < base:over_sampling/old_token_frac@2; "
+      "over_sampling/length@2 == base:over_sampling/length@2" },
+    { "curriculum.partial.old_log_probs", "stored", "partial_corrected",
+      "actor/rollout_is_mean@2 == 1; base:actor/rollout_is_mean@2 != 1; "
+      "exact/rollout_train_max_abs@2 == 0" },
 
     /* ------------------------------------------------------------ algorithm */
     { "algorithm.adv_estimator", "rloo", "plain",

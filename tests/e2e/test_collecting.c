@@ -66,6 +66,32 @@ static const char *train_files(void)
     return words;
 }
 
+TEST(filters_that_keep_nothing_end_a_run_without_a_limit_of_draws)
+{
+    static const char *const limits[] = { "algorithm.max_resample=-1",
+                                          "trainer.max_try_make_batch=0",
+                                          "trainer.max_try_make_batch=0 "
+                                          "algorithm.dynamic_sampling.mode=same_prompt",
+                                          "curriculum.over_sampling_batch_size=4",
+                                          "curriculum.over_sampling_batch_size=4 "
+                                          "curriculum.partial_rollout=true" };
+    for (int i = 0; i < ARES_COUNT(limits); i++) {
+        ares_str out = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "idle%d", i);
+        CHECK_EQ(e2e_program(&out,
+                             "--config '%s' trainer.max_steps=1 data.rollout_batch_size=4 "
+                             "worker.actor.global_batch_size=4 %s " REFILLED
+                             "'worker.reward.rewards=[{name: random, p: 0}]' %s",
+                             e2e_train_words(run), train_files(), limits[i]),
+                 1);
+        CHECK_CONTAINS(out.data, "filter: the last 20 draws gave 80 prompts, no fewer than there "
+                                 "are, and no group of them is kept, while a batch takes 4 and has "
+                                 "0; dropped in this step: all_wrong: ");
+        ares_str_fini(&out);
+    }
+}
+
 /* The rows that, by the checkpoint of a step, must not be drawn again, as bits. */
 static unsigned too_easy(const char *run, int step)
 {

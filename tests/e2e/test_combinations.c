@@ -9,14 +9,16 @@
 #include "laws.h"
 #include "levels.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static bool excluded(int f, int l, int g, int m)
 {
     uint64_t a = factors[f].levels[l].tags, b = factors[g].levels[m].tags;
-    return ((a | b) & NEVER) || (f != g && levels_rule(levels_refused, a, b));
+    /* filters would drop every group, for ever: nothing is scored, or all alike */
+    bool hopeless = (a | b) & (ALL_MASKED | PAIRS);
+    return ((a | b) & NEVER) || (f != g && levels_rule(levels_refused, a, b)) ||
+           (hopeless && ((a | b) & OVERSAMPLES));
 }
 
 static bool hides_others(int f, int l)
@@ -26,7 +28,7 @@ static bool hides_others(int f, int l)
 
 static void open_array(covering *c)
 {
-    levels_build(true);
+    levels_build();
     *c = (covering){ .factors = FACTORS, .excluded = excluded, .hides_others = hides_others };
     for (int f = 0; f < FACTORS; f++) c->levels[f] = factors[f].n;
 }
@@ -120,6 +122,8 @@ static bool same_files(const combination *c, const char *folder, const char *a, 
 #define BEFORE "runs/before"
 #define OTHER_RUN "runs/other"
 #define TWO "runs/two"
+/* the source keeps the scores of masked answers whose group goes on later */
+#define WITHOUT_STATE "-x state.json -x source.json"
 
 /*
  * Checks that the run, resumed from the checkpoint of step 1 with memory divided differently, is
@@ -147,7 +151,7 @@ static bool masks_count_nowhere(const combination *c)
     if (!(c->tags & MASKS) || (c->tags & BASELINE)) return true;
     return trains(c, "", OTHER_RUN, LEARNS "worker.reward.unfinished_score=1000") &&
            laws_same(WHOLE, OTHER_RUN, 2, 0, validation, c->names) &&
-           same_files(c, LAST, "whole", "other", "-x state.json");
+           same_files(c, LAST, "whole", "other", WITHOUT_STATE);
 }
 
 /*
@@ -159,13 +163,15 @@ static bool learns_alike(const combination *c, const char *more)
     static const char *const of_rows[] = { "global_seqlen/", "filter/", "dapo/batch_fill",
                                            "reward/empty_responses", NULL };
     return trains(c, "", OTHER_RUN, more) && laws_same(WHOLE, OTHER_RUN, 2, 0, of_rows, c->names) &&
-           same_files(c, LAST, "whole", "other", "-x state.json");
+           same_files(c, LAST, "whole", "other", WITHOUT_STATE);
 }
 
 static bool absent_is_as_masked(const combination *c)
 {
     if (c->tags & (MINI | BY_RANK)) return true; /* mini-batches would have other groups */
-    if ((c->tags & MASKS) && !(c->tags & DROPS) &&
+    /* where all answers are absent there is no group, and where all are masked there are some */
+    bool counted = (c->tags & ALL_MASKED) && (c->tags & COUNTS_EMPTY);
+    if ((c->tags & MASKS) && !(c->tags & DROPS) && !counted &&
         !learns_alike(c, LEARNS "algorithm.over_length_action=drop"))
         return false;
     ares_dir_remove(test_file(OTHER_RUN));
@@ -296,8 +302,10 @@ static void says(const level *a, const level *b, bool refused, const char *said)
     ares_str out = { 0 };
     int rc = e2e_program(&out,
                          "--config '%s' data.train_files='%s' " COMMON
-                         "trainer.max_steps=1 algorithm.adv_estimator=reinforce_plus_plus %s %s",
-                         e2e_train_words("of"), rows(), a->words, b ? b->words : "");
+                         "trainer.max_steps=1 algorithm.adv_estimator=%s %s %s",
+                         e2e_train_words("of"), rows(),
+                         (a->tags | (b ? b->tags : 0)) & PAIRS ? "vapor" : "reinforce_plus_plus",
+                         a->words, b ? b->words : "");
     CHECK_MSG((refused ? rc == 1 || rc == 2 : rc == 0) && strstr(out.data, said),
               "%s with %s: exit status %d, '%s' is not said: %s", a->name, b ? b->name : "anything",
               rc, said, out.data);
@@ -307,7 +315,7 @@ static void says(const level *a, const level *b, bool refused, const char *said)
 
 static void each_pair(void (*see)(const level *a, const level *b))
 {
-    levels_build(true);
+    levels_build();
     for (int f = 0; f < FACTORS; f++)
         for (int l = 0; l < factors[f].n; l++)
             for (int g = f + 1; g < FACTORS; g++)
@@ -339,7 +347,7 @@ TEST(pairs_of_which_one_has_no_effect_say_so)
 
 TEST(what_goes_with_nothing_is_refused_with_its_message)
 {
-    levels_build(true);
+    levels_build();
     for (const refused_level *n = levels_refused_alone; n->name; n++) {
         const factor *f = &factors[n->factor];
         int l = 0;

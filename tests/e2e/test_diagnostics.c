@@ -4,7 +4,9 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "agent_runs.h"
 #include "e2e.h"
 
 static const char measured[] = "report.collapse.freq=2 report.collapse.samples=6 "
@@ -149,4 +151,114 @@ TEST_MPI(two_ranks_measure_what_one_does)
     for (int i = 0; i < ARES_COUNT(near); i++)
         CHECK_NEAR(e2e_metric("two", 1, near[i]), e2e_metric("one", 1, near[i]),
                    1e-5 * fmax(1e-2, fabs(e2e_metric("one", 1, near[i]))));
+}
+
+/* ---------------- conversations with environments */
+static void train_agent(const char *run, const char *words)
+{
+    ares_str out = { 0 };
+    int rc = e2e_program(&out, "--config '%s' trainer.threads=1 trainer.max_steps=2 %s %s",
+                         agent_words(run), agent_thinking(), words);
+    CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    ares_str_fini(&out);
+}
+
+static const char of_agents[] = "report.collapse.freq=1 report.collapse.samples=12";
+
+/* Shares of turns with a thought, of all and of the first ones, as the rollouts show them. */
+static void count_thoughts(const char *run, double *all, double *first)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double turns = 0;
+    const ares_json **rows = e2e_rows(&arena, run, "rollouts/step_000001.jsonl", &n);
+    *all = *first = 0;
+    for (int64_t r = 0; r < n; r++) {
+        const ares_json *list = ares_json_get(rows[r], "turns");
+        for (int64_t t = 0; t < list->count; t++, turns++) {
+            ares_view said = ares_json_get(&list->items[t], "response")->text;
+            int64_t begin = (int64_t)strlen("<think>"),
+                    end = ares_view_find(said, ARES_VIEW("</think>"), 0);
+            bool thought =
+                end > begin &&
+                ares_view_trim((ares_view){ said.data + begin, (size_t)(end - begin) }).len > 0;
+            *all += thought;
+            *first += thought && t == 0;
+        }
+    }
+    *all /= turns;
+    *first /= (double)n;
+    ares_arena_fini(&arena);
+}
+
+TEST(thoughts_of_conversations_are_measured_and_training_stays_as_it_is)
+{
+    double all, first;
+    train_agent("plain", "");
+    train_agent("measured", of_agents);
+    same_file("plain", "measured", "checkpoints/step_000002/model/model.safetensors");
+    same_file("plain", "measured", "checkpoints/step_000002/critic/model.safetensors");
+    same_file("plain", "measured", "checkpoints/step_000002/source.json");
+    for (int step = 1; step <= 2; step++) {
+        CHECK(e2e_same_rollouts("plain", "measured", step));
+        CHECK_NEAR(e2e_metric("measured", step, "actor/grad_norm"),
+                   e2e_metric("plain", step, "actor/grad_norm"), 0);
+        CHECK_NEAR(e2e_metric("measured", step, "exact/rollout_train_max_abs"), 0, 0);
+    }
+    count_thoughts("measured", &all, &first);
+    CHECK(all > 0.1);
+    CHECK_NEAR(e2e_metric("measured", 1, "collapse/valid_thinking_rate"), all, 1e-12);
+    CHECK_NEAR(e2e_metric("measured", 1, "collapse/first_turn_valid_rate"), first, 1e-12);
+    CHECK_NEAR(e2e_metric("measured", 1, "collapse/first_turn_num_total"), 16, 0);
+    /* 4 groups, each with a room of its own; a prompt of its own for each of 12 draws */
+    CHECK_NEAR(e2e_metric("measured", 1, "collapse_first_turn_sample/mi_upper_bound"), log(4),
+               1e-12);
+    CHECK_NEAR(e2e_metric("measured", 1, "collapse_trajectory_sample/mi_upper_bound"), log(12),
+               1e-12);
+    CHECK(!isnan(e2e_metric("measured", 2, "collapse_trajectory_sample/mi_zscore_ema_seq")));
+    CHECK(isnan(e2e_metric("plain", 1, "collapse/valid_thinking_rate")));
+}
+
+/* The first turn reads the same whatever the context and the text that is trained. */
+TEST(first_thoughts_are_the_same_in_every_context)
+{
+    static const char *const others[] = {
+        "env.token_exact=false",
+        "env.context_window_mode=limited_multi_turn env.max_context_window=1 "
+        "worker.actor.mini_batch_unit=prompts worker.actor.global_batch_size=4",
+    };
+    static const char *const names[] = { "collapse_first_turn_sample/mi_estimate",
+                                         "collapse_first_turn_sample/retrieval_accuracy@2",
+                                         "collapse_first_turn_sample/marginal_std_seq" };
+    char words[400];
+    train_agent("exact", of_agents);
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        snprintf(words, sizeof words, "trainer.max_steps=1 %s %s", of_agents, others[i]);
+        train_agent("other", words);
+        for (int k = 0; k < ARES_COUNT(names); k++)
+            CHECK_NEAR(e2e_metric("other", 1, names[k]), e2e_metric("exact", 1, names[k]), 0);
+        CHECK(!isnan(e2e_metric("other", 1, "collapse_trajectory_sample/mi_estimate")));
+        CHECK_OK(ares_dir_remove(test_file("other")));
+    }
+}
+
+TEST_MPI(two_ranks_measure_the_thoughts_of_conversations_as_one_does)
+{
+    E2E_NEEDS_MPI();
+    static const char *const same[] = { "collapse/valid_thinking_rate",
+                                        "collapse/first_turn_num_valid",
+                                        "collapse_first_turn_sample/mi_estimate",
+                                        "collapse_first_turn_sample/mi_zscore_seq",
+                                        "collapse_trajectory_sample/mi_seq_estimate",
+                                        "collapse_trajectory_sample/conditional_entropy_est",
+                                        "collapse_trajectory_sample/retrieval_accuracy@4" };
+    char words[160];
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        snprintf(words, sizeof words, "trainer.max_steps=1 %s --ranks %d", of_agents, ranks);
+        train_agent(ranks == 1 ? "one" : "two", words);
+    }
+    for (int i = 0; i < ARES_COUNT(same); i++) {
+        CHECK(!isnan(e2e_metric("one", 1, same[i])));
+        CHECK_NEAR(e2e_metric("two", 1, same[i]), e2e_metric("one", 1, same[i]), 0);
+    }
 }

@@ -27,6 +27,8 @@ TEST(the_examples_configurations_are_valid)
     static const char *const words[] = {
         "--config examples/quickstart/config.yaml",
         "--config examples/dapo/config.yaml",
+        "--config experiments/DAPO/config.yaml",
+        "--config experiments/DAPO/config.yaml --config experiments/DAPO/tiny.yaml",
         "--config examples/tiny/rl.yaml",
         "sft --config examples/sft/config.yaml",
         "sft --config examples/sft/config.yaml --config examples/tiny/sft.yaml",
@@ -53,6 +55,11 @@ TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
     ares_str_clear(&out);
     /* it can be printed on any machine */
     CHECK_EQ(e2e_program(&out, "--print-config --config experiments/AEPO/qwen2_5_7b.yaml"), 0);
+    CHECK_EQ(e2e_program(&out, "--print-config --config experiments/DAPO/qwen2_5_7b.yaml"), 0);
+    ares_str_clear(&out);
+    CHECK(e2e_program(&out, "--check --config experiments/DAPO/qwen2_5_7b.yaml") != 0 ||
+          ares_file_exists("/dev/nvidiactl"));
+    CHECK_CONTAINS(out.data, "a process holds at least 137.1 GB");
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out, "head -n 3 '%s'", test_source("experiments/AEPO/config.yaml")), 0);
     CHECK_CONTAINS(out.data, "recipe for SmolLM2");

@@ -3,7 +3,6 @@
  * scores 0; or no answer of a validation is right.
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "e2e.h"
 

@@ -4,6 +4,7 @@
  * situation only by that option, so an option that is read and then ignored fails here.
  */
 #include "options.h"
+#include "vapor_runs.h"
 
 #include "agent_runs.h"
 #include "ares/io.h"
@@ -303,15 +304,27 @@ static bool begins(const char *option, const char *prefixes)
 }
 
 /* The options of a test below, by what they begin with; a blank follows each prefix. */
-enum { DATA, ALGORITHM, ROLLOUT, ACTOR, OTHER_MODELS, REWARD, ENVIRONMENTS, RUN, PARTS };
+enum {
+    DATA,
+    ALGORITHM,
+    ROLLOUT,
+    ACTOR,
+    OTHER_MODELS,
+    REWARD,
+    ENVIRONMENTS,
+    VAPOR_PART,
+    RUN,
+    PARTS
+};
 static const char *const parts[PARTS] = {
-    [DATA] = "data. ",
+    [DATA] = "data. curriculum. eval. ",
     [ALGORITHM] = "algorithm. ",
     [ROLLOUT] = "worker.rollout. ",
     [ACTOR] = "worker.actor. ",
     [OTHER_MODELS] = "worker.ref. worker.critic. ",
     [REWARD] = "worker.reward. ",
     [ENVIRONMENTS] = "env. ",
+    [VAPOR_PART] = "vapor. ",
     [RUN] = "worker.hybrid_engine trainer. report. ",
 };
 
@@ -365,6 +378,12 @@ TEST(options_of_environments_do_what_base_yaml_says)
 {
     (void)agent_model();
     check_options(ENVIRONMENTS);
+}
+TEST(options_of_vapor_do_what_base_yaml_says)
+{
+    (void)vapor_model();
+    (void)vapor_rows();
+    check_options(VAPOR_PART);
 }
 TEST(options_of_the_run_do_what_base_yaml_says)
 {

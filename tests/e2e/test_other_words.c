@@ -87,6 +87,18 @@ static const struct {
     { "a run directory goes on by itself", "trainer.resume_mode=auto" },
     { "ranks come from --ranks or mpirun", "ray_init.num_cpus=null ray_kwargs.timeline=null" },
     { "every step is logged", "logging_steps=1" },
+    { "each file is named with --config, a later one over those before it",
+      "defaults=[base] hydra.searchpath=[a]" },
+    { "the environment variable of that name, trainer.device and --ranks say which cards are used",
+      "system.CUDA_VISIBLE_DEVICES=0" },
+    { "all weights are trained, so that only the rank, 0, says something",
+      "lora.alpha=64 actor_rollout_ref.model.lora_alpha=64 "
+      "critic.model.target_modules=all-linear" },
+    { "a reference model is opened where a KL needs one", "actor_rollout_ref.actor.use_ref=true" },
+    { "a checkpoint holds the whole run, the critic with it",
+      "critic.checkpoint.save_contents=[model] trainer.max_critic_ckpt_to_keep=1" },
+    { "metrics and logs lie in trainer.run_dir", "trainer.local_log_dir=results" },
+    { "worker.rollout.* says how answers are sampled", "ctx_manager.generation.top_k=1" },
 };
 
 TEST(words_without_a_meaning_here_are_told_with_the_reason_and_stop_no_run)
@@ -145,8 +157,7 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
           "Python functions do not run here; worker.reward.rewards takes a built-in, a shared "
           "object or a "
           "command" },
-        { "system.CUDA_VISIBLE_DEVICES", "0", "0",
-          "set the environment variable, and trainer.device" },
+        { "trainer.validation_steps", "2", "2", "set env.val.groups to so many times as much" },
         { "loss_type", "grpo", "'grpo'",
           "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens "
           "are "
@@ -160,7 +171,6 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
         { "gradient_accumulation_steps", "2", "2", COUNTED },
         { "generation_batch_size", "1", "1", COUNTED },
         { "steps_per_generation", "5", "5", COUNTED },
-        { "global_batch_size", "6", "6", COUNTED },
     };
     ares_str all = { 0 }, out = { 0 };
     char told[400];

@@ -168,7 +168,7 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
     CHECK_EQ(rc, 1);
     snprintf(message, sizeof message, "run: %s is in use by process ", dir);
     CHECK_CONTAINS(out.data, message);
-    CHECK_CONTAINS(out.data, "; wait for it, stop it, or set another trainer.experiment_name");
+    CHECK_CONTAINS(out.data, "; wait for it, or stop it, or set another trainer.experiment_name");
     /* the first run continued, and was stopped by its own signal */
     CHECK_CONTAINS(out.data, "first 130");
     ares_str_fini(&out);

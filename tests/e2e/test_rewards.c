@@ -2,7 +2,6 @@
 #include "e2e.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
                            /* which no answer can equal */

@@ -463,6 +463,23 @@ TEST(a_rolling_checkpoint_has_what_save_model_only_leaves_out)
     ares_str_fini(&out);
 }
 
+TEST(a_run_that_saves_models_alone_goes_on_from_its_first_checkpoint_when_it_is_killed)
+{
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("part");
+    CHECK_EQ(
+        e2e_stop(
+            "part", "KILL", 5,
+            "--config '%s' trainer.max_steps=60 trainer.save_model_only=true trainer.save_freq=1",
+            words),
+        137);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=60", words), 0);
+    CHECK_CONTAINS(out.data, "checkpoints/rolling_000001, step 1 of 60");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60", e2e_train_words("whole")), 0);
+    e2e_same_runs("whole", "part", 60);
+    ares_str_fini(&out);
+}
+
 TEST(a_checkpoint_has_the_tokenizer_of_the_model_that_it_began_with)
 {
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1", e2e_train_words("run")), 0);

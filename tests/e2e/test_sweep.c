@@ -214,6 +214,35 @@ TEST(a_changed_configuration_is_refused_before_anything_runs_unless_forced)
     ares_str_fini(&out);
 }
 
+TEST(a_second_sweep_in_a_folder_in_use_is_told_of_the_sweep_and_not_of_its_runs)
+{
+    ares_str out = { 0 };
+    int rc = test_shell(
+        &out,
+        "cd '%s'; words=\"sweep --config %s --dir %s --over worker.actor.optim.lr=1e-3\"\n"
+        "'%s' $words trainer.max_steps=100000 >/dev/null 2>&1 & pid=$!\n"
+        "while kill -0 $pid 2>/dev/null && [ ! -e '%s/lr_1e-3/metrics.jsonl' ]; do sleep 0.01; "
+        "done\n"
+        "timeout 20 '%s' $words trainer.max_steps=100000; second=$?\n"
+        "kill -INT $pid; wait $pid; exit $second",
+        test_source("."), e2e_train_words("unused"), test_file("s"), test_program(), test_file("s"),
+        test_program());
+    CHECK_EQ(rc, 1);
+    CHECK(strncmp(out.data, "sweep: ", 7) == 0);
+    CHECK_CONTAINS(out.data, "/s is in use by process ");
+    CHECK_CONTAINS(out.data, "or give this sweep another --name or --dir");
+    ares_str_fini(&out);
+}
+
+TEST(a_sweep_gives_runs_their_cards_and_refuses_one_that_they_name)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=1e-3 trainer.device=cuda:1"), 2);
+    CHECK_CONTAINS(out.data, "run lr_1e-3: trainer.device = 'cuda:1': a sweep gives each run");
+    CHECK_CONTAINS(out.data, "set trainer.device=cuda, and name the cards with --gpus 1");
+    ares_str_fini(&out);
+}
+
 /* A killed sweep leaves its children; the next one does not train beside them. */
 TEST(a_run_that_a_living_process_trains_is_left_alone)
 {

@@ -4,7 +4,6 @@
  * that nothing crashes: the same text gets the same verdict twice, a text that passes strictly
  * passes loosely, and the work stays within the limit for the text's length.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "../../src/grade/instructions/check_tools.h"

@@ -1,0 +1,127 @@
+/*
+ * VAPOR on a tiny model that has learnt to write both tags: the judged part, stored pairs, and what
+ * may not change a bit of a run.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "e2e.h"
+#include "vapor_runs.h"
+
+static const char *words(const char *run)
+{
+    static char text[4000];
+    snprintf(text, sizeof text,
+             "algorithm.name=vapor vapor.verifiable_term_split='[<N>, </N>]' "
+             "vapor.preference_term_split='[<S>, </S>]' data.train_files='%s' "
+             "worker.actor.model.model_path='%s' data.rollout_batch_size=4 worker.rollout.n=8 "
+             "worker.actor.global_batch_size=2 data.max_prompt_length=64 "
+             "data.max_response_length=32 worker.actor.optim.lr=3e-3 trainer.max_steps=4 "
+             "trainer.save_freq=1 trainer.val_freq=-1 trainer.logger='[console]' "
+             "trainer.run_dir='%s'",
+             vapor_rows(), vapor_model(), test_file(run));
+    return text;
+}
+
+TEST(vapor_judges_the_part_between_its_tags_and_learns_from_pairs)
+{
+    REQUIRE(e2e_program(NULL,
+                        "train %s trainer.max_steps=30 worker.actor.optim.lr=1e-3 "
+                        "worker.actor.global_batch_size=4 vapor.epsilon_high=4 "
+                        "vapor.kl_coef=0.01 vapor.beta=0.05",
+                        words("vapor")) == 0);
+    CHECK(e2e_metric("vapor", 1, "vapor/pref_success_rate") == 0.75);
+    CHECK(fabs(e2e_metric("vapor", 1, "vapor/pref_margin")) < 0.5);
+    CHECK(e2e_metric("vapor", 1, "vapor/nonfinite") == 0);
+    CHECK(e2e_metric("vapor", 1, "vapor/extract_success_rate") > 0.5);
+    CHECK(e2e_metric("vapor", 1, "vapor/span_tokens_mean") > 1);
+    double first = 0, last = 0;
+    for (int step = 1; step <= 5; step++) {
+        first += e2e_metric("vapor", step, "vapor/reward_mean") / 5;
+        last += e2e_metric("vapor", 25 + step, "vapor/reward_mean") / 5;
+        CHECK_NEAR(e2e_metric("vapor", step, "exact/rollout_train_max_abs"), 0, 0);
+    }
+    CHECK_MSG(last > first + 0.2, "the reward went from %g to %g", first, last);
+    CHECK(e2e_metric("vapor", 30, "vapor/pref_margin") > 0.5);
+    CHECK(e2e_metric("vapor", 30, "vapor/kl") > 0);
+}
+
+TEST(nothing_that_divides_the_work_changes_a_bit_of_vapor)
+{
+    static const char *const others[] = { "worker.actor.max_token_len_per_device=16",
+                                          "worker.rollout.max_num_seqs=3",
+                                          "worker.actor.model.enable_gradient_checkpointing=true" };
+    REQUIRE(e2e_program(NULL, "train %s", words("vapor_plain")) == 0);
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        char run[32];
+        snprintf(run, sizeof run, "vapor_other_%d", i);
+        REQUIRE(e2e_program(NULL, "train %s %s", words(run), others[i]) == 0);
+        CHECK_MSG(e2e_same_runs("vapor_plain", run, 4), "%s", others[i]);
+    }
+}
+
+TEST(a_resumed_run_of_vapor_equals_an_uninterrupted_one)
+{
+    static const char moves[] = "vapor.sync_ref_model=true vapor.ref_model_sync_steps=2 "
+                                "worker.actor.ppo_epochs=2";
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_whole"), moves) == 0);
+    for (int step = 1; step < 4; step++) {
+        REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_again"), moves) == 0 || step > 1);
+        REQUIRE(e2e_go_back("vapor_again", "vapor_again_whole", step));
+        REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_again"), moves) == 0);
+        CHECK_MSG(e2e_same_runs("vapor_whole", "vapor_again", 4), "from step %d", step);
+    }
+}
+
+TEST(two_ranks_learn_what_one_learns_from_pairs)
+{
+    E2E_NEEDS_MPI();
+    REQUIRE(e2e_program(NULL, "train %s trainer.max_steps=1", words("vapor_one")) == 0);
+    REQUIRE(e2e_program(NULL, "train --ranks 2 %s trainer.max_steps=1", words("vapor_two")) == 0);
+    CHECK(e2e_same_rollouts("vapor_one", "vapor_two", 1));
+    static const char *const same[] = { "vapor/reward_mean", "vapor/pref_margin", "vapor/loss",
+                                        "vapor/hybrid_ratio_max", "actor/grad_norm" };
+    for (int i = 0; i < ARES_COUNT(same); i++) {
+        double one = e2e_metric("vapor_one", 1, same[i]), two = e2e_metric("vapor_two", 1, same[i]);
+        CHECK_MSG(fabs(one - two) <= 1e-6 * fmax(1, fabs(one)), "%s: %.9g and %.9g", same[i], one,
+                  two);
+    }
+}
+
+TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
+{
+    static const struct {
+        const char *row, *said;
+    } cases[] = {
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"x\"}",
+          ":1: 'chosen' and 'rejected' are the same text" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"\",\"rejected\":\"x\"}",
+          ":1: 'chosen' is empty" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":7,\"rejected\":\"x\"}",
+          ":1: 'chosen' is neither a string nor a list of messages" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":[{\"role\":\"user\",\"content\":\"x\"}],"
+          "\"rejected\":\"x\"}",
+          ":1: the last message of 'chosen' is not the assistant's" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"y\"}",
+          "1 pairs count as missing: the tags of vapor.preference_term_split are not in both "
+          "answers (1)" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"<S>x</S>\",\"rejected\":\"<S>y</S>\"}",
+          "answers of 1 rows are cut: longer than vapor.max_pair_length" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str said = { 0 };
+        char name[40], run[40];
+        snprintf(name, sizeof name, "vapor_bad_%d.jsonl", i);
+        snprintf(run, sizeof run, "vapor_bad_%d", i);
+        const char *file = e2e_write(name, cases[i].row);
+        int status = e2e_program(&said,
+                                 "train %s data.train_files='%s' data.rollout_batch_size=1 "
+                                 "worker.actor.global_batch_size=1 trainer.max_steps=1 "
+                                 "vapor.max_pair_length=%d",
+                                 words(run), file, i == 5 ? 12 : 1024);
+        CHECK_MSG(strstr(said.data, cases[i].said), "said: %s", said.data);
+        CHECK_EQ(status != 0, i < 4);
+        ares_str_fini(&said);
+    }
+}

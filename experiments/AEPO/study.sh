@@ -17,7 +17,8 @@
 # drawn from what is there.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${ARES_TRAIN:-build/ares-train}
-here=experiments/AEPO
+here=${here:-experiments/AEPO} # another experiment sets it, and `start` and `draw`, to its own
+home=runs/${here##*/}
 model=smollm2
 check=0
 steps=0      # of a run, as configured; 0: as many as the epochs give
@@ -45,7 +46,7 @@ read_words() {
         --check) check=1 ;;
         -h | --help)
             sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
-            sed -n '/^#   /s/^# \{0,1\}//p' $here/study.sh
+            sed -n '/^#   /s/^# \{0,1\}//p' experiments/AEPO/study.sh
             exit 0
             ;;
         [!-]*=*) overrides+=("$1") ;;
@@ -86,11 +87,16 @@ check_variants() {
     done
 }
 
-# The supervised start, once.
+# The supervised start of the tiny model, once.
+tiny_start() {
+    [[ -d models/tiny ]] || "$program" init --arch qwen2 --out models/tiny --seed 1
+    [[ -e runs/AEPO/tiny_start/DONE ]] ||
+        "$program" sft --config experiments/AEPO/tiny_sft.yaml
+}
+
 start() {
     if [[ $model == tiny ]]; then
-        [[ -d models/tiny ]] || "$program" init --arch qwen2 --out models/tiny --seed 1
-        [[ -e runs/AEPO/tiny_start/DONE ]] || "$program" sft --config $here/tiny_sft.yaml
+        tiny_start
     else
         scripts/fetch_smollm2.sh
         [[ -e runs/AEPO/start/DONE ]] || "$program" sft --config $here/sft.yaml
@@ -109,7 +115,7 @@ train_variant() {
     local study=$1 name=$2 seed dir code
     shift 2
     for seed in $seeds; do
-        dir=runs/AEPO/$study/$model/$(tr -cs 'a-zA-Z0-9.\n' _ <<<"$name")/seed_$seed
+        dir=$home/$study/$model/$(tr -cs 'a-zA-Z0-9.\n' _ <<<"$name")/seed_$seed
         if [[ -e $dir/DONE ]]; then
             echo "$dir is finished"
         else
@@ -130,9 +136,23 @@ one_of() { # WORD, words
     return 1
 }
 
+# draw OUT TITLE: the table and the figures.
+draw() {
+    # Accuracy is that of validation: its questions are the same for all variants, while the
+    # questions that training asks depend on the variant (README.md).
+    local columns=reward/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium
+    columns+=,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step
+    "$program" compare --last $(((steps + 3) / 4)) --smooth 1 --metric val/accuracy \
+        --columns $columns --svg "$1/accuracy.svg" --title "$2" "${runs[@]}" | tee "$1/table.md"
+    "$program" compare --smooth 1 --metric val/accuracy --x rollout/generated_tokens \
+        --svg "$1/tokens.svg" --title "$2: by tokens generated" "${runs[@]}" | grep figure:
+    "$program" compare --metric response_length/mean --svg "$1/length.svg" \
+        --title "$2: length of responses" "${runs[@]}" | grep figure:
+}
+
 # run_study STUDY TITLE: the variants' runs; table and figures of what is there then.
 run_study() {
-    local out=runs/AEPO/$1/$model name words i columns
+    local out=$home/$1/$model name words i
     for name in "${only[@]}"; do
         one_of "$name" "${names[@]}" && continue
         echo "$(basename "$0"): --only: '$name': no such variant; the study has" >&2
@@ -150,18 +170,6 @@ run_study() {
         eval "words=(${settings[i]})"
         train_variant "$1" "${names[i]}" "${words[@]}"
     done
-    if ((${#runs[@]})); then
-        # Accuracy is that of validation: its questions are the same for all variants, while the
-        # questions that training asks depend on the variant (README.md).
-        columns=reward/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium
-        columns+=,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step
-        "$program" compare --last $(((steps + 3) / 4)) --smooth 1 --metric val/accuracy \
-            --columns $columns --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" |
-            tee "$out/table.md"
-        "$program" compare --smooth 1 --metric val/accuracy --x rollout/generated_tokens \
-            --svg "$out/tokens.svg" --title "$2: by tokens generated" "${runs[@]}" | grep figure:
-        "$program" compare --metric response_length/mean --svg "$out/length.svg" \
-            --title "$2: length of responses" "${runs[@]}" | grep figure:
-    fi
+    ((!${#runs[@]})) || draw "$out" "$2"
     ((!${#failed[@]})) || { printf 'failed: %s\n' "${failed[@]}" >&2; exit 1; }
 }

@@ -1,9 +1,8 @@
 /*
  * The goals of docs/performance.md#goals-on-a-card as JSON lines, each the best of many runs: G7
- * sampling (with top-k and top-p, and without the lm_head), G8 log-prob and entropy of logits
- * forward and backward in place, G12 the loss pass with KL and all sums, G13 window entropy with a
- * percentile per row. kernel_s: time of the kernels alone, by the card's clock; call_s: time of the
- * whole call, with the copies of host arrays to the card and back.
+ * sampling (with top-k and top-p, and without the lm_head), G12 the loss pass with KL and all sums,
+ * G13 window entropy with a percentile per row. kernel_s: time of the kernels alone, by the card's
+ * clock; call_s: time of the whole call, with the copies of host arrays to the card and back.
  *
  *   bench_algo_cuda [DEVICE]      cuda
  */
@@ -173,51 +172,6 @@ static int rows(ares_device *d, const algo_twins *twins)
     return ARES_OK;
 }
 
-/* ---------------------------------------------------------------- G8 */
-static void forward(ares_device *d, void *ctx)
-{
-    d->k->token_log_prob(d, ctx);
-}
-static void backward(ares_device *d, void *ctx)
-{
-    d->k->token_log_prob_backward(d, ctx);
-}
-
-static void logits(ares_device *d, ares_dtype dtype, int32_t n)
-{
-    size_t bytes = (size_t)n * VOCAB * ares_dtype_bytes(dtype);
-    float *some = numbers(VOCAB, 2, 0), *stats = ares_calloc((size_t)n * 5, sizeof *stats);
-    uint16_t *short_some = ares_malloc(VOCAB * sizeof *short_some);
-    int32_t *target = ares_calloc((size_t)n, sizeof *target);
-    char *z = up(d, NULL, bytes);
-    for (int i = 0; i < VOCAB; i++) short_some[i] = kernels_f32_to_bf16(some[i]);
-    for (int32_t r = 0; r < n; r++)
-        d->k->copy_in(d, z + (size_t)r * VOCAB * ares_dtype_bytes(dtype),
-                      dtype == ARES_BF16 ? (void *)short_some : (void *)some,
-                      VOCAB * ares_dtype_bytes(dtype));
-    for (int32_t r = 0; r < n; r++) target[r] = r % VOCAB, stats[3 * n + r] = 0.01f;
-    ares_logits_args a = { .rows = n,
-                           .vocab = VOCAB,
-                           .logits = z,
-                           .dtype = dtype,
-                           .ld = VOCAB,
-                           .inv_temperature = 1,
-                           .target = target,
-                           .log_prob = stats,
-                           .entropy = stats + n,
-                           .lse = stats + 2 * n,
-                           .c_log_prob = stats + 3 * n,
-                           .c_entropy = stats + 4 * n };
-    const char *type = dtype == ARES_BF16 ? "bf16" : "f32";
-    char what[64];
-    (void)snprintf(what, sizeof what, "forward, %d x %d %s", n, VOCAB, type);
-    line("G8", what, NAN, timed(d, forward, &a), (double)bytes);
-    (void)snprintf(what, sizeof what, "backward, %d x %d %s", n, VOCAB, type);
-    line("G8", what, NAN, timed(d, backward, &a), 2.0 * (double)bytes);
-    d->k->release(d, z, bytes);
-    ares_free(some), ares_free(stats), ares_free(short_some), ares_free(target);
-}
-
 /* ---------------------------------------------------------------- G7 */
 static void sampling(ares_device *d, void *ctx)
 {
@@ -287,8 +241,6 @@ int main(int argc, char **argv)
     rc = losses(&d, twins);
     if (rc == ARES_OK) rc = rows(&d, twins);
     if (rc == ARES_OK) {
-        logits(&d, ARES_BF16, 16384);
-        logits(&d, ARES_F32, 1024);
         samples(&d);
         rc = d.k->sync(&d);
     }

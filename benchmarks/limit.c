@@ -7,7 +7,6 @@
  */
 #include <immintrin.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ares/core.h"

@@ -10,7 +10,6 @@
  *                     [micro=1024]
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "roles/actor.h"
@@ -199,38 +198,27 @@ static int decode(const options *o)
     return ARES_OK;
 }
 
-static const double betas[] = { 0.9, 0.99 };
-
-static ares_train_config train_config(const options *o, int64_t groups)
+/* Every option has its default but those that the measure is about. */
+static void train_config(const options *o, int64_t groups, ares_train_config *c)
 {
-    return (ares_train_config){ .data = { .max_response_length = o->new },
-                                .algorithm = { .adv_estimator = "grpo",
-                                               .norm_adv_by_std_in_grpo = true,
-                                               .kl_penalty = "low_var_kl",
-                                               .use_kl_loss = o->beta > 0,
-                                               .disable_kl = !(o->beta > 0),
-                                               .kl_coef = o->beta },
-                                .loss = { .loss_type = "default",
-                                          .clip_ratio_low = 0.2,
-                                          .clip_ratio_high = 0.2,
-                                          .clip_ratio_dual = 10,
-                                          .loss_avg_mode = "token-mean",
-                                          ARES_LOSS_DEFAULTS },
-                                .actor = { .model_path = o->model,
-                                           .dtype = o->dtype,
-                                           .global_batch_size = groups,
-                                           .max_token_len = o->micro,
-                                           .share_prompts = true,
-                                           .ppo_epochs = 1,
-                                           .max_grad_norm = 1 },
-                                .optim = { .strategy = "adamw",
-                                           .lr = 1e-6,
-                                           .betas = { betas, 2 },
-                                           .eps = 1e-8,
-                                           .scheduler = "constant",
-                                           .warmup_steps = 0 },
-                                .ref = { .dtype = "fp32" },
-                                .rollout = { .temperature = 1, .n = o->samples } };
+    ares_config *cfg = ares_config_new(); /* owns the texts of c: it stays */
+    ares_train_config_declare(cfg, c);
+    ares_config_resolve(cfg);
+    c->data.max_response_length = o->new;
+    c->algorithm.adv_estimator = "grpo";
+    c->algorithm.kl_penalty = "low_var_kl";
+    c->algorithm.use_kl_loss = o->beta > 0;
+    c->algorithm.disable_kl = !(o->beta > 0);
+    c->algorithm.kl_coef = o->beta;
+    c->actor.model_path = o->model;
+    c->actor.dtype = o->dtype;
+    c->actor.global_batch_size = groups;
+    c->actor.max_token_len = o->micro;
+    c->loss.clip_ratio_high = 0.2;
+    c->loss.clip_ratio_dual = 10;
+    c->optim.weight_decay = 0;
+    c->ref.dtype = "fp32";
+    c->rollout.n = o->samples;
 }
 
 static int update(const options *o)
@@ -239,7 +227,8 @@ static int update(const options *o)
     ares_model *m;
     actor a;
     ares_batch b;
-    ares_train_config cfg = train_config(o, o->rows);
+    ares_train_config cfg;
+    train_config(o, o->rows, &cfg);
     cfg.actor.share_prompts = false;
     ares_metrics *metrics = ares_metrics_new();
     ARES_TRY(open_model(o, &d, true, &m));
@@ -360,10 +349,11 @@ static int grpo(const options *o)
     ares_rollout *r;
     reference ref;
     ares_batch b;
-    ares_train_config cfg = train_config(o, o->prompts);
+    ares_train_config cfg;
+    train_config(o, o->prompts, &cfg);
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(actor_open(&a, &cfg, m, NULL, 100));
-    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d));
+    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d, NULL));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

@@ -1,5 +1,6 @@
-# bench_<name> from benchmarks/<name>.c, made only when asked for (benchmarks/run.sh asks); all of
-# them by the target benchmarks.
+# bench_<name> from benchmarks/<name>.c. Every build compiles them, so that none of them falls behind
+# the headers it includes; they are linked only when asked for (benchmarks/run.sh asks), all of them
+# by the target benchmarks.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/benchmarks/*.c)
 if(ARES_FUZZ)
     set(sources "")
@@ -7,9 +8,11 @@ endif()
 add_custom_target(benchmarks)
 foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
-    add_executable(bench_${name} EXCLUDE_FROM_ALL ${source})
+    add_library(bench_${name}_object OBJECT ${source})
+    target_link_libraries(bench_${name}_object PRIVATE ares_flags ${ARES_ROOM_LIBRARIES} ares_deps)
+    # parts of a training step (roles/) are private to their room
+    target_include_directories(bench_${name}_object PRIVATE ${CMAKE_SOURCE_DIR}/src/train)
+    add_executable(bench_${name} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:bench_${name}_object>)
     ares_link_rooms(bench_${name})
     add_dependencies(benchmarks bench_${name})
-    # parts of a training step (roles/) are private to their room
-    target_include_directories(bench_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src/train)
 endforeach()

@@ -56,4 +56,33 @@ if(NOT ARES_MPI STREQUAL "OFF")
 endif()
 message(STATUS "MPI: ${ARES_HAVE_MPI}")
 
+# environments behind a WebSocket (type: openenv)
+set(ARES_HAVE_WEBSOCKETS OFF)
+if(NOT ARES_WEBSOCKETS STREQUAL "OFF")
+    ares_find(WEBSOCKETS libwebsockets.h websockets libwebsockets-dev)
+    if(NOT missing)
+        set(ARES_HAVE_WEBSOCKETS ON)
+    elseif(ARES_WEBSOCKETS STREQUAL "ON")
+        message(FATAL_ERROR "ARES_WEBSOCKETS=ON, but no libwebsockets was found; "
+            "install libwebsockets-dev")
+    endif()
+endif()
+message(STATUS "libwebsockets: ${ARES_HAVE_WEBSOCKETS}")
+
+# rows in *.jsonl.gz and *.jsonl.zst
+set(ARES_HAVE_COMPRESSED OFF)
+if(NOT ARES_COMPRESSED STREQUAL "OFF")
+    set(missing "")
+    ares_find(ZLIB zlib.h z zlib1g-dev)
+    ares_find(ZSTD zstd.h zstd libzstd-dev)
+    if(NOT missing)
+        set(ARES_HAVE_COMPRESSED ON)
+    elseif(ARES_COMPRESSED STREQUAL "ON")
+        list(JOIN missing " " missing)
+        message(FATAL_ERROR "ARES_COMPRESSED=ON, but zlib or libzstd was not found; "
+            "install ${missing}")
+    endif()
+endif()
+message(STATUS "zlib and libzstd: ${ARES_HAVE_COMPRESSED}")
+
 find_package(AresTorch)

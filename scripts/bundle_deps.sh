@@ -8,7 +8,9 @@
 #
 # TORCH is torch/ of the wheel, unpacked, or leave it out where the active Python has torch.
 # Compiler, cmake and ninja come with the system there, and so does an MPI if several processes are
-# wanted: its plug-ins do not travel.
+# wanted: its plug-ins do not travel. Nor does libwebsockets, whose headers want those of several
+# others: install libwebsockets-dev there for environments on OpenEnv servers, zlib1g-dev and
+# libzstd-dev for compressed rows. For Parquet carry the folder pyarrow and name it in ARES_PYARROW.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

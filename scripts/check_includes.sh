@@ -16,7 +16,7 @@ left[text]="${left[io]} io"
 left[template]="${left[text]} text"
 left[data]="${left[template]} template"
 left[model]="${left[data]} data"
-left[env]="core config"
+left[env]="core config template"
 left[grade]="${left[model]} model"
 left[reward]="${left[model]} model grade"
 left[algo]="${left[model]} model"
@@ -95,9 +95,9 @@ for header in include/ares/*.h; do
     fi
 done
 
-# C++ stays in src/torch.
-if find src include -name '*.cpp' -not -path 'src/torch/*' | grep .; then
-    echo "C++ outside src/torch"
+# C++ stays in src/torch, and in the one file over Arrow.
+if find src include -name '*.cpp' -not -path 'src/torch/*' -not -path src/io/parquet_arrow.cpp | grep .; then
+    echo "C++ outside src/torch and src/io/parquet_arrow.cpp"
     failed=$((failed + 1))
 fi
 

@@ -3,6 +3,11 @@
 # into the project's own .venv. Asks nothing, changes nothing when nothing is missing (then it takes
 # a second).
 #
+#   --openenv          also the Python package openenv, into .venv-openenv (141 MB): the server of
+#                      examples/environment_openenv and of some tests, which say SKIP without it
+#   --parquet          also the Python package pyarrow, into .venv-parquet (165 MB), whose C++ reads
+#                      Parquet files; without it the build leaves them out
+#
 # What is already there is used instead of fetching anything:
 #   ARES_LIBTORCH      a folder with libtorch's include/ and lib/ (else .venv, else the torch of the
 #                      active Python)
@@ -13,12 +18,25 @@ cd "$(dirname "$0")/.."
 torch_version=2.11.0
 format_version=19.1.7 # clang-format: other versions lay code out otherwise
 
+openenv_packages=(openenv==0.10.0 fastapi==0.165.0 uvicorn==0.54.0 websockets==17.4
+    pydantic==2.14.3 fastmcp==3.4.10)
+
+pyarrow_version=22.0.0 # later ones want C++20
+
+want_openenv=false
+want_parquet=false
+for word; do
+    [[ $word == --openenv ]] && { want_openenv=true; continue; }
+    [[ $word == --parquet ]] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
+    want_parquet=true
+done
+
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
 
 # --- Debian packages: a package is wanted when what it brings is not there
 packages=()
-optional=() # without these the program runs in one process only
+optional=() # without these some of the program is left out
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v g++ >/dev/null || packages+=(g++)
 command -v cmake >/dev/null || packages+=(cmake)
@@ -44,6 +62,15 @@ header mpfr.h libmpfr-dev
 if [[ ${ARES_MPI:-AUTO} != OFF ]]; then
     command -v mpicc >/dev/null || optional+=(libopenmpi-dev)
     command -v mpirun >/dev/null || optional+=(openmpi-bin)
+fi
+
+if [[ ${ARES_WEBSOCKETS:-AUTO} != OFF && ! -e /usr/include/libwebsockets.h ]]; then
+    optional+=(libwebsockets-dev)
+fi
+
+if [[ ${ARES_COMPRESSED:-AUTO} != OFF ]]; then
+    [[ -e /usr/include/zlib.h ]] || optional+=(zlib1g-dev)
+    [[ -e /usr/include/zstd.h ]] || optional+=(libzstd-dev)
 fi
 
 # --- libtorch: where FindAresTorch.cmake will look
@@ -111,7 +138,8 @@ if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${option
         problem+=" ninja come with the system"
         problems+=("$problem")
     else
-        say "going on without ${optional[*]}: one process only; $remedy"
+        say "going on without ${optional[*]}: no several processes, no environments on OpenEnv" \
+            "servers, or no compressed rows; $remedy"
     fi
 fi
 
@@ -161,6 +189,37 @@ if [[ ! -e .venv/clang-format-$format_version ]] && command -v python3 >/dev/nul
         touch ".venv/clang-format-$format_version"
     else
         say "going on without clang-format $format_version ($(grep -v '^$' "$log" | tail -n 1))"
+    fi
+    rm -f "$log"
+fi
+# A venv of its own: the package brings others in versions that nothing else should depend on.
+fetch_openenv() {
+    local here=.venv-openenv
+    { [[ -x $here/bin/python ]] || python3 -m venv $here; } &&
+        $here/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+            "${openenv_packages[@]:1}" &&
+        $here/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+            "${openenv_packages[0]}" &&
+        $here/bin/python -c 'import openenv.core.env_server.http_server'
+}
+if $want_openenv && [[ ! -e .venv-openenv/${openenv_packages[0]} ]]; then
+    say "fetching ${openenv_packages[0]} into .venv-openenv (141 MB)"
+    log=$(mktemp)
+    if fetch_openenv </dev/null >"$log" 2>&1; then
+        touch ".venv-openenv/${openenv_packages[0]}"
+    else
+        problems+=("the package openenv: $(grep -v '^$' "$log" | tail -n 1)")
+    fi
+    rm -f "$log"
+fi
+if $want_parquet && [[ ! -e .venv-parquet/$pyarrow_version ]]; then
+    say "fetching pyarrow $pyarrow_version into .venv-parquet (165 MB)"
+    log=$(mktemp)
+    if { make_venv && rm -rf .venv-parquet &&
+        pip_install --no-deps --target .venv-parquet "pyarrow==$pyarrow_version"; } >"$log" 2>&1; then
+        touch ".venv-parquet/$pyarrow_version"
+    else
+        problems+=("the package pyarrow: $(grep -v '^$' "$log" | tail -n 1)")
     fi
     rm -f "$log"
 fi

@@ -1,15 +1,18 @@
 /*
  * The runner of every test program. Tests run in the order of their files and lines, in this
- * process, one by one.
+ * process, one by one; with --jobs N in N processes, of which each takes the next test.
  */
 #include "test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -38,7 +41,13 @@ extern const struct ares_kernels *kernels_cpu(const char *isa) __attribute__((we
 static test_case *all;
 static const test_case *current;
 static const char *program = "test", *self = "";
-static int passed, failed, skipped, failures;
+/* What the processes of --jobs share. */
+typedef struct totals {
+    atomic_int next; /* the test that is taken next, by its place in the order */
+    atomic_int passed, failed, skipped;
+} totals;
+static totals *shared;
+static int jobs = 1, failures;
 static bool skipping;
 static double limit_s; /* of the test that runs */
 static pid_t runner;
@@ -337,7 +346,8 @@ static void remove_tree(const char *path)
 /* With dprintf, because a test that hangs or crashes may hold the lock of stdout. */
 static void summary(void)
 {
-    dprintf(1, "%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
+    dprintf(1, "%s: %d passed, %d failed, %d skipped\n", program, shared->passed, shared->failed,
+            shared->skipped);
 }
 
 /*
@@ -351,22 +361,22 @@ static void die_of(int sig)
     signal(SIGALRM, SIG_DFL);
     alarm(10); /* what follows may hang if the test was stopped inside malloc */
     if (shell > 0) kill(-shell, sig == SIGINT || sig == SIGTERM ? sig : SIGKILL);
-    const char *name = current ? current->name : "(no test)";
-    if (sig == SIGALRM)
-        dprintf(1, "FAIL %s: took more than %g s; the tests after it did not run\n", name, limit_s);
+    const char *name = current ? current->name : "(no test)",
+               *rest = jobs > 1 ? "" : "; the tests after it did not run";
+    if (sig == SIGALRM) dprintf(1, "FAIL %s: took more than %g s%s\n", name, limit_s, rest);
     else if (sig != SIGINT && sig != SIGTERM)
-        dprintf(1, "FAIL %s: crashed (%s); the tests after it did not run\n", name, strsignal(sig));
-    failed += sig != SIGINT && sig != SIGTERM;
-    summary();
+        dprintf(1, "FAIL %s: crashed (%s)%s\n", name, strsignal(sig), rest);
+    shared->failed += sig != SIGINT && sig != SIGTERM;
+    if (jobs == 1) summary();
     if (dir[0]) remove_tree(dir);
     raise(sig);
 }
 
-/* ARES_TEST_PATIENCE is a factor of all limits. */
+/* ARES_TEST_PATIENCE is a factor of all limits. Tests side by side share the processors. */
 static double limit_of(const test_case *t)
 {
     const char *patience = getenv("ARES_TEST_PATIENCE");
-    double factor = patience ? atof(patience) : 1;
+    double factor = (patience ? atof(patience) : 1) * jobs;
     int seconds = has_label(t->labels, "slow", 4) ? TEST_SLOW_SECONDS
                   : t->labels[0]                  ? TEST_LABELLED_SECONDS
                                                   : TEST_SECONDS;
@@ -401,9 +411,9 @@ static void run(const test_case *t)
     if (failures) printf("FAIL %s\n", t->name);
     else if (!skipping) printf("ok   %s\n", t->name);
     fflush(stdout);
-    if (failures) failed++;
-    else if (skipping) skipped++;
-    else passed++;
+    if (failures) shared->failed++;
+    else if (skipping) shared->skipped++;
+    else shared->passed++;
     current = NULL;
 }
 
@@ -424,6 +434,55 @@ static bool chosen(const test_case *t, const char *label, const char *without, c
     return false;
 }
 
+static void run_next(test_case *const *order, int n)
+{
+    for (int i; (i = shared->next++) < n;) run(order[i]);
+}
+
+/* Sends a signal on to the processes of --jobs. They clean up; this process waits for them. */
+static pid_t workers[16];
+
+static void pass_on(int sig)
+{
+    for (int i = 0; i < jobs; i++)
+        if (workers[i] > 0) kill(workers[i], sig);
+}
+
+static pid_t start_worker(test_case *const *order, int n)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child != 0) return child;
+    runner = getpid();
+    signal(SIGTERM, die_of);
+    if (signal(SIGINT, die_of) == SIG_IGN) signal(SIGINT, SIG_IGN);
+    run_next(order, n);
+    exit(0); /* a sanitizer that found something gives another status */
+}
+
+/* A process that a test has crashed or that a test has stopped is replaced by another. */
+static void run_side_by_side(test_case *const *order, int n)
+{
+    signal(SIGTERM, pass_on);
+    if (signal(SIGINT, pass_on) == SIG_IGN) signal(SIGINT, SIG_IGN);
+    for (int i = 0; i < jobs; i++) workers[i] = start_worker(order, n);
+    for (int left = jobs; left > 0;) {
+        int status = 0;
+        pid_t ended = waitpid(-1, &status, 0);
+        if (ended < 0 && errno == EINTR) continue;
+        if (ended < 0) break;
+        for (int i = 0; i < jobs; i++) {
+            if (workers[i] != ended) continue;
+            int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+            bool asked = sig == SIGINT || sig == SIGTERM;
+            bool again = status != 0 && !asked && shared->next < n;
+            shared->failed += WIFEXITED(status) && WEXITSTATUS(status) != 0;
+            workers[i] = again ? start_worker(order, n) : 0;
+            left -= !again;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *label = NULL, *without = NULL;
@@ -437,12 +496,17 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--list") == 0) list = true;
         else if (strcmp(argv[i], "--label") == 0 && i + 1 < argc) label = argv[++i];
         else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) without = argv[++i];
+        else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc) jobs = atoi(argv[++i]);
         else if (argv[i][0] == '-' || n_names == ARES_COUNT(names)) {
-            fprintf(stderr, "usage: %s [--list] [--label L] [--without L,L] [NAME ...]\n", program);
+            fprintf(stderr, "usage: %s [--list] [--label L] [--without L,L] [--jobs N] [NAME ...]\n",
+                    program);
             return 2;
         } else names[n_names++] = argv[i];
     }
 
+    jobs = ARES_MIN(ARES_MAX(jobs, 1), ARES_COUNT(workers));
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ARES_ASSERT(shared != MAP_FAILED);
     int count = 0, matched = 0;
     for (test_case *t = all; t; t = t->next) count++;
     test_case **order = ares_calloc((size_t)count + 1, sizeof *order);
@@ -462,12 +526,13 @@ int main(int argc, char **argv)
 #endif
     for (int i = 0; i < count; i++) {
         if (!chosen(order[i], label, without, names, n_names)) continue;
-        matched++;
         if (list)
             printf("%s%s%s%s\n", order[i]->name, order[i]->labels[0] ? " [" : "", order[i]->labels,
                    order[i]->labels[0] ? "]" : "");
-        else run(order[i]);
+        order[matched++] = order[i];
     }
+    if (!list && jobs > 1) run_side_by_side(order, matched);
+    else if (!list) run_next(order, matched);
     ares_free(order);
     ares_str_fini(&skips);
     ares_arena_fini(&strings);
@@ -477,5 +542,5 @@ int main(int argc, char **argv)
         return 1;
     }
     summary();
-    return failed ? 1 : 0;
+    return shared->failed ? 1 : 0;
 }

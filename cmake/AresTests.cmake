@@ -5,9 +5,18 @@ set(ARES_TEST_ENV
     "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
     "UBSAN_OPTIONS=print_stacktrace=1")
 
+# Whole runs of small models leave most of a machine idle, so that e2e runs some side by side.
+include(ProcessorCount)
+ProcessorCount(processors)
+set(ARES_E2E_JOBS ${processors} CACHE STRING "tests of e2e that run side by side")
+
 # A ctest for the unlabelled tests of a program, and one for each label that its sources use.
 function(ares_add_ctests room program sources)
-    add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu
+    set(jobs "")
+    if(room STREQUAL "e2e")
+        set(jobs --jobs ${ARES_E2E_JOBS})
+    endif()
+    add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu ${jobs}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 1500)
     set(text "")
@@ -19,7 +28,7 @@ function(ares_add_ctests room program sources)
     foreach(label slow mpi gpu) # a test with two labels runs once, under the first of them
         string(TOUPPER ${label} upper)
         if(text MATCHES "TEST_${upper}\\(|\"[a-z,]*${label}[a-z,]*\"\\)")
-            add_test(NAME ${room}.${label} COMMAND ${program} --label ${label} ${without}
+            add_test(NAME ${room}.${label} COMMAND ${program} --label ${label} ${without} ${jobs}
                 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
             set_tests_properties(${room}.${label} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}"
                 LABELS ${label} TIMEOUT 2400)

@@ -31,6 +31,7 @@ enum { TEST_SECONDS = 300 };
 enum { TEST_SECONDS = 60 };
 #endif
 enum { TEST_LABELLED_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
+enum { SHOWN_SECONDS = 5 }; /* a test that takes longer shows how long */
 
 /* Present only in programs that link the torch room. */
 extern int64_t at_live_count(void) __attribute__((weak));
@@ -400,7 +401,9 @@ static void run(const test_case *t)
     int64_t live = at_live_count ? at_live_count() : 0;
     limit_s = limit_of(t);
     end_after(limit_s);
+    double start = ares_now_s();
     t->run();
+    double took = ares_now_s() - start;
     end_after(0);
     if (at_live_count && at_live_count() != live)
         fail(t->file, t->line, "%lld libtorch handles more than before",
@@ -409,7 +412,8 @@ static void run(const test_case *t)
     dir[0] = '\0';
     ares_arena_reset(&strings);
     if (failures) printf("FAIL %s\n", t->name);
-    else if (!skipping) printf("ok   %s\n", t->name);
+    else if (!skipping && took < SHOWN_SECONDS) printf("ok   %s\n", t->name);
+    else if (!skipping) printf("ok   %s (%.0f s)\n", t->name, took);
     fflush(stdout);
     if (failures) shared->failed++;
     else if (skipping) shared->skipped++;
@@ -498,7 +502,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) without = argv[++i];
         else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc) jobs = atoi(argv[++i]);
         else if (argv[i][0] == '-' || n_names == ARES_COUNT(names)) {
-            fprintf(stderr, "usage: %s [--list] [--label L] [--without L,L] [--jobs N] [NAME ...]\n",
+            fprintf(stderr,
+                    "usage: %s [--list] [--label L] [--without L,L] [--jobs N] [NAME ...]\n",
                     program);
             return 2;
         } else names[n_names++] = argv[i];

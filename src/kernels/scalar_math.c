@@ -1,25 +1,36 @@
 /*
  * exp, log, pow, sin and cos in f64: sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1
- * ulp of 1, for |x| up to 2^30).
+ * ulp of 1, for |x| up to 2^30). exp and log, which losses call per token, are compiled twice: with
+ * the processor's FMA instruction, and with calls of fma(), which round alike and cost three times
+ * as much.
  */
 #include "ares/kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-static uint64_t bits_of(double x)
+#define INLINED static inline __attribute__((always_inline))
+#ifdef __x86_64__
+#define WITH_FMA __attribute__((target("fma")))
+#define HAS_FMA __builtin_cpu_supports("fma")
+#else
+#define WITH_FMA
+#define HAS_FMA true
+#endif
+
+INLINED uint64_t bits_of(double x)
 {
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
-static double from_bits(uint64_t u)
+INLINED double from_bits(uint64_t u)
 {
     double x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
-static double pow2(int64_t n)
+INLINED double pow2(int64_t n)
 {
     return from_bits((uint64_t)(n + 1023) << 52);
 }
@@ -50,7 +61,7 @@ static const double INVERSE_FACTORIAL[] = {
 static const double LN2_HI = 0x1.62e42fee00000p-1, LN2_LO = 0x1.a39ef35793c76p-33;
 
 /* e^(x + low), low much smaller than x: Taylor series to degree 14 on |r| <= ln 2 / 2 */
-static double exp_of_sum(double x, double low)
+INLINED double exp_of_sum(double x, double low)
 {
     if (!(x < 709.8)) return x != x ? x : HUGE_VAL;
     if (x < -745.2) return 0.0;
@@ -68,7 +79,7 @@ static double exp_of_sum(double x, double low)
  * ln x as a sum of two; x positive and finite. ln m = 2 artanh(s), s = (m - 1) / (m + 1) also as a
  * sum of two
  */
-static double log_as_sum(double x, double *low)
+INLINED double log_as_sum(double x, double *low)
 {
     int64_t e = 0;
     if (x < 0x1p-1022) x *= 0x1p54, e = -54;
@@ -89,18 +100,39 @@ static double log_as_sum(double x, double *low)
     return hi;
 }
 
-double ares_f64_exp(double x)
-{
-    return exp_of_sum(x, 0.0);
-}
-
-double ares_f64_log(double x)
+INLINED double log_of(double x)
 {
     double low;
     if (x == 0) return -HUGE_VAL;
     if (!(x > 0)) return NAN;
     if (x == HUGE_VAL) return x;
     return log_as_sum(x, &low);
+}
+
+WITH_FMA static double exp_with_fma(double x)
+{
+    return exp_of_sum(x, 0.0);
+}
+static double exp_with_calls(double x)
+{
+    return exp_of_sum(x, 0.0);
+}
+double ares_f64_exp(double x)
+{
+    return HAS_FMA ? exp_with_fma(x) : exp_with_calls(x);
+}
+
+WITH_FMA static double log_with_fma(double x)
+{
+    return log_of(x);
+}
+static double log_with_calls(double x)
+{
+    return log_of(x);
+}
+double ares_f64_log(double x)
+{
+    return HAS_FMA ? log_with_fma(x) : log_with_calls(x);
 }
 
 double ares_f64_pow(double x, double y)

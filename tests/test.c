@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -52,9 +53,9 @@ static int jobs = 1, failures;
 static bool skipping;
 static double limit_s; /* of the test that runs */
 static pid_t runner;
-static volatile pid_t shell; /* started by test_shell, leads a process group; 0: none */
-static ares_str skips;       /* reasons that the running test gave for skipping */
-static char dir[64];
+static volatile pid_t shell;       /* started by test_shell, leads a process group; 0: none */
+static ares_str skips;             /* reasons that the running test gave for skipping */
+static char dir[64], kept_dir[64]; /* of the running test; of all tests */
 static ares_arena strings;
 
 void test_register(test_case *t)
@@ -249,6 +250,18 @@ const char *test_file(const char *name)
     return ares_arena_printf(&strings, "%s/%s", test_dir(), name);
 }
 
+const char *test_kept(const char *name, const char *made, void (*make)(const char *path))
+{
+    const char *path = ares_arena_printf(&strings, "%s/%s", kept_dir, name);
+    struct stat st;
+    int lock =
+        open(ares_arena_printf(&strings, "%s.lock", path), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX) != 0) fail(__FILE__, __LINE__, "no lock for %s", path);
+    if (stat(ares_arena_printf(&strings, "%s/%s", path, made), &st) != 0) make(path);
+    if (lock >= 0) close(lock);
+    return path;
+}
+
 static bool in_ci(void)
 {
     const char *ci = getenv("CI");
@@ -368,8 +381,11 @@ static void die_of(int sig)
     else if (sig != SIGINT && sig != SIGTERM)
         dprintf(1, "FAIL %s: crashed (%s)%s\n", name, strsignal(sig), rest);
     shared->failed += sig != SIGINT && sig != SIGTERM;
-    if (jobs == 1) summary();
     if (dir[0]) remove_tree(dir);
+    if (jobs == 1) {
+        summary();
+        remove_tree(kept_dir);
+    }
     raise(sig);
 }
 
@@ -512,6 +528,11 @@ int main(int argc, char **argv)
     jobs = ARES_MIN(ARES_MAX(jobs, 1), ARES_COUNT(workers));
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ARES_ASSERT(shared != MAP_FAILED);
+    snprintf(kept_dir, sizeof kept_dir, "/tmp/ares-kept-XXXXXX");
+    if (!mkdtemp(kept_dir)) {
+        perror(kept_dir);
+        return 1;
+    }
     int count = 0, matched = 0;
     for (test_case *t = all; t; t = t->next) count++;
     test_case **order = ares_calloc((size_t)count + 1, sizeof *order);
@@ -538,6 +559,7 @@ int main(int argc, char **argv)
     }
     if (!list && jobs > 1) run_side_by_side(order, matched);
     else if (!list) run_next(order, matched);
+    remove_tree(kept_dir);
     ares_free(order);
     ares_str_fini(&skips);
     ares_arena_fini(&strings);

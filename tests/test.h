@@ -128,6 +128,12 @@ const char *test_source(const char *relative);
 const char *test_dir(void);
 /* test_dir() + "/" + name. Lives until the test ends. */
 const char *test_file(const char *name);
+/*
+ * A folder that the tests of this program share, removed when the program ends: for what is
+ * expensive to make and never changed. make(folder) is called where folder/made does not exist;
+ * tests that run side by side wait for it.
+ */
+const char *test_kept(const char *name, const char *made, void (*make)(const char *path));
 /* build/ares-train of the build this test belongs to. */
 const char *test_program(void);
 /*

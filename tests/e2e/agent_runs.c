@@ -32,36 +32,34 @@ static void add_example(ares_str *out, const char *board, bool think, const char
                   system, board, rule, thought[0], first, board, rule, thought[1], second);
 }
 
-static const char *learned_model(const char *run, bool think)
+static void learn(const char *run, bool think)
 {
     static const char *const actions[] = { "Left", "Down", "Right", "Up" };
     static const char *const pairs[] = { "Left || Up", "Down", "Right || Down", "Up" };
     static const char *const boards[] = { "_G__\\n____\\n_OO_\\n____P", "____\\n____\\n____\\nGP__",
                                           "__O_\\n____\\nPG__\\n____",
                                           "____\\n_P__\\n____\\n_G__" };
-    char name[96];
-    snprintf(name, sizeof name, "%s/checkpoints/step_000120/model", run);
-    const char *model = test_file(name);
     ares_str rows = { 0 };
-    if (ares_dir_exists(model)) return model;
     for (int i = 0; i < 64; i++)
         add_example(&rows, boards[i / 16], think, actions[i % 4], pairs[i / 4 % 4]);
-    snprintf(name, sizeof name, "%s.jsonl", run);
-    const char *path = e2e_write(name, rows.data);
+    const char *path = e2e_write("agent_examples.jsonl", rows.data);
     ares_str_fini(&rows);
-    CHECK_EQ(e2e_program(NULL,
-                         "sft data.train_files='%s' sft.batch_size=4 sft.max_length=1200 "
-                         "worker.actor.model.model_path='%s' worker.actor.optim.lr=1e-2 "
-                         "worker.actor.max_token_len_per_device=8192 trainer.max_steps=120 "
-                         "trainer.run_dir='%s'",
-                         path, e2e_model(), test_file(run)),
-             0);
-    return model;
+    e2e_learn(run, path,
+              "sft.batch_size=4 sft.max_length=1200 "
+              "worker.actor.max_token_len_per_device=8192");
+}
+static void learn_acting(const char *run)
+{
+    learn(run, false);
+}
+static void learn_thinking(const char *run)
+{
+    learn(run, true);
 }
 
 const char *agent_model(void)
 {
-    return learned_model("agent_model", false);
+    return e2e_learned("agent_model", learn_acting);
 }
 
 const char *agent_thinking(void)
@@ -70,7 +68,7 @@ const char *agent_thinking(void)
     snprintf(words, sizeof words,
              "env.enable_think=true data.max_response_length=40 "
              "worker.actor.model.model_path='%s'",
-             learned_model("agent_thinking", true));
+             e2e_learned("agent_thinking", learn_thinking));
     return words;
 }
 

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 int e2e_program(ares_str *out, const char *format, ...)
 {
@@ -24,6 +26,29 @@ const char *e2e_model(void)
                              dir),
                  0);
     return dir;
+}
+
+void e2e_learn(const char *run, const char *rows, const char *more)
+{
+    ares_str out = { 0 };
+    int rc = e2e_program(
+        &out,
+        "sft data.train_files='%s' worker.actor.model.model_path='%s' worker.actor.optim.lr=1e-2 "
+        "trainer.max_steps=120 trainer.run_dir='%s' %s",
+        rows, e2e_model(), run, more);
+    CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    ares_str_fini(&out);
+}
+
+#define LEARNED "checkpoints/step_000120/model"
+const char *e2e_learned(const char *run, void (*learn)(const char *run))
+{
+    char name[120];
+    struct stat st;
+    if (lstat(test_file(run), &st) != 0)
+        CHECK_EQ(symlink(test_kept(run, LEARNED, learn), test_file(run)), 0);
+    snprintf(name, sizeof name, "%s/" LEARNED, run);
+    return test_file(name);
 }
 
 const char *e2e_write(const char *name, const char *text)

@@ -9,6 +9,13 @@
 
 /* A model with 41,248 random parameters, made in this test's folder. */
 const char *e2e_model(void);
+/*
+ * A model that has learnt from examples, made once for all tests by learn(run directory), which
+ * calls e2e_learn; this test's folder gets a link to its run, under the same name.
+ */
+const char *e2e_learned(const char *run, void (*learn)(const char *run));
+/* 120 steps of sft on these rows; more: further options. */
+void e2e_learn(const char *run, const char *rows, const char *more);
 
 /*
  * Runs ares-train with these arguments through the shell, in the root of the sources; gives its

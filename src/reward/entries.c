@@ -92,7 +92,8 @@ static void open_entry(ares_config *cfg, const char *path, reward_entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
     bool user = e->o.function || e->o.command.count;
-    e->name = ares_strdup(e->o.name            ? e->o.name
+    e->name = ares_strdup(e->o.as              ? e->o.as
+                          : e->o.name          ? e->o.name
                           : e->o.function      ? base_name(e->o.function)
                           : e->o.command.count ? base_name(e->o.command.items[0])
                                                : "unnamed");
@@ -152,6 +153,49 @@ static bool penalises_length(const reward_entry *e)
     return e->judge && ares_judge_limit(e->judge, &limit);
 }
 
+/* Metrics reward/<name> of every run, which no entry can be called. */
+static bool is_taken(const char *name)
+{
+    static const char *const taken[] = {
+        "accuracy",  "overall", "batch_accuracy",    "accuracy_normalized", "empty_responses",
+        "exhausted", "failed",  "extract_fail_rate", "inverted_frac",       "replayable"
+    };
+    bool found = false;
+    for (int i = 0; i < ARES_COUNT(taken); i++) found = found || strcmp(name, taken[i]) == 0;
+    return found;
+}
+
+static const char *name_of(const reward_entry *e)
+{
+    return e->judge || e->child ? e->name : ""; /* another fault is known already */
+}
+
+/* Each of the first `listed` entries has metrics of its own. */
+static void check_names(ares_config *cfg, const ares_reward *r, int listed)
+{
+    for (int i = 0; i < listed; i++) {
+        const reward_entry *e = &r->entries[i];
+        const char *name = name_of(e);
+        char path[64];
+        snprintf(path, sizeof path, "worker.reward.rewards.%d%s", i,
+                 e->o.as     ? ".as"
+                 : e->o.name ? ".name"
+                             : "");
+        if (is_taken(name))
+            ares_config_fault(cfg, path,
+                              "reward/%s is a metric of every run; give the entry another name in "
+                              "metrics: as: my_%s",
+                              name, name);
+        for (int k = i + 1; *name && k < r->n; k++)
+            if (strcmp(name, name_of(&r->entries[k])) == 0)
+                ares_config_fault(cfg, path,
+                                  "another entry is called '%s', too, and metrics are named after "
+                                  "entries; give one of them another name in metrics: as: "
+                                  "other_%s",
+                                  name, name);
+    }
+}
+
 static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
 {
     if (r->n == 0)
@@ -179,14 +223,15 @@ void reward_open_entries(ares_config *cfg, ares_reward *r)
     else if (rc->reward_function) open_reward_function(cfg, rc, &r->entries[0]);
     else if (!listed) open_with_defaults(&r->entries[0], "exact");
     if (listed) open_listed(cfg, r, rc->rewards);
-    if (!wants_length(rc)) return;
-    for (int i = 0; i < r->n; i++) twice = twice || penalises_length(&r->entries[i]);
-    open_length(cfg, rc, &r->entries[r->n++]);
-    if (twice)
+    int n = r->n;
+    for (int i = 0; i < n; i++) twice = twice || penalises_length(&r->entries[i]);
+    if (wants_length(rc)) open_length(cfg, rc, &r->entries[r->n++]);
+    if (wants_length(rc) && twice)
         ares_config_fault(
             cfg, rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
             "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; "
             "leave the penalty of length here out, or them");
+    else check_names(cfg, r, listed ? n : 0);
 }
 
 void reward_entry_fini(reward_entry *e)

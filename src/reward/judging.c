@@ -7,7 +7,9 @@
 
 #include "manager.h"
 
-static void judge_response(const ares_judge *judge, const ares_reward_item *item, reward_verdict *v)
+/* name: the judge's in metrics, unless it hands on to another. */
+static void judge_response(const ares_judge *judge, const char *name, const ares_reward_item *item,
+                           reward_verdict *v)
 {
     ares_verify_out out = { .accuracy = NAN, .plain = NAN };
     if (ares_judge_run(judge, &item->in, &out) != ARES_OK)
@@ -15,7 +17,7 @@ static void judge_response(const ares_judge *judge, const ares_reward_item *item
     v->score = out.score;
     v->plain = isnan(out.plain) ? out.score : out.plain;
     v->accuracy = out.accuracy;
-    v->judged_by = out.judged_by ? out.judged_by : ares_judge_name(judge);
+    v->judged_by = out.judged_by ? out.judged_by : name;
     v->no_answer = out.no_answer;
     v->exhausted = out.exhausted;
     v->n_values = v->failure ? 0 : out.n_values;
@@ -31,9 +33,13 @@ static void run_verifiers(void *ctx)
 {
     reward_job *j = ctx;
     const ares_reward *r = j->owner;
-    for (int i = 0; i < r->n; i++)
-        if (r->entries[i].judge) judge_response(r->entries[i].judge, j->item, &j->verdicts[i]);
-    if (r->accuracy_judge) judge_response(r->accuracy_judge, j->item, &j->verdicts[r->n]);
+    for (int i = 0; i < r->n; i++) {
+        const reward_entry *e = &r->entries[i];
+        if (e->judge) judge_response(e->judge, e->name, j->item, &j->verdicts[i]);
+    }
+    if (r->accuracy_judge)
+        judge_response(r->accuracy_judge, ares_judge_name(r->accuracy_judge), j->item,
+                       &j->verdicts[r->n]);
 }
 
 /* What a user's process reads: the texts, and the row they belong to. */

@@ -16,6 +16,8 @@
 #define REWARD_ENTRY_OPTIONS(X)                                                                    \
     X(text, name, "name", "null", "",                                                              \
       "a built-in verifier; with function or command: its name in metrics")                        \
+    X(text, as, "as", "null", "nonempty",                                                          \
+      "its name in metrics, where two entries have the same verifier; null: name")                 \
     X(f64, weight, "weight", "1.0", "", "factor of its score in the sum")                          \
     X(text, function, "function", "null", "nonempty",                                              \
       "FILE.so:SYMBOL, a C function of your own (examples/reward_function)")                       \
@@ -33,7 +35,7 @@ typedef struct reward_entry {
     reward_entry_options o;
     ares_judge *judge;
     reward_child *child;
-    char *name;
+    char *name; /* in metrics */
 } reward_entry;
 
 /* What one entry found about one response. */

@@ -166,7 +166,7 @@ TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
 enum { GROUPS = 8, ANSWERS = 4 };
 #define SPREAD                                                                                 \
     "data.rollout_batch_size=8 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, k, l, o, u]' " \
-    "'worker.reward.rewards=[{name: random}, {name: random, seed: 2, weight: 0.3}]' "
+    "'worker.reward.rewards=[{name: random}, {name: random, as: second, seed: 2, weight: 0.3}]' "
 
 typedef struct measured {
     double reward[GROUPS], deviation[GROUPS], length[GROUPS];

@@ -513,7 +513,7 @@ TEST(a_shaping_reward_adds_its_entropy_score_times_its_weight_also_on_trial)
     ares_batch b;
     REQUIRE_OK(OPEN(&m, 1,
                     "rewards=[{name: exact}, {name: aepo, weight: 0.5}, {name: boxed, weight: 8}, "
-                    "{name: aepo, weight: -0.125}]"));
+                    "{name: aepo, as: less, weight: -0.125}]"));
     ares_batch_init(&b);
     ares_batch_begin_group(&b);
     for (int i = 0; i < 2; i++)

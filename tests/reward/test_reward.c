@@ -202,6 +202,30 @@ TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
     check_config_refused("[{command: [x], memory_mb: 1}]", "memory_mb");
 }
 
+TEST(entries_that_would_share_a_metric_are_refused_until_they_are_called_otherwise)
+{
+    manager m;
+    check_config_refused("[{name: number}, {name: exact}, {name: number, weight: 2}]",
+                         "worker.reward.rewards.0.name = 'number': another entry is called "
+                         "'number', too");
+    check_config_refused("[{name: exact, as: number}, {name: number}]", "as: other_number");
+    check_config_refused("[{command: [./a/judge]}, {command: [./b/judge]}]", "'judge', too");
+    check_config_refused("[{command: [x], name: accuracy}]",
+                         "reward/accuracy is a metric of every run");
+    check_config_refused("[{command: [overall]}]", "as: my_overall");
+    check_config_refused("[{name: number, as: batch_accuracy}]", "reward/batch_accuracy is");
+    REQUIRE_OK(open_manager(&m, "[{name: number}, {name: number, as: again, weight: 2}]", NULL, 1));
+    CHECK_STR(ares_reward_name(m.reward, 1), "again");
+    submit(&m, 0, "5", "5", true);
+    submit(&m, 1, "5", "none", true);
+    finish(&m);
+    CHECK_NEAR(m.items[0].score, 3, 0);
+    CHECK_NEAR(metric(&m, "reward/again/mean"), 1, 0);
+    CHECK_NEAR(metric(&m, "reward/number/mean"), 1, 0);
+    CHECK_NEAR(metric(&m, "reward/failed/again"), 1, 0);
+    close_manager(&m);
+}
+
 TEST(a_failing_command_is_counted_and_scored_by_its_policy)
 {
     manager m;
@@ -285,7 +309,8 @@ TEST(scores_do_not_depend_on_the_number_of_threads)
         REQUIRE_OK(open_manager(
             &m,
             "[{name: number, weight: 0.3}, {name: boxed, weight: 0.7}, {name: format, weight: "
-            "0.01, pattern: '.*[02468]'}, {name: format, pattern: '.*[13579]', weight: 0.02}]",
+            "0.01, pattern: '.*[02468]'}, {name: format, as: odd, pattern: '.*[13579]', weight: "
+            "0.02}]",
             NULL, threads));
         for (int i = 0; i < MOST; i++) submit(&m, i, text[i], truth[i], true);
         finish(&m);

@@ -62,6 +62,8 @@ int ares_jsonl_open(const char *path, ares_jsonl **out);
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number);
 ares_view ares_jsonl_line(const ares_jsonl *r); /* the text of the line last read */
 void ares_jsonl_close(ares_jsonl *r);
+/* Bytes of a text that zlib has compressed at level 9 (compressed.c); -1: a build without zlib. */
+int64_t ares_deflated_bytes(ares_view text);
 
 /* ---------------- tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
  * metrics.jsonl has a line per step: {"step":3,"actor/pg_loss":...}. TensorBoard gets scalars,

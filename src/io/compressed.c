@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ares/core.h"
+#include "ares/io.h"
 #include "compressed.h"
 
 #ifdef ARES_HAVE_COMPRESSED
@@ -30,6 +30,16 @@ typedef struct packed {
     int64_t line;         /* bytes since the last newline */
     const char **why;
 } packed;
+
+int64_t ares_deflated_bytes(ares_view text)
+{
+    uLongf size = compressBound(text.len);
+    Bytef *out = ares_malloc(size + 1);
+    int rc = compress2(out, &size, (const Bytef *)text.data, text.len, Z_BEST_COMPRESSION);
+    ares_free(out);
+    ARES_ASSERT(rc == Z_OK);
+    return (int64_t)size;
+}
 
 static ssize_t read_gzip(packed *p, char *data, size_t size)
 {
@@ -106,6 +116,12 @@ static FILE *unpack(FILE *file, bool is_gzip, const char **why)
                           (cookie_io_functions_t){ .read = packed_read, .close = packed_close });
     if (!out) packed_close(p);
     return out;
+}
+#else
+int64_t ares_deflated_bytes(ares_view text)
+{
+    (void)text;
+    return -1;
 }
 #endif
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/repetition.h"
 #include "report/report.h"
 #include "report/sources.h"
 
@@ -115,6 +116,28 @@ static void count_equal_groups(const source_sample *x, int64_t n, ares_metrics *
     }
 }
 
+/*
+ * What the rollout made of its time, all ranks together; a rank has one GPU. slime's names, which
+ * take all tokens of an answer, and those of the policy alone ("effective").
+ */
+static void put_speed(const source_sample *x, int64_t n, int64_t ranks, ares_metrics *m)
+{
+    double seconds = 0, sum[2] = { 0 }, longest[2] = { 0 };
+    if (!ares_metrics_get(m, "timing_s/gen", &seconds) || seconds <= 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        const double length[2] = { x[i].tokens, x[i].length };
+        for (int k = 0; k < 2; k++) {
+            sum[k] += length[k];
+            longest[k] = fmax(longest[k], length[k]);
+        }
+    }
+    ares_metrics_set(m, "perf/rollout_time", seconds);
+    ares_metrics_set(m, "perf/tokens_per_gpu_per_sec", sum[0] / seconds / (double)ranks);
+    ares_metrics_set(m, "perf/effective_tokens_per_gpu_per_sec", sum[1] / seconds / (double)ranks);
+    ares_metrics_set(m, "perf/longest_sample_tokens_per_sec", longest[0] / seconds);
+    ares_metrics_set(m, "perf/longest_effective_sample_tokens_per_sec", longest[1] / seconds);
+}
+
 int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, ares_metrics *m)
 {
     double *numbers = ares_malloc(((size_t)n + 1) * sizeof *numbers),
@@ -141,7 +164,8 @@ int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     if (!t->run.curriculum.n) return ARES_OK;
     int64_t n = 0;
-    double cut[2] = { 0 };
+    double cut = 0, repeats = 0;
+    bool compares = repetition_known();
     source_sample *mine = ares_malloc(((size_t)b->rows + 1) * sizeof *mine);
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
@@ -149,26 +173,35 @@ int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         double length = 0;
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
             length += b->response_mask[i];
-        mine[n++] = (source_sample){ s->place,       s->index,         s->row->part,
-                                     s->source_step, s->source_weight, (double)s->unshaped,
-                                     length };
-        cut[0] += !s->stopped;
-        cut[1]++;
+        mine[n++] = (source_sample){ .place = s->place,
+                                     .index = s->index,
+                                     .part = s->row->part,
+                                     .step = s->source_step,
+                                     .weight = s->source_weight,
+                                     .reward = (double)s->unshaped,
+                                     .length = length,
+                                     .tokens = (double)(b->row_start[r + 1] - b->row_start[r]) };
+        cut += !s->stopped;
+        repeats += compares && repetition_in(s->response);
     }
     ares_str all = { 0 };
     int rc = ares_world_gather_all(t->run.world, mine, (size_t)n * sizeof *mine, &all, NULL);
     ares_free(mine);
-    if (rc == ARES_OK) rc = ares_world_sum_f64(t->run.world, cut, 2);
+    double sums[2] = { cut, repeats };
+    if (rc == ARES_OK) rc = ares_world_sum_f64(t->run.world, sums, 2);
     if (rc == ARES_OK) {
         n = (int64_t)(all.len / sizeof *mine);
         source_sample *x = ares_malloc(((size_t)n + 1) * sizeof *x);
         if (n) memcpy(x, all.data, all.len);
         qsort(x, (size_t)n, sizeof *x, by_place);
         rc = sources_report(&t->run.curriculum, x, n, m);
+        put_speed(x, n, ares_world_size(t->run.world), m);
         ares_free(x);
     }
-    if (rc == ARES_OK && cut[1] > 0)
-        ares_metrics_set(m, "rollout/truncated_ratio", cut[0] / cut[1]);
+    if (rc == ARES_OK && n) {
+        ares_metrics_set(m, "rollout/truncated_ratio", sums[0] / (double)n);
+        if (compares) ares_metrics_set(m, "rollout/repetition_frac", sums[1] / (double)n);
+    }
     ares_metrics_set(m, "rollout/step", (double)t->run.step);
     ares_str_fini(&all);
     return rc;

@@ -9,7 +9,8 @@ typedef struct source_sample {
     int64_t place, index; /* order: of its group in the batch, of the answer in it */
     int64_t part;         /* number of its data set */
     int64_t step;         /* of the curriculum */
-    double weight, reward, length;
+    double weight, reward;
+    double length, tokens; /* of the answer: written by the policy, and all */
 } source_sample;
 
 /* Samples of all ranks [n], in their order; m has the counts of dropped groups already. */

@@ -23,6 +23,8 @@
       "key of a row's prompt: a string, or a list of messages; where the last message is the "     \
       "assistant's, the response continues it")                                                    \
     X(text, answer_key, "answer_key", "answer", "nonempty", "key of a row's ground truth")         \
+    X(text, metadata_key, "metadata_key", "metadata", "nonempty",                                  \
+      "key of a row's metadata, a map in which verifiers look for rm_type and their own keys")     \
     X(text, image_key, "image_key", "images", "nonempty",                                          \
       "key of a row's images; a row that has some is an error, because models read only text so "  \
       "far")                                                                                       \

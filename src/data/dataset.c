@@ -70,14 +70,28 @@ static const ares_json *merged(ares_arena *arena, const ares_json *a, const ares
     return out;
 }
 
-/* The row, with what its origin adds to its metadata. */
-static const ares_json *with_metadata(const reader *r, const ares_json *row)
+/*
+ * Gives the row its metadata under the key "metadata", where all others look for it: from the key
+ * that is configured, and with what its origin adds.
+ */
+static int with_metadata(const reader *r, const char *file, int64_t line, const ares_json **row)
 {
-    if (!r->from->metadata) return row;
-    ares_json_member m = { ARES_VIEW("metadata"), NULL };
-    m.value = merged(&r->d->arena, ares_json_get(row, "metadata"), r->from->metadata);
-    return merged(&r->d->arena, row,
+    static const char usual[] = "metadata";
+    static const ares_json none = { .type = ARES_JSON_OBJECT };
+    const char *key = r->cfg && r->cfg->metadata_key ? r->cfg->metadata_key : usual;
+    bool own_key = strcmp(key, usual) != 0;
+    const ares_json *own = ares_json_get(*row, key), *added = r->from->metadata;
+    if (!own_key && !added) return ARES_OK;
+    if (own && own->type == ARES_JSON_NULL) own = NULL;
+    if (own_key && own && own->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: '%s' is no map, and data.metadata_key says that it holds "
+                         "the row's metadata; name another key",
+                         file, (long long)line, key);
+    ares_json_member m = { ares_view_of(usual), merged(&r->d->arena, own, added ? added : &none) };
+    *row = merged(&r->d->arena, *row,
                   &(ares_json){ .type = ARES_JSON_OBJECT, .members = &m, .count = 1 });
+    return ARES_OK;
 }
 
 static int add_row(reader *r, const char *file, int64_t line, const ares_json *row)
@@ -88,7 +102,7 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
     if (row->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file,
                          (long long)line);
-    row = with_metadata(r, row);
+    ARES_TRY(with_metadata(r, file, line, &row));
     if (cfg) ARES_TRY(row_check(cfg, file, line, row, r->need_answer));
     const ares_json *answer = cfg ? row_answer(cfg, row) : NULL,
                     *source = ares_json_get(row, "data_source");

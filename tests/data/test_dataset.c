@@ -195,6 +195,32 @@ TEST(rows_of_instructions_need_no_answer)
     check_refused("{\"q\":\"x\",\"rm_type\":\"math\"}\n", ":1: row has no key 'a'");
 }
 
+TEST(metadata_may_lie_under_another_key)
+{
+    static const char rows[] = "{\"q\":\"x\",\"a\":1,\"about\":{\"rm_type\":\"math\"},"
+                               "\"metadata\":{\"rm_type\":\"f1\",\"k\":1}}\n"
+                               "{\"q\":\"x\",\"a\":1,\"metadata\":{\"k\":1}}\n"
+                               "{\"q\":\"x\",\"about\":{\"checkers\":[]}}\n"
+                               "{\"q\":\"x\",\"a\":1,\"about\":null}\n",
+                      wrong[] = "{\"q\":\"x\",\"a\":1,\"about\":\"math\"}\n";
+    const char *path = test_file("about.jsonl");
+    ares_data_config other = cfg;
+    ares_dataset *d;
+    other.metadata_key = "about";
+    REQUIRE_OK(ares_file_write(path, rows, sizeof rows - 1));
+    REQUIRE_OK(dataset_load(&(ares_texts){ &path, 1 }, &other, true, &d));
+    for (int i = 0; i < 4; i++) {
+        const ares_json *of = ares_json_get(ares_dataset_row(d, i)->json, "metadata");
+        REQUIRE(of && of->type == ARES_JSON_OBJECT);
+        CHECK_EQ(of->count, i == 0 || i == 2);
+        CHECK(i || ares_view_is(ares_json_get(of, "rm_type")->text, "math"));
+    }
+    ares_dataset_free(d);
+    REQUIRE_OK(ares_file_write(path, wrong, sizeof wrong - 1));
+    CHECK_FAIL(dataset_load(&(ares_texts){ &path, 1 }, &other, true, &d), ARES_EFORMAT,
+               "about.jsonl:1: 'about' is no map, and data.metadata_key says");
+}
+
 TEST(answers_may_be_absent_where_they_are_not_needed)
 {
     ares_dataset *d;

@@ -347,6 +347,7 @@ static const option_case options[] = {
       "$ test $(rollouts | grep -c 'user.nsay [0-7]') = 16" },
     { "data.answer_key", "solution", "rows",
       "$ test $(rollouts | grep -c '\"ground_truth\":\"sol [0-7]\"') = 16" },
+    { "data.metadata_key", "question", "rows", "fails 1 rows.jsonl:1: 'question' is no map" },
     { "data.image_key", "pictures", "rows", "fails 1 rows.jsonl:1: " },
     { "data.video_key", "films", "rows", "fails 1 rows.jsonl:1: " },
     { "data.system_prompt", "'Be brief.'", "rows",

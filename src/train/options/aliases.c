@@ -477,7 +477,7 @@ const ares_config_alias train_aliases[] = {
     { "apply_chat_template", "data.apply_chat_template", NULL, NULL },
     { "apply_chat_template_kwargs", NULL, NULL,
       "set the values in a template of your own: data.override_chat_template" },
-    { "metadata_key", NULL, NULL, "metadata of a row is its key 'metadata'; name it so" },
+    { "metadata_key", "data.metadata_key", NULL, NULL },
     { "buffer_filter_path", NULL, NULL,
       "prompts that are given back come first, the oldest first" },
     { "reward_key", NULL, NULL, "worker.reward.rewards gives one score" },

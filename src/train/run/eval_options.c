@@ -11,7 +11,7 @@
     X(text, input_key, "input_key", "null", "nonempty", "null: data.prompt_key")                 \
     X(text, label_key, "label_key", "null", "nonempty", "null: data.answer_key")                 \
     X(text, tool_key, "tool_key", "null", "", "not offered")                                     \
-    X(choice, metadata_key, "metadata_key", "null", "metadata", "key of a row's metadata")       \
+    X(text, metadata_key, "metadata_key", "null", "nonempty", "null: data.metadata_key")         \
     X(i64, n, "n_samples_per_eval_prompt", "null", "[1,)", "answers to each prompt")             \
     X(f64, temperature, "temperature", "null", "[0,)", "0 is greedy")                            \
     X(f64, top_p, "top_p", "null", "(0,1]", "nucleus sampling")                                  \
@@ -96,6 +96,7 @@ static bool read_set(ares_config *cfg, const ares_train_config *c, const char *p
                           out->name);
     if (FIRST_TEXT(input_key)) out->data.prompt_key = FIRST_TEXT(input_key);
     if (FIRST_TEXT(label_key)) out->data.answer_key = FIRST_TEXT(label_key);
+    if (FIRST_TEXT(metadata_key)) out->data.metadata_key = FIRST_TEXT(metadata_key);
     out->metadata = metadata_of(cfg, FIRST_TEXT(rm_type), o->metadata);
     validation_sampling(cfg, c, &out->sampling, &out->n);
     resolve_sampling(cfg, o, d, &out->sampling, &out->n);

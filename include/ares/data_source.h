@@ -147,13 +147,14 @@ typedef struct ares_curriculum {
     const ares_scheduled *const *weights; /* NULL: equal */
     const ares_scheduled *const *caps;    /* NULL: none has one */
     bool by_rollout;
+    bool caps_left_out; /* forced: their number was not that of the data sets */
 } ares_curriculum;
 /*
  * Reads the options into cfg's memory and checks them up to training step `steps`; faults go to
- * cfg. After resolve.
+ * cfg. After resolve. force: another number of caps than of data sets is no fault.
  */
 void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
-                          const ares_texts *files, int64_t steps, ares_curriculum *out);
+                          const ares_texts *files, int64_t steps, bool force, ares_curriculum *out);
 /* Caps [n] at a step; NaN: none. */
 int ares_curriculum_caps(const ares_curriculum *c, int64_t step, double *caps);
 

@@ -47,15 +47,33 @@ static void check_names(ares_config *cfg, const ares_curriculum *c)
     }
 }
 
-static const ares_scheduled *const *read_list(ares_config *cfg, const char *path,
-                                              ares_schedule_list list, const ares_texts *files)
+static const ares_scheduled *const *read_weights(ares_config *cfg, const ares_texts *files)
 {
+    static const char path[] = "curriculum.weights";
     int64_t n;
     const ares_scheduled *const *items =
-        ares_config_schedules(cfg, path, list, "curriculum.schedules", &n);
+        ares_config_schedules(cfg, path, ARES_SCHEDULE_WEIGHT, "curriculum.schedules", &n);
     if (!items || n == files->count) return items;
     ares_config_fault(cfg, path, "has %lld entries, and data.train_files %lld; give one for each",
                       (long long)n, (long long)files->count);
+    return NULL;
+}
+
+/* slime switches the caps off where their number does not fit; here that has to be asked for. */
+static const ares_scheduled *const *read_caps(ares_config *cfg, const ares_texts *files, bool force,
+                                              bool *left_out)
+{
+    static const char path[] = "curriculum.reward_caps";
+    int64_t n;
+    const ares_scheduled *const *caps =
+        ares_config_schedules(cfg, path, ARES_SCHEDULE_CAP, "curriculum.schedules", &n);
+    if (!caps || n == files->count) return caps;
+    *left_out = force;
+    if (!force)
+        ares_config_fault(cfg, path,
+                          "has %lld entries, and data.train_files %lld; give one for each, null "
+                          "where there is no cap, or pass --force to train without caps",
+                          (long long)n, (long long)files->count);
     return NULL;
 }
 
@@ -103,7 +121,7 @@ static void check_steps(ares_config *cfg, const ares_curriculum *c, int64_t step
 }
 
 void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
-                          const ares_texts *files, int64_t steps, ares_curriculum *out)
+                          const ares_texts *files, int64_t steps, bool force, ares_curriculum *out)
 {
     *out = (ares_curriculum){ .by_rollout = strcmp(o->step_unit, "rollout") == 0 };
     if (!is_asked_for(o)) return;
@@ -116,8 +134,8 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
         return;
     }
     out->names = read_names(cfg, o, files);
-    out->weights = read_list(cfg, "curriculum.weights", ARES_SCHEDULE_WEIGHT, files);
-    out->caps = read_list(cfg, "curriculum.reward_caps", ARES_SCHEDULE_CAP, files);
+    out->weights = read_weights(cfg, files);
+    out->caps = read_caps(cfg, files, force, &out->caps_left_out);
     check_names(cfg, out);
     check_steps(cfg, out, steps);
 }

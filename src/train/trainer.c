@@ -56,7 +56,8 @@ static int open_data(ares_trainer *t, ares_config *cfg)
                                                  : "data.mini_rollout_batch_size",
                                    .shuffle = c->data.shuffle,
                                    .seed = (uint64_t)c->data.seed };
-        ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, 1, &t->run.curriculum);
+        ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, 1, c->trainer.force,
+                             &t->run.curriculum);
         ARES_TRY(
             open_source(t, &c->data.train_files, t->run.curriculum.names, &order, &t->run.source));
         t->run.total_steps = train_total_steps(ares_source_count(&t->run.source), order.draw,

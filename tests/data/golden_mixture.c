@@ -79,7 +79,7 @@ GOLDEN(curriculum, source_names)
     ares_config *cfg = ares_config_new();
     ares_config_add_options(cfg, "curriculum", ares_curriculum_options, NULL);
     ares_config_resolve(cfg);
-    ares_curriculum_read(cfg, &o, &files, 1, &c);
+    ares_curriculum_read(cfg, &o, &files, 1, false, &c);
     golden_equal(g, "count", c.n,
                  &(ares_json){ .type = ARES_JSON_INT, .number = (double)g->expected->count });
     for (int64_t i = 0; i < c.n; i++)

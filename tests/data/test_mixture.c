@@ -24,7 +24,7 @@ static void read_words(options *o, ares_curriculum *c, int n, const char *const 
     ares_config_override(o->cfg, "data.train_files=[a.jsonl, b.jsonl, c.jsonl]");
     for (int i = 0; i < n; i++) ares_config_override(o->cfg, words[i]);
     ares_config_resolve(o->cfg);
-    ares_curriculum_read(o->cfg, &o->curriculum, &o->data.train_files, 100, c);
+    ares_curriculum_read(o->cfg, &o->curriculum, &o->data.train_files, 100, false, c);
 }
 
 typedef struct mixed {
@@ -284,7 +284,8 @@ TEST(a_curriculum_that_makes_no_sense_is_refused_with_its_place)
         { "curriculum.weights=[1, mine, 0]", "a schedule of your own is an expression" },
         { "curriculum.weights=5", "curriculum.weights" },
         { "curriculum.reward_caps=[0.5, '0.3 - step / 100', 1]", "the cap is" },
-        { "curriculum.reward_caps=[0.5, 0.5]", "has 2 entries" },
+        { "curriculum.reward_caps=[0.5, 0.5]",
+          "has 2 entries, and data.train_files 3; give one for each, null" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         options o;

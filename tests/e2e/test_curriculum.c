@@ -107,6 +107,19 @@ TEST(other_data_sets_are_refused_unless_they_are_forced)
     ares_str_fini(&out);
 }
 
+TEST(another_number_of_caps_is_refused_or_forced_to_be_none)
+{
+    ares_str out = { 0 };
+    const char *words = "trainer.max_steps=1 curriculum.reward_caps=[0]";
+    CHECK_EQ(mixed_run(&out, "run", "", words), 2);
+    CHECK_CONTAINS(out.data, "curriculum.reward_caps = [0]: has 1 entries, and data.train_files 2");
+    works(&out, "run", "--force", words);
+    CHECK_CONTAINS(out.data, "so no data set has a cap");
+    CHECK(isnan(e2e_metric("run", 1, "rollout/a/reward_cap")));
+    CHECK_EQ(e2e_metric("run", 1, "filter/tries"), 2); /* of 4 prompts each, for a batch of 6 */
+    ares_str_fini(&out);
+}
+
 TEST(a_weight_that_fails_during_a_run_ends_it_and_names_data_set_and_step)
 {
     ares_str out = { 0 };

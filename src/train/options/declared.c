@@ -264,7 +264,11 @@ static void check_curriculum(ares_config *cfg, const ares_train_config *c)
     bool filtered = strcmp(c->filter.dynamic_sampling, "reward_cap") == 0,
          capped = c->curriculum.reward_caps->type != ARES_JSON_NULL;
     int64_t steps = c->trainer.max_steps == ARES_NULL_I64 ? 1 : c->trainer.max_steps;
-    ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, steps, &curriculum);
+    ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, steps, c->trainer.force,
+                         &curriculum);
+    if (curriculum.caps_left_out)
+        ares_log(ARES_LOG_WARN, "config: curriculum.reward_caps: not one for each of "
+                                "data.train_files, so no data set has a cap");
     if (filtered && !capped)
         ares_config_fault(cfg, filter,
                           "there are no caps; set curriculum.reward_caps, or choose nonzero_std");

@@ -95,6 +95,20 @@ int64_t ares_source_skipped(const ares_source *s);
 /* Appends an object that holds all that moves the source. */
 void ares_source_save(const ares_source *s, ares_str *json);
 /*
+ * All that moves the source as it is now, to be written later. Answers that were given back are
+ * shared with the source, not copied.
+ */
+typedef struct ares_source_snapshot {
+    ares_str begins;                  /* the object's text as far as answers do not come into it */
+    struct returned_prompt *returned; /* [n_returned] */
+    int64_t n_returned;
+    bool parts;
+} ares_source_snapshot;
+void ares_source_look(const ares_source *s, ares_source_snapshot *out);
+/* Appends what ares_source_save would have appended then. */
+void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json);
+void ares_source_snapshot_fini(ares_source_snapshot *p);
+/*
  * Takes what save wrote. A failure leaves the source as it was, and its message names the member
  * that does not fit; the caller names the file. other_rows: the state may be of another number of
  * rows, and what it says of rows that are not there is left out.

@@ -3,10 +3,37 @@
 
 #include <string.h>
 
+/* The bytes of a group. They never change, so that snapshots of a source share them with it. */
+typedef struct answers {
+    int64_t users;
+    size_t len;
+    char data[];
+} answers;
 typedef struct returned_prompt {
     int64_t draw, id, local;
-    ares_str begun; /* bytes of its group; empty: it has no answers */
+    answers *begun; /* NULL: it has no answers */
 } returned_prompt;
+
+/* NULL for no bytes; it has one user. */
+static answers *answers_new(ares_view bytes)
+{
+    if (!bytes.len) return NULL;
+    answers *a = ares_malloc(sizeof *a + bytes.len);
+    a->users = 1;
+    a->len = bytes.len;
+    memcpy(a->data, bytes.data, bytes.len);
+    return a;
+}
+
+static void answers_drop(answers *a)
+{
+    if (a && !--a->users) ares_free(a);
+}
+
+static ares_view answers_view(const answers *a)
+{
+    return a ? (ares_view){ a->data, a->len } : (ares_view){ "", 0 };
+}
 
 /* ---------------------------------------------------------------- drawing */
 static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t local)
@@ -21,7 +48,7 @@ static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t
 static void drop_first(ares_source *s, int64_t n)
 {
     if (!n) return;
-    for (int64_t i = 0; i < n; i++) ares_str_fini(&s->returned[i].begun);
+    for (int64_t i = 0; i < n; i++) answers_drop(s->returned[i].begun);
     s->n_returned -= n;
     memmove(s->returned, s->returned + n, (size_t)s->n_returned * sizeof *s->returned);
 }
@@ -43,7 +70,7 @@ static int read_begun(const ares_source *s, const returned_prompt *p, int64_t no
                       ares_arena *arena, ares_group **out)
 {
     int64_t row;
-    ares_view bytes = ares_str_view(&p->begun);
+    ares_view bytes = answers_view(p->begun);
     ares_group *g = *out = ares_arena_calloc(arena, 1, sizeof *g);
     ARES_TRY(ares_group_read(&bytes, arena, g, &row));
     if (bytes.len || row != p->id || g->draw != p->draw)
@@ -57,7 +84,7 @@ static int take(const ares_source *s, int64_t at, ares_arena *arena, ares_drawn 
 {
     const returned_prompt *p = &s->returned[at];
     ares_group *begun = NULL;
-    if (p->begun.len) ARES_TRY(read_begun(s, p, p->id, arena, &begun));
+    if (p->begun) ARES_TRY(read_begun(s, p, p->id, arena, &begun));
     *out = (ares_drawn){
         .draw = p->draw, .id = p->id, .begun = begun, .local = p->local, .weight = 1
     };
@@ -76,7 +103,7 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
             continue;
         }
         ARES_TRY(take(s, i, arena, &out[(*taken)++]));
-        ares_str_fini(&s->returned[i].begun);
+        answers_drop(s->returned[i].begun);
     }
     s->n_returned = kept;
     return ARES_OK;
@@ -115,7 +142,10 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
 void ares_source_give_back(ares_source *s, const ares_group *g)
 {
     int64_t local = s->kind->share ? g->local : g->draw;
-    ares_group_write(g, &insert(s, g->draw, g->row->id, local)->begun);
+    ares_str bytes = { 0 };
+    ares_group_write(g, &bytes);
+    insert(s, g->draw, g->row->id, local)->begun = answers_new(ares_str_view(&bytes));
+    ares_str_fini(&bytes);
 }
 
 void ares_source_begin_step(ares_source *s, int64_t step)
@@ -164,13 +194,17 @@ static const char hex[] = "0123456789abcdef";
 /* As pairs of hexadecimal digits: the state is JSON. */
 static void write_begun(ares_view bytes, ares_str *json)
 {
-    ares_str text = { 0 };
+    char pairs[4096];
+    size_t n = 0;
+    ares_str_add_char(json, '"');
     for (size_t i = 0; i < bytes.len; i++) {
-        ares_str_add_char(&text, hex[(uint8_t)bytes.data[i] >> 4]);
-        ares_str_add_char(&text, hex[(uint8_t)bytes.data[i] & 15]);
+        pairs[n++] = hex[(uint8_t)bytes.data[i] >> 4];
+        pairs[n++] = hex[(uint8_t)bytes.data[i] & 15];
+        if (n < sizeof pairs && i + 1 < bytes.len) continue;
+        ares_str_add(json, pairs, n);
+        n = 0;
     }
-    ares_json_write_string(json, ares_str_view(&text));
-    ares_str_fini(&text);
+    ares_str_add_char(json, '"');
 }
 
 static bool read_bytes(ares_view text, ares_str *out)
@@ -184,23 +218,55 @@ static bool read_bytes(ares_view text, ares_str *out)
     return true;
 }
 
-void ares_source_save(const ares_source *s, ares_str *json)
+static void write_returned(const returned_prompt *returned, int64_t n, bool parts, ares_str *json)
 {
-    ares_json_begin(json, '{');
-    ares_json_write_string(ares_json_key(json, "source"), ares_view_of(s->kind->name));
-    s->kind->save(s->state, json);
-    if (s->n_returned) ares_json_begin(ares_json_key(json, "given_back"), '[');
-    for (int64_t i = 0; i < s->n_returned; i++) {
-        const returned_prompt *p = &s->returned[i];
+    if (n) ares_json_begin(ares_json_key(json, "given_back"), '[');
+    for (int64_t i = 0; i < n; i++) {
+        const returned_prompt *p = &returned[i];
         ares_json_begin(json, '{');
         ares_json_write_i64(ares_json_key(json, "draw"), p->draw);
         ares_json_write_i64(ares_json_key(json, "row"), p->id);
-        if (s->kind->share) ares_json_write_i64(ares_json_key(json, "local"), p->local);
-        write_begun(ares_str_view(&p->begun), ares_json_key(json, "answers"));
+        if (parts) ares_json_write_i64(ares_json_key(json, "local"), p->local);
+        write_begun(answers_view(p->begun), ares_json_key(json, "answers"));
         ares_json_end(json, '}');
     }
-    if (s->n_returned) ares_json_end(json, ']');
+    if (n) ares_json_end(json, ']');
+}
+
+void ares_source_look(const ares_source *s, ares_source_snapshot *out)
+{
+    *out = (ares_source_snapshot){ .n_returned = s->n_returned, .parts = s->kind->share != NULL };
+    ares_json_begin(&out->begins, '{');
+    ares_json_write_string(ares_json_key(&out->begins, "source"), ares_view_of(s->kind->name));
+    s->kind->save(s->state, &out->begins);
+    if (!s->n_returned) return;
+    out->returned = ares_malloc((size_t)s->n_returned * sizeof *out->returned);
+    memcpy(out->returned, s->returned, (size_t)s->n_returned * sizeof *out->returned);
+    for (int64_t i = 0; i < out->n_returned; i++)
+        if (out->returned[i].begun) out->returned[i].begun->users++;
+}
+
+void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json)
+{
+    ares_json_splice(json, ares_str_view(&p->begins));
+    write_returned(p->returned, p->n_returned, p->parts, json);
     ares_json_end(json, '}');
+}
+
+void ares_source_snapshot_fini(ares_source_snapshot *p)
+{
+    for (int64_t i = 0; i < p->n_returned; i++) answers_drop(p->returned[i].begun);
+    ares_free(p->returned);
+    ares_str_fini(&p->begins);
+    *p = (ares_source_snapshot){ 0 };
+}
+
+void ares_source_save(const ares_source *s, ares_str *json)
+{
+    ares_source_snapshot now;
+    ares_source_look(s, &now);
+    ares_source_snapshot_write(&now, json);
+    ares_source_snapshot_fini(&now);
 }
 
 static bool is_count(const ares_json *v)
@@ -215,8 +281,11 @@ static int move_begun(const ares_source *s, returned_prompt *p, int64_t row)
     ares_group *g;
     int rc = read_begun(s, p, row, &arena, &g);
     if (rc == ARES_OK && row != p->id) {
-        ares_str_clear(&p->begun);
-        ares_group_write(g, &p->begun);
+        ares_str bytes = { 0 };
+        ares_group_write(g, &bytes);
+        answers_drop(p->begun);
+        p->begun = answers_new(ares_str_view(&bytes));
+        ares_str_fini(&bytes);
     }
     p->id = row;
     ares_arena_fini(&arena);
@@ -242,10 +311,13 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
                          "'given_back' holds no draws and rows; the checkpoint is damaged");
     ARES_TRY(ares_json_get_string(json, "answers", "", &text));
     returned_prompt *p = insert(into, draw->integer, row->integer, local->integer);
-    if (!read_bytes(text, &p->begun))
+    ares_str bytes = { 0 };
+    if (read_bytes(text, &bytes)) p->begun = answers_new(ares_str_view(&bytes));
+    else
         rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
                                      "checkpoint is damaged");
-    if (rc == ARES_OK && p->begun.len) rc = move_begun(into, p, id);
+    ares_str_fini(&bytes);
+    if (rc == ARES_OK && p->begun) rc = move_begun(into, p, id);
     p->id = id;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }

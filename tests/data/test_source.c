@@ -273,6 +273,35 @@ TEST(prompts_given_back_come_first_and_the_oldest_before_others)
     ares_str_fini(&saved);
 }
 
+TEST(a_snapshot_is_the_state_of_its_moment_whatever_becomes_of_the_source)
+{
+    ares_source s;
+    ares_drawn d[6], again[6];
+    ares_str saved = { 0 }, written = { 0 };
+    ares_source_snapshot first, second;
+    open_rows(ROWS, &s);
+    CHECK_OK(ares_source_next(&s, 6, &arena, d));
+    ares_source_give_back(&s, begun(&s, &d[4], 7));
+    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    ares_source_save(&s, &saved);
+    ares_source_look(&s, &first);
+    ares_source_look(&s, &second);
+    ares_source_snapshot_fini(&first);
+    CHECK_OK(ares_source_next(&s, 6, &arena, again)); /* takes both */
+    ares_source_give_back(&s, begun(&s, &again[0], 5));
+    ares_source_look(&s, &first);
+    ares_source_close(&s);
+    ares_source_snapshot_write(&second, &written);
+    CHECK_STR(written.data, saved.data);
+    ares_str_clear(&written);
+    ares_source_snapshot_write(&first, &written);
+    CHECK(strcmp(written.data, saved.data) != 0);
+    ares_source_snapshot_fini(&first);
+    ares_source_snapshot_fini(&second);
+    ares_str_fini(&saved);
+    ares_str_fini(&written);
+}
+
 TEST(a_damaged_list_of_prompts_given_back_is_refused_and_changes_nothing)
 {
     static const char head[] = "{\"prompts_drawn\":4,\"training_rows\":11,\"skipped_rows\":[],"

@@ -161,25 +161,28 @@ static bool goes_back(const loop *l, const in_play *g)
     return (g->state == PLAYING && o->partial) || (g->state == SURPLUS && o->recycle_surplus);
 }
 
-/* Every rank gives back the groups of all ranks. */
+/* Every rank gives back the groups of all ranks, one after the other: they may take gigabytes. */
 static int give_back(loop *l)
 {
     ares_source *source = &l->t->run.source;
     ares_str mine = { 0 }, all = { 0 };
-    ares_group *g = ares_arena_calloc(l->arena, 1, sizeof *g);
+    ares_arena one = { 0 };
+    ares_group g;
     int64_t row;
     for (int64_t i = 0; i < l->play.n; i++)
         if (l->play.groups[i].own && goes_back(l, &l->play.groups[i]))
             ares_group_write(&l->play.groups[i].own->group, &mine);
     int rc = ares_world_gather_all(l->t->run.world, mine.data, mine.len, &all, NULL);
+    ares_str_fini(&mine);
     ares_view rest = ares_str_view(&all);
     while (rest.len && rc == ARES_OK) {
-        rc = ares_group_read(&rest, l->arena, g, &row);
+        rc = ares_group_read(&rest, &one, &g, &row);
         if (rc != ARES_OK) break;
-        ares_group_set_row(g, ares_source_row(source, row));
-        ares_source_give_back(source, g);
+        ares_group_set_row(&g, ares_source_row(source, row));
+        ares_source_give_back(source, &g);
+        ares_arena_reset(&one);
     }
-    ares_str_fini(&mine);
+    ares_arena_fini(&one);
     ares_str_fini(&all);
     return rc;
 }

@@ -46,6 +46,17 @@ static int write_line(const ares_str *json, const char *path)
     return rc;
 }
 
+/* Answers that wait make it long, so it is made here and copied nowhere. */
+static int write_source(const ares_source_snapshot *source, const char *path)
+{
+    ares_str line = { 0 };
+    ares_source_snapshot_write(source, &line);
+    ares_str_add_char(&line, '\n');
+    int rc = ares_file_write(path, line.data, line.len);
+    ares_str_fini(&line);
+    return rc;
+}
+
 static int write_state(const training *t, const step_begin *at, const char *path)
 {
     train_origin origin = train_origin_of(t);
@@ -102,7 +113,7 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
         rc = ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"));
     if (rc == ARES_OK && t->controls)
         rc = write_line(&at->controls, ares_path_join(&path, dir, "controls.json"));
-    if (rc == ARES_OK) rc = write_line(&at->source, ares_path_join(&path, dir, "source.json"));
+    if (rc == ARES_OK) rc = write_source(&at->source, ares_path_join(&path, dir, "source.json"));
     if (rc == ARES_OK) rc = write_state(t, at, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
     return rc;
@@ -156,10 +167,10 @@ static void remember(const training *t, step_begin *b)
     b->critic_updates = t->critic ? t->critic->optim.updates : 0;
     b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
     ares_str_clear(&b->controls);
-    ares_str_clear(&b->source);
+    ares_source_snapshot_fini(&b->source);
     if (ares_world_rank(t->world) != 0) return;
     if (t->controls) controls_save(t->controls, &b->controls);
-    ares_source_save(&t->source, &b->source);
+    ares_source_look(&t->source, &b->source);
 }
 
 int state_write(training *t, state_kind kind, state_save *s)

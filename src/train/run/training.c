@@ -46,7 +46,7 @@ int training_open_model(training *t, const char *weights)
 void step_begin_fini(step_begin *b)
 {
     ares_str_fini(&b->controls);
-    ares_str_fini(&b->source);
+    ares_source_snapshot_fini(&b->source);
 }
 
 void training_close(training *t)

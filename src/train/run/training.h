@@ -13,7 +13,8 @@ typedef struct controls controls;
 /* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
 typedef struct step_begin {
     int64_t rows_skipped, updates, critic_updates, skipped, critic_skipped;
-    ares_str controls, source; /* as they are saved; on rank 0 */
+    ares_str controls; /* as they are saved; on rank 0 */
+    ares_source_snapshot source;
 } step_begin;
 void step_begin_fini(step_begin *b);
 

@@ -162,6 +162,29 @@ static double check_source(const ares_json *const *rows, int64_t n, int step, co
     return all;
 }
 
+/* Tokens per second, by the rows of the run. */
+static void check_speed(const ares_json *const *rows, int64_t n, int step)
+{
+    double seconds = e2e_metric("run", step, "perf/rollout_time"), sum = 0, longest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += e2e_number(rows[i], "n_tokens");
+        longest = fmax(longest, e2e_number(rows[i], "n_tokens"));
+    }
+    CHECK_EQ(seconds, e2e_metric("run", step, "timing_s/gen"));
+    const struct {
+        const char *name;
+        double tokens;
+    } rates[] = { { "perf/tokens_per_gpu_per_sec", sum },
+                  { "perf/effective_tokens_per_gpu_per_sec", sum },
+                  { "perf/longest_sample_tokens_per_sec", longest },
+                  { "perf/longest_effective_sample_tokens_per_sec", longest } };
+    for (int i = 0; i < ARES_COUNT(rates); i++)
+        CHECK_NEAR(e2e_metric("run", step, rates[i].name), rates[i].tokens / seconds,
+                   1e-9 * longest / seconds);
+    double repeats = e2e_metric("run", step, "rollout/repetition_frac");
+    CHECK(repeats == 0 || isnan(repeats)); /* no zlib in this build */
+}
+
 TEST(metrics_of_data_sets_are_those_of_the_rows_of_the_run)
 {
     ares_arena arena = { 0 };
@@ -183,6 +206,7 @@ TEST(metrics_of_data_sets_are_those_of_the_rows_of_the_run)
         CHECK_NEAR(e2e_metric("run", step, "rollout/b/reward_cap"), 0.4 + at / 20, 1e-12);
         CHECK_EQ(e2e_metric("run", step, "rollout/a/reward_cap"), 0.6);
         CHECK_EQ(e2e_metric("run", step, "rollout/step"), step - 1);
+        check_speed(rows, n, step);
     }
     CHECK(later > 0);
     ares_arena_fini(&arena);
@@ -289,15 +313,52 @@ TEST(an_evaluation_that_makes_no_sense_is_refused)
         { "'eval.datasets={a: {path: x, tool_key: t}}'", "tool_key is not offered" },
         { "'eval.defaults={path: x}'", "are those of one data set" },
         { "'eval.datasets=[{name: a, path: none.jsonl}]'", "none.jsonl: no such file" },
+        { "'eval.datasets=[{name: a, path: examples/data/sums/train.jsonl, metadata_key: prompt}]'",
+          "train.jsonl:1: 'prompt' is no map" },
         { "'eval.datasets=[{name: a, path: x, max_response_len: 99}]' "
           "worker.rollout.max_model_len=80",
           "do not fit" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str out = { 0 };
-        CHECK(eval_run(&out, "run", "", cases[i].words) != 0);
+        char run[16];
+        snprintf(run, sizeof run, "run_%d", i); /* some begin one */
+        CHECK(eval_run(&out, run, "", cases[i].words) != 0);
         CHECK_CONTAINS(out.data, cases[i].message);
         ares_str_fini(&out);
+    }
+}
+
+/* 11 rows make two batches of four. */
+static void epochs(const char *run, const char *more)
+{
+    ares_str out = { 0 }, words = { 0 };
+    ares_str_addf(&words,
+                  "data.rollout_batch_size=4 worker.actor.global_batch_size=4 trainer.val_freq=3 "
+                  "trainer.save_freq=3 trainer.total_epochs=2 'eval.datasets=[{name: a, path: %s}]'"
+                  " %s",
+                  rows_of("a", 7), more);
+    works(&out, run, "", words.data);
+    ares_str_fini(&out);
+    ares_str_fini(&words);
+}
+
+TEST(a_curriculum_that_epochs_end_is_validated_and_saved_at_the_end_of_each)
+{
+    static const struct {
+        const char *run, *words;
+        bool at[5];
+    } cases[] = { { "by_epochs", "trainer.max_steps=null", { [2] = true, [3] = true, [4] = true } },
+                  { "by_steps", "trainer.max_steps=4", { [3] = true, [4] = true } } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        epochs(cases[i].run, cases[i].words);
+        for (int step = 1; step <= 4; step++) {
+            char saved[100];
+            snprintf(saved, sizeof saved, "%s/checkpoints/step_%06d", cases[i].run, step);
+            CHECK_EQ(!isnan(e2e_metric(cases[i].run, step, "eval/a")), cases[i].at[step]);
+            CHECK_EQ(ares_dir_exists(test_file(saved)), cases[i].at[step]);
+        }
+        CHECK(isnan(e2e_metric(cases[i].run, 5, "reward/overall")));
     }
 }
 

@@ -23,13 +23,15 @@ GOLDEN(aepo, training_steps)
                  g->expected);
 }
 
-/* Rollouts are numbered from 0. Evaluations at the end of each epoch are not offered. */
+/* Rollouts are numbered from 0. */
 GOLDEN(curriculum, periodic_action)
 {
-    int64_t total = whole(g, "num_rollout"), every = whole(g, "interval");
+    int64_t total = whole(g, "num_rollout"), every = whole(g, "interval"),
+            epoch = whole(g, "num_rollout_per_epoch");
     golden_equal(g, "due",
                  train_is_due((int64_t)golden_number(g, "rollout_id") + 1,
-                              total == ARES_NULL_I64 ? INT64_MAX : total, every),
+                              total == ARES_NULL_I64 ? INT64_MAX : total, every,
+                              epoch == ARES_NULL_I64 ? 0 : epoch),
                  g->expected);
 }
 

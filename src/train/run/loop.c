@@ -208,7 +208,7 @@ static int what_is_due(run *r, due *d)
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
     bool state =
         asked[0] || asked[1] || t->policy->optim.failing || (t->critic && t->critic->optim.failing);
-    d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq);
+    d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq, t->epoch_steps);
     if (c->save_model_only && r->saved < 0 && !ares_is_null_f64(c->save_minutes))
         state = state || d->regular; /* no checkpoint without one to go on from */
     d->rolling = state && !end && (!d->regular || c->save_model_only);
@@ -275,8 +275,8 @@ static int after_step(run *r)
 {
     training *t = r->training;
     int64_t freq = t->cfg->trainer.val_freq;
-    if (t->validates &&
-        (controls_stop(t->controls) || train_is_due(t->step, t->total_steps, freq))) {
+    if (t->validates && (controls_stop(t->controls) ||
+                         train_is_due(t->step, t->total_steps, freq, t->epoch_steps))) {
         ARES_TRY(validate(r));
         ARES_TRY(controls_validated(t->controls, r->metrics));
     }

@@ -16,9 +16,9 @@ int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_
     return examples / drawn * drawn / batch * epochs;
 }
 
-bool train_is_due(int64_t step, int64_t total, int64_t every)
+bool train_is_due(int64_t step, int64_t total, int64_t every, int64_t epoch)
 {
-    return step >= total || (every > 0 && step % every == 0);
+    return step >= total || (every > 0 && (step % every == 0 || (epoch > 0 && step % epoch == 0)));
 }
 
 train_sizes train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,

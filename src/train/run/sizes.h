@@ -14,10 +14,11 @@
 int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
                           int64_t max_steps);
 /*
- * Whether what is done every so many steps and after the last is done now, after `step` steps.
- * every 0 or less: after the last one only.
+ * Whether what is done every so many steps, at the end of each epoch and after the last step is
+ * done now, after `step` steps. every 0 or less: after the last one only. epoch: its steps; 0:
+ * epochs end nothing.
  */
-bool train_is_due(int64_t step, int64_t total, int64_t every);
+bool train_is_due(int64_t step, int64_t total, int64_t every, int64_t epoch);
 /*
  * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
  * micro is 0); and optimizer steps per training step.

@@ -36,6 +36,8 @@ typedef struct training {
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
     int64_t step, total_steps; /* steps done */
+    /* of an epoch, at whose end a curriculum is validated and saved, too; 0: epochs end nothing */
+    int64_t epoch_steps;
     /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
     double best_score;
     int64_t best_step;

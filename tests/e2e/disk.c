@@ -209,4 +209,5 @@ void disk_record_end(void)
     unsetenv("ARES_RECORD_LOG");
     unsetenv("ARES_RECORD_NO_EXCHANGE");
     unsetenv("ARES_RECORD_SIGNAL");
+    unsetenv("ARES_RECORD_TRAP");
 }

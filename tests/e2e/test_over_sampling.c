@@ -4,9 +4,11 @@
  */
 #include "e2e.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "disk.h"
 #include "laws.h"
 
 /* Answers of many lengths, right by chance; each step is saved. */
@@ -151,6 +153,52 @@ TEST(what_was_cut_of_several_data_sets_goes_on_after_a_kill)
         e2e_same_runs("whole", "run", STEPS);
     }
     CHECK(back > 0);
+}
+
+/*
+ * One run dies at each of these instants in turn, as it enters the function in the second step of a
+ * process, and is started again each time; between two deaths it gets a step further.
+ */
+TEST(a_run_that_dies_at_one_instant_after_the_other_goes_on_bit_for_bit)
+{
+    static const char *const instants[] = {
+        /* in fetches: before and after the source has moved */
+        "ares_source_next", "engine_queue_add",
+        /* in rounds */
+        "play_advance", "ares_rollout_step", "scoring_submit", "ares_reward_wait",
+        "filter_last_draw", "ares_oversampling_finish",
+        /* between cut and save */
+        "play_cut", "ares_rollout_cut", "ares_source_give_back", "ares_batch_fill",
+        "ares_adv_compute", "actor_update", "report_sources", "report_rollouts",
+        /* in evaluations */
+        "eval_sets_validate", "answer_rows", "validation_write",
+        /* in saves */
+        "state_write", "ares_source_snapshot_write", "ares_checkpoint_seal",
+        "ares_checkpoint_commit", "ares_checkpoint_prune"
+    };
+    enum { INSTANTS = ARES_COUNT(instants), STEPS = INSTANTS + 1 };
+    char words[2600];
+    double back = 0;
+    snprintf(words, sizeof words,
+             "%s 'eval.datasets={sums: {path: '%s', n_samples_per_eval_prompt: 2}}' "
+             "trainer.val_freq=1 trainer.val_before_train=false trainer.threads=1 ",
+             mixed(), e2e_write("sums.jsonl", "{\"prompt\":\"1\",\"answer\":\"1\"}\n"));
+    REQUIRE(trains("whole", STEPS, "", words));
+    for (int step = 1; step < STEPS; step++)
+        back += e2e_metric("whole", step, "over_sampling/given_back_groups");
+    CHECK(back > STEPS);
+    for (int i = 0; i < INSTANTS; i++) {
+        disk_record(test_file("log"), true);
+        setenv("ARES_RECORD_TRAP", instants[i], 1);
+        int rc = e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words("run"),
+                             STEPS, words);
+        disk_record_end();
+        CHECK_MSG(rc == 128 + SIGTRAP, "%s: %d", instants[i], rc);
+    }
+    REQUIRE(trains("run", STEPS, "", words));
+    e2e_same_runs("whole", "run", STEPS);
+    CHECK_EQ(test_shell(NULL, "cd '%s' && diff -r whole/validation run/validation", test_file(".")),
+             0);
 }
 
 /* ---------------------------------------------------------------- ranks */

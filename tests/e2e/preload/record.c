@@ -3,7 +3,9 @@
  * ARES_RECORD_ROOT is written to the file ARES_RECORD_LOG after it succeeded, one per line, in
  * order; tests/e2e/disk.c reads the lines. With ARES_RECORD_NO_EXCHANGE set, two names cannot be
  * exchanged, as on file systems without RENAME_EXCHANGE. After the first line that contains the
- * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT.
+ * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT. After it has written a row of
+ * metrics.jsonl, it dies as it enters the function of its own that ARES_RECORD_TRAP names, at once
+ * as after a kill.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
@@ -19,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,6 +48,26 @@ static int below_root(int at, const char *name, char path[LONGEST])
     return strncmp(path, root, root_n) == 0 && (path[root_n] == '/' || !path[root_n]);
 }
 
+/* Puts an instruction that ends the program (SIGTRAP) where the function begins. */
+static void set_trap(const char *function)
+{
+#ifdef __x86_64__
+    static const unsigned char trap[] = { 0xCC };
+#elif defined __aarch64__
+    static const unsigned char trap[] = { 0x00, 0x00, 0x20, 0xD4 };
+#endif
+    char *at = dlsym(RTLD_DEFAULT, function);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *from = at - (size_t)at % page;
+    if (!at || mprotect(from, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
+        (void)fprintf(stderr, "no trap in %s\n", function);
+        abort();
+    }
+    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+    memcpy(at, trap, sizeof trap);
+    __builtin___clear_cache(at, at + sizeof trap);
+}
+
 static void record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void record(const char *format, ...)
 {
@@ -64,6 +88,12 @@ static void record(const char *format, ...)
     if (signal_after && !signalled && strstr(line, signal_after)) {
         signalled = 1;
         kill(getpid(), SIGINT);
+    }
+    const char *trap = getenv("ARES_RECORD_TRAP");
+    static int trapped;
+    if (trap && !trapped && strstr(line, "/metrics.jsonl 1 ")) {
+        trapped = 1;
+        set_trap(trap);
     }
     errno = kept;
 }

@@ -63,8 +63,12 @@ static int open_data(ares_trainer *t, ares_config *cfg)
         t->run.total_steps = train_total_steps(
             ares_source_count(&t->run.source), t->run.curriculum.n ? 1 : order.draw,
             c->data.rollout_batch_size, c->trainer.total_epochs, c->trainer.max_steps);
-        if (t->run.curriculum.n && c->trainer.max_steps == ARES_NULL_I64)
+        if (t->run.curriculum.n && c->trainer.max_steps == ARES_NULL_I64) {
             t->run.epoch_steps = t->run.total_steps / c->trainer.total_epochs;
+            /* the steps of its schedules are known only now */
+            ares_curriculum_read(cfg, &c->curriculum, &c->data.train_files, t->run.total_steps,
+                                 c->trainer.force, &t->run.curriculum);
+        }
         if (!t->run.total_steps && c->trainer.max_steps == ARES_NULL_I64)
             return ares_fail(ARES_ECONFIG,
                              "data: the %lld rows of data.train_files make no batch of %lld in an "

@@ -362,6 +362,18 @@ TEST(a_curriculum_that_epochs_end_is_validated_and_saved_at_the_end_of_each)
     }
 }
 
+TEST(a_weight_that_fails_within_the_epochs_of_a_run_is_refused_before_it)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(mixed_run(&out, "run", "",
+                       "trainer.max_steps=null trainer.total_epochs=4 "
+                       "'curriculum.weights=[\"3 - step\", 0]'"),
+             2);
+    CHECK_CONTAINS(out.data, "at step 3 no data set has a weight above 0");
+    CHECK(!ares_file_exists(test_file("run/metrics.jsonl")));
+    ares_str_fini(&out);
+}
+
 /* ---------------------------------------------------------------- the example */
 TEST(slimes_published_configuration_passes_as_it_stands)
 {

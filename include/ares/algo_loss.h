@@ -221,7 +221,11 @@ typedef struct ares_value_args {
     X(f64, log_ratio_clamp, "log_ratio_clamp", "20.0", "(0,)",                                     \
       "bound of a response's log-ratio; beyond it nothing is learnt from the response")            \
     X(flag, preference_detach, "preference_detach", "false", "",                                   \
-      "let the stored answers weigh the ratio, but learn nothing from their own tokens")           \
+      "let the stored answers weigh the ratio, but pass no gradient of it to their tokens")        \
+    X(f64, dpo_coef, "dpo_coef", "0.0", "[0,)",                                                    \
+      "weight of a DPO loss of the stored answers beside the ratio (arXiv 2305.18290); 0: none")   \
+    X(f64, dpo_beta, "dpo_beta", "0.1", "(0,)",                                                    \
+      "dpo_coef: beta of the DPO loss, the factor of its log-ratios")                              \
     X(choice, failure_ratio, "failure_ratio", "neutral", "neutral|full",                           \
       "a response without a verifiable span: ratio 1, or the ratio of the whole response")         \
     X(texts, verifiable_term_split, "verifiable_term_split",                                       \
@@ -267,13 +271,18 @@ typedef struct ares_vapor_sums {
     double reward_square, span_tokens, log_ratio, log_ratio_max; /* the last: of |log-ratio| */
     double lost; /* completions whose tags have no token between them: the caller counts them */
     double chosen, rejected; /* log-ratios of the usable pairs' answers */
+    /* of the DPO loss: pairs, their losses, their differences, and how many of these exceed 0 */
+    double dpo_pairs, dpo, dpo_margin, dpo_preferred;
 } ares_vapor_sums;
 /*
- * totals: the numbers of completions and of tokens in the mini-batch over all ranks, by which the
- * terms are divided (NULL: those of these prompts). sums is added to.
+ * totals: the numbers of completions, of tokens and of pairs in the mini-batch over all ranks, by
+ * which the surrogate, the KL and the DPO loss are divided (NULL: those of these prompts). A prompt
+ * without completions is left out with its pair. sums is added to.
  */
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
-                    int64_t n, const double totals[2], ares_vapor_sums *sums);
+                    int64_t n, const double totals[3], ares_vapor_sums *sums);
+/* Whether a prompt counts among the pairs of totals. */
+bool ares_vapor_has_pair(const ares_vapor_prompt *p);
 void ares_vapor_sums_init(ares_vapor_sums *s);
 void ares_vapor_sums_add(ares_vapor_sums *s, const ares_vapor_sums *more);
 int ares_vapor_sums_reduce(ares_vapor_sums *s, ares_world *w); /* over all ranks */

@@ -11,7 +11,7 @@ typedef struct ares_stored_answer {
     int32_t prompt_len, n;
     int32_t span, span_end; /* of the answer's tokens: what is compared */
 } ares_stored_answer;
-/* n 0: the row has no pair, or one of its answers has no span */
+/* n 0: the row has no pair, or one of its answers has no span or no room */
 typedef struct ares_pair {
     ares_stored_answer chosen, rejected;
 } ares_pair;
@@ -20,9 +20,11 @@ typedef struct ares_pair_options {
     const char *chosen_key, *rejected_key;
     ares_view start_tag, end_tag;
     int64_t max_length; /* tokens of prompt and answer; longer answers lose their end */
+    bool without_span;  /* a pair whose tags are not found is kept all the same */
     int32_t eos;        /* put after an answer that has no chat template and ends otherwise */
 } ares_pair_options;
-/* Rows by why they have no pair, and answers that were shortened. */
+/* Rows: with a pair, by why they have none (without_span: or no preference), by what was changed.
+ */
 typedef struct ares_pair_counts {
     int64_t pairs, absent, without_span, without_room, shortened, merged;
 } ares_pair_counts;

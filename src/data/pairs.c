@@ -135,7 +135,7 @@ static bool has_spans(const slot *s)
     return s->at[0].span_end > s->at[0].span && s->at[1].span_end > s->at[1].span;
 }
 
-static void keep(ares_pairs *out, int64_t i, const slot *s)
+static void keep(ares_pairs *out, int64_t i, const slot *s, bool without_span)
 {
     ares_stored_answer *into[2] = { &out->pair[i].chosen, &out->pair[i].rejected };
     ares_pair_counts *c = &out->counts;
@@ -145,7 +145,7 @@ static void keep(ares_pairs *out, int64_t i, const slot *s)
     if (!s->there) return;
     c->without_room += s->no_room;
     c->without_span += !s->no_room && !has_spans(s);
-    if (!has_spans(s)) return;
+    if (s->no_room || !(has_spans(s) || without_span)) return;
     c->pairs++;
     for (int k = 0; k < 2; k++) {
         size_t bytes = (size_t)s->ids[k].n * sizeof(int32_t);
@@ -169,7 +169,7 @@ int ares_pairs_encode(const ares_source *rows, const ares_prompt_encoder *e,
         if (slots[i].rc != ARES_OK && rc == ARES_OK)
             rc = ares_fail(slots[i].rc, "data: %s:%lld: %s", row->file, (long long)row->line,
                            slots[i].message);
-        if (rc == ARES_OK) keep(out, i, &slots[i]);
+        if (rc == ARES_OK) keep(out, i, &slots[i], o->without_span);
         for (int k = 0; k < 2; k++) ares_ids_fini(&slots[i].ids[k]);
         ares_free(slots[i].message);
     }

@@ -71,6 +71,12 @@ static ares_token_term of_vapor(double x, double a)
     return (ares_token_term){ e.objective, e.u, e.ratio, 0, 0 };
 }
 
+static ares_token_term of_dpo(double x, double beta)
+{
+    ares_dpo_term e = ares_dpo_pair(x, beta);
+    return (ares_token_term){ e.loss, e.derivative, 1, 0, 0 };
+}
+
 TEST(slopes_of_formulas_are_those_of_their_values)
 {
     static const struct {
@@ -79,7 +85,7 @@ TEST(slopes_of_formulas_are_those_of_their_values)
     } all[] = {
         { "ppo", of_ppo },     { "gspo", of_gspo },   { "sapo", of_sapo },
         { "gmpo", of_gmpo },   { "kl_cov", of_cov },  { "kl_cov chosen", of_cov_chosen },
-        { "value", of_value }, { "vapor", of_vapor },
+        { "value", of_value }, { "vapor", of_vapor }, { "dpo", of_dpo },
     };
     for (int i = 0; i < ARES_COUNT(all); i++) {
         int checked = 0;
@@ -106,8 +112,8 @@ TEST(no_finite_input_gives_a_nan)
 {
     static const double extreme[] = { -1e30, -700, -20.5, -20,  -1,  -1e-30, 0,
                                       1e-30, 1,    20,    20.5, 700, 1e30 };
-    static formula *const all[] = { of_ppo, of_gspo,       of_sapo, of_gmpo,
-                                    of_cov, of_cov_chosen, of_vapor };
+    static formula *const all[] = { of_ppo, of_gspo,       of_sapo,  of_gmpo,
+                                    of_cov, of_cov_chosen, of_vapor, of_dpo };
     for (int i = 0; i < ARES_COUNT(all); i++)
         for (int x = 0; x < ARES_COUNT(extreme); x++)
             for (int a = 0; a < ARES_COUNT(extreme); a++) {
@@ -194,6 +200,59 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
     CHECK_NEAR(p.term, exp(0.5 * 0.25), 1e-12);
 }
 
+/*
+ * Two prompts: log-ratios of whole answers 0.25 and -0.25, and a pair of which one answer is no
+ * number. The loss is in the log-ratios' difference, over all tokens, divided by the pairs there
+ * are, and needs no span.
+ */
+TEST(dpo_learns_from_whole_answers_and_leaves_out_what_is_no_number)
+{
+    static const float log_prob[3] = { -1, -2, -3 }, ref[3] = { -1.5F, -1.75F, -3 },
+                       broken[3] = { -1, NAN, -3 };
+    ares_vapor_config cfg = { .beta = 0,
+                              .dpo_coef = 2,
+                              .dpo_beta = 0.5,
+                              .epsilon_low = 0.2,
+                              .epsilon_high = 0.2,
+                              .log_ratio_clamp = 20,
+                              .ratio_reduction = "mean",
+                              .failure_ratio = "neutral",
+                              .preference_detach = true };
+    float d[4][3] = { { 0 } };
+    ares_vapor_completion_args c[3] = { { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 },
+                                        { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 },
+                                        { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 } };
+    ares_vapor_prompt p[4] = { { .n = 1,
+                                 .completions = c,
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[0] },
+                                 .rejected = { 3, 0, 0, ref, log_prob, d[1] } },
+                               { .n = 1,
+                                 .completions = c + 1,
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[2] },
+                                 .rejected = { 3, 0, 0, broken, ref, d[3] } },
+                               { .n = 1, .completions = c + 2 },
+                               { .n = 0,
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[2] },
+                                 .rejected = { 3, 0, 0, ref, log_prob, d[3] } } };
+    ares_vapor_sums s;
+    ares_vapor_sums_init(&s);
+    REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), p, 4, NULL, &s));
+    CHECK_NEAR(s.dpo_pairs, 1, 0);
+    CHECK_NEAR(s.nonfinite, 1, 0);
+    CHECK_NEAR(s.dpo_margin, 0.5, 1e-12);
+    CHECK_NEAR(s.dpo_preferred, 1, 0);
+    CHECK_NEAR(s.dpo, log(1 + exp(-0.25)), 1e-12);
+    double slope = -2 * 0.5 / (1 + exp(0.25)) / 2; /* two pairs; dpo_coef 2 */
+    for (int t = 0; t < 3; t++) {
+        CHECK_NEAR(d[0][t], slope, 1e-7);
+        CHECK_NEAR(d[1][t], -slope, 1e-7);
+        CHECK(d[2][t] == 0 && d[3][t] == 0);
+    }
+    double base = d[0][0];
+    REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), p, 4, (double[]){ 3, 9, 8 }, &s));
+    CHECK_NEAR(d[0][0] - base, slope / 4, 1e-7); /* the pairs of all ranks */
+}
+
 static void check_metric(const ares_metrics *m, const char *section, const char *name, double want)
 {
     char key[60];
@@ -205,7 +264,9 @@ static void check_metric(const ares_metrics *m, const char *section, const char 
 
 TEST(metrics_of_vapor_are_means_of_its_sums)
 {
-    static const ares_vapor_config cfg = { .kl_coef = 0.5, .beta = 0.5 };
+    static const ares_vapor_config cfg = {
+        .kl_coef = 0.5, .beta = 0.5, .dpo_coef = 0.25, .dpo_beta = 2
+    };
     const ares_vapor_sums s = { .prompts = 4,
                                 .completions = 8,
                                 .tokens = 16,
@@ -231,7 +292,11 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                                 .log_ratio = 2,
                                 .log_ratio_max = 4,
                                 .chosen = 3,
-                                .rejected = 1 };
+                                .rejected = 1,
+                                .dpo_pairs = 2,
+                                .dpo = 3,
+                                .dpo_margin = 0.5,
+                                .dpo_preferred = 1 };
     const struct {
         const char *name;
         double value;
@@ -247,7 +312,10 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                  { "clip_frac_high", 0.25 },
                  { "kl", 0.25 },
                  { "policy_loss", 0.25 },
-                 { "loss", 0.375 },
+                 { "loss", 0.75 },
+                 { "dpo_loss", 1.5 },
+                 { "dpo_margin", 0.5 },
+                 { "dpo_accuracy", 0.5 },
                  { "zero_advantage_group_rate", 0.25 },
                  { "saturated_frac", 0.375 },
                  { "nonfinite", 5 },

@@ -85,6 +85,7 @@ typedef struct option_case {
 
 static const situation situations[] = {
     { "vapor", VAPOR },
+    { "vapor_dpo", VAPOR "vapor.dpo_coef=1" },
     { "vapor_each_step", VAPOR "vapor.ref_model_sync_steps=1" },
     { "vapor_moving", VAPOR "vapor.sync_ref_model=true" },
     { "vapor_following", VAPOR "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1" },
@@ -270,6 +271,10 @@ static const option_case options[] = {
     { "vapor.preference_detach", "true", "vapor",
       "vapor/pref_margin@2 != base:vapor/pref_margin@2; vapor/reward_mean == "
       "base:vapor/reward_mean" },
+    { "vapor.dpo_coef", "1", "vapor",
+      "vapor/dpo_loss@2 < 0.69; vapor/pref_margin@2 > "
+      "base:vapor/pref_margin@2" },
+    { "vapor.dpo_beta", "1", "vapor_dpo", "vapor/dpo_margin@2 > 3 * base:vapor/dpo_margin@2" },
     { "vapor.failure_ratio", "full", "vapor",
       "vapor/extract_success_rate < 1; actor/grad_norm != base:actor/grad_norm" },
     { "vapor.verifiable_term_split", "[<S>, </S>]", "vapor",

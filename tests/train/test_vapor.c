@@ -1,24 +1,26 @@
 /*
- * An update of VAPOR against autograd in double precision: spans and none, pairs and none, beside
- * an entropy bonus; and what may not change a bit of it.
+ * An update of VAPOR against autograd in double precision: spans and none, pairs and none, DPO of
+ * the pairs, beside an entropy bonus; and what may not change a bit of it.
  */
 #include "gradient.h"
 
 typedef struct vapor_case {
     const char *name;
     bool pair[GROUPS], span[ROWS], detach, mean, full;
-    double beta, clamp;
+    double beta, clamp, dpo;
 } vapor_case;
 
 static const vapor_case cases[] = {
-    { "pairs and spans", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20 },
-    { "one pair, some spans", { 0, 1 }, { 1, 0, 1, 1, 1, 0 }, 0, 0, 0, 0.3, 20 },
-    { "no pair", { 0, 0 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20 },
-    { "no span", { 1, 1 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0.1, 20 },
-    { "whole answers", { 1, 1 }, { 0, 1, 0, 1, 1, 1 }, 0, 0, 1, 0.1, 20 },
-    { "means", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 1, 0, 0.5, 20 },
-    { "detached", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 1, 0, 0, 0.1, 20 },
-    { "clamped", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 0.4 },
+    { "pairs and spans", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20, 0 },
+    { "one pair, some spans", { 0, 1 }, { 1, 0, 1, 1, 1, 0 }, 0, 0, 0, 0.3, 20, 0 },
+    { "no pair", { 0, 0 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20, 0 },
+    { "no span", { 1, 1 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0.1, 20, 0 },
+    { "whole answers", { 1, 1 }, { 0, 1, 0, 1, 1, 1 }, 0, 0, 1, 0.1, 20, 0 },
+    { "means", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 1, 0, 0.5, 20, 0 },
+    { "detached", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 1, 0, 0, 0.1, 20, 0 },
+    { "clamped", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 0.4, 0 },
+    { "dpo", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 1, 0, 0.1, 20, 0.7 },
+    { "dpo alone, of one pair", { 0, 1 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0, 20, 1 },
 };
 
 /* Stored answers: the first two responses of a group once more, with log-probs of their own. */
@@ -82,6 +84,8 @@ static bool open_case(run *r, stored *s, const vapor_case *c, bool share)
                                         .kl_coef = 0.04,
                                         .kl_penalty = "low_var_kl",
                                         .log_ratio_clamp = c->clamp,
+                                        .dpo_coef = c->dpo,
+                                        .dpo_beta = 0.5,
                                         .preference_detach = c->detach,
                                         .ratio_reduction = c->mean ? "mean" : "sum",
                                         .failure_ratio = c->full ? "full" : "neutral" };
@@ -117,8 +121,11 @@ static at_tensor log_ratio(const oracle *o, int row, const float *ref, int32_t f
     return mean ? at_mul_s(x, 1.0 / (end - first)) : x;
 }
 
-/* beta D of a group, at temperature 1; NULL: no pair */
-static at_tensor preference(const oracle *o, const subject *x, int g)
+/*
+ * The difference of a group's pair, at temperature 1, of its spans or of its whole answers; NULL:
+ * no pair
+ */
+static at_tensor difference(const oracle *o, const subject *x, int g, bool whole)
 {
     const stored *s = x->s;
     at_tensor sides[2] = { NULL, NULL };
@@ -129,13 +136,29 @@ static at_tensor preference(const oracle *o, const subject *x, int g)
     for (int64_t k = 0; k < s->batch.groups; k++)
         for (int i = 0; i < 2 && s->row[k] == g * PER_GROUP; i++) {
             int64_t row = s->batch.group_start[k] + i;
-            sides[i] =
-                log_ratio(&one, g * PER_GROUP + i, s->second.ref_log_prob + s->batch.row_start[row],
-                          s->batch.samples[row].span, s->batch.samples[row].span_end, x->c->mean);
+            const ares_sample *a = &s->batch.samples[row];
+            sides[i] = log_ratio(
+                &one, g * PER_GROUP + i, s->second.ref_log_prob + s->batch.row_start[row],
+                whole ? 0 : a->span, whole ? response_len[g * PER_GROUP + i] : a->span_end,
+                x->c->mean && !whole);
         }
-    if (!sides[0]) return NULL;
-    at_tensor d = at_mul_s(at_sub(sides[0], sides[1]), x->c->beta);
+    return sides[0] ? at_sub(sides[0], sides[1]) : NULL;
+}
+
+/* beta D of a group; NULL: no pair */
+static at_tensor preference(const oracle *o, const subject *x, int g)
+{
+    at_tensor d = difference(o, x, g, false);
+    if (!d) return NULL;
+    d = at_mul_s(d, x->c->beta);
     return x->c->detach ? at_detach(d) : d;
+}
+
+/* -log sigmoid(0.5 D) of a group's pair, as log(1 + exp(-0.5 D)); NULL: no pair */
+static at_tensor dpo(const oracle *o, const subject *x, int g)
+{
+    at_tensor d = difference(o, x, g, true);
+    return d ? at_log(at_add_s(at_exp(at_mul_s(d, -0.5)), 1)) : NULL;
 }
 
 static double reward(const vapor_case *c, int row)
@@ -190,6 +213,10 @@ static at_tensor vapor_total(const oracle *o, const void *ctx)
         at_tensor gain = objective(o, x, row, preference(o, x, row / PER_GROUP));
         if (gain) sum = plus(sum, at_mul_s(gain, -1.0 / ROWS));
         sum = plus(sum, other_terms(o, row, tokens));
+    }
+    for (int g = 0; g < GROUPS && x->c->dpo != 0; g++) {
+        at_tensor loss = dpo(o, x, g);
+        if (loss) sum = plus(sum, at_mul_s(loss, x->c->dpo / (double)x->s->batch.groups));
     }
     return sum;
 }

@@ -3,7 +3,8 @@
  * the reference model, of its verifiable span and of the prompt's stored pair of answers. The loss
  * depends on log-probs through these sums only, so its derivatives are coefficients per span. A
  * trainer computes the log-probs of completions and pairs in one forward pass, calls
- * ares_vapor_loss, and runs the backward pass with the derivatives that it wrote.
+ * ares_vapor_loss, and runs the backward pass with the derivatives that it wrote. A DPO loss of the
+ * same pairs may be added.
  */
 #include "vapor_loss.h"
 
@@ -109,8 +110,37 @@ static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const 
     }
 }
 
+bool ares_vapor_has_pair(const ares_vapor_prompt *p)
+{
+    return p->n > 0 && p->chosen.n > 0 && p->rejected.n > 0;
+}
+
+/* Of whole answers, as sums: ratio_reduction is the ratio's. */
+static void dpo_loss(const ares_vapor_config *cfg, const ares_vapor_prompt *p, double pairs,
+                     ares_vapor_sums *s)
+{
+    if (cfg->dpo_coef == 0 || !ares_vapor_has_pair(p)) return;
+    ares_vapor_text chosen = p->chosen, rejected = p->rejected;
+    bool chosen_finite, rejected_finite;
+    chosen.span = rejected.span = 0;
+    chosen.span_end = chosen.n;
+    rejected.span_end = rejected.n;
+    double difference = vapor_log_ratio(&chosen, false, &chosen_finite) -
+                        vapor_log_ratio(&rejected, false, &rejected_finite);
+    bool finite = chosen_finite && rejected_finite;
+    s->nonfinite += !finite;
+    if (!finite) return;
+    ares_dpo_term e = ares_dpo_pair(difference, cfg->dpo_beta);
+    pull(&chosen, cfg->dpo_coef * e.derivative / pairs, false);
+    pull(&rejected, -cfg->dpo_coef * e.derivative / pairs, false);
+    s->dpo_pairs += 1;
+    s->dpo += e.loss;
+    s->dpo_margin += difference;
+    s->dpo_preferred += difference > 0;
+}
+
 static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *p,
-                        const double totals[2], ares_vapor_sums *s)
+                        const double totals[3], ares_vapor_sums *s)
 {
     double u_sum = 0;
     preference(cfg, p, s);
@@ -140,6 +170,7 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
         s->clip_high += e.clip_high;
         s->saturated += e.saturated;
     }
+    dpo_loss(cfg, p, totals[2], s);
     s->prompts += 1;
     s->u_abs += fabs(cfg->beta * u_sum);
     if (!p->usable || cfg->preference_detach || cfg->beta == 0) return;
@@ -158,7 +189,7 @@ void ares_vapor_sums_init(ares_vapor_sums *s)
     X(prompts) X(completions) X(tokens) X(objective) X(kl) X(reward) X(extracted) X(usable) \
     X(margin) X(preferred) X(term) X(ratio) X(clip_low) X(clip_high) X(saturated) X(nonfinite) \
     X(u_abs) X(equal_groups) X(reward_square) X(span_tokens) X(lost) X(log_ratio) X(chosen) \
-    X(rejected)
+    X(rejected) X(dpo_pairs) X(dpo) X(dpo_margin) X(dpo_preferred)
 /* clang-format on */
 
 void ares_vapor_sums_add(ares_vapor_sums *s, const ares_vapor_sums *more)
@@ -189,9 +220,9 @@ int ares_vapor_sums_reduce(ares_vapor_sums *s, ares_world *w)
 }
 
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
-                    int64_t n, const double totals[2], ares_vapor_sums *sums)
+                    int64_t n, const double totals[3], ares_vapor_sums *sums)
 {
-    double own[2] = { 0 };
+    double own[3] = { 0 };
     if (!kl->value)
         return ares_fail(ARES_EUNSUPPORTED,
                          "loss: vapor: kl_penalty = '%s': needs the logits of both models; take an "
@@ -199,6 +230,7 @@ int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_
                          kl->name);
     for (int64_t i = 0; i < n; i++) {
         own[0] += (double)prompts[i].n;
+        own[2] += ares_vapor_has_pair(&prompts[i]);
         for (int64_t c = 0; c < prompts[i].n; c++) {
             const ares_vapor_text *t = &prompts[i].completions[c].text;
             ARES_ASSERT(t->span_end <= t->n && (t->span_end <= t->span || t->span >= 0));
@@ -212,7 +244,7 @@ int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_
 
 void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m)
 {
-    double n = s->completions, kl = s->tokens > 0 ? s->kl / s->tokens : 0;
+    double n = s->completions, kl = s->tokens > 0 ? s->kl / s->tokens : 0, dpo = 0;
     if (n == 0) return;
     ares_metrics_set(m, "vapor/reward_mean", s->reward / n);
     double mean = s->reward / n, spread = s->reward_square - n * mean * mean;
@@ -237,7 +269,13 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
     ares_metrics_set(m, "vapor/clip_frac_high", s->clip_high / n);
     ares_metrics_set(m, "vapor/kl", kl);
     ares_metrics_set(m, "vapor/policy_loss", -s->objective / n);
-    ares_metrics_set(m, "vapor/loss", -s->objective / n + cfg->kl_coef * kl);
+    if (s->dpo_pairs > 0) {
+        dpo = s->dpo / s->dpo_pairs;
+        ares_metrics_set(m, "vapor/dpo_loss", dpo);
+        ares_metrics_set(m, "vapor/dpo_margin", cfg->dpo_beta * s->dpo_margin / s->dpo_pairs);
+        ares_metrics_set(m, "vapor/dpo_accuracy", s->dpo_preferred / s->dpo_pairs);
+    }
+    ares_metrics_set(m, "vapor/loss", -s->objective / n + cfg->kl_coef * kl + cfg->dpo_coef * dpo);
     ares_metrics_set(m, "vapor/zero_advantage_group_rate", s->equal_groups / s->prompts);
     ares_metrics_set(m, "vapor/saturated_frac", s->saturated / n);
     ares_metrics_set(m, "vapor/nonfinite", s->nonfinite);

@@ -33,6 +33,22 @@ ARES_LOSS_FN ares_vapor_term ares_vapor_completion(double log_ratio, double adva
     return e;
 }
 
+/*
+ * DPO (Rafailov et al., arXiv 2305.18290, equation 7) of a pair: -log sigmoid(beta D), D the
+ * difference of the two answers' log-ratios to the reference.
+ */
+typedef struct ares_dpo_term {
+    double loss, derivative; /* by D */
+} ares_dpo_term;
+
+ARES_LOSS_FN ares_dpo_term ares_dpo_pair(double difference, double beta)
+{
+    double x = beta * difference, e = ares_loss_exp(x < 0 ? x : -x);
+    ares_dpo_term t = { (x < 0 ? -x : 0) + ares_loss_log(1 + e),
+                        -beta * (x < 0 ? 1 / (1 + e) : e / (1 + e)) };
+    return t;
+}
+
 #if !defined(__cplusplus)
 #include "ares/algo_loss.h"
 

@@ -43,7 +43,7 @@ static bool learns(const ares_batch *b, int64_t row)
 }
 
 /* The group of rows [row, end) as a prompt; the stored pair is added by add_pairs. */
-static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, double totals[2])
+static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, double totals[3])
 {
     ares_batch *b = u->batch;
     ares_vapor_prompt p = { .completions = ares_arena_calloc(&b->arena, (size_t)(end - row),
@@ -78,7 +78,7 @@ int pair_loss(update *u, int64_t row, int64_t end)
     const actor *a = u->actor;
     const ares_vapor_config *cfg = &a->cfg->vapor;
     ares_batch *b = u->batch;
-    double totals[2] = { 0 };
+    double totals[3] = { 0 };
     int64_t n = 0;
     ares_vapor_prompt *prompts =
         ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *prompts);
@@ -90,11 +90,13 @@ int pair_loss(update *u, int64_t row, int64_t end)
         prompts[n++] = prompt_of(u, first, b->group_start[g + 1], totals);
     }
     add_pairs(u, group_row, prompts, n);
-    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
+    for (int64_t i = 0; i < n; i++) totals[2] += ares_vapor_has_pair(&prompts[i]);
+    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 3));
     ares_vapor_sums sums;
     ares_vapor_sums_init(&sums);
     ARES_TRY(ares_vapor_loss(cfg, ares_kl_find(cfg->kl_penalty), prompts, n, totals, &sums));
     if (totals[0] > 0) u->sums.loss -= sums.objective / totals[0];
+    if (totals[2] > 0) u->sums.loss += cfg->dpo_coef * sums.dpo / totals[2];
     if (totals[1] > 0) {
         u->sums.kl += sums.kl / totals[1];
         u->sums.kl_plain += sums.kl / totals[1];

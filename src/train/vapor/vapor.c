@@ -12,15 +12,21 @@ bool vapor_wanted(const ares_train_config *c)
     return loss && (loss->flags & ARES_LOSS_PAIRS);
 }
 
-static void say_counts(const ares_pair_counts *c, int64_t rows)
+static void say_counts(const ares_vapor_config *cfg, const ares_pair_counts *c, int64_t rows)
 {
     ares_info("vapor: %lld of %lld rows have a pair of answers", (long long)c->pairs,
               (long long)rows);
-    if (c->without_span + c->without_room)
+    if (cfg->dpo_coef != 0 && cfg->beta != 0 && c->without_span)
+        ares_log(ARES_LOG_WARN,
+                 "vapor: %lld pairs are learnt from by vapor.dpo_coef alone: the tags of "
+                 "vapor.preference_term_split are not in both answers",
+                 (long long)c->without_span);
+    int64_t without_span = cfg->dpo_coef != 0 ? 0 : c->without_span;
+    if (without_span + c->without_room)
         ares_log(ARES_LOG_WARN,
                  "vapor: %lld pairs count as missing: the tags of vapor.preference_term_split are "
                  "not in both answers (%lld), or the prompt fills vapor.max_pair_length (%lld)",
-                 (long long)(c->without_span + c->without_room), (long long)c->without_span,
+                 (long long)(without_span + c->without_room), (long long)without_span,
                  (long long)c->without_room);
     if (c->shortened)
         ares_log(ARES_LOG_WARN,
@@ -40,16 +46,17 @@ int vapor_open(ares_trainer *t, vapor **out)
     vapor *v = *out = ares_calloc(1, sizeof *v);
     v->cfg = t->run.cfg;
     ares_batch_init(&v->batch);
-    if (c->beta == 0) return ARES_OK; /* no pair weighs anything */
+    if (c->beta == 0 && c->dpo_coef == 0) return ARES_OK; /* no pair weighs anything */
     const ares_pair_options o = { .chosen_key = c->chosen_key,
                                   .rejected_key = c->rejected_key,
                                   .start_tag = ares_view_of(c->preference_term_split.items[0]),
                                   .end_tag = ares_view_of(c->preference_term_split.items[1]),
                                   .max_length = c->max_pair_length,
+                                  .without_span = c->dpo_coef != 0,
                                   .eos = t->run.model->cfg.n_eos ? t->run.model->cfg.eos[0] : -1 };
     ARES_TRY(ares_pairs_encode(&t->run.source, t->run.encoder, &o, t->run.device.pool, &v->pairs));
     v->ref = ares_calloc((size_t)v->pairs.n + 1, sizeof *v->ref);
-    say_counts(&v->pairs.counts, v->pairs.n);
+    say_counts(c, &v->pairs.counts, v->pairs.n);
     return ARES_OK;
 }
 

@@ -97,7 +97,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
-    if (t->vapor) STAGE("pairs", LOCAL(vapor_pairs(t->vapor, t->ref, b)));
+    if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv",

@@ -178,6 +178,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
+    t->run.vapor = t->vapor;
     return trainer_needs_reference(c) ? open_reference(t, weights) : ARES_OK;
 }
 

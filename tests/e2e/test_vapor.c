@@ -71,6 +71,38 @@ TEST(a_resumed_run_of_vapor_equals_an_uninterrupted_one)
         REQUIRE(e2e_go_back("vapor_again", "vapor_again_whole", step));
         REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_again"), moves) == 0);
         CHECK_MSG(e2e_same_runs("vapor_whole", "vapor_again", 4), "from step %d", step);
+        for (int k = 1; k <= 4; k++) /* three rows have pairs; the reference moves after step 2 */
+            CHECK_EQ(e2e_metric("vapor_again", k, "vapor/ref_new_pairs"), k % 2 ? 3 : 0);
+    }
+}
+
+/* The rows of vapor_rows with another answer in the first. */
+static const char *other_rows(void)
+{
+    CHECK_EQ(test_shell(NULL, "cd '%s' && sed '1s/<S>no/<S>never/' vapor_rows.jsonl > other.jsonl",
+                        test_dir()),
+             0);
+    return test_file("other.jsonl");
+}
+
+TEST(the_reference_is_asked_again_after_a_restart_only_where_something_changed)
+{
+    REQUIRE(e2e_program(NULL, "train %s trainer.max_steps=1", words("vapor_first")) == 0);
+    char rows[600];
+    snprintf(rows, sizeof rows, "data.train_files='%s'", other_rows());
+    const struct {
+        const char *run, *words;
+        int asked;
+    } cases[] = { { "vapor_same", "", 0 },
+                  { "vapor_bf16", "worker.ref.fsdp.torch_dtype=bf16", 3 },
+                  { "vapor_others", rows, 1 } };
+    char first[600];
+    snprintf(first, sizeof first, "%s", test_file("vapor_first"));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        REQUIRE(e2e_program(NULL,
+                            "train %s trainer.max_steps=2 trainer.load_checkpoint_path='%s' %s",
+                            words(cases[i].run), first, cases[i].words) == 0);
+        CHECK_EQ(e2e_metric(cases[i].run, 2, "vapor/ref_new_pairs"), cases[i].asked);
     }
 }
 
@@ -78,15 +110,18 @@ TEST(two_ranks_learn_what_one_learns_from_pairs)
 {
     E2E_NEEDS_MPI();
     REQUIRE(e2e_program(NULL, "train %s trainer.max_steps=1", words("vapor_one")) == 0);
-    REQUIRE(e2e_program(NULL, "train --ranks 2 %s trainer.max_steps=1", words("vapor_two")) == 0);
+    REQUIRE(e2e_program(NULL, "train --ranks 2 %s trainer.max_steps=2", words("vapor_two")) == 0);
     CHECK(e2e_same_rollouts("vapor_one", "vapor_two", 1));
-    static const char *const same[] = { "vapor/reward_mean", "vapor/pref_margin", "vapor/loss",
-                                        "vapor/hybrid_ratio_max", "actor/grad_norm" };
+    static const char *const same[] = { "vapor/reward_mean",   "vapor/pref_margin",
+                                        "vapor/loss",          "vapor/hybrid_ratio_max",
+                                        "vapor/ref_new_pairs", "actor/grad_norm" };
     for (int i = 0; i < ARES_COUNT(same); i++) {
         double one = e2e_metric("vapor_one", 1, same[i]), two = e2e_metric("vapor_two", 1, same[i]);
         CHECK_MSG(fabs(one - two) <= 1e-6 * fmax(1, fabs(one)), "%s: %.9g and %.9g", same[i], one,
                   two);
     }
+    /* whichever rank a prompt goes to, what the reference said of its pair is there */
+    CHECK(e2e_metric("vapor_two", 2, "vapor/ref_new_pairs") == 0);
 }
 
 TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)

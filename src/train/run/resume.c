@@ -3,6 +3,7 @@
 #include "controls.h"
 #include "origin.h"
 #include "state.h"
+#include "vapor/vapor.h"
 
 /* The text of a file, parsed; both lie in the arena. */
 static int read_json(const char *path, ares_arena *arena, const ares_json **out)
@@ -214,6 +215,8 @@ int state_resume(training *t, const char *checkpoint)
     if (rc == ARES_OK && t->critic)
         rc = ares_model_optimizer_load(
             t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK && t->vapor)
+        rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));
     if (rc == ARES_OK)
         rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);

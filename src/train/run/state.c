@@ -1,17 +1,19 @@
 /*
  * Checkpoints hold everything that a run depends on: <run>/checkpoints/step_000123/{model/,
  * optimizer.safetensors, state.json, source.json, controls.json}, with a critic also critic/ and
- * critic_optimizer.safetensors, with a reference that moves reference/; and one rolling_000123 to
- * go on from after a crash, a signal or a failed step (docs/design.md#checkpoints). When a
- * checkpoint is saved changes no result: a rolling one is never the best one. Order and samples are
- * functions of seeds and counters, so with the weights in the storage type, the optimizer's states
- * and the counters below a resumed run equals the uninterrupted one, bit for bit.
+ * critic_optimizer.safetensors, with a reference that moves reference/, with stored answers what
+ * the reference said of them (stored_answers.safetensors); and one rolling_000123 to go on from
+ * after a crash, a signal or a failed step (docs/design.md#checkpoints). When a checkpoint is saved
+ * changes no result: a rolling one is never the best one. Order and samples are functions of seeds
+ * and counters, so with the weights in the storage type, the optimizer's states and the counters
+ * below a resumed run equals the uninterrupted one, bit for bit.
  */
 #include <stdio.h>
 
 #include "controls.h"
 #include "origin.h"
 #include "state.h"
+#include "vapor/vapor.h"
 
 static const char *const tokenizer_files[] = {
     "tokenizer.json",      "tokenizer_config.json",   "vocab.json",
@@ -111,6 +113,8 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
                                        ares_path_join(&path, dir, "critic_optimizer.safetensors"));
     if (rc == ARES_OK && t->moved_reference)
         rc = ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"));
+    if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
+        rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));
     if (rc == ARES_OK && t->controls)
         rc = write_line(&at->controls, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_source(&at->source, ares_path_join(&path, dir, "source.json"));

@@ -9,6 +9,7 @@
 #include "roles/learner.h"
 
 typedef struct controls controls;
+struct vapor;
 
 /* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
 typedef struct step_begin {
@@ -33,6 +34,7 @@ typedef struct training {
     learner *critic;    /* NULL: none */
     controls *controls; /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
+    struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
     /* validations are compared by accuracy: a shaper would change what the score means */
     bool best_by_accuracy;
     int64_t step, total_steps; /* steps done */

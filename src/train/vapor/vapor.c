@@ -40,6 +40,15 @@ static void say_counts(const ares_vapor_config *cfg, const ares_pair_counts *c, 
                  (long long)c->merged);
 }
 
+/* A reference that moves is read from the checkpoint that holds what it said. */
+static uint64_t hash_of_reference(const ares_trainer *t)
+{
+    const char *dtype = t->run.cfg->ref.dtype ? t->run.cfg->ref.dtype : "";
+    uint64_t h = ares_fnv1a(ARES_FNV1A, &t->run.model_weights, sizeof t->run.model_weights);
+    bool moves = t->run.cfg->vapor.sync_ref_model;
+    return ares_fnv1a(ares_fnv1a(h, dtype, strlen(dtype) + 1), &moves, sizeof moves);
+}
+
 int vapor_open(ares_trainer *t, vapor **out)
 {
     const ares_vapor_config *c = &t->run.cfg->vapor;
@@ -56,23 +65,18 @@ int vapor_open(ares_trainer *t, vapor **out)
                                   .eos = t->run.model->cfg.n_eos ? t->run.model->cfg.eos[0] : -1 };
     ARES_TRY(ares_pairs_encode(&t->run.source, t->run.encoder, &o, t->run.device.pool, &v->pairs));
     v->ref = ares_calloc((size_t)v->pairs.n + 1, sizeof *v->ref);
+    v->fresh = ares_calloc((size_t)v->pairs.n + 1, sizeof *v->fresh);
+    v->reference = hash_of_reference(t);
     say_counts(c, &v->pairs.counts, v->pairs.n);
     return ARES_OK;
-}
-
-static void forget_reference(vapor *v)
-{
-    for (int64_t i = 0; i < v->pairs.n && v->ref; i++) {
-        ares_free(v->ref[i]);
-        v->ref[i] = NULL;
-    }
 }
 
 void vapor_close(vapor *v)
 {
     if (!v) return;
-    forget_reference(v);
+    vapor_forget(v);
     ares_free(v->ref);
+    ares_free(v->fresh);
     ares_pairs_fini(&v->pairs);
     ares_batch_fini(&v->batch);
     ares_free(v);
@@ -108,11 +112,8 @@ static int ask_reference(vapor *v, reference *ref, int64_t group, int64_t end, f
     ARES_TRY(learner_log_probs(&ref->learner, &scoring, b, first, last, out + b->row_start[first],
                                NULL));
     for (int64_t g = group; g < end; g++) {
-        int64_t row = b->group_start[g], from = b->row_start[row];
-        size_t bytes = (size_t)(b->row_start[b->group_start[g + 1]] - from) * sizeof *out;
-        float **kept = &v->ref[b->samples[row].row->id];
-        if (!*kept) *kept = ares_malloc(bytes);
-        memcpy(*kept, out + from, bytes);
+        int64_t row = b->group_start[g];
+        vapor_keep(v, b->samples[row].row->id, out + b->row_start[row]);
     }
     return ARES_OK;
 }
@@ -131,7 +132,7 @@ static int reference_log_probs_of(vapor *v, reference *ref, float *out)
     return ARES_OK;
 }
 
-int vapor_pairs(vapor *v, reference *ref, ares_batch *b)
+static int make_pairs(vapor *v, reference *ref, ares_batch *b)
 {
     ares_batch *s = &v->batch;
     int64_t *row = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *row);
@@ -161,11 +162,20 @@ int vapor_pairs(vapor *v, reference *ref, ares_batch *b)
     return reference_log_probs_of(v, ref, of_ref);
 }
 
+int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m)
+{
+    v->n_fresh = 0;
+    ARES_TRY(ares_world_agree(world, make_pairs(v, ref, b)));
+    ARES_TRY(vapor_share(v, world));
+    if (v->ref) ares_metrics_set(m, "vapor/ref_new_pairs", (double)v->n_fresh);
+    return ARES_OK;
+}
+
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step)
 {
     const ares_vapor_config *c = &v->cfg->vapor;
     if (!c->sync_ref_model || step % c->ref_model_sync_steps) return ARES_OK;
-    forget_reference(v);
+    vapor_forget(v);
     return ares_model_mix(ref->learner.model, policy->model, c->ref_model_mixup_alpha);
 }
 

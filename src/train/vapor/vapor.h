@@ -11,9 +11,14 @@
 typedef struct vapor {
     const ares_train_config *cfg;
     ares_pairs pairs; /* of the training rows */
-    /* [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not yet */
+    /*
+     * [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not yet.
+     * ref itself is NULL where no pair is read. (kept.c)
+     */
     float **ref;
-    ares_batch batch; /* of a step: a group per prompt that has a pair */
+    int64_t *fresh, n_fresh; /* rows of which this step was the first to ask */
+    uint64_t reference;      /* hash of what the reference's weights follow from */
+    ares_batch batch;        /* of a step: a group per prompt that has a pair */
     actor_second second;
 } vapor;
 
@@ -26,12 +31,21 @@ bool vapor_wanted(const ares_train_config *c);
 /* Encodes the stored answers of the training rows. */
 int vapor_open(ares_trainer *t, vapor **out);
 void vapor_close(vapor *v); /* NULL is fine */
-/* Makes the second batch of a step from the stored answers to its prompts. */
-int vapor_pairs(vapor *v, reference *ref, ares_batch *b);
+/* Makes the second batch of a step from the stored answers to its prompts. A collective. */
+int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m);
 /* NULL where v is NULL, or no prompt of the step has a pair. */
 const actor_second *vapor_second(const vapor *v);
 /* After every ref_model_sync_steps steps: moves the reference towards the policy. */
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
+/*
+ * What the reference said of a row's answers: kept where it is new, told to the other ranks (a
+ * collective), forgotten, written into a checkpoint and read again. (kept.c)
+ */
+void vapor_keep(vapor *v, int64_t row, const float *log_probs);
+int vapor_share(vapor *v, ares_world *world);
+void vapor_forget(vapor *v);
+int vapor_save(const vapor *v, const char *path);
+int vapor_load(vapor *v, const char *path);
 /* Finds the part of an answer that is judged; *inner: its text, in the arena. */
 bool vapor_span(const ares_vapor_config *cfg, const ares_tokenizer *t, ares_trajectory *y,
                 ares_arena *arena, ares_view *inner);

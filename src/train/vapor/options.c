@@ -1,4 +1,5 @@
 /* Options of VAPOR: what follows from the loss, its other names, and what does not go with it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "agents/agents.h"
@@ -16,6 +17,37 @@ static const char *const followed[][2] = {
     { "algorithm.kl_penalty", "vapor.kl_penalty_type" },
 };
 
+static bool same_value(const char *a, const char *b)
+{
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return strcmp(a, b) == 0 || (end_a > a && end_b > b && !*end_a && !*end_b && x == y);
+}
+
+/*
+ * Of two spellings the one in the later layer counts; given together, they must agree. A resolved
+ * file gives all options: there a default says nothing.
+ */
+static void follow(ares_config *cfg, const char *from, const char *to)
+{
+    const char *given = ares_config_given(cfg, from), *own = ares_config_given(cfg, to);
+    if (!given) return;
+    char *value = ares_strdup(given), *word = ares_strdup(ares_config_word(cfg, from));
+    bool together = own && ares_config_together(cfg, from, to);
+    if (!own || ares_config_later(cfg, from, to)) {
+        ares_log(ARES_LOG_INFO, "config: %s -> %s", word, to);
+        ares_config_follow(cfg, to, value, from);
+    }
+    ares_config_forget(cfg, from);
+    const char *otherwise = ares_config_get_text(cfg, from);
+    if (together && !same_value(value, own) && !(otherwise && same_value(value, otherwise)))
+        ares_config_fault(cfg, to,
+                          "%s = %s is the same option with " LOSS " = 'vapor'; keep one of them",
+                          word, value);
+    ares_free(value);
+    ares_free(word);
+}
+
 static void translate(ares_config *cfg)
 {
     const char *name = ares_config_given(cfg, "algorithm.name");
@@ -25,14 +57,7 @@ static void translate(ares_config *cfg)
     if (!loss || strcmp(loss, "vapor") != 0) return;
     ares_config_preset(cfg, "algorithm.adv_estimator", "vapor", LOSS ": vapor");
     ares_config_preset(cfg, "algorithm.disable_kl", "true", LOSS ": vapor");
-    for (int i = 0; i < ARES_COUNT(followed); i++) {
-        const char *value = ares_config_given(cfg, followed[i][0]);
-        if (!value || ares_config_given(cfg, followed[i][1])) continue;
-        ares_log(ARES_LOG_INFO, "config: %s -> %s", ares_config_word(cfg, followed[i][0]),
-                 followed[i][1]);
-        ares_config_follow(cfg, followed[i][1], value, followed[i][0]);
-        ares_config_forget(cfg, followed[i][0]);
-    }
+    for (int i = 0; i < ARES_COUNT(followed); i++) follow(cfg, followed[i][0], followed[i][1]);
 }
 
 void vapor_declare(ares_config *cfg, ares_train_config *out)

@@ -188,9 +188,9 @@ typedef struct ares_segments {
     int32_t table_stride;
 } ares_segments;
 /*
- * In one layer of the paged cache the keys of block b and KV head h begin at
- * ((b * n_kv_heads + h) * 2) * 32 * head_dim, transposed: [head_dim][32]. The values [32][head_dim]
- * follow.
+ * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim floats. How keys and
+ * values lie within a block is the table's own: store_kv writes and attention reads them, and a
+ * block may be copied as a whole.
  */
 typedef struct ares_attention_args {
     ares_segments seg;
@@ -207,8 +207,8 @@ typedef struct ares_attention_args {
     float *out;
     int64_t ldo; /* [rows][n_heads * head_dim] */
     /*
-     * [rows][n_heads] natural log of the softmax denominator; written by forward, where it may be
-     * NULL; read by backward
+     * rows * n_heads numbers: natural log of the softmax denominator, in an order of the table's
+     * own; written by forward, where it may be NULL; read by backward
      */
     float *lse;
     /* backward (packed only): dq is written; dk and dv += (the caller zeroes them), segment order
@@ -281,6 +281,11 @@ typedef struct ares_sample_args {
     const float *x;
     int64_t ldx;
     const ares_matrix *w;
+    /*
+     * [rows][vocab] before temperature, on the device; NULL: x Wt. x and w are not read when the
+     * logits are there
+     */
+    const float *logits;
     /* [rows]; 0 is greedy (ties: lower id), and log_prob and entropy are then at temperature 1 */
     const float *temperature;
     /*

@@ -113,6 +113,44 @@ static int nucleus_of(const float *z, int vocab, float temperature, float top_p,
     return kept;
 }
 
+/* Rows of every kind, and the logits that the kernels would compute themselves. */
+TEST(logits_that_are_there_give_the_bits_of_those_that_are_computed)
+{
+    enum { ROWS = 60, VOCAB = 1537, LIKELY = 7 };
+    for (int isa = 0; isa < ISAS; isa++) {
+        ares_device d;
+        if (!device_of(isas[isa], 2, &d)) continue;
+        problem p = problem_new(ROWS, VOCAB, 5);
+        float *logits = filled((int64_t)ROWS * VOCAB, NAN), *stat = filled(4 * ROWS, NAN);
+        int32_t token[ROWS], likely[2][ROWS * LIKELY];
+        float log_prob[2][ROWS * LIKELY];
+        for (int r = 0; r < ROWS; r++) {
+            logits_of(&p, &d, r, logits + (int64_t)r * VOCAB);
+            p.temperature[r] = (float[]){ 1.0f, 0.7f, 0.0f }[r % 3];
+            p.top_p[r] = r % 4 ? 1.0f : 0.8f;
+            p.top_k[r] = r % 5 ? 0 : 9;
+            if (r % 7 == 6) p.forced[r] = r;
+        }
+        ares_sample_args a = args_of(&p), b;
+        a.top_p = p.top_p, a.top_k = p.top_k;
+        a.n_likely = LIKELY, a.likely_token = likely[0], a.likely_log_prob = log_prob[0];
+        b = a;
+        d.k->sample(&d, &a);
+        b.x = NULL, b.w = NULL, b.logits = logits, b.token = token;
+        b.log_prob = stat, b.entropy = stat + ROWS, b.log_prob_1 = stat + 2 * ROWS,
+        b.entropy_1 = stat + 3 * ROWS;
+        b.likely_token = likely[1], b.likely_log_prob = log_prob[1];
+        d.k->sample(&d, &b);
+        CHECK_MEM(token, p.token, sizeof token);
+        for (int i = 0; i < 4; i++) CHECK_MEM(stat + i * ROWS, p.stat[i], ROWS * sizeof(float));
+        CHECK_MEM(likely[1], likely[0], sizeof likely[0]);
+        CHECK_MEM(log_prob[1], log_prob[0], sizeof log_prob[0]);
+        problem_free(&p);
+        ares_free(logits), ares_free(stat);
+        ares_device_close(&d);
+    }
+}
+
 /*
  * Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the
  * definition. Seen to fail with a bound of the Gumbel number that is too low by 0.8.

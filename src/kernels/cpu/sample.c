@@ -188,11 +188,16 @@ static void chunk_task(void *ctx, int64_t task, int worker)
             rows = ARES_MIN(j->rows_per_task, j->rows - first), chunk = task % j->chunks;
     int width = vocab_width(a->vocab, chunk);
     int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
-    float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
-    vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
-                 VOCAB_CHUNK);
+    const float *logits = a->logits ? a->logits + (j->row + first) * a->vocab + token : NULL;
+    int64_t ld = logits ? a->vocab : VOCAB_CHUNK;
+    if (!logits) {
+        float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
+        vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
+                     VOCAB_CHUNK);
+        logits = tile;
+    }
     for (int64_t r = 0; r < rows; r++) {
-        const float *z = tile + r * VOCAB_CHUNK;
+        const float *z = logits + r * ld;
         int64_t at = (first + r) * j->chunks + chunk, row = j->row + first + r;
         const row_plan *p = &j->plan[first + r];
         j->part[at] = vocab_part_of(z, width, p->inv_temperature);
@@ -433,7 +438,8 @@ static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filter
 
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
 {
-    ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
+    ARES_ASSERT(a->logits ||
+                (a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16));
     ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
                 a->n_likely <= ARES_LIKELY_MAX);
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
@@ -476,8 +482,9 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
             }
         }
         j.rows_per_task = vocab_rows_per_task(rows, chunks, workers);
-        kernels_run(d, vocab_work_us(a->w, rows, a->vocab),
-                    (rows + j.rows_per_task - 1) / j.rows_per_task * chunks, chunk_task, &j);
+        kernels_run(
+            d, a->logits ? (double)(rows * a->vocab) / 1e3 : vocab_work_us(a->w, rows, a->vocab),
+            (rows + j.rows_per_task - 1) / j.rows_per_task * chunks, chunk_task, &j);
         kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);
     }
 }

@@ -1,4 +1,8 @@
-/* New keys and values into the paged cache; keys transposed, so that attention's lanes are keys. */
+/*
+ * New keys and values into the paged cache. In one layer the keys of block b and KV head h begin at
+ * ((b * n_kv_heads + h) * 2) * 32 * head_dim, transposed, [head_dim][32], so that attention's lanes
+ * are keys. The values [32][head_dim] follow.
+ */
 #include "isa.h"
 
 typedef struct store_job {

@@ -296,8 +296,8 @@ static row_in row_of(const ares_sample_args *a, int32_t r)
 void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    ARES_ASSERT(a->vocab <= a->w->n && !a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
-                a->n_likely <= ARES_LIKELY_MAX);
+    ARES_ASSERT((a->logits || a->vocab <= a->w->n) && !a->log_prob_1 == !a->entropy_1 &&
+                a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     if (a->rows == 0) return;
     size_t rows = (size_t)a->rows, n_likely = rows * (size_t)a->n_likely;
     std::vector<row_in> in(rows);
@@ -310,16 +310,21 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
     int32_t most = vocab_rows(a->rows, a->vocab);
     row_out *device_out = (row_out *)cuda_scratch(
         c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)) + n_likely * sizeof(likely));
-    float *logits =
-        (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
-    if (!logits) return;
+    float *own = NULL;
+    if (!a->logits)
+        own =
+            (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
+    if (!device_out || (!a->logits && !own)) return;
     row_in *device_in = (row_in *)(device_out + rows);
     likely *device_likely = (likely *)(device_in + rows);
     cuda_in(c, device_in, in.data(), rows * sizeof(row_in));
-    ares_matrix w = vocab_part(a->w, a->vocab);
     for (int32_t row = 0; row < a->rows; row += most) {
         int32_t n = ARES_MIN(most, a->rows - row);
-        cuda_product(c, a->x + row * a->ldx, a->ldx, &w, n, logits, a->vocab, false);
+        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
+        if (!a->logits) {
+            ares_matrix w = vocab_part(a->w, a->vocab);
+            cuda_product(c, a->x + row * a->ldx, a->ldx, &w, n, own, a->vocab, false);
+        }
         cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab,
                     device_in + row, a->log_prob_1 != NULL, a->n_likely, device_out + row,
                     device_likely + (int64_t)row * a->n_likely);

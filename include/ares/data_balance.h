@@ -16,6 +16,14 @@
  */
 int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_size, int64_t *part);
 /*
+ * verl's order of the rows of one card (docs/update.md#the-order-of-rows): by length, of equal ones
+ * the first first, then every other row of that list, and back over those between. So lengths rise
+ * to the middle and fall after it, and neighbours are alike. verl compares the work
+ * 24576 length + length^2 of a row, which rises with its length. order [n]: receives which item
+ * stands at each position.
+ */
+void ares_balance_order(const int64_t *length, int64_t n, int64_t *order);
+/*
  * Metrics <prefix>/min, max and minmax_diff: sums of length over k runs of consecutive items as
  * they came, of n / k items each (or one more or less where k does not divide n).
  * <prefix>/balanced_min and balanced_max: the same over the parts. <prefix>/mean: the mean of

@@ -3,7 +3,7 @@
  * largest and smallest set differ most are merged, the smallest set of one with the largest of the
  * other, until one state is left. A set keeps the order in which its items came, because sets of
  * equal sum and size are compared item by item. A set is a linked list of items, a state the heads
- * of k sets.
+ * of k sets. The order of rows and micro-batches stand below it.
  */
 #include "balance.h"
 #include "ares/data_balance.h"
@@ -152,6 +152,15 @@ int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_s
                      ARES_EFORMAT,
                      "data: balance: part %lld of %lld stays empty: too many rows have length 0",
                      (long long)empty, (long long)k);
+}
+
+void ares_balance_order(const int64_t *length, int64_t n, int64_t *order)
+{
+    item *items = ares_malloc((size_t)(n + 1) * sizeof *items);
+    for (int64_t i = 0; i < n; i++) items[i] = (item){ i, length[i] };
+    qsort(items, (size_t)n, sizeof *items, by_weight);
+    for (int64_t i = 0; i < n; i++) order[i % 2 ? n - 1 - i / 2 : i / 2] = items[i].index;
+    ares_free(items);
 }
 
 void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part,

@@ -60,6 +60,20 @@ GOLDEN(aepo, seqlen_unbalance_metrics)
     ares_metrics_free(m);
 }
 
+/* The golden's order is that of one card. */
+GOLDEN(agentic, balance_batch_order)
+{
+    int64_t n;
+    const int64_t *length = whole(g, "seqlens", &n);
+    int64_t *order = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *order);
+    double *x = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *x);
+    if (golden_number(g, "world_size") != 1)
+        golden_fail(g, "an order of %g cards", golden_number(g, "world_size"));
+    ares_balance_order(length, n, order);
+    for (int64_t i = 0; i < n; i++) x[i] = (double)order[i];
+    golden_numbers(g, "order", x, n, g->expected);
+}
+
 GOLDEN(aepo, dynamic_micro_batches)
 {
     int64_t n, k;

@@ -48,6 +48,34 @@ TEST(every_row_is_in_one_micro_batch)
     }
 }
 
+/* How many items stand before item i by (24576 L + L^2, index), as verl writes it. */
+static int64_t rank_of(const int64_t *length, int64_t n, int64_t i)
+{
+    int64_t before = 0, work = 24576 * length[i] + length[i] * length[i];
+    for (int64_t k = 0; k < n; k++) {
+        int64_t other = 24576 * length[k] + length[k] * length[k];
+        before += other < work || (other == work && k < i);
+    }
+    return before;
+}
+
+TEST(rows_of_like_work_are_neighbours_as_in_verl)
+{
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (int64_t n = 0; n <= N; n = n < 6 ? n + 1 : n + 45) {
+            int64_t length[N], order[N + 1], sorted[N], want[N + 1], at = 0;
+            lengths_of(seed, length);
+            if (n) length[n / 2] = 0;
+            for (int64_t i = 0; i < n; i++) sorted[rank_of(length, n, i)] = i;
+            for (int64_t i = 0; i < n; i += 2) want[at++] = sorted[i];
+            for (int64_t i = n - 1; i > 0; i--)
+                if (i % 2) want[at++] = sorted[i];
+            order[n] = want[n] = -1; /* which is not written */
+            ares_balance_order(length, n, order);
+            CHECK_MEM(order, want, (size_t)(n + 1) * sizeof *order);
+        }
+}
+
 TEST(what_cannot_be_shared_out_is_refused)
 {
     const int64_t length[] = { 1, 2, -3 };

@@ -289,8 +289,8 @@ int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
 /*
  * Makes the batch consist of rows order[0 .. n) of the present one, with their samples and every
  * column. A row may be named several times, or not at all. Rows named one after the other that were
- * of one group are a group again. Samples keep ares_sample.place, which mini-batches of rows expect
- * in ascending order. Before an update has put row_kl.
+ * of one group are a group again. Samples keep ares_sample.place, by which mini-batches of rows
+ * number them. Before an update has put row_kl.
  */
 void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n);
 /*

@@ -182,8 +182,10 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "swanlab write TensorBoard files, which those services import",                             \
       ARES_NO_RESULT)                                                                             \
     X(flag, balance_batch, "balance_batch", "true", "",                                           \
-      "true: share the work of each mini-batch evenly among the ranks, in whole groups; false: "  \
-      "deal the groups out in turn")                                                              \
+      "true: share the work of each mini-batch evenly among the ranks, in whole groups; where "   \
+      "mini-batches count rows, also make each of rows of like length, as verl does, unless "     \
+      "worker.actor.shuffle is true; false: deal the groups out in turn, and leave the rows in "  \
+      "their order")                                                                              \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")         \
     X(flag, val_before_train, "val_before_train", "true", "",                                     \
       "validate before the first step, also when a run goes on from a step that was not "         \

@@ -152,12 +152,20 @@ TEST_MPI(mini_batches_of_rows_are_those_of_one_rank)
                                         "critic/vf_loss" };
     runs_of("one", "gae", 1, words);
     runs_of("two", "gae", 2, words);
+    runs_of("drawn", "gae", 1,
+            "trainer.balance_batch=false worker.rollout.n=3 worker.actor.mini_batch_unit=rows");
     same_first_step("one", "two");
+    CHECK(e2e_same_rollouts("one", "drawn", 1));
     for (int step = 1; step <= 2; step++)
         for (int i = 0; i < ARES_COUNT(near); i++) {
             double want = e2e_metric("one", step, near[i]), have = e2e_metric("two", step, near[i]);
             CHECK_MSG(fabs(have - want) <= 1e-6 * fmax(1e-2, fabs(want)), "%s: %.9g, not %.9g",
                       near[i], have, want);
+            /* as drawn, other rows make a mini-batch */
+            double other = e2e_metric("drawn", step, near[i]);
+            if (strstr(near[i], "grad_norm"))
+                CHECK_MSG(fabs(other - want) > 1e-3 * want, "%s: %.9g as drawn, %.9g ordered",
+                          near[i], other, want);
         }
     CHECK(spread("two") < 0.2 * e2e_metric("one", 1, "global_seqlen/mean"));
 }

@@ -291,6 +291,31 @@ TEST(the_critic_takes_mini_batches_of_rows_where_the_actor_does)
     stop(&of_rows);
 }
 
+TEST(the_critic_learns_from_rows_in_the_order_of_their_lengths)
+{
+    static const int64_t order[] = { 1, 4, 2, 5, 0, 3 }; /* mini-batches of two */
+    setup taken, by_length, *s[] = { &taken, &by_length };
+    if (!start_to_learn(&taken) || !start_to_learn(&by_length)) return;
+    ares_metrics *m = ares_metrics_new();
+    by_length.cfg.trainer.balance_batch = true;
+    for (int i = 0; i < 2; i++) {
+        ares_batch *b = &s[i]->batch;
+        ARES_PUT(b, values), ARES_PUT(b, returns);
+        for (int64_t t = 0; t < b->tokens; t++) b->returns[t] = (float)draw(8000 + (uint64_t)t);
+        if (i == 0) ares_batch_take(b, order, ROWS);
+        for (int64_t r = 0; r < b->rows && i == 0; r++) b->samples[r].place = r;
+        s[i]->cfg.actor.global_batch_size = 2;
+        s[i]->cfg.actor.mini_batch_unit = "rows";
+        CHECK_OK(critic_update(&s[i]->critic, b, m));
+        CHECK_EQ(s[i]->critic.learner.optim.updates, ROWS / 2);
+    }
+    CHECK_MEM(by_length.critic.learner.model->weights, taken.critic.learner.model->weights,
+              taken.critic.learner.model->weights_bytes);
+    ares_metrics_free(m);
+    stop(&taken);
+    stop(&by_length);
+}
+
 static void check_finite(const ares_metrics *m)
 {
     for (int i = 0; i < ares_metrics_count(m); i++)

@@ -1,5 +1,6 @@
 /*
- * Which rows make a mini-batch: cut in prompts or in rows, on one rank or two, and updates by them.
+ * Which rows make a mini-batch: cut in prompts or in rows, as they were drawn or by their lengths,
+ * on one rank or two, and updates by them.
  */
 #include "gradient.h"
 
@@ -22,8 +23,11 @@ static void check_cut(ares_batch *b, ares_world *w, int64_t count, bool rows, in
                       const int64_t *start)
 {
     mini_batches m;
-    if (!CHECK_OK(mini_batches_cut(&(mini_batch_size){ count, rows }, b, w, &m))) return;
+    if (!CHECK_OK(mini_batches_cut(&(mini_batch_size){ .count = count, .rows = rows }, b, w, &m)))
+        return;
     if (CHECK_EQ(m.n, n)) CHECK_MEM(m.start, start, (size_t)(n + 1) * sizeof *start);
+    CHECK(m.batch == b && !m.order);
+    mini_batches_fini(&m);
 }
 
 TEST(a_batch_is_cut_in_prompts_or_in_rows)
@@ -42,14 +46,79 @@ TEST(a_batch_is_cut_in_prompts_or_in_rows)
     ares_batch_fini(&b);
 }
 
-TEST(rows_that_are_not_in_the_order_of_their_places_are_refused)
+/* Gives each row a prompt, so that its whole length is `length`. */
+static void make_lengths(ares_batch *b, const int32_t *length)
+{
+    for (int64_t r = 0; r < b->rows; r++) b->samples[r].prompt_len = length[r] - 1;
+}
+
+/* The copy has rows order [b->rows] of the batch, each a token. */
+static void check_copy(ares_batch *b, ares_world *w, const mini_batch_size *size, int64_t n,
+                       const int64_t *start, const int64_t *order)
+{
+    mini_batches m;
+    ARES_PUT(b, responses);
+    for (int64_t r = 0; r < b->rows; r++) b->responses[r] = (int32_t)r;
+    if (!CHECK_OK(mini_batches_cut(size, b, w, &m))) return;
+    if (CHECK_EQ(m.n, n)) CHECK_MEM(m.start, start, (size_t)(n + 1) * sizeof *start);
+    if (CHECK(m.order && m.batch != b) && CHECK_EQ(m.batch->rows, b->rows)) {
+        CHECK_MEM(m.order, order, (size_t)b->rows * sizeof *order);
+        for (int64_t r = 0; r < b->rows; r++) CHECK_EQ(m.batch->responses[r], (int32_t)order[r]);
+    }
+    mini_batches_fini(&m);
+    b->responses = NULL;
+}
+
+TEST(rows_go_by_the_places_of_their_groups)
 {
     ares_batch b;
-    mini_batches m;
     make_groups(&b, 3, (const int[]){ 1, 2, 1 }, (const int64_t[]){ 0, 5, 3 });
-    CHECK_FAIL(mini_batches_cut(&(mini_batch_size){ 2, true }, &b, NULL, &m), ARES_ESTATE,
-               "group 2 of the batch has a place before that of the group before it");
+    check_copy(&b, NULL, &(mini_batch_size){ .count = 2, .rows = true }, 2,
+               (const int64_t[]){ 0, 2, 4 }, (const int64_t[]){ 0, 3, 1, 2 });
     ares_batch_fini(&b);
+}
+
+TEST(rows_of_like_length_make_a_mini_batch)
+{
+    ares_batch b;
+    mini_batch_size size = { .count = 3, .rows = true, .by_length = true };
+    make_groups(&b, 3, (const int[]){ 3, 2, 3 }, (const int64_t[]){ 0, 1, 2 });
+    /* by length: rows 3, 1, 5, 7, 2, 0, 6, 4 */
+    make_lengths(&b, (const int32_t[]){ 300, 120, 250, 90, 400, 120, 333, 210 });
+    check_copy(&b, NULL, &size, 3, (const int64_t[]){ 0, 3, 6, 8 },
+               (const int64_t[]){ 2, 3, 5, 0, 4, 6, 1, 7 });
+    size.in_order = true;
+    check_copy(&b, NULL, &size, 3, (const int64_t[]){ 0, 3, 6, 8 },
+               (const int64_t[]){ 3, 5, 2, 6, 4, 0, 7, 1 });
+    size.count = 100; /* a single one has every row: they stay as they are */
+    size.in_order = false;
+    mini_batches m;
+    CHECK_OK(mini_batches_cut(&size, &b, NULL, &m));
+    CHECK(m.n == 1 && m.batch == &b && !m.order);
+    ares_batch_clear(&b);
+    CHECK_OK(mini_batches_cut(&size, &b, NULL, &m));
+    CHECK(m.n == 0 && m.batch == &b && !m.order);
+    ares_batch_fini(&b);
+}
+
+TEST(rows_are_ordered_where_balance_is_wanted_and_no_shuffle)
+{
+    ares_train_config cfg = {
+        .trainer.balance_batch = true,
+        .actor = { .global_batch_size = 8, .mini_batch_unit = "rows" },
+        .critic = { .global_batch_size = ARES_NULL_I64 },
+        .loss = { .loss_norm = "global", .early_stop_scope = "minibatch" },
+    };
+    CHECK(mini_batch_size_of_actor(&cfg).by_length && !mini_batch_size_of_actor(&cfg).in_order);
+    CHECK(mini_batch_size_of_critic(&cfg).by_length);
+    cfg.loss.loss_norm = "micro";
+    CHECK(mini_batch_size_of_actor(&cfg).in_order && !mini_batch_size_of_critic(&cfg).in_order);
+    cfg.critic.mini_batch_unit = "prompts";
+    CHECK(mini_batch_size_of_actor(&cfg).by_length && !mini_batch_size_of_critic(&cfg).by_length);
+    cfg.actor.shuffle = true;
+    CHECK(!mini_batch_size_of_actor(&cfg).by_length);
+    cfg.actor.shuffle = cfg.trainer.balance_batch = false;
+    CHECK(!mini_batch_size_of_actor(&cfg).by_length);
 }
 
 TEST_MPI(rows_of_two_ranks_are_numbered_by_the_places_of_their_groups)
@@ -81,6 +150,38 @@ TEST_MPI(rows_of_two_ranks_are_numbered_by_the_places_of_their_groups)
     else ares_batch_init(&b);
     if (ares_world_rank(w) == 0) check_cut(&b, w, 2, true, 2, (const int64_t[]){ 0, 2, 3 });
     else check_cut(&b, w, 2, true, 2, (const int64_t[]){ 0, 0, 0 });
+    ares_batch_fini(&b);
+    ares_world_close(w);
+}
+
+/* Rows 0-2 and 5-7 of rows_of_like_length_make_a_mini_batch are the first rank's. */
+TEST_MPI(rows_of_two_ranks_are_ordered_as_those_of_one)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, 2, "rows_of_two_ranks_are_ordered_as_those_of_one");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    mini_batch_size size = { .count = 3, .rows = true, .by_length = true };
+    ares_world *w = NULL;
+    ares_batch b;
+    REQUIRE_OK(ares_world_open(&w));
+    if (ares_world_rank(w) == 0) {
+        make_groups(&b, 2, (const int[]){ 3, 3 }, (const int64_t[]){ 0, 2 });
+        make_lengths(&b, (const int32_t[]){ 300, 120, 250, 120, 333, 210 });
+        check_copy(&b, w, &size, 3, (const int64_t[]){ 0, 2, 4, 6 },
+                   (const int64_t[]){ 2, 3, 0, 4, 1, 5 });
+    } else {
+        mini_batches m;
+        make_groups(&b, 1, (const int[]){ 2 }, (const int64_t[]){ 1 });
+        make_lengths(&b, (const int32_t[]){ 90, 400 });
+        CHECK_OK(mini_batches_cut(&size, &b, w, &m));
+        CHECK_EQ(m.n, 3);
+        CHECK_MEM(m.start, ((const int64_t[]){ 0, 1, 2, 2 }), 4 * sizeof *m.start);
+        CHECK(m.batch == &b && !m.order); /* they stand so already */
+    }
     ares_batch_fini(&b);
     ares_world_close(w);
 }
@@ -161,6 +262,58 @@ TEST(mini_batches_that_divide_groups_are_those_of_the_rows_as_groups_of_one)
             run_close(&apart);
             run_close(&divided);
         }
+}
+
+/* What the update wrote of each row stands where the step has the row. */
+static void check_given_back(const ares_batch *b, const ares_batch *taken, const int64_t *order)
+{
+    for (int64_t i = 0; i < b->rows; i++) {
+        int64_t r = order[i];
+        CHECK_MEM(b->kl + b->row_start[r], taken->kl + taken->row_start[i],
+                  (size_t)(b->row_start[r + 1] - b->row_start[r]) * sizeof *b->kl);
+    }
+    CHECK_EQ(b->updates, taken->updates);
+    if (!CHECK_EQ(b->n_row_kl, taken->n_row_kl)) return;
+    for (int64_t k = 0; k < b->n_row_kl; k++) {
+        CHECK_EQ(b->row_kl[k].row, order[taken->row_kl[k].row]);
+        CHECK_EQ(b->row_kl[k].update, taken->row_kl[k].update);
+        CHECK(b->row_kl[k].kl == taken->row_kl[k].kl);
+    }
+}
+
+/* Rows of 12, 8, 24, 21, 16 and 23 tokens, prompts included. */
+TEST(an_update_by_length_is_that_of_the_rows_taken_into_the_order)
+{
+    static const struct {
+        int64_t count;
+        const char *norm;
+        int64_t order[ROWS];
+    } cases[] = { { 2, "global", { 1, 4, 2, 5, 0, 3 } },
+                  { 4, "global", { 1, 2, 4, 5, 0, 3 } },
+                  { 4, "micro", { 1, 4, 5, 2, 3, 0 } },
+                  { 100, "micro", { 1, 4, 5, 2, 3, 0 } } };
+    for (int i = 0; i < ARES_COUNT(cases) * 2; i++) {
+        run taken, by_length, *runs[] = { &taken, &by_length };
+        const int64_t *order = cases[i / 2].order;
+        for (int k = 0; k < 2; k++) {
+            if (!run_open(runs[k], "qwen2_tied", "token-mean", i % 2)) return;
+            runs[k]->cfg.actor.global_batch_size = cases[i / 2].count;
+            runs[k]->cfg.actor.mini_batch_unit = "rows";
+            runs[k]->cfg.actor.micro_batch_size = 2;
+            runs[k]->cfg.actor.ppo_epochs = 2;
+            runs[k]->cfg.loss.loss_norm = cases[i / 2].norm;
+        }
+        by_length.cfg.trainer.balance_batch = true;
+        ares_batch_take(&taken.batch, order, ROWS);
+        for (int64_t r = 0; r < ROWS; r++) taken.batch.samples[r].place = r;
+        CHECK_OK(actor_update(&taken.actor, &taken.batch, NULL, taken.metrics));
+        CHECK_OK(actor_update(&by_length.actor, &by_length.batch, NULL, by_length.metrics));
+        same_runs(&taken, &by_length);
+        check_given_back(&by_length.batch, &taken.batch, order);
+        CHECK_EQ(by_length.batch.groups, GROUPS);
+        run_close(&taken);
+        run_close(&by_length);
+    }
 }
 
 /* Its rows are micro-batches of their own, and the fault is in the last. */

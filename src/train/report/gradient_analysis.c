@@ -136,7 +136,7 @@ static int take_rows(const analysis *a, bucket *k)
     }
     start[n] = taken;
     ares_batch_copy(b, order, taken, &k->batch);
-    k->minis = (mini_batches){ .n = n, .start = start };
+    k->minis = (mini_batches){ .n = n, .start = start, .batch = &k->batch };
     return size.rows ? mini_batches_cut(&size, &k->batch, a->t->run.world, &k->minis) : ARES_OK;
 }
 
@@ -156,7 +156,7 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
 {
     learner *l = &a->t->actor.learner;
     ares_world *world = l->world;
-    update u = { .actor = &a->t->actor, .batch = &k->batch, .part = part };
+    update u = { .actor = &a->t->actor, .batch = k->minis.batch, .part = part };
     *out = (pass){ 0 };
     ares_loss_sums_init(&u.sums);
     ARES_TRY(ares_world_agree(world, update_prepare(&u)));
@@ -238,6 +238,7 @@ static int analyse(analysis *a, const char *name, const bool *has)
     ares_batch_init(&k.batch);
     int rc = take_rows(a, &k);
     if (rc == ARES_OK) rc = analyse_terms(a, &k);
+    mini_batches_fini(&k.minis);
     ares_batch_fini(&k.batch);
     if (rc != ARES_OK) return ares_fail_in(rc, "gradient analysis: %s", name);
     put(a, &k, "sample_count", (double)k.rows);

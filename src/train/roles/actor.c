@@ -150,30 +150,45 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     return ARES_OK;
 }
 
+/* ppo_epochs passes over the mini-batches; *norms: sum of the norms of their gradients. */
+static int train(update *u, const mini_batches *minis, double *norms)
+{
+    ares_batch *b = u->batch;
+    double norm = 0;
+    ARES_TRY(ares_world_agree(u->actor->learner.world, update_prepare(u)));
+    for (u->pass = 0; u->pass < (uint64_t)u->actor->cfg->actor.ppo_epochs; u->pass++)
+        for (int64_t k = 0; k < minis->n; k++) {
+            int64_t row = minis->start[k], end = minis->start[k + 1];
+            bool idle = false;
+            ARES_TRY(mini_batch(u, row, end, &idle, &norm));
+            if (idle || isnan(norm)) continue;
+            *norms += norm;
+            u->compare = false; /* from here on the weights are not those of the rollout */
+            if (u->seen_kl) ares_kl_see(b, row, end, u->seen_kl, u->passed);
+            else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
+        }
+    return ARES_OK;
+}
+
 int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
     const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
     mini_batches minis;
-    double lr = learner_lr(&a->learner), norms = 0, norm = 0;
-    update u = { .actor = a, .batch = b, .second = second, .compare = true };
-    ares_loss_sums_init(&u.sums);
-    ares_vapor_sums_init(&u.pairs);
-    ARES_TRY(ares_world_agree(a->learner.world, update_prepare(&u)));
+    double lr = learner_lr(&a->learner), norms = 0;
     ARES_TRY(
         ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));
-    for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
-        for (int64_t k = 0; k < minis.n; k++) {
-            int64_t row = minis.start[k], end = minis.start[k + 1];
-            bool idle = false;
-            ARES_TRY(mini_batch(&u, row, end, &idle, &norm));
-            if (idle || isnan(norm)) continue;
-            norms += norm;
-            u.compare = false; /* from here on the weights are not those of the rollout */
-            if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
-            else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
-        }
-    a->learner.step++;
-    return report(a, &u, norms, lr, m);
+    ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
+    update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
+    ares_loss_sums_init(&u.sums);
+    ares_vapor_sums_init(&u.pairs);
+    int rc = train(&u, &minis, &norms);
+    if (rc == ARES_OK) {
+        mini_batches_give_back(&minis, b);
+        a->learner.step++;
+        rc = report(a, &u, norms, lr, m);
+    }
+    mini_batches_fini(&minis);
+    return rc;
 }

@@ -199,39 +199,55 @@ static int explained_variance(const critic *c, const ares_batch *b, ares_metrics
     return ARES_OK;
 }
 
+/* What the mini-batches of an update were. */
+typedef struct update_result {
+    int64_t updates, empties, skipped;
+    double norms; /* sum over the updates */
+    ares_value_sums sums;
+} update_result;
+
+static int train(critic *c, const mini_batches *minis, update_result *out)
+{
+    ares_batch *b = minis->batch;
+    float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
+    for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
+        for (int64_t k = 0; k < minis->n; k++) {
+            mini_batch_result step;
+            ARES_TRY(
+                mini_batch(c, b, minis->start[k], minis->start[k + 1], weight, &out->sums, &step));
+            out->empties += step.empty;
+            if (step.empty) continue;
+            out->skipped += isnan(step.grad_norm);
+            if (isnan(step.grad_norm)) continue;
+            out->norms += step.grad_norm;
+            out->updates++;
+        }
+    return ARES_OK;
+}
+
 int critic_update(critic *c, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
     mini_batches minis;
-    int64_t updates = 0, empties = 0, skipped = 0;
+    update_result u = { 0 };
     ARES_TRY(
         ares_world_agree(c->learner.world, mini_batches_cut(&size, b, c->learner.world, &minis)));
-    double lr = learner_lr(&c->learner), norms = 0;
-    ares_value_sums sums = { 0 };
-    float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
-    for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
-        for (int64_t k = 0; k < minis.n; k++) {
-            mini_batch_result step;
-            ARES_TRY(mini_batch(c, b, minis.start[k], minis.start[k + 1], weight, &sums, &step));
-            empties += step.empty;
-            if (step.empty) continue;
-            skipped += isnan(step.grad_norm);
-            if (isnan(step.grad_norm)) continue;
-            norms += step.grad_norm;
-            updates++;
-        }
+    double lr = learner_lr(&c->learner);
+    int rc = train(c, &minis, &u);
+    mini_batches_fini(&minis);
+    ARES_TRY(rc);
     c->learner.step++;
-    double s[4] = { sums.loss, sums.tokens, sums.clip, sums.value };
+    double s[4] = { u.sums.loss, u.sums.tokens, u.sums.clip, u.sums.value };
     ARES_TRY(ares_world_sum_f64(c->learner.world, s, 4));
-    if (empties) ares_metrics_set(m, "critic/empty_minibatches", (double)empties);
-    ares_metrics_set(m, "critic/skipped_updates", (double)skipped);
+    if (u.empties) ares_metrics_set(m, "critic/empty_minibatches", (double)u.empties);
+    ares_metrics_set(m, "critic/skipped_updates", (double)u.skipped);
     ares_metrics_set(m, "critic/lr", lr);
-    if (updates == 0) return explained_variance(c, b, m);
-    ares_metrics_set(m, "critic/vf_loss", s[0] / (double)updates);
+    if (u.updates == 0) return explained_variance(c, b, m);
+    ares_metrics_set(m, "critic/vf_loss", s[0] / (double)u.updates);
     ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);
     ares_metrics_set(m, "critic/vpred_mean", s[3] / s[1]);
-    ares_metrics_set(m, "critic/grad_norm", norms / (double)updates);
+    ares_metrics_set(m, "critic/grad_norm", u.norms / (double)u.updates);
     return explained_variance(c, b, m);
 }

@@ -7,22 +7,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool counts_rows(const char *unit)
+#include "ares/data_balance.h"
+
+static bool is(const char *value, const char *word)
 {
-    return unit && strcmp(unit, "rows") == 0;
+    return value && strcmp(value, word) == 0;
+}
+
+/* A shuffle of the groups asks for no order. */
+static void choose_order(const ares_train_config *cfg, mini_batch_size *size)
+{
+    size->by_length = size->rows && cfg->trainer.balance_batch && !cfg->actor.shuffle;
 }
 
 mini_batch_size mini_batch_size_of_actor(const ares_train_config *cfg)
 {
-    return (mini_batch_size){ cfg->actor.global_batch_size,
-                              counts_rows(cfg->actor.mini_batch_unit) };
+    const ares_loss_config *loss = &cfg->loss;
+    mini_batch_size out = { .count = cfg->actor.global_batch_size,
+                            .rows = is(cfg->actor.mini_batch_unit, "rows"),
+                            .in_order = is(loss->loss_norm, "micro") ||
+                                        is(loss->early_stop_scope, "micro") };
+    choose_order(cfg, &out);
+    return out;
 }
 
 mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg)
 {
-    mini_batch_size out = mini_batch_size_of_actor(cfg);
+    mini_batch_size out = { .count = cfg->actor.global_batch_size,
+                            .rows = is(cfg->actor.mini_batch_unit, "rows") };
     if (cfg->critic.global_batch_size != ARES_NULL_I64) out.count = cfg->critic.global_batch_size;
-    if (cfg->critic.mini_batch_unit) out.rows = counts_rows(cfg->critic.mini_batch_unit);
+    if (cfg->critic.mini_batch_unit) out.rows = is(cfg->critic.mini_batch_unit, "rows");
+    choose_order(cfg, &out);
     return out;
 }
 
@@ -70,34 +85,103 @@ int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, i
     return rc;
 }
 
-static int cut_rows(ares_batch *b, ares_world *world, int64_t rows, mini_batches *out)
+static int ascending(const void *a, const void *b)
 {
-    int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total;
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/*
+ * The order [total] in which numbers make mini-batches. row [total]: the row of this rank that has
+ * the number; -1: another rank's.
+ */
+static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world *world,
+                         const int64_t *row, int64_t total, int64_t *order)
+{
+    int64_t *length = ares_arena_calloc(&b->arena, (size_t)total + 1, sizeof *length);
+    for (int64_t i = 0; i < total; i++) order[i] = i;
+    if (!size->by_length) return ARES_OK;
+    for (int64_t i = 0; i < total; i++)
+        if (row[i] >= 0)
+            length[i] =
+                b->samples[row[i]].prompt_len + b->row_start[row[i] + 1] - b->row_start[row[i]];
+    ARES_TRY(ares_world_sum_i64(world, length, total));
+    ares_balance_order(length, total, order);
+    for (int64_t at = 0; at < total && !size->in_order; at += size->count)
+        qsort(order + at, (size_t)ARES_MIN(size->count, total - at), sizeof *order, ascending);
+    return ARES_OK;
+}
+
+/* The mini-batches have rows order [b->rows]: of the batch itself where that is its own order. */
+static void take_rows(ares_batch *b, const int64_t *order, mini_batches *out)
+{
+    int64_t same = 0;
+    while (same < b->rows && order[same] == same) same++;
+    out->batch = b;
+    if (same == b->rows) return;
+    out->batch = ares_arena_alloc(&b->arena, sizeof *out->batch);
+    out->order = order;
+    ares_batch_init(out->batch);
+    ares_batch_copy(b, order, b->rows, out->batch);
+}
+
+static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *world,
+                    mini_batches *out)
+{
+    int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total,
+            n = 0;
     ARES_TRY(mini_batches_number_rows(b, world, first, &total));
-    int64_t n = (total + rows - 1) / rows, k = 0;
-    int64_t *start = ares_arena_calloc(&b->arena, (size_t)n + 1, sizeof *start);
-    for (int64_t g = 0; g < b->groups; g++) {
-        if (g && first[g] < first[g - 1])
-            return ares_fail(ARES_ESTATE,
-                             "train: mini-batches of rows: group %lld of the batch "
-                             "has a place before that of the group before it",
-                             (long long)g);
+    size_t bytes = (size_t)(total + 1) * sizeof(int64_t);
+    int64_t *row = ares_arena_alloc(&b->arena, bytes),
+            *numbers = ares_arena_alloc(&b->arena, bytes),
+            *start = ares_arena_alloc(&b->arena, bytes),
+            *order = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *order);
+    for (int64_t i = 0; i < total; i++) row[i] = -1;
+    for (int64_t g = 0; g < b->groups; g++)
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
-            for (int64_t number = first[g] + r - b->group_start[g]; k <= number / rows;)
-                start[k++] = r;
+            row[first[g] + r - b->group_start[g]] = r;
+    ARES_TRY(order_numbers(size, b, world, row, total, numbers));
+    for (int64_t i = 0; i < total; i++) {
+        if (i % size->count == 0) start[out->n++] = n;
+        if (row[numbers[i]] >= 0) order[n++] = row[numbers[i]];
     }
-    for (; k <= n; k++) start[k] = b->rows;
-    *out = (mini_batches){ .n = n, .start = start };
+    ARES_ASSERT(n == b->rows);
+    start[out->n] = n;
+    out->start = start;
+    take_rows(b, order, out);
     return ARES_OK;
 }
 
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
                      mini_batches *out)
 {
-    *out = (mini_batches){ 0 };
-    if (size->rows) return cut_rows(b, world, size->count, out);
+    *out = (mini_batches){ .batch = b };
+    if (size->rows) return cut_rows(size, b, world, out);
     int64_t *start = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *start);
     cut_groups(b, size->count / ares_world_size(world), out, start);
     out->start = start;
     return ARES_OK;
+}
+
+void mini_batches_give_back(const mini_batches *m, ares_batch *b)
+{
+    const ares_batch *from = m->batch;
+    if (!m->order) return;
+    if (from->kl && !b->kl) ARES_PUT(b, kl);
+    for (int64_t r = 0; r < from->rows && from->kl; r++)
+        memcpy(b->kl + b->row_start[m->order[r]], from->kl + from->row_start[r],
+               (size_t)(from->row_start[r + 1] - from->row_start[r]) * sizeof *b->kl);
+    b->row_kl = ares_arena_alloc(&b->arena, (size_t)(from->n_row_kl + 1) * sizeof *b->row_kl);
+    for (int64_t i = 0; i < from->n_row_kl; i++) {
+        b->row_kl[i] = from->row_kl[i];
+        b->row_kl[i].row = m->order[from->row_kl[i].row];
+    }
+    b->n_row_kl = from->n_row_kl;
+    b->updates = from->updates;
+}
+
+void mini_batches_fini(mini_batches *m)
+{
+    if (m->order) ares_batch_fini(m->batch);
+    *m = (mini_batches){ 0 };
 }

@@ -26,7 +26,7 @@ typedef struct ares_pair_options {
 /* Rows: with a pair, by why they have none (without_span: or no preference), by what was changed.
  */
 typedef struct ares_pair_counts {
-    int64_t pairs, absent, without_span, without_room, shortened, merged;
+    int64_t pairs, absent, without_span, without_room, shortened, merged, equal;
 } ares_pair_counts;
 typedef struct ares_pairs {
     ares_arena arena;

@@ -135,6 +135,13 @@ static bool has_spans(const slot *s)
     return s->at[0].span_end > s->at[0].span && s->at[1].span_end > s->at[1].span;
 }
 
+/* Where the end of both is cut, or a chat template trims them, nothing may be left to compare. */
+static bool equal_tokens(const slot *s)
+{
+    return s->ids[0].n == s->ids[1].n &&
+           memcmp(s->ids[0].ids, s->ids[1].ids, (size_t)s->ids[0].n * sizeof *s->ids[0].ids) == 0;
+}
+
 static void keep(ares_pairs *out, int64_t i, const slot *s, bool without_span)
 {
     ares_stored_answer *into[2] = { &out->pair[i].chosen, &out->pair[i].rejected };
@@ -144,8 +151,10 @@ static void keep(ares_pairs *out, int64_t i, const slot *s, bool without_span)
     c->merged += s->merged;
     if (!s->there) return;
     c->without_room += s->no_room;
-    c->without_span += !s->no_room && !has_spans(s);
-    if (s->no_room || !(has_spans(s) || without_span)) return;
+    bool equal = !s->no_room && equal_tokens(s);
+    c->equal += equal;
+    c->without_span += !s->no_room && !equal && !has_spans(s);
+    if (s->no_room || equal || !(has_spans(s) || without_span)) return;
     c->pairs++;
     for (int k = 0; k < 2; k++) {
         size_t bytes = (size_t)s->ids[k].n * sizeof(int32_t);

@@ -143,6 +143,13 @@ TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
           "answers (1)" },
         { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"<S>x</S>\",\"rejected\":\"<S>y</S>\"}",
           "answers of 1 rows are cut: longer than vapor.max_pair_length" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"<S>same, then x</S>\","
+          "\"rejected\":\"<S>same, then y</S>\"}",
+          "1 pairs count as missing: both answers are the same tokens, after they were cut" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\"}",
+          "vapor.dpo_coef has no effect: no row has a pair" },
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"y\"}",
+          "1 pairs are learnt from by vapor.dpo_coef alone" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str said = { 0 };
@@ -153,10 +160,60 @@ TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
         int status = e2e_program(&said,
                                  "train %s data.train_files='%s' data.rollout_batch_size=1 "
                                  "worker.actor.global_batch_size=1 trainer.max_steps=1 "
-                                 "vapor.max_pair_length=%d",
-                                 words(run), file, i == 5 ? 12 : 1024);
+                                 "vapor.max_pair_length=%d vapor.dpo_coef=%d",
+                                 words(run), file,
+                                 i == 5   ? 12
+                                 : i == 6 ? 28
+                                          : 1024,
+                                 i > 6);
         CHECK_MSG(strstr(said.data, cases[i].said), "said: %s", said.data);
         CHECK_EQ(status != 0, i < 4);
         ares_str_fini(&said);
+    }
+}
+
+TEST(two_spellings_of_an_option_of_vapor_agree_or_are_refused)
+{
+    static const struct {
+        const char *words, *said;
+        bool refused;
+    } cases[] = {
+        { "beta=0.1", "beta -> vapor.beta", false },
+        { "algorithm.beta=0.1 vapor.beta=0.2", "algorithm.beta = 0.1: means vapor.beta here, which",
+          true },
+        { "w1=0.1 vapor.kl_coef=0.2", "vapor.kl_coef = 0.2: set as w1 too, to another value",
+          true },
+        { "algorithm.kl_coef=0.1 vapor.kl_coef=0.2",
+          "vapor.kl_coef = 0.2: algorithm.kl_coef = 0.1 is the same option", true },
+        { "algorithm.kl_coef=0.1 vapor.kl_coef=1e-1", "is good", false },
+        { "epsilon_high=0.25 vapor.epsilon_high=0.4", "epsilon_high = 0.25 is the same option",
+          true },
+        { "epsilon=0.1 epsilon_high=0.3", "epsilon_high -> vapor.epsilon_high", false },
+        { "worker.actor.loss_type=dapo", "another loss than algorithm.name: vapor means", true },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str said = { 0 };
+        int status =
+            e2e_program(&said, "train --check %s %s", words("vapor_words"), cases[i].words);
+        CHECK_MSG(strstr(said.data, cases[i].said), "%s: said: %s", cases[i].words, said.data);
+        CHECK_MSG((status != 0) == cases[i].refused, "%s: %s", cases[i].words, said.data);
+        ares_str_fini(&said);
+    }
+}
+
+/* An update of absurd size: log-ratios of hundreds are clamped and counted, and nothing breaks. */
+TEST(log_ratios_that_overflow_are_clamped_and_counted)
+{
+    REQUIRE(e2e_program(NULL,
+                        "train %s worker.actor.optim.lr=3 worker.actor.optim.weight_decay=0 "
+                        "vapor.failure_ratio=full vapor.dpo_coef=1 trainer.save_freq=-1",
+                        words("vapor_far")) == 0);
+    CHECK(e2e_metric("vapor_far", 2, "vapor/verifiable_log_ratio_absmax") > 20);
+    CHECK(e2e_metric("vapor_far", 2, "vapor/saturated_frac") > 0);
+    CHECK(e2e_metric("vapor_far", 2, "vapor/hybrid_ratio_max") <= exp(20) * (1 + 1e-12));
+    CHECK(e2e_metric("vapor_far", 2, "vapor/nonfinite") == 0);
+    for (int step = 1; step <= 4; step++) {
+        CHECK(isfinite(e2e_metric("vapor_far", step, "vapor/loss")));
+        CHECK(isfinite(e2e_metric("vapor_far", step, "actor/grad_norm")));
     }
 }

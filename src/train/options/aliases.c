@@ -414,6 +414,8 @@ const ares_config_alias train_aliases[] = {
     { "delta", ACTOR "clip_ratio_dual", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
+    { "beta", "vapor.beta", "algorithm.name=vapor", NULL },
+    { "algorithm.beta", "vapor.beta", "algorithm.name=vapor", NULL },
     { "algorithm.beta", "vapor.beta", "worker.actor.loss_type=vapor",
       "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; write algorithm.kl_coef "
       "for the KL term" },

@@ -24,11 +24,21 @@ static bool same_value(const char *a, const char *b)
     return strcmp(a, b) == 0 || (end_a > a && end_b > b && !*end_a && !*end_b && x == y);
 }
 
+/* Whether one word of the user gave this option and another: it gives way to a word for one. */
+static bool broad(const ares_config *cfg, const char *from, const char *word)
+{
+    for (int i = 0; i < ARES_COUNT(followed); i++)
+        if (strcmp(followed[i][0], from) != 0 &&
+            strcmp(ares_config_word(cfg, followed[i][0]), word) == 0)
+            return true;
+    return false;
+}
+
 /*
  * Of two spellings the one in the later layer counts; given together, they must agree. A resolved
  * file gives all options: there a default says nothing.
  */
-static void follow(ares_config *cfg, const char *from, const char *to)
+static void follow(ares_config *cfg, const char *from, const char *to, bool gives_way)
 {
     const char *given = ares_config_given(cfg, from), *own = ares_config_given(cfg, to);
     if (!given) return;
@@ -40,7 +50,8 @@ static void follow(ares_config *cfg, const char *from, const char *to)
     }
     ares_config_forget(cfg, from);
     const char *otherwise = ares_config_get_text(cfg, from);
-    if (together && !same_value(value, own) && !(otherwise && same_value(value, otherwise)))
+    if (together && !gives_way && !same_value(value, own) &&
+        !(otherwise && same_value(value, otherwise)))
         ares_config_fault(cfg, to,
                           "%s = %s is the same option with " LOSS " = 'vapor'; keep one of them",
                           word, value);
@@ -51,13 +62,21 @@ static void follow(ares_config *cfg, const char *from, const char *to)
 static void translate(ares_config *cfg)
 {
     const char *name = ares_config_given(cfg, "algorithm.name");
-    if (name && strcmp(name, "vapor") == 0)
-        ares_config_preset(cfg, LOSS, "vapor", "algorithm.name: vapor");
+    bool named = name && strcmp(name, "vapor") == 0;
+    if (named) ares_config_preset(cfg, LOSS, "vapor", "algorithm.name: vapor");
     const char *loss = ares_config_get_text(cfg, LOSS);
+    if (named && loss && strcmp(loss, "vapor") != 0)
+        ares_config_fault(cfg, LOSS,
+                          "is another loss than algorithm.name: vapor means; leave it out, or set "
+                          "algorithm.name to null");
     if (!loss || strcmp(loss, "vapor") != 0) return;
     ares_config_preset(cfg, "algorithm.adv_estimator", "vapor", LOSS ": vapor");
     ares_config_preset(cfg, "algorithm.disable_kl", "true", LOSS ": vapor");
-    for (int i = 0; i < ARES_COUNT(followed); i++) follow(cfg, followed[i][0], followed[i][1]);
+    bool gives_way[ARES_COUNT(followed)];
+    for (int i = 0; i < ARES_COUNT(followed); i++)
+        gives_way[i] = broad(cfg, followed[i][0], ares_config_word(cfg, followed[i][0]));
+    for (int i = 0; i < ARES_COUNT(followed); i++)
+        follow(cfg, followed[i][0], followed[i][1], gives_way[i]);
 }
 
 void vapor_declare(ares_config *cfg, ares_train_config *out)

@@ -21,6 +21,14 @@ static void say_counts(const ares_vapor_config *cfg, const ares_pair_counts *c, 
                  "vapor: %lld pairs are learnt from by vapor.dpo_coef alone: the tags of "
                  "vapor.preference_term_split are not in both answers",
                  (long long)c->without_span);
+    if (c->equal)
+        ares_log(ARES_LOG_WARN,
+                 "vapor: %lld pairs count as missing: both answers are the same tokens, after they "
+                 "were cut by vapor.max_pair_length or trimmed by the chat template",
+                 (long long)c->equal);
+    if (cfg->dpo_coef != 0 && !c->pairs)
+        ares_log(ARES_LOG_WARN,
+                 "vapor: vapor.dpo_coef has no effect: no row has a pair of answers");
     int64_t without_span = cfg->dpo_coef != 0 ? 0 : c->without_span;
     if (without_span + c->without_room)
         ares_log(ARES_LOG_WARN,

@@ -224,7 +224,11 @@ static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
     return e;
 }
 
-/* Best and last of a metric against the values, in the order of the sweep. */
+/*
+ * Best and last of a metric against the values, in the order of the sweep, beside each other, so
+ * that neither bar hides the other.
+ */
+#define BESIDE 0.07 /* of the way to the next value */
 static figure over_values(sweep_study *s, const char *metric)
 {
     static const sweep_variant looks[] = { { .name = "best", .colour = "#0072b2", .dash = "" },
@@ -240,10 +244,10 @@ static figure over_values(sweep_study *s, const char *metric)
         ends e = ends_of(s, &s->variants[i], metric);
         names[i] = s->variants[i].name;
         if (!e.n) continue;
-        add_point(&c[0], i, e.best, e.n);
-        add_point(&c[1], i, e.last, e.n);
+        add_point(&c[0], i - BESIDE, e.best, e.n);
+        add_point(&c[1], i + BESIDE, e.last, e.n);
         if (!e.stopped) continue;
-        cross[c[1].n_crosses] = i;
+        cross[c[1].n_crosses] = i + BESIDE;
         cross[s->n + c[1].n_crosses++] = c[1].mid[c[1].n - 1];
     }
     c[1].cross_x = cross;

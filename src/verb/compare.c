@@ -15,7 +15,7 @@
 #include "verb.h"
 
 typedef struct options {
-    const char *metric, *columns, *svg, *title, *x;
+    const char *metric, *columns, *svg, *title, *x, *band;
     int64_t last, smooth;
 } options;
 typedef struct variant {
@@ -202,25 +202,33 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
 }
 
-/*
- * Mean, lowest and highest at the steps that all runs of the variant have. total: the metric whose
- * sums take the place of steps; NULL: none.
- */
-static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric,
-                             const char *total, int64_t window)
+/* Of the mean of n numbers with this sum and sum of squares; 0 of a single one. */
+static double standard_error(double sum, double squares, int n)
 {
+    return n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : 0;
+}
+
+static const char *const bands[] = { "range", "error", NULL };
+
+/*
+ * The mean of the runs, and the band around it, at the steps that all runs of the variant have.
+ * o->x: the metric whose sums take the place of steps; NULL: none.
+ */
+static figure_curve curve_of(ares_arena *arena, const variant *v, const options *o)
+{
+    bool error = strcmp(o->band, "error") == 0;
     runs_series *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
     int64_t *at = ares_arena_calloc(arena, (size_t)v->n, sizeof *at), n = 0;
     for (int i = 0; i < v->n; i++) {
-        of[i] = runs_series_of(arena, &v->runs[i], metric);
-        runs_smooth(&of[i], window);
+        of[i] = runs_series_of(arena, &v->runs[i], o->metric);
+        runs_smooth(&of[i], o->smooth);
     }
     size_t bytes = (size_t)(of[0].n + 1) * sizeof(double);
     double *x = ares_arena_alloc(arena, bytes), *mid = ares_arena_alloc(arena, bytes),
            *low = ares_arena_alloc(arena, bytes), *high = ares_arena_alloc(arena, bytes);
     for (int64_t k = 0; k < of[0].n; k++) {
         bool all = true;
-        double sum = 0;
+        double sum = 0, squares = 0;
         low[n] = INFINITY;
         high[n] = -INFINITY;
         for (int i = 0; i < v->n && all; i++) {
@@ -229,14 +237,21 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
             if (!all) break;
             double y = of[i].value[at[i]];
             sum += y;
+            squares += y * y;
             low[n] = fmin(low[n], y);
             high[n] = fmax(high[n], y);
         }
         if (!all) continue;
         x[n] = of[0].step[k];
-        mid[n++] = sum / v->n;
+        mid[n] = sum / v->n;
+        if (error) {
+            double half = standard_error(sum, squares, v->n);
+            low[n] = mid[n] - half;
+            high[n] = mid[n] + half;
+        }
+        n++;
     }
-    if (total) put_totals(arena, v, total, x, n);
+    if (o->x) put_totals(arena, v, o->x, x, n);
     const char *name = v->n > 1 ? ares_arena_printf(arena, "%s (%d runs)", v->name, v->n) : v->name;
     return (figure_curve){ .name = name, .n = n, .x = x, .mid = mid, .low = low, .high = high };
 }
@@ -253,11 +268,11 @@ static int draw(study *s, const options *o)
 {
     figure_curve *curves = ares_arena_alloc(&s->arena, (size_t)s->n * sizeof *curves);
     int64_t found = 0;
-    bool bands = false;
+    bool several = false;
     for (int i = 0; i < s->n; i++) {
-        curves[i] = curve_of(&s->arena, &s->variants[i], o->metric, o->x, o->smooth);
+        curves[i] = curve_of(&s->arena, &s->variants[i], o);
         found += curves[i].n;
-        bands = bands || s->variants[i].n > 1;
+        several = several || s->variants[i].n > 1;
     }
     if (o->x && !ever_logged(s, o->x))
         return ares_fail(ARES_EUSE, "compare: --x = '%s': no run has it in its metrics.jsonl",
@@ -273,17 +288,17 @@ static int draw(study *s, const options *o)
                *x_label = !o->x    ? "training step"
                           : x_unit ? ares_arena_printf(&s->arena, "total of %s (%s)", o->x, x_unit)
                                    : ares_arena_printf(&s->arena, "total of %s", o->x);
-    figure f = {
-        .title = o->title ? o->title : o->metric,
-        .subtitle =
-            bands ? ares_arena_printf(&s->arena,
-                                      "%s; line: mean of the runs, band: lowest to highest", what)
-                  : what,
-        .x_label = x_label,
-        .y_label = unit ? ares_arena_printf(&s->arena, "%s (%s)", o->metric, unit) : o->metric,
-        .curves = curves,
-        .n_curves = s->n
-    };
+    figure f = { .title = o->title ? o->title : o->metric,
+                 .subtitle = several ? ares_arena_printf(
+                                           &s->arena, "%s; line: mean of the runs, band: %s", what,
+                                           strcmp(o->band, "error") == 0 ? "its standard error"
+                                                                         : "lowest to highest")
+                                     : what,
+                 .x_label = x_label,
+                 .y_label =
+                     unit ? ares_arena_printf(&s->arena, "%s (%s)", o->metric, unit) : o->metric,
+                 .curves = curves,
+                 .n_curves = s->n };
     ares_str svg = { 0 };
     figure_write_svg(&f, &svg);
     int rc = ares_file_write_atomic(o->svg, svg.data, svg.len);
@@ -306,9 +321,11 @@ static int compare(const options *o, int n_words, const char *const *words)
 
 int ares_verb_compare(int argc, char **argv)
 {
-    options o = {
-        .metric = "reward/accuracy", .columns = "response_length/mean", .last = 5, .smooth = 5
-    };
+    options o = { .metric = "reward/accuracy",
+                  .columns = "response_length/mean",
+                  .band = "range",
+                  .last = 5,
+                  .smooth = 5 };
     const verb_option list[] = {
         VERB_OPTION(TEXT, o.metric, "--metric", "NAME",
                     "what the figure shows, and the first column"),
@@ -319,8 +336,11 @@ int ares_verb_compare(int argc, char **argv)
         VERB_OPTION(I64, o.smooth, "--smooth", "N", "the figure's curves are means over N steps",
                     .least = 1, .most = INT64_MAX),
         VERB_OPTION(TEXT, o.svg, "--svg", "FILE",
-                    "writes the figure: a curve for each variant, its band from the lowest to the "
-                    "highest run"),
+                    "writes the figure: a curve for each variant, and a band around it"),
+        VERB_OPTION(TEXT, o.band, "--band", "range|error",
+                    "the band goes from the lowest to the highest run, or is the standard error of "
+                    "the mean",
+                    .choices = bands),
         VERB_OPTION(TEXT, o.x, "--x", "NAME",
                     "the figure is drawn over the sum of NAME up to a step (mean of the runs), not "
                     "over steps"),

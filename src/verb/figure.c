@@ -160,17 +160,22 @@ static void write_axes(const figure *f, const plot *p, ares_str *out)
     write_text(out, place, f->y_label);
 }
 
-/* A band around a line, or a bar at each point. */
-static void write_band(const figure_curve *c, int i, const plot *p, ares_str *out)
+static bool has_band(const figure_curve *c)
 {
-    bool wide = false;
-    for (int64_t k = 0; k < c->n; k++) wide = wide || c->high[k] > c->low[k];
-    if (!wide) return;
+    for (int64_t k = 0; k < c->n; k++)
+        if (c->high[k] > c->low[k]) return true;
+    return false;
+}
+
+/* A band around a line, or a bar at each point. */
+static void write_band(const figure_curve *c, int i, double opacity, const plot *p, ares_str *out)
+{
+    if (!has_band(c)) return;
     for (int64_t k = 0; k < c->n && c->bars; k++)
         ares_str_addf(out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\" stroke-width=\"1.4\"/>\n",
                       across(p, c->x[k]), up(p, c->low[k]), up(p, c->high[k]), colour_of(c, i));
     if (c->bars) return;
-    ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"0.14\" d=\"", colour_of(c, i));
+    ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"%.2f\" d=\"", colour_of(c, i), opacity);
     for (int64_t k = 0; k < c->n; k++)
         ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->high[k]));
     for (int64_t k = c->n; k-- > 0;)
@@ -207,7 +212,10 @@ static void write_crosses(const figure_curve *c, int i, const plot *p, ares_str 
 
 static void write_curves(const figure *f, const plot *p, ares_str *out)
 {
-    for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, p, out);
+    int n = 0;
+    for (int i = 0; i < f->n_curves; i++) n += has_band(&f->curves[i]);
+    double opacity = n > 3 ? 0.42 / n : 0.14; /* many bands in one place stay light */
+    for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, opacity, p, out);
     /* drawn last to first, so that the first curve lies above the others */
     for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, p, out);
     for (int i = f->n_curves; i-- > 0;) write_crosses(&f->curves[i], i, p, out);

@@ -105,6 +105,26 @@ TEST(compare_draws_what_the_runs_have_in_common)
     ares_str_fini(&svg);
 }
 
+TEST(compare_draws_the_standard_error_of_the_mean)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    make_run("a1", 0, 0.1, true);
+    make_run("a2", 0, 0.2, true);
+    make_run("a3", 0, 0.3, true);
+    CHECK_EQ(compare(&out, "--smooth 1 --band error --svg x.svg a=a1 a=a2 a=a3"), 0);
+    REQUIRE_OK(ares_file_read(test_file("x.svg"), &svg));
+    CHECK_CONTAINS(svg.data, "band: its standard error</text>");
+    /* step 4: 0.8 with deviation 0.4, so 0.231 up and down, where 0.569 lies just above the middle
+     */
+    CHECK_CONTAINS(svg.data, "L716.0 77.3L716.0 250.6L");
+    CHECK_EQ(compare(&out, "--band deviation --svg y.svg a1"), 2);
+    CHECK_CONTAINS(out.data, "--band");
+    CHECK(!ares_file_exists(test_file("y.svg")));
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}
+
 TEST(compare_draws_over_what_was_spent)
 {
     if (!has_program()) SKIP("ares-train is not built");
@@ -146,6 +166,18 @@ TEST(a_figure_has_its_points_where_the_numbers_are)
     CHECK(!strstr(svg.data, ">-0<"));
     /* up along high, back along low */
     CHECK_CONTAINS(svg.data, "d=\"M76.0 250.9L716.0 77.8L716.0 250.9L76.0 424.0Z\"");
+    CHECK_CONTAINS(svg.data, "fill-opacity=\"0.14\"");
+    ares_str_clear(&svg);
+    figure_curve many[6]; /* their bands lie on each other */
+    for (int i = 0; i < 6; i++) many[i] = curves[0];
+    figure_write_svg(&(figure){ .title = "t",
+                                .subtitle = "s",
+                                .x_label = "x",
+                                .y_label = "y",
+                                .curves = many,
+                                .n_curves = 6 },
+                     &svg);
+    CHECK_CONTAINS(svg.data, "fill-opacity=\"0.07\"");
     ares_str_clear(&svg);
     figure_write_svg(&(figure){ .title = "t",
                                 .subtitle = "s",

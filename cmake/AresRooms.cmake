@@ -1,4 +1,5 @@
-# ares_<room> from src/<room>, each linked against the rooms to its left; then ares-train.
+# ares_<room> from src/<room>, each linked against the rooms to its left; then ares-train. The room
+# torch is a library of its own (AresTorch.cmake).
 set(ARES_ROOM_LIBRARIES "") # those that exist, rightmost first: the order a linker wants
 
 # The vectorised kernels: one source, three builds, chosen at run time. Only these files are
@@ -52,11 +53,8 @@ endfunction()
 
 foreach(room IN LISTS ARES_ROOMS)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
-    if(room STREQUAL "torch")
-        file(GLOB_RECURSE cpp CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/torch/*.cpp)
-        list(APPEND sources ${cpp})
-    elseif(room STREQUAL "kernels")
-        list(FILTER sources EXCLUDE REGEX "/src/kernels/cpu/")
+    if(room STREQUAL "kernels")
+        list(FILTER sources EXCLUDE REGEX "/src/kernels/(cpu|aten)/")
         if(ARES_FUZZ)
             list(FILTER sources INCLUDE REGEX "/scalar_math.c$")
         endif()
@@ -68,9 +66,7 @@ foreach(room IN LISTS ARES_ROOMS)
     add_library(ares_${room} STATIC ${sources})
     target_include_directories(ares_${room} PRIVATE ${CMAKE_SOURCE_DIR}/src/${room})
     target_link_libraries(ares_${room} PUBLIC ares_flags ${ARES_ROOM_LIBRARIES} ares_deps)
-    if(room STREQUAL "torch")
-        target_link_libraries(ares_torch PRIVATE ares_libtorch)
-    elseif(room STREQUAL "kernels" AND NOT ARES_FUZZ)
+    if(room STREQUAL "kernels" AND NOT ARES_FUZZ)
         ares_kernel_isas(ares_kernels)
     elseif(room STREQUAL "grade")
         ares_instruction_tables(ares_grade)
@@ -87,7 +83,7 @@ foreach(room IN LISTS ARES_ROOMS)
 endforeach()
 
 # Links the rooms given, or every room; --as-needed leaves out the shared libraries that nothing in
-# the program calls (libtorch takes 0.2 s to load).
+# the program calls; -rdynamic lets the libraries that it opens find its functions.
 function(ares_link_rooms target)
     target_link_options(${target} PRIVATE LINKER:--as-needed -rdynamic)
     set(rooms ${ARGN})

@@ -57,14 +57,12 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     target_compile_definitions(test_${room} PRIVATE
         ARES_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ARES_BINARY_DIR="${CMAKE_BINARY_DIR}")
     # The room and those to its left, so that a room can be tested while those to its right are
-    # being rebuilt; libtorch is the oracle of the kernels' tests too.
-    if(room STREQUAL "core")
-        ares_link_rooms(test_core ${ARES_ROOMS_UP_TO_core})
-    elseif(room STREQUAL "kernels")
-        ares_link_rooms(test_kernels ${ARES_ROOMS_UP_TO_torch})
-    else()
-        ares_link_rooms(test_${room} ${ARES_ROOMS_UP_TO_${room}})
+    # being rebuilt; libtorch is an oracle of the tests of these rooms.
+    set(oracle "")
+    if(room MATCHES "^(torch|kernels|train)$")
+        set(oracle ares_torch)
     endif()
+    ares_link_rooms(test_${room} ${oracle} ${ARES_ROOMS_UP_TO_${room}})
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 

@@ -8,9 +8,9 @@ cd "$(dirname "$0")/.."
 # For each room: the other rooms whose public headers it may include.
 declare -A left=([core]="")
 left[config]="core"
-left[kernels]="${left[config]} config"
-left[torch]="${left[kernels]} kernels"
-left[dist]="${left[torch]} torch"
+left[torch]="${left[config]} config"
+left[kernels]="${left[torch]} torch"
+left[dist]="${left[kernels]} kernels"
 left[io]="${left[dist]} dist"
 left[text]="${left[io]} io"
 left[template]="${left[text]} text"

@@ -7,7 +7,7 @@
 #
 # One that only its own room uses fails too: a header of include/ares/ holds what another room
 # calls, and tests may include private headers. Exempt are core, whose functions come in families
-# (strings, streams, JSON), and the aten table of at.h, which tests read. tests/unused.txt lists
+# (strings, streams, JSON), and at.h, whose operators the oracles of tests use. tests/unused.txt lists
 # what waits for a coming part, one per line: `symbol  the part`. A listed symbol that another room
 # calls by now, or that is no longer declared, fails.
 # Prints what is wrong; last line `check_unused: N passed, N failed`, one per symbol.
@@ -19,6 +19,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 main=$(find "$build/CMakeFiles/ares-train.dir" -name '*.o' 2>/dev/null || true)
+# of libares_torch.so: the shim, and the part of kernels that stands on it
+torch=$(find "$build/CMakeFiles/ares_torch.dir" -name '*.o' 2>/dev/null || true)
 if ! ls "$build"/libares_*.a >/dev/null 2>&1 || [[ -z $main ]]; then
     echo "check_unused: no libares_*.a or no ares-train in $build; build first" >&2
     exit 1
@@ -31,7 +33,7 @@ printf '#include "%s"\n' include/ares/*.h | "${CC:-cc}" -E -P -Iinclude -I. -x c
 # "object type symbol" of every global definition and reference. An object is archive:member, or a
 # file of ares-train.
 # shellcheck disable=SC2086 # our file names have no spaces
-nm -A -g "$build"/libares_*.a $main 2>/dev/null |
+nm -A -g "$build"/libares_*.a $main $torch 2>/dev/null |
     sed -nE 's/^(.*):([0-9a-f]* +| +)([A-Za-z]) ((ares|at)_[a-z0-9_]+)$/\1 \3 \4/p' >"$work/symbols"
 awk '$2 != "U" && $2 != "w"' "$work/symbols" >"$work/defined"
 awk '$2 == "U" { print $3 }' "$work/symbols" | sort -u >"$work/referred"
@@ -47,7 +49,7 @@ comm -23 "$work/public" "$work/referred" >"$work/candidates"
 # A candidate that a relocation names all the same is used by its own file. (Those of .debug_* also
 # name unused variables.)
 # shellcheck disable=SC2086
-readelf -rW "$build"/libares_*.a $main 2>/dev/null |
+readelf -rW "$build"/libares_*.a $main $torch 2>/dev/null |
     awk '/^Relocation section/ { code = $3 !~ /debug/ } code' |
     grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/relocated"
 comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
@@ -55,7 +57,8 @@ comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
 # "symbol room" of every reference from a library, the program or a .cu file, and of every
 # definition; main is a room of its own.
 room_of='{ room = "main" }
-    match($1, /libares_[a-z]+\.a/) { room = substr($1, RSTART + 8, RLENGTH - 10) }'
+    match($1, /libares_[a-z]+\.a/) { room = substr($1, RSTART + 8, RLENGTH - 10) }
+    match($1, /ares_torch\.dir\/src\/[a-z]+/) { room = substr($1, RSTART + 19, RLENGTH - 19) }'
 awk "$room_of"' $2 == "U" { print $3, room }' "$work/symbols" >"$work/users"
 for folder in src/*/cuda; do
     [[ -d $folder ]] || continue

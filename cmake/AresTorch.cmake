@@ -1,0 +1,15 @@
+# libares_torch.so: the shim over libtorch, and the aten table of kernels that stands on it. The
+# program never links it; it opens it when a run asks for that table (trainer.kernels). Tests link it:
+# libtorch is their oracle. What it needs of core is the program's, found when it is opened.
+if(ARES_FUZZ)
+    return()
+endif()
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/torch/*.cpp
+    ${CMAKE_SOURCE_DIR}/src/kernels/aten/*.c)
+add_library(ares_torch SHARED ${sources})
+target_include_directories(ares_torch PRIVATE ${CMAKE_SOURCE_DIR}/src/torch
+    ${CMAKE_SOURCE_DIR}/src/kernels/aten)
+target_link_libraries(ares_torch PRIVATE ares_flags ares_libtorch ${CMAKE_DL_LIBS})
+if(TARGET ares-train)
+    add_dependencies(ares-train ares_torch)
+endif()

@@ -1,6 +1,7 @@
 /*
- * at: libtorch behind a C header. An oracle for tests, and the ground of the coming table of aten
- * kernels; training does not use it.
+ * at: libtorch behind a C header. The oracle of tests, and what the aten table of kernels
+ * (kernels/aten) computes with. It lies in libares_torch.so, which the program opens only when a
+ * run asks for that table (trainer.kernels).
  *
  *   at_scope *s = at_scope_open("my_loss");
  *   at_tensor ratio = at_exp(at_sub(log_prob, old));
@@ -16,8 +17,8 @@
  *       non-singleton dimension 1 (f32 [2, 4], f32 [2, 3])
  *
  * Codes: ARES_EUNSUPPORTED, ARES_ELIMIT (device memory), otherwise ARES_EDEVICE. No exception
- * crosses this header. An operation whose name ends in _ writes into its first operand and returns
- * it. libtorch computes on the calling thread only.
+ * crosses this header. An operation whose name ends in _ or _out writes into its first operand and
+ * returns it. libtorch computes on the calling thread only.
  */
 #ifndef ARES_AT_H
 #define ARES_AT_H
@@ -40,6 +41,11 @@ typedef enum { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL }
 /* ---------------- scopes and lifetime (at.cpp) */
 at_scope *at_scope_open(const char *name); /* name must outlive the scope */
 /*
+ * As at_scope_open; until it is closed, operations of this thread keep nothing for autograd, which
+ * makes them cheaper (c10::InferenceMode). Its tensors cannot enter a graph later.
+ */
+at_scope *at_scope_open_no_grad(const char *name);
+/*
  * out may be NULL; after a failure *out is NULL. Scopes that were opened inside this one and are
  * still open are closed too. A tensor taken out with at_own stays out.
  */
@@ -60,6 +66,9 @@ int at_cuda_open(void);
 /* ---------------- making, copying, looking (at.cpp) */
 /* Borrows contiguous host memory, which must live as long as the tensor and its views. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
+/* The same with distances between neighbours in each dimension, in elements. */
+at_tensor at_view(const void *data, at_dtype dtype, const int64_t *sizes, const int64_t *strides,
+                  int n);
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_arange(int64_t end, at_dtype dtype);
@@ -117,7 +126,12 @@ at_tensor at_sigmoid(at_tensor t);
 at_tensor at_silu(at_tensor t);
 at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value);
 at_tensor at_add_(at_tensor a, at_tensor b);
+at_tensor at_sub_(at_tensor a, at_tensor b);
 at_tensor at_mul_(at_tensor a, at_tensor b);
+at_tensor at_mul_s_(at_tensor a, double b);
+/* out = a b, out = exp(t): out has the shape of the result and may be an operand. */
+at_tensor at_mul_out(at_tensor out, at_tensor a, at_tensor b);
+at_tensor at_exp_out(at_tensor out, at_tensor t);
 
 /* ------------------------------------------------------------------ reductions */
 at_tensor at_sum(at_tensor t); /* of all elements, a scalar */
@@ -129,21 +143,42 @@ at_tensor at_argmax(at_tensor t, int dim);
 
 /* ---------------- linear algebra, neural network */
 at_tensor at_matmul(at_tensor a, at_tensor b);
+/* out = a b, and out = self + a b: matrices; self may be out, or a row that is added to each */
+at_tensor at_mm_out(at_tensor out, at_tensor a, at_tensor b);
+at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b);
+at_tensor at_dot(at_tensor a, at_tensor b); /* of two vectors, a scalar */
 /* x Wt + bias; bias may be NULL */
 at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias);
 at_tensor at_embedding(at_tensor weight, at_tensor ids);
 at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps); /* over the last dim */
 at_tensor at_softmax(at_tensor t, int dim);
 at_tensor at_log_softmax(at_tensor t, int dim);
+at_tensor at_log_softmax_out(at_tensor out, at_tensor t, int dim); /* out may be t */
+/* d silu(x) / dx times gradient; out may be an operand */
+at_tensor at_silu_backward_out(at_tensor out, at_tensor gradient, at_tensor x);
 at_tensor at_gather(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_select(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source);
+at_tensor at_index_add_(at_tensor t, int dim, at_tensor index, at_tensor source);
+at_tensor at_index_copy_(at_tensor t, int dim, at_tensor index, at_tensor source); /* AT_I64 */
+at_tensor at_scatter_add_(at_tensor t, int dim, at_tensor index, at_tensor source);
 /*
  * Attention. q [..., H, M, D], k and v [..., Hk, N, D], where Hk divides H. mask broadcasts to
  * [..., H, M, N]; a boolean mask is true where a key is seen, another is added to the scores; NULL:
  * none.
  */
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale);
+/*
+ * The same on the CPU with an explicit backward: q [B, H, M, D], k and v [B, Hk, N, D], the last
+ * dimension dense, M and N at least 1. mask [M, N] is added to the scores; causal counts from the
+ * first key, and excludes a mask. lse [B, H, M]: log of the softmax's denominator. The backward
+ * writes the gradients of q, k and v.
+ */
+at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal,
+                    double scale, at_tensor *lse);
+int at_attend_backward(at_tensor d_out, at_tensor q, at_tensor k, at_tensor v, at_tensor out,
+                       at_tensor lse, at_tensor mask, bool causal, double scale,
+                       at_tensor gradient[3]);
 
 /* ------------------------------------------------------------------ autograd (at_grad.cpp) */
 at_tensor at_requires_grad_(at_tensor t, bool on); /* of a leaf: a value to differentiate by */

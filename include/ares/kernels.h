@@ -1,6 +1,6 @@
 /*
- * kernels: the arithmetic of a transformer on raw pointers, one function table per device. No
- * libtorch here.
+ * kernels: the arithmetic of a transformer on raw pointers, one function table per device, and one
+ * of libtorch's operators for any (aten/, in libares_torch.so).
  *
  * Every function has one order of summation per output element, whatever the batch, the tile, the
  * thread count or the instruction set: work is divided over outputs, never over the summed index. A
@@ -14,8 +14,9 @@
  * ld... is the distance between rows, in elements. Functions return nothing: a CPU kernel cannot
  * fail, and another device reports its first failure at sync.
  *
- * A kernel has one implementation per device, its twins: the CPU's in cpu/, the CUDA device's in
- * cuda/. They take the same arguments.
+ * A kernel has one implementation per table, its twins: the CPU's in cpu/, the CUDA device's in
+ * cuda/, libtorch's in aten/. They take the same arguments. The order of summation is the CPU
+ * table's promise; libtorch chooses its own.
  */
 #ifndef ARES_KERNELS_H
 #define ARES_KERNELS_H
@@ -63,7 +64,10 @@ void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dt
 void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype);
 
 struct ares_kernels;
-/* Where arithmetic happens: one table, one pool (CPU) or stream (CUDA). */
+/*
+ * Where arithmetic happens: one table, one pool (CPU) or stream (CUDA). An aten device has the
+ * memory, pool and index of the CPU.
+ */
 typedef struct ares_device {
     const struct ares_kernels *k;
     ares_pool *pool;                  /* CPU: the threads; NULL: one thread */
@@ -344,7 +348,7 @@ typedef struct ares_adamw_args {
 
 /* ------------------------------------------------------------------ the table */
 typedef struct ares_kernels {
-    const char *name;   /* "cpu plain", "cpu avx2", "cpu avx512", "cuda" */
+    const char *name;   /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "aten cpu" */
     ares_layout layout; /* of linear weights on this device */
 
     /* zeroed memory; NULL: the device has too little (the CPU aborts instead) */
@@ -410,6 +414,11 @@ typedef struct ares_kernels {
  * the machine has, or the one that the environment names: ARES_ISA=plain|avx2|avx512.
  */
 int ares_device_open(const char *name, int threads, ares_device *out);
+/*
+ * The same with a table by name: "native", or "aten", libtorch's operators (on "cpu"), whose
+ * library is opened here for the first time.
+ */
+int ares_device_open_table(const char *name, const char *table, int threads, ares_device *out);
 void ares_device_close(ares_device *d);
 const char *ares_device_card(const ares_device *d); /* the product's name; NULL on the CPU */
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */

@@ -1,6 +1,7 @@
 /*
  * Opening a device by its name: the CPU with the best instruction set of the machine, or a CUDA
- * device, whose table lives in a shared object that is opened only when one is asked for.
+ * device. The tables of CUDA and of libtorch live in shared objects that are opened only when one
+ * is asked for.
  */
 #include "host.h"
 
@@ -53,12 +54,12 @@ static int choose_table(const ares_kernels **out)
     return ARES_OK;
 }
 
-/* ------------------------------------------------------------------ CUDA */
+/* ------------------------------------------------------------------ shared objects */
 
-/* $ARES_CUDA_LIB, or libares_cuda.so beside the running program. */
-static void cuda_library_path(char *path, size_t size)
+/* What the environment names, or a file beside the running program. */
+static void library_path(const char *variable, const char *file, char *path, size_t size)
 {
-    const char *given = getenv("ARES_CUDA_LIB");
+    const char *given = getenv(variable);
     if (given && *given) {
         snprintf(path, size, "%s", given);
         return;
@@ -67,8 +68,10 @@ static void cuda_library_path(char *path, size_t size)
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = 0;
     char *slash = strrchr(self, '/');
-    snprintf(path, size, "%.*s/libares_cuda.so", slash ? (int)(slash - self) : 0, self);
+    snprintf(path, size, "%.*s/%s", slash ? (int)(slash - self) : 0, self, file);
 }
+
+/* ------------------------------------------------------------------ CUDA */
 
 typedef void cuda_close_fn(ares_device *d);
 static cuda_close_fn *close_cuda; /* of the library, once it is open */
@@ -83,7 +86,7 @@ static int open_cuda(const char *name, int index, ares_device *out)
                          "kernels: device = '%s': no CUDA device on this machine; use device=cpu",
                          name);
     char path[4200];
-    cuda_library_path(path, sizeof path);
+    library_path("ARES_CUDA_LIB", "libares_cuda.so", path, sizeof path);
     if (access(path, R_OK) != 0)
         return ares_fail(
             ARES_EDEVICE,
@@ -130,6 +133,34 @@ double ares_device_memory_bytes(const ares_device *d)
     return memory ? memory(d->index) : 0;
 }
 
+/* ------------------------------------------------------------------ libtorch */
+
+typedef void aten_close_fn(ares_device *d);
+static aten_close_fn *close_aten; /* of the library, once it is open */
+static const ares_kernels *aten_table;
+
+/* Puts libtorch's table on an open CPU device. */
+static int open_aten(ares_device *d)
+{
+    void (*open)(ares_device *);
+    char path[4200];
+    library_path("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
+    /* never closed: libtorch does not support that */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
+                         dlerror());
+    *(void **)&open = dlsym(library, "ares_aten_open");
+    *(void **)&close_aten = dlsym(library, "ares_aten_close");
+    if (!open || !close_aten)
+        return ares_fail(ARES_EDEVICE,
+                         "kernels: kernels = 'aten': %s is of another version; build it again",
+                         path);
+    open(d);
+    aten_table = d->k;
+    return ARES_OK;
+}
+
 /* ------------------------------------------------------------------ devices */
 
 int ares_device_open(const char *name, int threads, ares_device *out)
@@ -154,9 +185,29 @@ int ares_device_open(const char *name, int threads, ares_device *out)
     return ARES_OK;
 }
 
+int ares_device_open_table(const char *name, const char *table, int threads, ares_device *out)
+{
+    static const char *const names[] = { "native", "aten" };
+    int which;
+    *out = (ares_device){ .index = -1 };
+    ARES_TRY(
+        ares_lookup(ARES_ECONFIG, "kernels: kernels", table, names, ARES_COUNT(names), &which));
+    if (which == 0) return ares_device_open(name, threads, out);
+    if (strcmp(name, "cpu") != 0)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "kernels: kernels = 'aten': it computes on the CPU, not on '%s'; use "
+                         "device=cpu or kernels=native",
+                         name);
+    ARES_TRY(ares_device_open(name, threads, out));
+    int rc = open_aten(out);
+    if (rc != ARES_OK) ares_device_close(out);
+    return rc;
+}
+
 void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
+    if (aten_table && d->k == aten_table) close_aten(d);
     if (d->index < 0) {
         kernels_scratch_free(d);
         ares_pool_free(d->pool);

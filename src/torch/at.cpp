@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <torch/version.h>
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,7 @@ struct at_scope {
     std::vector<at_tensor> tensors; // nullptr where one was taken out
     int code = ARES_OK;
     std::string message, inner; // first failure of this scope; failure of the last inner scope
+    std::optional<c10::InferenceMode> no_grad;
 };
 
 namespace
@@ -192,6 +195,13 @@ at_scope *at_scope_open(const char *name)
     return innermost = s;
 }
 
+at_scope *at_scope_open_no_grad(const char *name)
+{
+    at_scope *s = at_scope_open(name);
+    s->no_grad.emplace();
+    return s;
+}
+
 static void pop()
 {
     at_scope *s = innermost;
@@ -301,6 +311,16 @@ int at_cuda_open(void)
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n)
 {
     AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
+}
+at_tensor at_view(const void *data, at_dtype dtype, const int64_t *sizes, const int64_t *strides,
+                  int n)
+{
+    at::IntArrayRef shape(sizes, (size_t)n), steps(strides, (size_t)n);
+    AT_OP(AT_OPERANDS(), at::for_blob(const_cast<void *>(data), shape)
+                             .strides(steps)
+                             .options(at::TensorOptions().dtype(type_of(dtype)))
+                             .target_device(at::kCPU)
+                             .make_tensor());
 }
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n)
 {

@@ -163,28 +163,6 @@ at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value)
     AT_OP(AT_OPERANDS(t, mask), t->t.masked_fill(mask->t, value));
 }
 
-template <class F>
-static at_tensor in_place(const char *name, at_tensor a, at_tensor b, F f) noexcept
-{
-    const at_tensor in[] = { a, b };
-    if (!ares_torch::ready(name, in, 2)) return nullptr;
-    try {
-        f(a->t, b->t);
-        return a;
-    } catch (...) {
-        ares_torch::failed(name, in, 2);
-        return nullptr;
-    }
-}
-at_tensor at_add_(at_tensor a, at_tensor b)
-{
-    return in_place(__func__, a, b, [](at::Tensor &x, const at::Tensor &y) { x.add_(y); });
-}
-at_tensor at_mul_(at_tensor a, at_tensor b)
-{
-    return in_place(__func__, a, b, [](at::Tensor &x, const at::Tensor &y) { x.mul_(y); });
-}
-
 // ---------------------------------------------------------------- reductions
 at_tensor at_sum(at_tensor t)
 {

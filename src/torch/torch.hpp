@@ -40,9 +40,24 @@ template <class F> at_tensor op(const char *name, operands in, F f) noexcept
     }
 }
 
+// For operations that write into `out`, and return it.
+template <class F> at_tensor into(const char *name, at_tensor out, operands in, F f) noexcept
+{
+    if (!ready(name, &out, 1) || !ready(name, in.begin(), in.size())) return nullptr;
+    try {
+        f();
+        return out;
+    } catch (...) {
+        failed(name, in.begin(), in.size());
+        return nullptr;
+    }
+}
+
 } // namespace ares_torch
 
 // The body of an operation: its tensor operands, then the expression.
 #define AT_OPERANDS(...) { __VA_ARGS__ }
 #define AT_OP(operands_, expression) \
     return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })
+#define AT_INTO(out, operands_, statement) \
+    return ares_torch::into(__func__, out, operands_, [&] { statement; })

@@ -251,6 +251,79 @@ TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
                "torch: grad: at_grad: element 0 of tensors does not require grad");
 }
 
+TEST(a_result_of_another_shape_is_not_written)
+{
+    float a[6] = { 1, 2, 3, 4, 5, 6 }, out[8] = { 0 };
+    at_scope *s = at_scope_open_no_grad("shapes");
+    at_tensor x = at_from_blob(a, AT_F32, AT_DIMS(2, 3)),
+              y = at_from_blob(a, AT_F32, AT_DIMS(3, 2)),
+              strided =
+                  at_view(out, AT_F32, (const int64_t[]){ 2, 2 }, (const int64_t[]){ 4, 1 }, 2);
+    CHECK(at_mm_out(strided, x, y) == strided);
+    const float product[8] = { 22, 28, 0, 0, 49, 64, 0, 0 };
+    CHECK_MEM(out, product, sizeof out);
+    CHECK(!at_mul_out(strided, x, x)); /* 2 x 3 into 2 x 2 */
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "shapes: at_mul_out");
+    CHECK_MEM(out, product, sizeof out);
+}
+
+/* libtorch itself would end the process at the first, and compute nonsense at the second. */
+TEST(attention_without_keys_and_with_two_kinds_of_masks_is_an_error)
+{
+    for (int i = 0; i < 2; i++) {
+        at_tensor lse;
+        at_scope *s = at_scope_open_no_grad("attention");
+        at_tensor q = at_zeros(AT_F32, AT_DIMS(1, 2, 3, 4)),
+                  k = at_zeros(AT_F32, AT_DIMS(1, 2, i ? 3 : 0, 4)),
+                  mask = at_zeros(AT_F32, AT_DIMS(3, 3));
+        CHECK(!at_attend(q, k, k, i ? mask : NULL, true, 1, &lse));
+        CHECK(!lse);
+        CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
+                   i ? "a mask or causal, not both" : "at least one query and one key");
+    }
+}
+
+TEST(attention_with_its_own_backward_equals_that_of_autograd)
+{
+    enum { H = 4, HK = 2, M = 5, N = 5, D = 6 };
+    for (int masked = 0; masked < 2; masked++) {
+        at_scope *s = at_scope_open("attention");
+        at_manual_seed(3);
+        at_tensor in[] = { at_randn(AT_F32, AT_DIMS(1, H, M, D)),
+                           at_randn(AT_F32, AT_DIMS(1, HK, N, D)),
+                           at_randn(AT_F32, AT_DIMS(1, HK, N, D)) };
+        at_tensor d_out = at_randn(AT_F32, AT_DIMS(1, H, M, D)), lse, got[3], want[3],
+                  mask = masked ? at_randn(AT_F32, AT_DIMS(M, N)) : NULL;
+        at_tensor out = at_attend(in[0], in[1], in[2], mask, !masked, 0.4, &lse);
+        CHECK_OK(at_attend_backward(d_out, in[0], in[1], in[2], out, lse, mask, !masked, 0.4, got));
+        for (int i = 0; i < 3; i++) at_requires_grad_(in[i], true);
+        at_tensor by_autograd = at_sdpa(in[0], in[1], in[2], mask, !masked, 0.4);
+        CHECK_OK(at_grad(by_autograd, d_out, in, 3, false, want));
+        CHECK_NEAR(at_item(at_sum(at_abs(at_sub(out, by_autograd)))), 0, 1e-5);
+        for (int i = 0; i < 3; i++) {
+            double size = at_item(at_sum(at_abs(want[i])));
+            CHECK(size > 1);
+            CHECK_NEAR(at_item(at_sum(at_abs(at_sub(got[i], want[i])))), 0, 1e-5 * size);
+        }
+        CHECK_OK(at_scope_close(s, NULL));
+    }
+}
+
+TEST(a_scope_without_gradients_keeps_nothing_and_ends_with_its_close)
+{
+    at_scope *outer = at_scope_open("outer");
+    at_tensor x = at_requires_grad_(at_full(3, AT_F64, AT_DIMS(1)), true), d;
+    at_scope *inner = at_scope_open_no_grad("inner");
+    at_tensor y = at_mul_s(x, 2);
+    CHECK_OK(at_scope_close(inner, &y));
+    at_scope *failing = at_scope_open("failing");
+    CHECK(at_grad(y, NULL, &x, 1, false, &d) != ARES_OK); /* y knows nothing of x */
+    CHECK(at_scope_close(failing, NULL) != ARES_OK);
+    CHECK_OK(at_grad(at_mul_s(x, 2), NULL, &x, 1, false, &d));
+    CHECK_NEAR(at_item(d), 2, 0);
+    CHECK_OK(at_scope_close(outer, NULL));
+}
+
 TEST(at_call_reaches_any_operator)
 {
     const double x[4] = { 1, 2, 3, 4 };

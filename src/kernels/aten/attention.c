@@ -1,0 +1,193 @@
+/*
+ * Attention by libtorch's, a segment after the other. Its `causal` counts from the first key, so it
+ * serves a segment whose first visible key is its own; where keys come before the segment's own (a
+ * shared prefix, a cache) or a window ends them, the keys that the segment sees are gathered and a
+ * mask says which rows see which.
+ *
+ * In one layer of the paged cache a block holds the keys of its 32 slots, then their values:
+ * [blocks][2][32][n_kv_heads * head_dim].
+ */
+#include "aten.h"
+
+#include <math.h>
+
+/* The keys [first, end) of a segment, the only ones that its rows see; first <= prefix. */
+typedef struct segment {
+    int32_t index, start, rows, prefix;
+    int64_t first, end;
+    at_tensor k, v; /* [1][n_kv_heads][end - first][head_dim] */
+    at_tensor mask; /* [rows][end - first], -inf where a key is not seen; NULL: none needed */
+    bool causal;    /* only where there is no mask */
+} segment;
+
+/* Rows [first, first + n) of x as [1][heads][n][head_dim] */
+static at_tensor heads_of(const float *x, int64_t first, int64_t n, int64_t heads, int64_t dim,
+                          int64_t ld)
+{
+    return at_view(x + first * ld, AT_F32, (const int64_t[]){ 1, heads, n, dim },
+                   (const int64_t[]){ n * ld, dim, ld, 1 }, 4);
+}
+
+/* lse of a segment, stored as [rows][n_heads], as [1][n_heads][rows] */
+static at_tensor lse_of(const ares_attention_args *a, const segment *g)
+{
+    return at_view(a->lse + (int64_t)g->start * a->n_heads, AT_F32,
+                   (const int64_t[]){ 1, a->n_heads, g->rows },
+                   (const int64_t[]){ (int64_t)g->rows * a->n_heads, 1, a->n_heads }, 3);
+}
+
+/* ------------------------------------------------------------------ the paged cache */
+
+/* Row of a slot's keys in a layer as [rows][n_kv_heads * head_dim]; its values lie 32 rows on. */
+static int64_t cache_row(int64_t slot)
+{
+    return slot / ARES_KV_BLOCK * (2 * ARES_KV_BLOCK) + slot % ARES_KV_BLOCK;
+}
+
+/* The rows of some slots, and in *most one more than the highest. */
+static at_tensor cache_rows(const int64_t *slots, int64_t n, int64_t *most)
+{
+    at_tensor rows = at_zeros(AT_I64, AT_DIMS(n));
+    int64_t *row = at_data(rows);
+    *most = 0;
+    for (int64_t i = 0; row && i < n; i++) {
+        row[i] = cache_row(slots[i]);
+        *most = ARES_MAX(*most, row[i] + 1);
+    }
+    return rows;
+}
+
+void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
+                   const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+{
+    at_scope *s = rows > 0 ? aten_enter(d, "store_kv") : NULL;
+    if (!s) return;
+    int64_t width = (int64_t)n_kv * head_dim, most,
+            *wide = ares_malloc((size_t)rows * sizeof *wide);
+    for (int32_t r = 0; r < rows; r++) wide[r] = slots[r];
+    at_tensor to = cache_rows(wide, rows, &most);
+    at_index_copy_(aten_rows(cache, most, width, width), 0, to, aten_rows(k, rows, width, ldkv));
+    at_index_copy_(aten_rows(cache + ARES_KV_BLOCK * width, most, width, width), 0, to,
+                   aten_rows(v, rows, width, ldkv));
+    ares_free(wide);
+    aten_leave(d, s);
+}
+
+static void gather_paged(const ares_attention_args *a, segment *g)
+{
+    int64_t n = g->end - g->first, width = (int64_t)a->n_kv_heads * a->head_dim, most,
+            *slots = ares_malloc((size_t)n * sizeof *slots);
+    const int32_t *table = a->seg.block_table + (int64_t)g->index * a->seg.table_stride;
+    for (int64_t i = 0; i < n; i++)
+        slots[i] = (int64_t)table[(g->first + i) / ARES_KV_BLOCK] * ARES_KV_BLOCK +
+                   (g->first + i) % ARES_KV_BLOCK;
+    at_tensor rows = cache_rows(slots, n, &most), *to[] = { &g->k, &g->v };
+    for (int i = 0; i < 2; i++) {
+        at_tensor flat = aten_rows(a->cache + i * ARES_KV_BLOCK * width, most, width, width);
+        *to[i] =
+            at_reshape(at_index_select(flat, 0, rows), AT_DIMS(1, n, a->n_kv_heads, a->head_dim));
+        *to[i] = at_transpose(*to[i], 1, 2);
+    }
+    ares_free(slots);
+}
+
+/* ------------------------------------------------------------------ segments */
+
+/* The segment's keys in a packed array: a view, or a copy where they lie in two places. */
+static at_tensor packed_keys(const ares_attention_args *a, const segment *g, const float *x)
+{
+    at_tensor part[2];
+    part[1] = heads_of(x, g->start, g->rows, a->n_kv_heads, a->head_dim, a->ldkv);
+    if (g->first == g->prefix) return part[1];
+    part[0] = heads_of(x, a->seg.prefix_row[g->index] + g->first, g->prefix - g->first,
+                       a->n_kv_heads, a->head_dim, a->ldkv);
+    return at_cat(part, 2, 2);
+}
+
+static void make_mask(const ares_attention_args *a, segment *g)
+{
+    int64_t n = g->end - g->first;
+    bool windowed = a->window > 0 && a->window < g->prefix + g->rows;
+    if (g->rows == 1) return; /* it sees them all */
+    if (!windowed && (!a->causal || g->first == g->prefix)) {
+        g->causal = a->causal;
+        return;
+    }
+    g->mask = at_zeros(AT_F32, AT_DIMS(g->rows, n));
+    float *m = at_data(g->mask);
+    for (int64_t i = 0; m && i < g->rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t key = g->first + j, position = g->prefix + i;
+            if ((a->causal && key > position) || (windowed && key <= position - a->window))
+                m[i * n + j] = -INFINITY;
+        }
+}
+
+static segment segment_of(const ares_attention_args *a, int32_t i)
+{
+    const ares_segments *seg = &a->seg;
+    segment g = { .index = i,
+                  .start = seg->start[i],
+                  .rows = seg->start[i + 1] - seg->start[i],
+                  .prefix = seg->prefix_len ? seg->prefix_len[i] : 0 };
+    g.end = g.prefix + g.rows;
+    g.first = a->window > 0 ? ARES_MAX(0, g.prefix + 1 - a->window) : 0;
+    return g;
+}
+
+static void find_keys(const ares_attention_args *a, segment *g)
+{
+    if (a->cache) gather_paged(a, g);
+    else {
+        g->k = packed_keys(a, g, a->k);
+        g->v = packed_keys(a, g, a->v);
+    }
+    make_mask(a, g);
+}
+
+void aten_attention(ares_device *d, const ares_attention_args *a)
+{
+    for (int32_t i = 0; i < a->seg.n; i++) {
+        segment g = segment_of(a, i);
+        at_scope *s = g.rows > 0 ? aten_enter(d, "attention") : NULL;
+        if (!s) continue;
+        find_keys(a, &g);
+        at_tensor lse,
+            out = at_attend(heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq), g.k,
+                            g.v, g.mask, g.causal, a->scale, &lse);
+        at_copy_(heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo), out);
+        if (a->lse) at_copy_(lse_of(a, &g), lse);
+        aten_leave(d, s);
+    }
+}
+
+/* Adds the gradient of a segment's keys to the rows where they lie. */
+static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient, float *to)
+{
+    int64_t of_prefix = g->prefix - g->first;
+    at_add_(heads_of(to, g->start, g->rows, a->n_kv_heads, a->head_dim, a->lddkv),
+            at_narrow(gradient, 2, of_prefix, g->rows));
+    if (of_prefix)
+        at_add_(heads_of(to, a->seg.prefix_row[g->index] + g->first, of_prefix, a->n_kv_heads,
+                         a->head_dim, a->lddkv),
+                at_narrow(gradient, 2, 0, of_prefix));
+}
+
+void aten_attention_backward(ares_device *d, const ares_attention_args *a)
+{
+    for (int32_t i = 0; i < a->seg.n; i++) {
+        segment g = segment_of(a, i);
+        at_scope *s = g.rows > 0 ? aten_enter(d, "attention_backward") : NULL;
+        if (!s) continue;
+        find_keys(a, &g);
+        at_tensor gradient[3];
+        at_attend_backward(heads_of(a->d_out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo),
+                           heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq), g.k,
+                           g.v, heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo),
+                           lse_of(a, &g), g.mask, g.causal, a->scale, gradient);
+        at_copy_(heads_of(a->dq, g.start, g.rows, a->n_heads, a->head_dim, a->lddq), gradient[0]);
+        add_keys(a, &g, gradient[1], a->dk);
+        add_keys(a, &g, gradient[2], a->dv);
+        aten_leave(d, s);
+    }
+}

@@ -1,0 +1,95 @@
+/*
+ * Whole arrays: AdamW, the sum of squares, addition. libtorch's fused AdamW serves, whose step is
+ * this step. The kahan variant rounds to bf16 after each operation
+ * on a whole tensor, as the native one does.
+ */
+#include "aten.h"
+
+#include <math.h>
+
+enum { CHUNK = 1 << 20, SUM_CHUNK = 1 << 16 };
+
+/* Elements [first, first + n) */
+static void fused(const ares_adamw_args *a, int64_t first, int64_t n)
+{
+    float *w = a->master ? a->master : a->w;
+    at_tensor of_w = aten_vector(w + first, n), of_grad = aten_vector(a->grad + first, n),
+              of_m = aten_vector(a->m + first, n), of_v = aten_vector(a->v + first, n),
+              step = at_full((double)a->step, AT_F32, AT_SCALAR);
+    /* given as an argument, the scale would be multiplied into the caller's gradient too */
+    if (a->grad_scale != 1) of_grad = at_mul_s(of_grad, a->grad_scale);
+    const at_value in[] = { AT_TS(&of_w, 1),     AT_TS(&of_grad, 1),
+                            AT_TS(&of_m, 1),     AT_TS(&of_v, 1),
+                            AT_TS(NULL, 0),      AT_TS(&step, 1),
+                            AT_DOUBLE(a->lr),    AT_DOUBLE(a->beta1),
+                            AT_DOUBLE(a->beta2), AT_DOUBLE(a->weight_decay),
+                            AT_DOUBLE(a->eps),   AT_FLAG(false), /* amsgrad */
+                            AT_FLAG(false) };                    /* maximize */
+    at_call("aten::_fused_adamw_", "", in, ARES_COUNT(in), NULL, 0);
+    if (!a->master) return;
+    at_dtype type = a->dtype == ARES_F32 ? AT_F32 : AT_BF16;
+    char *rounded = (char *)a->w + first * (int64_t)ares_dtype_bytes(a->dtype);
+    at_copy_(at_view(rounded, type, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1), of_w);
+}
+
+static at_tensor rounded(at_tensor x)
+{
+    return at_to(at_to(x, AT_BF16), AT_F32);
+}
+
+/* Elements [first, first + n); the formula is in cpu/adamw.c */
+static void kahan(const ares_adamw_args *a, int64_t first, int64_t n)
+{
+    double m_scale = 1.0 / (1.0 - pow(a->beta1, (double)a->step)),
+           v_scale = 1.0 / sqrt(1.0 - pow(a->beta2, (double)a->step));
+    at_tensor weight = at_view((uint16_t *)a->w + first, AT_BF16, (const int64_t[]){ n },
+                               (const int64_t[]){ 1 }, 1),
+              g = at_mul_s(aten_vector(a->grad + first, n), a->grad_scale),
+              of_m = aten_vector(a->m + first, n), of_v = aten_vector(a->v + first, n),
+              of_c = aten_vector(a->master + first, n);
+    at_tensor w = rounded(at_mul_s(at_to(weight, AT_F32), 1.0 - a->lr * a->weight_decay)),
+              m = rounded(at_add(rounded(at_mul_s(of_m, a->beta1)), at_mul_s(g, 1.0 - a->beta1))),
+              v = rounded(at_add(rounded(at_mul_s(of_v, a->beta2)),
+                                 at_mul(at_mul_s(g, 1.0 - a->beta2), g)));
+    at_tensor under = rounded(at_add_s(rounded(at_mul_s(rounded(at_sqrt(v)), v_scale)), a->eps)),
+              c = rounded(at_sub(of_c, at_mul_s(at_div(m, under), a->lr * m_scale))),
+              next = rounded(at_add(w, c));
+    at_copy_(of_m, m);
+    at_copy_(of_v, v);
+    at_copy_(of_c, rounded(at_add(c, rounded(at_sub(w, next)))));
+    at_copy_(weight, next);
+}
+
+void aten_adamw(ares_device *d, const ares_adamw_args *a)
+{
+    ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32) &&
+                (!a->kahan || a->dtype == ARES_BF16));
+    for (int64_t i = 0; i < a->n; i += CHUNK) {
+        at_scope *s = aten_enter(d, "adamw");
+        if (!s) return;
+        (a->kahan ? kahan : fused)(a, i, ARES_MIN(CHUNK, a->n - i));
+        aten_leave(d, s);
+    }
+}
+
+double aten_sum_squares(ares_device *d, const float *x, int64_t n)
+{
+    at_scope *s = aten_enter(d, "sum_squares");
+    if (!s) return NAN;
+    double sum = 0;
+    for (int64_t i = 0; i < n && !at_scope_failed(); i += SUM_CHUNK) {
+        at_tensor wide = at_to(aten_vector(x + i, ARES_MIN(SUM_CHUNK, n - i)), AT_F64);
+        sum += at_item(at_dot(wide, wide));
+    }
+    if (at_scope_failed()) sum = NAN;
+    aten_leave(d, s);
+    return sum;
+}
+
+void aten_add(ares_device *d, float *y, const float *x, int64_t n)
+{
+    at_scope *s = n > 0 ? aten_enter(d, "add") : NULL;
+    if (!s) return;
+    at_add_(aten_vector(y, n), aten_vector(x, n));
+    aten_leave(d, s);
+}

@@ -903,6 +903,9 @@ static const option_case options[] = {
     { "trainer.max_steps", "2", "plain",
       "there actor/lr@2; absent actor/lr@3; absent base:actor/lr@2" },
     { "trainer.device", NULL, "test_e2e", "cuda_where_there_is_none_is_told_in_a_line" },
+    { "trainer.kernels", "aten", "plain",
+      "actor/grad_norm ~ base:actor/grad_norm; base:exact/rollout_train_max_abs == 0; "
+      "exact/rollout_train_max_abs != 0" },
     { "trainer.threads", "3", "counted_threads",
       "$ test $(($(tail -n 1 threads) - $(head -n 1 threads))) = 2" },
     { "trainer.logger", "[tensorboard]", "plain",

@@ -6,6 +6,7 @@
 #include "collect/triggers.h"
 #include "controls.h"
 #include "dapo_words.h"
+#include "device.h"
 #include "oversampling.h"
 #include "published.h"
 #include "roles/mini_batches.h"
@@ -302,8 +303,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     check_warmup(cfg, c);
     check_corrections(cfg, c);
     check_diagnostics(cfg, c);
-    if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
-        ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
+    device_check(cfg, &c->trainer);
     ares_filter_check(cfg, &c->filter, c->rollout.n);
     if (!c->trainer.val_only) check_curriculum(cfg, c);
     slime_check(cfg, c);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "options/device.h"
 #include "run/run.h"
 #include "sft_data.h"
 
@@ -45,8 +46,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
     if (c->sft.batch_size % world)
         ares_config_fault(cfg, "sft.batch_size",
                           "rows are dealt out to %d ranks; set a multiple of %d", world, world);
-    if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
-        ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
+    device_check(cfg, &c->trainer);
     return ares_config_finish(cfg);
 }
 

@@ -298,11 +298,14 @@ typedef struct ares_scheduled ares_scheduled;
 /*
  * The items [*n] of a list at path, in cfg's memory; NULL where it is null. A text that is a key of
  * the map at `own` stands for the value there. Notes a fault for an item that is none of the above;
- * such an item, and a path that is no list, gives NULL too. After resolve.
+ * such an item, and a path that is no list, gives NULL too; of a value of the map that is no
+ * schedule at all, ares_config_check_schedules notes it. After resolve.
  */
 const ares_scheduled *const *ares_config_schedules(ares_config *cfg, const char *path,
                                                    ares_schedule_list list, const char *own,
                                                    int64_t *n);
+/* Notes a fault for each value of the map at `own` that is no schedule, used or not. */
+void ares_config_check_schedules(ares_config *cfg, const char *own);
 /* *value: NaN for none. ARES_ECONFIG with the step where an expression fails or gives NaN. */
 int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value);
 /* as written */

@@ -115,6 +115,8 @@ static bool is_path(const char *text)
     return strcmp(text, "step") != 0;
 }
 
+enum { NAME_BYTES = 200 };
+
 static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list, scheduled *out)
 {
     char *end;
@@ -127,8 +129,10 @@ static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
     if (!*end && (*out->text == '-' || *out->text == '+' || *out->text == '.' ||
                   (*out->text >= '0' && *out->text <= '9'))) {
         *out = (scheduled){ SCHEDULED_CONSTANT, .constant = number, .text = out->text };
-        return isfinite(number) ? ARES_OK : ares_fail(ARES_ECONFIG, "'%s': too large", out->text);
+        return isfinite(number) ? ARES_OK : ares_fail(ARES_ECONFIG, "the number is too large");
     }
+    if (is_path(out->text) && text.len > NAME_BYTES)
+        return ares_fail(ARES_ECONFIG, "no schedule has so long a name");
     if (is_path(out->text)) return find(out->text, list, out);
     out->kind = SCHEDULED_EXPRESSION;
     return expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
@@ -148,8 +152,11 @@ int scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_lis
         return ARES_OK;
     case ARES_JSON_INT:
     case ARES_JSON_FLOAT:
+        if (isnan(value->number)) return ares_fail(ARES_ECONFIG, "it is no number (NaN)");
         *out = (scheduled){ SCHEDULED_CONSTANT, .constant = value->number,
-                            .text = ares_arena_copy(arena, value->text.data, value->text.len) };
+                            .text = isinf(value->number) ? value->number > 0 ? "inf" : "-inf"
+                                                         : ares_arena_copy(arena, value->text.data,
+                                                                           value->text.len) };
         return ARES_OK;
     case ARES_JSON_STRING: return read_text(arena, value->text, list, out);
     default: break;

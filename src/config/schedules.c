@@ -13,13 +13,36 @@ static const config_node *behind(const ares_config *cfg, const config_node *item
     return found ? found : item;
 }
 
+/* Of any list: what a name stands for is not known to be a weight or a cap until it is used. */
+static bool is_schedule(ares_config *cfg, const config_node *value)
+{
+    scheduled s;
+    return !value->json ||
+           scheduled_parse(&cfg->arena, value->json, ARES_SCHEDULE_WEIGHT, &s) == ARES_OK ||
+           scheduled_parse(&cfg->arena, value->json, ARES_SCHEDULE_CAP, &s) == ARES_OK;
+}
+
+void ares_config_check_schedules(ares_config *cfg, const char *own)
+{
+    const config_node *map = config_walk(cfg->root, own);
+    if (!map || map->kind != CONFIG_MAP) return;
+    for (const config_node *value = map->first; value; value = value->next) {
+        const char *path = ares_arena_printf(&cfg->arena, "%s.%s", own, value->key);
+        if (!is_schedule(cfg, value))
+            config_value_fault(cfg, value, path, "%s", ares_error_message());
+    }
+}
+
 static const ares_scheduled *read_item(ares_config *cfg, const config_node *item, const char *path,
                                        ares_schedule_list list, const char *own)
 {
     ares_scheduled *s = ares_arena_alloc(&cfg->arena, sizeof *s);
     const config_node *value = behind(cfg, item, own);
     if (value->json && scheduled_parse(&cfg->arena, value->json, list, s) == ARES_OK) return s;
-    if (value->json) config_value_fault(cfg, value, path, "%s", ares_error_message());
+    if (value->json && (value == item || is_schedule(cfg, value))) {
+        (void)scheduled_parse(&cfg->arena, value->json, list, s);
+        config_value_fault(cfg, value, path, "%s", ares_error_message());
+    } /* else ares_config_check_schedules says what is wrong */
     return NULL;
 }
 

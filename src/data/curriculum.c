@@ -124,6 +124,7 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
                           const ares_texts *files, int64_t steps, bool force, ares_curriculum *out)
 {
     *out = (ares_curriculum){ .by_rollout = strcmp(o->step_unit, "rollout") == 0 };
+    ares_config_check_schedules(cfg, "curriculum.schedules");
     if (!is_asked_for(o)) return;
     out->n = files->count;
     if (o->names.count && o->names.count != files->count) {

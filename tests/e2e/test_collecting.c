@@ -87,7 +87,8 @@ TEST(filters_that_keep_nothing_end_a_run_without_a_limit_of_draws)
                  1);
         CHECK_CONTAINS(out.data, "filter: the last 20 draws gave 80 prompts, no fewer than there "
                                  "are, and no group of them is kept, while a batch takes 4 and has "
-                                 "0; dropped in this step: all_wrong: ");
+                                 "0; widen the filter");
+        CHECK_CONTAINS(out.data, "(dropped: all_wrong: ");
         ares_str_fini(&out);
     }
 }

@@ -120,6 +120,19 @@ TEST(another_number_of_caps_is_refused_or_forced_to_be_none)
     ares_str_fini(&out);
 }
 
+TEST(a_batch_that_caps_leave_empty_ends_the_run_with_what_was_dropped_for_which_reason)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(mixed_run(&out, "run", "",
+                       "trainer.max_steps=1 curriculum.reward_caps=[0,0] "
+                       "trainer.max_try_make_batch=3"),
+             1);
+    CHECK_CONTAINS(out.data, "3 draws gave 12 prompts, of which 0 stay, and a batch takes 6");
+    CHECK_CONTAINS(out.data, "(dropped: ");
+    CHECK_CONTAINS(out.data, "reward_cap_a: ");
+    ares_str_fini(&out);
+}
+
 TEST(a_weight_that_fails_during_a_run_ends_it_and_names_data_set_and_step)
 {
     ares_str out = { 0 };

@@ -4,6 +4,7 @@
  * last: it sees the filled batch and makes it smaller (docs/filters.md#a-smaller-batch-made-whole).
  */
 #include "collect/choose_groups.h"
+#include "collect/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +154,8 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
 {
     int64_t chosen = 0;
     batch_plan b = { 0 };
-    ARES_TRY(plan_batch(t, r, c->arena, &b));
+    int rc = plan_batch(t, r, c->arena, &b);
+    if (rc != ARES_OK) return progress_add_drops(m, rc);
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
     if (ares_filter_needs(&r->of_batch))
         ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);

@@ -27,24 +27,6 @@ typedef struct loop {
 } loop;
 
 /* ---------------------------------------------------------------- fetching */
-/* The error of the last fetch, with what dropped the groups. */
-static int too_many_fetches(const loop *l, int rc)
-{
-    static const char prefix[] = "rollout/dynamic_filter/drop_";
-    ares_str why = { 0 }, message = { 0 };
-    for (int i = 0; i < ares_metrics_count(l->m); i++) {
-        const char *name = ares_metrics_name(l->m, i);
-        if (strncmp(name, prefix, sizeof prefix - 1) != 0) continue;
-        ares_str_addf(&why, "%s%s: %.0f", why.len ? ", " : "", name + sizeof prefix - 1,
-                      ares_metrics_value(l->m, i));
-    }
-    ares_str_addf(&message, "%s (dropped: %s)", ares_error_message(), why.len ? why.data : "none");
-    rc = ares_fail(rc, "%s", message.data);
-    ares_str_fini(&why);
-    ares_str_fini(&message);
-    return rc;
-}
-
 /* Before a fetch: has the one before it brought anything? */
 static int check_progress(loop *l, int64_t n)
 {
@@ -63,7 +45,7 @@ static int fetch(loop *l)
     for (;;) {
         int64_t n;
         int rc = ares_oversampling_fetch(&l->r->over, &n);
-        if (rc != ARES_OK) return too_many_fetches(l, rc);
+        if (rc != ARES_OK) return progress_add_drops(l->m, rc);
         if (!n) return ARES_OK;
         ARES_TRY(check_progress(l, n));
         ARES_TRY(play_fetch(&l->play, n, l->moment));

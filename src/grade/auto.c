@@ -95,15 +95,23 @@ static bool is_no_text(const ares_json *o, const char *key)
     return v && v->type != ARES_JSON_STRING && v->type != ARES_JSON_NULL;
 }
 
+/* Whether its rm_type cannot be read; a verifier for rows without one does not stand in. */
+static bool has_no_name(const ares_json *row)
+{
+    const ares_json *metadata = ares_json_get(row, "metadata");
+    return !text_member(metadata, "rm_type").len && !text_member(row, "rm_type").len &&
+           (is_no_text(metadata, "rm_type") || is_no_text(row, "rm_type"));
+}
+
 /* Says why the row has no verifier. */
 static int fail_without_judge(const auto_options *o, const ares_json *row, ares_view name)
 {
     const char *names[128], *nearest;
     char word[64] = { 0 };
     int n = 0;
-    const ares_json *metadata = ares_json_get(row, "metadata");
-    bool named = text_member(metadata, "rm_type").len || text_member(row, "rm_type").len;
-    if (!named && (is_no_text(metadata, "rm_type") || is_no_text(row, "rm_type")))
+    bool named = text_member(ares_json_get(row, "metadata"), "rm_type").len ||
+                 text_member(row, "rm_type").len;
+    if (has_no_name(row))
         return ares_fail(ARES_ECONFIG,
                          "reward: auto: the row's rm_type is not a string; give a verifier's name");
     if (!name.len)
@@ -127,7 +135,7 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
     const auto_options *o = in->options;
     ares_view name = auto_rm_type(in->row, o->sources, o->rm_type);
     const ares_judge *j = find_judge(&o->set, name);
-    if (!j) return fail_without_judge(o, in->row, name);
+    if (!j || has_no_name(in->row)) return fail_without_judge(o, in->row, name);
     const char *judge_name = out->judged_by = ares_judge_name(j), *plain = judge_name,
                *missing = judge_unusable(j);
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;

@@ -115,7 +115,7 @@ TEST(a_data_source_stands_for_a_verifier)
     REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: auto, rm_type: number}]"));
     submit(&m, 0, "it is 5", "5", NULL);
     submit(&m, 1, "it is 5", "5", "{\"data_source\":\"train.jsonl\"}");
-    submit(&m, 2, "it is 5", "it is 5", "{\"rm_type\":\"  \",\"metadata\":{\"rm_type\":5}}");
+    submit(&m, 2, "it is 5", "it is 5", "{\"rm_type\":\"  \",\"metadata\":{\"rm_type\":null}}");
     finish(&m);
     for (int i = 0; i < 3; i++) CHECK(m.items[i].score == 1 && !m.items[i].failed);
     close_manager(&m);
@@ -227,6 +227,18 @@ TEST(a_row_without_a_verifier_is_told_why)
     }
     ares_arena_fini(&arena);
     ares_judge_free(judge);
+}
+
+TEST(a_row_whose_type_is_no_text_is_not_judged_as_one_without_a_type)
+{
+    manager m;
+    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: auto, rm_type: exact}]"));
+    submit(&m, 0, "5", "5", "{\"metadata\":{\"rm_type\":5}}");
+    submit(&m, 1, "5", "5", "{\"metadata\":{\"rm_type\":null}}");
+    finish(&m);
+    CHECK(m.items[0].failed && m.items[0].score == 0);
+    CHECK(!m.items[1].failed && m.items[1].score == 1);
+    close_manager(&m);
 }
 
 TEST(options_of_dispatched_verifiers_are_given_by_name)

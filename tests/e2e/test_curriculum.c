@@ -324,6 +324,12 @@ TEST(an_evaluation_that_makes_no_sense_is_refused)
         { "'eval.datasets=[{name: a/b, path: x}]'", "neither '/' nor blanks" },
         { "'eval.datasets=[{name: a, path: x, temprature: 1}]'", "eval.datasets.0.temprature" },
         { "'eval.datasets={a: {path: x, tool_key: t}}'", "tool_key is not offered" },
+        { "'eval.datasets=[5]'", "eval.datasets.0 = 5: a data set is a map" },
+        { "'eval.datasets={a: x}'", "eval.datasets.a = 'x': a data set is a map" },
+        { "'eval.datasets={a: {path: x, max_response_len: 99999999999}}'",
+          "max_response_len = 99999999999: must be in" },
+        { "'eval.datasets={a: {path: x, n_samples_per_eval_prompt: 99999999999}}'",
+          "n_samples_per_eval_prompt = 99999999999: must be in" },
         { "'eval.defaults={path: x}'", "are those of one data set" },
         { "'eval.datasets=[{name: a, path: none.jsonl}]'", "none.jsonl: no such file" },
         { "'eval.datasets=[{name: a, path: examples/data/sums/train.jsonl, metadata_key: prompt}]'",
@@ -402,6 +408,20 @@ TEST(slimes_published_configuration_passes_as_it_stands)
                                          "global_batch_size: 32",
                                          "rollout_batch_size: 128" };
     for (int i = 0; i < ARES_COUNT(lines); i++) CHECK_CONTAINS(out.data, lines[i]);
+    ares_str_fini(&out);
+}
+
+TEST(a_verifier_that_has_no_effect_beside_rewards_is_warned_of)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' rm_type=math", e2e_train_words("run")), 0);
+    CHECK_CONTAINS(out.data, "curriculum.rm_type: has no effect beside worker.reward.rewards; "
+                             "write {name: auto, rm_type: math} there");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' '~worker.reward.rewards' rm_type=math",
+                         e2e_train_words("run")),
+             0);
+    CHECK(!strstr(out.data, "no effect"));
     ares_str_fini(&out);
 }
 

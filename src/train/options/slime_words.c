@@ -54,6 +54,20 @@ static void check_name(ares_config *cfg, const char *option, const char *value,
                           instead);
 }
 
+/* Rewards of the user's own take the place of those that the word stands for. */
+static void warn_unused_type(const char *type, const ares_json *rewards)
+{
+    const ares_json *first = rewards && rewards->type == ARES_JSON_ARRAY && rewards->count
+                                 ? &rewards->items[0]
+                                 : NULL,
+                    *own = ares_json_get(first, "rm_type");
+    if (type && !(own && own->type == ARES_JSON_STRING && ares_view_is(own->text, type)))
+        ares_log(ARES_LOG_WARN,
+                 "config: curriculum.rm_type: has no effect beside worker.reward.rewards; write "
+                 "{name: auto, rm_type: %s} there",
+                 type);
+}
+
 void slime_check(ares_config *cfg, const ares_train_config *c)
 {
     static const char *const rewards[] = { "async_rm_math_if" },
@@ -67,6 +81,7 @@ void slime_check(ares_config *cfg, const ares_train_config *c)
                           "worker.rollout.n = %lld does not divide it, and the samples of a prompt "
                           "stay together; set a multiple",
                           (long long)c->rollout.n);
+    warn_unused_type(s->rm_type, c->reward.rewards);
     check_name(cfg, "curriculum.custom_rm_path", s->custom_rm, rewards, ARES_COUNT(rewards),
                "worker.reward.rewards says what is rewarded");
     check_name(cfg, "curriculum.custom_rollout_log_function_path", s->log_function, logs,

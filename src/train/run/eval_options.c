@@ -12,13 +12,15 @@
     X(text, label_key, "label_key", "null", "nonempty", "null: data.answer_key")                 \
     X(text, tool_key, "tool_key", "null", "", "not offered")                                     \
     X(text, metadata_key, "metadata_key", "null", "nonempty", "null: data.metadata_key")         \
-    X(i64, n, "n_samples_per_eval_prompt", "null", "[1,)", "answers to each prompt")             \
+    X(i64, n, "n_samples_per_eval_prompt", "null", "[1,1000000]", "answers to each prompt")      \
     X(f64, temperature, "temperature", "null", "[0,)", "0 is greedy")                            \
     X(f64, top_p, "top_p", "null", "(0,1]", "nucleus sampling")                                  \
-    X(i64, top_k, "top_k", "null", "-1|[1,)", "-1 is off")                                       \
-    X(i64, max_response_len, "max_response_len", "null", "[1,)", "tokens of an answer at most")  \
+    X(i64, top_k, "top_k", "null", "-1|[1,1000000000]", "-1 is off")                             \
+    X(i64, max_response_len, "max_response_len", "null", "[1,1000000000]",                       \
+      "tokens of an answer at most")                                                             \
     X(texts, stop, "stop", "null", "nonempty", "strings that end an answer")                     \
-    X(i64s, stop_token_ids, "stop_token_ids", "null", "[0,)", "token ids that end an answer")    \
+    X(i64s, stop_token_ids, "stop_token_ids", "null", "[0,2147483647]",                          \
+      "token ids that end an answer")                                                            \
     X(i64, min_new_tokens, "min_new_tokens", "null", "[0,0]", "not offered")                     \
     X(text, generate, "custom_generate_function_path", "null", "", "not offered: no code loads") \
     X(tree, metadata, "metadata_overrides", "{}", "map", "members for each row's metadata")
@@ -80,9 +82,13 @@ static void refuse(ares_config *cfg, const char *path, const set_options *o)
 }
 
 static bool read_set(ares_config *cfg, const ares_train_config *c, const char *path,
-                     const char *name, const set_options *d, eval_set *out)
+                     const ares_json *item, const char *name, const set_options *d, eval_set *out)
 {
     set_options bound, *o = &bound;
+    if (item->type != ARES_JSON_OBJECT) {
+        ares_config_fault(cfg, path, "a data set is a map, as in {name: aime, path: aime.jsonl}");
+        return false;
+    }
     ares_config_bind(cfg, path, set_table, o);
     refuse(cfg, path, o);
     *out = (eval_set){ .name = o->name ? o->name : name, .path = o->path, .data = c->data };
@@ -143,7 +149,8 @@ void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out
             own = ares_config_alloc(cfg, name.len + 1);
             memcpy(own, name.data, name.len);
         }
-        if (read_set(cfg, c, path.data, own, &defaults, &out->items[out->n])) out->n++;
+        const ares_json *item = map ? list->members[i].value : &list->items[i];
+        if (read_set(cfg, c, path.data, item, own, &defaults, &out->items[out->n])) out->n++;
         ares_str_fini(&name);
         ares_str_fini(&path);
     }

@@ -29,6 +29,7 @@ TEST(the_examples_configurations_are_valid)
         "--config examples/dapo/config.yaml",
         "--config experiments/DAPO/config.yaml",
         "--config experiments/DAPO/config.yaml --config experiments/DAPO/tiny.yaml",
+        "--config experiments/VAPOR/config.yaml",
         "--config examples/tiny/rl.yaml",
         "sft --config examples/sft/config.yaml",
         "sft --config examples/sft/config.yaml --config examples/tiny/sft.yaml",

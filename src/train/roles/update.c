@@ -4,8 +4,9 @@
  * between head forward and head backward of a micro-batch. Where the mini-batch decides
  * (covariances, early stop), all micro-batches go forward first, then the loss runs, and each
  * micro-batch goes forward again before its backward; with one micro-batch the first forward is
- * kept. In all three ways the derivatives of a token are the same, and so are the gradients, bit
- * for bit.
+ * kept. A loss of pairs takes the rollout's log-probs where they are still the policy's, and needs
+ * no forward before it. In all these ways the derivatives of a token are the same, and so are the
+ * gradients, bit for bit.
  */
 #include "roles/update.h"
 
@@ -78,15 +79,13 @@ static void compare_with_rollout(update *u, const span *s)
     }
 }
 
-/* The loss of some tokens, with its KL and entropy terms. */
-static int losses(update *u, const span *s)
+/* cfg: the options of the loss, without what does not belong to this part of it. */
+static ares_loss_args args_of(update *u, const span *s, const ares_loss_config *cfg)
 {
     const actor *a = u->actor;
     const ares_batch *b = u->batch;
     int64_t t = s->first;
-    ares_loss_config cfg = a->cfg->loss;
-    if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
-    ares_loss_args args = { .cfg = &cfg,
+    ares_loss_args args = { .cfg = cfg,
                             .n = s->n,
                             .log_prob = s->log_prob,
                             .old_log_prob = b->old_log_probs + t,
@@ -108,6 +107,29 @@ static int losses(update *u, const span *s)
                             .update = u->pass,
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
     args.key = ares_rng_sub(args.key, (uint64_t)a->learner.step, 0);
+    return args;
+}
+
+/*
+ * The entropy term of tokens whose loss is computed already, which knew their log-probs from the
+ * rollout.
+ */
+static int late_terms(update *u, const span *s)
+{
+    const ares_loss_args args = args_of(u, s, &u->actor->cfg->loss);
+    if (u->compare) compare_with_rollout(u, s);
+    return ares_loss_terms(&args, NULL);
+}
+
+/* The loss of some tokens, with its KL and entropy terms. */
+static int losses(update *u, const span *s)
+{
+    const actor *a = u->actor;
+    const ares_batch *b = u->batch;
+    int64_t t = s->first;
+    ares_loss_config cfg = a->cfg->loss;
+    if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
+    const ares_loss_args args = args_of(u, s, &cfg);
     ares_kl_args kl = { .kl = a->kl,
                         .coef = u->part == UPDATE_WHOLE || u->part == UPDATE_KL ? b->kl_coef : 0,
                         .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL,
@@ -118,10 +140,11 @@ static int losses(update *u, const span *s)
     const ares_kl_args *with = kl_in_loss(a) ? &kl : NULL;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
+    memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
+    if (u->known) return ARES_OK;
     if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
         ARES_TRY(ares_loss_terms(&args, with));
     else ARES_TRY(ares_loss_compute(a->learner.model->device, a->loss, &args, with));
-    memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->compare) compare_with_rollout(u, s);
     return ARES_OK;
 }
@@ -328,10 +351,46 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
     out->first[out->n_runs] = out->n;
 }
 
+/*
+ * A loss of pairs needs no more of the responses than their log-probs. Those of the rollout are the
+ * policy's where the weights are still the same: then its forward passes are left out, and the one
+ * before each backward is the first. Whether that is so does not depend on the cuts.
+ */
+static bool take_log_probs(update *u, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    if (!(u->actor->loss->flags & ARES_LOSS_PAIRS)) return false;
+    for (int64_t i = first; i < last; i++)
+        if (!actor_current(u->actor, b, i)) return false;
+    memcpy(u->col.log_prob + first, b->rollout_log_probs + first,
+           (size_t)(last - first) * sizeof *u->col.log_prob);
+    return true;
+}
+
+static int forward_and_head(update *u, const ares_micro_batch *m, micro_pass *p)
+{
+    ares_device *d = u->actor->learner.model->device;
+    ARES_TRY(forward(u, m, p));
+    if (!p->rows.packed.n_out) return ARES_OK;
+    d->k->head(d, &p->head);
+    return d->k->sync(d);
+}
+
+/* The backward of a micro-batch after the losses; its forward, too, unless it is the latest. */
+static int finish(update *u, const ares_micro_batch *m, bool latest, micro_pass *p)
+{
+    if (u->known) {
+        const span s = span_of(u, m->row, m->end);
+        ARES_TRY(forward_and_head(u, m, p));
+        ARES_TRY(late_terms(u, &s));
+    } else if (!latest) ARES_TRY(forward(u, m, p));
+    return p->rows.packed.n_out ? backward(u, p) : ARES_OK;
+}
+
 /* All micro-batches forward, then the loss, then all backward. */
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
-    ares_device *d = u->actor->learner.model->device;
     micro_pass p = { 0 };
     cuts c;
     make_cuts(u, row, end, &c);
@@ -339,12 +398,9 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
         ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
     bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
     int rc = u->actor->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
-    for (int64_t i = 0; i < c.n && rc == ARES_OK; i++) {
-        rc = forward(u, &c.plan[i], &p);
-        if (rc != ARES_OK || !p.rows.packed.n_out) continue;
-        d->k->head(d, &p.head);
-        rc = d->k->sync(d);
-    }
+    u->known = take_log_probs(u, row, end);
+    for (int64_t i = 0; i < c.n && rc == ARES_OK && !u->known; i++)
+        rc = forward_and_head(u, &c.plan[i], &p);
     ARES_TRY(ares_world_agree(u->actor->learner.world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
     for (int64_t i = 0; i < c.n_runs; i++) {
@@ -355,11 +411,8 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     u->stopped_mini += *idle;
     if (*idle) return ARES_OK;
     ARES_TRY(mini_batch_losses(u, row, end, c.plan, c.n, stopped));
-    for (int64_t i = 0; i < c.n; i++) {
-        if (stopped[i]) continue;
-        if (c.n > 1) ARES_TRY(forward(u, &c.plan[i], &p));
-        if (p.rows.packed.n_out) ARES_TRY(backward(u, &p));
-    }
+    for (int64_t i = 0; i < c.n; i++)
+        if (!stopped[i]) ARES_TRY(finish(u, &c.plan[i], c.n == 1, &p));
     return ARES_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct update {
     float *seen_kl;
     bool *passed; /* by row: the loss of the current mini-batch has seen it */
     bool compare; /* the weights are still those of the rollout */
+    bool known;   /* the loss of the current mini-batch needs no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
     double compared;     /* 1: there was such a token */

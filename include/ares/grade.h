@@ -47,8 +47,13 @@ typedef struct ares_verifier {
     int (*check)(const void *options); /* once, when opened; NULL: any options will do */
     /* fails as ares_judge_run does */
     int (*verify)(const ares_verify_in *in, ares_verify_out *out);
-    /* tokens beyond which a response is too long; NULL: it does not penalise length */
-    int64_t (*limit)(const void *options);
+    /*
+     * Tokens beyond which a response is too long, and the full penalty, 0 or more; NULL: it does
+     * not penalise length.
+     */
+    int64_t (*limit)(const void *options, double *penalty);
+    /* scores of right and wrong answers, penalties apart; equal: it does not judge, or they vary */
+    double right, wrong;
     /*
      * Of a verifier that opens others: once its options are bound (faults go to cfg; path is where
      * its options stand), and when it is freed; NULL: nothing to do.
@@ -83,8 +88,13 @@ void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path);
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out);
 /* Gives all options their defaults. Without a default for one of them, ares_judge_run fails. */
 void ares_judge_use_defaults(ares_judge *j);
-/* Whether it penalises length; *limit: the tokens beyond which a response is too long. */
-bool ares_judge_limit(const ares_judge *j, int64_t *limit);
+/*
+ * Whether it penalises length; *limit: the tokens beyond which a response is too long; *penalty:
+ * the full penalty, 0 or more.
+ */
+bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
+/* Scores of right and wrong answers; false: it does not judge, or they vary. */
+bool ares_judge_worth(const ares_judge *j, double *right, double *wrong);
 
 /* Options of `length`, which worker.reward.safe_length, max_length and len_reward_penalty fill. */
 #define ARES_LENGTH_OPTIONS(X)                                                                 \

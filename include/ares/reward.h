@@ -72,6 +72,11 @@ int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d);
  * penalises length; ARES_NULL_I64: no limit.
  */
 int64_t ares_reward_max_length(const ares_reward *r);
+/*
+ * What a right and a wrong answer earn, and the full penalty of length, by the entries whose scores
+ * are known beforehand. false: none judges, or one of the others may (a user's process).
+ */
+bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty);
 
 typedef struct ares_reward_item {
     ares_verify_in in; /* its texts are borrowed until ares_reward_wait */

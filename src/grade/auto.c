@@ -176,6 +176,7 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
     const char *plain = verifier->name;
     void *options;
     int64_t limit;
+    double penalty;
     ares_judge *j = judge_of(verifier, boxed);
     ares_str key = { 0 }, where = { 0 };
     ares_map_put(set->names, ares_view_of(ares_judge_name(j)), set->n);
@@ -187,7 +188,7 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
         if (table) ares_config_bind(cfg, where.data, table, options);
         if (!boxed || ares_config_fault_count(cfg) == 0) /* no fault twice */
             ares_judge_check(j, cfg, where.data);
-        if (!boxed && ares_judge_limit(j, &limit))
+        if (!boxed && ares_judge_limit(j, &limit, &penalty))
             ares_config_fault(cfg, where.data,
                               "a limit of length applies to all rows, and auto judges some; make "
                               "it an entry of worker.reward.rewards: {name: %s, ...}",

@@ -42,4 +42,5 @@ const ares_verifier ares_verifier_boxed = {
     .name = "boxed",
     .doc = "the last \\boxed{} equals the ground truth",
     .verify = boxed,
+    .right = 1,
 };

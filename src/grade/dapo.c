@@ -77,4 +77,6 @@ const ares_verifier ares_verifier_dapo = {
     .options = dapo_table,
     .options_size = sizeof(dapo_options),
     .verify = dapo,
+    .right = 1,
+    .wrong = -1,
 };

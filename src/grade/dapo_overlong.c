@@ -50,9 +50,11 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-static int64_t limit(const void *options)
+static int64_t limit(const void *options, double *penalty)
 {
-    return ((const dapo_options *)options)->max_response_length;
+    const dapo_options *o = options;
+    *penalty = o->overlong_penalty_factor;
+    return o->max_response_length;
 }
 
 const ares_verifier ares_verifier_dapo_overlong = {
@@ -62,5 +64,7 @@ const ares_verifier ares_verifier_dapo_overlong = {
     .options_size = sizeof(dapo_options),
     .check = check,
     .verify = dapo_overlong,
+    .right = 1,
+    .wrong = -1,
     .limit = limit,
 };

@@ -63,6 +63,7 @@ const ares_verifier ares_verifier_deepscaler = {
     .options = deepscaler_table,
     .options_size = sizeof(deepscaler_options),
     .verify = deepscaler,
+    .right = 1,
 };
 const ares_verifier ares_verifier_math = {
     .name = "math",
@@ -70,4 +71,5 @@ const ares_verifier ares_verifier_math = {
     .options = math_table,
     .options_size = sizeof(math_options),
     .verify = math,
+    .right = 1,
 };

@@ -30,4 +30,5 @@ const ares_verifier ares_verifier_exact = {
     .options = exact_table,
     .options_size = sizeof(exact_options),
     .verify = exact,
+    .right = 1,
 };

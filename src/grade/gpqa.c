@@ -226,6 +226,7 @@ const ares_verifier ares_verifier_gpqa = {
     .options = gpqa_table,
     .options_size = sizeof(gpqa_options),
     .verify = gpqa,
+    .right = 1,
 };
 const ares_verifier ares_verifier_multiple_choice = {
     .name = "multiple_choice",
@@ -233,4 +234,5 @@ const ares_verifier ares_verifier_multiple_choice = {
     .options = gpqa_table,
     .options_size = sizeof(gpqa_options),
     .verify = gpqa,
+    .right = 1,
 };

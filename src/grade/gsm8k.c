@@ -42,4 +42,5 @@ const ares_verifier ares_verifier_gsm8k = {
     .options = gsm8k_table,
     .options_size = sizeof(gsm8k_options),
     .verify = gsm8k,
+    .right = 1,
 };

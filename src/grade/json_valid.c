@@ -97,6 +97,7 @@ const ares_verifier ares_verifier_json = {
     .options = json_table,
     .options_size = sizeof(json_options),
     .verify = json,
+    .right = 1,
     .open = load,
     .close = unload,
 };

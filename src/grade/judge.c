@@ -69,10 +69,17 @@ void ares_judge_use_defaults(ares_judge *j)
     ares_error_clear();
 }
 
-bool ares_judge_limit(const ares_judge *j, int64_t *limit)
+bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
 {
-    if (j->verifier->limit) *limit = j->verifier->limit(j->options);
+    if (j->verifier->limit) *limit = j->verifier->limit(j->options, penalty);
     return j->verifier->limit;
+}
+
+bool ares_judge_worth(const ares_judge *j, double *right, double *wrong)
+{
+    *right = j->verifier->right;
+    *wrong = j->verifier->wrong;
+    return *right != *wrong;
 }
 
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out)

@@ -50,9 +50,11 @@ static int judge_length(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-static int64_t length_limit(const void *options)
+static int64_t length_limit(const void *options, double *penalty)
 {
-    return ((const ares_length_options *)options)->max_length;
+    const ares_length_options *o = options;
+    *penalty = o->len_reward_penalty;
+    return o->max_length;
 }
 
 #define OVERLONG_OPTIONS(X)                                                   \
@@ -90,9 +92,11 @@ static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-static int64_t overlong_limit(const void *options)
+static int64_t overlong_limit(const void *options, double *penalty)
 {
-    return ((const overlong_options *)options)->max_response_length;
+    const overlong_options *o = options;
+    *penalty = o->overlong_penalty_factor;
+    return o->max_response_length;
 }
 
 const ares_verifier ares_verifier_length = {

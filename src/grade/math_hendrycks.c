@@ -24,4 +24,5 @@ const ares_verifier ares_verifier_math_hendrycks = {
     .name = "math_hendrycks",
     .doc = "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)",
     .verify = math_hendrycks,
+    .right = 1,
 };

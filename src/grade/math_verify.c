@@ -26,4 +26,5 @@ const ares_verifier ares_verifier_math_verify = {
     .doc = "the answer is the ground truth by Math-Verify's rules (boxes first, then LaTeX, then "
            "numbers)",
     .verify = math_verify_entry,
+    .right = 1,
 };

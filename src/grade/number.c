@@ -27,4 +27,5 @@ const ares_verifier ares_verifier_number = {
     .name = "number",
     .doc = "the last number equals the ground truth's (GSM8K: the one after ####)",
     .verify = number,
+    .right = 1,
 };

@@ -141,16 +141,23 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, reward_e
     if (rc->safe_length != ARES_NULL_I64) o->safe_length = rc->safe_length;
     if (rc->max_length != ARES_NULL_I64) o->max_length = rc->max_length;
     if (!ares_is_null_f64(rc->len_reward_penalty)) o->len_reward_penalty = rc->len_reward_penalty;
-    if (o->safe_length >= o->max_length)
+    if (o->safe_length < o->max_length) return;
+    if (rc->safe_length != ARES_NULL_I64)
         ares_config_fault(cfg, "worker.reward.safe_length",
                           "not below max_length = %lld; between the two the penalty grows",
                           (long long)o->max_length);
+    else if (o->len_reward_penalty > 0)
+        ares_config_fault(cfg, "worker.reward.safe_length",
+                          "is not set, and the %lld tokens that it then has are not below "
+                          "max_length = %lld; set the tokens from which the penalty grows",
+                          (long long)o->safe_length, (long long)o->max_length);
 }
 
 static bool penalises_length(const reward_entry *e)
 {
     int64_t limit;
-    return e->judge && ares_judge_limit(e->judge, &limit);
+    double penalty;
+    return e->judge && ares_judge_limit(e->judge, &limit, &penalty);
 }
 
 /* Metrics reward/<name> of every run, which no entry can be called. */

@@ -11,9 +11,11 @@ static void find_limit(ares_config *cfg, ares_reward *r)
 {
     char path[64], first[64] = "worker.reward.max_length";
     int64_t limit;
+    double penalty;
     r->max_length = r->cfg.max_length;
     for (int i = 0; i < r->n; i++) {
-        if (!r->entries[i].judge || !ares_judge_limit(r->entries[i].judge, &limit)) continue;
+        if (!r->entries[i].judge || !ares_judge_limit(r->entries[i].judge, &limit, &penalty))
+            continue;
         if (r->cfg.reward_function)
             snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
         else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
@@ -94,4 +96,22 @@ const char *ares_reward_name(const ares_reward *r, int i)
 int64_t ares_reward_max_length(const ares_reward *r)
 {
     return r->max_length;
+}
+
+bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty)
+{
+    bool judged = false;
+    *right = *wrong = *penalty = 0;
+    for (int i = 0; i < r->n; i++) {
+        const reward_entry *e = &r->entries[i];
+        double scores[2], most;
+        int64_t limit;
+        if (e->child) return false;
+        if (ares_judge_limit(e->judge, &limit, &most)) *penalty += e->o.weight * most;
+        if (!ares_judge_worth(e->judge, &scores[true], &scores[false])) continue;
+        judged = true;
+        *right += e->o.weight * reward_score(&r->cfg, true, scores[true]);
+        *wrong += e->o.weight * reward_score(&r->cfg, false, scores[false]);
+    }
+    return judged;
 }

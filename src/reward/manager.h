@@ -75,6 +75,11 @@ struct ares_reward {
 /* Fills r->entries, r->n and r->users from r->cfg; faults go to cfg. */
 void reward_open_entries(ares_config *cfg, ares_reward *r);
 void reward_entry_fini(reward_entry *e);
+/*
+ * The score of a right or a wrong answer: worker.reward.correct, incorrect and scale in place of
+ * the verifier's own (docs/dapo.md#reward-of-an-answer). (scores.c)
+ */
+double reward_score(const ares_reward_config *c, bool right, double own);
 /* ares_judge_new; a name that is no verifier's is a fault of the option at path. */
 int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out);
 #endif

@@ -51,20 +51,23 @@ static reward_verdict verdict_of_call(const reward_entry *e, const reward_call *
                              .failure = call->failed ? ares_strdup(call->why) : NULL };
 }
 
-/*
- * worker.reward.correct, incorrect and scale in place of the verifier's own scores
- * (docs/dapo.md#options). A penalty of length stays as it is.
- */
-static void replace_score(const ares_reward_config *c, reward_verdict *v)
+double reward_score(const ares_reward_config *c, bool right, double own)
 {
     bool correct = !ares_is_null_f64(c->correct), incorrect = !ares_is_null_f64(c->incorrect),
          scale = !ares_is_null_f64(c->scale);
-    if ((!correct && !incorrect && !scale) || v->failure || isnan(v->accuracy)) return;
-    double worth =
-               v->accuracy > 0.5 ? (correct ? c->correct : 1.0) : (incorrect ? c->incorrect : -1.0),
-           penalty = v->score - v->plain;
-    v->plain = worth * (scale ? c->scale : 1.0);
-    v->score = v->plain + penalty;
+    if (!correct && !incorrect && !scale) return own;
+    double worth = right ? (correct ? c->correct : 1.0) : (incorrect ? c->incorrect : -1.0);
+    return worth * (scale ? c->scale : 1.0);
+}
+
+/* A penalty of length stays as it is. */
+static void replace_score(const ares_reward_config *c, reward_verdict *v)
+{
+    if (v->failure || isnan(v->accuracy)) return;
+    double penalty = v->score - v->plain, plain = reward_score(c, v->accuracy > 0.5, v->plain);
+    if (plain == v->plain) return;
+    v->plain = plain;
+    v->score = plain + penalty;
 }
 
 /* Whether verdict i (r->n: accuracy_judge's) may say what the response's accuracy is. */

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* The score depends on the answer's text alone; answers have many lengths. */
 #define RANDOM                                                                                   \
@@ -442,6 +443,73 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
              2);
     CHECK_CONTAINS(out.data, "a limit of length applies to all rows");
     ares_str_fini(&out);
+}
+
+/* --check: what it says of lengths, penalties and what answers are worth; NULL: no warning. */
+TEST(lengths_and_rewards_that_do_not_go_together_are_named)
+{
+#define NUMBER(rest) "'worker.reward.rewards=[{name: number}" rest "]' "
+#define OVERLONG(factor)                                                           \
+    "reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 "             \
+    "reward.overlong_buffer.penalty_factor=" factor
+    static const struct {
+        const char *words;
+        int status;
+        const char *said;
+    } cases[] = {
+        /* a penalty made for rewards of 1 and -1 */
+        { NUMBER("") OVERLONG("1.0"), 0,
+          "the full penalty of length is 1, and a right answer earns 1, a wrong one 0: a right "
+          "answer of full length scores no more than a short wrong one" },
+        { NUMBER(", {name: overlong, max_response_length: 12, overlong_buffer_length: 6}"), 0,
+          "the full penalty of length is 1, and a right answer earns 1, a wrong one 0" },
+        { NUMBER("") OVERLONG("0.5"), 0, NULL },
+        { NUMBER("") OVERLONG("1.0") " reward.correct=1", 0, NULL },
+        { NUMBER("") OVERLONG("1.0") " reward.correct=1 reward.incorrect=0", 0,
+          "set worker.reward.correct and incorrect (DAPO: 1 and -1)" },
+        { NUMBER("") OVERLONG("1.0") " reward.scale=0.4", 0, "a right answer earns 0.4, a wrong" },
+        { "'worker.reward.rewards=[{name: dapo}]' " OVERLONG("1.0"), 0, NULL },
+        { "'worker.reward.rewards=[{name: dapo}]' " OVERLONG("2.0"), 0,
+          "a right answer earns 1, a wrong one -1" },
+        { "'worker.reward.rewards=[{name: number, weight: 0.1}]' algorithm.safe_length=3 "
+          "algorithm.max_length=12",
+          0, "a right answer earns 0.1, a wrong one 0" },
+        { NUMBER("") "worker.reward.scale=0", 2,
+          "worker.reward.scale = 0: a right answer would earn 0 and a wrong one 0" },
+        { NUMBER("") "reward.correct=-1 reward.incorrect=1", 2,
+          "worker.reward.correct = -1 (written reward.correct): a right answer would earn -1 and "
+          "a wrong one 1" },
+        { NUMBER("") "reward.incorrect=1", 2, "worker.reward.incorrect = 1" },
+        /* lengths that no answer has */
+        { NUMBER("") "algorithm.safe_length=12 algorithm.max_length=20", 0,
+          "worker.reward.safe_length = 12: no answer is longer, because data.max_response_length "
+          "= 12 ends it" },
+        { NUMBER("") "algorithm.max_length=10 algorithm.len_reward_penalty=0.1", 2,
+          "worker.reward.safe_length = null: is not set, and the 16384 tokens that it then has are "
+          "not below max_length = 10" },
+        { NUMBER("") "algorithm.max_length=12 algorithm.len_reward_penalty=0", 0, NULL },
+        /* what becomes of answers that are too long */
+        { "algorithm.over_length_action=drop", 0,
+          "algorithm.over_length_action = 'drop': has no effect, because nothing says when an "
+          "answer is too long" },
+        { "algorithm.over_length_action=drop algorithm.mask_truncated=true algorithm.max_length=12",
+          0, NULL },
+        { "algorithm.over_length_action=skip", 2, "choices: mask, drop, keep" },
+        { "actor_rollout_ref.actor.use_token_level_loss=False "
+          "actor_rollout_ref.actor.loss_agg_mode=token-mean",
+          2, "set as actor_rollout_ref.actor.use_token_level_loss too, to another value" },
+        { "algorithm.adv_type=math_grpo algorithm.adv_estimator=rloo", 2,
+          "set as algorithm.adv_type too, to another value" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"),
+                             cases[i].words),
+                 cases[i].status);
+        if (cases[i].said) CHECK_CONTAINS(out.data, cases[i].said);
+        else CHECK_MSG(!strstr(out.data, "warning:"), "%s: %s", cases[i].words, out.data);
+        ares_str_fini(&out);
+    }
 }
 
 static void resumes(const char *options, int steps)

@@ -104,7 +104,8 @@ static bool open_example(example *x)
     x->page = strstr(x->file.data, "\n## Worked example\n");
     char *yaml = x->page ? strstr(x->page, "```yaml\n") : NULL, *end = NULL;
     if (yaml) end = strstr(yaml += 8, "```");
-    if (!CHECK_MSG(end != NULL, "docs/dapo.md has no worked example with its options")) return false;
+    if (!CHECK_MSG(end != NULL, "docs/dapo.md has no worked example with its options"))
+        return false;
     ares_config_load_text(x->cfg, "docs/dapo.md", (ares_view){ yaml, (size_t)(end - yaml) });
     ares_config_read_args(x->cfg, ARES_COUNT(words), words);
     ares_config_resolve(x->cfg);
@@ -258,8 +259,7 @@ static void check_advantages(example *x)
         for (int r = 0; r < ROWS; r++) {
             int64_t first = b->row_start[r], ones = 0;
             for (int64_t i = first; i < b->row_start[r + 1]; i++) ones += b->response_mask[i];
-            check_word("order of the batch", t.cell[r][0],
-                       x->answers.cell[b->samples[r].draw][0]);
+            check_word("order of the batch", t.cell[r][0], x->answers.cell[b->samples[r].draw][0]);
             check_number(t.cell[r][0], t.cell[r][1], (double)x->item[b->samples[r].draw].score);
             check_number(t.cell[r][0], t.cell[r][2], (double)in_group.advantages[first]);
             check_number(t.cell[r][0], t.cell[r][3], (double)b->advantages[first]);

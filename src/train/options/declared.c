@@ -180,6 +180,63 @@ static void check_baseline(ares_config *cfg, const ares_train_config *c, const a
             "math");
 }
 
+/*
+ * Penalties of length that do not do what they are for, and answers that are discarded
+ * (docs/dapo.md#penalty-of-length).
+ */
+static void check_lengths(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
+{
+    static const char action[] = "algorithm.over_length_action";
+    int64_t limit = ares_reward_max_length(reward), longest = c->data.max_response_length,
+            safe = c->reward.safe_length;
+    double right, wrong, penalty;
+    bool keep = strcmp(c->filter.over_length_action, "keep") == 0;
+    if (limit != ARES_NULL_I64 && longest > limit && !keep)
+        ares_log(
+            ARES_LOG_WARN,
+            "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
+            "allows longer answers, from which nothing is learnt",
+            (long long)limit, (long long)longest);
+    if (ares_config_given(cfg, action) && limit == ARES_NULL_I64)
+        ares_log(ARES_LOG_WARN,
+                 "config: %s = '%s': has no effect, because nothing says when an answer is too "
+                 "long; set worker.reward.max_length",
+                 action, c->filter.over_length_action);
+    bool worth = ares_reward_worth(reward, &right, &wrong, &penalty);
+    if (penalty > 0 && safe != ARES_NULL_I64 && safe >= longest)
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.reward.safe_length = %lld: no answer is longer, because "
+                 "data.max_response_length = %lld ends it, and nothing is taken off for length; "
+                 "set safe_length and max_length for the lengths of this run",
+                 (long long)safe, (long long)longest);
+    else if (worth && right > wrong && penalty >= right - wrong)
+        ares_log(ARES_LOG_WARN,
+                 "config: the full penalty of length is %g, and a right answer earns %g, a wrong "
+                 "one %g: a right answer of full length scores no more than a short wrong one; "
+                 "lower the penalty, or set worker.reward.correct and incorrect (DAPO: 1 and -1)",
+                 penalty, right, wrong);
+}
+
+/* A right answer must earn more than a wrong one, where the options say what both earn. */
+static void check_worth(ares_config *cfg, const ares_reward_config *r)
+{
+    static const char *const paths[] = { "worker.reward.scale", "worker.reward.correct",
+                                         "worker.reward.incorrect" };
+    const double given[] = { r->scale, r->correct, r->incorrect };
+    double right = ares_is_null_f64(r->correct) ? 1 : r->correct,
+           wrong = ares_is_null_f64(r->incorrect) ? -1 : r->incorrect,
+           scale = ares_is_null_f64(r->scale) ? 1 : r->scale;
+    if (right * scale > wrong * scale) return;
+    for (int i = 0; i < ARES_COUNT(paths); i++) {
+        if (ares_is_null_f64(given[i]) || (i == 0 && scale > 0)) continue;
+        ares_config_fault(cfg, paths[i],
+                          "a right answer would earn %g and a wrong one %g; let correct x scale "
+                          "be more than incorrect x scale",
+                          right * scale + 0, wrong * scale + 0); /* never -0 */
+        return;
+    }
+}
+
 /* In the steps of critic_warmup only the critic learns: without a critic nothing would. */
 static void check_warmup(ares_config *cfg, const ares_train_config *c)
 {
@@ -328,18 +385,12 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     agents_check(cfg, c);
     oversampling_check(cfg, c);
     vapor_check(cfg, c);
+    check_worth(cfg, &c->reward);
     if (agents_wanted(c)) return ares_config_finish(cfg); /* there are no rewards to check */
     ares_reward *reward;
     /* binds its entries, then reports every fault */
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
-    int64_t limit = ares_reward_max_length(reward);
-    if (limit != ARES_NULL_I64 && c->data.max_response_length > limit &&
-        strcmp(c->filter.over_length_action, "keep") != 0)
-        ares_log(
-            ARES_LOG_WARN,
-            "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
-            "allows longer answers, from which nothing is learnt",
-            (long long)limit, (long long)c->data.max_response_length);
+    check_lengths(cfg, c, reward);
     check_baseline(cfg, c, reward);
     if (vapor_wanted(c) && ares_reward_shapes(reward))
         ares_config_fault(cfg, "worker.reward.rewards",

@@ -412,9 +412,10 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
       "cut by max_token_len_per_device",                                                          \
       ARES_NO_RESULT)                                                                             \
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map",                    \
-      "must be empty: the model's config.json alone says what the model is")                      \
+      "in place of the model's config.json: max_position_embeddings, the tokens of a prompt and " \
+      "its response at most; dropouts of 0 are accepted; nothing else can be changed")            \
     X(tree, critic_override, "worker.critic.model.override_config", "{}", "map",                  \
-      "must be empty: the model's config.json alone says what the model is")                      \
+      "accepted for files of verl, as worker.actor.model.override_config; has no effect")         \
     X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)",                               \
       "must be 0: all weights are trained, there are no adapters")                                \
     X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)",                             \

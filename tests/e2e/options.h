@@ -684,9 +684,9 @@ static const option_case options[] = {
     { "worker.actor.model.parameters", "1e13", "check_only", "fails 2 GB" },
     { "worker.actor.model.enable_gradient_checkpointing", "true", "plain",
       "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
-    { "worker.actor.model.override_config", "{hidden_size: 64}", "plain",
-      "fails 2 worker.actor.model.override_config = {hidden_size: 64}: a model is what its "
-      "config.json says" },
+    { "worker.actor.model.override_config", "{max_position_embeddings: 80}", "plain",
+      "$ grep -q '\"max_position_embeddings\": *80' "
+      "$RUN/checkpoints/step_000001/model/config.json" },
     { "worker.actor.model.lora.rank", "8", "plain",
       "fails 2 worker.actor.model.lora.rank = 8: all weights are trained" },
     { "worker.actor.fsdp.torch_dtype", "bf16", "plain",
@@ -805,8 +805,8 @@ static const option_case options[] = {
     { "worker.critic.model.enable_gradient_checkpointing", "false", "gae",
       "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb; same" },
     { "worker.critic.model.override_config", "{hidden_size: 64}", "gae",
-      "fails 2 worker.critic.model.override_config = {hidden_size: 64}: a model is what its "
-      "config.json says" },
+      "fails 2 worker.critic.model.override_config = {hidden_size: 64}: hidden_size: a model is "
+      "what its config.json says" },
     { "worker.critic.model.lora.rank", "8", "gae",
       "fails 2 worker.critic.model.lora.rank = 8: all weights are trained" },
     { "worker.critic.fsdp.torch_dtype", "bf16", "gae",

@@ -60,12 +60,28 @@
          "reward_model.overlong_buffer.enable=True reward_model.overlong_buffer.len=4 "       \
          "reward_model.overlong_buffer.penalty_factor=1.0 "
 /* recipe/dapo/test_dapo_7b_math.sh */
-#define VERL_7B                                                                \
-    VERL "+reward_model.reward_kwargs.overlong_buffer_cfg.enable=True "        \
-         "+reward_model.reward_kwargs.overlong_buffer_cfg.len=6 "              \
-         "+reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor=1.0 " \
-         "+reward_model.reward_kwargs.overlong_buffer_cfg.log=False "          \
-         "+reward_model.reward_kwargs.max_resp_len=12 trainer.log_val_generations=10 "
+#define VERL_7B                                                                        \
+    VERL "+reward_model.reward_kwargs.overlong_buffer_cfg.enable=True "                \
+         "+reward_model.reward_kwargs.overlong_buffer_cfg.len=6 "                      \
+         "+reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor=1.0 "         \
+         "+reward_model.reward_kwargs.overlong_buffer_cfg.log=False "                  \
+         "+reward_model.reward_kwargs.max_resp_len=12 trainer.log_val_generations=10 " \
+         "algorithm.use_kl_in_reward=False "                                           \
+         "+actor_rollout_ref.model.override_config.max_position_embeddings=32768 "
+/* What earlier versions of these scripts have in place of words above. */
+#define VERL_BEFORE                                                                               \
+    "+actor_rollout_ref.model.override_config.attention_dropout=0. "                              \
+    "+actor_rollout_ref.model.override_config.embd_pdrop=0. "                                     \
+    "+actor_rollout_ref.model.override_config.resid_pdrop=0. "                                    \
+    "custom_reward_function.overlong_buffer.enable=True "                                         \
+    "custom_reward_function.overlong_buffer.len=4 "                                               \
+    "custom_reward_function.overlong_buffer.penalty_factor=1.0 reward_model.reward_manager=dapo " \
+    "algorithm.adv_estimator=grpo algorithm.kl_ctrl.kl_coef=0.0 "                                 \
+    "actor_rollout_ref.actor.kl_loss_coef=0.0 actor_rollout_ref.actor.clip_ratio_low=0.2 "        \
+    "actor_rollout_ref.actor.clip_ratio_high=0.28 data.gen_batch_size=4 "                         \
+    "actor_rollout_ref.actor.ppo_micro_batch_size=null "                                          \
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size=null "                                   \
+    "actor_rollout_ref.ref.log_prob_micro_batch_size=null algorithm.filter_groups.enable=False "
 
 /*
  * Answers are judged by their text. Hardly any answer of a random model is right; the filters must
@@ -283,4 +299,111 @@ TEST(every_key_of_the_published_page_works)
         out.data,
         "algorithm.entropy_bonus = 0.01: has no effect while algorithm.calculate_entropy is false");
     ares_str_fini(&out);
+}
+
+TEST(the_recipes_of_earlier_scripts_run_as_published)
+{
+    static const struct {
+        const char *flag, *mode;
+    } losses[] = { { "True", "token-mean" }, { "False", "seq-mean-token-mean" } };
+    char words[6000];
+    for (int i = 0; i < ARES_COUNT(losses); i++) {
+        const shown lines[] = {
+            { "worker.actor.loss_avg_mode", losses[i].mode },
+            { "worker.reward.safe_length", "12" },
+            { "worker.reward.max_length", "16" },
+            { "algorithm.filter_groups.enable", "false" },
+        };
+        snprintf(words, sizeof words,
+                 VERL_BEFORE "%s %s "
+                             "actor_rollout_ref.actor.use_token_level_loss=%s",
+                 SMALL("48", "16"), files(), losses[i].flag);
+        follow(words, losses[i].mode, lines, ARES_COUNT(lines));
+    }
+}
+
+/* The listings of verl's page on DAPO; the command line scales what counts prompts and tokens. */
+TEST(the_listings_of_verls_page_run)
+{
+    static const char listings[] =
+        "data:\n  gen_batch_size: 1536\n  train_batch_size: 512\n"
+        "  max_response_length: 20480 # 16384 + 4096\n"
+        "algorithm:\n  filter_groups:\n    enable: True\n"
+        "    metric: acc # score / seq_reward / seq_final_reward / ...\n"
+        "    max_num_gen_batches: 10 # Non-positive values mean no upper limit\n"
+        "actor_rollout_ref:\n  actor:\n    clip_ratio_low: 0.2\n    clip_ratio_high: 0.28\n"
+        "    loss_agg_mode: \"token-mean\" # / \"seq-mean-token-sum\" / ...\n"
+        "reward_model:\n  overlong_buffer:\n    enable: True\n    len: 4096\n"
+        "    penalty_factor: 1.0\n";
+    static const shown lines[] = {
+        { "data.mini_rollout_batch_size", "8" },
+        { "worker.actor.clip_ratio_high", "0.28" },
+        { "trainer.max_try_make_batch", "2" },
+        { "worker.actor.loss_avg_mode", "token-mean" },
+        { "worker.reward.safe_length", "8" },
+        { "worker.reward.max_length", "12" },
+        { "worker.reward.len_reward_penalty", "1.0" },
+    };
+    char words[4000];
+    const char *file = e2e_write("listings.yaml", listings), *base = files();
+    CHECK_EQ(
+        e2e_program(NULL, "--check --config '%s' %s actor_rollout_ref.rollout.n=16", file, base),
+        0);
+    snprintf(words, sizeof words,
+             "--config '%s' %s %s data.gen_batch_size=8 "
+             "algorithm.filter_groups.max_num_gen_batches=2 reward_model.overlong_buffer.len=4",
+             file, SMALL("48", "12"), base);
+    follow(words, "run", lines, ARES_COUNT(lines));
+}
+
+/*
+ * RLinf's page has had three versions, which name the estimator and the loss otherwise, and mean
+ * the same. None of them names the preset.
+ */
+TEST(the_listing_of_the_page_means_the_same_in_all_its_versions)
+{
+    static const char *const names[] = {
+        "    adv_type: grpo\n    loss_type: actor\n",
+        "    adv_type: grpo\n    loss_type: ppo\n",
+        "    adv_type: math_grpo\n    loss_type: math_ppo_actor\n",
+    };
+    static const char rest[] =
+        "    loss_agg_func: \"token-mean\"\n    use_valid_token_scale: True\n\n"
+        "    group_size: 16\n    clip_ratio_high: 0.28\n    clip_ratio_low: 0.20\n\n"
+        "    len_reward_penalty: 0.1\n    safe_length: 16384\n    max_length: 20480\n"
+        "    max_resample: 5\n\n    kl_beta: 0.0\n"
+        "    kl_penalty_type: low_var_kl # low_var_kl, kl, abs, mse\n\n"
+        "    calculate_entropy: False\n    entropy_bonus: 0.0\n\n"
+        "    normalize_advantages: True\n    early_stop_imp_ratio: 5.0\n";
+    static const shown lines[] = {
+        { "algorithm.adv_estimator", "grpo" },
+        { "worker.actor.loss_type", "dapo" },
+        { "worker.actor.loss_avg_mode", "token-mean" },
+        { "worker.actor.loss_norm", "global" },
+        { "worker.rollout.n", "16" },
+        { "worker.actor.clip_ratio_high", "0.28" },
+        { "worker.reward.len_reward_penalty", "0.1" },
+        { "algorithm.filter_groups.enable", "true" },
+        { "trainer.max_try_make_batch", "6" },
+        { "algorithm.normalize_advantages", "true" },
+        { "worker.actor.early_stop_imp_ratio", "5.0" },
+    };
+    char words[3000], yaml[2000];
+    ares_str first = { 0 }, other = { 0 };
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        snprintf(yaml, sizeof yaml, "algorithm:\n%s%s", names[i], rest);
+        snprintf(words, sizeof words,
+                 "--config '%s' %s data.max_prompt_length=48 data.max_response_length=12 "
+                 "data.rollout_batch_size=4 worker.actor.global_batch_size=2 trainer.max_steps=2",
+                 e2e_write("page.yaml", yaml), files());
+        ares_str *printed = i ? &other : &first;
+        ares_str_clear(printed);
+        CHECK_EQ(test_shell(printed, "cd '%s' && '%s' --print-config %s 2>'%s'", test_source("."),
+                            test_program(), words, test_file("said")),
+                 0);
+        if (i) CHECK_STR(other.data, first.data);
+    }
+    follow(words, "run", lines, ARES_COUNT(lines));
+    ares_str_fini(&first);
+    ares_str_fini(&other);
 }

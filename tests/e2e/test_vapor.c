@@ -217,3 +217,49 @@ TEST(log_ratios_that_overflow_are_clamped_and_counted)
         CHECK(isfinite(e2e_metric("vapor_far", step, "actor/grad_norm")));
     }
 }
+
+/* Every option of the method's description with its value there, in each of its places. */
+TEST(the_published_options_of_vapor_run_wherever_they_stand)
+{
+    static const char options[] =
+        "num_generations: 8\nverifiable_term_split: [\"<REASONING>\", \"</REASONING>\"]\n"
+        "preference_term_split: [\"<RESPONSE>\", \"</RESPONSE>\"]\nbeta: 0.1\n"
+        "kl_coef: 0.04\nepsilon_low: 0.2\nepsilon_high: 0.2\n"
+        "kl_penalty_type: low_var_kl\nratio_reduction: sum\nlog_ratio_clamp: 20\n"
+        "preference_detach: false\nfailure_ratio: neutral\nreward_fn: exact_match\n"
+        "max_completion_length: 512\ntemperature: 1.0\ntop_p: 1.0\ntop_k: 0\n"
+        "max_pair_length: 1024\nsync_ref_model: false\nref_model_sync_steps: 512\n"
+        "ref_model_mixup_alpha: 0.6\nlearning_rate: 1e-6\n";
+    static const char *const places[][2] = { { "algorithm: {name: vapor}\nvapor:\n", "  " },
+                                             { "algorithm:\n  name: vapor\n", "  " },
+                                             { "algorithm: {name: vapor}\n", "" } };
+    ares_str first = { 0 }, other = { 0 };
+    for (int i = 0; i < ARES_COUNT(places); i++) {
+        ares_str yaml = { 0 }, *printed = i ? &other : &first;
+        ares_str_add_z(&yaml, places[i][0]);
+        for (const char *at = options; *at; at += strcspn(at, "\n") + 1)
+            ares_str_addf(&yaml, "%s%.*s", places[i][1], (int)strcspn(at, "\n") + 1, at);
+        const char *file = e2e_write("published.yaml", yaml.data);
+        ares_str_clear(printed);
+        CHECK_EQ(test_shell(printed,
+                            "'%s' --print-config --config '%s' data.train_files='%s' "
+                            "worker.actor.model.model_path='%s' 2>'%s'",
+                            test_program(), file, vapor_rows(), vapor_model(), test_file("said")),
+                 0);
+        if (i) CHECK_STR(other.data, first.data);
+        if (i == 0)
+            CHECK_EQ(e2e_program(NULL,
+                                 "--config '%s' data.train_files='%s' "
+                                 "worker.actor.model.model_path='%s' data.rollout_batch_size=4 "
+                                 "worker.actor.global_batch_size=2 data.max_prompt_length=64 "
+                                 "data.max_response_length=32 trainer.max_steps=2 "
+                                 "trainer.val_freq=-1 trainer.run_dir='%s'",
+                                 file, vapor_rows(), vapor_model(), test_file("published")),
+                     0);
+        ares_str_fini(&yaml);
+    }
+    CHECK_CONTAINS(first.data, "name: exact");
+    CHECK(e2e_metric("published", 2, "actor/lr") > 0);
+    ares_str_fini(&first);
+    ares_str_fini(&other);
+}

@@ -15,6 +15,17 @@
     {                                                \
         "algorithm." name, "vapor." name, NULL, NULL \
     }
+/* The section `vapor` of its description has sampling and learning rate in it. */
+#define IN_VAPOR(name, to)                \
+    { "vapor." name, to, NULL, NULL },    \
+    {                                     \
+        "algorithm." name, to, NULL, NULL \
+    }
+#define JUDGED(section)                                                                       \
+    { section "reward_fn", "worker.reward.rewards=[{name: exact}]", "=exact_match", NULL },   \
+        { section "reward_fn", "worker.reward.rewards=[{name: json}]", "=json_valid", NULL }, \
+        { section "reward_fn", NULL, NULL,                                                    \
+          "set worker.reward.rewards, as in [{name: number}], or [{name: regex, pattern: ...}]" }
 #define BETA                                                                                   \
     "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write " \
     "algorithm.kl_coef, with algorithm.use_kl_loss: true"
@@ -122,6 +133,9 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.clip_ratio", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
     { VERL "actor.clip_ratio_c", ACTOR "clip_ratio_dual", NULL, NULL },
     { VERL "actor.loss_agg_mode", ACTOR "loss_avg_mode", NULL, NULL },
+    { VERL "actor.use_token_level_loss", ACTOR "loss_avg_mode=token-mean", "=true", NULL },
+    { VERL "actor.use_token_level_loss", ACTOR "loss_avg_mode=seq-mean-token-mean", "=false",
+      NULL },
     { VERL "actor.policy_loss.loss_mode", ACTOR "loss_type", NULL, NULL },
     { VERL "actor.policy_loss.*", ACTOR "*", NULL,
       NULL }, /* clip_cov_*, kl_cov_ratio, ppo_kl_coef */
@@ -326,12 +340,14 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.kl_beta", "algorithm.kl_coef", NULL, NULL },
     { "algorithm.kl_penalty_type", "algorithm.kl_penalty", NULL, NULL },
     { "algorithm.adv_type", "algorithm.adv_estimator", NULL, NULL },
+    { "algorithm.adv_type", "algorithm.adv_estimator=grpo", "=math_grpo", NULL },
     { "algorithm.loss_agg_func", ACTOR "loss_avg_mode", NULL, NULL },
     { "algorithm.clip_ratio_low", ACTOR "clip_ratio_low", NULL, NULL },
     { "algorithm.clip_ratio_high", ACTOR "clip_ratio_high", NULL, NULL },
     { "algorithm.ratio_clip_eps", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
     { "algorithm.clip_ratio_c", ACTOR "clip_ratio_dual", NULL, NULL },
     { "algorithm.loss_type", ACTOR "loss_type", NULL, NULL },
+    { "algorithm.loss_type", ACTOR "loss_type=dapo", "=math_ppo_actor", NULL },
     { "algorithm.use_valid_token_scale", ACTOR "loss_norm", NULL, NULL },
     { "algorithm.valid_token_scope", ACTOR "valid_token_scope", NULL, NULL },
     { "algorithm.early_stop_imp_ratio", ACTOR "early_stop_imp_ratio", NULL, NULL },
@@ -390,8 +406,18 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.w1", "vapor.kl_coef", NULL, NULL },
     { "vapor.epsilon", "vapor.epsilon_low&vapor.epsilon_high", NULL, NULL },
     { "vapor.w1", "vapor.kl_coef", NULL, NULL },
-    { "algorithm.num_generations", "worker.rollout.n", NULL, NULL },
-    { "algorithm.max_completion_length", "data.max_response_length", NULL, NULL },
+    IN_VAPOR("num_generations", "worker.rollout.n"),
+    IN_VAPOR("max_completion_length", "data.max_response_length"),
+    IN_VAPOR("temperature", "worker.rollout.temperature"),
+    IN_VAPOR("top_p", "worker.rollout.top_p"),
+    IN_VAPOR("top_k", "worker.rollout.top_k"),
+    { "top_k", "worker.rollout.top_k=-1", "=0", NULL },
+    { "algorithm.top_k", "worker.rollout.top_k=-1", "=0", NULL },
+    { "vapor.top_k", "worker.rollout.top_k=-1", "=0", NULL },
+    IN_VAPOR("learning_rate", ACTOR "optim.lr"),
+    JUDGED(""),
+    JUDGED("algorithm."),
+    JUDGED("vapor."),
     { "max_prompt_length", "data.max_prompt_length", NULL, NULL },
     { "max_completion_length", "data.max_response_length", NULL, NULL },
     { "temperature", "worker.rollout.temperature", NULL, NULL },
@@ -411,6 +437,10 @@ const ares_config_alias train_aliases[] = {
     { "epsilon", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
     { "epsilon_low", ACTOR "clip_ratio_low", NULL, NULL },
     { "epsilon_high", ACTOR "clip_ratio_high", NULL, NULL },
+    { "algorithm.epsilon", ACTOR "clip_ratio_low&" ACTOR "clip_ratio_high", NULL, NULL },
+    { "algorithm.epsilon_low", ACTOR "clip_ratio_low", NULL, NULL },
+    { "algorithm.epsilon_high", ACTOR "clip_ratio_high", NULL, NULL },
+    { "kl_coef", "algorithm.kl_coef", NULL, NULL },
     { "delta", ACTOR "clip_ratio_dual", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },

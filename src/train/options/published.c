@@ -78,6 +78,39 @@ static const char *path_of(char *out, const char *name, const char *key)
     return out;
 }
 
+static bool ends_with(ares_view text, const char *end)
+{
+    size_t n = strlen(end);
+    return text.len >= n && memcmp(text.data + text.len - n, end, n) == 0;
+}
+
+/*
+ * What published scripts change of a model: its longest sequence, and dropouts, which they switch
+ * off and which are never on here.
+ */
+static void check_override(ares_config *cfg, const char *path, const ares_json *map)
+{
+    for (int64_t i = 0; i < map->count; i++) {
+        ares_view key = map->members[i].key;
+        const ares_json *value = map->members[i].value;
+        bool number = value->type == ARES_JSON_INT || value->type == ARES_JSON_FLOAT;
+        if (ares_view_is(key, PUBLISHED_POSITIONS) && value->type == ARES_JSON_INT &&
+            value->integer >= 1 && value->integer <= INT32_MAX)
+            continue;
+        if ((ends_with(key, "dropout") || ends_with(key, "pdrop")) && number &&
+            value->number == 0) {
+            report_ignored(path, "nothing is dropped out here");
+            continue;
+        }
+        ares_config_fault(cfg, path,
+                          "%.*s: a model is what its config.json says, but for a whole number "
+                          "as " PUBLISHED_POSITIONS
+                          " and dropouts of 0; change a copy of that file, "
+                          "and leave this out",
+                          (int)key.len, key.data);
+    }
+}
+
 static void check_side(ares_config *cfg, const ares_train_config *c, const side *s, int world)
 {
     int64_t batch = c->data.rollout_batch_size, n = c->rollout.n;
@@ -91,10 +124,7 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
     if (s->lora > 0)
         ares_config_fault(cfg, PATH(s, "model.lora.rank"),
                           "all weights are trained, there are no adapters; set 0");
-    if (s->override->count)
-        ares_config_fault(cfg, PATH(s, "model.override_config"),
-                          "a model is what its config.json says; change a copy of that file, and "
-                          "leave the option out");
+    check_override(cfg, PATH(s, "model.override_config"), s->override);
     if (!s->used) return;
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
         ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),

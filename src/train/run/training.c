@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "options/published.h"
+
 void training_init(training *t, const ares_train_config *cfg, ares_world *world)
 {
     *t = (training){
@@ -24,6 +26,24 @@ int training_open_device(training *t)
     return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
 }
 
+/*
+ * worker.actor.model.override_config, in which published_check has left max_position_embeddings
+ * alone to act. Rotations follow positions however many there are, unless they are scaled by it.
+ */
+static int set_positions(ares_model_config *m, const ares_json *override)
+{
+    int64_t positions;
+    ARES_TRY(ares_json_get_i64(override, PUBLISHED_POSITIONS, m->max_position, &positions));
+    if (positions != m->max_position && m->rope.kind != ARES_ROPE_DEFAULT)
+        return ares_fail(ARES_ECONFIG,
+                         "config: worker.actor.model.override_config: " PUBLISHED_POSITIONS
+                         " = %lld: this model's rope scaling depends on it (now %d); change a "
+                         "copy of its config.json",
+                         (long long)positions, m->max_position);
+    m->max_position = (int32_t)positions;
+    return ARES_OK;
+}
+
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
@@ -32,6 +52,7 @@ int training_open_model(training *t, const char *weights)
                                               : ARES_F32,
                                .trainable = !c->trainer.val_only };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(set_positions(&t->model->cfg, c->published.actor_override));
     ARES_TRY(ares_tokenizer_load(
         c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)

@@ -449,8 +449,8 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
 TEST(lengths_and_rewards_that_do_not_go_together_are_named)
 {
 #define NUMBER(rest) "'worker.reward.rewards=[{name: number}" rest "]' "
-#define OVERLONG(factor)                                                           \
-    "reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 "             \
+#define OVERLONG(factor)                                               \
+    "reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 " \
     "reward.overlong_buffer.penalty_factor=" factor
     static const struct {
         const char *words;
@@ -503,9 +503,9 @@ TEST(lengths_and_rewards_that_do_not_go_together_are_named)
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str out = { 0 };
-        CHECK_EQ(e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"),
-                             cases[i].words),
-                 cases[i].status);
+        CHECK_EQ(
+            e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"), cases[i].words),
+            cases[i].status);
         if (cases[i].said) CHECK_CONTAINS(out.data, cases[i].said);
         else CHECK_MSG(!strstr(out.data, "warning:"), "%s: %s", cases[i].words, out.data);
         ares_str_fini(&out);

@@ -407,3 +407,27 @@ TEST(the_listing_of_the_page_means_the_same_in_all_its_versions)
     ares_str_fini(&first);
     ares_str_fini(&other);
 }
+
+/* DAPO in the words of TRL's GRPOConfig, which are flat. */
+TEST(dapo_in_the_words_of_trl_runs)
+{
+    static const char listing[] =
+        "num_generations: 4\nmax_prompt_length: 48\nmax_completion_length: 12\n"
+        "temperature: 1.0\ntop_p: 1.0\nepsilon: 0.2\nepsilon_high: 0.28\nloss_type: dapo\n"
+        "mask_truncated_completions: true\nscale_rewards: true\nnum_iterations: 1\n"
+        "learning_rate: 1e-6\nlr_scheduler_type: constant\nmax_grad_norm: 1.0\nmax_steps: 2\n"
+        "seed: 42\nlogging_steps: 1\nuse_vllm: true\n";
+    static const shown lines[] = {
+        { "worker.rollout.n", "4" },
+        { "worker.actor.clip_ratio_low", "0.2" },
+        { "worker.actor.clip_ratio_high", "0.28" },
+        { "worker.actor.loss_avg_mode", "token-mean" },
+        { "algorithm.mask_truncated", "true" },
+        { "worker.actor.optim.lr", "1e-6" },
+    };
+    char words[3000];
+    snprintf(words, sizeof words,
+             "--config '%s' %s data.rollout_batch_size=4 worker.actor.global_batch_size=2",
+             e2e_write("trl.yaml", listing), files());
+    follow(words, "run", lines, ARES_COUNT(lines));
+}

@@ -450,6 +450,10 @@ const ares_config_alias train_aliases[] = {
       "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; write algorithm.kl_coef "
       "for the KL term" },
     { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true", NULL },
+    { "mask_truncated_completions", "algorithm.mask_truncated", NULL, NULL },
+    /* TRL's names for how tokens are averaged */
+    { "loss_type", ACTOR "loss_avg_mode=token-mean", "=dapo", NULL },
+    { "loss_type", ACTOR "loss_avg_mode=seq-mean-token-mean", "=grpo", NULL },
     { "loss_type", NULL, NULL,
       "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens are "
       "averaged" },

@@ -13,7 +13,8 @@
     "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true "
 #define PPO                                                                                       \
     "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 worker.critic.optim.weight_decay=0 " \
-    "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_penalty=full "
+    "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_penalty=full "            \
+    "worker.actor.entropy_coeff=0.01 "
 
 static bool trains(const char *run, const char *words)
 {
@@ -84,6 +85,16 @@ TEST(aepo_on_libtorchs_kernels_has_the_metrics_of_our_own)
 TEST(ppo_with_a_critic_on_libtorchs_kernels_has_the_metrics_of_our_own)
 {
     beside_native(PPO, 1e-5);
+}
+
+/*
+ * Where libtorch's f32 differs in the last bit a weight may round to the other bf16 number, 2^-8
+ * away.
+ */
+TEST(weights_in_bf16_on_libtorchs_kernels_train_as_on_our_own)
+{
+    beside_native("worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
+                  1e-3);
 }
 
 /* Whether libtorch is among the files that the loader opens for the program, linked or later. */

@@ -170,9 +170,9 @@ at_tensor at_scatter_add_(at_tensor t, int dim, at_tensor index, at_tensor sourc
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale);
 /*
  * The same on the CPU with an explicit backward: q [B, H, M, D], k and v [B, Hk, N, D], the last
- * dimension dense, M and N at least 1. mask [M, N] is added to the scores; causal counts from the
- * first key, and excludes a mask. lse [B, H, M]: log of the softmax's denominator. The backward
- * writes the gradients of q, k and v.
+ * dimension dense, M and N at least 1. mask [M, N] or [B, 1, 1, N] is added to the scores; causal
+ * counts from the first key, and excludes a mask. lse [B, H, M]: log of the softmax's denominator.
+ * The backward writes the gradients of q, k and v.
  */
 at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal,
                     double scale, at_tensor *lse);

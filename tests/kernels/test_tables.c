@@ -521,6 +521,9 @@ static const shape shapes[] = {
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
     { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
+    /* from the cache: rows that decode, with sequences of different lengths */
+    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 6, 2, 10, true, 0 },
+    { 7, { 37, 1, 20, 1, 1, 1, 1 }, { -1, 0, -1, 2, 0, 0, 2 }, 3, 1, 16, true, 25 },
     /* one key of the prefix in its second tile */
     { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 },
 };

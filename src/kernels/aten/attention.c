@@ -1,5 +1,6 @@
 /*
- * Attention by libtorch's, a segment after the other. Its `causal` counts from the first key, so it
+ * Attention by libtorch's, a segment after the other, but segments of one row (decoding) together.
+ * Its `causal` counts from the first key, so it
  * serves a segment whose first visible key is its own; where keys come before the segment's own (a
  * shared prefix, a cache) or a window ends them, the keys that the segment sees are gathered and a
  * mask says which rows see which.
@@ -73,22 +74,28 @@ void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim,
     aten_leave(d, s);
 }
 
-static void gather_paged(const ares_attention_args *a, segment *g)
+/* The slots of keys [first, end) of a segment; gives their number. */
+static int64_t slots_of(const ares_attention_args *a, int32_t segment, int64_t first, int64_t end,
+                        int64_t *slots)
 {
-    int64_t n = g->end - g->first, width = (int64_t)a->n_kv_heads * a->head_dim, most,
-            *slots = ares_malloc((size_t)n * sizeof *slots);
-    const int32_t *table = a->seg.block_table + (int64_t)g->index * a->seg.table_stride;
-    for (int64_t i = 0; i < n; i++)
-        slots[i] = (int64_t)table[(g->first + i) / ARES_KV_BLOCK] * ARES_KV_BLOCK +
-                   (g->first + i) % ARES_KV_BLOCK;
-    at_tensor rows = cache_rows(slots, n, &most), *to[] = { &g->k, &g->v };
+    const int32_t *table = a->seg.block_table + (int64_t)segment * a->seg.table_stride;
+    for (int64_t key = first; key < end; key++)
+        *slots++ = (int64_t)table[key / ARES_KV_BLOCK] * ARES_KV_BLOCK + key % ARES_KV_BLOCK;
+    return end - first;
+}
+
+/* k and v [batch][n_kv_heads][n][head_dim] of batch * n slots */
+static void gather_paged(const ares_attention_args *a, const int64_t *slots, int64_t batch,
+                         int64_t n, at_tensor *k, at_tensor *v)
+{
+    int64_t width = (int64_t)a->n_kv_heads * a->head_dim, most;
+    at_tensor rows = cache_rows(slots, batch * n, &most), *to[] = { k, v };
     for (int i = 0; i < 2; i++) {
-        at_tensor flat = aten_rows(a->cache + i * ARES_KV_BLOCK * width, most, width, width);
-        *to[i] =
-            at_reshape(at_index_select(flat, 0, rows), AT_DIMS(1, n, a->n_kv_heads, a->head_dim));
-        *to[i] = at_transpose(*to[i], 1, 2);
+        at_tensor flat = aten_rows(a->cache + i * ARES_KV_BLOCK * width, most, width, width),
+                  found = at_index_select(flat, 0, rows);
+        found = at_reshape(found, AT_DIMS(batch, n, a->n_kv_heads, a->head_dim));
+        *to[i] = at_transpose(found, 1, 2);
     }
-    ares_free(slots);
 }
 
 /* ------------------------------------------------------------------ segments */
@@ -137,29 +144,103 @@ static segment segment_of(const ares_attention_args *a, int32_t i)
 
 static void find_keys(const ares_attention_args *a, segment *g)
 {
-    if (a->cache) gather_paged(a, g);
-    else {
+    if (a->cache) {
+        int64_t n = g->end - g->first, *slots = ares_malloc((size_t)n * sizeof *slots);
+        slots_of(a, g->index, g->first, g->end, slots);
+        gather_paged(a, slots, 1, n, &g->k, &g->v);
+        ares_free(slots);
+    } else {
         g->k = packed_keys(a, g, a->k);
         g->v = packed_keys(a, g, a->v);
     }
     make_mask(a, g);
 }
 
+static void attend_segment(ares_device *d, const ares_attention_args *a, int32_t i)
+{
+    segment g = segment_of(a, i);
+    at_scope *s = g.rows > 0 ? aten_enter(d, "attention") : NULL;
+    if (!s) return;
+    find_keys(a, &g);
+    at_tensor lse, out = at_attend(heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq),
+                                   g.k, g.v, g.mask, g.causal, a->scale, &lse);
+    at_copy_(heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo), out);
+    if (a->lse) at_copy_(lse_of(a, &g), lse);
+    aten_leave(d, s);
+}
+
+/* ------------------------------------------------------------------ decoding */
+
+/* Floats of keys that are gathered at once at most: 64 MiB. But never less than a segment. */
+static const int64_t GATHERED = 1 << 24;
+
+/* How many segments from the i-th on have one row and fit together, padded to the longest. */
+static int32_t one_row_segments(const ares_attention_args *a, int32_t i, int64_t *longest)
+{
+    int32_t count = 0;
+    *longest = 0;
+    for (; i + count < a->seg.n; count++) {
+        segment g = segment_of(a, i + count);
+        int64_t keys = ARES_MAX(*longest, g.end - g.first);
+        if (g.rows != 1 || (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
+            break;
+        *longest = keys;
+    }
+    return count;
+}
+
+/* Rows of one KV head's queries as [count][n_kv_heads][n_heads / n_kv_heads][head_dim] */
+static at_tensor groups_of(const ares_attention_args *a, const float *x, int64_t ld, int64_t first,
+                           int64_t count)
+{
+    int64_t group = a->n_heads / a->n_kv_heads, dim = a->head_dim;
+    return at_view(x + first * ld, AT_F32, (const int64_t[]){ count, a->n_kv_heads, group, dim },
+                   (const int64_t[]){ ld, group * dim, dim, 1 }, 4);
+}
+
+/*
+ * One row each of consecutive segments: a batch of gathered keys, padded to n. The query heads of a
+ * KV head stand as the rows of its attention, so that its keys are read once.
+ */
+static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i, int32_t count,
+                        int64_t n)
+{
+    at_scope *s = aten_enter(d, "attention");
+    if (!s) return;
+    int64_t first = a->seg.start[i], *slots = ares_malloc((size_t)(count * n) * sizeof *slots);
+    at_tensor k, v, lse, mask = at_zeros(AT_F32, AT_DIMS(count, 1, 1, n));
+    float *m = at_data(mask);
+    for (int32_t r = 0; r < count; r++) {
+        segment g = segment_of(a, i + r);
+        int64_t *own = slots + r * n, keys = slots_of(a, g.index, g.first, g.end, own);
+        for (; keys < n; keys++) { /* any key that exists, not seen */
+            own[keys] = own[0];
+            if (m) m[r * n + keys] = -INFINITY;
+        }
+    }
+    gather_paged(a, slots, count, n, &k, &v);
+    at_tensor out =
+        at_attend(groups_of(a, a->q, a->ldq, first, count), k, v, mask, false, a->scale, &lse);
+    at_copy_(groups_of(a, a->out, a->ldo, first, count), out);
+    if (a->lse)
+        at_copy_(aten_rows(a->lse + first * a->n_heads, count, a->n_heads, a->n_heads),
+                 at_reshape(lse, AT_DIMS(count, a->n_heads)));
+    ares_free(slots);
+    aten_leave(d, s);
+}
+
 void aten_attention(ares_device *d, const ares_attention_args *a)
 {
-    for (int32_t i = 0; i < a->seg.n; i++) {
-        segment g = segment_of(a, i);
-        at_scope *s = g.rows > 0 ? aten_enter(d, "attention") : NULL;
-        if (!s) continue;
-        find_keys(a, &g);
-        at_tensor lse,
-            out = at_attend(heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq), g.k,
-                            g.v, g.mask, g.causal, a->scale, &lse);
-        at_copy_(heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo), out);
-        if (a->lse) at_copy_(lse_of(a, &g), lse);
-        aten_leave(d, s);
+    for (int32_t i = 0; i < a->seg.n;) {
+        int64_t longest;
+        int32_t count = a->cache ? one_row_segments(a, i, &longest) : 0;
+        if (count > 1) attend_rows(d, a, i, count, longest);
+        else attend_segment(d, a, i);
+        i += ARES_MAX(count, 1);
     }
 }
+
+/* ------------------------------------------------------------------ backward */
 
 /* Adds the gradient of a segment's keys to the rows where they lie. */
 static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient, float *to)

@@ -1,6 +1,6 @@
 /*
  * Entropy and log-prob of given logits, through the head: its weight is the identity, so x is the
- * logits and dx their gradient. Then AdamW in bf16.
+ * logits and dx their gradient. Then AdamW in bf16. Each through the native and the aten table.
  */
 #include "golden.h"
 
@@ -9,9 +9,12 @@
 #include "../../src/kernels/layout.h"
 #include "ares/kernels.h"
 
-static void check_head(golden *g, const ares_json *logits, int64_t rows, double temperature,
-                       const int32_t *target, const ares_json *entropy, const ares_json *d_entropy,
-                       const ares_json *log_prob, const ares_json *d_log_prob)
+static const char *const tables[] = { "native", "aten" };
+
+static void check_head_of(const char *table, golden *g, const ares_json *logits, int64_t rows,
+                          double temperature, const int32_t *target, const ares_json *entropy,
+                          const ares_json *d_entropy, const ares_json *log_prob,
+                          const ares_json *d_log_prob)
 {
     int64_t n;
     const double *z = golden_flat(g, logits, &n);
@@ -28,7 +31,7 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
     }
     for (int32_t i = 0; i < vocab; i++) identity[i * vocab + i] = 1;
     ares_device d;
-    if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
+    if (!golden_ok(g, ares_device_open_table("cpu", table, 1, &d))) return;
     ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab),
                                   sizeof(float)),
                       ARES_F32, d.k->layout, vocab, vocab };
@@ -64,8 +67,18 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
         for (int64_t i = 0; i < n; i++) wide[i] = (double)dx[i];
         golden_numbers(g, which ? "log_prob's gradient" : "entropy's gradient", wide, n, gradient);
     }
+    golden_ok(g, d.k->sync(&d));
     ares_free(w.data);
     ares_device_close(&d);
+}
+
+static void check_head(golden *g, const ares_json *logits, int64_t rows, double temperature,
+                       const int32_t *target, const ares_json *entropy, const ares_json *d_entropy,
+                       const ares_json *log_prob, const ares_json *d_log_prob)
+{
+    for (int i = 0; i < ARES_COUNT(tables); i++)
+        check_head_of(tables[i], g, logits, rows, temperature, target, entropy, d_entropy, log_prob,
+                      d_log_prob);
 }
 
 GOLDEN(aepo, entropy_full)
@@ -90,13 +103,13 @@ GOLDEN(agentic, entropy_and_logprob_from_logits)
                golden_want(g, "log_prob"), golden_want(g, "d_logprob_d_raw_logits"));
 }
 
-GOLDEN(aepo, anyprecision_adamw)
+static void check_adamw(const char *table, golden *g)
 {
     int64_t n, n_betas;
     const double *grads = golden_flat(g, golden_in(g, "grads"), &n),
                  *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
     ares_device d;
-    if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
+    if (!golden_ok(g, ares_device_open_table("cpu", table, 1, &d))) return;
     uint16_t w = kernels_f32_to_bf16((float)golden_number(g, "param"));
     float left_out = 0, m = 0, v = 0;
     for (int64_t i = 0; i < n && i < g->expected->count; i++) {
@@ -123,5 +136,11 @@ GOLDEN(aepo, anyprecision_adamw)
         golden_near(g, "exp_avg_sq", (double)v, ares_json_get(want, "exp_avg_sq"));
         golden_near(g, "compensation", (double)left_out, ares_json_get(want, "compensation"));
     }
+    golden_ok(g, d.k->sync(&d));
     ares_device_close(&d);
+}
+
+GOLDEN(aepo, anyprecision_adamw)
+{
+    for (int i = 0; i < ARES_COUNT(tables); i++) check_adamw(tables[i], g);
 }

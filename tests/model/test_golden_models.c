@@ -93,7 +93,7 @@ static double tolerance(const golden *g, const char *key)
     return 8 * ares_json_get(ares_json_get(g->root, "f32_dev"), key)->number + 2e-6;
 }
 
-static void check_variant(const char *variant)
+static void check_variant(const char *variant, const char *table)
 {
     golden g;
     ares_device d;
@@ -101,7 +101,7 @@ static void check_variant(const char *variant)
     ares_workspace *w;
     ares_batch b;
     golden_open(&g, variant);
-    CHECK_OK(ares_device_open("cpu", 2, &d));
+    CHECK_OK(ares_device_open_table("cpu", table, 2, &d));
     load(variant, &d, true, &m);
     fill_batch(&g, &b);
     CHECK_OK(ares_workspace_new(m, ARES_KEEP_ALL, &w));
@@ -170,8 +170,8 @@ static void check_variant(const char *variant)
         }
         double tol = 8 * ares_json_get(dev, param->name)->number + 1e-6 * largest;
         if (!(off <= tol))
-            printf("%s: %s: off by %g of %g, tolerance %g\n", variant, param->name, off, largest,
-                   tol);
+            printf("%s on %s: %s: off by %g of %g, tolerance %g\n", variant, d.k->name, param->name,
+                   off, largest, tol);
         CHECK(off <= tol);
         ares_free(mine);
         ares_free(theirs);
@@ -187,5 +187,10 @@ static void check_variant(const char *variant)
 
 TEST(every_variant_gives_transformers_log_probs_entropies_and_gradients)
 {
-    for (int i = 0; i < ARES_COUNT(variants); i++) check_variant(variants[i]);
+    for (int i = 0; i < ARES_COUNT(variants); i++) check_variant(variants[i], "native");
+}
+
+TEST(every_variant_gives_them_on_libtorchs_kernels)
+{
+    for (int i = 0; i < ARES_COUNT(variants); i++) check_variant(variants[i], "aten");
 }

@@ -92,8 +92,6 @@ int64_t ares_source_epoch_draws(const ares_source *s);
 /* Leaves the row out from the next epoch on; never undone. */
 void ares_source_skip(ares_source *s, int64_t id);
 int64_t ares_source_skipped(const ares_source *s);
-/* Appends an object that holds all that moves the source. */
-void ares_source_save(const ares_source *s, ares_str *json);
 /*
  * All that moves the source as it is now, to be written later. Answers that were given back are
  * shared with the source, not copied.
@@ -105,13 +103,13 @@ typedef struct ares_source_snapshot {
     bool parts;
 } ares_source_snapshot;
 void ares_source_look(const ares_source *s, ares_source_snapshot *out);
-/* Appends what ares_source_save would have appended then. */
+/* Appends an object that holds all that moved the source then. */
 void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json);
 void ares_source_snapshot_fini(ares_source_snapshot *p);
 /*
- * Takes what save wrote. A failure leaves the source as it was, and its message names the member
- * that does not fit; the caller names the file. other_rows: the state may be of another number of
- * rows, and what it says of rows that are not there is left out.
+ * Takes what ares_source_snapshot_write wrote. A failure leaves the source as it was, and its
+ * message names the member that does not fit; the caller names the file. other_rows: the state may
+ * be of another number of rows, and what it says of rows that are not there is left out.
  */
 int ares_source_load(ares_source *s, const ares_json *json, bool other_rows);
 void ares_source_close(ares_source *s);

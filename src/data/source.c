@@ -261,14 +261,6 @@ void ares_source_snapshot_fini(ares_source_snapshot *p)
     *p = (ares_source_snapshot){ 0 };
 }
 
-void ares_source_save(const ares_source *s, ares_str *json)
-{
-    ares_source_snapshot now;
-    ares_source_look(s, &now);
-    ares_source_snapshot_write(&now, json);
-    ares_source_snapshot_fini(&now);
-}
-
 static bool is_count(const ares_json *v)
 {
     return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0;

@@ -9,6 +9,7 @@
 #include "../../src/data/dataset.h"
 #include "../../src/data/mixture.h"
 #include "ares/core_streams.h"
+#include "saved_source.h"
 
 static uint64_t seed_of(golden *g)
 {
@@ -139,7 +140,7 @@ static const ares_json *state_of(golden *g, const ares_source *s)
 {
     ares_str text = { 0 };
     const ares_json *json = NULL;
-    ares_source_save(s, &text);
+    saved_source(s, &text);
     char *copy = ares_arena_copy(g->arena, text.data, text.len);
     golden_ok(g, ares_json_parse(g->arena, (ares_view){ copy, text.len }, "state", &json));
     ares_str_fini(&text);

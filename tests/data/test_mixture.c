@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ares/data_source.h"
+#include "saved_source.h"
 
 enum { PARTS = 3, FETCH = 7, FETCHES = 12 };
 static ares_arena arena;
@@ -83,7 +84,7 @@ static void go_on(ares_source *s, int from, ares_drawn *out, ares_str *saved)
         ares_trajectory_row_init(y[i].rows, NULL, 0, 3, &arena);
     }
     for (int f = from; f < FETCHES; f++) {
-        if (saved) ares_source_save(s, &saved[f]);
+        if (saved) saved_source(s, &saved[f]);
         ares_drawn *d = out + (size_t)f * FETCH;
         CHECK_OK(ares_source_next(s, FETCH, &arena, d));
         for (int i = 0; i < FETCH; i++) {
@@ -119,7 +120,7 @@ TEST(a_mixture_saved_at_any_fetch_goes_on_alike)
         open_mixed(&n, 1, three);
         CHECK_OK(ares_source_load(&n.s, json_of(saved[f].data), false));
         ares_str_clear(&again);
-        ares_source_save(&n.s, &again);
+        saved_source(&n.s, &again);
         CHECK_STR(again.data, saved[f].data);
         go_on(&n.s, f, rest, NULL);
         for (int i = f * FETCH; i < FETCHES * FETCH; i++)
@@ -185,7 +186,7 @@ TEST(a_state_of_other_data_sets_says_what_becomes_of_each_and_is_taken_by_force)
     ares_str saved = { 0 };
     open_mixed(&m, 1, three);
     go_on(&m.s, 0, drawn, NULL);
-    ares_source_save(&m.s, &saved);
+    saved_source(&m.s, &saved);
     static const char *const others[] = { "data.train_files=[c.jsonl, d.jsonl, a.jsonl]",
                                           "curriculum.weights=[1, 1, 1]" };
     open_mixed(&n, 2, others);
@@ -238,13 +239,13 @@ TEST(a_damaged_state_of_a_mixture_is_refused_and_changes_nothing)
     mixed m;
     ares_str before = { 0 }, after = { 0 };
     open_mixed(&m, 1, three);
-    ares_source_save(&m.s, &before);
+    saved_source(&m.s, &before);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         int rc = ares_source_load(&m.s, json_of(cases[i].state), false);
         CHECK_MSG(rc != ARES_OK && strstr(ares_error_message(), cases[i].message), "%s: %s",
                   cases[i].state, ares_error_message());
         ares_str_clear(&after);
-        ares_source_save(&m.s, &after);
+        saved_source(&m.s, &after);
         CHECK_STR(after.data, before.data);
     }
     ares_str_fini(&before);

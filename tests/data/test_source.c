@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "ares/data_source.h"
+#include "saved_source.h"
 
 enum { ROWS = 11, DRAW = 2, EPOCH = 10 }; /* five draws per epoch, a row left out */
 static ares_arena arena;
@@ -73,7 +74,7 @@ TEST(several_draws_at_once_are_those_that_come_one_by_one)
 static void draw_and_skip(ares_source *s, int draws, ares_drawn *out, ares_str *saved)
 {
     for (int i = 0; i < draws; i++) {
-        if (saved) ares_source_save(s, &saved[i]);
+        if (saved) saved_source(s, &saved[i]);
         int64_t epoch = ares_source_epoch(s);
         CHECK_OK(ares_source_next(s, DRAW, &arena, out + i * DRAW));
         ares_source_skip(s, epoch);
@@ -96,7 +97,7 @@ TEST(a_state_saved_anywhere_in_an_epoch_goes_on_alike)
     for (int i = DRAWS - 1; i >= 0; i--) { /* also by a source that is further on */
         CHECK_OK(load(&s, saved[i].data, false));
         ares_str_clear(&again);
-        ares_source_save(&s, &again);
+        saved_source(&s, &again);
         CHECK_STR(again.data, saved[i].data);
         draw_and_skip(&s, DRAWS - i, rest, NULL);
         CHECK_MEM(rest, whole + i * DRAW, (size_t)((DRAWS - i) * DRAW) * sizeof *rest);
@@ -164,11 +165,11 @@ TEST(a_state_that_does_not_fit_is_refused_and_changes_nothing)
     ares_str before = { 0 }, after = { 0 };
     open_rows(ROWS, &s);
     draw_and_skip(&s, 1, drawn, NULL);
-    ares_source_save(&s, &before);
+    saved_source(&s, &before);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         CHECK_FAIL(load(&s, cases[i].state, false), cases[i].code, cases[i].message);
         ares_str_clear(&after);
-        ares_source_save(&s, &after);
+        saved_source(&s, &after);
         CHECK_STR(after.data, before.data);
     }
     ares_str_fini(&before);
@@ -253,7 +254,7 @@ TEST(prompts_given_back_come_first_and_the_oldest_before_others)
     CHECK_OK(ares_source_next(&s, 6, &arena, d));
     ares_source_give_back(&s, begun(&s, &d[4], 7));
     ares_source_give_back(&s, begun(&s, &d[1], 3));
-    ares_source_save(&s, &saved);
+    saved_source(&s, &saved);
     CHECK_OK(load(&loaded, saved.data, false));
     for (ares_source *x = &s;; x = &loaded) {            /* and the same from its saved state */
         CHECK_OK(ares_source_next(x, 5, &arena, again)); /* no whole number of draws */
@@ -283,7 +284,7 @@ TEST(a_snapshot_is_the_state_of_its_moment_whatever_becomes_of_the_source)
     CHECK_OK(ares_source_next(&s, 6, &arena, d));
     ares_source_give_back(&s, begun(&s, &d[4], 7));
     ares_source_give_back(&s, begun(&s, &d[1], 3));
-    ares_source_save(&s, &saved);
+    saved_source(&s, &saved);
     ares_source_look(&s, &first);
     ares_source_look(&s, &second);
     ares_source_snapshot_fini(&first);
@@ -324,13 +325,13 @@ TEST(a_damaged_list_of_prompts_given_back_is_refused_and_changes_nothing)
     open_rows(ROWS, &s);
     CHECK_OK(ares_source_next(&s, DRAW, &arena, d));
     ares_source_give_back(&s, begun(&s, &d[1], 2));
-    ares_source_save(&s, &saved);
+    saved_source(&s, &saved);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str_clear(&text);
         ares_str_addf(&text, "%s%s", head, cases[i].list);
         CHECK_FAIL(load(&s, text.data, false), ARES_EFORMAT, cases[i].message);
         ares_str_clear(&text);
-        ares_source_save(&s, &text);
+        saved_source(&s, &text);
         CHECK_STR(text.data, saved.data);
     }
     /* a row that is not there any more is left out where that is asked for */

@@ -11,6 +11,7 @@
 #include "collect/draw.h"
 #include "collect/filter_groups.h"
 #include "run/state.h"
+#include "saved_source.h"
 #include "test.h"
 #include "tiny_trainer.h"
 
@@ -298,7 +299,7 @@ TEST(answers_that_were_cut_go_on_to_the_same_bits)
         ares_source_give_back(&o.t.run.source, &part[g]);
     }
     CHECK(cuts > 4);
-    ares_source_save(&o.t.run.source, &state);
+    saved_source(&o.t.run.source, &state);
     REQUIRE_OK(ares_json_parse(a, ares_str_view(&state), "state", &json));
     REQUIRE_OK(ares_source_load(&o.t.run.source, json, false));
     o.t.run.step += 3;

@@ -66,6 +66,7 @@ typedef struct ares_source {
     void *state;
     struct returned_prompt *returned; /* [n_returned] by draw number; they come before others */
     int64_t n_returned;
+    int64_t answers; /* that each prompt of a state must have been given back with; 0: any number */
 } ares_source;
 
 /*
@@ -109,7 +110,9 @@ void ares_source_snapshot_fini(ares_source_snapshot *p);
 /*
  * Takes what ares_source_snapshot_write wrote. A failure leaves the source as it was, and its
  * message names the member that does not fit; the caller names the file. other_rows: the state may
- * be of another number of rows, and what it says of rows that are not there is left out.
+ * be of another number of rows, and what it says of rows that are not there is left out; its
+ * prompts may have another number of answers; of another kind of source nothing is taken, with a
+ * warning.
  */
 int ares_source_load(ares_source *s, const ares_json *json, bool other_rows);
 void ares_source_close(ares_source *s);

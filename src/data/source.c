@@ -267,11 +267,16 @@ static bool is_count(const ares_json *v)
 }
 
 /* The answers of a prompt, which `row` is the row of now: the bytes name it. */
-static int move_begun(const ares_source *s, returned_prompt *p, int64_t row)
+static int move_begun(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
 {
     ares_arena arena = { 0 };
     ares_group *g;
     int rc = read_begun(s, p, row, &arena, &g);
+    if (rc == ARES_OK && s->answers && g->n != s->answers && !any_number)
+        rc = ares_fail(ARES_ESTATE,
+                       "it has %d answers, and worker.rollout.n is %lld now; set that to %d, or "
+                       "pass --force to go on with as many as each has",
+                       g->n, (long long)s->answers, g->n);
     if (rc == ARES_OK && row != p->id) {
         ares_str bytes = { 0 };
         ares_group_write(g, &bytes);
@@ -309,7 +314,7 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
         rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
                                      "checkpoint is damaged");
     ares_str_fini(&bytes);
-    if (rc == ARES_OK && p->begun) rc = move_begun(into, p, id);
+    if (rc == ARES_OK && p->begun) rc = move_begun(into, p, id, other_rows);
     p->id = id;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }
@@ -320,12 +325,19 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
     const ares_json *list = ares_json_get(json, "given_back");
     /* the states of older checkpoints do not name it, and are of a data set */
     ARES_TRY(ares_json_get_string(json, "source", "dataset", &kind));
-    if (!ares_view_is(kind, s->kind->name))
-        return ares_fail(ARES_ESTATE,
-                         "the state is of a source '%.*s', and the run draws from a '%s'; restore "
-                         "the options of data.*",
-                         (int)kind.len, kind.data, s->kind->name);
-    ares_source loaded = { .kind = s->kind, .state = s->state };
+    if (!ares_view_is(kind, s->kind->name)) {
+        if (!other_rows)
+            return ares_fail(ARES_ESTATE,
+                             "the state is of a source '%.*s', and the run draws from a '%s'; "
+                             "restore the options of data.* and curriculum.*, or pass --force to "
+                             "begin its rows anew",
+                             (int)kind.len, kind.data, s->kind->name);
+        ares_warn("data: the state is of a source '%.*s', and the run draws from a '%s': its rows "
+                  "begin anew",
+                  (int)kind.len, kind.data, s->kind->name);
+        return ARES_OK;
+    }
+    ares_source loaded = { .kind = s->kind, .state = s->state, .answers = s->answers };
     int rc = ARES_OK;
     if (list && list->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "'given_back' is no list; the checkpoint is damaged");

@@ -60,6 +60,7 @@ static int open_data(ares_trainer *t, ares_config *cfg)
                              &t->run.curriculum);
         ARES_TRY(
             open_source(t, &c->data.train_files, t->run.curriculum.names, &order, &t->run.source));
+        t->run.source.answers = c->rollout.n;
         t->run.total_steps = train_total_steps(
             ares_source_count(&t->run.source), t->run.curriculum.n ? 1 : order.draw,
             c->data.rollout_batch_size, c->trainer.total_epochs, c->trainer.max_steps);

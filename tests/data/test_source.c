@@ -274,6 +274,36 @@ TEST(prompts_given_back_come_first_and_the_oldest_before_others)
     ares_str_fini(&saved);
 }
 
+TEST(prompts_given_back_with_another_number_of_answers_are_refused_unless_that_is_asked_for)
+{
+    ares_source s, other;
+    ares_drawn d[4];
+    ares_str saved = { 0 };
+    open_rows(ROWS, &s);
+    open_rows(ROWS, &other);
+    CHECK_OK(ares_source_next(&s, 4, &arena, d));
+    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    saved_source(&s, &saved);
+    other.answers = 3;
+    CHECK_FAIL(load(&other, saved.data, false), ARES_ESTATE,
+               "'given_back': draw 1: it has 2 answers, and worker.rollout.n is 3 now; set that "
+               "to 2");
+    CHECK_OK(load(&other, saved.data, true));
+    other.answers = 2;
+    CHECK_OK(load(&other, saved.data, false));
+    CHECK_OK(ares_source_next(&other, 1, &arena, d));
+    check_begun(&d[0], 3);
+    /* nothing is taken of another kind of source */
+    CHECK_FAIL(load(&s, "{\"source\":\"mixture\"}", false), ARES_ESTATE,
+               "data.* and curriculum.*, or pass --force");
+    CHECK_OK(load(&other, "{\"source\":\"mixture\"}", true));
+    CHECK_OK(ares_source_next(&other, 1, &arena, d));
+    CHECK_EQ(d[0].draw, 4);
+    ares_source_close(&s);
+    ares_source_close(&other);
+    ares_str_fini(&saved);
+}
+
 TEST(a_snapshot_is_the_state_of_its_moment_whatever_becomes_of_the_source)
 {
     ares_source s;

@@ -269,6 +269,8 @@ TEST(what_over_sampling_does_not_go_with_is_refused)
     refused("curriculum.over_sampling_batch_size=3",
             "over_sampling_batch_size = 3: a fetch must fill the batch: data.rollout_batch_size is "
             "4");
+    refused("curriculum.over_sampling_batch_size=99999999999",
+            "a fetch would have more than 2147483647 responses (worker.rollout.n = 4)");
     refused("curriculum.over_sampling_batch_size=0", "curriculum.over_sampling_batch_size = 0");
     refused(OVER "data.mini_rollout_batch_size=4",
             "data.mini_rollout_batch_size = 4: with curriculum.over_sampling_batch_size");

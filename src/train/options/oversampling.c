@@ -81,6 +81,11 @@ void oversampling_check(ares_config *cfg, const ares_train_config *c)
                           "a fetch must fill the batch: data.rollout_batch_size is %lld; set that "
                           "or more",
                           (long long)c->data.rollout_batch_size);
+    if (o->batch != ARES_NULL_I64 && o->batch > INT32_MAX / c->rollout.n)
+        ares_config_fault(cfg, OVER,
+                          "a fetch would have more than 2147483647 responses (worker.rollout.n = "
+                          "%lld); 2 or 3 times data.rollout_batch_size is usual",
+                          (long long)c->rollout.n);
     check_rounds(cfg, c, by);
     if (c->actor.recompute_log_probs && strcmp(o->old_log_probs, "stored") == 0)
         ares_config_fault(cfg, "curriculum.partial.old_log_probs",

@@ -411,6 +411,26 @@ TEST(slimes_published_configuration_passes_as_it_stands)
     ares_str_fini(&out);
 }
 
+TEST(slimes_defaults_may_be_written_out)
+{
+    static const char words[] =
+        "rollout_seed=42 rollout_top_k=-1 rollout_stop=null rollout_stop_token_ids=null "
+        "partial_rollout=false buffer_filter_path=null reward_key=null group_rm=false rm_type=null "
+        "metadata_key=metadata 'apply_chat_template_kwargs={}' dynamic_sampling_filter_path=null "
+        "data_source_reward_caps=null num_epoch=null start_rollout_id=null save_interval=null "
+        "eval_interval=null eval_config=null eval_prompt_data=null log_passrate=false "
+        "skip_eval_before_train=true";
+    ares_str out = { 0 };
+    CHECK_EQ(
+        e2e_program(&out, "--check --print-config --config '%s' %s", e2e_train_words("run"), words),
+        0);
+    CHECK_CONTAINS(out.data, "val_before_train: false");
+    CHECK_CONTAINS(out.data, "dynamic_sampling_filter: none");
+    ares_str_fini(&out);
+    CHECK_EQ(e2e_program(NULL, "--check --config '%s' start_rollout_id=3", e2e_train_words("run")),
+             2);
+}
+
 TEST(a_verifier_that_has_no_effect_beside_rewards_is_warned_of)
 {
     ares_str out = { 0 };

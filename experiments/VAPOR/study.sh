@@ -28,15 +28,19 @@ words_of() { # method
     grpo) # judges the same digit: it is the last number of an answer
         words=(algorithm.name=null algorithm.use_kl_loss=true algorithm.kl_coef=0.1
             "worker.reward.rewards=[{name: number}]") ;;
+    dpo | dpo_bare) # the pairs alone: scores are 0, but right answers are counted
+        words=(vapor.beta=0 vapor.dpo_coef=1 "worker.reward.rewards=[{name: exact, weight: 0}]")
+        [[ $1 == dpo ]] || words+=(vapor.kl_coef=0) ;;
+    span_dpo) words=(vapor.beta=0 vapor.dpo_coef=1) ;;
     esac
 }
 runs=()
 for seed in $seeds; do
-    for name in both span detached grpo; do
+    for name in both span detached grpo dpo dpo_bare span_dpo; do
         run=runs/vapor/$name/$seed
         words_of $name
         [[ -e $run/DONE ]] ||
-            $program --config $here/config.yaml "${words[@]}" worker.rollout.seed=$seed \
+            $program --config $here/tiny.yaml "${words[@]}" worker.rollout.seed=$seed \
                 data.seed=$seed trainer.run_dir=$run trainer.logger=[console] > runs/vapor/$name.$seed.log 2>&1 ||
             { echo "study.sh: $run failed: see runs/vapor/$name.$seed.log" >&2; exit 1; }
         runs+=("$name=$run")

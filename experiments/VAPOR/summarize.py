@@ -4,7 +4,7 @@ import pathlib
 import statistics
 import sys
 
-METHODS = ("both", "span", "detached", "grpo")
+METHODS = ("both", "span", "detached", "grpo", "dpo", "dpo_bare", "span_dpo")
 LAST = 20  # steps
 
 

@@ -158,7 +158,7 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
           "object or a "
           "command" },
         { "trainer.validation_steps", "2", "2", "set env.val.groups to so many times as much" },
-        { "loss_type", "grpo", "'grpo'",
+        { "loss_type", "dr_grpo", "'dr_grpo'",
           "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens "
           "are "
           "averaged" },

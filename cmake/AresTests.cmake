@@ -18,7 +18,7 @@ function(ares_add_ctests room program sources)
     endif()
     add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu ${jobs}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 1500)
+    set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 2400)
     set(text "")
     foreach(source IN LISTS sources)
         file(READ ${source} one)

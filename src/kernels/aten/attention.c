@@ -1,9 +1,8 @@
 /*
- * Attention by libtorch's, a segment after the other, but segments of one row (decoding) together.
- * Its `causal` counts from the first key, so it
- * serves a segment whose first visible key is its own; where keys come before the segment's own (a
- * shared prefix, a cache) or a window ends them, the keys that the segment sees are gathered and a
- * mask says which rows see which.
+ * Attention by libtorch's, one segment after another, but segments of one row (decoding) together.
+ * Its `causal` counts from the first key, so it serves a segment whose first visible key is its
+ * own; where keys come before the segment's own (a shared prefix, a cache) or a window ends them,
+ * the keys that the segment sees are gathered and a mask says which rows see which.
  *
  * In one layer of the paged cache a block holds the keys of its 32 slots, then their values:
  * [blocks][2][32][n_kv_heads * head_dim].

@@ -1,7 +1,7 @@
 /*
  * Whole arrays: AdamW, the sum of squares, addition. libtorch's fused AdamW serves, whose step is
- * this step. The kahan variant rounds to bf16 after each operation
- * on a whole tensor, as the native one does.
+ * this step. The kahan variant rounds to bf16 after each operation on a whole tensor, as the native
+ * one does.
  */
 #include "aten.h"
 

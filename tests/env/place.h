@@ -85,4 +85,54 @@ static inline void place_shows(const place *p, const char *want)
     ares_str_fini(&text);
 }
 
+/* that the episode has failed, and says why */
+static inline void place_failed(const place *p, const char *why, bool replayable)
+{
+    if (!CHECK_MSG(p->env.failure != NULL, "no failure: %s", why)) return;
+    CHECK_CONTAINS(p->env.failure, why);
+    CHECK_EQ(p->env.replayable, replayable);
+    CHECK(p->env.terminated && p->env.truncated && !ares_env_won(&p->env));
+}
+
+static inline void place_add_turn(place *p, const char *action, ares_str *out)
+{
+    ares_env_format f = ares_env_format_default();
+    ares_env_turn t;
+    if (ares_env_over(&p->env)) return;
+    ares_env_turn_message(&p->env, &f, out);
+    CHECK_OK(place_act(p, action, &t));
+    ares_env_reward_message(t.outcome.reward, out);
+    ares_str_addf(out, "%d %d %g %g %g\n", p->env.terminated, p->env.truncated, t.penalty,
+                  place_told(&t, "action_is_effective"), place_told(&t, "action_is_valid"));
+}
+
+/*
+ * Plays 40 episodes on a built-in FrozenLake of ten actions and on an environment of others with
+ * the same rules: the same texts, rewards and ends, and some of them won.
+ */
+static inline void place_plays_alike(place *built_in, place *other)
+{
+    static const char *const ways[] = { "Left", "down", "Right || Right", "Up", "Jump", "" };
+    int won = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        ares_str want = { 0 }, got = { 0 };
+        uint64_t s = seed < 20 ? 10000 + seed : seed << 40;
+        REQUIRE_OK(place_reset(built_in, s, 0));
+        REQUIRE_OK(place_reset(other, s, 0));
+        CHECK_MSG(!other->env.failure, "%s", other->env.failure);
+        for (uint64_t i = 0; i < 12; i++) {
+            const char *way = ways[(seed * 7 + i * i + i / 3) % ARES_COUNT(ways)];
+            place_add_turn(built_in, way, &want);
+            place_add_turn(other, way, &got);
+        }
+        CHECK_STR(got.data, want.data);
+        CHECK_NEAR(other->env.reward.value, built_in->env.reward.value, 0);
+        CHECK(other->env.replayable);
+        won += ares_env_won(&other->env);
+        ares_str_fini(&want);
+        ares_str_fini(&got);
+    }
+    CHECK(won > 0);
+}
+
 #endif

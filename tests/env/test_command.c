@@ -29,44 +29,12 @@ static int open_trouble(place *p, const char *arguments, const char *words)
     return open_program(p, "tests/env/trouble.py", all);
 }
 
-static void add_turn(place *p, const char *action, ares_str *out)
-{
-    ares_env_format f = ares_env_format_default();
-    ares_env_turn t;
-    if (ares_env_over(&p->env)) return;
-    ares_env_turn_message(&p->env, &f, out);
-    CHECK_OK(place_act(p, action, &t));
-    ares_env_reward_message(t.outcome.reward, out);
-    ares_str_addf(out, "%d %d %g %g %g\n", p->env.terminated, p->env.truncated, t.penalty,
-                  place_told(&t, "action_is_effective"), place_told(&t, "action_is_valid"));
-}
-
 TEST(a_program_that_plays_by_the_rules_of_a_built_in_one_gives_its_bits)
 {
-    static const char *const ways[] = { "Left", "down", "Right || Right", "Up", "Jump", "" };
     place built_in, program;
-    int won = 0;
     REQUIRE_OK(place_open(&built_in, "FrozenLake", "options.is_slippery=false"));
     REQUIRE_OK(open_program(&program, "tests/env/lake.py", "max_actions=10"));
-    for (uint64_t seed = 0; seed < 40; seed++) {
-        ares_str want = { 0 }, got = { 0 };
-        uint64_t s = seed < 20 ? 10000 + seed : seed << 40;
-        REQUIRE_OK(place_reset(&built_in, s, 0));
-        REQUIRE_OK(place_reset(&program, s, 0));
-        CHECK_MSG(!program.env.failure, "%s", program.env.failure);
-        for (uint64_t i = 0; i < 12; i++) {
-            const char *way = ways[(seed * 7 + i * i + i / 3) % ARES_COUNT(ways)];
-            add_turn(&built_in, way, &want);
-            add_turn(&program, way, &got);
-        }
-        CHECK_STR(got.data, want.data);
-        CHECK_NEAR(program.env.reward.value, built_in.env.reward.value, 0);
-        CHECK(program.env.replayable);
-        won += ares_env_won(&program.env);
-        ares_str_fini(&want);
-        ares_str_fini(&got);
-    }
-    CHECK(won > 0);
+    place_plays_alike(&built_in, &program);
     place_close(&built_in);
     place_close(&program);
 }
@@ -149,14 +117,6 @@ static int starts(const char *path)
     return n;
 }
 
-static void check_failed(const place *p, const char *why, bool replayable)
-{
-    if (!CHECK_MSG(p->env.failure != NULL, "no failure: %s", why)) return;
-    CHECK_CONTAINS(p->env.failure, why);
-    CHECK_EQ(p->env.replayable, replayable);
-    CHECK(p->env.terminated && p->env.truncated && !ares_env_won(&p->env));
-}
-
 TEST(trouble_fails_an_episode_with_its_reason_and_the_next_one_goes_well)
 {
     static const struct {
@@ -194,7 +154,7 @@ TEST(trouble_fails_an_episode_with_its_reason_and_the_next_one_goes_well)
         char both[64];
         snprintf(both, sizeof both, "up || %s || up", cases[i].action);
         REQUIRE_OK(place_act(&p, both, &t));
-        check_failed(&p, cases[i].why, true);
+        place_failed(&p, cases[i].why, true);
         CHECK_EQ(t.executed, 2); /* the third is not tried */
         CHECK_NEAR(t.outcome.reward.value, 1, 0);
         CHECK(t.outcome.reward.integer && t.outcome.done && !t.outcome.success);
@@ -212,14 +172,14 @@ TEST(a_late_answer_fails_an_episode_that_cannot_be_replayed)
         REQUIRE_OK(place_reset(&p, 7, 0));
         CHECK(!p.env.failure && p.env.replayable);
         REQUIRE_OK(place_act(&p, "late", &t));
-        check_failed(&p, "the program gave no answer within 0.2 s", false);
+        place_failed(&p, "the program gave no answer within 0.2 s", false);
     }
     place_close(&p);
     REQUIRE_OK(open_program(&p, "x",
                             "options.command=[sleep,1000] options.start_timeout_s=0.1 "
                             "options.timeout_s=1000"));
     REQUIRE_OK(place_reset(&p, 7, 0));
-    check_failed(&p, "the program gave no answer within 0.1 s", false);
+    place_failed(&p, "the program gave no answer within 0.1 s", false);
     CHECK_EQ(p.env.turns, 0);
     place_shows(&p, "");
     place_close(&p);
@@ -240,14 +200,14 @@ TEST(a_reset_that_goes_wrong_is_an_episode_that_is_over)
     REQUIRE_OK(open_trouble(&p, "", ""));
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         REQUIRE_OK(place_reset(&p, cases[i].seed, 0));
-        check_failed(&p, cases[i].why, true);
+        place_failed(&p, cases[i].why, true);
         REQUIRE_OK(place_reset(&p, 1, 0));
         CHECK(!p.env.failure && !ares_env_over(&p.env));
     }
     place_close(&p);
     REQUIRE_OK(open_program(&p, "x", "options.command=[python3,/no/such.py]"));
     REQUIRE_OK(place_reset(&p, 1, 0));
-    check_failed(&p, "the program ended with exit code 2", true);
+    place_failed(&p, "the program ended with exit code 2", true);
     place_close(&p);
 }
 
@@ -367,12 +327,12 @@ TEST(the_end_of_a_process_fails_every_episode_in_it)
     REQUIRE_OK(place_reset(&p, 7, 0));
     REQUIRE_OK(ares_env_reset(&other, &(ares_env_start){ 8, 0 }));
     REQUIRE_OK(place_act(&p, "silent", &t)); /* costs its own episode alone */
-    check_failed(&p, "expected {\"observation\"", true);
+    place_failed(&p, "expected {\"observation\"", true);
     CHECK_OK(ares_env_act(&other, &ARES_VIEW("up"), 1, 0, &t));
     CHECK(!other.failure);
     REQUIRE_OK(place_reset(&p, 9, 0));
     REQUIRE_OK(place_act(&p, "die", &t));
-    check_failed(&p, "the program ended with exit code 7", false); /* who else was in it? */
+    place_failed(&p, "the program ended with exit code 7", false); /* who else was in it? */
     REQUIRE_OK(place_reset(&p, 10, 0));
     place_shows(&p, "count 0, seed 10");
     CHECK_OK(ares_env_act(&other, &ARES_VIEW("up"), 1, 0, &t));
@@ -381,7 +341,7 @@ TEST(the_end_of_a_process_fails_every_episode_in_it)
     CHECK_OK(ares_env_reset(&other, &(ares_env_start){ 8, 0 }));
     CHECK(!other.failure);
     REQUIRE_OK(place_act(&p, "stranger", &t));
-    check_failed(&p, "the program answered without the id of a question", false);
+    place_failed(&p, "the program answered without the id of a question", false);
     ares_env_fini(&other);
     place_close(&p);
 }

@@ -42,53 +42,13 @@ static bool start_lake(served *s, const char *python, const char *option, const 
     return served_start(s, argv);
 }
 
-static void check_failed(const place *p, const char *why, bool replayable)
-{
-    if (!CHECK_MSG(p->env.failure != NULL, "no failure: %s", why)) return;
-    CHECK_CONTAINS(p->env.failure, why);
-    CHECK_EQ(p->env.replayable, replayable);
-    CHECK(p->env.terminated && p->env.truncated && !ares_env_won(&p->env));
-}
-
 /* ---------------- a real server */
-static void add_turn(place *p, const char *action, ares_str *out)
-{
-    ares_env_format f = ares_env_format_default();
-    ares_env_turn t;
-    if (ares_env_over(&p->env)) return;
-    ares_env_turn_message(&p->env, &f, out);
-    CHECK_OK(place_act(p, action, &t));
-    ares_env_reward_message(t.outcome.reward, out);
-    ares_str_addf(out, "%d %d %g %g %g\n", p->env.terminated, p->env.truncated, t.penalty,
-                  place_told(&t, "action_is_effective"), place_told(&t, "action_is_valid"));
-}
-
 static void play_like_a_built_in(int port)
 {
-    static const char *const ways[] = { "Left", "down", "Right || Right", "Up", "Jump", "" };
     place built_in, server;
-    int won = 0;
     REQUIRE_OK(place_open(&built_in, "FrozenLake", "options.is_slippery=false"));
     REQUIRE_OK(open_server(&server, port, "", "max_actions=10 options.observation='{{text}}'"));
-    for (uint64_t seed = 0; seed < 40; seed++) {
-        ares_str want = { 0 }, got = { 0 };
-        uint64_t s = seed < 20 ? 10000 + seed : seed << 40;
-        REQUIRE_OK(place_reset(&built_in, s, 0));
-        REQUIRE_OK(place_reset(&server, s, 0));
-        CHECK_MSG(!server.env.failure, "%s", server.env.failure);
-        for (uint64_t i = 0; i < 12; i++) {
-            const char *way = ways[(seed * 7 + i * i + i / 3) % ARES_COUNT(ways)];
-            add_turn(&built_in, way, &want);
-            add_turn(&server, way, &got);
-        }
-        CHECK_STR(got.data, want.data);
-        CHECK_NEAR(server.env.reward.value, built_in.env.reward.value, 0);
-        CHECK(server.env.replayable);
-        won += ares_env_won(&server.env);
-        ares_str_fini(&want);
-        ares_str_fini(&got);
-    }
-    CHECK(won > 0);
+    place_plays_alike(&built_in, &server);
     place_close(&built_in);
     place_close(&server);
 }
@@ -120,7 +80,7 @@ static void be_in_trouble(int port)
         REQUIRE_OK(place_reset(&p, 10000, 0));
         REQUIRE(CHECK_STR(p.env.failure, NULL));
         REQUIRE_OK(place_act(&p, "Up", &t));
-        check_failed(&p, cases[i].why, cases[i].replayable);
+        place_failed(&p, cases[i].why, cases[i].replayable);
         place_close(&p);
     }
 }
@@ -213,7 +173,7 @@ TEST(a_server_tells_states_rewards_and_numbers)
 
     REQUIRE_OK(open_server(&p, s.port, "", "options.observation='{{text[0:9].x.y}}'"));
     REQUIRE_OK(place_reset(&p, 1, 0));
-    check_failed(&p, "the observation does not suit the template: template: observation:1:", true);
+    place_failed(&p, "the observation does not suit the template: template: observation:1:", true);
     place_close(&p);
 
     REQUIRE_OK(open_server(&p, s.port, "/late", "options.action_field='*'")); /* soon there */
@@ -263,7 +223,7 @@ TEST(trouble_on_a_server_fails_an_episode_and_the_next_one_goes_well)
         char both[64];
         snprintf(both, sizeof both, "up || %s || up", cases[i].action);
         REQUIRE_OK(place_act(&p, both, &t));
-        check_failed(&p, cases[i].why, cases[i].replayable);
+        place_failed(&p, cases[i].why, cases[i].replayable);
         CHECK_EQ(t.executed, 2); /* the third is not tried */
         CHECK(t.outcome.reward.value == 1 && t.outcome.done && !t.outcome.success);
     }
@@ -274,18 +234,18 @@ TEST(trouble_on_a_server_fails_an_episode_and_the_next_one_goes_well)
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
         CHECK_OK(place_act(&p, "up", &t));
     }
-    check_failed(&p, "the server sent a message that nobody asked for", false);
+    place_failed(&p, "the server sent a message that nobody asked for", false);
     for (uint64_t seed = 13; seed <= 16; seed++) {
         static const char *const whys[] = { "answered 'nonsense'", "expected {\"type\"",
                                             "over before its first step", "it broke" };
         REQUIRE_OK(place_reset(&p, seed, 0));
-        check_failed(&p, whys[seed - 13], true);
+        place_failed(&p, whys[seed - 13], true);
         CHECK_EQ(p.env.turns, 0);
     }
     REQUIRE_OK(place_reset(&p, 7, 0));
     REQUIRE(CHECK_STR(p.env.failure, NULL));
     REQUIRE_OK(place_act(&p, "die", &t));
-    check_failed(&p, "the server closed the connection", false);
+    place_failed(&p, "the server closed the connection", false);
     served_stop(&s);
     place_close(&p);
 }
@@ -304,11 +264,11 @@ TEST(a_late_answer_is_nobodys)
         CHECK(p.env.replayable);
         place_shows(&p, "seed 7");
         REQUIRE_OK(place_act(&p, "late", &t));
-        check_failed(&p, "the server gave no answer within 0.3 s", false);
+        place_failed(&p, "the server gave no answer within 0.3 s", false);
     }
     served_stop(&s); /* and there is none for the next episode */
     REQUIRE_OK(place_reset(&p, 7, 0));
-    check_failed(&p, "the server cannot be reached", false);
+    place_failed(&p, "the server cannot be reached", false);
     place_shows(&p, "");
     place_close(&p);
 }

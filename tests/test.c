@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -47,6 +48,7 @@ static const char *program = "test", *self = "";
 typedef struct totals {
     atomic_int next; /* the test that is taken next, by its place in the order */
     atomic_int passed, failed, skipped;
+    atomic_int ended; /* tests that have said how they ended */
 } totals;
 static totals *shared;
 static int jobs = 1, failures;
@@ -381,6 +383,7 @@ static void die_of(int sig)
     else if (sig != SIGINT && sig != SIGTERM)
         dprintf(1, "FAIL %s: crashed (%s)%s\n", name, strsignal(sig), rest);
     shared->failed += sig != SIGINT && sig != SIGTERM;
+    shared->ended += current && sig != SIGINT && sig != SIGTERM;
     if (dir[0]) remove_tree(dir);
     if (jobs == 1) {
         summary();
@@ -434,6 +437,7 @@ static void run(const test_case *t)
     if (failures) shared->failed++;
     else if (skipping) shared->skipped++;
     else shared->passed++;
+    shared->ended++;
     current = NULL;
 }
 
@@ -461,9 +465,11 @@ static void run_next(test_case *const *order, int n)
 
 /* Sends a signal on to the processes of --jobs. They clean up; this process waits for them. */
 static pid_t workers[16];
+static volatile sig_atomic_t asked; /* the signal that ends this program */
 
 static void pass_on(int sig)
 {
+    asked = sig;
     for (int i = 0; i < jobs; i++)
         if (workers[i] > 0) kill(workers[i], sig);
 }
@@ -471,11 +477,13 @@ static void pass_on(int sig)
 static pid_t start_worker(test_case *const *order, int n)
 {
     fflush(stdout);
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child != 0) return child;
     runner = getpid();
     signal(SIGTERM, die_of);
     if (signal(SIGINT, die_of) == SIG_IGN) signal(SIGINT, SIG_IGN);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* ends with the program, however that ends */
+    if (getppid() != parent) raise(SIGTERM);
     run_next(order, n);
     exit(0); /* a sanitizer that found something gives another status */
 }
@@ -493,14 +501,16 @@ static void run_side_by_side(test_case *const *order, int n)
         if (ended < 0) break;
         for (int i = 0; i < jobs; i++) {
             if (workers[i] != ended) continue;
-            int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-            bool asked = sig == SIGINT || sig == SIGTERM;
-            bool again = status != 0 && !asked && shared->next < n;
+            bool again = !asked && shared->next < n;
             shared->failed += WIFEXITED(status) && WEXITSTATUS(status) != 0;
             workers[i] = again ? start_worker(order, n) : 0;
             left -= !again;
         }
     }
+    /* a test that was killed, or ended its process, has said nothing */
+    int lost = asked ? 0 : n - shared->ended;
+    if (lost > 0) dprintf(1, "FAIL %d of the tests never ended\n", lost);
+    shared->failed += ARES_MAX(lost, 0);
 }
 
 int main(int argc, char **argv)
@@ -569,5 +579,9 @@ int main(int argc, char **argv)
         return 1;
     }
     summary();
+    if (asked) {
+        signal(asked, SIG_DFL);
+        raise(asked);
+    }
     return shared->failed ? 1 : 0;
 }

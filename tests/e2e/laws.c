@@ -183,8 +183,8 @@ static bool check_difficulties(const ares_json *row, const char *where)
         "%s: accuracies of difficulties make %g, the batch's is %g", where, accuracy / count,
         get(row, "reward/batch_accuracy"));
     /* tokens of an answer that went on may be masked, and AEPO counts those of mask 1 */
-    bool less =
-        get(row, "over_sampling/groups") > 0 && length / count < get(row, "response_length/mean");
+    bool less = get(row, "over_sampling/old_token_frac") > 0 &&
+                length / count < get(row, "response_length/mean");
     LAW(less || near(length / count, get(row, "response_length/mean"), 1e-9),
         "%s: lengths of difficulties make %g, the batch's is %g", where, length / count,
         get(row, "response_length/mean"));

@@ -129,8 +129,11 @@ static bool same_files(const combination *c, const char *folder, const char *a, 
 #define BEFORE "runs/before"
 #define OTHER_RUN "runs/other"
 #define TWO "runs/two"
-/* the source keeps the scores of masked answers whose group goes on later */
-#define WITHOUT_STATE "-x state.json -x source.json"
+/* an over-sampling source keeps the scores of masked answers whose group goes on later */
+static const char *without_state(const combination *c)
+{
+    return c->tags & OVERSAMPLES ? "-x state.json -x source.json" : "-x state.json";
+}
 
 /*
  * Checks that the run, resumed from the checkpoint of step 1 with memory divided differently, is
@@ -158,7 +161,7 @@ static bool masks_count_nowhere(const combination *c)
     if (!(c->tags & MASKS) || (c->tags & BASELINE)) return true;
     return trains(c, "", OTHER_RUN, LEARNS "worker.reward.unfinished_score=1000") &&
            laws_same(WHOLE, OTHER_RUN, 2, 0, validation, c->names) &&
-           same_files(c, LAST, "whole", "other", WITHOUT_STATE);
+           same_files(c, LAST, "whole", "other", without_state(c));
 }
 
 /*
@@ -170,7 +173,7 @@ static bool learns_alike(const combination *c, const char *more)
     static const char *const of_rows[] = { "global_seqlen/", "filter/", "dapo/batch_fill",
                                            "reward/empty_responses", NULL };
     return trains(c, "", OTHER_RUN, more) && laws_same(WHOLE, OTHER_RUN, 2, 0, of_rows, c->names) &&
-           same_files(c, LAST, "whole", "other", WITHOUT_STATE);
+           same_files(c, LAST, "whole", "other", without_state(c));
 }
 
 static bool absent_is_as_masked(const combination *c)

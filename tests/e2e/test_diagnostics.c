@@ -50,7 +50,7 @@ TEST(a_run_that_measures_itself_trains_as_one_that_does_not)
         same_file("plain", "measured", file);
     }
     for (int step = 1; step <= 2; step++) {
-        e2e_same_rollouts("plain", "measured", step);
+        CHECK(e2e_same_rollouts("plain", "measured", step));
         for (int i = 0; i < ARES_COUNT(metrics); i++)
             CHECK_NEAR(e2e_metric("measured", step, metrics[i]),
                        e2e_metric("plain", step, metrics[i]), 0);

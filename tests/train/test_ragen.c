@@ -80,13 +80,20 @@ static int differences(const reading *a, const char *path, const ares_json *x, c
             snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
             n += differences(a, inner, x->members[i].value, ares_json_get(y, key), kl);
         }
+        for (int64_t i = 0; i < y->count; i++) { /* what is here alone */
+            const char *key = y->members[i].key.data;
+            snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
+            if (!ares_json_find(x, y->members[i].key))
+                n += differences(a, inner, NULL, y->members[i].value, kl);
+        }
         return n;
     }
     x = only_item(x);
     y = only_item(y);
     ares_json_write(&s, x ? x : &(ares_json){ 0 });
     ares_json_write(&t, y ? y : &(ares_json){ 0 });
-    bool numbers = x && y && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT);
+    bool numbers = x && y && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT) &&
+                   (y->type == ARES_JSON_INT || y->type == ARES_JSON_FLOAT);
     bool same = numbers ? x->number == y->number : strcmp(s.data, t.data) == 0;
     CHECK_MSG(same, "%s: %s there, %s here", path, s.data, t.data);
     ares_str_fini(&s);

@@ -208,7 +208,7 @@ typedef struct ares_value_args {
  */
 #define ARES_VAPOR_OPTIONS(X)                                                                      \
     X(f64, beta, "beta", "0.1", "[0,)",                                                            \
-      "weight of the preference between a row's stored answers, as in DPO; 0: they are not read")  \
+      "weight of the preference between a row's stored answers, as in DPO; 0: none")               \
     X(f64, epsilon_low, "epsilon_low", "0.2", "[0,1)", "ratios are clipped below 1 - epsilon_low") \
     X(f64, epsilon_high, "epsilon_high", "0.2", "[0,)",                                            \
       "ratios are clipped above 1 + epsilon_high")                                                 \

@@ -142,7 +142,7 @@ int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source
       "without folder and last extension")                                                      \
     X(tree, weights, "weights", "null", "?list",                                                \
       "how much of each fetch every data set gives: numbers, names of schedules or "            \
-      "expressions in step; null: equal shares where another option of curriculum is set, "     \
+      "expressions in step; null: equal shares where names or reward_caps is set, "             \
       "else all files are one data set")                                                        \
     X(tree, reward_caps, "reward_caps", "null", "?list",                                        \
       "largest mean score of a group that is trained on, for each data set, in the same "       \

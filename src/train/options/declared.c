@@ -40,9 +40,9 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "report.collapse", ares_collapse_options, &out->collapse);
     ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
     ares_config_add_options(cfg, "eval", eval_options, &out->eval);
-    slime_declare(cfg, out);
     published_declare(cfg, out);
-    agents_declare(cfg, out); /* its translations come first: dapo's read the size of a batch */
+    agents_declare(cfg, out); /* its translations come first: others read sizes that it sets */
+    slime_declare(cfg, out);
     dapo_declare(cfg, out);
     oversampling_declare(cfg, out);
     vapor_declare(cfg, out);

@@ -30,8 +30,11 @@ static void translate(ares_config *cfg)
         (void)snprintf(value, sizeof value, "%lld", samples / n);
         ares_config_follow(cfg, "worker.actor.global_batch_size", value, SAMPLES);
     }
-    if (type) {
-        (void)snprintf(value, sizeof value, "[{name: auto, rm_type: '%.150s'}]", type);
+    if (type && (strlen(type) > 150 || strpbrk(type, "'\n")))
+        ares_config_fault(cfg, "curriculum.rm_type",
+                          "is the name of a verifier: at most 150 characters, no quotes");
+    else if (type) {
+        (void)snprintf(value, sizeof value, "[{name: auto, rm_type: '%s'}]", type);
         ares_config_preset(cfg, REWARDS, value, "curriculum.rm_type");
     } else if (ares_config_given(cfg, "curriculum.custom_rm_path"))
         ares_config_preset(cfg, REWARDS, "[{name: auto}]", "curriculum.custom_rm_path");

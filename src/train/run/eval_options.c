@@ -81,6 +81,8 @@ static void refuse(ares_config *cfg, const char *path, const set_options *o)
                           o->tool_key ? "tool_key" : "custom_generate_function_path");
 }
 
+enum { NAME_BYTES = 80 };
+
 static bool read_set(ares_config *cfg, const ares_train_config *c, const char *path,
                      const ares_json *item, const char *name, const set_options *d, eval_set *out)
 {
@@ -96,10 +98,11 @@ static bool read_set(ares_config *cfg, const ares_train_config *c, const char *p
         ares_config_fault(cfg, path, "a data set has a name and a path; give both");
         return false;
     }
-    if (strpbrk(out->name, "/ \t\r\n"))
+    if (!*out->name || strlen(out->name) > NAME_BYTES || strpbrk(out->name, "/ \t\r\n"))
         ares_config_fault(cfg, path,
-                          "name '%s' is part of names of metrics; use neither '/' nor blanks",
-                          out->name);
+                          "name '%s' is part of names of metrics; use 1 to %d characters, neither "
+                          "'/' nor blanks",
+                          out->name, NAME_BYTES);
     if (FIRST_TEXT(input_key)) out->data.prompt_key = FIRST_TEXT(input_key);
     if (FIRST_TEXT(label_key)) out->data.answer_key = FIRST_TEXT(label_key);
     if (FIRST_TEXT(metadata_key)) out->data.metadata_key = FIRST_TEXT(metadata_key);
@@ -150,7 +153,11 @@ void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out
             memcpy(own, name.data, name.len);
         }
         const ares_json *item = map ? list->members[i].value : &list->items[i];
-        if (read_set(cfg, c, path.data, item, own, &defaults, &out->items[out->n])) out->n++;
+        if (map && strchr(own, '.')) /* it would be a path of options */
+            ares_config_fault(cfg, "eval.datasets",
+                              "the key '%s' has a dot in it; write a list of {name: %s, path: ...}",
+                              own, own);
+        else if (read_set(cfg, c, path.data, item, own, &defaults, &out->items[out->n])) out->n++;
         ares_str_fini(&name);
         ares_str_fini(&path);
     }

@@ -86,7 +86,11 @@ static int check_weights(const ares_curriculum *c, int64_t step)
         ARES_TRY(curriculum_weight(c, i, step, &w));
         sum += fmax(w, 0);
     }
-    if (sum > 0) return ARES_OK;
+    if (sum > 0 && isfinite(sum)) return ARES_OK;
+    if (sum > 0)
+        return ares_fail(ARES_ECONFIG,
+                         "at step %lld the weights add up to infinity; make them smaller",
+                         (long long)step);
     return ares_fail(ARES_ECONFIG,
                      "at step %lld no data set has a weight above 0; let one be positive",
                      (long long)step);

@@ -83,7 +83,7 @@ static int with_metadata(const reader *r, const char *file, int64_t line, const 
     const ares_json *own = ares_json_get(*row, key), *added = r->from->metadata;
     if (!own_key && !added) return ARES_OK;
     if (own && own->type == ARES_JSON_NULL) own = NULL;
-    if (own_key && own && own->type != ARES_JSON_OBJECT)
+    if (own && own->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT,
                          "data: %s:%lld: '%s' is no map, and data.metadata_key says that it holds "
                          "the row's metadata; name another key",

@@ -39,6 +39,8 @@ int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *cou
     for (int i = 0; i < parts; i++) total += fmax(weights[i], 0);
     if (!(total > 0))
         return ares_fail(ARES_ECONFIG, "no data set has a weight above 0; let one be positive");
+    if (!isfinite(total))
+        return ares_fail(ARES_ECONFIG, "the weights add up to infinity; make them smaller");
     for (int i = 0; i < parts - 1; i++) {
         counts[i] = (int64_t)nearbyint((double)n * (fmax(weights[i], 0) / total));
         left -= counts[i];

@@ -68,6 +68,10 @@ static void check(const void *options, ares_config *cfg, const char *path)
     snprintf(where, sizeof where, "%s.reset", path);
     if (ares_json_get(o->reset, "seed"))
         ares_config_fault(cfg, where, "the seed is the episode's; leave it out");
+    snprintf(where, sizeof where, "%s.action", path);
+    if (o->action_field && ares_json_get(o->action, o->action_field))
+        ares_config_fault(cfg, where, "'%s' is what the model says (action_field); leave it out",
+                          o->action_field);
     snprintf(where, sizeof where, "%s.observation", path);
     if (o->observation &&
         ares_template_new("observation", ares_view_of(o->observation), &observation) != ARES_OK)

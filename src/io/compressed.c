@@ -46,6 +46,7 @@ static ssize_t read_gzip(packed *p, char *data, size_t size)
     int code, n = gzread(p->gzip, data, (unsigned)(size < 1 << 20 ? size : 1 << 20));
     if (n > 0) return n;
     const char *text = gzerror(p->gzip, &code);
+    if (code == Z_ERRNO) return -1;
     if (code == Z_BUF_ERROR) *p->why = "the file ends early, within its gzip stream";
     else if (code != Z_OK && code != Z_STREAM_END)
         *p->why = strstr(text, "check") ? "damaged: its gzip check sum does not match"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow.h"
@@ -31,10 +32,13 @@ bool parquet_is(const char *path)
 {
     char magic[4] = "";
     size_t n = strlen(path);
+    struct stat st;
     if (n > 8 && !strcmp(path + n - 8, ".parquet")) return true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return false; /* a pipe's writer would see us */
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    bool is = pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "PAR1", 4); /* a pipe is none */
+    bool is = pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "PAR1", 4);
     close(fd);
     return is;
 }
@@ -102,7 +106,7 @@ static int fill(parquet *p)
             p->batch.release = NULL;
             p->ended = true;
             const char *why = p->stream.get_last_error(&p->stream);
-            return ares_fail(ARES_EFORMAT, "io: %s: damaged from row %lld or soon after it on: %s",
+            return ares_fail(ARES_EIO, "io: %s: damaged from row %lld or soon after it on: %s",
                              p->path, (long long)p->row + 1, why ? why : "unknown");
         }
         p->ended = !p->batch.release;

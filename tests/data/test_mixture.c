@@ -276,6 +276,7 @@ TEST(a_curriculum_that_makes_no_sense_is_refused_with_its_place)
         { "curriculum.names=[x, y/z, w]", "'y/z'" },
         { "data.train_files=[p/a.jsonl, q/a.jsonl, r.jsonl]", "'a' is the name of two data sets" },
         { "curriculum.weights=[0, 0, 0]", "at step 0 no data set has a weight above 0" },
+        { "curriculum.weights=[1e308, 1e308, 1]", "at step 0 the weights add up to infinity" },
         { "curriculum.weights=['step < 40', -1, 0]", "at step 40 no data set" },
         { "curriculum.weights=[1, '1 / (step - 7)', 0]", "weight of 'b'" },
         { "curriculum.weights=[1, 'inf - inf', 0]", "it is no number (NaN)" },

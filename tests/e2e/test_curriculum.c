@@ -324,6 +324,13 @@ TEST(an_evaluation_that_makes_no_sense_is_refused)
         { "'eval.datasets=[{name: a/b, path: x}]'", "neither '/' nor blanks" },
         { "'eval.datasets=[{name: a, path: x, temprature: 1}]'", "eval.datasets.0.temprature" },
         { "'eval.datasets={a: {path: x, tool_key: t}}'", "tool_key is not offered" },
+        { "'eval.datasets={a.b: {path: x}}'", "the key 'a.b' has a dot in it; write a list" },
+        { "'eval.datasets=[{name: "
+          "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhhi, "
+          "path: "
+          "x}]'",
+          "use 1 to 80 characters" },
+        { "\"curriculum.rm_type=a'b\"", "is the name of a verifier" },
         { "'eval.datasets=[5]'", "eval.datasets.0 = 5: a data set is a map" },
         { "'eval.datasets={a: x}'", "eval.datasets.a = 'x': a data set is a map" },
         { "'eval.datasets={a: {path: x, max_response_len: 99999999999}}'",

@@ -172,6 +172,26 @@ TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
     }
 }
 
+TEST(numbers_of_vapor_out_of_their_bounds_are_refused)
+{
+    static const char *const wrong[][2] = {
+        { "vapor.beta", "-0.1" },     { "vapor.epsilon_low", "-0.1" },
+        { "vapor.epsilon_low", "1" }, { "vapor.epsilon_high", "-0.1" },
+        { "vapor.kl_coef", "-1" },    { "vapor.log_ratio_clamp", "0" },
+        { "vapor.dpo_coef", "-1" },   { "vapor.dpo_beta", "0" },
+    };
+    for (int i = 0; i < ARES_COUNT(wrong); i++) {
+        ares_str out = { 0 };
+        char told[100];
+        snprintf(told, sizeof told, "%s = %s: must be in", wrong[i][0], wrong[i][1]);
+        CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.name=vapor %s=%s",
+                             e2e_train_words("run"), wrong[i][0], wrong[i][1]),
+                 2);
+        CHECK_CONTAINS(out.data, told);
+        ares_str_fini(&out);
+    }
+}
+
 TEST(two_spellings_of_an_option_of_vapor_agree_or_are_refused)
 {
     static const struct {

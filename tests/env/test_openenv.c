@@ -427,6 +427,7 @@ TEST(wrong_options_of_a_server_are_named)
         { "{url: 'ws://a:0'}", "its port is no number" },
         { "{url: 'a:b'}", "my.yaml:6: env.definitions.Mine.options.url = 'a:b': its port is no" },
         { "{url: a, reset: {seed: 3}}", "the seed is the episode's" },
+        { "{url: a, action_field: move, action: {move: 1}}", "'move' is what the model says" },
         { "{url: a, observation: '{{ x'}", "env.definitions.Mine.options.observation" },
         { "{url: a, timeout_s: 0}", "timeout_s" },
         { "{url: a, reward: first}", "reward" },

@@ -203,6 +203,7 @@ TEST(show_reads_half_written_files_and_refuses_foreign_ones)
     static const char *const damaged[] = {
         "\"turns\":3",
         "\"turns\":[7]",
+        "\"turns\":[{\"failure\":\"\"}]",
         "\"turns\":[{\"response\":\"\",\"actions\":[1]}]",
         "\"trained_text\":[[0,5]]",
         "\"trained_text\":[[1,2],[2,1]]",

@@ -155,7 +155,7 @@ static bool check_terms(const ares_json *row, double entropy_coeff, const char *
 }
 
 /* Checks that each sample that counts belongs to one of AEPO's difficulties. */
-static bool check_difficulties(const ares_json *row, const char *where)
+static bool check_difficulties(const ares_json *row, bool masks_old, const char *where)
 {
     bool good = true, any = false;
     double count = 0, accuracy = 0, length = 0;
@@ -183,15 +183,14 @@ static bool check_difficulties(const ares_json *row, const char *where)
         "%s: accuracies of difficulties make %g, the batch's is %g", where, accuracy / count,
         get(row, "reward/batch_accuracy"));
     /* tokens of an answer that went on may be masked, and AEPO counts those of mask 1 */
-    bool less = get(row, "over_sampling/old_token_frac") > 0 &&
-                length / count < get(row, "response_length/mean");
+    bool less = masks_old && length / count < get(row, "response_length/mean");
     LAW(less || near(length / count, get(row, "response_length/mean"), 1e-9),
         "%s: lengths of difficulties make %g, the batch's is %g", where, length / count,
         get(row, "response_length/mean"));
     return good;
 }
 
-bool laws_hold(const char *run, int steps, double entropy_coeff, const char *where)
+bool laws_hold(const char *run, int steps, double entropy_coeff, bool masks_old, const char *where)
 {
     ares_arena arena = { 0 };
     int64_t n, trained = 0;
@@ -200,8 +199,8 @@ bool laws_hold(const char *run, int steps, double entropy_coeff, const char *whe
     for (int64_t i = 0; i < n; i++) {
         trained += get(rows[i], "step") > 0;
         good = check_numbers(rows[i], where) && check_sums(rows[i], where) &&
-               check_terms(rows[i], entropy_coeff, where) && check_difficulties(rows[i], where) &&
-               good;
+               check_terms(rows[i], entropy_coeff, where) &&
+               check_difficulties(rows[i], masks_old, where) && good;
     }
     LAW(trained == steps, "%s: %lld rows of metrics", where, (long long)trained);
     ares_arena_fini(&arena);

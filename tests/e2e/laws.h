@@ -5,10 +5,10 @@
 #include "e2e.h"
 
 /*
- * Checks all rows of a run, which must have `steps` steps. where: named in the message of a failed
- * check.
+ * Checks all rows of a run, which must have `steps` steps. masks_old: tokens of earlier steps may
+ * be masked; where: named in the message of a failed check.
  */
-bool laws_hold(const char *run, int steps, double entropy_coeff, const char *where);
+bool laws_hold(const char *run, int steps, double entropy_coeff, bool masks_old, const char *where);
 /*
  * For runs in which no filter drops groups and unfinished answers are masked: checks that means
  * among the metrics are those of the finished answers in rollouts/.

@@ -191,8 +191,9 @@ static bool absent_is_as_masked(const combination *c)
 
 static bool keeps_the_laws(const combination *c)
 {
-    bool good =
-        trains(c, "", WHOLE, LEARNS) && laws_hold(WHOLE, 2, c->tags & ENTROPY ? 0.01 : 0, c->names);
+    bool masks_old = strstr(c->words, "mask_offpolicy_in_partial_rollout=true") != NULL;
+    bool good = trains(c, "", WHOLE, LEARNS) &&
+                laws_hold(WHOLE, 2, c->tags & ENTROPY ? 0.01 : 0, masks_old, c->names);
     if (good && (c->tags & MASKS) && !(c->tags & FILTERS))
         good = laws_of_finished(WHOLE, 2, c->names);
     good = good && goes_on_alike(c) && masks_count_nowhere(c);

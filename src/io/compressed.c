@@ -1,10 +1,9 @@
 /*
  * gzip by zlib and zstd by libzstd, behind a FILE, so that readers do not know of them. Both are
- * optional parts of the build. Files of several members or frames are read to their end, and a file
- * that ends within one is a failure.
+ * optional parts of the build. Files of several members or frames are read to their end. A file
+ * that ends within one, or that has other bytes than zeros after the last, is a failure.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,14 +19,14 @@
 #define MAX_LINE ((int64_t)1 << 30)
 
 typedef struct packed {
-    gzFile gzip; /* or: */
-    FILE *zstd;
+    FILE *file;
+    z_stream gzip; /* or, where context is not NULL: */
     ZSTD_DCtx *context;
-    ZSTD_inBuffer in;
-    char *in_data;
-    size_t in_cap, state; /* 0: at the end of a frame */
-    bool full;            /* the last call filled its output, so the decoder may hold more */
-    int64_t line;         /* bytes since the last newline */
+    char *in_data; /* [in_cap], of which in_size bytes hold input, read up to in_pos */
+    size_t in_cap, in_size, in_pos;
+    size_t state; /* 0: at the end of a member or frame */
+    bool full;    /* the last call filled its output, so the decoder may hold more */
+    int64_t line; /* bytes since the last newline */
     const char **why;
 } packed;
 
@@ -41,30 +40,77 @@ int64_t ares_deflated_bytes(ares_view text)
     return (int64_t)size;
 }
 
+/* Reads more input where all of it is used up; false at the end of the file or after a failure. */
+static bool more_input(packed *p)
+{
+    if (p->in_pos < p->in_size) return true;
+    p->in_size = fread(p->in_data, 1, p->in_cap, p->file);
+    p->in_pos = 0;
+    return p->in_size > 0;
+}
+
+/* Between two members: zeros, with which some tools fill a file up, are passed over. */
+static bool next_member(packed *p)
+{
+    while (more_input(p))
+        if (p->in_data[p->in_pos]) return true;
+        else p->in_pos++;
+    return false;
+}
+
+/* What zlib's message means for a file whose first bytes are gzip's. */
+static const char *gzip_fault(const char *message)
+{
+    if (strstr(message, "header check"))
+        return "damaged: bytes that are not gzip follow its gzip data";
+    return strstr(message, "check") ? "damaged: its gzip check sum does not match"
+                                    : "damaged gzip data";
+}
+
 static ssize_t read_gzip(packed *p, char *data, size_t size)
 {
-    int code, n = gzread(p->gzip, data, (unsigned)(size < 1 << 20 ? size : 1 << 20));
-    if (n > 0) return n;
-    const char *text = gzerror(p->gzip, &code);
-    if (code == Z_ERRNO) return -1;
-    if (code == Z_BUF_ERROR) *p->why = "the file ends early, within its gzip stream";
-    else if (code != Z_OK && code != Z_STREAM_END)
-        *p->why = strstr(text, "check") ? "damaged: its gzip check sum does not match"
-                                        : "damaged gzip data";
-    return *p->why ? -1 : n;
+    z_stream *z = &p->gzip;
+    size_t most = ARES_MIN(size, (size_t)1 << 30);
+    if (!size) return 0;
+    for (;;) {
+        bool more = p->state ? p->full || more_input(p) : next_member(p);
+        if (ferror(p->file)) return -1;
+        if (!more) {
+            if (p->state) *p->why = "the file ends early, within its gzip stream";
+            return p->state ? -1 : 0;
+        }
+        z->next_in = (Bytef *)p->in_data + p->in_pos;
+        z->avail_in = (uInt)(p->in_size - p->in_pos);
+        z->next_out = (Bytef *)data;
+        z->avail_out = (uInt)most;
+        p->state = 1;
+        int code = inflate(z, Z_NO_FLUSH);
+        p->in_pos = p->in_size - z->avail_in;
+        p->full = z->avail_out == 0;
+        if (code == Z_STREAM_END) {
+            p->state = 0;
+            code = inflateReset(z);
+        }
+        if (code != Z_OK && code != Z_BUF_ERROR) {
+            *p->why = gzip_fault(z->msg ? z->msg : "");
+            return -1;
+        }
+        if (z->avail_out < most) return (ssize_t)(most - z->avail_out);
+    }
 }
 
 static ssize_t read_zstd(packed *p, char *data, size_t size)
 {
     for (;;) {
-        if (p->in.pos == p->in.size && !p->full) {
-            p->in = (ZSTD_inBuffer){ p->in_data, fread(p->in_data, 1, p->in_cap, p->zstd), 0 };
-            if (ferror(p->zstd)) return -1;
-            if (!p->in.size && p->state) *p->why = "the file ends early, within a zstd frame";
-            if (!p->in.size) return p->state ? -1 : 0;
+        if (!p->full && !more_input(p)) {
+            if (ferror(p->file)) return -1;
+            if (p->state) *p->why = "the file ends early, within a zstd frame";
+            return p->state ? -1 : 0;
         }
+        ZSTD_inBuffer in = { p->in_data, p->in_size, p->in_pos };
         ZSTD_outBuffer out = { data, size, 0 };
-        p->state = ZSTD_decompressStream(p->context, &out, &p->in);
+        p->state = ZSTD_decompressStream(p->context, &out, &in);
+        p->in_pos = in.pos;
         if (ZSTD_isError(p->state)) {
             *p->why = ZSTD_getErrorName(p->state);
             return -1;
@@ -78,7 +124,7 @@ static ssize_t packed_read(void *cookie, char *data, size_t size)
 {
     packed *p = cookie;
     if (*p->why) return -1;
-    ssize_t n = p->gzip ? read_gzip(p, data, size) : read_zstd(p, data, size);
+    ssize_t n = p->context ? read_zstd(p, data, size) : read_gzip(p, data, size);
     const char *newline = n > 0 ? memrchr(data, '\n', (size_t)n) : NULL;
     if (n > 0) p->line = newline ? data + n - newline - 1 : p->line + n;
     if (p->line <= MAX_LINE) return n;
@@ -89,9 +135,9 @@ static ssize_t packed_read(void *cookie, char *data, size_t size)
 static int packed_close(void *cookie)
 {
     packed *p = cookie;
-    if (p->gzip) (void)gzclose_r(p->gzip);
-    if (p->zstd) fclose(p->zstd);
-    ZSTD_freeDCtx(p->context);
+    if (p->context) ZSTD_freeDCtx(p->context);
+    else (void)inflateEnd(&p->gzip);
+    fclose(p->file);
     ares_free(p->in_data);
     ares_free(p);
     return 0;
@@ -101,18 +147,13 @@ static FILE *unpack(FILE *file, bool is_gzip, const char **why)
 {
     packed *p = ares_calloc(1, sizeof *p);
     p->why = why;
-    if (is_gzip) {
-        int fd = fcntl(fileno(file), F_DUPFD_CLOEXEC, 0); /* gzclose closes its own */
-        fclose(file);
-        if (fd >= 0 && !(p->gzip = gzdopen(fd, "rb"))) close(fd);
-    } else {
-        p->zstd = file;
-        p->context = ZSTD_createDCtx();
-        p->in_cap = ZSTD_DStreamInSize();
-        p->in_data = ares_calloc(1, p->in_cap);
-    }
+    p->file = file;
+    p->in_cap = ZSTD_DStreamInSize();
+    p->in_data = ares_calloc(1, p->in_cap);
+    bool ready = is_gzip ? inflateInit2(&p->gzip, MAX_WBITS + 16) == Z_OK /* gzip's header */
+                         : (p->context = ZSTD_createDCtx()) != NULL;
     FILE *out = NULL;
-    if (p->gzip || p->context)
+    if (ready)
         out = fopencookie(p, "rb",
                           (cookie_io_functions_t){ .read = packed_read, .close = packed_close });
     if (!out) packed_close(p);

@@ -81,3 +81,24 @@ TEST(damage_that_gzip_can_see_is_named)
     CHECK_FAIL(count_rows(path, &rows), ARES_EIO, "check sum");
     ares_str_fini(&text);
 }
+
+TEST(bytes_after_the_last_gzip_member_are_refused_unless_they_are_zeros)
+{
+    if (!can_unpack()) return;
+    ares_str text = { 0 };
+    REQUIRE_OK(ares_file_read(golden_rows(packed[0]), &text));
+    const char *path = test_file("x.jsonl.gz");
+    size_t len = text.len;
+    int64_t rows, before;
+    CHECK_OK(ares_file_write(path, text.data, len));
+    REQUIRE_OK(count_rows(path, &before));
+    ares_str_add(&text, "\0\0\0\0\0", 5);
+    CHECK_OK(ares_file_write(path, text.data, text.len));
+    CHECK_OK(count_rows(path, &rows));
+    CHECK_EQ(rows, before);
+    text.len = len;
+    ares_str_add_z(&text, "what follows is lost");
+    CHECK_OK(ares_file_write(path, text.data, text.len));
+    CHECK_FAIL(count_rows(path, &rows), ARES_EIO, "bytes that are not gzip follow");
+    ares_str_fini(&text);
+}

@@ -96,17 +96,19 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
                         int64_t *taken)
 {
     int64_t kept = 0;
+    int rc = ARES_OK;
     *taken = 0;
     for (int64_t i = 0; i < s->n_returned; i++) {
-        if (*taken == n || ares_source_row(s, s->returned[i].id)->part != part) {
-            s->returned[kept++] = s->returned[i];
-            continue;
-        }
-        ARES_TRY(take(s, i, arena, &out[(*taken)++]));
-        answers_drop(s->returned[i].begun);
+        bool wanted =
+            rc == ARES_OK && *taken < n && ares_source_row(s, s->returned[i].id)->part == part;
+        if (wanted) rc = take(s, i, arena, &out[*taken]);
+        if (wanted && rc == ARES_OK) {
+            answers_drop(s->returned[i].begun);
+            ++*taken;
+        } else s->returned[kept++] = s->returned[i]; /* after a failure too */
     }
     s->n_returned = kept;
-    return ARES_OK;
+    return rc;
 }
 
 static int next_of_parts(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)

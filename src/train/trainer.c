@@ -87,8 +87,9 @@ static int open_data(ares_trainer *t, ares_config *cfg)
 static int64_t longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t answer = ARES_MAX(c->data.max_response_length, eval_sets_longest(&t->evals)),
-            len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + answer
+    int64_t answer = ARES_MAX(c->data.max_response_length, eval_sets_longest(&t->evals));
+    if (ares_source_count(&t->run.val)) answer = ARES_MAX(answer, t->val_sampling.max_new_tokens);
+    int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + answer
                                                             : c->rollout.max_model_len;
     return ARES_MIN(len, t->run.model->cfg.max_position);
 }
@@ -159,8 +160,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(open_data(t, cfg));
     t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
     ARES_TRY(triggers_load(t));
-    ARES_TRY(open_rollout(t));
     validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
+    ARES_TRY(open_rollout(t));
     ARES_TRY(ares_config_finish(cfg));
     if (t->agents) {
         t->val_n = c->agents_val.group_size;

@@ -203,6 +203,18 @@ TEST(validation_answers_as_its_own_options_say)
     ares_str_fini(&out);
 }
 
+TEST(validation_may_answer_longer_than_training)
+{
+    ares_str out = { 0 };
+    const char *longer = "'worker.rollout.val_override_config={max_new_tokens: 20}'";
+    CHECK_EQ(validates("run", 0, longer), 0);
+    CHECK_STR(validation_values("run", "n_tokens", &out), " 20 20");
+    char words[200];
+    snprintf(words, sizeof words, "worker.rollout.max_model_len=30 %s", longer);
+    CHECK_EQ(validates("short", 0, words), 2);
+    ares_str_fini(&out);
+}
+
 TEST(validation_is_greedy_in_each_of_the_ways_to_ask_for_it)
 {
     static const char *const ways[] = { "temperature: 0", "do_sample: false", "top_k: 1",

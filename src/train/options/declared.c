@@ -377,6 +377,14 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_sampling sampling;
     int64_t n;
     validation_sampling(cfg, c, &sampling, &n);
+    if (sampling.max_new_tokens > c->data.max_response_length &&
+        c->rollout.max_model_len != ARES_NULL_I64 &&
+        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
+        ares_config_fault(cfg, "worker.rollout.val_override_config",
+                          "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
+                          "worker.rollout.max_model_len = %lld",
+                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
+                          (long long)c->rollout.max_model_len);
     eval_sets evals;
     eval_sets_read(cfg, c, &evals);
     if (evals.n && agents_wanted(c))

@@ -88,15 +88,17 @@ static bool ends_with(ares_view text, const char *end)
  * What published scripts change of a model: its longest sequence, and dropouts, which they switch
  * off and which are never on here.
  */
-static void check_override(ares_config *cfg, const char *path, const ares_json *map)
+static void check_override(ares_config *cfg, const char *path, const ares_json *map, bool actor)
 {
     for (int64_t i = 0; i < map->count; i++) {
         ares_view key = map->members[i].key;
         const ares_json *value = map->members[i].value;
         bool number = value->type == ARES_JSON_INT || value->type == ARES_JSON_FLOAT;
         if (ares_view_is(key, PUBLISHED_POSITIONS) && value->type == ARES_JSON_INT &&
-            value->integer >= 1 && value->integer <= INT32_MAX)
+            value->integer >= 1 && value->integer <= INT32_MAX) {
+            if (!actor) report_ignored(path, "a critic reads the actor's sequences, however long");
             continue;
+        }
         if ((ends_with(key, "dropout") || ends_with(key, "pdrop")) && number &&
             value->number == 0) {
             report_ignored(path, "nothing is dropped out here");
@@ -124,7 +126,8 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
     if (s->lora > 0)
         ares_config_fault(cfg, PATH(s, "model.lora.rank"),
                           "all weights are trained, there are no adapters; set 0");
-    check_override(cfg, PATH(s, "model.override_config"), s->override);
+    check_override(cfg, PATH(s, "model.override_config"), s->override,
+                   strcmp(s->name, "actor") == 0);
     if (!s->used) return;
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
         ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),

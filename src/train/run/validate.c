@@ -134,7 +134,7 @@ void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_samp
     if (!ares_is_null_f64(o.top_p)) s->top_p = (float)o.top_p;
     if (o.top_k != ARES_NULL_I64) s->top_k = (int32_t)o.top_k;
     if (o.max_new_tokens != ARES_NULL_I64)
-        s->max_new_tokens = (int32_t)ARES_MIN(o.max_new_tokens, c->data.max_response_length);
+        s->max_new_tokens = (int32_t)ARES_MIN(o.max_new_tokens, INT32_MAX);
     *n = o.n;
 }
 

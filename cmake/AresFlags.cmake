@@ -5,7 +5,7 @@ target_include_directories(ares_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
 # FMA only where written: the same bits from every compiler and instruction set.
 # Warnings are errors with GCC, whose set we keep clean; clang's differs from version to version.
 target_compile_options(ares_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra
-    $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion> $<$<C_COMPILER_ID:GNU>:-Werror>)
+    $<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wno-sign-conversion;-Wpointer-arith> $<$<C_COMPILER_ID:GNU>:-Werror>)
 
 if(ARES_SANITIZE)
     target_compile_options(ares_flags INTERFACE -fsanitize=${ARES_SANITIZE} -fno-omit-frame-pointer

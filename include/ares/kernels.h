@@ -10,9 +10,11 @@
  * consecutive micro-batches changes no bit. exp, log and the other elementary functions are our
  * own.
  *
- * All floats are f32 unless stated otherwise; weights may be stored as bf16. Arrays are row-major;
- * ld... is the distance between rows, in elements. Functions return nothing: a CPU kernel cannot
- * fail, and another device reports its first failure at sync.
+ * Activations, and the gradients of activations, are of the table's type `act`: f32, or bf16 on
+ * devices that compute with it. Arguments that point to them are `void *`. A bf16 table computes in
+ * f32 and rounds each result once. All other floats are f32; weights may be stored as bf16. Arrays
+ * are row-major; ld... is the distance between rows, in elements. Functions return nothing: a CPU
+ * kernel cannot fail, and another device reports its first failure at sync.
  *
  * A kernel has one implementation per table, its twins: the CPU's in cpu/, the CUDA device's in
  * cuda/, libtorch's in aten/. They take the same arguments. The order of summation is the CPU
@@ -99,13 +101,13 @@ typedef struct ares_device {
  */
 typedef struct ares_linear_args {
     int32_t m;
-    const float *x;
+    const void *x;
     int64_t ldx;
     const ares_matrix *w;
-    const float *bias;
-    const float *residual;
+    const void *bias;
+    const void *residual;
     int64_t ldr;
-    float *y;
+    void *y;
     int64_t ldy;
 } ares_linear_args;
 
@@ -115,17 +117,17 @@ typedef struct ares_linear_args {
  */
 typedef struct ares_linear_backward_args {
     int32_t m;
-    const float *dy;
+    const void *dy;
     int64_t lddy;
     const ares_matrix *w; /* read for dx */
-    float *dx;            /* NULL: not wanted */
+    void *dx;             /* NULL: not wanted */
     int64_t lddx;
     bool accumulate;
-    const float *x; /* read for dw */
+    const void *x; /* read for dw */
     int64_t ldx;
     /* f32, the weight's layout: += one chain over the m tokens in row order. NULL: not wanted */
     const ares_matrix *dw;
-    float *dbias; /* [n], summed in the same way; NULL: not wanted */
+    float *dbias; /* f32 [n], summed in the same way; NULL: not wanted */
 } ares_linear_backward_args;
 
 /*
@@ -134,17 +136,17 @@ typedef struct ares_linear_backward_args {
  */
 typedef struct ares_rms_norm_args {
     int32_t rows, k;
-    const float *x;
+    const void *x;
     int64_t ldx;
     const float *w; /* [k] */
     float eps;
-    float *y;
+    void *y;
     int64_t ldy;
     float *rstd; /* [rows]; written by forward, where it may be NULL; read by backward */
     /* backward: dx += (residual streams meet there), dw += one chain over the rows */
-    const float *dy;
+    const void *dy;
     int64_t lddy;
-    float *dx;
+    void *dx;
     int64_t lddx;
     float *dw; /* [k]; NULL: frozen */
 } ares_rms_norm_args;
@@ -152,18 +154,18 @@ typedef struct ares_rms_norm_args {
 /* y = silu(gate) * up, rows of width k; gate and up have the same distance of rows, ldgu. */
 typedef struct ares_silu_mul_args {
     int32_t rows, k;
-    const float *gate, *up;
+    const void *gate, *up;
     int64_t ldgu;
     /*
      * written; backward writes the same numbers again, for the gradient of the weight that follows,
      * unless y is NULL
      */
-    float *y;
+    void *y;
     int64_t ldy;
     /* backward: d_gate and d_up are written and may be gate and up themselves */
-    const float *dy;
+    const void *dy;
     int64_t lddy;
-    float *d_gate, *d_up;
+    void *d_gate, *d_up;
     int64_t lddgu;
 } ares_silu_mul_args;
 
@@ -192,8 +194,8 @@ typedef struct ares_segments {
     int32_t table_stride;
 } ares_segments;
 /*
- * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim floats. How keys and
- * values lie within a block is the table's own: store_kv writes and attention reads them, and a
+ * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim numbers. How keys
+ * and values lie within a block is the table's own: store_kv writes and attention reads them, and a
  * block may be copied as a whole.
  */
 typedef struct ares_attention_args {
@@ -203,24 +205,26 @@ typedef struct ares_attention_args {
     bool causal;
     /* 0: none; otherwise a query sees the last `window` keys, its own included */
     int32_t window;
-    const float *q;
+    const void *q;
     int64_t ldq; /* [rows][n_heads * head_dim] */
-    const float *k, *v;
-    int64_t ldkv;       /* packed: [rows][n_kv_heads * head_dim] */
-    const float *cache; /* NULL: packed; otherwise paged, and k and v are not read */
-    float *out;
+    const void *k, *v;
+    int64_t ldkv;      /* packed: [rows][n_kv_heads * head_dim] */
+    const void *cache; /* NULL: packed; otherwise paged, and k and v are not read */
+    void *out;
     int64_t ldo; /* [rows][n_heads * head_dim] */
     /*
      * rows * n_heads numbers: natural log of the softmax denominator, in an order of the table's
      * own; written by forward, where it may be NULL; read by backward
      */
     float *lse;
-    /* backward (packed only): dq is written; dk and dv += (the caller zeroes them), segment order
+    /*
+     * backward (packed only): dq, dk and dv are written. A key that several segments see gets their
+     * sum, in segment order and in f32
      */
-    const float *d_out;
-    float *dq;
+    const void *d_out;
+    void *dq;
     int64_t lddq;
-    float *dk, *dv;
+    void *dk, *dv;
     int64_t lddkv;
 } ares_attention_args;
 
@@ -241,7 +245,7 @@ static inline float ares_inv_temperature(float temperature)
  */
 typedef struct ares_head_args {
     int32_t rows, vocab;
-    const float *x;
+    const void *x;
     int64_t ldx;          /* [rows][w.k] */
     const ares_matrix *w; /* [vocab][k] */
     float inv_temperature;
@@ -253,7 +257,7 @@ typedef struct ares_head_args {
      * frozen)
      */
     const float *c_log_prob, *c_entropy; /* [rows]; c_entropy may be NULL */
-    float *dx;
+    void *dx;
     int64_t lddx;
     const ares_matrix *dw;
     /*
@@ -262,7 +266,7 @@ typedef struct ares_head_args {
      * ref_lse; head_backward reads them and adds c_kl d kl to d loss, with q constant. head_fused
      * does not offer it.
      */
-    const float *ref_x;
+    const void *ref_x;
     int64_t ld_ref; /* [rows][ref_w.k] */
     const ares_matrix *ref_w;
     float *kl, *ref_lse; /* [rows] */
@@ -282,12 +286,12 @@ typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *l
  */
 typedef struct ares_sample_args {
     int32_t rows, vocab;
-    const float *x;
+    const void *x;
     int64_t ldx;
     const ares_matrix *w;
     /*
-     * [rows][vocab] before temperature, on the device; NULL: x Wt. x and w are not read when the
-     * logits are there
+     * f32 [rows][vocab] before temperature, on the device; NULL: x Wt. x and w are not read when
+     * the logits are there
      */
     const float *logits;
     /* [rows]; 0 is greedy (ties: lower id), and log_prob and entropy are then at temperature 1 */
@@ -350,6 +354,7 @@ typedef struct ares_adamw_args {
 typedef struct ares_kernels {
     const char *name;   /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "aten cpu" */
     ares_layout layout; /* of linear weights on this device */
+    ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
 
     /* zeroed memory; NULL: the device has too little (the CPU aborts instead) */
     void *(*alloc)(ares_device *d, size_t bytes);
@@ -365,11 +370,14 @@ typedef struct ares_kernels {
     void (*linear)(ares_device *d, const ares_linear_args *a, int n);
     void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a);
 
-    /* Row i of y [n][k] = row ids[i] of e, of either layout. Backward: de += dy in row order. */
-    void (*embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+    /*
+     * Row i of y [n][k] = row ids[i] of e, of either layout. Backward: de += dy in row order; de is
+     * f32, or of the activations' type where no id comes twice.
+     */
+    void (*embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                       int64_t ldy);
     void (*embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                               const float *dy, int64_t lddy);
+                               const void *dy, int64_t lddy);
 
     void (*rms_norm)(ares_device *d, const ares_rms_norm_args *a);
     void (*rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
@@ -379,7 +387,7 @@ typedef struct ares_kernels {
      * cos_sin [rows][head_dim] holds cosines, then sines; the host makes it, for one, three or no
      * position axes. inverse: the transpose, for backward.
      */
-    void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
+    void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                  int64_t ldx, const float *cos_sin, bool inverse);
 
     void (*silu_mul)(ares_device *d, const ares_silu_mul_args *a);
@@ -389,8 +397,8 @@ typedef struct ares_kernels {
      * Stores row r of k and v [rows][n_kv * head_dim] in slot slots[r] of the paged cache: slot =
      * block * ARES_KV_BLOCK + offset.
      */
-    void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                     const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+    void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                     const void *v, int64_t ldkv, const int32_t *slots, void *cache);
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
 
@@ -406,7 +414,7 @@ typedef struct ares_kernels {
     void (*adamw)(ares_device *d, const ares_adamw_args *a);
     /* sum of x^2 in f64, lanes over fixed chunks; NaN and infinity carry through */
     double (*sum_squares)(ares_device *d, const float *x, int64_t n);
-    void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x */
+    void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x, f32 */
 } ares_kernels;
 
 /*

@@ -185,8 +185,6 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
 
     product_backward(d, &l->o, rows, dx, s->attn, t->d_attn, false);
-    k->zero(d, t->d_k, (size_t)(rows * kv) * sizeof(float));
-    k->zero(d, t->d_v, (size_t)(rows * kv) * sizeof(float));
     ares_attention_args a = attention(m, layer, p, s);
     a.d_out = t->d_attn;
     a.dq = t->d_q;

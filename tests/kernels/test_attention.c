@@ -207,8 +207,8 @@ TEST(attention_and_its_gradients_equal_an_f64_reference)
         for (int isa = 0; isa < ISAS; isa++) {
             ares_device d;
             if (!device_of(isas[isa], 2, &d)) continue;
-            memset(p.dk, 0, (size_t)narrow_of(&p) * sizeof(float));
-            memset(p.dv, 0, (size_t)narrow_of(&p) * sizeof(float));
+            memset(p.dk, -1, (size_t)narrow_of(&p) * sizeof(float)); /* NaN: they are written */
+            memset(p.dv, -1, (size_t)narrow_of(&p) * sizeof(float));
             ares_attention_args a = args_of(&p);
             d.k->attention(&d, &a);
             within("out", p.out, p.ref[OUT], p.bound[OUT], wide_of(&p));

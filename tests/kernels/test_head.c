@@ -276,9 +276,10 @@ TEST(the_blocks_of_the_head_change_no_bit)
     for (int i = 0, row = 0; i < ARES_COUNT(ends); row = ends[i++]) {
         ares_head_args a = args_of(&cut);
         a.rows = ends[i] - row;
-        a.x += row * s.k, a.target += row, a.log_prob += row, a.entropy += row, a.lse += row,
-            a.c_log_prob += row, a.c_entropy += row;
-        a.dx += row * s.k;
+        a.x = (const float *)a.x + row * s.k;
+        a.target += row, a.log_prob += row, a.entropy += row, a.lse += row, a.c_log_prob += row,
+            a.c_entropy += row;
+        a.dx = (float *)a.dx + row * s.k;
         d.k->head(&d, &a);
         d.k->head_backward(&d, &a);
     }

@@ -543,8 +543,8 @@ static void attention_case(table which, const shape *s)
             narrow = rows * s->kv_heads * s->dim;
     float *q = normals(1, wide, 1.0), *k = normals(2, narrow, 1.0), *v = normals(3, narrow, 1.0),
           *d_out = normals(4, wide, 1.0), *out = filled(wide, NAN),
-          *lse = filled(rows * s->heads, NAN), *dq = filled(wide, NAN),
-          *dk = normals(5, narrow, 1.0), *dv = normals(6, narrow, 1.0);
+          *lse = filled(rows * s->heads, NAN), *dq = filled(wide, NAN), *dk = filled(narrow, NAN),
+          *dv = filled(narrow, NAN);
     ares_attention_args a = { .seg = { .n = s->segments,
                                        .rows = (int32_t)rows,
                                        .start = start,
@@ -610,8 +610,9 @@ static void attention_case(table which, const shape *s)
                                (base + r) % ARES_KV_BLOCK;
             if (!count) continue;
             int32_t *slots = up(&p, own_slots, (size_t)count * sizeof *slots);
-            p.other.k->store_kv(&p.other, count, s->kv_heads, s->dim, b.k + at * b.ldkv,
-                                b.v + at * b.ldkv, b.ldkv, slots, cache);
+            p.other.k->store_kv(&p.other, count, s->kv_heads, s->dim,
+                                (const float *)b.k + at * b.ldkv, (const float *)b.v + at * b.ldkv,
+                                b.ldkv, slots, cache);
         }
     }
     ARES_ASSERT(next <= BLOCKS);

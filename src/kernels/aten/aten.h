@@ -38,12 +38,12 @@ float *aten_scratch(ares_device *d, aten_slot slot, int64_t floats);
 
 /* ------------------------------------------------------------------ views */
 
-static inline at_tensor aten_vector(const float *x, int64_t n)
+static inline at_tensor aten_vector(const void *x, int64_t n)
 {
     return at_view(x, AT_F32, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1);
 }
 /* [rows][columns], rows at distance ld */
-static inline at_tensor aten_rows(const float *x, int64_t rows, int64_t columns, int64_t ld)
+static inline at_tensor aten_rows(const void *x, int64_t rows, int64_t columns, int64_t ld)
 {
     return at_view(x, AT_F32, (const int64_t[]){ rows, columns }, (const int64_t[]){ ld, 1 }, 2);
 }
@@ -58,18 +58,18 @@ at_tensor aten_weight(const ares_matrix *w);
 /* The table's functions, by file. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);
 void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a);
-void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                     int64_t ldy);
 void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const float *dy, int64_t lddy);
+                             const void *dy, int64_t lddy);
 void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a);
 void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
-void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
+void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse);
 void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a);
 void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
-void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                   const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                   const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void aten_attention(ares_device *d, const ares_attention_args *a);
 void aten_attention_backward(ares_device *d, const ares_attention_args *a);
 void aten_head(ares_device *d, const ares_head_args *a);

@@ -21,10 +21,10 @@ typedef struct segment {
 } segment;
 
 /* Rows [first, first + n) of x as [1][heads][n][head_dim] */
-static at_tensor heads_of(const float *x, int64_t first, int64_t n, int64_t heads, int64_t dim,
+static at_tensor heads_of(const void *x, int64_t first, int64_t n, int64_t heads, int64_t dim,
                           int64_t ld)
 {
-    return at_view(x + first * ld, AT_F32, (const int64_t[]){ 1, heads, n, dim },
+    return at_view((const float *)x + first * ld, AT_F32, (const int64_t[]){ 1, heads, n, dim },
                    (const int64_t[]){ n * ld, dim, ld, 1 }, 4);
 }
 
@@ -57,8 +57,8 @@ static at_tensor cache_rows(const int64_t *slots, int64_t n, int64_t *most)
     return rows;
 }
 
-void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                   const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
 {
     at_scope *s = rows > 0 ? aten_enter(d, "store_kv") : NULL;
     if (!s) return;
@@ -67,7 +67,7 @@ void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim,
     for (int32_t r = 0; r < rows; r++) wide[r] = slots[r];
     at_tensor to = cache_rows(wide, rows, &most);
     at_index_copy_(aten_rows(cache, most, width, width), 0, to, aten_rows(k, rows, width, ldkv));
-    at_index_copy_(aten_rows(cache + ARES_KV_BLOCK * width, most, width, width), 0, to,
+    at_index_copy_(aten_rows((float *)cache + ARES_KV_BLOCK * width, most, width, width), 0, to,
                    aten_rows(v, rows, width, ldkv));
     ares_free(wide);
     aten_leave(d, s);
@@ -90,7 +90,8 @@ static void gather_paged(const ares_attention_args *a, const int64_t *slots, int
     int64_t width = (int64_t)a->n_kv_heads * a->head_dim, most;
     at_tensor rows = cache_rows(slots, batch * n, &most), *to[] = { k, v };
     for (int i = 0; i < 2; i++) {
-        at_tensor flat = aten_rows(a->cache + i * ARES_KV_BLOCK * width, most, width, width),
+        at_tensor flat = aten_rows((const float *)a->cache + i * ARES_KV_BLOCK * width, most, width,
+                                   width),
                   found = at_index_select(flat, 0, rows);
         found = at_reshape(found, AT_DIMS(batch, n, a->n_kv_heads, a->head_dim));
         *to[i] = at_transpose(found, 1, 2);
@@ -100,7 +101,7 @@ static void gather_paged(const ares_attention_args *a, const int64_t *slots, int
 /* ------------------------------------------------------------------ segments */
 
 /* The segment's keys in a packed array: a view, or a copy where they lie in two places. */
-static at_tensor packed_keys(const ares_attention_args *a, const segment *g, const float *x)
+static at_tensor packed_keys(const ares_attention_args *a, const segment *g, const void *x)
 {
     at_tensor part[2];
     part[1] = heads_of(x, g->start, g->rows, a->n_kv_heads, a->head_dim, a->ldkv);
@@ -189,11 +190,12 @@ static int32_t one_row_segments(const ares_attention_args *a, int32_t i, int64_t
 }
 
 /* Rows of one KV head's queries as [count][n_kv_heads][n_heads / n_kv_heads][head_dim] */
-static at_tensor groups_of(const ares_attention_args *a, const float *x, int64_t ld, int64_t first,
+static at_tensor groups_of(const ares_attention_args *a, const void *x, int64_t ld, int64_t first,
                            int64_t count)
 {
     int64_t group = a->n_heads / a->n_kv_heads, dim = a->head_dim;
-    return at_view(x + first * ld, AT_F32, (const int64_t[]){ count, a->n_kv_heads, group, dim },
+    return at_view((const float *)x + first * ld, AT_F32,
+                   (const int64_t[]){ count, a->n_kv_heads, group, dim },
                    (const int64_t[]){ ld, group * dim, dim, 1 }, 4);
 }
 
@@ -241,12 +243,15 @@ void aten_attention(ares_device *d, const ares_attention_args *a)
 
 /* ------------------------------------------------------------------ backward */
 
-/* Adds the gradient of a segment's keys to the rows where they lie. */
-static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient, float *to)
+/*
+ * The gradient of a segment's keys goes to the rows where they lie: its own are written, those of
+ * an earlier segment are added to.
+ */
+static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient, void *to)
 {
     int64_t of_prefix = g->prefix - g->first;
-    at_add_(heads_of(to, g->start, g->rows, a->n_kv_heads, a->head_dim, a->lddkv),
-            at_narrow(gradient, 2, of_prefix, g->rows));
+    at_copy_(heads_of(to, g->start, g->rows, a->n_kv_heads, a->head_dim, a->lddkv),
+             at_narrow(gradient, 2, of_prefix, g->rows));
     if (of_prefix)
         at_add_(heads_of(to, a->seg.prefix_row[g->index] + g->first, of_prefix, a->n_kv_heads,
                          a->head_dim, a->lddkv),

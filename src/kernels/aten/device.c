@@ -102,6 +102,7 @@ static int report(ares_device *d)
 static const ares_kernels table = {
     .name = "aten cpu",
     .layout = ARES_ROWS,
+    .act = ARES_F32,
     .alloc = host_alloc,
     .release = host_release,
     .copy_in = host_copy_in,

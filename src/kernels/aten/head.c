@@ -40,13 +40,13 @@ static at_tensor column(const chunk *c, const float *x)
     return aten_rows(x + c->row, c->rows, 1, 1);
 }
 
-static at_tensor log_probs(const chunk *c, aten_slot slot, const float *x, int64_t ldx,
+static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_t ldx,
                            const ares_matrix *w, float *lse)
 {
     const ares_head_args *a = c->a;
     at_tensor z =
         aten_rows(aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows, a->vocab, a->vocab);
-    at_mm_out(z, aten_rows(x + c->row * ldx, c->rows, w->k, ldx),
+    at_mm_out(z, aten_rows((const float *)x + c->row * ldx, c->rows, w->k, ldx),
               at_transpose(of_vocab(a, aten_weight(w)), 0, 1));
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);
     at_tensor before = lse ? at_gather(z, 1, c->target) : NULL;
@@ -95,9 +95,9 @@ static void backward(const chunk *k, const float *c, const float *ce)
     at_mul_s_(at_mul_(k->z, k->p), -1);
     at_scatter_add_(k->z, 1, k->target, of_target);
     if (a->inv_temperature != 1.0f) at_mul_s_(k->z, a->inv_temperature);
-    at_tensor x = aten_rows(a->x + k->row * a->ldx, k->rows, a->w->k, a->ldx);
+    at_tensor x = aten_rows((const float *)a->x + k->row * a->ldx, k->rows, a->w->k, a->ldx);
     if (a->dx)
-        at_mm_out(aten_rows(a->dx + k->row * a->lddx, k->rows, a->w->k, a->lddx), k->z,
+        at_mm_out(aten_rows((float *)a->dx + k->row * a->lddx, k->rows, a->w->k, a->lddx), k->z,
                   of_vocab(a, aten_weight(a->w)));
     if (!a->dw) return;
     at_tensor dw = of_vocab(a, aten_matrix(a->dw));

@@ -45,7 +45,7 @@ void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     aten_leave(d, s);
 }
 
-void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                     int64_t ldy)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding") : NULL;
@@ -55,7 +55,7 @@ void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, in
 }
 
 void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const float *dy, int64_t lddy)
+                             const void *dy, int64_t lddy)
 {
     at_scope *s = n > 0 ? aten_enter(d, "embedding_backward") : NULL;
     if (!s) return;

@@ -28,7 +28,7 @@ void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     aten_leave(d, s);
 }
 
-void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
+void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse)
 {
     at_scope *s = rows > 0 ? aten_enter(d, "rope") : NULL;
@@ -36,7 +36,8 @@ void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, fl
     int64_t half = head_dim / 2;
     const int64_t of_x[] = { rows, heads, half }, of_angles[] = { rows, 1, half };
     const int64_t steps[] = { ldx, head_dim, 1 }, steps_angles[] = { head_dim, head_dim, 1 };
-    at_tensor a = at_view(x, AT_F32, of_x, steps, 3), b = at_view(x + half, AT_F32, of_x, steps, 3),
+    at_tensor a = at_view(x, AT_F32, of_x, steps, 3),
+              b = at_view((float *)x + half, AT_F32, of_x, steps, 3),
               c = at_view(cos_sin, AT_F32, of_angles, steps_angles, 3),
               sine = at_view(cos_sin + half, AT_F32, of_angles, steps_angles, 3);
     if (inverse) sine = at_neg(sine);

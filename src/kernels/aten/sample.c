@@ -44,7 +44,7 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         if (!logits) {
             float *z = aten_scratch(d, ATEN_LOGITS, (int64_t)most * a->vocab);
             at_mm_out(aten_rows(z, n, a->vocab, a->vocab),
-                      aten_rows(a->x + row * a->ldx, n, a->w->k, a->ldx),
+                      aten_rows((const float *)a->x + row * a->ldx, n, a->w->k, a->ldx),
                       at_transpose(at_narrow(aten_weight(a->w), 0, 0, a->vocab), 0, 1));
             logits = z;
         }

@@ -64,14 +64,15 @@ static void lay_out_task(void *ctx, int64_t task, int worker)
     (void)worker;
     const attention_job *job = ctx;
     const ares_attention_args *a = job->a;
+    const float *k = a->k, *v = a->v;
     int s = (int)(task / a->n_kv_heads), h = (int)(task % a->n_kv_heads), dim = a->head_dim;
     int32_t keys = segment_prefix(&a->seg, s) + segment_rows(&a->seg, s);
     for (int c = job->range[s].shared; c * 32 < keys; c++) {
         float *block = job->laid_out + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
         int n = keys - c * 32 < 32 ? keys - c * 32 : 32;
         if (n < 32) memset(block, 0, (size_t)dim * 32 * sizeof(float));
-        gather_transposed(&a->seg, s, c * 32, n, a->k + h * dim, a->ldkv, dim, block);
-        gather_rows(&a->seg, s, c * 32, n, a->v + h * dim, a->ldkv, dim, block + 32 * dim);
+        gather_transposed(&a->seg, s, c * 32, n, k + h * dim, a->ldkv, dim, block);
+        gather_rows(&a->seg, s, c * 32, n, v + h * dim, a->ldkv, dim, block + 32 * dim);
     }
 }
 
@@ -189,8 +190,8 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s),
         keys = prefix + segment_rows(&a->seg, s);
     int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
-    const float *q = a->q + row * a->ldq + column;
-    float *out = a->out + row * a->ldo + column;
+    const float *q = (const float *)a->q + row * a->ldq + column;
+    float *out = (float *)a->out + row * a->ldo + column;
     float max[QUERIES * HEADS], sum[QUERIES * HEADS];
 
     /* Rows of a strip: queries of one head or, when they are few (decoding), heads of a query. */

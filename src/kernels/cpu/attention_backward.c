@@ -82,9 +82,10 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
     float p[QUERIES][32], ds[QUERIES][32];
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s);
     int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
-    const float *q = a->q + row * a->ldq + column, *d_out = a->d_out + row * a->ldo + column,
-                *out = a->out + row * a->ldo + column;
-    float *dq = a->dq + row * a->lddq + column;
+    const float *q = (const float *)a->q + row * a->ldq + column,
+                *d_out = (const float *)a->d_out + row * a->ldo + column,
+                *out = (const float *)a->out + row * a->ldo + column;
+    float *dq = (float *)a->dq + row * a->lddq + column;
 
     times_chunk(p, q, a->ldq, c->kt, n, dim);
     times_chunk(ds, d_out, a->ldo, c->vt, n, dim);
@@ -116,9 +117,22 @@ static void move_gradients(const ares_attention_args *a, int s, int h, const chu
     size_t bytes = (size_t)a->head_dim * sizeof(float);
     for (int i = 0; i < c->keys; i++) {
         int64_t at = key_row(&a->seg, s, c->first + i) * a->lddkv + (int64_t)h * a->head_dim;
-        float *dk = c->dk + (int64_t)i * a->head_dim, *dv = c->dv + (int64_t)i * a->head_dim;
-        memcpy(load ? dk : a->dk + at, load ? a->dk + at : dk, bytes);
-        memcpy(load ? dv : a->dv + at, load ? a->dv + at : dv, bytes);
+        float *dk = c->dk + (int64_t)i * a->head_dim, *dv = c->dv + (int64_t)i * a->head_dim,
+              *all_dk = (float *)a->dk + at, *all_dv = (float *)a->dv + at;
+        memcpy(load ? dk : all_dk, load ? all_dk : dk, bytes);
+        memcpy(load ? dv : all_dv, load ? all_dv : dv, bytes);
+    }
+}
+
+/* dq, dk and dv of a segment's own rows, for KV head h and its query heads, begin at 0. */
+static void zero_gradients(const ares_attention_args *a, int s, int h)
+{
+    int64_t dim = a->head_dim, group = a->n_heads / a->n_kv_heads;
+    for (int64_t row = a->seg.start[s]; row < a->seg.start[s + 1]; row++) {
+        memset((float *)a->dq + row * a->lddq + h * group * dim, 0,
+               (size_t)(group * dim) * sizeof(float));
+        memset((float *)a->dk + row * a->lddkv + h * dim, 0, (size_t)dim * sizeof(float));
+        memset((float *)a->dv + row * a->lddkv + h * dim, 0, (size_t)dim * sizeof(float));
     }
 }
 
@@ -127,9 +141,8 @@ static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), rows = segment_rows(&a->seg, s),
         keys = prefix + rows;
     int group = a->n_heads / a->n_kv_heads;
-    for (int r = 0; r < rows; r++)
-        memset(a->dq + (a->seg.start[s] + r) * a->lddq + (int64_t)h * group * dim, 0,
-               (size_t)(group * dim) * sizeof(float));
+    const float *k = (const float *)a->k + (int64_t)h * dim,
+                *v = (const float *)a->v + (int64_t)h * dim;
     for (c->first = 0; c->first < keys; c->first += 32) {
         c->keys = keys - c->first < 32 ? keys - c->first : 32;
         int first = a->causal && c->first > prefix ? c->first - prefix : 0,
@@ -137,11 +150,9 @@ static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
         if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last)
             last = c->first + c->keys + a->window - 1 - prefix;
         if (first >= last) continue;
-        gather_transposed(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim,
-                          c->kt);
-        gather_transposed(&a->seg, s, c->first, c->keys, a->v + (int64_t)h * dim, a->ldkv, dim,
-                          c->vt);
-        gather_rows(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->k);
+        gather_transposed(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, c->kt);
+        gather_transposed(&a->seg, s, c->first, c->keys, v, a->ldkv, dim, c->vt);
+        gather_rows(&a->seg, s, c->first, c->keys, k, a->ldkv, dim, c->k);
         move_gradients(a, s, h, c, true);
         for (int g = 0; g < group; g++)
             for (int r = first; r < last; r += QUERIES)
@@ -163,8 +174,9 @@ static void back_task(void *ctx, int64_t task, int worker)
                 .k = scratch + 2 * size,
                 .dk = scratch + 3 * size,
                 .dv = scratch + 4 * size };
-    for (int s = job->lead[task / a->n_kv_heads]; s >= 0; s = job->next[s])
-        segment_back(a, s, (int)(task % a->n_kv_heads), &c);
+    int lead = job->lead[task / a->n_kv_heads], h = (int)(task % a->n_kv_heads);
+    for (int s = lead; s >= 0; s = job->next[s]) zero_gradients(a, s, h);
+    for (int s = lead; s >= 0; s = job->next[s]) segment_back(a, s, h, &c);
 }
 
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)

@@ -40,8 +40,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n,
-                       float *y, int64_t ldy)
+void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                       int64_t ldy)
 {
     embedding_job j = { .e = e, .ids = ids, .n = n, .y = y, .ld = ldy };
     ARES_ASSERT(e->dtype != ARES_F16);
@@ -65,7 +65,7 @@ static void backward_task(void *ctx, int64_t task, int worker)
 }
 
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
-                                int32_t n, const float *dy, int64_t lddy)
+                                int32_t n, const void *dy, int64_t lddy)
 {
     ARES_ASSERT(de->dtype == ARES_F32);
     int64_t tasks = ARES_MIN((int64_t)de->k, 4 * ares_pool_threads(d->pool));

@@ -79,8 +79,9 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
     float *zr =
         (float *)kernels_scratch(j->d, worker, (size_t)s->rows * VOCAB_CHUNK * 2 * sizeof(float)) +
         s->rows * VOCAB_CHUNK;
-    vocab_logits(a->ref_w, a->vocab, s->chunk, a->ref_x + (j->row + s->first) * a->ld_ref,
-                 a->ld_ref, s->rows, zr, VOCAB_CHUNK);
+    vocab_logits(a->ref_w, a->vocab, s->chunk,
+                 (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
+                 VOCAB_CHUNK);
     return zr;
 }
 
@@ -97,8 +98,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
                               (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
-    vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z,
-                 ldz);
+    vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx,
+                 s.rows, z, ldz);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
@@ -217,8 +218,8 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     int width = vocab_width(a->vocab, s.chunk);
     float *z = j->logits + s.first * j->ld + (s.chunk - j->chunk) * VOCAB_CHUNK;
     if (!j->part)
-        vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z,
-                     j->ld);
+        vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx,
+                     a->ldx, s.rows, z, j->ld);
     const float *zr = a->ref_x ? reference_logits(j, &s, worker) : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t at = s.first + r, row = j->row + at,
@@ -255,10 +256,10 @@ static void backward(head_job *j)
                                          .dy = j->logits,
                                          .lddy = j->ld,
                                          .w = &w,
-                                         .dx = a->dx ? a->dx + j->row * a->lddx : NULL,
+                                         .dx = a->dx ? (float *)a->dx + j->row * a->lddx : NULL,
                                          .lddx = a->lddx,
                                          .accumulate = first > 0,
-                                         .x = a->x + j->row * a->ldx,
+                                         .x = (const float *)a->x + j->row * a->ldx,
                                          .ldx = a->ldx,
                                          .dw = a->dw ? &dw : NULL });
 }

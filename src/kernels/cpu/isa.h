@@ -17,18 +17,18 @@ extern const ares_kernels ARES_K(kernels_table); /* table.c */
 /* The table's functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
-void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n,
-                       float *y, int64_t ldy);
+void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                       int64_t ldy);
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
-                                int32_t n, const float *dy, int64_t lddy);
+                                int32_t n, const void *dy, int64_t lddy);
 void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a);
 void ARES_K(rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                   int64_t ldx, const float *cos_sin, bool inverse);
 void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a);
 void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
-void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                      const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                      const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);

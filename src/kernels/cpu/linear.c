@@ -292,18 +292,18 @@ static void forward_task(void *ctx, int64_t task, int worker)
         .rows = rows,
         .k = w->k,
         .cols = end - col,
-        .x = a->x + row * a->ldx,
+        .x = (const float *)a->x + row * a->ldx,
         .x_row = a->ldx,
         .x_k = 1,
         .w = (const char *)w->data + col * w->k * bytes,
         .w_k = 32,
         .w_panel = (int64_t)w->k * 32,
         .bf16 = w->dtype == ARES_BF16,
-        .y = a->y + row * a->ldy + col,
+        .y = (float *)a->y + row * a->ldy + col,
         .y_row = a->ldy,
         .y_panel = 32,
-        .bias = a->bias ? a->bias + col : NULL,
-        .residual = a->residual ? a->residual + row * a->ldr + col : NULL,
+        .bias = a->bias ? (const float *)a->bias + col : NULL,
+        .residual = a->residual ? (const float *)a->residual + row * a->ldr + col : NULL,
         .residual_row = a->ldr,
     };
     /* the task that this thread most likely takes next */
@@ -378,7 +378,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
     int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
     float *transposed =
         kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
-    float *dx = a->dx + row * a->lddx + k0;
+    float *dx = (float *)a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
         ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
@@ -386,7 +386,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
             .rows = rows,
             .k = end - n,
             .cols = ARES_MIN(32, b->k - k0),
-            .x = a->dy + row * a->lddy + n,
+            .x = (const float *)a->dy + row * a->lddy + n,
             .x_row = a->lddy,
             .x_k = 1,
             .w = transposed,
@@ -415,7 +415,7 @@ static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t token
         }
         if (bias) sum = v16_load_first(a->dbias + col + half, n);
         for (int64_t t = 0; t < tokens; t++) {
-            v16 v = v16_load_first(a->dy + (m + t) * a->lddy + col + half, n);
+            v16 v = v16_load_first((const float *)a->dy + (m + t) * a->lddy + col + half, n);
             v16_store(to + t * 32 + half, v);
             sum = v16_add(sum, v);
         }
@@ -441,7 +441,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
                 .rows = k1 - k0,
                 .k = tokens,
                 .cols = cols,
-                .x = a->x + m * a->ldx + k0,
+                .x = (const float *)a->x + m * a->ldx + k0,
                 .x_row = 1,
                 .x_k = a->ldx,
                 .w = dy,

@@ -28,8 +28,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     (void)worker;
     int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
     for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-        const float *x = a->x + r * a->ldx;
-        float *y = a->y + r * a->ldy;
+        const float *x = (const float *)a->x + r * a->ldx;
+        float *y = (float *)a->y + r * a->ldy;
         v16 sum = v16_zero();
         for (int32_t i = 0; i < a->k; i += 16) {
             v16 v = at(x, i, a->k);
@@ -60,8 +60,9 @@ static void backward_task(void *ctx, int64_t task, int worker)
     if (task < j->row_tasks) {
         int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
         for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-            const float *x = a->x + r * a->ldx, *dy = a->dy + r * a->lddy;
-            float *dx = a->dx + r * a->lddx, rstd = a->rstd[r];
+            const float *x = (const float *)a->x + r * a->ldx,
+                        *dy = (const float *)a->dy + r * a->lddy;
+            float *dx = (float *)a->dx + r * a->lddx, rstd = a->rstd[r];
             v16 sum = v16_zero();
             for (int32_t i = 0; i < k; i += 16)
                 sum = v16_fma(v16_mul(at(dy, i, k), at(a->w, i, k)), at(x, i, k), sum);
@@ -75,14 +76,14 @@ static void backward_task(void *ctx, int64_t task, int worker)
     }
     int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK,
             to = ARES_MIN(k, from + COLUMN_CHUNK);
+    const float *x = a->x, *dy = a->dy;
     v16 sum[COLUMN_CHUNK / 16];
     for (int32_t i = from; i < to; i += 16) sum[(i - from) / 16] = at(a->dw, i, k);
     for (int64_t r = 0; r < a->rows; r++) {
         v16 scale = v16_set1(a->rstd[r]);
         for (int32_t i = from; i < to; i += 16) {
             v16 *s = &sum[(i - from) / 16];
-            *s = v16_fma(v16_mul(at(a->x + r * a->ldx, i, k), scale), at(a->dy + r * a->lddy, i, k),
-                         *s);
+            *s = v16_fma(v16_mul(at(x + r * a->ldx, i, k), scale), at(dy + r * a->lddy, i, k), *s);
         }
     }
     for (int32_t i = from; i < to; i += 16) put(a->dw, i, k, sum[(i - from) / 16]);

@@ -36,7 +36,7 @@ static void rope_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                   int64_t ldx, const float *cos_sin, bool inverse)
 {
     ARES_ASSERT(head_dim % 2 == 0);

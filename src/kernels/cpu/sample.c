@@ -192,8 +192,8 @@ static void chunk_task(void *ctx, int64_t task, int worker)
     int64_t ld = logits ? a->vocab : VOCAB_CHUNK;
     if (!logits) {
         float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
-        vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
-                     VOCAB_CHUNK);
+        vocab_logits(a->w, a->vocab, chunk, (const float *)a->x + (j->row + first) * a->ldx, a->ldx,
+                     rows, tile, VOCAB_CHUNK);
         logits = tile;
     }
     for (int64_t r = 0; r < rows; r++) {

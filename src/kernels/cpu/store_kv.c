@@ -33,8 +33,8 @@ static void store_rows(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                      const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                      const void *v, int64_t ldkv, const int32_t *slots, void *cache)
 {
     store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache };
     kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK,

@@ -7,6 +7,7 @@
 const ares_kernels ARES_K(kernels_table) = {
     .name = NAME_OF(ARES_ISA),
     .layout = ARES_PANEL32,
+    .act = ARES_F32,
     .alloc = kernels_host_alloc,
     .release = kernels_host_release,
     .copy_in = kernels_host_copy,

@@ -76,7 +76,7 @@ static __device__ void load_keys(const ares_attention_args *a, const tile *t, in
     int dim = a->head_dim, n = t->keys - first;
     if (a->cache) {
         int64_t block = a->seg.block_table[(int64_t)t->s * a->seg.table_stride + first / TILE];
-        const float *keys = a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim,
+        const float *keys = (const float *)a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim,
                     *values = keys + TILE * dim;
         for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
             int key = i % TILE;
@@ -91,8 +91,8 @@ static __device__ void load_keys(const ares_attention_args *a, const tile *t, in
         if (r < n) {
             int64_t row = key < t->prefix ? (int64_t)a->seg.prefix_row[t->s] + key
                                           : t->start + key - t->prefix;
-            key_value = a->k[row * a->ldkv + (int64_t)h * dim + d];
-            value = a->v[row * a->ldkv + (int64_t)h * dim + d];
+            key_value = ((const float *)a->k)[row * a->ldkv + (int64_t)h * dim + d];
+            value = ((const float *)a->v)[row * a->ldkv + (int64_t)h * dim + d];
         }
         k[r * (dim + 1) + d] = key_value;
         v[r * (dim + 1) + d] = value;
@@ -154,7 +154,8 @@ static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
         sum[j] = 0.0f;
         for (int i = 0; i < COLUMNS; i++) out[j][i] = 0.0f;
     }
-    load_rows(q, dim, a.q + (t.start + t.first) * a.ldq + (int64_t)head * dim, a.ldq, t.n);
+    load_rows(q, dim, (const float *)a.q + (t.start + t.first) * a.ldq + (int64_t)head * dim, a.ldq,
+              t.n);
     chunks_of(&a, &t, &from, &to);
     for (int c = from; c < to; c++) {
         __syncthreads();
@@ -179,7 +180,8 @@ static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
     for (int j = 0; j < EACH && own + j < t.n; j++) {
         for (int i = 0; i < COLUMNS; i++)
             if (i * 32 + lane < dim)
-                a.out[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] = out[j][i] / sum[j];
+                ((float *)a.out)[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] =
+                    out[j][i] / sum[j];
         if (a.lse && lane == 0) a.lse[(row + j) * a.n_heads + head] = max[j] + logf(sum[j]);
     }
 }
@@ -222,8 +224,8 @@ static __global__ void dot_outputs(ares_attention_args a, float *delta)
     int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads,
             head = at % a.n_heads;
     if (row >= a.seg.rows) return;
-    const float *x = a.d_out + row * a.ldo + head * a.head_dim,
-                *y = a.out + row * a.ldo + head * a.head_dim;
+    const float *x = (const float *)a.d_out + row * a.ldo + head * a.head_dim,
+                *y = (const float *)a.out + row * a.ldo + head * a.head_dim;
     float sum = 0.0f;
     for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(x[d], y[d], sum);
     sum = cuda_warp_sum(sum);
@@ -245,8 +247,8 @@ static __global__ void __launch_bounds__(THREADS)
     float dq[EACH][COLUMNS];
     for (int j = 0; j < EACH; j++)
         for (int i = 0; i < COLUMNS; i++) dq[j][i] = 0.0f;
-    load_rows(q, dim, a.q + row * a.ldq + column, a.ldq, t.n);
-    load_rows(d_out, dim, a.d_out + row * a.ldo + column, a.ldo, t.n);
+    load_rows(q, dim, (const float *)a.q + row * a.ldq + column, a.ldq, t.n);
+    load_rows(d_out, dim, (const float *)a.d_out + row * a.ldo + column, a.ldo, t.n);
     row += own;
     chunks_of(&a, &t, &from, &to);
     for (int c = from; c < to; c++) {
@@ -267,7 +269,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (int j = 0; j < EACH && own + j < t.n; j++)
         for (int i = 0; i < COLUMNS; i++)
-            if (i * 32 + lane < dim) a.dq[(row + j) * a.lddq + column + i * 32 + lane] = dq[j][i];
+            if (i * 32 + lane < dim)
+                ((float *)a.dq)[(row + j) * a.lddq + column + i * 32 + lane] = dq[j][i];
 }
 
 /* Here each warp has four keys, and its lanes are queries. */
@@ -285,14 +288,9 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t key_row = t.start + t.first;
     float dk[EACH][COLUMNS], dv[EACH][COLUMNS];
     for (int j = 0; j < EACH; j++)
-        for (int i = 0; i < COLUMNS; i++) {
-            int64_t at = (key_row + own + j) * a.lddkv + (int64_t)h * dim + i * 32 + lane;
-            bool real = own + j < t.n && i * 32 + lane < dim;
-            dk[j][i] = real ? a.dk[at] : 0.0f;
-            dv[j][i] = real ? a.dv[at] : 0.0f;
-        }
-    load_rows(k, dim, a.k + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
-    load_rows(v, dim, a.v + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+        for (int i = 0; i < COLUMNS; i++) dk[j][i] = dv[j][i] = 0.0f;
+    load_rows(k, dim, (const float *)a.k + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+    load_rows(v, dim, (const float *)a.v + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
     for (int s = t.s; s < a.seg.n; s++) {
         int prefix = prefix_of(&a.seg, s), rows = a.seg.start[s + 1] - a.seg.start[s];
         bool shares = s != t.s && prefix > t.first && a.seg.prefix_row[s] == t.start;
@@ -307,8 +305,8 @@ static __global__ void __launch_bounds__(THREADS)
                 int n = to - first < TILE ? to - first : TILE;
                 int64_t row = a.seg.start[s] + first, column = (int64_t)(h * group + g) * dim;
                 __syncthreads();
-                load_rows(q, dim, a.q + row * a.ldq + column, a.ldq, n);
-                load_rows(d_out, dim, a.d_out + row * a.ldo + column, a.ldo, n);
+                load_rows(q, dim, (const float *)a.q + row * a.ldq + column, a.ldq, n);
+                load_rows(d_out, dim, (const float *)a.d_out + row * a.ldo + column, a.ldo, n);
                 __syncthreads();
                 if (own >= t.n) continue;
                 float p[EACH], ds[EACH];
@@ -330,8 +328,8 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < COLUMNS; i++)
             if (i * 32 + lane < dim) {
                 int64_t at = (key_row + own + j) * a.lddkv + (int64_t)h * dim + i * 32 + lane;
-                a.dk[at] = dk[j][i];
-                a.dv[at] = dv[j][i];
+                ((float *)a.dk)[at] = dk[j][i];
+                ((float *)a.dv)[at] = dv[j][i];
             }
 }
 
@@ -366,9 +364,10 @@ static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const
     }
 }
 
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                   const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
 {
     cuda_launch(cuda_enter(d), "store_kv", store_rows, cuda_blocks((int64_t)rows * n_kv * head_dim),
-                CUDA_THREADS, 0, rows, n_kv, head_dim, k, v, ldkv, slots, cache);
+                CUDA_THREADS, 0, rows, n_kv, head_dim, (const float *)k, (const float *)v, ldkv,
+                slots, (float *)cache);
 }

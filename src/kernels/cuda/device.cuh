@@ -147,18 +147,18 @@ void cuda_zero(ares_device *d, void *p, size_t bytes);
 int cuda_sync(ares_device *d);
 void cuda_linear(ares_device *d, const ares_linear_args *a, int n);
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);
-void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                     int64_t ldy);
 void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const float *dy, int64_t lddy);
+                             const void *dy, int64_t lddy);
 void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a);
 void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
-void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
+void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse);
 void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a);
 void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
-                   const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                   const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void cuda_attention(ares_device *d, const ares_attention_args *a);
 void cuda_attention_backward(ares_device *d, const ares_attention_args *a);
 void cuda_head(ares_device *d, const ares_head_args *a);

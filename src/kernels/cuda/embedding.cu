@@ -22,17 +22,17 @@ static __global__ void look_up(const T *e, int32_t k, const int32_t *ids, float 
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) y[row * ldy + i] = widened(e[from + i]);
 }
 
-void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
                     int64_t ldy)
 {
     cuda_context *c = cuda_enter(d);
     ARES_ASSERT(e->layout == ARES_ROWS && e->dtype != ARES_F16);
     if (e->dtype == ARES_F32)
         cuda_launch(c, "embedding", look_up<float>, (unsigned)n, CUDA_THREADS, 0,
-                    (const float *)e->data, e->k, ids, y, ldy);
+                    (const float *)e->data, e->k, ids, (float *)y, ldy);
     else
         cuda_launch(c, "embedding", look_up<uint16_t>, (unsigned)n, CUDA_THREADS, 0,
-                    (const uint16_t *)e->data, e->k, ids, y, ldy);
+                    (const uint16_t *)e->data, e->k, ids, (float *)y, ldy);
 }
 
 static __global__ void add_rows(float *de, int32_t k, const int32_t *ids, int32_t n,
@@ -59,9 +59,9 @@ static __global__ void add_rows(float *de, int32_t k, const int32_t *ids, int32_
 }
 
 void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
-                             const float *dy, int64_t lddy)
+                             const void *dy, int64_t lddy)
 {
     ARES_ASSERT(de->layout == ARES_ROWS && de->dtype == ARES_F32);
     cuda_launch(cuda_enter(d), "embedding_backward", add_rows, (unsigned)n, CUDA_THREADS, 0,
-                (float *)de->data, de->k, ids, n, dy, lddy);
+                (float *)de->data, de->k, ids, n, (const float *)dy, lddy);
 }

@@ -156,10 +156,12 @@ static head_chunk chunk_of(cuda_context *c, const ares_head_args *a, int32_t row
 static void make_logits(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {
     ares_matrix w = vocab_part(a->w, a->vocab);
-    cuda_product(c, a->x + k->row * a->ldx, a->ldx, &w, k->rows, k->logits, a->vocab, false);
+    cuda_product(c, (const float *)a->x + k->row * a->ldx, a->ldx, &w, k->rows, k->logits, a->vocab,
+                 false);
     if (!k->ref) return;
     w = vocab_part(a->ref_w, a->vocab);
-    cuda_product(c, a->ref_x + k->row * a->ld_ref, a->ld_ref, &w, k->rows, k->ref, a->vocab, false);
+    cuda_product(c, (const float *)a->ref_x + k->row * a->ld_ref, a->ld_ref, &w, k->rows, k->ref,
+                 a->vocab, false);
 }
 static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k,
                             const head_rows *r)
@@ -189,10 +191,10 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
                                     .dy = k->logits,
                                     .lddy = a->vocab,
                                     .w = &w,
-                                    .dx = a->dx ? a->dx + k->row * a->lddx : NULL,
+                                    .dx = a->dx ? (float *)a->dx + k->row * a->lddx : NULL,
                                     .lddx = a->lddx,
                                     .accumulate = false,
-                                    .x = a->x + k->row * a->ldx,
+                                    .x = (const float *)a->x + k->row * a->ldx,
                                     .ldx = a->ldx,
                                     .dw = a->dw ? &dw : NULL,
                                     .dbias = NULL };

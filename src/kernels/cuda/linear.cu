@@ -97,12 +97,12 @@ void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
         if (a->m == 0) continue;
         bool in_place = a->residual == a->y; /* the product then adds to it, before the bias */
         ARES_ASSERT(!in_place || a->ldr == a->ldy);
-        cuda_product(c, a->x, a->ldx, a->w, a->m, a->y, a->ldy, in_place);
-        const float *residual = in_place ? NULL : a->residual;
+        cuda_product(c, (const float *)a->x, a->ldx, a->w, a->m, (float *)a->y, a->ldy, in_place);
+        const float *residual = in_place ? NULL : (const float *)a->residual;
         if (a->bias || residual)
             cuda_launch(c, "linear: bias and residual", add_bias_residual,
                         cuda_blocks((int64_t)a->m * a->w->n), CUDA_THREADS, 0, a->m, a->w->n,
-                        a->bias, residual, a->ldr, a->y, a->ldy);
+                        (const float *)a->bias, residual, a->ldr, (float *)a->y, a->ldy);
     }
 }
 
@@ -131,10 +131,10 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                       .steps = n,
                       .a = rows,
                       .lda = a->w->k,
-                      .b = a->dy + first,
+                      .b = (const float *)a->dy + first,
                       .ldb = a->lddy,
                       .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
-                      .y = a->dx,
+                      .y = (float *)a->dx,
                       .ldy = a->lddx });
         });
     if (a->dw) {
@@ -144,9 +144,9 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                   .rows = a->dw->k,
                   .columns = a->dw->n,
                   .steps = a->m,
-                  .a = a->x,
+                  .a = (const float *)a->x,
                   .lda = a->ldx,
-                  .b = a->dy,
+                  .b = (const float *)a->dy,
                   .ldb = a->lddy,
                   .beta = 1.0f,
                   .y = (float *)a->dw->data,
@@ -154,5 +154,5 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     }
     if (a->dbias)
         cuda_launch(c, "linear: bias gradient", sum_columns, (unsigned)(a->w->n + 31) / 32,
-                    dim3(32, 32), 0, a->m, a->w->n, a->dy, a->lddy, a->dbias);
+                    dim3(32, 32), 0, a->m, a->w->n, (const float *)a->dy, a->lddy, a->dbias);
 }

@@ -15,12 +15,12 @@ static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, float *
         p[half] = fmaf(a, sine, b * cosine);
     }
 }
-void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
+void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse)
 {
     ARES_ASSERT(head_dim % 2 == 0);
     cuda_launch(cuda_enter(d), "rope", rotate, cuda_blocks((int64_t)rows * heads * (head_dim / 2)),
-                CUDA_THREADS, 0, rows, heads, head_dim / 2, x, ldx, cos_sin,
+                CUDA_THREADS, 0, rows, heads, head_dim / 2, (float *)x, ldx, cos_sin,
                 inverse ? -1.0f : 1.0f);
 }
 
@@ -31,11 +31,13 @@ static __device__ float sigmoid(float x)
 
 static __global__ void swiglu(ares_silu_mul_args a)
 {
+    const float *gate = (const float *)a.gate, *up = (const float *)a.up;
+    float *y = (float *)a.y;
     CUDA_EACH(at, (int64_t)a.rows * a.k)
     {
         int64_t r = at / a.k, i = at % a.k;
-        float g = a.gate[r * a.ldgu + i];
-        a.y[r * a.ldy + i] = g * sigmoid(g) * a.up[r * a.ldgu + i];
+        float g = gate[r * a.ldgu + i];
+        y[r * a.ldy + i] = g * sigmoid(g) * up[r * a.ldgu + i];
     }
 }
 void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)
@@ -46,14 +48,16 @@ void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)
 
 static __global__ void swiglu_back(ares_silu_mul_args a)
 {
+    const float *gate = (const float *)a.gate, *up = (const float *)a.up, *dy = (const float *)a.dy;
+    float *y = (float *)a.y, *d_gate = (float *)a.d_gate, *d_up = (float *)a.d_up;
     CUDA_EACH(at, (int64_t)a.rows * a.k)
     {
         int64_t r = at / a.k, i = at % a.k;
-        float g = a.gate[r * a.ldgu + i], u = a.up[r * a.ldgu + i], e = a.dy[r * a.lddy + i],
+        float g = gate[r * a.ldgu + i], u = up[r * a.ldgu + i], e = dy[r * a.lddy + i],
               s = sigmoid(g), silu = g * s;
-        a.d_up[r * a.lddgu + i] = e * silu;
-        a.d_gate[r * a.lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
-        if (a.y) a.y[r * a.ldy + i] = silu * u;
+        d_up[r * a.lddgu + i] = e * silu;
+        d_gate[r * a.lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
+        if (y) y[r * a.ldy + i] = silu * u;
     }
 }
 void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)

@@ -8,8 +8,8 @@ static __global__ void norm_row(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
     int32_t k = a.k;
-    const float *x = a.x + row * a.ldx, *w = a.w;
-    float *y = a.y + row * a.ldy, sum = 0.0f;
+    const float *x = (const float *)a.x + row * a.ldx, *w = a.w;
+    float *y = (float *)a.y + row * a.ldy, sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
     float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + a.eps);
     if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
@@ -21,8 +21,9 @@ static __global__ void norm_row_back(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
     int32_t k = a.k;
-    const float *x = a.x + row * a.ldx, *dy = a.dy + row * a.lddy, *w = a.w;
-    float *dx = a.dx + row * a.lddx, scale = a.rstd[row], sum = 0.0f;
+    const float *x = (const float *)a.x + row * a.ldx, *dy = (const float *)a.dy + row * a.lddy,
+                *w = a.w;
+    float *dx = (float *)a.dx + row * a.lddx, scale = a.rstd[row], sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(dy[i] * w[i], x[i], sum);
     float pull = cuda_block_sum(sum) * (scale * scale) / (float)k;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
@@ -33,10 +34,11 @@ static __global__ void weight_back(ares_rms_norm_args a)
 {
     __shared__ float tile[32 * 33];
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
+    const float *x = (const float *)a.x, *dy = (const float *)a.dy;
     float sum = 0.0f;
     if (column < a.k)
         for (int64_t r = threadIdx.y; r < a.rows; r += 32)
-            sum = fmaf(a.x[r * a.ldx + column] * a.rstd[r], a.dy[r * a.lddy + column], sum);
+            sum = fmaf(x[r * a.ldx + column] * a.rstd[r], dy[r * a.lddy + column], sum);
     sum = cuda_column_tree(tile, sum);
     if (threadIdx.y == 0 && column < a.k) a.dw[column] += sum;
 }

@@ -323,7 +323,8 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
         const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
         if (!a->logits) {
             ares_matrix w = vocab_part(a->w, a->vocab);
-            cuda_product(c, a->x + row * a->ldx, a->ldx, &w, n, own, a->vocab, false);
+            cuda_product(c, (const float *)a->x + row * a->ldx, a->ldx, &w, n, own, a->vocab,
+                         false);
         }
         cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab,
                     device_in + row, a->log_prob_1 != NULL, a->n_likely, device_out + row,

@@ -140,7 +140,7 @@ static __device__ void chunks_of(const ares_attention_args *a, const tile *t, in
 template <int COLUMNS>
 static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
 {
-    extern __shared__ float shared[];
+    CUDA_SHARED(float, shared);
     tile t;
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
     int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y,
@@ -236,7 +236,7 @@ template <int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     queries_back(ares_attention_args a, const float *delta)
 {
-    extern __shared__ float shared[];
+    CUDA_SHARED(float, shared);
     tile t;
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
     int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y,
@@ -278,7 +278,7 @@ template <int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     keys_back(ares_attention_args a, const float *delta)
 {
-    extern __shared__ float shared[];
+    CUDA_SHARED(float, shared);
     tile t; /* of keys: rows [first, first + n) of segment s */
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
     int dim = a.head_dim, size = TILE * (dim + 1), h = (int)blockIdx.y,

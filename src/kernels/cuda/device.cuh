@@ -14,6 +14,7 @@
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <launch.cuh>
 
 /* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
 enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS };
@@ -61,7 +62,7 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
             operation))
         return;
-    kernel<<<grid, block, shared, c->stream>>>(args...);
+    cuda_start<P...>(operation, kernel, grid, block, shared, c->stream, args...);
     cuda_check(c, cudaGetLastError(), operation);
 }
 

@@ -428,6 +428,11 @@ int ares_device_open(const char *name, int threads, ares_device *out);
  */
 int ares_device_open_table(const char *name, const char *table, int threads, ares_device *out);
 void ares_device_close(ares_device *d);
+/*
+ * Whether "cuda" may open a device here: there is a driver, or ARES_CUDA_LIB names a library, which
+ * then says whether it has a card.
+ */
+bool ares_cuda_expected(void);
 const char *ares_device_card(const ares_device *d); /* the product's name; NULL on the CPU */
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */
 double ares_device_memory_bytes(const ares_device *d);

@@ -77,11 +77,17 @@ typedef void cuda_close_fn(ares_device *d);
 static cuda_close_fn *close_cuda; /* of the library, once it is open */
 static void *cuda_library;
 
+bool ares_cuda_expected(void)
+{
+    const char *given = getenv("ARES_CUDA_LIB");
+    return (given && *given) || access("/dev/nvidiactl", F_OK) == 0;
+}
+
 static int open_cuda(const char *name, int index, ares_device *out)
 {
     typedef const ares_kernels *table_fn(void);
     typedef int open_fn(ares_device * d, int index, char *message, size_t size);
-    if (access("/dev/nvidiactl", F_OK) != 0)
+    if (!ares_cuda_expected())
         return ares_fail(ARES_EDEVICE,
                          "kernels: device = '%s': no CUDA device on this machine; use device=cpu",
                          name);

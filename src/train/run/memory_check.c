@@ -131,9 +131,7 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int l
                       c->actor.model_path);
     if (cuda) {
         double least = INFINITY;
-        int cards = ares_file_exists("/dev/nvidiactl")
-                        ? train_cards("/proc/driver/nvidia/gpus", &least)
-                        : 0;
+        int cards = ares_cuda_expected() ? train_cards("/proc/driver/nvidia/gpus", &least) : 0;
         train_check_cards(cfg, c->trainer.device, local_ranks, n.all, words->data, cards, least);
     } else if (n.all * local_ranks > ares_memory_bytes())
         ares_config_fault(cfg, "worker.actor.model.model_path",

@@ -5,6 +5,31 @@ set(ARES_TEST_ENV
     "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
     "UBSAN_OPTIONS=print_stacktrace=1")
 
+# libares_cuda_emulated.so: what libares_cuda.so is, for machines without a card (tests/gpu/emulate).
+# Sanitizers know no fibers.
+if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(emulate ${CMAKE_SOURCE_DIR}/tests/gpu/emulate)
+    file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*.cu)
+    set(sources ${emulate}/fibers.cpp ${emulate}/memory.cpp ${emulate}/streams.cpp
+        ${emulate}/cublas.cpp)
+    foreach(kernel IN LISTS kernels) # as C++: in ares_cuda they are CUDA
+        string(REGEX REPLACE ".*/([a-z]+)/cuda/(.*)\\.cu$" "\\1_\\2.cpp" name ${kernel})
+        set(source ${CMAKE_BINARY_DIR}/generated/emulate/${name})
+        file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${kernel}\"\n")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -w) # nvcc warns
+        list(APPEND sources ${source})
+    endforeach()
+    add_library(ares_cuda_emulated SHARED ${sources})
+    target_include_directories(ares_cuda_emulated PRIVATE ${emulate}/include ${emulate}
+        ${CMAKE_SOURCE_DIR}/src/kernels/cuda ${CMAKE_SOURCE_DIR}/src/algo)
+    target_link_libraries(ares_cuda_emulated PRIVATE ares_flags)
+    # fast enough for whole runs; it runs where it is built
+    target_compile_options(ares_cuda_emulated PRIVATE -O2 -march=native -ftree-vectorize
+        -U_FORTIFY_SOURCE)
+    target_link_options(ares_cuda_emulated PRIVATE -Wl,-Bsymbolic)
+    set(ARES_EMULATED "ARES_CUDA_LIB=$<TARGET_FILE:ares_cuda_emulated>;ARES_REQUIRE_CUDA=1")
+endif()
+
 # Whole runs of small models leave most of a machine idle, so that e2e runs some side by side.
 include(ProcessorCount)
 ProcessorCount(processors)
@@ -32,6 +57,14 @@ function(ares_add_ctests room program sources)
                 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
             set_tests_properties(${room}.${label} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}"
                 LABELS ${label} TIMEOUT 2400)
+            # libtorch knows no emulated card
+            if(label STREQUAL "gpu" AND TARGET ares_cuda_emulated AND NOT room STREQUAL "torch")
+                add_dependencies(${program} ares_cuda_emulated)
+                add_test(NAME ${room}.emulated COMMAND ${program} --label gpu ${without} ${jobs}
+                    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+                set_tests_properties(${room}.emulated PROPERTIES TIMEOUT 2400
+                    ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED}")
+            endif()
         endif()
         list(APPEND seen ${label})
         list(JOIN seen "," joined)
@@ -118,17 +151,6 @@ if(TARGET test_e2e)
     add_dependencies(test_e2e ares_test_record)
 endif()
 
-# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card.
-# Sanitizers know no fibers.
-if(TARGET test_algo AND NOT ARES_SANITIZE)
-    add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)
-    target_include_directories(ares_algo_emulated PRIVATE
-        ${CMAKE_SOURCE_DIR}/tests/gpu/emulate ${CMAKE_SOURCE_DIR}/src/algo)
-    target_link_libraries(ares_algo_emulated PRIVATE ares_flags)
-    target_link_options(ares_algo_emulated PRIVATE -Wl,-Bsymbolic)
-    add_dependencies(test_algo ares_algo_emulated)
-endif()
-
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
     target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests)
@@ -144,12 +166,12 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
         add_test(NAME golden COMMAND ares-golden ${cases} ${allow}
             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(golden PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
-        if(TARGET ares_algo_emulated) # losses, KL and gae through the twins
-            add_dependencies(ares-golden ares_algo_emulated)
-            add_test(NAME golden.twins COMMAND ares-golden ${cases} ${allow}
+        if(TARGET ares_cuda_emulated) # losses, KL and gae through the twins
+            add_dependencies(ares-golden ares_cuda_emulated)
+            add_test(NAME golden.emulated COMMAND ares-golden ${cases} ${allow}
                 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-            set_tests_properties(golden.twins PROPERTIES TIMEOUT 900
-                ENVIRONMENT "${ARES_TEST_ENV};ARES_TEST_DEVICE=$<TARGET_FILE:ares_algo_emulated>")
+            set_tests_properties(golden.emulated PROPERTIES TIMEOUT 900
+                ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};ARES_TEST_DEVICE=cuda")
         endif()
     endif()
 endif()

@@ -1,13 +1,12 @@
 /*
- * The CUDA twins of this room against its own functions, on random ragged rows. Each check runs
- * twice: on a card, and everywhere on emulated threads (tests/gpu/emulate), where the kernels'
- * logic, barriers and shared memory are judged but not the card's arithmetic. A double of the twin
+ * The CUDA twins of this room against its own functions, on random ragged rows: on a card, or on
+ * the emulator (tests/gpu/emulate), where the kernels' logic, barriers and shared memory are judged
+ * but not the card's arithmetic. A double of the twin
  * differs from the CPU's by the order of its sum, 1e-12 of the largest; a float by one rounding of
  * it, 1e-6.
  */
 #include "test.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -21,21 +20,6 @@ typedef struct machine {
     bool bits; /* exp is the CPU's */
 } machine;
 
-static bool open_emulated(machine *m)
-{
-/* which clears its notes of the whole stack at every jump: minutes a test */
-#ifdef __SANITIZE_ADDRESS__
-    test_skip("fibers are slow under the address sanitizer");
-    return false;
-#endif
-    typedef const algo_twins *table_fn(void);
-    table_fn *table;
-    void *library = dlopen(ARES_BINARY_DIR "/libares_algo_emulated.so", RTLD_NOW | RTLD_LOCAL);
-    if (!CHECK_MSG(library != NULL, "%s", dlerror())) return false;
-    *(void **)&table = dlsym(library, "ares_cuda_algo_twins");
-    *m = (machine){ .twins = table ? table() : NULL, .bits = true };
-    return CHECK(m->twins) && CHECK_OK(ares_device_open("cpu", 1, &m->d));
-}
 static bool open_card(machine *m)
 {
     *m = (machine){ 0 };
@@ -47,21 +31,17 @@ static bool open_card(machine *m)
     }
     if (!CHECK_OK(rc)) return false;
     m->twins = twin_table_of(&m->d);
+    m->bits = strcmp(ares_device_card(&m->d), "emulated") == 0;
     return CHECK(m->twins);
 }
 
-#define TWIN_TEST(name)                                                   \
-    static void check_##name(machine *m);                                 \
-    TEST(twin_##name##_emulated)                                          \
-    {                                                                     \
-        machine m;                                                        \
-        if (open_emulated(&m)) check_##name(&m), ares_device_close(&m.d); \
-    }                                                                     \
-    TEST_GPU(twin_##name##_on_a_card)                                     \
-    {                                                                     \
-        machine m;                                                        \
-        if (open_card(&m)) check_##name(&m), ares_device_close(&m.d);     \
-    }                                                                     \
+#define TWIN_TEST(name)                                               \
+    static void check_##name(machine *m);                             \
+    TEST_GPU(twin_##name)                                             \
+    {                                                                 \
+        machine m;                                                    \
+        if (open_card(&m)) check_##name(&m), ares_device_close(&m.d); \
+    }                                                                 \
     static void check_##name(machine *m)
 
 /* ---------------------------------------------------------------- random batches */

@@ -1,0 +1,42 @@
+/* Between the emulator's own files. */
+#ifndef ARES_EMULATE_H
+#define ARES_EMULATE_H
+
+#include <cuda_runtime.h>
+
+#define OWN __attribute__((visibility("hidden")))
+
+/* Says what the program did wrong, and ends it. */
+OWN void emulate_end(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* ---------------- fibers.cpp: a grid of blocks, one after the other */
+OWN void emulate_grid(const char *operation, dim3 grid, dim3 block, size_t shared,
+                      const std::function<void()> &thread);
+OWN const char *emulate_running(void); /* the kernel that runs and its place, for messages; or "" */
+
+/* ---------------- memory.cpp */
+/* Device memory can be touched between these two only; they nest. */
+OWN void emulate_memory_open(void);
+OWN void emulate_memory_close(void);
+OWN bool emulate_on_device(const void *p, size_t bytes);   /* all of it, within one allocation */
+OWN bool emulate_near_device(const void *p, size_t bytes); /* some of it in the device's range */
+OWN bool emulate_pinned(const void *p, size_t bytes);
+
+/* ---------------- streams.cpp */
+/* Adds an operation to a stream, or to the graph that it records. False: the capture is lost. */
+OWN cudaError_t emulate_push(cudaStream_t stream, std::function<void()> run);
+OWN cudaError_t emulate_error(cudaError_t error); /* remembers it for cudaGetLastError */
+/* For calls that CUDA forbids while a stream records; true: allowed. */
+OWN bool emulate_allowed(void);
+/* A number below n from the seed of this process. */
+OWN unsigned emulate_draw(unsigned n);
+OWN void emulate_count(const char *kind, const char *operation, int64_t n);
+OWN void emulate_finish_all(void);
+
+/* One thread at a time: calls lock, and operations run in the thread that waits. */
+struct OWN emulate_lock {
+    emulate_lock();
+    ~emulate_lock();
+};
+
+#endif

@@ -146,7 +146,6 @@ at_tensor at_matmul(at_tensor a, at_tensor b);
 /* out = a b, and out = self + a b: matrices; self may be out, or a row that is added to each */
 at_tensor at_mm_out(at_tensor out, at_tensor a, at_tensor b);
 at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b);
-at_tensor at_dot(at_tensor a, at_tensor b); /* of two vectors, a scalar */
 /* x Wt + bias; bias may be NULL */
 at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias);
 at_tensor at_embedding(at_tensor weight, at_tensor ids);

@@ -85,8 +85,8 @@ typedef struct ares_device {
  * head_backward, head_fused and sample read and write x, dx, w and dw on the device. Their arrays
  * with one number per row (target, log_prob, entropy, lse, c_*, temperature, top_*, key, forced,
  * token ...) lie in host memory: a CUDA device copies them itself, and what it writes to the host
- * is complete on return. After a failure these outputs are not written, and sum_squares returns
- * NaN: call sync before reading them.
+ * is complete on return. After a failure these outputs are not written: call sync before reading
+ * them.
  *
  * The CUDA table sums in fixed orders without atomics on floats, so a repeated run gives the same
  * bits. But cuBLAS computes the products, and its order may change with the number of rows: the CPU
@@ -332,9 +332,8 @@ typedef struct ares_sample_args {
  *   w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w)
  *
  * With a master, the master is updated and then rounded into w. kahan (AnyPrecision AdamW,
- * docs/update.md#optimizers-and-learning-rates): w, m and v are bf16 numbers (m and v in f32
- * arrays), every operation is rounded to bf16, and master holds c, what the rounding of w has left
- * out:
+ * docs/update.md#optimizers-and-learning-rates): w, m, v and master are bf16 numbers, every
+ * operation is rounded to bf16, and master holds c, what the rounding of w has left out:
  *
  *   w *= 1 - lr weight_decay    c -= lr m_hat / (sqrt(v_hat) + eps)    w' = w + c    c += w - w'
  */
@@ -342,13 +341,15 @@ typedef struct ares_adamw_args {
     int64_t n;
     void *w;
     ares_dtype dtype;
-    bool kahan;    /* only where w is bf16 */
-    float *master; /* [n]; NULL: w is f32 and is updated itself */
+    bool kahan; /* only where w is bf16 */
+    /* [n] f32, or bf16 with kahan; master NULL: w is f32 and is updated itself */
+    void *master, *m, *v;
     const float *grad;
-    float *m, *v;
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
     int64_t step;
 } ares_adamw_args;
+
+#define ARES_SUM_CHUNK 65536
 
 /* ------------------------------------------------------------------ the table */
 typedef struct ares_kernels {
@@ -412,8 +413,11 @@ typedef struct ares_kernels {
     void (*sample)(ares_device *d, const ares_sample_args *a);
 
     void (*adamw)(ares_device *d, const ares_adamw_args *a);
-    /* sum of x^2 in f64, lanes over fixed chunks; NaN and infinity carry through */
-    double (*sum_squares)(ares_device *d, const float *x, int64_t n);
+    /*
+     * of_chunk[c], on the device: the sum of x^2 in f64 of chunk c, elements [c, c + 1) *
+     * ARES_SUM_CHUNK up to n; NaN and infinity carry through
+     */
+    void (*square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk);
     void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x, f32 */
 } ares_kernels;
 

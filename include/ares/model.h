@@ -57,14 +57,35 @@ typedef struct ares_param {
     int64_t shape[2];
     ares_matrix weight; /* matrices in the device's layout, vectors f32 ROWS */
     ares_matrix grad;   /* f32, the same layout; data NULL: frozen */
+    int64_t elements;   /* padding included */
+    int region;         /* it lies in regions[region], from element `at` on */
+    int64_t at;
     /*
-     * the optimizer's; NULL until ares_model_optimizer_alloc, and master also where the weight is
-     * f32
+     * directly behind the parameter before it in the region, so that one product reads both: k and
+     * v behind q, up behind gate, and their biases
      */
-    float *master, *m, *v;
-    int64_t elements; /* padding included */
-    bool decay;       /* false for norms and biases */
+    bool adjacent;
 } ares_param;
+
+/*
+ * Parameters that lie in one flat array (region.c). In the order of m->regions: the embedding, each
+ * block, the head where it is not tied, the value head, each with its matrices in the order of
+ * m->params (of a block: q, k, v, o, gate, up, down) and padded by zeros to a multiple of
+ * ARES_SUM_CHUNK; last the norms and biases of the whole model, in f32. A parameter begins on a
+ * multiple of 256 bytes unless it is adjacent. Gradients and optimizer states have the same layout.
+ */
+typedef struct ares_region {
+    char name[24]; /* "block 3" */
+    ares_dtype dtype;
+    bool decay;       /* of matrices; false for norms and biases */
+    int64_t elements; /* padding included, which is zero and stays zero */
+    void *weights;
+    float *grad; /* NULL: frozen */
+    /* the optimizer's; NULL until ares_model_optimizer_alloc, master also where weights are f32 */
+    ares_dtype states; /* of the three */
+    void *master, *m, *v;
+} ares_region;
+int64_t ares_region_chunks(const ares_region *r); /* of ARES_SUM_CHUNK elements */
 
 typedef struct ares_linear {
     ares_param *w, *bias; /* bias may be NULL */
@@ -78,8 +99,10 @@ typedef struct ares_model_layer {
 typedef struct ares_model {
     ares_model_config cfg;
     ares_device *device; /* borrowed */
-    ares_param *params;
+    ares_param *params;  /* in the order of files */
     int n_params;
+    ares_region *regions;
+    int n_regions;
     /* lm_head == embed when tied, and where there is a value head */
     ares_param *embed, *final_norm, *lm_head;
     /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */
@@ -88,8 +111,11 @@ typedef struct ares_model {
     ares_matrix embed_grad;
     ares_model_layer *layer;
     struct ares_rope *rope;
-    void *weights, *grads, *states; /* the arenas */
+    void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
+    /* device, [n_squares]: where the squares of gradients are summed, chunk by chunk */
+    double *grad_squares;
+    int64_t n_squares;
 } ares_model;
 
 typedef struct ares_model_options {
@@ -132,7 +158,11 @@ int64_t ares_model_config_count(const ares_model_config *cfg);
 void ares_model_zero_grad(ares_model *m);
 /* Tied models: lm_head.grad += embed_grad. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
-int ares_model_optimizer_alloc(ares_model *m); /* m = v = 0, master = weight */
+/*
+ * m = v = 0. of_short: what AdamW keeps for weights stored in bf16; f32: moments, and a master that
+ * starts as the weight; bf16: all three in 16 bits, the third for what rounding leaves out, from 0
+ */
+int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short);
 /* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (optimizer_states.c). */
 int ares_model_optimizer_save(const ares_model *m, const char *path);
 int ares_model_optimizer_load(ares_model *m, const char *path);

@@ -1,8 +1,8 @@
 /*
  * Optimizer states <-> a safetensors file: <parameter>.m, .v and, for models stored in bf16,
- * .master; row-major f32, so that any number of ranks and any layout can load it. Vectors are f32
- * in memory for every storage type: their .master is the weight itself, which the model's files
- * round.
+ * .master; row-major f32, so that any number of ranks and any layout can load it. States of 16 bits
+ * are widened, which loses nothing. Vectors are f32 in memory for every storage type: their .master
+ * is the weight itself, which the model's files round.
  */
 #include <stdio.h>
 
@@ -13,10 +13,12 @@ static const char *const suffixes[] = { "m", "v", "master" };
 /* A state as a matrix of the parameter's layout; data NULL where there is no such state. */
 static ares_matrix state(const ares_model *m, const ares_param *p, int which)
 {
-    ares_matrix s = p->grad;
-    void *rounded =
-        p->weight.dtype == ARES_F32 && m->cfg.file_dtype != ARES_F32 ? p->weight.data : NULL;
-    s.data = which == 0 ? p->m : which == 1 ? p->v : p->master ? p->master : rounded;
+    const ares_region *r = &m->regions[p->region];
+    char *of_region = which == 0 ? r->m : which == 1 ? r->v : r->master;
+    ares_matrix s = p->weight;
+    s.dtype = r->states;
+    if (of_region) s.data = of_region + (size_t)p->at * ares_dtype_bytes(r->states);
+    else if (m->cfg.file_dtype == ARES_F32) s.data = NULL;
     return s;
 }
 

@@ -1,31 +1,33 @@
-/* The parameters of a configuration, their arenas, and the optimizer's states. */
+/* The parameters of a configuration. */
 #include "param.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "region.h"
 #include "rope_angles.h"
-#include "transfer.h"
 
-enum { ALIGN = 256 }; /* bytes; a parameter starts on its own cache lines */
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
+/* What the parameters of a model are listed with. */
+typedef struct listing {
+    ares_model *m;
+    ares_dtype storage;
+    ares_layout layout; /* of matrices */
+    int region;         /* of the matrices that are listed now */
+} listing;
 
 /* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
-static ares_param *add_param(ares_model *m, const ares_model_options *opt, ares_layout layout,
-                             int32_t n, int32_t k, const char *format, int index)
+static ares_param *add_param(const listing *l, int32_t n, int32_t k, const char *format, int index)
 {
     char name[96];
     snprintf(name, sizeof name, format, index);
+    ares_model *m = l->m;
     ares_param *p = &m->params[m->n_params++];
-    *p = (ares_param){
-        .name = ares_strdup(name), .rank = k ? 2 : 1, .shape = { n, k }, .decay = k != 0
-    };
-    p->weight = (ares_matrix){ .dtype = k ? opt->storage : ARES_F32,
-                               .layout = k ? layout : ARES_ROWS,
+    *p = (ares_param){ .name = ares_strdup(name),
+                       .rank = k ? 2 : 1,
+                       .shape = { n, k },
+                       .region = k ? l->region : m->n_regions - 1 };
+    p->weight = (ares_matrix){ .dtype = k ? l->storage : ARES_F32,
+                               .layout = k ? l->layout : ARES_ROWS,
                                .n = n,
                                .k = k ? k : 1 };
     p->elements = ares_matrix_elements(p->weight.layout, n, p->weight.k);
@@ -34,56 +36,71 @@ static ares_param *add_param(ares_model *m, const ares_model_options *opt, ares_
     return p;
 }
 
-static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares_layout layout,
-                              int32_t n, int32_t k, bool bias, const char *stem, int index)
+static ares_linear add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *stem)
 {
     char format[96];
+    int index = l->region - 1;
     snprintf(format, sizeof format, "model.layers.%%d.%s.weight", stem);
-    ares_linear l = { .w = add_param(m, opt, layout, n, k, format, index) };
+    ares_linear y = { .w = add_param(l, n, k, format, index) };
     snprintf(format, sizeof format, "model.layers.%%d.%s.bias", stem);
-    if (bias) l.bias = add_param(m, opt, layout, n, 0, format, index);
+    if (bias) y.bias = add_param(l, n, 0, format, index);
+    return y;
+}
+
+/* The layer's weight, and its bias, directly behind those of the layer that was added before. */
+static ares_linear beside(ares_linear l)
+{
+    l.w->adjacent = true;
+    if (l.bias) l.bias->adjacent = true;
     return l;
 }
 
+static void list_block(const listing *l, int i)
+{
+    const ares_model_config *c = &l->m->cfg;
+    ares_model_layer *y = &l->m->layer[i];
+    int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, wide = c->intermediate;
+    y->input_norm = add_param(l, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
+    y->q = add_linear(l, q, c->hidden, c->qkv_bias, "self_attn.q_proj");
+    y->k = beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj"));
+    y->v = beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.v_proj"));
+    if (c->qk_norm) {
+        y->q_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
+        y->k_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
+    }
+    y->o = add_linear(l, c->hidden, q, c->o_bias, "self_attn.o_proj");
+    y->post_norm = add_param(l, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+    y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
+    y->up = beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
+    y->down = add_linear(l, c->hidden, wide, c->mlp_bias, "mlp.down_proj");
+}
+
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
-static void list_params(ares_model *m, const ares_model_options *opt, ares_layout layout)
+static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
-    int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    listing l = { m, storage, layout, 0 };
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
+    m->n_regions = 1 + c->layers + !c->tied + c->value_head + 1;
     /* an embedding of its own is only looked up, and whole rows are read fastest */
-    m->embed = add_param(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden,
-                         "model.embed_tokens.weight", 0);
+    if (!c->tied) l.layout = ARES_ROWS;
+    m->embed = add_param(&l, c->vocab, c->hidden, "model.embed_tokens.weight", 0);
+    l.layout = layout;
     for (int32_t i = 0; i < c->layers; i++) {
-        ares_model_layer *l = &m->layer[i];
-        l->input_norm =
-            add_param(m, opt, layout, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
-        l->q = add_linear(m, opt, layout, q, c->hidden, c->qkv_bias, "self_attn.q_proj", i);
-        l->k = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.k_proj", i);
-        l->v = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.v_proj", i);
-        if (c->qk_norm) {
-            l->q_norm = add_param(m, opt, layout, c->head_dim, 0,
-                                  "model.layers.%d.self_attn.q_norm.weight", i);
-            l->k_norm = add_param(m, opt, layout, c->head_dim, 0,
-                                  "model.layers.%d.self_attn.k_norm.weight", i);
-        }
-        l->o = add_linear(m, opt, layout, c->hidden, q, c->o_bias, "self_attn.o_proj", i);
-        l->post_norm = add_param(m, opt, layout, c->hidden, 0,
-                                 "model.layers.%d.post_attention_layernorm.weight", i);
-        l->gate =
-            add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.gate_proj", i);
-        l->up =
-            add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.up_proj", i);
-        l->down =
-            add_linear(m, opt, layout, c->hidden, c->intermediate, c->mlp_bias, "mlp.down_proj", i);
+        l.region++;
+        list_block(&l, i);
     }
-    m->final_norm = add_param(m, opt, layout, c->hidden, 0, "model.norm.weight", 0);
-    m->lm_head =
-        c->tied ? m->embed : add_param(m, opt, layout, c->vocab, c->hidden, "lm_head.weight", 0);
+    m->final_norm = add_param(&l, c->hidden, 0, "model.norm.weight", 0);
+    m->lm_head = m->embed;
+    if (!c->tied) {
+        l.region++;
+        m->lm_head = add_param(&l, c->vocab, c->hidden, "lm_head.weight", 0);
+    }
     if (!c->value_head) return;
-    m->value = add_param(m, opt, layout, 1, c->hidden, "score.weight", 0);
-    m->value_bias = add_param(m, opt, layout, 1, 0, "score.bias", 0);
+    l.region++;
+    m->value = add_param(&l, 1, c->hidden, "score.weight", 0);
+    m->value_bias = add_param(&l, 1, 0, "score.bias", 0);
 }
 
 static void free_params(ares_model *m)
@@ -91,37 +108,6 @@ static void free_params(ares_model *m)
     for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
     ares_free(m->params);
     ares_free(m->layer);
-}
-
-static int allocate(ares_model *m, const ares_model_options *opt)
-{
-    ares_device *d = m->device;
-    for (int i = 0; i < m->n_params; i++) {
-        m->weights_bytes +=
-            aligned((size_t)m->params[i].elements * ares_dtype_bytes(m->params[i].weight.dtype));
-        m->grads_bytes += aligned((size_t)m->params[i].elements * sizeof(float));
-    }
-    size_t embed_grad = m->cfg.tied ? aligned((size_t)m->embed->elements * sizeof(float)) : 0;
-    m->grads_bytes = opt->trainable ? m->grads_bytes + embed_grad : 0;
-    m->weights = d->k->alloc(d, m->weights_bytes);
-    if (opt->trainable) m->grads = d->k->alloc(d, m->grads_bytes);
-    if (!m->weights || (opt->trainable && !m->grads))
-        return ares_fail(
-            ARES_ELIMIT,
-            "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device",
-            (double)m->weights_bytes / 1073741824.0, (double)m->grads_bytes / 1073741824.0);
-    char *w = m->weights, *g = m->grads;
-    for (int i = 0; i < m->n_params; i++) {
-        ares_param *p = &m->params[i];
-        p->weight.data = w;
-        w += aligned((size_t)p->elements * ares_dtype_bytes(p->weight.dtype));
-        if (!g) continue;
-        p->grad.data = g;
-        g += aligned((size_t)p->elements * sizeof(float));
-    }
-    m->embed_grad = m->embed->grad;
-    if (g && m->cfg.tied) m->embed_grad.data = g;
-    return ARES_OK;
 }
 
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
@@ -134,9 +120,9 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
-    list_params(m, opt, device->k->layout);
+    list_params(m, opt->storage, device->k->layout);
     m->rope = rope_new(&m->cfg);
-    int rc = allocate(m, opt);
+    int rc = regions_allocate(m, opt->trainable);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;
@@ -148,10 +134,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
 void ares_model_free(ares_model *m)
 {
     if (!m) return;
-    ares_device *d = m->device;
-    d->k->release(d, m->weights, m->weights_bytes);
-    d->k->release(d, m->grads, m->grads_bytes);
-    d->k->release(d, m->states, m->states_bytes);
+    regions_release(m);
     free_params(m);
     rope_free(m->rope);
     ares_free(m);
@@ -175,48 +158,10 @@ int64_t ares_model_count(const ares_model *m)
 int64_t ares_model_config_count(const ares_model_config *cfg)
 {
     ares_model m = { .cfg = *cfg };
-    list_params(&m, &(ares_model_options){ .storage = ARES_F32 }, ARES_ROWS);
+    list_params(&m, ARES_F32, ARES_ROWS);
     int64_t n = ares_model_count(&m);
     free_params(&m);
     return n;
-}
-
-void ares_model_zero_grad(ares_model *m)
-{
-    m->device->k->zero(m->device, m->grads, m->grads_bytes);
-}
-
-void ares_model_join_embed_grad(ares_model *m)
-{
-    if (m->cfg.tied && m->grads)
-        m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
-}
-
-int ares_model_optimizer_alloc(ares_model *m)
-{
-    ares_device *d = m->device;
-    ARES_ASSERT(m->grads && !m->states);
-    size_t bytes = 0;
-    for (int i = 0; i < m->n_params; i++)
-        bytes += aligned((size_t)m->params[i].elements * sizeof(float)) *
-                 (m->params[i].weight.dtype == ARES_F32 ? 2 : 3);
-    char *s = m->states = d->k->alloc(d, bytes);
-    m->states_bytes = s ? bytes : 0;
-    if (!s)
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device",
-                         (double)bytes / 1073741824.0);
-    for (int i = 0; i < m->n_params; i++) {
-        ares_param *p = &m->params[i];
-        size_t one = aligned((size_t)p->elements * sizeof(float));
-        p->m = (float *)s;
-        p->v = (float *)(s + one);
-        s += 2 * one;
-        if (p->weight.dtype == ARES_F32) continue;
-        p->master = (float *)s;
-        s += one;
-        ARES_TRY(model_fill_master(m, p));
-    }
-    return ARES_OK;
 }
 
 const ares_matrix *ares_model_head(const ares_model *m)

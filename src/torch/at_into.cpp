@@ -59,10 +59,6 @@ at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b)
     AT_INTO(out, AT_OPERANDS(self, a, b), fits(out, { a->t.size(0), b->t.size(1) });
             at::addmm_out(out->t, self->t, a->t, b->t));
 }
-at_tensor at_dot(at_tensor a, at_tensor b)
-{
-    AT_OP(AT_OPERANDS(a, b), at::dot(a->t, b->t));
-}
 
 // ---------------------------------------------------------------- neural network
 at_tensor at_log_softmax_out(at_tensor out, at_tensor t, int dim)

@@ -110,8 +110,7 @@ static void check_adamw(const char *table, golden *g)
                  *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
     ares_device d;
     if (!golden_ok(g, ares_device_open_table("cpu", table, 1, &d))) return;
-    uint16_t w = kernels_f32_to_bf16((float)golden_number(g, "param"));
-    float left_out = 0, m = 0, v = 0;
+    uint16_t w = kernels_f32_to_bf16((float)golden_number(g, "param")), left_out = 0, m = 0, v = 0;
     for (int64_t i = 0; i < n && i < g->expected->count; i++) {
         float grad = (float)grads[i];
         ares_adamw_args a = { .n = 1,
@@ -132,9 +131,11 @@ static void check_adamw(const char *table, golden *g)
         d.k->adamw(&d, &a);
         const ares_json *want = &g->expected->items[i];
         golden_near(g, "param", (double)kernels_bf16_to_f32(w), ares_json_get(want, "param"));
-        golden_near(g, "exp_avg", (double)m, ares_json_get(want, "exp_avg"));
-        golden_near(g, "exp_avg_sq", (double)v, ares_json_get(want, "exp_avg_sq"));
-        golden_near(g, "compensation", (double)left_out, ares_json_get(want, "compensation"));
+        golden_near(g, "exp_avg", (double)kernels_bf16_to_f32(m), ares_json_get(want, "exp_avg"));
+        golden_near(g, "exp_avg_sq", (double)kernels_bf16_to_f32(v),
+                    ares_json_get(want, "exp_avg_sq"));
+        golden_near(g, "compensation", (double)kernels_bf16_to_f32(left_out),
+                    ares_json_get(want, "compensation"));
     }
     golden_ok(g, d.k->sync(&d));
     ares_device_close(&d);

@@ -656,9 +656,9 @@ static void check_kahan(const char *isa, double lr)
     ares_device d;
     if (!device_of(isa, 2, &d)) return;
     at_scope *s = at_scope_open("adamw_bf16");
-    float *start = normals(31, N, 1), m[N] = { 0 }, v[N] = { 0 }, c[N] = { 0 };
+    float *start = normals(31, N, 1);
     double x[N], mean[N] = { 0 }, square[N] = { 0 }, tw[N], tm[N], tv[N], tc[N], off = 0, moved = 0;
-    uint16_t w[N];
+    uint16_t w[N], m[N] = { 0 }, v[N] = { 0 }, c[N] = { 0 };
     for (int e = 0; e < N; e++)
         x[e] = (double)(start[e] = kernels_bf16_to_f32(w[e] = kernels_f32_to_bf16(start[e])));
     kahan k = { at_to(tensor_of(start, N, 0, AT_F32), AT_BF16), at_zeros(AT_BF16, AT_DIMS(N)),
@@ -697,12 +697,13 @@ static void check_kahan(const char *isa, double lr)
          * Where an f32 result lies halfway between two bf16 numbers, libtorch's order of operations
          * may give the other one: an ulp of m, v or c.
          */
-        double now = (double)kernels_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
-        CHECK_NEAR(m[e], tm[e], 0x1p-7 * (1 + fabs(tm[e])));
-        CHECK_NEAR(v[e], tv[e], 0x1p-7 * fabs(tv[e]));
+        double now = (double)kernels_bf16_to_f32(w[e]),
+               left_out = (double)kernels_bf16_to_f32(c[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
+        CHECK_NEAR(kernels_bf16_to_f32(m[e]), tm[e], 0x1p-7 * (1 + fabs(tm[e])));
+        CHECK_NEAR(kernels_bf16_to_f32(v[e]), tv[e], 0x1p-7 * fabs(tv[e]));
         CHECK_NEAR(now, tw[e], ulp);
-        CHECK_NEAR(now + (double)c[e], tw[e] + tc[e], 0x1p-6 * (ulp + lr));
-        off = fmax(off, fabs(now + (double)c[e] - x[e]));
+        CHECK_NEAR(now + left_out, tw[e] + tc[e], 0x1p-6 * (ulp + lr));
+        off = fmax(off, fabs(now + left_out - x[e]));
         moved = fmax(moved, fabs(x[e] - (double)start[e]));
     }
     CHECK_MSG(off < 0.1 * moved, "%s, lr %g: off by %g after a way of %g", isa, lr, off, moved);

@@ -173,7 +173,9 @@ TEST(an_aten_device_counts_its_memory_and_reports_its_first_failure_once)
     d.k->embedding(&d, &e, ids, 2, y, 2); /* there is no row 7 */
     d.k->add(&d, y, x, 6);                /* not done after a failure */
     for (int i = 0; i < 6; i++) CHECK_NEAR(y[i], 0, 0);
-    CHECK(isnan(d.k->sum_squares(&d, x, 6)));
+    double squares = -1;
+    d.k->square_sums(&d, x, 6, &squares);
+    CHECK_NEAR(squares, -1, 0);
     CHECK_FAIL(d.k->sync(&d), ARES_EDEVICE, "kernels: aten: torch: embedding: at_index_select");
     CHECK_OK(d.k->sync(&d));
     d.k->add(&d, y, x, 6);
@@ -884,6 +886,21 @@ TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
     pair_close(&p);
 }
 
+/* Arrays of bf16, compared as f32. */
+static void agree_short(pair *p, const char *what, const void *device, const uint16_t *want,
+                        int64_t n, double tolerance)
+{
+    uint16_t *got = ares_malloc((size_t)n * sizeof *got);
+    float *wide = filled(n, 0), *wanted = filled(n, 0);
+    p->other.k->copy_out(&p->other, got, device, (size_t)n * sizeof *got);
+    for (int64_t i = 0; i < n; i++) {
+        wide[i] = kernels_bf16_to_f32(got[i]);
+        wanted[i] = kernels_bf16_to_f32(want[i]);
+    }
+    agree(what, wide, wanted, n, tolerance);
+    ares_free(got), ares_free(wide), ares_free(wanted);
+}
+
 static void adamw_cases(table which)
 {
     pair p;
@@ -929,20 +946,21 @@ static void adamw_cases(table which)
     CHECK_MEM(half_got, half, N * 2);
 
     /* every operation is rounded to bf16: where f32 differs by an ulp, by an ulp of bf16 */
-    p.other.k->copy_in(&p.other, m_up, m, N * sizeof(float));
-    p.other.k->copy_in(&p.other, v_up, v, N * sizeof(float));
+    uint16_t *short_m = ares_calloc(3 * N, 2), *short_v = short_m + N, *short_c = short_v + N;
+    for (int i = 0; i < N; i++)
+        short_m[i] = kernels_f32_to_bf16(m[i]), short_v[i] = kernels_f32_to_bf16(v[i]);
     p.other.k->copy_in(&p.other, half_up, half, N * 2);
-    p.cpu.k->zero(&p.cpu, w, N * sizeof(float));
-    p.other.k->zero(&p.other, w_up, N * sizeof(float));
+    uint16_t *m_short = up(&p, short_m, N * 2), *v_short = up(&p, short_v, N * 2),
+             *c_short = up(&p, short_c, N * 2);
     for (int64_t step = 4; step < 6; step++) {
         ares_adamw_args a = { .n = N,
                               .w = half,
                               .dtype = ARES_BF16,
                               .kahan = true,
-                              .master = w,
+                              .master = short_c,
                               .grad = g,
-                              .m = m,
-                              .v = v,
+                              .m = short_m,
+                              .v = short_v,
                               .lr = 1e-3,
                               .beta1 = 0.9,
                               .beta2 = 0.99,
@@ -951,29 +969,35 @@ static void adamw_cases(table which)
                               .grad_scale = 0.5,
                               .step = step };
         ares_adamw_args b = a;
-        b.w = half_up, b.master = w_up, b.grad = g_up, b.m = m_up, b.v = v_up;
+        b.w = half_up, b.master = c_short, b.grad = g_up, b.m = m_short, b.v = v_short;
         p.cpu.k->adamw(&p.cpu, &a);
         p.other.k->adamw(&p.other, &b);
     }
-    agree_device(&p, "m of kahan", m_up, m, N, 0x1p-8);
-    agree_device(&p, "v of kahan", v_up, v, N, 0x1p-8);
-    agree_device(&p, "c of kahan", w_up, w, N, 0x1p-7);
+    agree_short(&p, "m of kahan", m_short, short_m, N, 0x1p-8);
+    agree_short(&p, "v of kahan", v_short, short_v, N, 0x1p-8);
+    agree_short(&p, "c of kahan", c_short, short_c, N, 0x1p-7);
     p.other.k->copy_out(&p.other, half_got, half_up, N * 2);
     int64_t off = 0;
     for (int i = 0; i < N; i++) off += half_got[i] != half[i];
     CHECK_MSG(off < N / 1000, "%lld of %d weights", (long long)off, N);
 
-    double want = p.cpu.k->sum_squares(&p.cpu, g, N);
-    CHECK_NEAR(p.other.k->sum_squares(&p.other, g_up, N), want, 1e-12 * want);
-    CHECK_NEAR(p.other.k->sum_squares(&p.other, g_up, 0), 0, 0);
+    enum { CHUNKS = (N + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK };
+    double want[CHUNKS], got[CHUNKS], *sums_up = up(&p, NULL, sizeof got);
+    p.cpu.k->square_sums(&p.cpu, g, N, want);
+    p.other.k->square_sums(&p.other, g_up, N, sums_up);
+    p.other.k->square_sums(&p.other, g_up, 0, sums_up); /* writes nothing */
+    p.other.k->copy_out(&p.other, got, sums_up, sizeof got);
+    for (int c = 0; c < CHUNKS; c++) CHECK_NEAR(got[c], want[c], 1e-12 * want[c]);
     p.cpu.k->add(&p.cpu, plain, g, N), p.other.k->add(&p.other, plain_up, g_up, N);
     agree_device(&p, "add", plain_up, plain, N, 1e-6);
     g[N - 1] = NAN;
     p.other.k->copy_in(&p.other, g_up, g, N * sizeof(float));
-    CHECK(isnan(p.other.k->sum_squares(&p.other, g_up, N)));
+    p.other.k->square_sums(&p.other, g_up, N, sums_up);
+    p.other.k->copy_out(&p.other, got, sums_up, sizeof got);
+    CHECK(isnan(got[CHUNKS - 1]) && isfinite(got[0]));
     float *all[] = { w, g, m, v, plain, master };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
-    ares_free(half), ares_free(half_got);
+    ares_free(half), ares_free(half_got), ares_free(short_m);
     pair_close(&p);
 }
 ON_BOTH(adamw_and_sums_agree_with_the_cpu, adamw_cases)

@@ -132,7 +132,7 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     real_alloc = k.alloc;
     k.alloc = failing_alloc;
     d.k = &k;
-    for (int at = 0; at < 2; at++) { /* weights, gradients */
+    for (int at = 0; at < 3; at++) { /* weights, gradients, sums of their squares */
         until_failure = at;
         CHECK_FAIL(ares_model_load(path, &d, &opt, &m), ARES_ELIMIT,
                    "of gradients do not fit on the device");
@@ -140,11 +140,11 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     until_failure = -1;
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     until_failure = 0;
-    CHECK_FAIL(ares_model_optimizer_alloc(m), ARES_ELIMIT,
+    CHECK_FAIL(ares_model_optimizer_alloc(m, ARES_F32), ARES_ELIMIT,
                "of optimizer state do not fit on the device");
     CHECK_EQ(m->states_bytes, 0);
     until_failure = -1;
-    CHECK_OK(ares_model_optimizer_alloc(m));
+    CHECK_OK(ares_model_optimizer_alloc(m, ARES_F32));
     CHECK(m->states && m->states_bytes > 0);
     ares_model_free(m);
     ares_device_close(&d);

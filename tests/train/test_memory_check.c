@@ -55,6 +55,9 @@ TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
     CHECK_CONTAINS(words.data, "at least 16000.0 GB");
     faults("1e12", WITH(bf16, off), 1, true, &words, &told); /* and a master in fp32 */
     CHECK_CONTAINS(words.data, "at least 18000.0 GB");
+    const char *kahan = "worker.actor.optim.strategy=adamw_bf16"; /* both moments and the sum: 6 */
+    faults("1e12", WITH(bf16, off, kahan), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 12000.0 GB");
     faults("1e12", WITH(bf16, kl, ref_bf16), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights, gradients and optimizer states of "
                                "1000.00 billion parameters: 18000.0; the reference: 2000.0)");

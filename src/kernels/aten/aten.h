@@ -77,7 +77,7 @@ void aten_head_backward(ares_device *d, const ares_head_args *a);
 void aten_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
 void aten_sample(ares_device *d, const ares_sample_args *a);
 void aten_adamw(ares_device *d, const ares_adamw_args *a);
-double aten_sum_squares(ares_device *d, const float *x, int64_t n);
+void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void aten_add(ares_device *d, float *y, const float *x, int64_t n);
 
 #endif

@@ -127,7 +127,7 @@ static const ares_kernels table = {
     .head_fused = aten_head_fused,
     .sample = aten_sample,
     .adamw = aten_adamw,
-    .sum_squares = aten_sum_squares,
+    .square_sums = aten_square_sums,
     .add = aten_add,
 };
 

@@ -1,5 +1,5 @@
 /*
- * Whole arrays: AdamW, the sum of squares, addition. libtorch's fused AdamW serves, whose step is
+ * Whole arrays: AdamW, sums of squares, addition. libtorch's fused AdamW serves, whose step is
  * this step. The kahan variant rounds to bf16 after each operation on a whole tensor, as the native
  * one does.
  */
@@ -7,14 +7,14 @@
 
 #include <math.h>
 
-enum { CHUNK = 1 << 20, SUM_CHUNK = 1 << 16 };
+enum { CHUNK = 16 * ARES_SUM_CHUNK }; /* bounds the temporaries */
 
 /* Elements [first, first + n) */
 static void fused(const ares_adamw_args *a, int64_t first, int64_t n)
 {
-    float *w = a->master ? a->master : a->w;
+    float *w = a->master ? a->master : a->w, *m = a->m, *v = a->v;
     at_tensor of_w = aten_vector(w + first, n), of_grad = aten_vector(a->grad + first, n),
-              of_m = aten_vector(a->m + first, n), of_v = aten_vector(a->v + first, n),
+              of_m = aten_vector(m + first, n), of_v = aten_vector(v + first, n),
               step = at_full((double)a->step, AT_F32, AT_SCALAR);
     /* given as an argument, the scale would be multiplied into the caller's gradient too */
     if (a->grad_scale != 1) of_grad = at_mul_s(of_grad, a->grad_scale);
@@ -37,27 +37,33 @@ static at_tensor rounded(at_tensor x)
     return at_to(at_to(x, AT_BF16), AT_F32);
 }
 
+/* Elements [first, first + n) of an array of bf16. */
+static at_tensor short_vector(void *x, int64_t first, int64_t n)
+{
+    return at_view((uint16_t *)x + first, AT_BF16, (const int64_t[]){ n }, (const int64_t[]){ 1 },
+                   1);
+}
+
 /* Elements [first, first + n); the formula is in cpu/adamw.c */
 static void kahan(const ares_adamw_args *a, int64_t first, int64_t n)
 {
     double m_scale = 1.0 / (1.0 - pow(a->beta1, (double)a->step)),
            v_scale = 1.0 / sqrt(1.0 - pow(a->beta2, (double)a->step));
-    at_tensor weight = at_view((uint16_t *)a->w + first, AT_BF16, (const int64_t[]){ n },
-                               (const int64_t[]){ 1 }, 1),
-              g = at_mul_s(aten_vector(a->grad + first, n), a->grad_scale),
-              of_m = aten_vector(a->m + first, n), of_v = aten_vector(a->v + first, n),
-              of_c = aten_vector(a->master + first, n);
-    at_tensor w = rounded(at_mul_s(at_to(weight, AT_F32), 1.0 - a->lr * a->weight_decay)),
-              m = rounded(at_add(rounded(at_mul_s(of_m, a->beta1)), at_mul_s(g, 1.0 - a->beta1))),
-              v = rounded(at_add(rounded(at_mul_s(of_v, a->beta2)),
+    at_tensor of_w = short_vector(a->w, first, n), of_m = short_vector(a->m, first, n),
+              of_v = short_vector(a->v, first, n), of_c = short_vector(a->master, first, n),
+              g = at_mul_s(aten_vector(a->grad + first, n), a->grad_scale);
+    at_tensor w = rounded(at_mul_s(at_to(of_w, AT_F32), 1.0 - a->lr * a->weight_decay)),
+              m = rounded(at_add(rounded(at_mul_s(at_to(of_m, AT_F32), a->beta1)),
+                                 at_mul_s(g, 1.0 - a->beta1))),
+              v = rounded(at_add(rounded(at_mul_s(at_to(of_v, AT_F32), a->beta2)),
                                  at_mul(at_mul_s(g, 1.0 - a->beta2), g)));
     at_tensor under = rounded(at_add_s(rounded(at_mul_s(rounded(at_sqrt(v)), v_scale)), a->eps)),
-              c = rounded(at_sub(of_c, at_mul_s(at_div(m, under), a->lr * m_scale))),
+              c = rounded(at_sub(at_to(of_c, AT_F32), at_mul_s(at_div(m, under), a->lr * m_scale))),
               next = rounded(at_add(w, c));
     at_copy_(of_m, m);
     at_copy_(of_v, v);
-    at_copy_(of_c, rounded(at_add(c, rounded(at_sub(w, next)))));
-    at_copy_(weight, next);
+    at_copy_(of_c, at_add(c, rounded(at_sub(w, next))));
+    at_copy_(of_w, next);
 }
 
 void aten_adamw(ares_device *d, const ares_adamw_args *a)
@@ -72,18 +78,28 @@ void aten_adamw(ares_device *d, const ares_adamw_args *a)
     }
 }
 
-double aten_sum_squares(ares_device *d, const float *x, int64_t n)
+/* Of `chunks` chunks of n elements each. */
+static void sums(const float *x, int64_t chunks, int64_t n, double *of_chunk)
 {
-    at_scope *s = aten_enter(d, "sum_squares");
-    if (!s) return NAN;
-    double sum = 0;
-    for (int64_t i = 0; i < n && !at_scope_failed(); i += SUM_CHUNK) {
-        at_tensor wide = at_to(aten_vector(x + i, ARES_MIN(SUM_CHUNK, n - i)), AT_F64);
-        sum += at_item(at_dot(wide, wide));
+    at_tensor wide = at_to(aten_rows(x, chunks, n, n), AT_F64);
+    at_copy_(at_view(of_chunk, AT_F64, (const int64_t[]){ chunks }, (const int64_t[]){ 1 }, 1),
+             at_sum_dim(at_mul(wide, wide), 1, false));
+}
+
+void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
+{
+    int64_t whole = n / ARES_SUM_CHUNK, left = n % ARES_SUM_CHUNK;
+    for (int64_t c = 0; c < whole; c += CHUNK / ARES_SUM_CHUNK) {
+        at_scope *s = aten_enter(d, "square_sums");
+        if (!s) return;
+        sums(x + c * ARES_SUM_CHUNK, ARES_MIN(CHUNK / ARES_SUM_CHUNK, whole - c), ARES_SUM_CHUNK,
+             of_chunk + c);
+        aten_leave(d, s);
     }
-    if (at_scope_failed()) sum = NAN;
+    at_scope *s = left ? aten_enter(d, "square_sums") : NULL;
+    if (!s) return;
+    sums(x + whole * ARES_SUM_CHUNK, 1, left, of_chunk + whole);
     aten_leave(d, s);
-    return sum;
 }
 
 void aten_add(ares_device *d, float *y, const float *x, int64_t n)

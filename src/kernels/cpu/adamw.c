@@ -30,15 +30,15 @@ static void adamw_task(void *ctx, int64_t task, int worker)
 {
     const adamw_job *j = ctx;
     const ares_adamw_args *a = j->a;
-    float *w = a->master ? a->master : a->w;
+    float *w = a->master ? a->master : a->w, *of_m = a->m, *of_v = a->v;
     (void)worker;
     int64_t end = ARES_MIN(a->n, (task + 1) * CHUNK);
     for (int64_t i = task * CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
-        v16 m = v16_load_first(a->m + i, n), v = v16_load_first(a->v + i, n);
+        v16 m = v16_load_first(of_m + i, n), v = v16_load_first(of_v + i, n);
         v16 x = updated(j, v16_load_first(w + i, n), v16_load_first(a->grad + i, n), &m, &v);
-        v16_store_first(a->m + i, m, n);
-        v16_store_first(a->v + i, v, n);
+        v16_store_first(of_m + i, m, n);
+        v16_store_first(of_v + i, v, n);
         v16_store_first(w + i, x, n);
         if (a->dtype == ARES_BF16) v16_store_bf16_first((uint16_t *)a->w + i, x, n);
         if (a->master && a->dtype == ARES_F32) v16_store_first((float *)a->w + i, x, n);
@@ -56,14 +56,14 @@ static void kahan_task(void *ctx, int64_t task, int worker)
 {
     const adamw_job *j = ctx;
     const ares_adamw_args *a = j->a;
-    uint16_t *weights = a->w;
+    uint16_t *weights = a->w, *of_m = a->m, *of_v = a->v, *of_c = a->master;
     (void)worker;
     int64_t end = ARES_MIN(a->n, (task + 1) * CHUNK);
     for (int64_t i = task * CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
         v16 g = v16_mul(v16_load_first(a->grad + i, n), v16_set1(j->grad_scale)),
-            m = v16_load_first(a->m + i, n), v = v16_load_first(a->v + i, n);
-        v16 c = v16_load_first(a->master + i, n),
+            m = v16_load_bf16_first(of_m + i, n), v = v16_load_bf16_first(of_v + i, n);
+        v16 c = v16_load_bf16_first(of_c + i, n),
             w = rounded(v16_mul(v16_load_bf16_first(weights + i, n), v16_set1(j->keep)));
         m = rounded(
             v16_add(rounded(v16_mul(m, v16_set1(j->beta1))), v16_mul(g, v16_set1(j->rest1))));
@@ -73,10 +73,10 @@ static void kahan_task(void *ctx, int64_t task, int worker)
                                     v16_set1(j->eps)));
         c = rounded(v16_fnma(v16_set1(j->lr * j->m_scale), v16_div(m, under), c));
         v16 next = rounded(v16_add(w, c));
-        c = rounded(v16_add(c, rounded(v16_sub(w, next))));
-        v16_store_first(a->m + i, m, n);
-        v16_store_first(a->v + i, v, n);
-        v16_store_first(a->master + i, c, n);
+        c = v16_add(c, rounded(v16_sub(w, next)));
+        v16_store_bf16_first(of_m + i, m, n);
+        v16_store_bf16_first(of_v + i, v, n);
+        v16_store_bf16_first(of_c + i, c, n);
         v16_store_bf16_first(weights + i, next, n);
     }
 }

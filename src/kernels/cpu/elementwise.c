@@ -7,7 +7,7 @@ typedef struct array_job {
     int64_t n;
     const float *x;
     float *y;
-    double *partial;
+    double *of_chunk;
 } array_job;
 
 static void add_task(void *ctx, int64_t task, int worker)
@@ -18,18 +18,18 @@ static void add_task(void *ctx, int64_t task, int worker)
     for (int64_t i = task * CHUNK; i < end; i++) j->y[i] += j->x[i];
 }
 /* The square of an f32 is exact in f64, so a product and an addition round like one FMA. */
-static void sum_squares_task(void *ctx, int64_t task, int worker)
+static void square_sums_task(void *ctx, int64_t task, int worker)
 {
     const array_job *j = ctx;
     (void)worker;
-    int64_t i = task * CHUNK, end = ARES_MIN(j->n, i + CHUNK);
+    int64_t i = task * ARES_SUM_CHUNK, end = ARES_MIN(j->n, i + ARES_SUM_CHUNK);
     double lane[SUM_LANES] = { 0 };
     for (; i + SUM_LANES <= end; i += SUM_LANES)
         for (int l = 0; l < SUM_LANES; l++) lane[l] += (double)j->x[i + l] * (double)j->x[i + l];
     for (int l = 0; i < end; i++, l++) lane[l] += (double)j->x[i] * (double)j->x[i];
     for (int half = SUM_LANES / 2; half; half /= 2)
         for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-    j->partial[task] = lane[0];
+    j->of_chunk[task] = lane[0];
 }
 
 void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n)
@@ -37,15 +37,9 @@ void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n)
     array_job j = { .n = n, .x = x, .y = y };
     kernels_run(d, (double)n / 2.5e3, (n + CHUNK - 1) / CHUNK, add_task, &j);
 }
-double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n)
+void ARES_K(square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk)
 {
-    int64_t chunks = (n + CHUNK - 1) / CHUNK;
-    array_job j = { .n = n,
-                    .x = x,
-                    .partial = kernels_scratch(d, KERNELS_SHARED,
-                                               (size_t)ARES_MAX(chunks, 1) * sizeof(double)) };
-    kernels_run(d, (double)n / 5e3, chunks, sum_squares_task, &j);
-    double sum = 0;
-    for (int64_t c = 0; c < chunks; c++) sum += j.partial[c];
-    return sum;
+    array_job j = { .n = n, .x = x, .of_chunk = of_chunk };
+    kernels_run(d, (double)n / 5e3, (n + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK, square_sums_task,
+                &j);
 }

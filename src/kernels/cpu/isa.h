@@ -37,7 +37,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
                         void *ctx);
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a);
 void ARES_K(adamw)(ares_device *d, const ares_adamw_args *a);
-double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n);
+void ARES_K(square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n);
 
 #endif

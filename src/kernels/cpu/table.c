@@ -32,6 +32,6 @@ const ares_kernels ARES_K(kernels_table) = {
     .head_fused = ARES_K(head_fused),
     .sample = ARES_K(sample),
     .adamw = ARES_K(adamw),
-    .sum_squares = ARES_K(sum_squares),
+    .square_sums = ARES_K(square_sums),
     .add = ARES_K(add),
 };

@@ -17,7 +17,7 @@
 #include <launch.cuh>
 
 /* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
-enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS };
+enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_TWIN, CUDA_SLOTS };
 
 typedef struct cuda_context {
     int index;
@@ -167,7 +167,7 @@ void cuda_head_backward(ares_device *d, const ares_head_args *a);
 void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
 void cuda_sample(ares_device *d, const ares_sample_args *a);
 void cuda_adamw(ares_device *d, const ares_adamw_args *a);
-double cuda_sum_squares(ares_device *d, const float *x, int64_t n);
+void cuda_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void cuda_add(ares_device *d, float *y, const float *x, int64_t n);
 
 #endif

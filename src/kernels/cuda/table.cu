@@ -29,7 +29,7 @@ static const ares_kernels table = {
     .head_fused = cuda_head_fused,
     .sample = cuda_sample,
     .adamw = cuda_adamw,
-    .sum_squares = cuda_sum_squares,
+    .square_sums = cuda_square_sums,
     .add = cuda_add,
 };
 

@@ -30,12 +30,14 @@ static double parameters_at(const char *path)
 
 /*
  * Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored
- * in bf16 (param.c).
+ * in bf16; with adamw_bf16 these three have 16 bits (region.c). optim NULL: not trained
  */
-static double bytes_of(double parameters, const char *dtype, bool trained)
+static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim)
 {
     bool bf16 = dtype && strcmp(dtype, "bf16") == 0;
-    return parameters * ((bf16 ? 2 : 4) + (trained ? 4 + 8 + (bf16 ? 4 : 0) : 0));
+    double weight = bf16 ? 2 : 4, states = 8;
+    if (optim && bf16) states = strcmp(optim->strategy, "adamw_bf16") == 0 ? 6 : 12;
+    return parameters * (weight + (optim ? 4 + states : 0));
 }
 
 typedef struct needs {
@@ -50,11 +52,11 @@ static needs needs_of(const ares_train_config *c, bool reinforcement)
     if (n.parameters == 0 && !ares_is_null_f64(c->actor.parameters))
         n.parameters = c->actor.parameters;
     double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
-    n.actor = bytes_of(n.parameters, c->actor.dtype, trained);
+    n.actor = bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL);
     if (roles && trainer_needs_reference(c))
-        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", false);
+        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL);
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
-        n.critic = bytes_of(critic, c->critic.dtype, true);
+        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim);
     n.all = n.actor + n.reference + n.critic;
     return n;
 }

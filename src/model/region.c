@@ -1,0 +1,159 @@
+/*
+ * Where parameters lie: the matrices of the embedding, of each block and of the head are a flat
+ * array each, the norms and biases of the whole model are one more. Weights, gradients and
+ * optimizer states have the same layout, so that what is elementwise (AdamW, sums over ranks) and
+ * the gradient's norm visit regions, not parameters.
+ */
+#include "region.h"
+
+#include <stdio.h>
+
+#include "transfer.h"
+
+/* In elements: 256 bytes of 16-bit numbers, so a parameter starts on its own cache lines. */
+enum { ALIGN = 128 };
+
+static int64_t rounded_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void name_regions(ares_model *m)
+{
+    int n = 0;
+    snprintf(m->regions[n++].name, sizeof m->regions->name, "the embedding");
+    for (int i = 0; i < m->cfg.layers; i++)
+        snprintf(m->regions[n++].name, sizeof m->regions->name, "block %d", i);
+    if (!m->cfg.tied) snprintf(m->regions[n++].name, sizeof m->regions->name, "the head");
+    if (m->value) snprintf(m->regions[n++].name, sizeof m->regions->name, "the value head");
+    snprintf(m->regions[n++].name, sizeof m->regions->name, "norms and biases");
+    ARES_ASSERT(n == m->n_regions);
+}
+
+static void lay_out(ares_model *m)
+{
+    m->regions = ares_calloc((size_t)m->n_regions, sizeof *m->regions);
+    name_regions(m);
+    for (int i = 0; i < m->n_params; i++) {
+        ares_param *p = &m->params[i];
+        ares_region *r = &m->regions[p->region];
+        if (!p->adjacent) r->elements = rounded_up(r->elements, ALIGN);
+        p->at = r->elements;
+        r->elements += p->elements;
+        r->dtype = p->weight.dtype;
+        r->decay = p->rank == 2;
+    }
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        r->elements = rounded_up(r->elements, r->decay ? ARES_SUM_CHUNK : ALIGN);
+    }
+}
+
+int64_t ares_region_chunks(const ares_region *r)
+{
+    return (r->elements + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK;
+}
+
+/* Divides the arenas among regions, and those among their parameters. */
+static void give_memory(ares_model *m)
+{
+    char *w = m->weights;
+    float *g = m->grads;
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        r->weights = w;
+        w += (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        if (!g) continue;
+        r->grad = g;
+        g += r->elements;
+    }
+    for (int i = 0; i < m->n_params; i++) {
+        ares_param *p = &m->params[i];
+        const ares_region *r = &m->regions[p->region];
+        p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
+        if (g) p->grad.data = r->grad + p->at;
+    }
+    m->embed_grad = m->embed->grad;
+    if (g && m->cfg.tied) m->embed_grad.data = g;
+}
+
+int regions_allocate(ares_model *m, bool trainable)
+{
+    ares_device *d = m->device;
+    lay_out(m);
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        m->weights_bytes += (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        m->grads_bytes += trainable ? (size_t)r->elements * sizeof(float) : 0;
+        m->n_squares += trainable ? ares_region_chunks(r) : 0;
+    }
+    if (trainable && m->cfg.tied) m->grads_bytes += (size_t)m->embed->elements * sizeof(float);
+    m->weights = d->k->alloc(d, m->weights_bytes);
+    if (trainable) m->grads = d->k->alloc(d, m->grads_bytes);
+    if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
+    if (!m->weights || (trainable && (!m->grads || !m->grad_squares)))
+        return ares_fail(
+            ARES_ELIMIT,
+            "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device",
+            (double)m->weights_bytes / 1073741824.0, (double)m->grads_bytes / 1073741824.0);
+    give_memory(m);
+    return ARES_OK;
+}
+
+void regions_release(ares_model *m)
+{
+    ares_device *d = m->device;
+    d->k->release(d, m->weights, m->weights_bytes);
+    d->k->release(d, m->grads, m->grads_bytes);
+    d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
+    d->k->release(d, m->states, m->states_bytes);
+    ares_free(m->regions);
+}
+
+void ares_model_zero_grad(ares_model *m)
+{
+    m->device->k->zero(m->device, m->grads, m->grads_bytes);
+}
+
+void ares_model_join_embed_grad(ares_model *m)
+{
+    if (m->cfg.tied && m->grads)
+        m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
+}
+
+/* The third state: what a weight of 16 bits lacks. */
+static bool has_master(const ares_region *r)
+{
+    return r->dtype != ARES_F32;
+}
+
+int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
+{
+    ares_device *d = m->device;
+    ARES_ASSERT(m->grads && !m->states && of_short != ARES_F16);
+    size_t bytes = 0;
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        r->states = has_master(r) ? of_short : ARES_F32;
+        bytes += (size_t)r->elements * ares_dtype_bytes(r->states) * (has_master(r) ? 3 : 2);
+    }
+    char *s = m->states = d->k->alloc(d, bytes);
+    m->states_bytes = s ? bytes : 0;
+    if (!s)
+        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device",
+                         (double)bytes / 1073741824.0);
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        size_t one = (size_t)r->elements * ares_dtype_bytes(r->states);
+        r->m = s;
+        r->v = s + one;
+        s += 2 * one;
+        if (!has_master(r)) continue;
+        r->master = s;
+        s += one;
+    }
+    for (int i = 0; i < m->n_params; i++)
+        if (m->regions[m->params[i].region].master && of_short == ARES_F32)
+            ARES_TRY(model_fill_master(m, &m->params[i]));
+    return ARES_OK;
+}

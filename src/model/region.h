@@ -1,0 +1,12 @@
+#ifndef ARES_MODEL_REGION_H
+#define ARES_MODEL_REGION_H
+
+#include "ares/model.h"
+
+/*
+ * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
+ * gradients. What it has allocated when it fails is released by regions_release.
+ */
+int regions_allocate(ares_model *m, bool trainable);
+void regions_release(ares_model *m); /* weights, gradients, optimizer states */
+#endif

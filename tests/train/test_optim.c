@@ -1,0 +1,296 @@
+/*
+ * The optimizer over regions: the same bits as parameter by parameter, a norm of fixed chunks, and
+ * ranks.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "roles/optim.h"
+#include "test.h"
+
+typedef struct setting {
+    const char *variant, *strategy;
+    ares_dtype storage;
+    bool value_head;
+} setting;
+static const setting settings[] = {
+    { "qwen2_tied", "adamw", ARES_F32, false },
+    { "qwen2_untied", "adamw", ARES_F32, false },
+    { "qwen3_untied", "adamw", ARES_BF16, false },
+    { "qwen3_tied_bias", "adamw_bf16", ARES_BF16, false },
+    { "llama_biases", "adamw_bf16", ARES_BF16, false },
+    { "llama_gqa_9_3", "adamw", ARES_F32, true },
+};
+
+typedef struct trained {
+    ares_device d;
+    ares_train_config cfg;
+    ares_config *options;
+    ares_model *m;
+    optim o;
+} trained;
+
+static bool trained_open(const setting *s, trained *t)
+{
+    ares_model_options opt = { .storage = s->storage,
+                               .trainable = true,
+                               .value_head = s->value_head };
+    char path[300], strategy[100];
+    snprintf(path, sizeof path, "tests/golden/models/%s", s->variant);
+    snprintf(strategy, sizeof strategy, "worker.actor.optim.strategy=%s", s->strategy);
+    const char *const words[] = { strategy, "worker.actor.optim.lr=1e-3",
+                                  "worker.actor.optim.weight_decay=0.1" };
+    memset(t, 0, sizeof *t);
+    t->options = ares_config_new();
+    ares_train_config_declare(t->options, &t->cfg);
+    ares_config_read_args(t->options, ARES_COUNT(words), words);
+    ares_config_resolve(t->options);
+    return CHECK_OK(ares_device_open("cpu", 2, &t->d)) &&
+           CHECK_OK(ares_model_load(test_source(path), &t->d, &opt, &t->m)) &&
+           CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
+           CHECK_OK(optim_alloc_states(&t->o, t->m));
+}
+static void trained_close(trained *t)
+{
+    ares_model_free(t->m);
+    ares_device_close(&t->d);
+    ares_config_free(t->options);
+}
+
+/* Gradients of a step: normal numbers, keyed by parameter; padding stays zero. */
+static void give_gradients(ares_model *m, uint64_t step, float scale)
+{
+    ares_model_zero_grad(m);
+    for (int i = 0; i < m->n_params; i++) {
+        const ares_param *p = &m->params[i];
+        int64_t n = (int64_t)p->weight.n * p->weight.k;
+        float *rows = ares_malloc((size_t)n * sizeof *rows);
+        ares_rng_key key = ares_rng_sub(ares_rng_root(9, ARES_RNG_TEST), step, (uint64_t)i);
+        for (int64_t e = 0; e < n; e++) rows[e] = scale * (float)ares_rng_normal(key, (uint64_t)e);
+        ares_matrix_pack(&p->grad, rows, ARES_F32);
+        ares_free(rows);
+    }
+}
+
+/* A parameter's arrays, apart from its region. */
+typedef struct alone {
+    uint8_t *w, *master, *m, *v;
+} alone;
+
+static uint8_t *copy_of(const void *region, const ares_param *p, ares_dtype dtype)
+{
+    if (!region) return NULL;
+    size_t one = ares_dtype_bytes(dtype), bytes = (size_t)p->elements * one;
+    uint8_t *out = ares_malloc(bytes);
+    memcpy(out, (const uint8_t *)region + (size_t)p->at * one, bytes);
+    return out;
+}
+
+static void check_bytes(const char *what, const ares_param *p, const void *region, ares_dtype dtype,
+                        const uint8_t *want)
+{
+    uint8_t *got = copy_of(region, p, dtype);
+    CHECK_MSG(!got || memcmp(got, want, (size_t)p->elements * ares_dtype_bytes(dtype)) == 0,
+              "%s of %s", what, p->name);
+    ares_free(got);
+}
+
+TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
+{
+    enum { STEPS = 3 };
+    for (int c = 0; c < ARES_COUNT(settings); c++) {
+        trained t;
+        double norm;
+        if (!trained_open(&settings[c], &t)) return;
+        ares_model *m = t.m;
+        alone *a = ares_calloc((size_t)m->n_params, sizeof *a);
+        for (int i = 0; i < m->n_params; i++) {
+            const ares_param *p = &m->params[i];
+            const ares_region *r = &m->regions[p->region];
+            a[i] = (alone){ copy_of(r->weights, p, r->dtype), copy_of(r->master, p, r->states),
+                            copy_of(r->m, p, r->states), copy_of(r->v, p, r->states) };
+        }
+        for (int step = 1; step <= STEPS; step++) {
+            give_gradients(m, (uint64_t)step, 1);
+            CHECK_OK(optim_step(&t.o, m, NULL, 1e-3, 1e9, "test", &norm)); /* not clipped */
+            for (int i = 0; i < m->n_params; i++) {
+                const ares_param *p = &m->params[i];
+                ares_adamw_args one = { .n = p->elements,
+                                        .w = a[i].w,
+                                        .dtype = p->weight.dtype,
+                                        .kahan = p->rank == 2 &&
+                                                 strcmp(settings[c].strategy, "adamw_bf16") == 0,
+                                        .master = a[i].master,
+                                        .grad = p->grad.data,
+                                        .m = a[i].m,
+                                        .v = a[i].v,
+                                        .lr = 1e-3,
+                                        .beta1 = t.cfg.optim.betas.items[0],
+                                        .beta2 = t.cfg.optim.betas.items[1],
+                                        .eps = t.cfg.optim.eps,
+                                        .weight_decay = p->rank == 2 ? 0.1 : 0,
+                                        .grad_scale = 1,
+                                        .step = step };
+                t.d.k->adamw(&t.d, &one);
+            }
+        }
+        for (int i = 0; i < m->n_params; i++) {
+            const ares_param *p = &m->params[i];
+            const ares_region *r = &m->regions[p->region];
+            check_bytes("weight", p, r->weights, r->dtype, a[i].w);
+            check_bytes("m", p, r->m, r->states, a[i].m);
+            check_bytes("v", p, r->v, r->states, a[i].v);
+            check_bytes("master", p, r->master, r->states, a[i].master);
+            ares_free(a[i].w), ares_free(a[i].master), ares_free(a[i].m), ares_free(a[i].v);
+        }
+        ares_free(a);
+        trained_close(&t);
+    }
+}
+
+/* Whether every element that belongs to no parameter is zero. */
+static bool padding_is_zero(const ares_model *m, int region, const void *array, ares_dtype dtype)
+{
+    if (!array) return true;
+    const ares_region *r = &m->regions[region];
+    size_t one = ares_dtype_bytes(dtype), bytes = (size_t)r->elements * one;
+    uint8_t *x = ares_malloc(bytes), any = 0;
+    memcpy(x, array, bytes);
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].region == region)
+            memset(x + (size_t)m->params[i].at * one, 0, (size_t)m->params[i].elements * one);
+    for (size_t i = 0; i < bytes; i++) any |= x[i];
+    ares_free(x);
+    return any == 0;
+}
+
+TEST(padding_of_regions_stays_zero)
+{
+    for (int c = 0; c < ARES_COUNT(settings); c++) {
+        trained t;
+        double norm;
+        if (!trained_open(&settings[c], &t)) return;
+        for (uint64_t step = 1; step <= 3; step++) {
+            give_gradients(t.m, step, 1);
+            CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-3, 1, "test", &norm));
+        }
+        for (int i = 0; i < t.m->n_regions; i++) {
+            const ares_region *r = &t.m->regions[i];
+            CHECK(padding_is_zero(t.m, i, r->weights, r->dtype));
+            CHECK(padding_is_zero(t.m, i, r->grad, ARES_F32));
+            CHECK(padding_is_zero(t.m, i, r->m, r->states));
+            CHECK(padding_is_zero(t.m, i, r->v, r->states));
+            CHECK(padding_is_zero(t.m, i, r->master, r->states));
+        }
+        trained_close(&t);
+    }
+}
+
+TEST(the_norm_is_that_of_all_gradients)
+{
+    for (int c = 0; c < ARES_COUNT(settings); c++) {
+        trained t;
+        double norm, sum = 0;
+        if (!trained_open(&settings[c], &t)) return;
+        give_gradients(t.m, 5, 1);
+        for (int i = 0; i < t.m->n_params; i++) {
+            const float *g = t.m->params[i].grad.data;
+            for (int64_t e = 0; e < t.m->params[i].elements; e++)
+                sum += (double)g[e] * (double)g[e];
+        }
+        CHECK_OK(optim_norm(t.m, NULL, &norm));
+        CHECK_NEAR(norm, sqrt(sum), 1e-12 * sqrt(sum)); /* f64, another order */
+        trained_close(&t);
+    }
+}
+
+/* A step that is left out: the weights stay, and *out is what it tells on stderr. */
+static void told_step(trained *t, ares_str *out, double *norm)
+{
+    char path[600];
+    size_t n = t->m->weights_bytes;
+    uint8_t *before = ares_malloc(n);
+    memcpy(before, t->m->weights, n);
+    snprintf(path, sizeof path, "%s", test_file("stderr"));
+    ares_log_set(ARES_LOG_INFO, 0); /* another test may have silenced it */
+    int kept = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+    CHECK_OK(optim_step(&t->o, t->m, NULL, 1e-3, 1, "test", norm));
+    dup2(kept, STDERR_FILENO);
+    close(kept), close(file);
+    CHECK_OK(ares_file_read(path, out));
+    CHECK_MEM(t->m->weights, before, n);
+    ares_free(before);
+}
+
+TEST(a_gradient_that_is_no_number_is_named_by_parameter_and_region)
+{
+    static const struct {
+        const char *parameter, *region;
+    } places[] = {
+        { "model.embed_tokens.weight", "the embedding" },
+        { "model.layers.1.mlp.up_proj.weight", "block 1" },
+        { "lm_head.weight", "the head" },
+        { "model.layers.0.self_attn.k_norm.weight", "norms and biases" },
+    };
+    for (int c = 0; c < ARES_COUNT(places); c++) {
+        trained t;
+        double norm = 0;
+        char want[200];
+        ares_str out = { 0 };
+        if (!trained_open(&settings[2], &t)) return;
+        give_gradients(t.m, 1, 1);
+        for (int i = 0; i < t.m->n_params; i++)
+            if (strcmp(t.m->params[i].name, places[c].parameter) == 0)
+                ((float *)t.m->params[i].grad.data)[t.m->params[i].elements - 1] =
+                    c % 2 ? INFINITY : NAN;
+        told_step(&t, &out, &norm);
+        CHECK(isnan(norm));
+        snprintf(want, sizeof want, "the gradient of '%s' (%s) holds NaN or infinity",
+                 places[c].parameter, places[c].region);
+        CHECK_CONTAINS(out.data ? out.data : "", want);
+        CHECK_EQ(t.o.skipped, 1);
+        ares_str_fini(&out);
+        trained_close(&t);
+    }
+}
+
+/*
+ * The gradients of the ranks are g and g / 2. Their sum, rounded once, is 3/2 g rounded once, so
+ * one process with that has the same weights. Also with memory that counts as a card's: its regions
+ * pass through the host.
+ */
+TEST_MPI(two_ranks_take_the_step_of_the_sum_of_their_gradients)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, 2, "two_ranks_take_the_step_of_the_sum_of_their_gradients");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    ares_world *w = NULL;
+    REQUIRE_OK(ares_world_open(&w));
+    int rank = ares_world_rank(w);
+    for (int c = 0; c < ARES_COUNT(settings) * 2; c++) {
+        trained both, one;
+        double norm[2] = { 0 };
+        const setting *s = &settings[c / 2];
+        if (!trained_open(s, &both) || !trained_open(s, &one)) return;
+        give_gradients(both.m, 1, rank ? 0.5f : 1);
+        give_gradients(one.m, 1, 1.5f);
+        if (c % 2) both.d.index = 0;
+        CHECK_OK(optim_step(&both.o, both.m, w, 1e-3, 1, "both", &norm[0]));
+        both.d.index = -1;
+        CHECK_OK(optim_step(&one.o, one.m, NULL, 1e-3, 1, "one", &norm[1]));
+        CHECK(norm[0] == norm[1]);
+        CHECK_MEM(both.m->weights, one.m->weights, one.m->weights_bytes);
+        CHECK_MEM(both.m->states, one.m->states, one.m->states_bytes);
+        trained_close(&both);
+        trained_close(&one);
+    }
+    ares_world_close(w);
+}

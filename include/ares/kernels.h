@@ -67,12 +67,13 @@ void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype)
 
 struct ares_kernels;
 /*
- * Where arithmetic happens: one table, one pool (CPU) or stream (CUDA). An aten device has the
+ * Where arithmetic happens: one table, and one pool (CPU) or stream (CUDA). An aten device has the
  * memory, pool and index of the CPU.
  */
 typedef struct ares_device {
     const struct ares_kernels *k;
-    ares_pool *pool;                  /* CPU: the threads; NULL: one thread */
+    /* the host's threads: the CPU's kernels, and on any device encoding and rewards; NULL: one */
+    ares_pool *pool;
     void *scratch;                    /* owned by the device: grows on demand and is kept */
     void *stream;                     /* CUDA */
     int index;                        /* CUDA ordinal; -1 on the CPU */

@@ -83,7 +83,17 @@ bool ares_cuda_expected(void)
     return (given && *given) || access("/dev/nvidiactl", F_OK) == 0;
 }
 
-static int open_cuda(const char *name, int index, ares_device *out)
+/*
+ * Threads beside a card: the caller mostly waits for the card, so that there is always another one
+ * for the host's work.
+ */
+static ares_pool *pool_beside_a_card(int threads)
+{
+    if (threads <= 0) threads = ares_cpu_count();
+    return ares_pool_new(ARES_MAX(threads, 2));
+}
+
+static int open_cuda(const char *name, int index, int threads, ares_device *out)
 {
     typedef const ares_kernels *table_fn(void);
     typedef int open_fn(ares_device * d, int index, char *message, size_t size);
@@ -115,7 +125,10 @@ static int open_cuda(const char *name, int index, ares_device *out)
     cuda_library = library;
     char message[512] = "";
     *out = (ares_device){ .k = table(), .index = index };
-    if (open(out, index, message, sizeof message) == ARES_OK) return ARES_OK;
+    if (open(out, index, message, sizeof message) == ARES_OK) {
+        out->pool = pool_beside_a_card(threads);
+        return ARES_OK;
+    }
     *out = (ares_device){ .index = -1 };
     return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
 }
@@ -173,14 +186,14 @@ int ares_device_open(const char *name, int threads, ares_device *out)
 {
     int64_t index = 0;
     *out = (ares_device){ .index = -1 };
-    if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, out);
+    if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, threads, out);
     if (strncmp(name, "cuda:", 5) == 0) {
         if (!ares_parse_i64(ares_view_of(name + 5), &index) || index < 0 || index > 255)
             return ares_fail(
                 ARES_ECONFIG,
                 "kernels: device = '%s': not a number after 'cuda:'; write cuda:0, cuda:1 ...",
                 name);
-        return open_cuda(name, (int)index, out);
+        return open_cuda(name, (int)index, threads, out);
     }
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_ECONFIG,
@@ -214,9 +227,8 @@ void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
     if (aten_table && d->k == aten_table) close_aten(d);
-    if (d->index < 0) {
-        kernels_scratch_free(d);
-        ares_pool_free(d->pool);
-    } else close_cuda(d);
+    if (d->index < 0) kernels_scratch_free(d);
+    else close_cuda(d);
+    ares_pool_free(d->pool);
     *d = (ares_device){ .index = -1 };
 }

@@ -37,10 +37,8 @@ bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operati
     return !c->failed;
 }
 
-/* Waits. A failure it finds may come from any kernel launched since the last wait. */
-static bool wait(cuda_context *c)
+bool cuda_waited(cuda_context *c, cudaError_t error)
 {
-    cudaError_t error = cudaStreamSynchronize(c->stream);
     if (error != cudaSuccess && !c->failed) {
         char operation[128];
         snprintf(operation, sizeof operation, "in or before %s (CUDA_LAUNCH_BLOCKING=1 finds it)",
@@ -50,34 +48,47 @@ static bool wait(cuda_context *c)
     return !c->failed;
 }
 
+/* Waits for everything, and frees what was released before. */
+static bool wait(cuda_context *c)
+{
+    if (!cuda_waited(c, cudaStreamSynchronize(c->stream))) return false;
+    while (c->n_released > 0) cuda_check(c, cudaFree(c->released[--c->n_released]), "free");
+    return !c->failed;
+}
+
+/* Kernels that were launched may still use it: it is freed at the next wait. */
+static void release(cuda_context *c, void *p)
+{
+    if (c->n_released == c->released_capacity) {
+        c->released_capacity = c->released_capacity * 2 + 64;
+        c->released =
+            (void **)ares_realloc(c->released, (size_t)c->released_capacity * sizeof *c->released);
+    }
+    c->released[c->n_released++] = p;
+}
+
+/* cudaErrorMemoryAllocation only where the card has too little with all that was released. */
+static cudaError_t allocate(cuda_context *c, void **p, size_t bytes)
+{
+    cudaError_t error = cudaMalloc(p, bytes);
+    if (error != cudaErrorMemoryAllocation) return error;
+    (void)cudaGetLastError();
+    return c->n_released > 0 && wait(c) ? cudaMalloc(p, bytes) : error;
+}
+
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
 {
     if (c->failed) return NULL;
     if (c->slot[slot].bytes >= bytes && c->slot[slot].p) return c->slot[slot].p;
-    if (!wait(c) || !cuda_check(c, cudaFree(c->slot[slot].p), "free scratch")) return NULL;
+    if (c->slot[slot].p) release(c, c->slot[slot].p);
     c->slot[slot].p = NULL;
     c->slot[slot].bytes = 0;
     bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
     char operation[64];
     snprintf(operation, sizeof operation, "scratch of %.2f GiB", (double)bytes / 1073741824.0);
-    if (!cuda_check(c, cudaMalloc(&c->slot[slot].p, bytes), operation)) return NULL;
+    if (!cuda_check(c, allocate(c, &c->slot[slot].p, bytes), operation)) return NULL;
     c->slot[slot].bytes = bytes;
     return c->slot[slot].p;
-}
-
-bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
-{
-    /* from pageable memory the call returns when the bytes have been read */
-    return !c->failed &&
-           cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream),
-                      "copy in");
-}
-bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
-{
-    if (c->failed) return false;
-    cuda_check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream),
-               "copy out");
-    return wait(c);
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -86,7 +97,7 @@ void *cuda_alloc(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
-    cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
+    cudaError_t error = allocate(c, &p, bytes ? bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError(); /* the caller says what did not fit */
         return NULL;
@@ -100,9 +111,7 @@ void cuda_release(ares_device *d, void *p, size_t bytes)
 {
     if (!p) return;
     kernels_count(d, 0, bytes);
-    cuda_context *c = cuda_enter(d);
-    wait(c); /* kernels may still use it */
-    cuda_check(c, cudaFree(p), "free");
+    release(cuda_enter(d), p);
 }
 void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
 {
@@ -138,6 +147,10 @@ int cuda_sync(ares_device *d)
 static void close_context(cuda_context *c)
 {
     for (int i = 0; i < CUDA_SLOTS; i++) (void)cudaFree(c->slot[i].p);
+    for (int i = 0; i < c->n_released; i++) (void)cudaFree(c->released[i]);
+    ares_free(c->released);
+    cuda_ring_close(&c->in);
+    cuda_ring_close(&c->out);
     if (c->blas) (void)cublasDestroy(c->blas);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
     free(c);
@@ -192,7 +205,7 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     if (!c->failed)
         cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
                         "cublasSetAtomicsMode");
-    if (c->failed) {
+    if (!cuda_ring_open(c, &c->in) || !cuda_ring_open(c, &c->out)) {
         snprintf(message, size, "%s", c->message);
         close_context(c);
         return ARES_EDEVICE;

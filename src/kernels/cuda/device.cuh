@@ -19,6 +19,15 @@
 /* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
 enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_TWIN, CUDA_SLOTS };
 
+/* Pinned host memory in pieces; an event tells when the card is done with a piece. (copy.cu) */
+enum { CUDA_PIECES = 4 };
+typedef struct cuda_ring {
+    char *memory;
+    cudaEvent_t done[CUDA_PIECES];
+    int now;     /* the piece that is written, */
+    size_t used; /* and how far */
+} cuda_ring;
+
 typedef struct cuda_context {
     int index;
     cudaStream_t stream;
@@ -27,6 +36,9 @@ typedef struct cuda_context {
         void *p;
         size_t bytes;
     } slot[CUDA_SLOTS];
+    cuda_ring in, out;
+    void **released; /* [n_released] given back, but kernels that are running may use it still */
+    int n_released, released_capacity;
     const char *last; /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
     char message[256];
@@ -37,14 +49,21 @@ cuda_context *cuda_enter(ares_device *d);
 /* Records the first failure; true when there was none. */
 bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
+/* The same for the result of a wait, which may be the failure of any kernel before it. */
+bool cuda_waited(cuda_context *c, cudaError_t error);
 /*
  * At least so many bytes; each slot has memory of its own, kept from call to call. NULL after a
  * recorded failure.
  */
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
-/* Host to device, and back. The host's memory may be reused on return. False after a failure. */
+/*
+ * Host to device, and back; the host's memory may be reused on return. The way in does not wait for
+ * the card. False after a failure. (copy.cu)
+ */
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
+bool cuda_ring_open(cuda_context *c, cuda_ring *r);
+void cuda_ring_close(cuda_ring *r);
 
 /* Lets the kernel alone determine P, so that arguments convert to its parameters. */
 template <typename T> struct cuda_same {

@@ -1,0 +1,87 @@
+/*
+ * Copies between the host and the card. A caller's memory is pageable and may be reused on return,
+ * so both ways lead through pinned memory of our own, in pieces. On the way in, small copies lie
+ * side by side in a piece, and a piece is written again only when an event says that the card has
+ * read it: a copy waits only for one that is a whole ring older. On the way out the host empties
+ * one piece while the card fills the other.
+ */
+#include "device.cuh"
+
+#include <string.h>
+
+static const size_t PIECE = (size_t)4 << 20; /* bytes */
+enum { ALIGN = 64 };
+
+bool cuda_ring_open(cuda_context *c, cuda_ring *r)
+{
+    cuda_check(c, cudaMallocHost(&r->memory, CUDA_PIECES * PIECE), "pinned host memory");
+    for (int i = 0; i < CUDA_PIECES && !c->failed; i++)
+        cuda_check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "event");
+    return !c->failed;
+}
+
+void cuda_ring_close(cuda_ring *r)
+{
+    for (int i = 0; i < CUDA_PIECES; i++)
+        if (r->done[i]) (void)cudaEventDestroy(r->done[i]);
+    (void)cudaFreeHost(r->memory);
+}
+
+static char *piece_of(const cuda_ring *r, int64_t i)
+{
+    return r->memory + (size_t)(i % CUDA_PIECES) * PIECE;
+}
+
+/* Goes on with the next piece, which the card has read by now. */
+static void next_piece(cuda_context *c, cuda_ring *r)
+{
+    cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
+    r->now = (r->now + 1) % CUDA_PIECES;
+    r->used = 0;
+    cuda_waited(c, cudaEventSynchronize(r->done[r->now])); /* at once where it was never recorded */
+}
+
+bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
+{
+    cuda_ring *r = &c->in;
+    for (size_t at = 0, n; at < bytes && !c->failed; at += n) {
+        if (r->used == PIECE) next_piece(c, r);
+        char *pinned = piece_of(r, r->now) + r->used;
+        n = ARES_MIN(bytes - at, PIECE - r->used);
+        memcpy(pinned, (const char *)host + at, n);
+        cuda_check(
+            c, cudaMemcpyAsync((char *)device + at, pinned, n, cudaMemcpyHostToDevice, c->stream),
+            "copy in");
+        r->used += (n + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return !c->failed;
+}
+
+/* Bytes of piece i of a copy of so many. */
+static size_t piece_bytes(int64_t i, size_t bytes)
+{
+    return ARES_MIN(bytes - (size_t)i * PIECE, PIECE);
+}
+
+static void fill_piece(cuda_context *c, int64_t i, const void *device, size_t bytes)
+{
+    cudaEvent_t done = c->out.done[i % CUDA_PIECES];
+    cuda_check(c,
+               cudaMemcpyAsync(piece_of(&c->out, i), (const char *)device + (size_t)i * PIECE,
+                               piece_bytes(i, bytes), cudaMemcpyDeviceToHost, c->stream),
+               "copy out");
+    if (!c->failed) cuda_check(c, cudaEventRecord(done, c->stream), "copy out");
+}
+
+bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
+{
+    int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
+    for (int64_t i = 0; i <= pieces && !c->failed; i++) {
+        if (i < pieces) fill_piece(c, i, device, bytes);
+        if (i == 0 || c->failed) continue;
+        if (!cuda_waited(c, cudaEventSynchronize(c->out.done[(i - 1) % CUDA_PIECES]))) break;
+        memcpy((char *)host + (size_t)(i - 1) * PIECE, piece_of(&c->out, i - 1),
+               piece_bytes(i - 1, bytes));
+    }
+    return !c->failed;
+}

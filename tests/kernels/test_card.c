@@ -1,0 +1,92 @@
+/*
+ * What a card's device does beside kernels: copies through pinned memory, memory that is given
+ * back, and the host's threads.
+ */
+#include "kernels_test.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool card_open(ares_device *d)
+{
+    const char *required = getenv("ARES_REQUIRE_CUDA");
+    int rc = ares_device_open("cuda", 1, d);
+    if (rc == ARES_OK || (required && *required)) return CHECK_OK(rc);
+    test_skip(ares_error_message());
+    return false;
+}
+
+/* Byte i of a copy of so many. */
+static uint8_t byte_of(size_t bytes, size_t i)
+{
+    return (uint8_t)((bytes + i * 2654435761u) >> 7);
+}
+
+/* Its source is overwritten as soon as copy_in returns. */
+static uint8_t *sent(ares_device *d, uint8_t *host, size_t bytes)
+{
+    uint8_t *p = d->k->alloc(d, bytes);
+    for (size_t i = 0; i < bytes; i++) host[i] = byte_of(bytes, i);
+    d->k->copy_in(d, p, host, bytes);
+    memset(host, 0xee, bytes);
+    return p;
+}
+
+/* Sizes around those of a piece (copy.cu), and more of them than its ring holds. */
+TEST_GPU(card_copies_are_whole_though_their_source_changes_at_once)
+{
+    enum { PIECE = 4 << 20, MOST = 18 << 20, ROUNDS = 3 };
+    static const size_t sizes[] = { 1,   63, 64, 1000, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7,
+                                    MOST };
+    uint8_t *copy[ROUNDS * ARES_COUNT(sizes)], *host = ares_malloc(MOST);
+    ares_device d;
+    if (!card_open(&d)) return;
+    for (int i = 0; i < ARES_COUNT(copy); i++)
+        copy[i] = sent(&d, host, sizes[i % ARES_COUNT(sizes)]);
+    for (int i = 0; i < ARES_COUNT(copy); i++) {
+        size_t bytes = sizes[i % ARES_COUNT(sizes)], wrong = 0;
+        memset(host, 0, bytes);
+        d.k->copy_out(&d, host, copy[i], bytes);
+        for (size_t k = 0; k < bytes; k++) wrong += host[k] != byte_of(bytes, k);
+        CHECK_MSG(wrong == 0, "copy %d of %zu bytes: %zu are wrong", i, bytes, wrong);
+        d.k->release(&d, copy[i], bytes);
+    }
+    CHECK_OK(d.k->sync(&d));
+    CHECK_EQ(d.allocated, 0);
+    ares_device_close(&d);
+    ares_free(host);
+}
+
+TEST_GPU(card_memory_that_was_released_is_free_after_the_next_wait)
+{
+    const size_t bytes = (size_t)256 << 20;
+    ares_device d;
+    if (!card_open(&d)) return;
+    CHECK_OK(d.k->sync(&d));
+    double before = ares_device_memory_bytes(&d);
+    void *p = d.k->alloc(&d, bytes);
+    CHECK(ares_device_memory_bytes(&d) - before >= (double)bytes / 2);
+    d.k->zero(&d, p, bytes); /* may still run */
+    d.k->release(&d, p, bytes);
+    CHECK_OK(d.k->sync(&d));
+    CHECK(ares_device_memory_bytes(&d) - before < (double)bytes / 2);
+    ares_device_close(&d);
+}
+
+static void note(void *done)
+{
+    atomic_store((atomic_bool *)done, true);
+}
+
+/* Also where the run asks for one thread: the caller is busy with the card. */
+TEST_GPU(card_work_of_the_host_is_done_while_the_caller_is_busy)
+{
+    atomic_bool done = false;
+    ares_device d;
+    if (!card_open(&d)) return;
+    ares_pool_post(d.pool, note, &done);
+    for (double start = ares_now_s(); !atomic_load(&done) && ares_now_s() - start < 10;) {}
+    CHECK(atomic_load(&done));
+    ares_device_close(&d);
+}

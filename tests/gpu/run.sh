@@ -1,60 +1,120 @@
-#!/bin/sh
-# Runs every test that needs a GPU, on a machine that has one.
+#!/usr/bin/env bash
+# Everything that the first hour on a machine with a card needs, in the order of what is most likely
+# to break: the build, the card, the device, every kernel beside the CPU's (fp32 first, then bf16),
+# captured graphs, goldens through the twins of algo, two steps of every algorithm beside the CPU,
+# and the kernels' tests under compute-sanitizer.
 #
 #   tests/gpu/run.sh [BUILD_DIR]        (default: build)
 #
-# Builds libares_cuda.so and the tests. Then it runs the tests with the label gpu of every program
-# (they fail instead of being skipped where they find no GPU), every golden through the CUDA twins
-# of algo, and, where compute-sanitizer is installed, the tests of kernels and algo again under it
-# (memory, races in shared memory, barriers).
-# Last line: `gpu: N programs passed, N failed`; exit status 1 when one failed, 2 when nothing could
-# be run.
+# Each step is bounded by a timeout, and a failure does not stop the next one. BUILD_DIR/gpu holds
+# the output of each step and summary.txt: one line per step with its status and seconds.
+# DRY=1 only lists the steps. ARES_CUDA_LIB names another libares_cuda.so, whose driver may be an
+# emulator; then the card itself is not asked for.
+# Last line: `gpu: N steps passed, N failed`; exit status 1 when one failed, 2 when nothing could be
+# run.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build}
+build=$(realpath -m "${1:-$root/build}")
 cd "$root" || exit 2
-if [ ! -e /dev/nvidiactl ]; then
+out=$build/gpu
+mkdir -p "$out"
+rm -f "$out"/*.log
+summary=$out/summary.txt
+passed=0 failed=0
+
+step() { # name, seconds at most, command...: its output goes to name.log
+    local name=$1 limit=$2 rc=0 begun=$SECONDS
+    shift 2
+    if [[ -n ${DRY:-} ]]; then
+        echo "$name: $*"
+        return
+    fi
+    timeout -k 20 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || rc=$?
+    local line="ok"
+    if ((rc == 0)); then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        line="FAIL (exit $rc)"
+        ((rc == 124 || rc == 137)) && line="FAIL (more than $limit s)"
+    fi
+    printf '%-60s %s, %d s\n' "$name" "$line" $((SECONDS - begun)) | tee -a "$summary"
+    ((rc == 0)) || grep -E 'FAIL|failed|rror' "$out/$name.log" | tail -n 6 | sed 's/^/    /'
+    return $rc
+}
+names() { # program, words of --list: one test per line
+    "$@" --list --label gpu 2>/dev/null | sed 's/[ :].*//' | grep -E '^[a-z]' | sort -u
+}
+each_test() { # program, seconds for one test, names...: one process per test, so that one that
+              # hangs or breaks the card's context takes no other with it
+    local program=$1 limit=$2
+    shift 2
+    for test; do step "$(basename "$program").$test" "$limit" "$program" --label gpu "$test"; done
+}
+
+if [[ ! -e /dev/nvidiactl && -z ${ARES_CUDA_LIB:-} && -z ${DRY:-} ]]; then
     echo "gpu: no CUDA device on this machine; nothing was run" >&2
     exit 2
 fi
-cmake -S . -B "$build" -DARES_CUDA=ON > /dev/null && cmake --build "$build" || exit 2
-if [ ! -r "$build/libares_cuda.so" ]; then
-    echo "gpu: $build/libares_cuda.so was not built" >&2
-    exit 2
-fi
-command -v nvidia-smi > /dev/null &&
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-
 export ARES_REQUIRE_CUDA=1
-passed=0
-failed=0
-run() {
-    echo "== $*"
-    if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-}
+{
+    date -u +"%F %H:%M UTC"
+    git rev-parse --short HEAD 2>/dev/null
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+    nvcc --version 2>/dev/null | tail -n 2 | head -n 1
+} >"$summary"
+cat "$summary"
+
+# 1. the build, and whether the libraries load
+cuda=ON
+[[ -n ${ARES_CUDA_LIB:-} ]] && cuda=AUTO
+step build.configure 300 cmake -S . -B "$build" -DARES_CUDA=$cuda
+step build 3000 cmake --build "$build" -j "$(nproc)"
+[[ -n ${DRY:-} || -x $build/test_kernels ]] || exit 2
+if [[ -z ${ARES_CUDA_LIB:-} ]]; then
+    step card.driver 60 nvidia-smi
+    step card.library 60 bash -c "ldd '$build/libares_cuda.so' | tee /dev/stderr | (! grep 'not found')"
+fi
+
+# 2. the device opens, and its memory and copies work; then libtorch's side
+# shellcheck disable=SC2046
+each_test "$build/test_kernels" 120 \
+    $(names "$build/test_kernels" | grep -e '^cuda_memory' -e '^card_')
+step aten.entries 600 "$build/test_kernels" aten
+
+# 3. every kernel beside the CPU's, then the other rooms
+kernels=$(names "$build/test_kernels" | grep -v -e '^card_' -e '^cuda_memory')
+# shellcheck disable=SC2046
+each_test "$build/test_kernels" 300 $(grep -v bf16 <<<"$kernels")
+# shellcheck disable=SC2046
+each_test "$build/test_kernels" 300 $(grep bf16 <<<"$kernels")
 for program in "$build"/test_*; do
-    [ -x "$program" ] && [ -f "$program" ] || continue
-    "$program" --list --label gpu 2> /dev/null | grep -q . || continue
-    run "$program" --label gpu
+    case $(basename "$program") in test_kernels | test_e2e) continue ;; esac
+    [[ -f $program && -x $program ]] || continue
+    # shellcheck disable=SC2046
+    each_test "$program" 300 $(names "$program")
 done
+allow=()
+[[ -r tests/golden/unknown.txt ]] && allow=(--allow-unknown tests/golden/unknown.txt)
+step goldens 900 env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json "${allow[@]}"
 
-allow=""
-[ -r tests/golden/unknown.txt ] && allow="--allow-unknown tests/golden/unknown.txt"
-# shellcheck disable=SC2086
-run env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json $allow
+# 4. whole runs
+step run.grpo 300 tests/gpu/runs.sh "$build" grpo
+step runs 3000 tests/gpu/runs.sh "$build"
+# shellcheck disable=SC2046
+[[ -x $build/test_e2e ]] && each_test "$build/test_e2e" 600 $(names "$build/test_e2e")
 
+# 5. memory, races in shared memory, barriers
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-if [ -x "$sanitizer" ]; then
+if [[ -x $sanitizer && -z ${ARES_CUDA_LIB:-} ]]; then
     # cuda_memory* asks for more memory than there is and copies to invalid addresses, on purpose
-    tests=$("$build/test_kernels" --list --label gpu |
-        grep -o 'cuda_[a-z0-9_]*' | grep -v cuda_memory | sort -u)
     for tool in memcheck racecheck synccheck; do
         # shellcheck disable=SC2086
-        run "$sanitizer" --tool $tool --error-exitcode 1 "$build/test_kernels" --label gpu $tests
-        run "$sanitizer" --tool $tool --error-exitcode 1 "$build/test_algo" --label gpu
+        step "sanitizer.$tool.kernels" 1200 "$sanitizer" --tool $tool --error-exitcode 1 \
+            "$build/test_kernels" --label gpu $kernels
+        step "sanitizer.$tool.algo" 900 "$sanitizer" --tool $tool --error-exitcode 1 \
+            "$build/test_algo" --label gpu
     done
 else
-    echo "== compute-sanitizer: not installed, left out"
+    echo "compute-sanitizer: left out" | tee -a "$summary"
 fi
-echo "gpu: $passed programs passed, $failed failed"
-[ "$failed" -eq 0 ]
+echo "gpu: $passed steps passed, $failed failed" | tee -a "$summary"
+((failed == 0))

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Two steps of every algorithm on a card, beside the same two steps on the CPU.
+#
+#   tests/gpu/runs.sh [BUILD_DIR] [NAME ...]        (default: build, all of them)
+#
+# In fp32 a card's run must have the CPU's metrics within rounding (near.py). In bf16 the card's
+# activations are rounded and other tokens may be drawn, so there the run must only come to its end.
+# The words of a card's run are in CARD, so that the script can be tried where there is none:
+#
+#   CARD=trainer.kernels=aten tests/gpu/runs.sh
+#
+# A run takes at most SECONDS_PER_RUN seconds (300). Last line: `runs: N passed, N failed`.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=${1:-build}
+(($#)) && shift
+card=${CARD:-trainer.device=cuda}
+limit=${SECONDS_PER_RUN:-300}
+program=$build/ares-train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+"$program" init --arch qwen2 --layers 2 --seed 1 --out "$work/model" >/dev/null || exit 2
+# VAPOR judges what stands between tags: a model that has learnt to write them, often with a 1
+awk 'BEGIN { for (i = 0; i < 64; i++) {
+    printf "{\"prompt\":\"%d+%d=?\",\"response\":\"<N>%d</N><S>x</S>\"", i, i + 1, i % 2
+    print ",\"answer\":\"1\",\"chosen\":\"<S>x</S>\",\"rejected\":\"<S>y</S>\"}" } }' \
+    >"$work/pairs.jsonl"
+timeout "$limit" "$program" sft "data.train_files=$work/pairs.jsonl" data.apply_chat_template=false \
+    "worker.actor.model.model_path=$work/model" worker.actor.optim.lr=3e-3 sft.batch_size=8 \
+    trainer.max_steps=60 "trainer.run_dir=$work/taught" 'trainer.logger=[file]' \
+    trainer.save_minutes=null >"$work/taught.out" 2>&1 || tail -n 1 "$work/taught.out"
+
+common=(data.train_files=examples/data/sums/train.jsonl data.max_prompt_length=48
+    data.max_response_length=12 data.rollout_batch_size=4 algorithm.adv_estimator=grpo
+    algorithm.disable_kl=true "worker.actor.model.model_path=$work/model"
+    worker.actor.global_batch_size=4 worker.actor.optim.lr=1e-3 worker.actor.optim.weight_decay=0
+    worker.rollout.n=4 'worker.reward.rewards=[{name: random}]' trainer.max_steps=2
+    'trainer.logger=[file]' trainer.save_minutes=null)
+
+train() { # run, words...
+    local name=$1
+    shift
+    timeout -k 10 "$limit" "$program" "$@" "trainer.run_dir=$work/$name" \
+        >"$work/$name.out" 2>&1 && return
+    echo "   exit $?: $(tail -n 1 "$work/$name.out")"
+    return 1
+}
+result() { # name, what went well, status
+    if (($3 == 0)); then
+        passed=$((passed + 1))
+        echo "ok   $1"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1: $2"
+    fi
+}
+wanted() { # name, names...
+    local name=$1
+    shift
+    (($# == 0)) || [[ " $* " == *" $name "* ]]
+}
+beside() { # name, tolerance, words...: the card's metrics are the CPU's
+    local name=$1 tolerance=$2
+    shift 2
+    wanted "$name" "${names[@]}" || return
+    train "$name-cpu" "$@" && train "$name-card" "$@" "$card"
+    result "$name" "no two runs to compare" $? >"$work/result"
+    if grep -q ^ok "$work/result"; then
+        passed=$((passed - 1))
+        python3 tests/gpu/near.py "$work/$name-cpu" "$work/$name-card" "$tolerance"
+        result "$name" "its metrics are not the CPU's within $tolerance" $?
+    else cat "$work/result"; fi
+}
+ends() { # name, words...: the card's run comes to its end
+    local name=$1
+    shift
+    wanted "$name" "${names[@]}" || return
+    train "$name" "$@" "$card"
+    result "$name" "it did not come to its end" $?
+    [[ -f $work/$name/metrics.jsonl ]] &&
+        grep -o '"exact/rollout_train_max_abs": *[^,]*' "$work/$name/metrics.jsonl" | sed 's/^/   /'
+}
+names=("$@")
+
+rl() { beside "$1" 1e-3 "${common[@]}" "${@:2}"; }
+kl=(algorithm.disable_kl=false algorithm.use_kl_loss=true)
+ppo=(algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 worker.critic.optim.weight_decay=0)
+beside sft 1e-3 sft data.train_files=examples/data/sums/sft.jsonl sft.batch_size=8 \
+    "worker.actor.model.model_path=$work/model" trainer.max_steps=2 'trainer.logger=[file]'
+rl grpo
+rl grpo-recompute worker.actor.model.enable_gradient_checkpointing=true
+rl grpo-kl "${kl[@]}"
+rl grpo-exact-kl "${kl[@]}" algorithm.kl_penalty=full
+rl grpo-kl-in-reward algorithm.disable_kl=false algorithm.use_kl_loss=false
+rl grpo-entropy worker.actor.entropy_coeff=0.01
+rl grpo-top-p worker.rollout.top_p=0.9 worker.rollout.top_k=40
+rl grpo-two-passes worker.actor.loss_avg_mode=seq worker.actor.max_token_len_per_device=128
+rl ppo "${ppo[@]}" "${kl[@]}"
+rl aepo "${kl[@]}" algorithm.aepo=true worker.rollout.window_size=2 \
+    'worker.reward.rewards=[{name: random}, {name: aepo}]' worker.reward.accuracy=random
+for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baseline remax opo gpg; do
+    rl "$estimator" algorithm.adv_estimator=$estimator
+done
+for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov; do
+    rl "$loss" worker.actor.loss_type=$loss
+done
+rl vapor worker.actor.loss_type=vapor algorithm.adv_estimator=vapor \
+    "data.train_files=$work/pairs.jsonl" data.apply_chat_template=false \
+    'vapor.preference_term_split=[<S>, </S>]' 'vapor.verifiable_term_split=[<N>, </N>]' \
+    'worker.reward.rewards=[{name: exact}]' data.max_response_length=24 \
+    "worker.actor.model.model_path=$work/taught"
+agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.max_turns=3
+    algorithm.adv_estimator=grpo algorithm.disable_kl=true data.max_prompt_length=400
+    data.max_response_length=12 "worker.actor.model.model_path=$work/model"
+    worker.actor.global_batch_size=2 worker.actor.optim.lr=1e-3 trainer.max_steps=2
+    'trainer.logger=[file]' trainer.save_minutes=null)
+beside agents 1e-3 "${agents[@]}"
+# it picks the tokens of the largest covariance, of which many are nearly equal
+ends kl_cov "${common[@]}" worker.actor.loss_type=kl_cov
+ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16
+ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \
+    worker.critic.fsdp.torch_dtype=bf16
+ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \
+    worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16
+echo "runs: $passed passed, $failed failed"
+((failed == 0))

@@ -34,6 +34,12 @@ int ares_world_local_rank(const ares_world *w); /* among the ranks of this machi
 int ares_world_local_size(const ares_world *w); /* ranks of this machine */
 /* this rank's share of the CPUs that the ranks of this machine may use, at least 1 */
 int ares_world_threads(const ares_world *w);
+/*
+ * How long this rank waits for the others in a collective before it ends the run and says which
+ * rank stands where (watch.c). 0, the default: for ever. A rank of this machine that is gone ends
+ * the run in any case.
+ */
+void ares_world_set_timeout(ares_world *w, double seconds);
 /* Prints the last error message and ends every rank with the exit code of `code`. */
 void ares_world_abort(const ares_world *w, int code) __attribute__((noreturn));
 

@@ -179,6 +179,11 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "CPU threads; changes speed, no result; null: all CPUs at hand, divided among the ranks "   \
       "of the machine",                                                                           \
       ARES_NO_RESULT)                                                                             \
+    X(f64, comm_timeout, "comm_timeout_s", "600", "?[0,)",                                        \
+      "seconds that a rank waits for the others before it ends the run and says which rank does " \
+      "not come; more than the longest time that ranks may be apart, such as in answering their " \
+      "prompts; 0 or null: for ever (docs/ranks.md)",                                             \
+      ARES_NO_RESULT)                                                                             \
     X(texts, logger, "logger", "[console, tensorboard]",                                          \
       "console|file|tensorboard|wandb|mlflow|swanlab",                                            \
       "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "        \

@@ -16,20 +16,23 @@ int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
 {
     ARES_ASSERT(root >= 0 && root < ares_world_size(w));
     if (ares_world_size(w) == 1) return ARES_OK;
+    dist_watch_name(w, DIST_BROADCAST, (int64_t)bytes);
     for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
         ARES_TRY(
-            dist_broadcast((char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
+            dist_broadcast(w, (char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
     return ARES_OK;
 }
 
 /* Adds (or compares) `ranks` slices of n elements that lie one after the other, into the first. */
 typedef void merge_fn(void *slices, size_t n, int ranks);
 
-static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merge_fn *merge)
+static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size_t element,
+                     merge_fn *merge)
 {
     ARES_ASSERT(n >= 0);
     int ranks = ares_world_size(w);
     if (ranks == 1) return ARES_OK;
+    dist_watch_name(w, kind, n);
     char *x = array;
     size_t left = (size_t)n, most = SLICE_BYTES / element;
     while (left > 0) {
@@ -41,9 +44,9 @@ static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merg
         memcpy(sent, x, block_bytes);
         /* the last slice may be shorter: pad with zeros */
         memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes);
-        ARES_TRY(dist_exchange(sent, slices, bytes));
+        ARES_TRY(dist_exchange(w, sent, slices, bytes));
         merge(slices, slice, ranks);
-        ARES_TRY(dist_gather_equal(slices, sent, bytes));
+        ARES_TRY(dist_gather_equal(w, slices, sent, bytes));
         memcpy(x, sent, block_bytes);
         x += block_bytes;
         left -= block;
@@ -94,27 +97,27 @@ static void max_i64(void *slices, size_t n, int ranks)
 
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n)
 {
-    return merge_all(w, x, n, sizeof *x, sum_f64);
+    return merge_all(w, DIST_SUM_F64, x, n, sizeof *x, sum_f64);
 }
 
 int ares_world_sum_f32(ares_world *w, float *x, int64_t n)
 {
-    return merge_all(w, x, n, sizeof *x, sum_f32);
+    return merge_all(w, DIST_SUM_F32, x, n, sizeof *x, sum_f32);
 }
 
 int ares_world_sum_i64(ares_world *w, int64_t *x, int64_t n)
 {
-    return merge_all(w, x, n, sizeof *x, sum_i64);
+    return merge_all(w, DIST_SUM_I64, x, n, sizeof *x, sum_i64);
 }
 
 int ares_world_max_f64(ares_world *w, double *x, int64_t n)
 {
-    return merge_all(w, x, n, sizeof *x, max_f64);
+    return merge_all(w, DIST_MAX_F64, x, n, sizeof *x, max_f64);
 }
 
 int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
 {
-    return merge_all(w, x, n, sizeof *x, max_i64);
+    return merge_all(w, DIST_MAX_I64, x, n, sizeof *x, max_i64);
 }
 
 /*
@@ -133,7 +136,7 @@ static int gather_sized(ares_world *w, const void *data, const size_t *start, ch
     int *bytes = ares_calloc((size_t)w->size * 2, sizeof *bytes), *at = bytes + w->size;
     for (int r = 0; r < w->size; r++)
         at[r] = (int)start[r], bytes[r] = (int)(start[r + 1] - start[r]);
-    int rc = dist_gather_sized(data, all, bytes, at, w->rank);
+    int rc = dist_gather_sized(w, data, all, bytes, at);
     ares_free(bytes);
     return rc;
 }
@@ -148,9 +151,10 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
         if (start) start[0] = 0, start[1] = bytes;
         return ARES_OK;
     }
+    dist_watch_name(w, DIST_GATHER, (int64_t)bytes);
     size_t *at = ares_calloc((size_t)ranks + 1, sizeof *at);
     uint64_t mine = bytes, *sizes = ares_calloc((size_t)ranks, sizeof *sizes);
-    int rc = dist_gather_equal(&mine, sizes, sizeof mine);
+    int rc = dist_gather_equal(w, &mine, sizes, sizeof mine);
     for (int r = 0; r < ranks; r++) at[r + 1] = at[r] + (size_t)sizes[r];
     if (rc == ARES_OK) {
         ares_str_reserve(out, at[ranks]);
@@ -171,8 +175,9 @@ int ares_world_agree(ares_world *w, int rc)
 {
     int ranks = ares_world_size(w);
     if (ranks == 1) return rc;
+    dist_watch_name(w, DIST_AGREE, 0);
     int32_t mine = rc, *codes = ares_calloc((size_t)ranks, sizeof *codes);
-    int moved = dist_gather_equal(&mine, codes, sizeof mine), first = 0;
+    int moved = dist_gather_equal(w, &mine, codes, sizeof mine), first = 0;
     while (moved == ARES_OK && first < ranks && codes[first] == ARES_OK) first++;
     int code = moved == ARES_OK && first < ranks ? codes[first] : ARES_OK;
     ares_free(codes);

@@ -2,7 +2,7 @@
  * Signals are noted here and handled between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and
  * SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
  */
-#include "ares/dist.h"
+#include "world.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@ static void note(int signal)
 {
     if (signal == SIGTERM || signal == SIGUSR2) {
         terminations = 1;
+        if (signal == SIGTERM) dist_watch_tell_gone(); /* mpirun sends it when a rank has died */
         return;
     }
     if (interrupts++ == 0) return;
@@ -20,6 +21,7 @@ static void note(int signal)
         "interrupted twice: ending at once; the last checkpoint is complete\n";
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* nothing else to do */
     }
+    dist_watch_end();
     _exit(130);
 }
 

@@ -90,6 +90,22 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
     return rc;
 }
 
+/* Memory that the ranks of this machine share. The system frees it with the last of them. */
+static int share_standing(MPI_Comm local, ares_world *w)
+{
+    MPI_Win window;
+    MPI_Aint bytes = (MPI_Aint)sizeof *w->standing;
+    int unit;
+    void *own;
+    ARES_TRY(checked(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, local, &own, &window),
+                     "shared memory"));
+    /* contiguous: the memory of rank 0 goes on with that of the others */
+    ARES_TRY(checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->standing),
+                     "shared memory"));
+    dist_watch_open(w);
+    return checked(MPI_Barrier(local), "start");
+}
+
 int dist_transport_open(ares_world *w)
 {
     avoid_forbidden_copies();
@@ -108,12 +124,34 @@ int dist_transport_open(ares_world *w)
     MPI_Comm_rank(local, &w->local_rank);
     MPI_Comm_size(local, &w->local_size);
     int rc = share_of_cpus(local, w->local_size, &w->threads);
+    if (rc == ARES_OK) rc = share_standing(local, w);
     MPI_Comm_free(&local);
     return rc;
 }
 
-void dist_transport_close(void)
+/*
+ * Polls a collective that has begun until it has ended: one that blocks could not see that a rank
+ * does not come.
+ */
+static int finish(ares_world *w, dist_wait *wait, int begun, MPI_Request *request, const char *what)
 {
+    int done = 0, rc = begun;
+    while (rc == MPI_SUCCESS) {
+        rc = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (done) break;
+        dist_watch_pause(w, wait);
+    }
+    dist_watch_leave(w);
+    return checked(rc, what);
+}
+
+void dist_transport_close(ares_world *w)
+{
+    MPI_Request request;
+    dist_watch_name(w, DIST_END, 0);
+    dist_wait wait = dist_watch_enter(w);
+    (void)finish(w, &wait, MPI_Ibarrier(MPI_COMM_WORLD, &request), &request, "end");
+    dist_watch_end();
     LEAKS_OF_OTHERS(MPI_Finalize());
 }
 
@@ -123,32 +161,42 @@ void dist_transport_abort(int exit_code)
     _Exit(exit_code);
 }
 
-int dist_broadcast(void *data, size_t bytes, int root)
+int dist_broadcast(ares_world *w, void *data, size_t bytes, int root)
 {
-    return checked(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD), "broadcast");
+    MPI_Request request;
+    dist_wait wait = dist_watch_enter(w);
+    int begun = MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request);
+    return finish(w, &wait, begun, &request, "broadcast");
 }
 
-int dist_gather_equal(const void *mine, void *all, size_t bytes_each)
+int dist_gather_equal(ares_world *w, const void *mine, void *all, size_t bytes_each)
 {
+    MPI_Request request;
     int count = (int)bytes_each;
-    return checked(MPI_Allgather(mine ? mine : MPI_IN_PLACE, count, MPI_BYTE, all, count, MPI_BYTE,
-                                 MPI_COMM_WORLD),
-                   "gather");
+    dist_wait wait = dist_watch_enter(w);
+    int begun = MPI_Iallgather(mine ? mine : MPI_IN_PLACE, count, MPI_BYTE, all, count, MPI_BYTE,
+                               MPI_COMM_WORLD, &request);
+    return finish(w, &wait, begun, &request, "gather");
 }
 
-int dist_gather_sized(const void *mine, void *all, const int *bytes, const int *starts, int rank)
+int dist_gather_sized(ares_world *w, const void *mine, void *all, const int *bytes,
+                      const int *starts)
 {
-    return checked(
-        MPI_Allgatherv(mine, bytes[rank], MPI_BYTE, all, bytes, starts, MPI_BYTE, MPI_COMM_WORLD),
-        "gather");
+    MPI_Request request;
+    dist_wait wait = dist_watch_enter(w);
+    int begun = MPI_Iallgatherv(mine, bytes[w->rank], MPI_BYTE, all, bytes, starts, MPI_BYTE,
+                                MPI_COMM_WORLD, &request);
+    return finish(w, &wait, begun, &request, "gather");
 }
 
-int dist_exchange(const void *to_each, void *from_each, size_t bytes_each)
+int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t bytes_each)
 {
+    MPI_Request request;
     int count = (int)bytes_each;
-    return checked(
-        MPI_Alltoall(to_each, count, MPI_BYTE, from_each, count, MPI_BYTE, MPI_COMM_WORLD),
-        "exchange");
+    dist_wait wait = dist_watch_enter(w);
+    int begun = MPI_Ialltoall(to_each, count, MPI_BYTE, from_each, count, MPI_BYTE, MPI_COMM_WORLD,
+                              &request);
+    return finish(w, &wait, begun, &request, "exchange");
 }
 
 #else
@@ -162,8 +210,9 @@ int dist_transport_open(ares_world *w)
                      dist_transport_size());
 }
 
-void dist_transport_close(void)
+void dist_transport_close(ares_world *w)
 {
+    (void)w;
 }
 
 void dist_transport_abort(int exit_code)
@@ -177,27 +226,28 @@ static int unreachable(void)
     ares_abort(__FILE__, __LINE__, "one rank in a build without MPI");
 }
 
-int dist_broadcast(void *data, size_t bytes, int root)
+int dist_broadcast(ares_world *w, void *data, size_t bytes, int root)
 {
-    (void)data, (void)bytes, (void)root;
+    (void)w, (void)data, (void)bytes, (void)root;
     return unreachable();
 }
 
-int dist_gather_equal(const void *mine, void *all, size_t bytes_each)
+int dist_gather_equal(ares_world *w, const void *mine, void *all, size_t bytes_each)
 {
-    (void)mine, (void)all, (void)bytes_each;
+    (void)w, (void)mine, (void)all, (void)bytes_each;
     return unreachable();
 }
 
-int dist_gather_sized(const void *mine, void *all, const int *bytes, const int *starts, int rank)
+int dist_gather_sized(ares_world *w, const void *mine, void *all, const int *bytes,
+                      const int *starts)
 {
-    (void)mine, (void)all, (void)bytes, (void)starts, (void)rank;
+    (void)w, (void)mine, (void)all, (void)bytes, (void)starts;
     return unreachable();
 }
 
-int dist_exchange(const void *to_each, void *from_each, size_t bytes_each)
+int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t bytes_each)
 {
-    (void)to_each, (void)from_each, (void)bytes_each;
+    (void)w, (void)to_each, (void)from_each, (void)bytes_each;
     return unreachable();
 }
 

@@ -22,7 +22,7 @@ int ares_world_open(ares_world **out)
 void ares_world_close(ares_world *w)
 {
     if (!w) return;
-    if (w->size > 1) dist_transport_close();
+    if (w->size > 1) dist_transport_close(w);
     ares_free(w->buffer);
     ares_free(w);
 }
@@ -52,6 +52,11 @@ int ares_world_threads(const ares_world *w)
     return w ? w->threads : ares_cpu_count();
 }
 
+void ares_world_set_timeout(ares_world *w, double seconds)
+{
+    if (w) w->timeout_s = seconds;
+}
+
 void ares_world_abort(const ares_world *w, int code)
 {
     int exit_code = ares_error_exit_code(code);
@@ -60,6 +65,7 @@ void ares_world_abort(const ares_world *w, int code)
         fflush(NULL);
         _Exit(exit_code);
     }
+    dist_watch_end();
     ares_log(ARES_LOG_ERROR, "%s; ending all ranks", ares_error_message());
     fflush(NULL);
     dist_transport_abort(exit_code);

@@ -2,25 +2,89 @@
 #ifndef ARES_DIST_WORLD_H
 #define ARES_DIST_WORLD_H
 
+#include <stdatomic.h>
+#include <sys/types.h>
+
 #include "ares/dist.h"
+
+/* Kinds of collectives, and how a message names one; %lld is the number of elements or bytes. */
+#define DIST_KINDS(X)                     \
+    X(START, "start")                     \
+    X(BROADCAST, "broadcast, %lld bytes") \
+    X(SUM_F64, "sum of %lld f64")         \
+    X(SUM_F32, "sum of %lld f32")         \
+    X(SUM_I64, "sum of %lld i64")         \
+    X(MAX_F64, "maximum of %lld f64")     \
+    X(MAX_I64, "maximum of %lld i64")     \
+    X(GATHER, "gather, %lld bytes")       \
+    X(AGREE, "agreement")                 \
+    X(END, "end")
+#define DIST_KIND_(name, text) DIST_##name,
+typedef enum { DIST_KINDS(DIST_KIND_) } dist_kind;
+#undef DIST_KIND_
+
+/*
+ * Where a rank stands, for the other ranks of its machine to read. It lies in shared memory, and
+ * only its own rank writes it, except `told` of the first entry.
+ */
+typedef struct dist_standing {
+    int rank; /* in the world */
+    pid_t pid;
+    ino_t pids;             /* its pid namespace: in another one its pid says nothing */
+    char gone[96];         /* what the signal handler of another rank says when this one is gone */
+    _Atomic int kind;      /* of the current or last collective */
+    _Atomic int64_t size;  /* its elements or bytes */
+    _Atomic int64_t count; /* MPI's collectives that this rank has begun */
+    _Atomic double since;  /* when it began or left the last one, by ares_now_s */
+    _Atomic bool inside;   /* is in it */
+    _Atomic bool ended;    /* ends in order, or has said why not */
+    _Atomic bool told;     /* of the first entry: a rank of this machine has said what is wrong */
+} dist_standing;
 
 struct ares_world {
     int rank, size, local_rank, local_size, threads;
     char *buffer; /* of the collectives; kept, because gradients are summed in every step */
     size_t buffer_bytes;
+    dist_standing *standing; /* [local_size]; NULL in a world of one */
+    double timeout_s;        /* 0: wait for ever */
 };
 
 char *dist_buffer(ares_world *w, size_t bytes);
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
-int dist_transport_size(void);          /* ranks that a launcher announced; 1 without one */
-int dist_transport_open(ares_world *w); /* fills rank, size, local_rank, local_size, threads */
-void dist_transport_close(void);
+int dist_transport_size(void); /* ranks that a launcher announced; 1 without one */
+/* fills rank, size, local_rank, local_size, threads, standing */
+int dist_transport_open(ares_world *w);
+void dist_transport_close(ares_world *w);
 void dist_transport_abort(int exit_code) __attribute__((noreturn));
-int dist_broadcast(void *data, size_t bytes, int root);
+int dist_broadcast(ares_world *w, void *data, size_t bytes, int root);
 /* mine may be NULL: it already lies in its place in `all` */
-int dist_gather_equal(const void *mine, void *all, size_t bytes_each);
-int dist_gather_sized(const void *mine, void *all, const int *bytes, const int *starts, int rank);
-int dist_exchange(const void *to_each, void *from_each, size_t bytes_each);
+int dist_gather_equal(ares_world *w, const void *mine, void *all, size_t bytes_each);
+int dist_gather_sized(ares_world *w, const void *mine, void *all, const int *bytes,
+                      const int *starts);
+int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t bytes_each);
+
+/* ---------------- who waits for whom (watch.c) */
+/* Begins to show this rank in w->standing. */
+void dist_watch_open(ares_world *w);
+/* What the collectives that follow are called. */
+void dist_watch_name(ares_world *w, dist_kind kind, int64_t size);
+/* A wait for one collective of MPI. */
+typedef struct dist_wait {
+    double last, waited, looked; /* when it was polled last; seconds until then, and to the last look */
+    double pause_s;              /* between two polls */
+    const dist_standing *gone;   /* seen in the last look */
+} dist_wait;
+/* Before, while and after a collective of MPI runs. */
+dist_wait dist_watch_enter(ares_world *w);
+void dist_watch_pause(ares_world *w, dist_wait *wait);
+void dist_watch_leave(ares_world *w);
+/* Nobody need say that this rank is gone. May be called by a signal handler. */
+void dist_watch_end(void);
+/* Says which rank of this machine is gone, if one is. May be called by a signal handler. */
+void dist_watch_tell_gone(void);
+/* Appends which rank keeps s[me] waiting; s: the n ranks of this machine, of `world` in all. */
+void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
+                         ares_str *out);
 
 #endif

@@ -114,6 +114,8 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     if (unread) return ares_config_finish(cfg);
     ARES_TRY(check(v, cfg, c, o, world));
     if (o->print) return print_config(v, cfg);
+    double timeout = c->trainer.comm_timeout;
+    ares_world_set_timeout(world, ares_is_null_f64(timeout) ? 0 : timeout);
     return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
 }
 

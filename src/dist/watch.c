@@ -1,0 +1,259 @@
+/*
+ * Ranks that wait for each other. Every rank shows the other ranks of its machine which collective
+ * it is in. A rank looks at them while it waits: one that is gone, or that keeps the others waiting
+ * for too long, ends the run and is named. No thread is needed for that.
+ */
+#include "world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * A wait begins with polls without a pause, because most waits are short; then pauses grow, so that
+ * a rank that waits leaves its CPU to those that work.
+ */
+static const double spin_s = 1e-3, least_pause_s = 2e-5, most_pause_s = 1e-3, look_s = 0.25;
+/* How much longer a rank waits that cannot say who is missing, so that one that can speaks first. */
+static const double later_s = 2;
+
+/* What a signal handler reads; NULL in a world of one. */
+static dist_standing *own, *first;
+static int ranks;
+
+/* ---------------- a rank that is gone */
+static const dist_standing *find_gone(void)
+{
+    for (int i = 0; i < ranks; i++)
+        if (!first[i].ended && first[i].pids == own->pids && kill(first[i].pid, 0) != 0 &&
+            errno == ESRCH)
+            return &first[i];
+    return NULL;
+}
+
+/* One rank of a machine speaks; the others wait to be ended with it. */
+static bool may_tell(void)
+{
+    return !atomic_exchange(&first->told, true);
+}
+
+void dist_watch_end(void)
+{
+    if (own) own->ended = true;
+}
+
+void dist_watch_tell_gone(void)
+{
+    int before = errno;
+    const dist_standing *gone = own ? find_gone() : NULL;
+    if (gone && may_tell() && write(STDERR_FILENO, gone->gone, strlen(gone->gone)) < 0) {
+        /* nothing else to do */
+    }
+    errno = before;
+}
+
+/* mpirun sends SIGTERM to the ranks that are left. Training replaces this handler by its own. */
+static void tell_and_end(int signal)
+{
+    dist_watch_tell_gone();
+    raise(signal); /* handled by the default action, which SA_RESETHAND has restored */
+}
+
+void dist_watch_open(ares_world *w)
+{
+    struct stat pids;
+    first = w->standing;
+    own = &first[w->local_rank];
+    ranks = w->local_size;
+    *own = (dist_standing){ .rank = w->rank, .pid = getpid(), .since = ares_now_s() };
+    if (stat("/proc/self/ns/pid", &pids) == 0) own->pids = pids.st_ino;
+    snprintf(own->gone, sizeof own->gone,
+             "error: dist: rank %d (process %d) is gone; ending all ranks\n", w->rank, own->pid);
+    struct sigaction now, tell = { .sa_handler = tell_and_end, .sa_flags = (int)SA_RESETHAND };
+    sigemptyset(&tell.sa_mask);
+    if (sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+        sigaction(SIGTERM, &tell, NULL);
+}
+
+/* ---------------- what a message says */
+static void add_name(const dist_standing *s, ares_str *out)
+{
+#define NAME(name, text) text,
+    static const char *const names[] = { DIST_KINDS(NAME) };
+#undef NAME
+    char text[64];
+    snprintf(text, sizeof text, names[s->kind], (long long)s->size);
+    ares_str_addf(out, "collective %lld (%s)", (long long)s->count, text);
+}
+
+/* "ranks 0-2, 5": those that have begun so many collectives. Gives their number. */
+static int add_ranks(const dist_standing *s, int n, int64_t count, ares_str *out)
+{
+    int found = 0;
+    ares_str list = { 0 };
+    for (int i = 0; i < n; i++) {
+        if (s[i].count != count) continue;
+        int end = i;
+        while (end + 1 < n && s[end + 1].count == count && s[end + 1].rank == s[end].rank + 1)
+            end++;
+        ares_str_addf(&list, found ? ", %d" : "%d", s[i].rank);
+        if (end > i) ares_str_addf(&list, "-%d", s[end].rank);
+        found += end - i + 1;
+        i = end;
+    }
+    ares_str_addf(out, "rank%s %s", found > 1 ? "s" : "", list.data);
+    ares_str_fini(&list);
+    return found;
+}
+
+/* The state of a process of this machine; NULL: it cannot be seen from here. */
+static const char *state_of(const dist_standing *s, ino_t pids)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", s->pid);
+    if (s->pids != pids) return NULL;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return errno == ENOENT ? "is gone" : NULL;
+    ssize_t len = read(file, text, sizeof text - 1);
+    close(file);
+    text[ARES_MAX(len, 0)] = 0;
+    const char *name_end = strrchr(text, ')'); /* "4242 (name) T ..." */
+    switch (name_end && name_end[1] ? name_end[2] : 0) {
+    case 'R': return "runs";
+    case 'S': return "sleeps";
+    case 'D': return "waits for a disk or the network";
+    case 'T': return "is stopped";
+    case 't': return "is stopped by a debugger";
+    case 'Z':
+    case 'X': return "is gone";
+    default: return NULL;
+    }
+}
+
+static void add_states(const dist_standing *s, int n, int64_t count, ino_t pids, ares_str *out)
+{
+    for (int i = 0; i < n; i++) {
+        if (s[i].count != count) continue;
+        const char *state = state_of(&s[i], pids);
+        if (state)
+            ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, state);
+        else ares_str_addf(out, "; is process %d of rank %d alive?", s[i].pid, s[i].rank);
+    }
+}
+
+/* All ranks of this machine have begun the same collective. */
+static void describe_others(const dist_standing *s, int n, int world, int me, ares_str *out)
+{
+    for (int i = 0; i < n; i++)
+        if (s[i].kind != s[me].kind || s[i].size != s[me].size) {
+            ares_str_addf(out, ", rank %d at ", s[i].rank);
+            add_name(&s[i], out);
+        }
+    ares_str_add_z(out, world > n ? ", and so do all ranks of this machine; a rank of another "
+                                    "machine does not come: is it alive?"
+                                  : ", and so do all ranks, but MPI does not end it");
+}
+
+static int slowest(const dist_standing *s, int n)
+{
+    int least = 0;
+    for (int i = 1; i < n; i++)
+        if (s[i].count < s[least].count) least = i;
+    return least;
+}
+
+void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
+                         ares_str *out)
+{
+    const dist_standing *slow = &s[slowest(s, n)];
+    bool here = slow->count >= s[me].count;
+    if (here) slow = &s[me];
+    bool many = !here && add_ranks(s, n, slow->count, out) > 1;
+    if (here) ares_str_addf(out, "rank %d", slow->rank);
+    ares_str_addf(out, " %s %s ", many ? "stand" : "stands", slow->inside ? "at" : "behind");
+    add_name(slow, out);
+    ares_str_addf(out, " for %.0f s", now - slow->since);
+    if (here) {
+        describe_others(s, n, world, me, out);
+        return;
+    }
+    ares_str_add_z(out, ", ");
+    add_ranks(s, n, s[me].count, out);
+    ares_str_add_z(out, " at ");
+    add_name(&s[me], out);
+    add_states(s, n, slow->count, s[me].pids, out);
+}
+
+/* ---------------- waiting */
+void dist_watch_name(ares_world *w, dist_kind kind, int64_t size)
+{
+    dist_standing *s = &w->standing[w->local_rank];
+    s->kind = (int)kind;
+    s->size = size;
+}
+
+dist_wait dist_watch_enter(ares_world *w)
+{
+    dist_standing *s = &w->standing[w->local_rank];
+    double now = ares_now_s();
+    s->since = now;
+    s->count++;
+    s->inside = true;
+    return (dist_wait){ .last = now };
+}
+
+void dist_watch_leave(ares_world *w)
+{
+    dist_standing *s = &w->standing[w->local_rank];
+    s->since = ares_now_s();
+    s->inside = false;
+}
+
+static void end_if_gone(ares_world *w, dist_wait *wait)
+{
+    const dist_standing *gone = find_gone(), *before = wait->gone;
+    wait->gone = gone;
+    /* seen twice: mpirun ends the ranks itself, and then a signal handler speaks */
+    if (!gone || gone != before || !may_tell()) return;
+    (void)ares_fail(ARES_EDIST, "dist: rank %d (process %d) is gone", gone->rank, gone->pid);
+    ares_world_abort(w, ARES_EDIST);
+}
+
+static void end_if_late(ares_world *w, const dist_wait *wait)
+{
+    const dist_standing *s = w->standing;
+    int n = w->local_size, me = w->local_rank;
+    bool known = s[slowest(s, n)].count < s[me].count;
+    if (w->timeout_s <= 0 || wait->waited < w->timeout_s + (known ? 0 : later_s) || !may_tell())
+        return;
+    ares_str text = { 0 };
+    dist_watch_describe(s, n, w->size, me, ares_now_s(), &text);
+    (void)ares_fail(ARES_EDIST, "dist: %s (trainer.comm_timeout_s = %g)", text.data, w->timeout_s);
+    ares_str_fini(&text);
+    ares_world_abort(w, ARES_EDIST);
+}
+
+void dist_watch_pause(ares_world *w, dist_wait *wait)
+{
+    double now = ares_now_s();
+    /* time in which this process was stopped itself does not count */
+    wait->waited += ARES_MIN(now - wait->last, 1);
+    wait->last = now;
+    if (wait->waited < spin_s) {
+        sched_yield();
+        return;
+    }
+    if (wait->waited >= wait->looked + look_s) {
+        wait->looked = wait->waited;
+        end_if_gone(w, wait);
+        end_if_late(w, wait);
+    }
+    wait->pause_s = ARES_MIN(most_pause_s, ARES_MAX(least_pause_s, 2 * wait->pause_s));
+    nanosleep(&(struct timespec){ .tv_nsec = (long)(wait->pause_s * 1e9) }, NULL);
+}

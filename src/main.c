@@ -26,6 +26,21 @@ static int help(void)
     return ARES_OK;
 }
 
+/* --ranks, --restarts: the other words again, as processes that this one watches. */
+static int launch(int ranks, int restarts, const char *verb, int first, int argc, char **argv,
+                  int *exit_code)
+{
+    ares_str latest = { 0 };
+    int rc = ARES_OK;
+    if (restarts) rc = verb_latest_checkpoint(verb, argc - first, argv + first, &latest);
+    bool helped = rc == ARES_OK && restarts && !latest.len; /* --help is printed once */
+    ares_launch_plan plan = { .ranks = ranks, .restarts = restarts, .latest = latest.data };
+    if (helped) *exit_code = 0;
+    else if (rc == ARES_OK) rc = ares_launch(&plan, argc - 1, argv + 1, exit_code);
+    ares_str_fini(&latest);
+    return rc;
+}
+
 static int dispatch(int argc, char **argv, int *exit_code)
 {
     *exit_code = -1;
@@ -42,11 +57,13 @@ static int dispatch(int argc, char **argv, int *exit_code)
             ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, ARES_COUNT(names), &verb));
         first = 1;
     }
-    if (verbs[verb].on_ranks) { /* --ranks N: the other words again, N times under mpirun */
-        int64_t ranks = 0;
-        const verb_option option = VERB_RANKS(ranks);
-        ARES_TRY(verb_take(verbs[verb].name, &option, &argc, argv));
-        if (ranks > 1) return ares_launch((int)ranks, argc - 1, argv + 1, exit_code);
+    if (verbs[verb].on_ranks) {
+        int64_t ranks = 1, restarts = 0;
+        const verb_option options[] = { VERB_RANKS(ranks), VERB_RESTARTS(restarts) };
+        for (int i = 0; i < ARES_COUNT(options); i++)
+            ARES_TRY(verb_take(verbs[verb].name, &options[i], &argc, argv));
+        if (ranks > 1 || restarts > 0)
+            return launch((int)ranks, (int)restarts, names[verb], first, argc, argv, exit_code);
     }
     argv[first] = (char *)names[verb];
     return verbs[verb].run(argc - first, argv + first);

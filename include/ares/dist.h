@@ -65,13 +65,23 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
 int ares_world_agree(ares_world *w, int rc);
 
 /* ---------------- the launcher (launch.c)
- * Runs this program again as `ranks` processes under mpirun, with these arguments (argv[0] is not
- * among them), and waits for them. SIGINT and SIGTERM reach the ranks as SIGUSR1 and SIGUSR2,
- * because mpirun kills its children a second after it gets SIGINT or SIGTERM itself; a third signal
- * kills mpirun. `exit_code` is that of the first rank that ended with another than 0, and 130 or
- * 143 when a signal came before the ranks had installed their handlers.
+ * Runs this program again as `ranks` processes under mpirun (one: without mpirun), with these
+ * arguments (argv[0] is not among them), and waits for them. SIGINT and SIGTERM reach the ranks as
+ * SIGUSR1 and SIGUSR2, because mpirun kills its children a second after it gets SIGINT or SIGTERM
+ * itself; a third signal kills mpirun. `exit_code` is that of the first rank that ended with
+ * another than 0, and 130 or 143 when a signal came before the ranks had installed their handlers.
  */
-int ares_launch(int ranks, int argc, char *const *argv, int *exit_code);
+typedef struct ares_launch_plan {
+    int ranks;
+    /*
+     * Starts after the first, at most: after a failure that is neither a signal to this program nor
+     * a wrong command or configuration (exit code 2), and only where the run has written `latest`
+     * since its last start.
+     */
+    int restarts;
+    const char *latest; /* a file that names the run's last checkpoint; NULL: without restarts */
+} ares_launch_plan;
+int ares_launch(const ares_launch_plan *plan, int argc, char *const *argv, int *exit_code);
 
 /* ---------------- signals (signal.c)
  * The first SIGINT or SIGTERM (SIGUSR1 and SIGUSR2 stand for them under the launcher) is only
@@ -79,7 +89,8 @@ int ares_launch(int ranks, int argc, char *const *argv, int *exit_code);
  * code 130.
  */
 void ares_signal_install(void);
-int ares_signal_pending(void);         /* noted by this process: 0, SIGINT or SIGTERM */
+/* noted by this process, or by another rank and agreed upon: 0, SIGINT or SIGTERM */
+int ares_signal_pending(void);
 int ares_signal_exit_code(int signal); /* 130 for SIGINT, 143 for SIGTERM */
 /* A collective: the signal that any rank noted, the same on every rank; SIGTERM wins. */
 int ares_world_signal(ares_world *w, int *signal);

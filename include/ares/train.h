@@ -548,6 +548,8 @@ typedef enum {
     ARES_RUN_FINISHED,   /* this run; its DONE has the hash of these options */
     ARES_RUN_CHANGED     /* a run with other options */
 } ares_run_state;
+/* Appends the path of the run directory: trainer.run_dir, or the default. (run/begun.c) */
+void ares_run_path(const ares_train_config *c, ares_str *path);
 /*
  * What the run directory of a resolved configuration holds. changed: gets the names of options that
  * differ (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/begun.c)

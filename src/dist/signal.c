@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupts, terminations;
+static int agreed; /* what another rank noted */
 
 static void note(int signal)
 {
@@ -30,13 +31,13 @@ void ares_signal_install(void)
     static const int signals[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2 };
     struct sigaction action = { .sa_handler = note, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
-    interrupts = terminations = 0;
+    interrupts = terminations = agreed = 0;
     for (int i = 0; i < ARES_COUNT(signals); i++) sigaction(signals[i], &action, NULL);
 }
 
 int ares_signal_pending(void)
 {
-    return terminations ? SIGTERM : interrupts ? SIGINT : 0;
+    return terminations ? SIGTERM : interrupts ? SIGINT : agreed;
 }
 
 int ares_world_signal(ares_world *w, int *signal)
@@ -44,7 +45,7 @@ int ares_world_signal(ares_world *w, int *signal)
     int64_t most = ares_signal_pending();
     _Static_assert(SIGTERM > SIGINT, "the larger wins");
     ARES_TRY(ares_world_max_i64(w, &most, 1));
-    *signal = (int)most;
+    *signal = agreed = (int)most;
     return ARES_OK;
 }
 

@@ -2,11 +2,16 @@
 #include "world.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Variables of Open MPI, and of MPICH, its relatives and srun --mpi=pmi2. */
+/*
+ * Variables of Open MPI; of MPICH, its relatives and srun --mpi=pmi2; of srun. In a job's script,
+ * where no srun has started this process, the last one is not set.
+ */
 int dist_transport_size(void)
 {
-    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         const char *text = getenv(names[i]);
         int64_t size;
@@ -100,21 +105,47 @@ static int share_standing(MPI_Comm local, ares_world *w)
     ARES_TRY(checked(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, local, &own, &window),
                      "shared memory"));
     /* contiguous: the memory of rank 0 goes on with that of the others */
-    ARES_TRY(checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->standing),
-                     "shared memory"));
+    ARES_TRY(
+        checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->standing), "shared memory"));
     dist_watch_open(w);
     return checked(MPI_Barrier(local), "start");
 }
 
+/*
+ * Processes that each believe to be the only one would all write to one run directory. Where
+ * Slurm says which one this is, the first speaks for all.
+ */
+static int refuse_to_be_alone(void)
+{
+    const char *task = getenv("SLURM_PROCID");
+    if (task && strcmp(task, "0") != 0) return ares_fail(ARES_EUSE, "%s", "");
+    return ares_fail(ARES_EUSE,
+                     "dist: %d processes were started, but not in a way that this program's MPI "
+                     "knows, and each would train alone; start them with mpirun, or with srun "
+                     "--mpi=pmix (docs/ranks.md)",
+                     dist_transport_size());
+}
+
+/* srun without --mpi=pmix: MPI itself would end the process, at length. */
+static bool no_pmix(void)
+{
+    return !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") &&
+           getenv("SLURM_STEP_NUM_TASKS");
+}
+
 int dist_transport_open(ares_world *w)
 {
+    if (no_pmix()) return refuse_to_be_alone();
     avoid_forbidden_copies();
+    /* no stack for SIGABRT: what calls abort has said why */
+    setenv("OMPI_MCA_opal_signal", "7,8,11", 0);
     int got = 0, started;
     LEAKS_OF_OTHERS(started = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got));
     ARES_TRY(checked(started, "MPI_Init_thread"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    if (w->size == 1) return refuse_to_be_alone();
     if (got < MPI_THREAD_FUNNELED)
         return ares_fail(ARES_EDIST, "dist: this MPI was built without threads");
     MPI_Comm local;

@@ -20,7 +20,8 @@
  * a rank that waits leaves its CPU to those that work.
  */
 static const double spin_s = 1e-3, least_pause_s = 2e-5, most_pause_s = 1e-3, look_s = 0.25;
-/* How much longer a rank waits that cannot say who is missing, so that one that can speaks first. */
+/* How much longer a rank waits that cannot say who is missing, so that one that can speaks first.
+ */
 static const double later_s = 2;
 
 /* What a signal handler reads; NULL in a world of one. */
@@ -141,8 +142,7 @@ static void add_states(const dist_standing *s, int n, int64_t count, ino_t pids,
     for (int i = 0; i < n; i++) {
         if (s[i].count != count) continue;
         const char *state = state_of(&s[i], pids);
-        if (state)
-            ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, state);
+        if (state) ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, state);
         else ares_str_addf(out, "; is process %d of rank %d alive?", s[i].pid, s[i].rank);
     }
 }

@@ -30,7 +30,7 @@ typedef enum { DIST_KINDS(DIST_KIND_) } dist_kind;
 typedef struct dist_standing {
     int rank; /* in the world */
     pid_t pid;
-    ino_t pids;             /* its pid namespace: in another one its pid says nothing */
+    ino_t pids;            /* its pid namespace: in another one its pid says nothing */
     char gone[96];         /* what the signal handler of another rank says when this one is gone */
     _Atomic int kind;      /* of the current or last collective */
     _Atomic int64_t size;  /* its elements or bytes */
@@ -71,9 +71,10 @@ void dist_watch_open(ares_world *w);
 void dist_watch_name(ares_world *w, dist_kind kind, int64_t size);
 /* A wait for one collective of MPI. */
 typedef struct dist_wait {
-    double last, waited, looked; /* when it was polled last; seconds until then, and to the last look */
-    double pause_s;              /* between two polls */
-    const dist_standing *gone;   /* seen in the last look */
+    double last, waited,
+        looked;     /* when it was polled last; seconds until then, and to the last look */
+    double pause_s; /* between two polls */
+    const dist_standing *gone; /* seen in the last look */
 } dist_wait;
 /* Before, while and after a collective of MPI runs. */
 dist_wait dist_watch_enter(ares_world *w);

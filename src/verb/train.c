@@ -24,7 +24,7 @@ typedef struct own_options {
     bool check, print, force, algorithms;
     const char *help_config; /* a prefix, "" for all; NULL: not asked for */
     const char *output;
-    int64_t ranks; /* main takes it before the verb reads its words */
+    int64_t ranks, restarts; /* main takes them before the verb reads its words */
     const char *const *words;
     int n_words;
 } own_options;
@@ -102,15 +102,32 @@ static int check_typos(const verb_command *command, ares_config *cfg, const own_
     return ARES_OK;
 }
 
-static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
-                      const own_options *o, ares_world *world)
+/* The configuration with no option set; it fills c. */
+static ares_config *declared(const config_verb *v, ares_train_config *c)
+{
+    ares_config *cfg = ares_config_new();
+    memset(c, 0, sizeof *c);
+    ares_train_config_declare(cfg, c);
+    if (v->declare) v->declare(cfg, c);
+    return cfg;
+}
+
+/* Whether the words and the files that they name could be read. */
+static bool read_configuration(const config_verb *v, ares_config *cfg, const own_options *o)
 {
     if (v->preset) ares_config_override(cfg, v->preset);
     ares_config_read_args(cfg, o->n_words, o->words);
     if (o->force) ares_config_override(cfg, "trainer.force=true");
-    /* relations between options say nothing new while a file that sets them cannot be read */
-    bool unread = ares_config_fault_count(cfg) > 0;
+    bool good = ares_config_fault_count(cfg) == 0;
     ares_config_resolve(cfg);
+    return good;
+}
+
+static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
+                      const own_options *o, ares_world *world)
+{
+    /* relations between options say nothing new while a file that sets them cannot be read */
+    bool unread = !read_configuration(v, cfg, o);
     if (unread) return ares_config_finish(cfg);
     ARES_TRY(check(v, cfg, c, o, world));
     if (o->print) return print_config(v, cfg);
@@ -127,14 +144,14 @@ static void end_all_ranks(ares_world *world, int rc)
     ares_world_abort(world, rc);
 }
 
-static int run_words(const config_verb *v, const verb_command *command, const own_options *o)
+static int run_words(const config_verb *v, const verb_command *command, const own_options *o,
+                     ares_str *unused)
 {
+    (void)unused;
+    if (o->algorithms) return print_algorithms(v);
     ares_train_config c;
     ares_world *world = NULL;
-    ares_config *cfg = ares_config_new();
-    memset(&c, 0, sizeof c);
-    ares_train_config_declare(cfg, &c);
-    if (v->declare) v->declare(cfg, &c);
+    ares_config *cfg = declared(v, &c);
     int rc = ares_world_open(&world);
     if (rc == ARES_OK) {
         ares_log_set(ARES_LOG_INFO, ares_world_rank(world));
@@ -150,7 +167,10 @@ static int run_words(const config_verb *v, const verb_command *command, const ow
     return rc;
 }
 
-static int run_verb(const config_verb *v, int argc, char **argv)
+/* Reads the words of a verb and does something with them. */
+typedef int words_fn(const config_verb *v, const verb_command *command, const own_options *o,
+                     ares_str *out);
+static int with_words(const config_verb *v, int argc, char **argv, words_fn *run, ares_str *out)
 {
     own_options o = { 0 };
     bool helped;
@@ -164,6 +184,7 @@ static int run_verb(const config_verb *v, int argc, char **argv)
           .doc = "overrides, such as worker.rollout.n=8 (also --key=value, --key value, key+=[x], "
                  "~key)" },
         VERB_RANKS(o.ranks),
+        VERB_RESTARTS(o.restarts),
         VERB_OPTION(FLAG, o.check, "--check", NULL,
                     "check the configuration, and the memory it needs here, and stop; touches no "
                     "weights"),
@@ -191,13 +212,11 @@ static int run_verb(const config_verb *v, int argc, char **argv)
     ARES_TRY(verb_read(&command, &argc, argv, &helped));
     o.n_words = argc - 1;
     o.words = (const char *const *)argv + 1;
-    if (helped) return ARES_OK;
-    return o.algorithms ? print_algorithms(v) : run_words(v, &command, &o);
+    return helped ? ARES_OK : run(v, &command, &o, out);
 }
 
-int ares_verb_train(int argc, char **argv)
-{
-    static const config_verb v = {
+static const config_verb config_verbs[] = {
+    {
         .name = "train",
         .usage = "--config FILE [key=value ...]",
         .about = "Trains a language model by reinforcement learning. The same command continues a "
@@ -206,13 +225,8 @@ int ares_verb_train(int argc, char **argv)
         .reinforcement = true,
         .run = run_train,
         .check = ares_train_config_check,
-    };
-    return run_verb(&v, argc, argv);
-}
-
-int ares_verb_eval(int argc, char **argv)
-{
-    static const config_verb v = {
+    },
+    {
         .name = "eval",
         .usage = "--config FILE [key=value ...] [--output FILE.jsonl]",
         .about = "Samples and judges data.val_files as training would; prints the result, writes "
@@ -224,13 +238,8 @@ int ares_verb_eval(int argc, char **argv)
         .run = ares_eval_run,
         .check = ares_train_config_check,
         .preset = "trainer.val_only=true",
-    };
-    return run_verb(&v, argc, argv);
-}
-
-int ares_verb_sft(int argc, char **argv)
-{
-    static const config_verb v = {
+    },
+    {
         .name = "sft",
         .usage = "--config FILE [key=value ...]",
         .about = "Supervised training on {prompt, response} or {messages}; the loss is on what "
@@ -239,6 +248,69 @@ int ares_verb_sft(int argc, char **argv)
         .run = run_sft,
         .declare = ares_sft_declare,
         .check = ares_sft_check,
-    };
-    return run_verb(&v, argc, argv);
+    },
+};
+
+int ares_verb_train(int argc, char **argv)
+{
+    return with_words(&config_verbs[0], argc, argv, run_words, NULL);
+}
+
+int ares_verb_eval(int argc, char **argv)
+{
+    return with_words(&config_verbs[1], argc, argv, run_words, NULL);
+}
+
+int ares_verb_sft(int argc, char **argv)
+{
+    return with_words(&config_verbs[2], argc, argv, run_words, NULL);
+}
+
+/* ---------------- --restarts */
+static int check_restarts(const config_verb *v, const ares_train_config *c)
+{
+    if (c->trainer.val_only)
+        return ares_fail(ARES_EUSE,
+                         "%s: --restarts: a validation saves no checkpoint to go on from; leave "
+                         "the option out",
+                         v->name);
+    if (!c->trainer.find_last_checkpoint)
+        return ares_fail(ARES_EUSE,
+                         "%s: --restarts: a restart goes on from the run's last checkpoint, which "
+                         "trainer.find_last_checkpoint = false forbids; set it to true",
+                         v->name);
+    return ARES_OK;
+}
+
+static int latest_of_words(const config_verb *v, const verb_command *command, const own_options *o,
+                           ares_str *path)
+{
+    ares_train_config c;
+    ares_str dir = { 0 };
+    ares_config *cfg = declared(v, &c);
+    int rc = check_typos(command, cfg, o);
+    if (rc == ARES_OK) {
+        read_configuration(v, cfg, o);
+        rc = ares_config_finish(cfg);
+    }
+    if (rc == ARES_OK) rc = check_restarts(v, &c);
+    if (rc == ARES_OK) {
+        ares_run_path(&c, &dir);
+        ares_path_join(path, dir.data, "checkpoints/latest");
+    }
+    ares_str_fini(&dir);
+    ares_config_free(cfg);
+    return rc;
+}
+
+int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path)
+{
+    const config_verb *v = config_verbs;
+    while (strcmp(v->name, verb) != 0) v++;
+    char **words = ares_calloc((size_t)argc + 1, sizeof *words); /* reading takes options out */
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[0] = (char *)verb;
+    int rc = with_words(v, argc, words, latest_of_words, path);
+    ares_free(words);
+    return rc;
 }

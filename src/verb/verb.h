@@ -89,12 +89,23 @@ int verb_print(const char *verb, const ares_str *text);
 #define VERB_RANKS(variable)                                                                 \
     VERB_OPTION(I64, variable, "--ranks", "N", "start N processes under mpirun", .least = 1, \
                 .most = 4096)
+#define VERB_RESTARTS(variable)                                                             \
+    VERB_OPTION(I64, variable, "--restarts", "K",                                           \
+                "start a run that has failed again, at most K times, where it has saved a " \
+                "checkpoint since its last start (docs/ranks.md)",                          \
+                .least = 0, .most = 1000)
 #define VERB_INPUT(variable) \
     VERB_OPTION(TEXT, variable, "--input", "FILE", "JSON lines; - (the default) is stdin")
 #define VERB_DTYPE(variable)                                                               \
     VERB_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
                 .choices = verb_dtypes)
 extern const char *const verb_dtypes[]; /* fp32, bf16, NULL */
+
+/* ---------------- --restarts (train.c)
+ * The file that names the last checkpoint of the run that a verb of VERB_LIST with ranks would make
+ * of these words (argv[0] is the verb). Words that make none, such as eval's, are refused.
+ */
+int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path);
 
 /* ---------------- lines of JSON (lines.c)
  * Lines in, lines out, in order. `each` appends the answer to a line of JSON to `out`, without a

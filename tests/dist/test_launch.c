@@ -46,15 +46,20 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
     CHECK_EQ(ares_signal_exit_code(SIGTERM), 143);
 }
 
+static int launch(int ranks, int argc, char *const *argv, int *code)
+{
+    return ares_launch(&(ares_launch_plan){ .ranks = ranks }, argc, argv, code);
+}
+
 TEST(launching_says_what_is_wrong)
 {
     if (test_in_mpi()) return;
     int code = -1;
-    CHECK_FAIL(ares_launch(0, 0, NULL, &code), ARES_EUSE, "dist: --ranks = 0: must be 1 or more");
+    CHECK_FAIL(launch(0, 0, NULL, &code), ARES_EUSE, "dist: --ranks = 0: must be 1 or more");
     ares_str path = { 0 };
     ares_str_add_z(&path, getenv("PATH"));
     setenv("PATH", "/nonexistent", 1);
-    if (ares_launch(2, 0, NULL, &code) == ARES_EUNSUPPORTED)
+    if (launch(2, 0, NULL, &code) == ARES_EUNSUPPORTED)
         CHECK_CONTAINS(ares_error_message(),
                        "this build has no MPI; configure it with -DARES_MPI=ON");
     else
@@ -62,7 +67,7 @@ TEST(launching_says_what_is_wrong)
                   "dist: mpirun: No such file or directory; install Open MPI (openmpi-bin)");
     setenv("PATH", path.data, 1);
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-    CHECK_FAIL(ares_launch(2, 0, NULL, &code), ARES_EUSE, "already runs under mpirun");
+    CHECK_FAIL(launch(2, 0, NULL, &code), ARES_EUSE, "already runs under mpirun");
     unsetenv("OMPI_COMM_WORLD_SIZE");
     ares_str_fini(&path);
 }
@@ -82,7 +87,7 @@ static pid_t launcher(const char *test, const char *role)
     setenv("ARES_TEST_ROLE", role, 1);
     setenv("ARES_TEST_FOLDER", test_dir(), 1);
     freopen(test_file("stdout"), "w", stdout);
-    if (ares_launch(2, 1, argv, &code) != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
+    if (launch(2, 1, argv, &code) != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
     _exit(code);
 }
 

@@ -6,7 +6,7 @@
 
 enum { MOST_NAMES = 5 };
 
-void begun_path(const ares_train_config *c, ares_str *path)
+void ares_run_path(const ares_train_config *c, ares_str *path)
 {
     if (c->trainer.run_dir) ares_str_add_z(path, c->trainer.run_dir);
     else ares_str_addf(path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
@@ -140,7 +140,7 @@ int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_s
                   ares_str *changed)
 {
     ares_str dir = { 0 }, done = { 0 }, options = { 0 };
-    begun_path(c, &dir);
+    ares_run_path(c, &dir);
     bool finished = ares_file_exists(ares_path_join(&done, dir.data, "DONE")),
          begun = ares_file_exists(ares_path_join(&options, dir.data, "config.yaml"));
     int rc = ARES_OK;

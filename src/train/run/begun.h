@@ -10,8 +10,6 @@
 
 enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
 
-/* Appends the path of the run directory: trainer.run_dir, or the default. */
-void begun_path(const ares_train_config *c, ares_str *path);
 /*
  * Compares the resolved configuration with config.yaml of the directory. changed: gets the names of
  * the options that differ and change results, at most five; stays empty where none does.

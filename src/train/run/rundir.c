@@ -143,7 +143,7 @@ static int share(rundir *d, ares_world *world, int rc)
 static void open_path(rundir *d, const ares_train_config *c)
 {
     *d = (rundir){ .lock = -1 };
-    begun_path(c, &d->path);
+    ares_run_path(c, &d->path);
 }
 
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,

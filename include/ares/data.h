@@ -317,8 +317,8 @@ typedef struct ares_packed {
      */
     const int32_t *length;
     const int32_t *slots; /* [rows], paged only: where store_kv puts each row */
-    float *cache;         /* paged: [layers][cache_layer_floats]; NULL: packed */
-    int64_t cache_layer_floats;
+    void *cache; /* paged: activations, those of a layer cache_layer_bytes apart; NULL: packed */
+    int64_t cache_layer_bytes;
     /* [n_out] rows whose hidden states the head reads; a row may be named more than once */
     int32_t n_out;
     const int32_t *out_rows;

@@ -133,10 +133,12 @@ typedef struct ares_linear_backward_args {
 
 /*
  * y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) ("lanes"), for rows of width k (Zhang and
- * Sennrich 2019).
+ * Sennrich 2019). With heads, `heads` rows lie side by side: row r begins at element
+ * r / heads * ldx + r % heads * k of x, and likewise in y, dy and dx.
  */
 typedef struct ares_rms_norm_args {
     int32_t rows, k;
+    int32_t heads; /* 0: none, row r begins at r * ldx */
     const void *x;
     int64_t ldx;
     const float *w; /* [k] */
@@ -193,7 +195,20 @@ typedef struct ares_segments {
     const int32_t *prefix_row;
     const int32_t *block_table; /* [n][table_stride], paged only */
     int32_t table_stride;
+    /* ---------------- the same for the host, and what follows from it (ares_segments_measure) */
+    const int32_t *host_start, *host_prefix_len, *host_prefix_row;
+    int32_t max_rows, max_keys; /* of a segment */
+    int32_t keys;               /* of all segments together, a shared key as often as it is seen */
+    /*
+     * packed only: the keys of segment s, in order, are rows key_row[key_start[s]] to
+     * key_row[key_start[s + 1] - 1] of k and v. On the device; NULL: not listed
+     */
+    const int32_t *key_start, *key_row; /* [n + 1], [keys] */
 } ares_segments;
+/* Fills what the host knows of segments whose arrays lie in host memory. */
+void ares_segments_measure(ares_segments *seg);
+/* The arrays key_start and key_row of measured segments, in host memory. */
+void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32_t *key_row);
 /*
  * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim numbers. How keys
  * and values lie within a block is the table's own: store_kv writes and attention reads them, and a
@@ -366,6 +381,9 @@ typedef struct ares_kernels {
     void (*copy_out)(ares_device *d, void *host, const void *device, size_t bytes);
     void (*copy)(ares_device *d, void *to, const void *from, size_t bytes); /* within the device */
     void (*zero)(ares_device *d, void *p, size_t bytes);
+    /* to[i] = from[i], rounded to nearest even; f32 and bf16 */
+    void (*convert)(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                    ares_dtype from_type, int64_t n);
     int (*sync)(ares_device *d); /* waits, and returns the first failure since the last sync */
 
     /* n products in one parallel region: q, k, v; gate, up. */

@@ -176,16 +176,16 @@ int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out);
 void ares_workspace_free(ares_workspace *w);
 
 /*
- * *hidden: [n_out][hidden], after the final norm; device memory of the workspace, valid until its
- * next pass.
+ * *hidden: activations [n_out][hidden], after the final norm; device memory of the workspace, valid
+ * until its next pass.
  */
-int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, float **hidden);
+int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden);
 /*
- * After a forward of the same p with ARES_KEEP_INPUTS or ARES_KEEP_ALL. d_hidden: [n_out][hidden],
- * device memory. Adds to the grad of every parameter.
+ * After a forward of the same p with ARES_KEEP_INPUTS or ARES_KEEP_ALL. d_hidden: activations
+ * [n_out][hidden], device memory. Adds to the grad of every parameter.
  */
 int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
-                        const float *d_hidden);
+                        const void *d_hidden);
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */
 const ares_matrix *ares_model_head(const ares_model *m);
 const ares_matrix *ares_model_head_grad(const ares_model *m);

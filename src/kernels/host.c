@@ -4,6 +4,7 @@
  */
 #include "host.h"
 #include "count.h"
+#include "layout.h"
 
 #include <string.h>
 
@@ -78,6 +79,21 @@ void kernels_host_zero(ares_device *d, void *p, size_t bytes)
 {
     (void)d;
     memset(p, 0, bytes);
+}
+void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                          ares_dtype from_type, int64_t n)
+{
+    ARES_ASSERT(to_type != ARES_F16 && from_type != ARES_F16);
+    if (to_type == from_type) {
+        kernels_host_copy(d, to, from, (size_t)n * ares_dtype_bytes(to_type));
+        return;
+    }
+    if (to_type == ARES_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = kernels_bf16_to_f32(((const uint16_t *)from)[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)to)[i] = kernels_f32_to_bf16(((const float *)from)[i]);
 }
 int kernels_host_sync(ares_device *d)
 {

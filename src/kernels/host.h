@@ -26,6 +26,8 @@ void *kernels_host_alloc(ares_device *d, size_t bytes);
 void kernels_host_release(ares_device *d, void *p, size_t bytes);
 void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void kernels_host_zero(ares_device *d, void *p, size_t bytes);
+void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                          ares_dtype from_type, int64_t n);
 int kernels_host_sync(ares_device *d);
 /*
  * The CPU's table of one instruction set ("plain", "avx2", "avx512"); NULL where the machine lacks

@@ -17,27 +17,48 @@ static float *vector_grad(const ares_param *p)
     return p ? p->grad.data : NULL;
 }
 
-static ares_linear_args product(const ares_linear *l, int32_t rows, const float *x,
-                                const float *residual, float *y)
+/* Activation number n of x. */
+static void *at(const ares_device *d, const void *x, int64_t n)
 {
-    return (ares_linear_args){ .m = rows,
+    return (char *)(uintptr_t)x + (size_t)n * ares_dtype_bytes(d->k->act);
+}
+
+/* The widths of what lies side by side in a row. */
+typedef struct widths {
+    int64_t q, kv, qkv, wide; /* of q, of k or v, of all three, of gate or up */
+} widths;
+static widths widths_of(const ares_model_config *c)
+{
+    int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
+    return (widths){ q, kv, q + 2 * kv, c->intermediate };
+}
+
+static const void *bias_of(const ares_device *d, const block_pass *p, const ares_param *bias)
+{
+    return bias && p->vectors ? at(d, p->vectors, bias->at) : vector(bias);
+}
+
+static ares_linear_args product(const ares_device *d, const block_pass *p, const ares_linear *l,
+                                const void *x, const void *residual, void *y, int64_t ldy)
+{
+    return (ares_linear_args){ .m = p->rows,
                                .x = x,
                                .ldx = l->w->weight.k,
                                .w = &l->w->weight,
-                               .bias = vector(l->bias),
+                               .bias = bias_of(d, p, l->bias),
                                .residual = residual,
                                .ldr = l->w->weight.n,
                                .y = y,
-                               .ldy = l->w->weight.n };
+                               .ldy = ldy };
 }
 
 /* The gradients of y = l(x): the weight's where x is given, x's where dx is given. */
-static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const float *dy,
-                             const float *x, float *dx, bool accumulate)
+static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const void *dy,
+                             int64_t lddy, const void *x, void *dx, bool accumulate)
 {
     ares_linear_backward_args a = { .m = rows,
                                     .dy = dy,
-                                    .lddy = l->w->weight.n,
+                                    .lddy = lddy,
                                     .w = &l->w->weight,
                                     .dx = dx,
                                     .lddx = l->w->weight.k,
@@ -51,9 +72,43 @@ static void product_backward(ares_device *d, const ares_linear *l, int32_t rows,
     d->k->linear_backward(d, &a);
 }
 
+static bool follows(const ares_matrix *a, const ares_matrix *b)
+{
+    return (!a->data && !b->data) ||
+           (const char *)b->data ==
+               (const char *)a->data + (size_t)(a->n * (int64_t)a->k) * ares_dtype_bytes(a->dtype);
+}
+
+/* Whether b's weight, bias and gradients lie directly after a's, so that one product reads both. */
+static bool adjacent(const ares_linear *a, const ares_linear *b)
+{
+    return a->w->weight.layout == ARES_ROWS && follows(&a->w->weight, &b->w->weight) &&
+           follows(&a->w->grad, &b->w->grad) &&
+           (!a->bias || (follows(&a->bias->weight, &b->bias->weight) &&
+                         follows(&a->bias->grad, &b->bias->grad)));
+}
+
+/*
+ * The gradients of products of the same x, whose results lie side by side in rows of dy: dx is
+ * written. Adjacent weights are one product, so that nothing rounds dx on the way.
+ */
+static void products_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
+                              const void *dy, int64_t lddy, const void *x, void *dx)
+{
+    for (int i = 0, end; i < n; i = end) {
+        ares_param w = *l[i]->w;
+        for (end = i + 1; end < n && adjacent(l[end - 1], l[end]); end++) {
+            w.weight.n += l[end]->w->weight.n;
+            w.grad.n = w.weight.n;
+        }
+        product_backward(d, &(ares_linear){ &w, l[i]->bias }, rows, dy, lddy, x, dx, i > 0);
+        dy = at(d, dy, w.weight.n);
+    }
+}
+
 /* y = norm(x) over rows of width k; rstd may be NULL. */
-static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t k, const float *x,
-                 float *y, float *rstd)
+static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t k, const void *x,
+                 void *y, float *rstd)
 {
     ares_rms_norm_args a = { .rows = rows,
                              .k = k,
@@ -69,7 +124,7 @@ static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t
 
 /* dx += the gradient of x, and the weight's gradient; rstd is the forward's. */
 static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k,
-                          const float *dy, const float *x, const float *rstd, float *dx)
+                          const void *dy, const void *x, const float *rstd, void *dx)
 {
     ares_rms_norm_args a = { .rows = rows,
                              .k = k,
@@ -85,10 +140,71 @@ static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int
     d->k->rms_norm_backward(d, &a);
 }
 
+/* The norms of q and k, which lie in rows of x at distance ldx, into rows of y at distance ldy. */
+static void head_norms(const ares_model *m, const ares_model_layer *l, const block_saved *s,
+                       int32_t rows, const void *x, int64_t ldx, void *y, int64_t ldy)
+{
+    const ares_model_config *c = &m->cfg;
+    ares_device *d = m->device;
+    ares_rms_norm_args q = { .rows = rows * c->heads,
+                             .k = c->head_dim,
+                             .heads = c->heads,
+                             .x = x,
+                             .ldx = ldx,
+                             .w = vector(l->q_norm),
+                             .eps = c->rms_norm_eps,
+                             .y = y,
+                             .ldy = ldy,
+                             .rstd = s->q_rstd },
+                       k = q;
+    k.rows = rows * c->kv_heads;
+    k.heads = c->kv_heads;
+    k.x = at(d, x, widths_of(c).q);
+    k.w = vector(l->k_norm);
+    k.y = at(d, y, widths_of(c).q);
+    k.rstd = s->k_rstd;
+    d->k->rms_norm(d, &q);
+    d->k->rms_norm(d, &k);
+}
+
+/* dx += the gradients by q and k before their norms; dy and dx in rows at distance ld. */
+static void head_norms_backward(const ares_model *m, const ares_model_layer *l,
+                                const block_saved *s, int32_t rows, const void *dy, void *dx,
+                                int64_t ld)
+{
+    const ares_model_config *c = &m->cfg;
+    ares_device *d = m->device;
+    widths n = widths_of(c);
+    ares_rms_norm_args q = { .rows = rows * c->heads,
+                             .k = c->head_dim,
+                             .heads = c->heads,
+                             .x = s->qk_raw,
+                             .ldx = n.q + n.kv,
+                             .w = vector(l->q_norm),
+                             .rstd = s->q_rstd,
+                             .dy = dy,
+                             .lddy = ld,
+                             .dx = dx,
+                             .lddx = ld,
+                             .dw = vector_grad(l->q_norm) },
+                       k = q;
+    k.rows = rows * c->kv_heads;
+    k.heads = c->kv_heads;
+    k.x = at(d, s->qk_raw, n.q);
+    k.w = vector(l->k_norm);
+    k.rstd = s->k_rstd;
+    k.dy = at(d, dy, n.q);
+    k.dx = at(d, dx, n.q);
+    k.dw = vector_grad(l->k_norm);
+    d->k->rms_norm_backward(d, &q);
+    d->k->rms_norm_backward(d, &k);
+}
+
 static ares_attention_args attention(const ares_model *m, int layer, const block_pass *p,
                                      const block_saved *s)
 {
     const ares_model_config *c = &m->cfg;
+    widths n = widths_of(c);
     return (ares_attention_args){ .seg = p->seg,
                                   .n_heads = c->heads,
                                   .n_kv_heads = c->kv_heads,
@@ -97,117 +213,116 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
                                   .causal = true,
                                   .window =
                                       c->window && layer >= c->window_from_layer ? c->window : 0,
-                                  .q = s->q,
-                                  .ldq = (int64_t)c->heads * c->head_dim,
-                                  .k = s->k,
-                                  .v = s->v,
-                                  .ldkv = (int64_t)c->kv_heads * c->head_dim,
+                                  .q = s->qkv,
+                                  .ldq = n.qkv,
+                                  .k = at(m->device, s->qkv, n.q),
+                                  .v = at(m->device, s->qkv, n.q + n.kv),
+                                  .ldkv = n.qkv,
                                   .cache = p->cache,
                                   .out = s->attn,
-                                  .ldo = (int64_t)c->heads * c->head_dim,
+                                  .ldo = n.q,
                                   .lse = s->lse };
 }
 
+static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_saved *s, void *y)
+{
+    int32_t wide = m->cfg.intermediate;
+    return (ares_silu_mul_args){ .rows = rows,
+                                 .k = wide,
+                                 .gate = s->gate_up,
+                                 .up = at(m->device, s->gate_up, wide),
+                                 .ldgu = 2 * (int64_t)wide,
+                                 .y = y,
+                                 .ldy = wide };
+}
+
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
-                   const block_scratch *t, float *x_out)
+                   const block_scratch *t, void *x_out)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
     const ares_model_layer *l = &m->layer[layer];
     int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim;
-    bool qk_norm = c->qk_norm;
+    widths n = widths_of(c);
+    void *keys = at(d, s->qkv, n.q), *values = at(d, s->qkv, n.q + n.kv);
 
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in);
-    ares_linear_args qkv[] = { product(&l->q, rows, t->h, NULL, qk_norm ? s->q_raw : s->q),
-                               product(&l->k, rows, t->h, NULL, qk_norm ? s->k_raw : s->k),
-                               product(&l->v, rows, t->h, NULL, s->v) };
+    void *qk = s->qk_raw ? s->qk_raw : s->qkv;
+    int64_t ld_qk = s->qk_raw ? n.q + n.kv : n.qkv;
+    ares_linear_args qkv[] = { product(d, p, &l->q, t->h, NULL, qk, ld_qk),
+                               product(d, p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
+                               product(d, p, &l->v, t->h, NULL, values, n.qkv) };
     k->linear(d, qkv, 3);
-    if (qk_norm) {
-        norm(m, l->q_norm, rows * c->heads, dim, s->q_raw, s->q, s->q_rstd);
-        norm(m, l->k_norm, rows * c->kv_heads, dim, s->k_raw, s->k, s->k_rstd);
-    }
-    k->rope(d, rows, c->heads, dim, s->q, (int64_t)c->heads * dim, p->cos_sin, false);
-    k->rope(d, rows, c->kv_heads, dim, s->k, (int64_t)c->kv_heads * dim, p->cos_sin, false);
-    if (p->cache)
-        k->store_kv(d, rows, c->kv_heads, dim, s->k, s->v, (int64_t)c->kv_heads * dim, p->slots,
-                    p->cache);
+    if (c->qk_norm) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
+    /* the heads of k follow those of q */
+    k->rope(d, rows, c->heads + c->kv_heads, dim, s->qkv, n.qkv, p->cos_sin, false);
+    if (p->cache) k->store_kv(d, rows, c->kv_heads, dim, keys, values, n.qkv, p->slots, p->cache);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
-    ares_linear_args o = product(&l->o, rows, s->attn, s->x_in, s->x_mid);
+    ares_linear_args o = product(d, p, &l->o, s->attn, s->x_in, s->x_mid, hidden);
     k->linear(d, &o, 1);
 
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid);
-    ares_linear_args gate_up[] = { product(&l->gate, rows, t->h, NULL, s->gate),
-                                   product(&l->up, rows, t->h, NULL, s->up) };
+    ares_linear_args gate_up[] = { product(d, p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
+                                   product(d, p, &l->up, t->h, NULL, at(d, s->gate_up, n.wide),
+                                           2 * n.wide) };
     k->linear(d, gate_up, 2);
-    ares_silu_mul_args act = { .rows = rows,
-                               .k = c->intermediate,
-                               .gate = s->gate,
-                               .up = s->up,
-                               .ldgu = c->intermediate,
-                               .y = t->act,
-                               .ldy = c->intermediate };
+    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     k->silu_mul(d, &act);
-    ares_linear_args down = product(&l->down, rows, t->act, s->x_mid, x_out);
+    ares_linear_args down = product(d, p, &l->down, t->act, s->x_mid, x_out, hidden);
     k->linear(d, &down, 1);
 }
 
+/* dx as in block_backward, of the MLP alone. */
+static void mlp_backward(const ares_model *m, const ares_model_layer *l, int32_t rows,
+                         const block_saved *s, const block_scratch *t, void *dx)
+{
+    ares_device *d = m->device;
+    int32_t hidden = m->cfg.hidden, wide = m->cfg.intermediate;
+    /* the activation and the normed stream are computed again, which is cheaper than memory */
+    product_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
+    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
+    act.dy = t->d_act;
+    act.lddy = wide;
+    act.d_gate = t->d_gate_up;
+    act.d_up = at(d, t->d_gate_up, wide);
+    act.lddgu = 2 * (int64_t)wide;
+    d->k->silu_mul_backward(d, &act);
+    product_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL);
+    products_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
+                      2 * (int64_t)wide, t->h, t->d_h);
+    norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
+}
+
 void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
-                    const block_scratch *t, float *dx)
+                    const block_scratch *t, void *dx)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
     const ares_model_layer *l = &m->layer[layer];
-    int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim, wide = c->intermediate;
-    int64_t kv = (int64_t)c->kv_heads * dim, q = (int64_t)c->heads * dim;
+    int32_t rows = p->rows, hidden = c->hidden;
+    widths n = widths_of(c);
+    void *d_qk = c->qk_norm ? t->d_qk : t->d_qkv;
 
-    /* MLP: the activation and the normed stream are computed again, which is cheaper than memory */
-    product_backward(d, &l->down, rows, dx, NULL, t->d_act, false);
-    ares_silu_mul_args act = { .rows = rows,
-                               .k = wide,
-                               .gate = s->gate,
-                               .up = s->up,
-                               .ldgu = wide,
-                               .y = t->act,
-                               .ldy = wide,
-                               .dy = t->d_act,
-                               .lddy = wide,
-                               .d_gate = t->d_gate,
-                               .d_up = t->d_up,
-                               .lddgu = wide };
-    k->silu_mul_backward(d, &act);
-    product_backward(d, &l->down, rows, dx, t->act, NULL, false);
-    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL);
-    product_backward(d, &l->gate, rows, t->d_gate, t->h, t->d_h, false);
-    product_backward(d, &l->up, rows, t->d_up, t->h, t->d_h, true);
-    norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
-
-    product_backward(d, &l->o, rows, dx, s->attn, t->d_attn, false);
+    mlp_backward(m, l, rows, s, t, dx);
+    product_backward(d, &l->o, rows, dx, hidden, s->attn, t->d_attn, false);
+    if (c->qk_norm) /* the norms' backward adds to it */
+        k->zero(d, t->d_qkv, (size_t)(rows * n.qkv) * ares_dtype_bytes(k->act));
     ares_attention_args a = attention(m, layer, p, s);
     a.d_out = t->d_attn;
-    a.dq = t->d_q;
-    a.lddq = q;
-    a.dk = t->d_k;
-    a.dv = t->d_v;
-    a.lddkv = kv;
+    a.dq = d_qk;
+    a.lddq = n.qkv;
+    a.dk = at(d, d_qk, n.q);
+    a.dv = at(d, t->d_qkv, n.q + n.kv);
+    a.lddkv = n.qkv;
     k->attention_backward(d, &a);
-    k->rope(d, rows, c->heads, dim, t->d_q, q, p->cos_sin, true);
-    k->rope(d, rows, c->kv_heads, dim, t->d_k, kv, p->cos_sin, true);
-    float *d_q = t->d_q, *d_k = t->d_k;
-    if (c->qk_norm) {
-        /* d_attn and act are free by now; rms_norm_backward adds */
-        d_q = t->d_attn;
-        d_k = t->act;
-        k->zero(d, d_q, (size_t)(rows * q) * sizeof(float));
-        k->zero(d, d_k, (size_t)(rows * kv) * sizeof(float));
-        norm_backward(d, l->q_norm, rows * c->heads, dim, t->d_q, s->q_raw, s->q_rstd, d_q);
-        norm_backward(d, l->k_norm, rows * c->kv_heads, dim, t->d_k, s->k_raw, s->k_rstd, d_k);
-    }
+    k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, p->cos_sin, true);
+    if (c->qk_norm) head_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL);
-    product_backward(d, &l->q, rows, d_q, t->h, t->d_h, false);
-    product_backward(d, &l->k, rows, d_k, t->h, t->d_h, true);
-    product_backward(d, &l->v, rows, t->d_v, t->h, t->d_h, true);
+    products_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
+                      t->h, t->d_h);
     norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
 }

@@ -17,6 +17,8 @@ enum {
     IN_PREFIX_ROW,
     IN_TABLE,
     IN_COS_SIN,
+    IN_KEY_START,
+    IN_KEY_ROW,
     INPUTS
 };
 
@@ -26,13 +28,17 @@ struct ares_workspace {
     int32_t rows, n_out; /* capacity of the buffers */
     int n_saved;         /* 1, or one per layer */
     block_saved *saved;  /* [n_saved] */
-    float **x; /* [layers + 1]: the residual stream before each block and after the last */
+    void **x; /* [layers + 1]: the residual stream before each block and after the last */
     block_scratch scratch;
-    float *dx, *out, *out_rstd, *hidden, *d_out;
+    void *dx, *out, *hidden, *d_out;
+    float *out_rstd;
     buffer pass, tail; /* by rows, by n_out */
     buffer input[INPUTS];
+    buffer vectors; /* where activations are not f32: the model's norms and biases in their type */
     float *cos_sin; /* host, [rows][head_dim] */
     int32_t cos_sin_rows;
+    int32_t *keys; /* host: key_start, then key_row of a packed pass */
+    int64_t keys_cap;
     block_pass last;
     const int32_t *last_ids, *last_out;
 };
@@ -55,8 +61,10 @@ void ares_workspace_free(ares_workspace *w)
     ares_device *d = w->model->device;
     d->k->release(d, w->pass.data, w->pass.bytes);
     d->k->release(d, w->tail.data, w->tail.bytes);
+    d->k->release(d, w->vectors.data, w->vectors.bytes);
     for (int i = 0; i < INPUTS; i++) d->k->release(d, w->input[i].data, w->input[i].bytes);
     ares_free(w->cos_sin);
+    ares_free(w->keys);
     ares_free(w->saved);
     ares_free(w->x);
     ares_free(w);
@@ -66,70 +74,75 @@ void ares_workspace_free(ares_workspace *w)
 typedef struct carver {
     char *base;
     size_t at;
+    ares_dtype act;
 } carver;
 
-static float *carve(carver *c, int64_t rows, int64_t width)
+static void *carve_bytes(carver *c, int64_t rows, int64_t width, size_t each)
 {
-    float *p = c->base ? (float *)(c->base + c->at) : NULL;
-    c->at += ((size_t)(rows * width) * sizeof(float) + 63) / 64 * 64;
+    void *p = c->base ? c->base + c->at : NULL;
+    c->at += ((size_t)(rows * width) * each + 63) / 64 * 64;
     return p;
 }
+static float *carve_floats(carver *c, int64_t rows, int64_t width)
+{
+    return carve_bytes(c, rows, width, sizeof(float));
+}
+static void *carve(carver *c, int64_t rows, int64_t width) /* activations */
+{
+    return carve_bytes(c, rows, width, ares_dtype_bytes(c->act));
+}
 
+/* stream: the residual stream, which a pass without backward overwrites in place. */
 static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int32_t rows,
-                        block_saved *s)
+                        void *stream, block_saved *s)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
     bool back = keep != ARES_KEEP_NOTHING;
-    s->rstd_in = back ? carve(v, rows, 1) : NULL;
-    s->q = carve(v, rows, q);
-    s->k = carve(v, rows, k);
-    s->v = carve(v, rows, k);
-    if (c->qk_norm) {
-        s->q_raw = carve(v, rows, q);
-        s->k_raw = carve(v, rows, k);
-        s->q_rstd = back ? carve(v, rows, c->heads) : NULL;
-        s->k_rstd = back ? carve(v, rows, c->kv_heads) : NULL;
+    s->rstd_in = back ? carve_floats(v, rows, 1) : NULL;
+    s->qkv = carve(v, rows, q + 2 * k);
+    if (c->qk_norm && back) {
+        s->qk_raw = carve(v, rows, q + k);
+        s->q_rstd = carve_floats(v, rows, c->heads);
+        s->k_rstd = carve_floats(v, rows, c->kv_heads);
     }
     s->attn = carve(v, rows, q);
-    s->lse = back ? carve(v, rows, c->heads) : NULL;
-    s->x_mid = carve(v, rows, c->hidden);
-    s->rstd_mid = back ? carve(v, rows, 1) : NULL;
-    s->gate = carve(v, rows, c->intermediate);
-    s->up = carve(v, rows, c->intermediate);
+    s->lse = back ? carve_floats(v, rows, c->heads) : NULL;
+    s->x_mid = back ? carve(v, rows, c->hidden) : stream;
+    s->rstd_mid = back ? carve_floats(v, rows, 1) : NULL;
+    s->gate_up = carve(v, rows, 2 * (int64_t)c->intermediate);
 }
 
 static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
 {
     const ares_model_config *c = &w->model->cfg;
-    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
-    carver v = { base, 0 };
+    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim,
+            qkv = q + 2 * k, gate_up = 2 * (int64_t)c->intermediate;
+    carver v = { base, 0, w->model->device->k->act };
     block_scratch *t = &w->scratch;
     w->x[0] = carve(&v, rows, c->hidden);
     for (int32_t i = 1; i <= c->layers; i++)
         w->x[i] = w->keep == ARES_KEEP_NOTHING ? w->x[0] : carve(&v, rows, c->hidden);
-    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
+    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, w->x[0], &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
-    t->act = carve(&v, rows, ARES_MAX(c->intermediate, k));
+    t->act = carve(&v, rows, c->intermediate);
     if (w->keep == ARES_KEEP_NOTHING) return v.at;
     t->d_h = carve(&v, rows, c->hidden);
     t->d_act = carve(&v, rows, c->intermediate);
-    t->d_gate = carve(&v, rows, c->intermediate);
-    t->d_up = carve(&v, rows, c->intermediate);
+    t->d_gate_up = carve(&v, rows, c->qk_norm ? ARES_MAX(gate_up, qkv) : gate_up);
+    t->d_qk = c->qk_norm ? t->d_gate_up : NULL; /* it is free when attention's backward begins */
     t->d_attn = carve(&v, rows, q);
-    t->d_q = carve(&v, rows, q);
-    t->d_k = carve(&v, rows, k);
-    t->d_v = carve(&v, rows, k);
+    t->d_qkv = carve(&v, rows, qkv);
     w->dx = carve(&v, rows, c->hidden);
     return v.at;
 }
 
 static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
 {
-    carver v = { base, 0 };
+    carver v = { base, 0, w->model->device->k->act };
     int32_t hidden = w->model->cfg.hidden;
     w->out = carve(&v, n_out, hidden);
     w->hidden = carve(&v, n_out, hidden);
-    w->out_rstd = carve(&v, n_out, 1);
+    w->out_rstd = carve_floats(&v, n_out, 1);
     if (w->keep != ARES_KEEP_NOTHING) w->d_out = carve(&v, n_out, hidden);
     return v.at;
 }
@@ -211,27 +224,57 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
     return ARES_OK;
 }
 
-static int begin(ares_workspace *w, const ares_packed *p)
+/* What the host knows of the segments, and for a packed pass the list of their keys. */
+static int begin_segments(ares_workspace *w, const ares_packed *p, ares_segments *seg)
 {
     size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n;
+    *seg = p->seg;
+    ares_segments_measure(seg);
+    if (!p->cache) {
+        int64_t wanted = (int64_t)n + 1 + seg->keys;
+        if (wanted > w->keys_cap) {
+            ares_free(w->keys);
+            w->keys_cap = wanted + wanted / 4;
+            w->keys = ares_malloc((size_t)w->keys_cap * i32);
+        }
+        ares_segments_list_keys(seg, w->keys, w->keys + n + 1);
+        ARES_TRY(upload(w, IN_KEY_START, w->keys, (n + 1) * i32, (const void **)&seg->key_start));
+        ARES_TRY(upload(w, IN_KEY_ROW, w->keys + n + 1, (size_t)seg->keys * i32,
+                        (const void **)&seg->key_row));
+    }
+    ARES_TRY(upload(w, IN_START, seg->start, (n + 1) * i32, (const void **)&seg->start));
+    ARES_TRY(upload(w, IN_PREFIX_LEN, seg->prefix_len, n * i32, (const void **)&seg->prefix_len));
+    ARES_TRY(upload(w, IN_PREFIX_ROW, seg->prefix_row, n * i32, (const void **)&seg->prefix_row));
+    return upload(w, IN_TABLE, seg->block_table, n * (size_t)seg->table_stride * i32,
+                  (const void **)&seg->block_table);
+}
+
+static int begin(ares_workspace *w, const ares_packed *p)
+{
+    size_t i32 = sizeof(int32_t);
     block_pass *b = &w->last;
     ARES_TRY(reserve(w, p->rows, p->n_out));
     ARES_TRY(fill_cos_sin(w, p));
-    *b = (block_pass){ .rows = p->rows, .seg = p->seg };
-    b->seg.rows = p->rows;
+    *b = (block_pass){ .rows = p->rows };
+    ARES_TRY(begin_segments(w, p, &b->seg));
     ARES_TRY(upload(w, IN_IDS, p->ids, (size_t)p->rows * i32, (const void **)&w->last_ids));
     ARES_TRY(upload(w, IN_OUT, p->out_rows, (size_t)p->n_out * i32, (const void **)&w->last_out));
     ARES_TRY(upload(w, IN_SLOTS, p->slots, (size_t)p->rows * i32, (const void **)&b->slots));
-    ARES_TRY(upload(w, IN_START, p->seg.start, (n + 1) * i32, (const void **)&b->seg.start));
-    ARES_TRY(
-        upload(w, IN_PREFIX_LEN, p->seg.prefix_len, n * i32, (const void **)&b->seg.prefix_len));
-    ARES_TRY(
-        upload(w, IN_PREFIX_ROW, p->seg.prefix_row, n * i32, (const void **)&b->seg.prefix_row));
-    ARES_TRY(upload(w, IN_TABLE, p->seg.block_table, n * (size_t)p->seg.table_stride * i32,
-                    (const void **)&b->seg.block_table));
     return upload(w, IN_COS_SIN, w->cos_sin,
                   (size_t)p->rows * (size_t)w->model->cfg.head_dim * sizeof(float),
                   (const void **)&b->cos_sin);
+}
+
+/* Before every pass, because the weights may have changed: the products add biases of this type. */
+static int begin_vectors(ares_workspace *w)
+{
+    ares_device *d = w->model->device;
+    const ares_region *r = &w->model->regions[w->model->n_regions - 1];
+    if (d->k->act == ARES_F32) return ARES_OK;
+    ARES_TRY(ensure(d, &w->vectors, (size_t)r->elements * ares_dtype_bytes(d->k->act)));
+    d->k->convert(d, w->vectors.data, d->k->act, r->weights, ARES_F32, r->elements);
+    w->last.vectors = w->vectors.data;
+    return ARES_OK;
 }
 
 static const block_saved *saved_of(ares_workspace *w, int32_t layer)
@@ -241,19 +284,20 @@ static const block_saved *saved_of(ares_workspace *w, int32_t layer)
     return s;
 }
 
-int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, float **hidden)
+int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden;
     ARES_ASSERT(w->model == m && p->rows > 0);
     ARES_TRY(begin(w, p));
+    ARES_TRY(begin_vectors(w));
     k->embedding(d, &m->embed->weight, w->last_ids, p->rows, w->x[0], width);
     for (int32_t i = 0; i < m->cfg.layers; i++) {
-        w->last.cache = p->cache ? p->cache + i * p->cache_layer_floats : NULL;
+        w->last.cache = p->cache ? (char *)p->cache + i * p->cache_layer_bytes : NULL;
         block_forward(m, i, &w->last, saved_of(w, i), &w->scratch, w->x[i + 1]);
     }
-    ares_matrix stream = { w->x[m->cfg.layers], ARES_F32, ARES_ROWS, p->rows, width };
+    ares_matrix stream = { w->x[m->cfg.layers], k->act, ARES_ROWS, p->rows, width };
     /* the look-up of an embedding also gathers rows */
     k->embedding(d, &stream, w->last_out, p->n_out, w->out, width);
     ares_rms_norm_args norm = { .rows = p->n_out,
@@ -271,12 +315,12 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, f
 }
 
 int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
-                        const float *d_hidden)
+                        const void *d_hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden;
-    size_t row = (size_t)width * sizeof(float);
+    size_t row = (size_t)width * ares_dtype_bytes(k->act);
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->last.rows == p->rows && !p->cache && m->grads);
     k->zero(d, w->d_out, (size_t)p->n_out * row);
     ares_rms_norm_args norm = { .rows = p->n_out,
@@ -292,7 +336,7 @@ int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
                                 .dw = m->final_norm->grad.data };
     k->rms_norm_backward(d, &norm);
     k->zero(d, w->dx, (size_t)p->rows * row);
-    ares_matrix stream = { w->dx, ARES_F32, ARES_ROWS, p->rows, width };
+    ares_matrix stream = { w->dx, k->act, ARES_ROWS, p->rows, width };
     k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);
     for (int32_t i = m->cfg.layers - 1; i >= 0; i--) {
         const block_saved *s = saved_of(w, i);

@@ -58,8 +58,9 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->max_rows = ARES_MAX(opt->max_num_batched_tokens, r->max_seqs);
     r->max_len = opt->max_model_len ? opt->max_model_len : c->max_position;
     r->stride = blocks_for(r->max_len);
-    r->block_floats = (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim;
-    size_t block_bytes = r->block_floats * sizeof(float) * (size_t)c->layers;
+    r->block_bytes =
+        (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim * ares_dtype_bytes(d->k->act);
+    size_t block_bytes = r->block_bytes * (size_t)c->layers;
     int64_t tokens = opt->cache_tokens;
     if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes);
     int64_t total = tokens / ARES_KV_BLOCK;
@@ -374,7 +375,7 @@ static int check_outputs(const plan *p)
 }
 
 /* The plan's forward; *hidden [n_out][hidden]. */
-static int forward(ares_rollout *r, float **hidden)
+static int forward(ares_rollout *r, void **hidden)
 {
     const plan *p = &r->plan;
     ares_packed packed = { .rows = p->rows,
@@ -382,8 +383,7 @@ static int forward(ares_rollout *r, float **hidden)
                            .positions = p->positions,
                            .slots = p->slots,
                            .cache = r->cache,
-                           .cache_layer_floats =
-                               (int64_t)r->blocks.total * (int64_t)r->block_floats,
+                           .cache_layer_bytes = (int64_t)r->blocks.total * (int64_t)r->block_bytes,
                            .n_out = p->n_out,
                            .out_rows = p->out_rows,
                            .seg = { .n = p->n_seg,
@@ -396,7 +396,7 @@ static int forward(ares_rollout *r, float **hidden)
 }
 
 /* Draws the next token of every sample of the plan's out_seq. */
-static int draw(ares_rollout *r, const float *hidden)
+static int draw(ares_rollout *r, const void *hidden)
 {
     ares_device *d = r->model->device;
     const plan *p = &r->plan;
@@ -429,7 +429,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     if (!*active) return ARES_OK;
     rollout_schedule(r);
     ARES_ASSERT(r->plan.rows > 0);
-    float *hidden;
+    void *hidden;
     ARES_TRY(forward(r, &hidden));
     rollout_keep_blocks(r);
     ARES_TRY(draw(r, hidden));

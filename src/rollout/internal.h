@@ -130,8 +130,8 @@ struct ares_rollout {
     int32_t max_seqs, max_rows, max_len, stride;
     int32_t n_likely; /* likely tokens the sampler lists: for entropies_1, most_likely, or both */
     rollout_blocks blocks;
-    float *cache;
-    size_t cache_bytes, block_floats;
+    char *cache;
+    size_t cache_bytes, block_bytes; /* block_bytes: of a block in one layer */
     ares_arena arena;
     request *first, *last;
     int64_t n_requests, unfinished;

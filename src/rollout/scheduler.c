@@ -183,12 +183,12 @@ static bool start(ares_rollout *r, sequence *s)
     grow(r, &s->blocks, length, s, q, false);
     if (q->prompt_len % ARES_KV_BLOCK) {
         ares_device *d = r->model->device;
-        int64_t layer = (int64_t)r->blocks.total * (int64_t)r->block_floats;
+        int64_t layer = (int64_t)r->blocks.total * (int64_t)r->block_bytes;
         for (int32_t i = 0; i < r->model->cfg.layers; i++) {
-            float *base = r->cache + i * layer;
-            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_floats,
-                       base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_floats,
-                       r->block_floats * sizeof(float));
+            char *base = r->cache + i * layer;
+            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_bytes,
+                       base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_bytes,
+                       r->block_bytes);
         }
     }
     s->cached = q->prompt_len;

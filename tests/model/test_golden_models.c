@@ -110,7 +110,7 @@ static void check_variant(const char *variant, const char *table)
     CHECK_EQ(n_plan, 1);
     ares_packed p;
     const int32_t *targets;
-    float *hidden;
+    void *hidden;
     ares_pack_build(&b, &(ares_micro_set){ 1, &plan[0], plan[0].tokens, plan[0].out }, false,
                     &b.arena, &p, &targets);
     CHECK_OK(ares_model_forward(m, w, &p, &hidden));

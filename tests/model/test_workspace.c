@@ -25,7 +25,7 @@ static int forward(ares_model *m, ares_workspace *w, int32_t n, float *out)
 {
     static int32_t ids[LARGE], positions[LARGE];
     int32_t start[2] = { 0, n };
-    float *hidden;
+    void *hidden;
     for (int32_t i = 0; i < n; i++) ids[i] = (i * 7 + 3) % m->cfg.vocab, positions[i] = i;
     ares_packed p = { .rows = n,
                       .ids = ids,
@@ -106,7 +106,7 @@ TEST(activations_that_do_not_fit_are_told_in_gib)
                       .seg = { .n = 1, .rows = ROWS, .start = start },
                       .n_out = 1,
                       .out_rows = &out };
-    float *hidden;
+    void *hidden;
     until_failure = 0;
     CHECK(ares_model_forward(m, w, &p, &hidden) == ARES_ELIMIT);
     double gib = (double)failed_bytes / 1073741824.0;

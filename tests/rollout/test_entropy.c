@@ -75,7 +75,8 @@ static double *distributions(const ares_completion *c)
                       .n_out = c->n_tokens,
                       .out_rows = rows };
     double *out = ares_calloc((size_t)(TOKENS * vocab), sizeof *out);
-    float *z = ares_calloc((size_t)(TOKENS * vocab), sizeof *z), *hidden;
+    float *z = ares_calloc((size_t)(TOKENS * vocab), sizeof *z);
+    void *hidden;
     ares_workspace *w;
     if (CHECK_OK(ares_workspace_new(model, ARES_KEEP_NOTHING, &w)) &&
         CHECK_OK(ares_model_forward(model, w, &p, &hidden))) {

@@ -68,7 +68,8 @@ static void most_likely(ares_model *m, const ares_batch *b, int64_t row, int32_t
                       .seg = { .n = 1, .rows = start[1], .start = start },
                       .n_out = n,
                       .out_rows = rows };
-    float *z = ares_calloc((size_t)(n * vocab), sizeof *z), *hidden;
+    float *z = ares_calloc((size_t)(n * vocab), sizeof *z);
+    void *hidden;
     ares_workspace *w;
     CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
     CHECK_OK(ares_model_forward(m, w, &p, &hidden));

@@ -89,6 +89,11 @@ static void host_zero(ares_device *d, void *p, size_t bytes)
 {
     aten_host(d)->k->zero(d, p, bytes);
 }
+static void host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                         ares_dtype from_type, int64_t n)
+{
+    aten_host(d)->k->convert(d, to, to_type, from, from_type, n);
+}
 static int report(ares_device *d)
 {
     aten_context *c = d->scratch;
@@ -109,6 +114,7 @@ static const ares_kernels table = {
     .copy_out = host_copy_out,
     .copy = host_copy,
     .zero = host_zero,
+    .convert = host_convert,
     .sync = report,
     .linear = aten_linear,
     .linear_backward = aten_linear_backward,

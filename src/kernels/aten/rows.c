@@ -1,14 +1,28 @@
 /* What is computed row by row: the norm, rotations, the gated activation. */
 #include "aten.h"
 
+/* The rows of a norm as [rows / heads][heads][k], and one number for each. */
+static at_tensor norm_rows(const ares_rms_norm_args *a, const void *x, int64_t ld)
+{
+    int64_t heads = ARES_MAX(a->heads, 1);
+    return at_view(x, AT_F32, (const int64_t[]){ a->rows / heads, heads, a->k },
+                   (const int64_t[]){ ld, a->k, 1 }, 3);
+}
+static at_tensor norm_factors(const ares_rms_norm_args *a)
+{
+    int64_t heads = ARES_MAX(a->heads, 1);
+    return at_view(a->rstd, AT_F32, (const int64_t[]){ a->rows / heads, heads, 1 },
+                   (const int64_t[]){ heads, 1, 1 }, 3);
+}
+
 void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm") : NULL;
     if (!s) return;
-    at_tensor x = aten_rows(a->x, a->rows, a->k, a->ldx), w = aten_vector(a->w, a->k),
-              rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), 1, true), a->eps));
-    at_mul_out(aten_rows(a->y, a->rows, a->k, a->ldy), at_mul(x, rstd), w);
-    if (a->rstd) at_copy_(aten_rows(a->rstd, a->rows, 1, 1), rstd);
+    at_tensor x = norm_rows(a, a->x, a->ldx), w = aten_vector(a->w, a->k),
+              rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), 2, true), a->eps));
+    at_mul_out(norm_rows(a, a->y, a->ldy), at_mul(x, rstd), w);
+    if (a->rstd) at_copy_(norm_factors(a), rstd);
     aten_leave(d, s);
 }
 
@@ -17,14 +31,15 @@ void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
 {
     at_scope *s = a->rows > 0 ? aten_enter(d, "rms_norm_backward") : NULL;
     if (!s) return;
-    at_tensor x = aten_rows(a->x, a->rows, a->k, a->ldx),
-              dy = aten_rows(a->dy, a->rows, a->k, a->lddy), w = aten_vector(a->w, a->k),
-              rstd = aten_rows(a->rstd, a->rows, 1, 1), hat = at_mul(x, rstd),
+    at_tensor x = norm_rows(a, a->x, a->ldx), dy = norm_rows(a, a->dy, a->lddy),
+              w = aten_vector(a->w, a->k), rstd = norm_factors(a), hat = at_mul(x, rstd),
               product = at_mul(hat, dy);
-    if (a->dw) at_add_(aten_vector(a->dw, a->k), at_sum_dim(product, 0, false));
-    at_tensor mean = at_mean_dim(at_mul_(product, w), 1, true), g = at_mul(dy, w);
+    if (a->dw)
+        at_add_(aten_vector(a->dw, a->k),
+                at_sum_dim(at_reshape(product, AT_DIMS(a->rows, a->k)), 0, false));
+    at_tensor mean = at_mean_dim(at_mul_(product, w), 2, true), g = at_mul(dy, w);
     at_mul_(at_sub_(g, at_mul_(hat, mean)), rstd);
-    at_add_(aten_rows(a->dx, a->rows, a->k, a->lddx), g);
+    at_add_(norm_rows(a, a->dx, a->lddx), g);
     aten_leave(d, s);
 }
 

@@ -22,14 +22,20 @@ V16_INLINE void put(float *p, int32_t i, int32_t k, v16 v)
     else v16_store_first(p + i, v, k - i);
 }
 
+/* Where row r begins. */
+static inline int64_t row_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
+{
+    return a->heads ? r / a->heads * ld + r % a->heads * a->k : r * ld;
+}
+
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const ares_rms_norm_args *a = &((const rms_norm_job *)ctx)->a;
     (void)worker;
     int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
     for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-        const float *x = (const float *)a->x + r * a->ldx;
-        float *y = (float *)a->y + r * a->ldy;
+        const float *x = (const float *)a->x + row_at(a, r, a->ldx);
+        float *y = (float *)a->y + row_at(a, r, a->ldy);
         v16 sum = v16_zero();
         for (int32_t i = 0; i < a->k; i += 16) {
             v16 v = at(x, i, a->k);
@@ -60,9 +66,9 @@ static void backward_task(void *ctx, int64_t task, int worker)
     if (task < j->row_tasks) {
         int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
         for (int64_t r = task * ROW_CHUNK; r < end; r++) {
-            const float *x = (const float *)a->x + r * a->ldx,
-                        *dy = (const float *)a->dy + r * a->lddy;
-            float *dx = (float *)a->dx + r * a->lddx, rstd = a->rstd[r];
+            const float *x = (const float *)a->x + row_at(a, r, a->ldx),
+                        *dy = (const float *)a->dy + row_at(a, r, a->lddy);
+            float *dx = (float *)a->dx + row_at(a, r, a->lddx), rstd = a->rstd[r];
             v16 sum = v16_zero();
             for (int32_t i = 0; i < k; i += 16)
                 sum = v16_fma(v16_mul(at(dy, i, k), at(a->w, i, k)), at(x, i, k), sum);
@@ -83,7 +89,8 @@ static void backward_task(void *ctx, int64_t task, int worker)
         v16 scale = v16_set1(a->rstd[r]);
         for (int32_t i = from; i < to; i += 16) {
             v16 *s = &sum[(i - from) / 16];
-            *s = v16_fma(v16_mul(at(x + r * a->ldx, i, k), scale), at(dy + r * a->lddy, i, k), *s);
+            *s = v16_fma(v16_mul(at(x + row_at(a, r, a->ldx), i, k), scale),
+                         at(dy + row_at(a, r, a->lddy), i, k), *s);
         }
     }
     for (int32_t i = from; i < to; i += 16) put(a->dw, i, k, sum[(i - from) / 16]);

@@ -14,6 +14,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .copy_out = kernels_host_copy,
     .copy = kernels_host_copy,
     .zero = kernels_host_zero,
+    .convert = kernels_host_convert,
     .sync = kernels_host_sync,
     .linear = ARES_K(linear),
     .linear_backward = ARES_K(linear_backward),

@@ -164,6 +164,8 @@ void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes);
 void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void cuda_zero(ares_device *d, void *p, size_t bytes);
+void cuda_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                  ares_dtype from_type, int64_t n);
 int cuda_sync(ares_device *d);
 void cuda_linear(ares_device *d, const ares_linear_args *a, int n);
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);

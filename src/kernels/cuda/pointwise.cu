@@ -1,4 +1,4 @@
-/* Kernels that visit each number once: rotation, SwiGLU. */
+/* Kernels that visit each number once: rotation, SwiGLU, conversion. */
 #include "device.cuh"
 
 #include <math.h>
@@ -64,4 +64,25 @@ void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
 {
     cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back,
                 cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
+}
+
+static __global__ void widen(float *to, const uint16_t *from, int64_t n)
+{
+    CUDA_EACH(i, n) to[i] = cuda_from_bf16(from[i]);
+}
+static __global__ void narrow(uint16_t *to, const float *from, int64_t n)
+{
+    CUDA_EACH(i, n) to[i] = cuda_to_bf16(from[i]);
+}
+void cuda_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                  ares_dtype from_type, int64_t n)
+{
+    ARES_ASSERT(to_type != ARES_F16 && from_type != ARES_F16);
+    if (to_type == from_type) cuda_copy(d, to, from, (size_t)n * ares_dtype_bytes(to_type));
+    else if (to_type == ARES_F32)
+        cuda_launch(cuda_enter(d), "convert", widen, cuda_blocks(n), CUDA_THREADS, 0, (float *)to,
+                    (const uint16_t *)from, n);
+    else
+        cuda_launch(cuda_enter(d), "convert", narrow, cuda_blocks(n), CUDA_THREADS, 0,
+                    (uint16_t *)to, (const float *)from, n);
 }

@@ -4,12 +4,18 @@
  */
 #include "device.cuh"
 
+/* Where row r begins. */
+static __device__ int64_t row_at(const ares_rms_norm_args &a, int64_t r, int64_t ld)
+{
+    return a.heads ? r / a.heads * ld + r % a.heads * a.k : r * ld;
+}
+
 static __global__ void norm_row(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
     int32_t k = a.k;
-    const float *x = (const float *)a.x + row * a.ldx, *w = a.w;
-    float *y = (float *)a.y + row * a.ldy, sum = 0.0f;
+    const float *x = (const float *)a.x + row_at(a, row, a.ldx), *w = a.w;
+    float *y = (float *)a.y + row_at(a, row, a.ldy), sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
     float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + a.eps);
     if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
@@ -21,9 +27,9 @@ static __global__ void norm_row_back(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
     int32_t k = a.k;
-    const float *x = (const float *)a.x + row * a.ldx, *dy = (const float *)a.dy + row * a.lddy,
-                *w = a.w;
-    float *dx = (float *)a.dx + row * a.lddx, scale = a.rstd[row], sum = 0.0f;
+    const float *x = (const float *)a.x + row_at(a, row, a.ldx),
+                *dy = (const float *)a.dy + row_at(a, row, a.lddy), *w = a.w;
+    float *dx = (float *)a.dx + row_at(a, row, a.lddx), scale = a.rstd[row], sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(dy[i] * w[i], x[i], sum);
     float pull = cuda_block_sum(sum) * (scale * scale) / (float)k;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
@@ -38,7 +44,8 @@ static __global__ void weight_back(ares_rms_norm_args a)
     float sum = 0.0f;
     if (column < a.k)
         for (int64_t r = threadIdx.y; r < a.rows; r += 32)
-            sum = fmaf(x[r * a.ldx + column] * a.rstd[r], dy[r * a.lddy + column], sum);
+            sum = fmaf(x[row_at(a, r, a.ldx) + column] * a.rstd[r],
+                       dy[row_at(a, r, a.lddy) + column], sum);
     sum = cuda_column_tree(tile, sum);
     if (threadIdx.y == 0 && column < a.k) a.dw[column] += sum;
 }

@@ -11,6 +11,7 @@ static const ares_kernels table = {
     .copy_out = cuda_copy_out,
     .copy = cuda_copy,
     .zero = cuda_zero,
+    .convert = cuda_convert,
     .sync = cuda_sync,
     .linear = cuda_linear,
     .linear_backward = cuda_linear_backward,

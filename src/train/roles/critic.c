@@ -44,11 +44,27 @@ void critic_close(critic *c)
     ares_model_free(m);
 }
 
-/*
- * Values of the response tokens of some rows, in the order of the runs, on the host. The scratch
- * holds them on the device; it has room for their derivatives after them, then for those of the
- * hidden states.
- */
+/* A micro-batch in the learner's scratch: n values or their derivatives, twice, and the rest. */
+typedef struct value_scratch {
+    float *wide;                   /* [n] */
+    void *value, *bias, *d_hidden; /* activations: [n], [1], [n][hidden] */
+} value_scratch;
+static value_scratch scratch_of(const learner *l, int32_t n)
+{
+    size_t each = ares_dtype_bytes(l->model->device->k->act), most = ((size_t)n + 15) / 16 * 16;
+    char *p = l->scratch;
+    return (value_scratch){ .wide = l->scratch,
+                            .value = p + most * sizeof(float),
+                            .bias = p + most * (sizeof(float) + each),
+                            .d_hidden = p + most * (sizeof(float) + each) + 64 };
+}
+static size_t scratch_bytes(const learner *l, int32_t n)
+{
+    size_t each = ares_dtype_bytes(l->model->device->k->act), most = ((size_t)n + 15) / 16 * 16;
+    return most * (sizeof(float) + each * ((size_t)l->model->cfg.hidden + 1)) + 64;
+}
+
+/* Values of the response tokens of some rows, in the order of the runs, on the host. */
 static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
                    float *values)
 {
@@ -58,16 +74,19 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, l
     ARES_TRY(learner_forward(l, b, rows, c->cfg->critic.share_prompts, p));
     int32_t n = p->packed.n_out;
     if (!n) return ARES_OK;
-    ARES_TRY(learner_reserve(l, (size_t)n * ((size_t)model->cfg.hidden + 2)));
+    ARES_TRY(learner_reserve(l, scratch_bytes(l, n)));
+    value_scratch s = scratch_of(l, n);
+    d->k->convert(d, s.bias, d->k->act, model->value_bias->weight.data, ARES_F32, 1);
     ares_linear_args a = { .m = n,
                            .x = p->hidden,
                            .ldx = model->cfg.hidden,
                            .w = &model->value->weight,
-                           .bias = model->value_bias->weight.data,
-                           .y = l->scratch,
+                           .bias = s.bias,
+                           .y = s.value,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);
-    d->k->copy_out(d, values, l->scratch, (size_t)n * sizeof *values);
+    d->k->convert(d, s.wide, ARES_F32, s.value, d->k->act, n);
+    d->k->copy_out(d, values, s.wide, (size_t)n * sizeof *values);
     return d->k->sync(d);
 }
 
@@ -119,20 +138,21 @@ static int micro_batch(critic *c, const ares_batch *b, const ares_micro_batch *m
                           .end = m->end };
     if (n) rc = ares_value_loss_on(d, &a);
     if (n && rc == ARES_OK) {
-        float *d_value = l->scratch + n, *d_hidden = l->scratch + 2 * (size_t)n;
-        d->k->copy_in(d, d_value, gradient, (size_t)n * sizeof *gradient);
+        value_scratch s = scratch_of(l, n);
+        d->k->copy_in(d, s.wide, gradient, (size_t)n * sizeof *gradient);
+        d->k->convert(d, s.value, d->k->act, s.wide, ARES_F32, n);
         ares_linear_backward_args back = { .m = n,
-                                           .dy = d_value,
+                                           .dy = s.value,
                                            .lddy = 1,
                                            .w = &model->value->weight,
-                                           .dx = d_hidden,
+                                           .dx = s.d_hidden,
                                            .lddx = width,
                                            .x = p.hidden,
                                            .ldx = width,
                                            .dw = &model->value->grad,
                                            .dbias = model->value_bias->grad.data };
         d->k->linear_backward(d, &back);
-        rc = learner_backward(l, &p, d_hidden);
+        rc = learner_backward(l, &p, s.d_hidden);
     }
     ares_free(value);
     return rc;

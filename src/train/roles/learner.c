@@ -17,25 +17,25 @@ void learner_close(learner *l)
 {
     if (!l->model) return;
     ares_device *d = l->model->device;
-    d->k->release(d, l->scratch, l->scratch_floats * sizeof(float));
+    d->k->release(d, l->scratch, l->scratch_bytes);
     ares_workspace_free(l->workspace);
     ares_arena_fini(&l->arena);
     *l = (learner){ 0 };
 }
 
-int learner_reserve(learner *l, size_t floats)
+int learner_reserve(learner *l, size_t bytes)
 {
     ares_device *d = l->model->device;
-    if (floats <= l->scratch_floats) return ARES_OK;
-    d->k->release(d, l->scratch, l->scratch_floats * sizeof(float));
-    l->scratch_floats = floats;
-    l->scratch = d->k->alloc(d, floats * sizeof(float));
-    if (!l->scratch) l->scratch_floats = 0;
+    if (bytes <= l->scratch_bytes) return ARES_OK;
+    d->k->release(d, l->scratch, l->scratch_bytes);
+    l->scratch_bytes = bytes;
+    l->scratch = d->k->alloc(d, bytes);
+    if (!l->scratch) l->scratch_bytes = 0;
     return l->scratch ? ARES_OK
                       : ares_fail(ARES_ELIMIT,
-                                  "%s: %zu floats do not fit on the device; lower "
+                                  "%s: %zu bytes do not fit on the device; lower "
                                   "worker.%s.max_token_len_per_device",
-                                  l->role, floats, l->role);
+                                  l->role, bytes, l->role);
 }
 
 int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
@@ -68,14 +68,15 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
 
 int learner_head_backward(learner *l, ares_head_args *h)
 {
-    ARES_TRY(learner_reserve(l, (size_t)h->rows * (size_t)l->model->cfg.hidden));
+    ARES_TRY(learner_reserve(l, (size_t)h->rows * (size_t)l->model->cfg.hidden *
+                                    ares_dtype_bytes(l->model->device->k->act)));
     h->dx = l->scratch;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);
     return ARES_OK;
 }
 
-int learner_backward(learner *l, const learner_pass *p, float *d_hidden)
+int learner_backward(learner *l, const learner_pass *p, void *d_hidden)
 {
     return ares_model_backward(l->model, l->workspace, &p->packed, d_hidden);
 }

@@ -14,8 +14,8 @@ typedef struct learner {
     ares_world *world; /* the ranks whose gradients are summed; NULL: this process alone */
     optim optim;       /* of a model that is trained */
     int64_t step;      /* training steps it has been updated in: the clock of its schedule */
-    float *scratch;    /* device, of a micro-batch: derivatives of its hidden states, at least */
-    size_t scratch_floats;
+    void *scratch;     /* device, of a micro-batch: derivatives of its hidden states, at least */
+    size_t scratch_bytes;
     ares_arena arena; /* of a micro-batch */
 } learner;
 
@@ -30,14 +30,14 @@ typedef struct learner_options {
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
 int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */
-/* Makes the scratch hold so many floats; their values are lost where it grows. */
-int learner_reserve(learner *l, size_t floats);
+/* Makes the scratch hold so many bytes; what it held is lost where it grows. */
+int learner_reserve(learner *l, size_t bytes);
 
 /* Some rows of a batch after their forward pass. It lives until the learner's next one. */
 typedef struct learner_pass {
     ares_packed packed;     /* packed.n_out: response tokens of the rows; 0: nothing was computed */
     const int32_t *targets; /* [n_out]: these tokens, run by run in batch order */
-    float *hidden;          /* device, [n_out][hidden]: the states from which each is predicted */
+    void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
 } learner_pass;
 int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
                     learner_pass *out);
@@ -49,7 +49,7 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
 /* Adds what the head's backward needs besides: dx, in the scratch, and the gradient dw. */
 int learner_head_backward(learner *l, ares_head_args *h);
 /* Adds the gradients of a pass. d_hidden: device, [n_out][hidden] */
-int learner_backward(learner *l, const learner_pass *p, float *d_hidden);
+int learner_backward(learner *l, const learner_pass *p, void *d_hidden);
 
 /* How a pass over rows is cut, and the temperature of its log-probs. */
 typedef struct learner_scoring {

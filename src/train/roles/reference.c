@@ -37,7 +37,7 @@ static int compare(reference *r, learner *policy, double temperature, const ares
     ares_device *d = policy->model->device;
     learner *ref = &r->learner;
     learner_pass p;
-    float *ref_hidden;
+    void *ref_hidden;
     ARES_TRY(learner_forward(policy, b, rows, r->cfg->actor.share_prompts, &p));
     if (!p.packed.n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p.packed, &ref_hidden));

@@ -175,7 +175,7 @@ typedef struct micro_pass {
 static int reference_hidden(update *u, micro_pass *p)
 {
     learner *ref = &u->actor->ref->learner;
-    float *hidden;
+    void *hidden;
     ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p->rows.packed, &hidden));
     p->head.ref_x = hidden;
     p->head.ld_ref = ref->model->cfg.hidden;

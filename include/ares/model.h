@@ -57,8 +57,13 @@ typedef struct ares_param {
     int64_t shape[2];
     ares_matrix weight; /* matrices in the device's layout, vectors f32 ROWS */
     ares_matrix grad;   /* f32, the same layout; data NULL: frozen */
-    int64_t elements;   /* padding included */
-    int region;         /* it lies in regions[region], from element `at` on */
+    /*
+     * a vector in the type of activations, which is what products read of a bias: the weight itself
+     * where that type is f32; NULL for matrices
+     */
+    const void *act;
+    int64_t elements; /* padding included */
+    int region;       /* it lies in regions[region], from element `at` on */
     int64_t at;
     /*
      * directly behind the parameter before it in the region, so that one product reads both: k and
@@ -80,6 +85,7 @@ typedef struct ares_region {
     bool decay;       /* of matrices; false for norms and biases */
     int64_t elements; /* padding included, which is zero and stays zero */
     void *weights;
+    void *act;   /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
     float *grad; /* NULL: frozen */
     /* the optimizer's; NULL until ares_model_optimizer_alloc, master also where weights are f32 */
     ares_dtype states; /* of the three */

@@ -33,19 +33,14 @@ static widths widths_of(const ares_model_config *c)
     return (widths){ q, kv, q + 2 * kv, c->intermediate };
 }
 
-static const void *bias_of(const ares_device *d, const block_pass *p, const ares_param *bias)
-{
-    return bias && p->vectors ? at(d, p->vectors, bias->at) : vector(bias);
-}
-
-static ares_linear_args product(const ares_device *d, const block_pass *p, const ares_linear *l,
-                                const void *x, const void *residual, void *y, int64_t ldy)
+static ares_linear_args product(const block_pass *p, const ares_linear *l, const void *x,
+                                const void *residual, void *y, int64_t ldy)
 {
     return (ares_linear_args){ .m = p->rows,
                                .x = x,
                                .ldx = l->w->weight.k,
                                .w = &l->w->weight,
-                               .bias = bias_of(d, p, l->bias),
+                               .bias = l->bias ? l->bias->act : NULL,
                                .residual = residual,
                                .ldr = l->w->weight.n,
                                .y = y,
@@ -250,9 +245,9 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in);
     void *qk = s->qk_raw ? s->qk_raw : s->qkv;
     int64_t ld_qk = s->qk_raw ? n.q + n.kv : n.qkv;
-    ares_linear_args qkv[] = { product(d, p, &l->q, t->h, NULL, qk, ld_qk),
-                               product(d, p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
-                               product(d, p, &l->v, t->h, NULL, values, n.qkv) };
+    ares_linear_args qkv[] = { product(p, &l->q, t->h, NULL, qk, ld_qk),
+                               product(p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
+                               product(p, &l->v, t->h, NULL, values, n.qkv) };
     k->linear(d, qkv, 3);
     if (c->qk_norm) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
     /* the heads of k follow those of q */
@@ -260,17 +255,17 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     if (p->cache) k->store_kv(d, rows, c->kv_heads, dim, keys, values, n.qkv, p->slots, p->cache);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
-    ares_linear_args o = product(d, p, &l->o, s->attn, s->x_in, s->x_mid, hidden);
+    ares_linear_args o = product(p, &l->o, s->attn, s->x_in, s->x_mid, hidden);
     k->linear(d, &o, 1);
 
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid);
-    ares_linear_args gate_up[] = { product(d, p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
-                                   product(d, p, &l->up, t->h, NULL, at(d, s->gate_up, n.wide),
+    ares_linear_args gate_up[] = { product(p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
+                                   product(p, &l->up, t->h, NULL, at(d, s->gate_up, n.wide),
                                            2 * n.wide) };
     k->linear(d, gate_up, 2);
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     k->silu_mul(d, &act);
-    ares_linear_args down = product(d, p, &l->down, t->act, s->x_mid, x_out, hidden);
+    ares_linear_args down = product(p, &l->down, t->act, s->x_mid, x_out, hidden);
     k->linear(d, &down, 1);
 }
 

@@ -38,7 +38,6 @@ typedef struct block_pass {
     int32_t rows;
     ares_segments seg;
     const float *cos_sin; /* [rows][head_dim] */
-    const void *vectors;  /* the model's norms and biases as activations (region.c); NULL: f32 */
     const int32_t *slots;
     void *cache; /* this layer's; NULL: packed */
 } block_pass;

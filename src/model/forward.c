@@ -34,7 +34,6 @@ struct ares_workspace {
     float *out_rstd;
     buffer pass, tail; /* by rows, by n_out */
     buffer input[INPUTS];
-    buffer vectors; /* where activations are not f32: the model's norms and biases in their type */
     float *cos_sin; /* host, [rows][head_dim] */
     int32_t cos_sin_rows;
     int32_t *keys; /* host: key_start, then key_row of a packed pass */
@@ -61,7 +60,6 @@ void ares_workspace_free(ares_workspace *w)
     ares_device *d = w->model->device;
     d->k->release(d, w->pass.data, w->pass.bytes);
     d->k->release(d, w->tail.data, w->tail.bytes);
-    d->k->release(d, w->vectors.data, w->vectors.bytes);
     for (int i = 0; i < INPUTS; i++) d->k->release(d, w->input[i].data, w->input[i].bytes);
     ares_free(w->cos_sin);
     ares_free(w->keys);
@@ -265,18 +263,6 @@ static int begin(ares_workspace *w, const ares_packed *p)
                   (const void **)&b->cos_sin);
 }
 
-/* Before every pass, because the weights may have changed: the products add biases of this type. */
-static int begin_vectors(ares_workspace *w)
-{
-    ares_device *d = w->model->device;
-    const ares_region *r = &w->model->regions[w->model->n_regions - 1];
-    if (d->k->act == ARES_F32) return ARES_OK;
-    ARES_TRY(ensure(d, &w->vectors, (size_t)r->elements * ares_dtype_bytes(d->k->act)));
-    d->k->convert(d, w->vectors.data, d->k->act, r->weights, ARES_F32, r->elements);
-    w->last.vectors = w->vectors.data;
-    return ARES_OK;
-}
-
 static const block_saved *saved_of(ares_workspace *w, int32_t layer)
 {
     block_saved *s = &w->saved[w->n_saved > 1 ? layer : 0];
@@ -291,7 +277,6 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, v
     int32_t width = m->cfg.hidden;
     ARES_ASSERT(w->model == m && p->rows > 0);
     ARES_TRY(begin(w, p));
-    ARES_TRY(begin_vectors(w));
     k->embedding(d, &m->embed->weight, w->last_ids, p->rows, w->x[0], width);
     for (int32_t i = 0; i < m->cfg.layers; i++) {
         w->last.cache = p->cache ? (char *)p->cache + i * p->cache_layer_bytes : NULL;

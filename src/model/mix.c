@@ -1,4 +1,5 @@
 /* A model that follows another one, as a reference that is moved towards the policy. */
+#include "region.h"
 #include "transfer.h"
 
 static int mix(ares_model *into, const ares_model *from, int i, double share)
@@ -24,5 +25,5 @@ int ares_model_mix(ares_model *into, const ares_model *from, double share)
 {
     ARES_ASSERT(into->n_params == from->n_params);
     for (int i = 0; i < into->n_params; i++) ARES_TRY(mix(into, from, i, share));
-    return ARES_OK;
+    return regions_refresh(into);
 }

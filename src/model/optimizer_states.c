@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "region.h"
 #include "transfer.h"
 
 static const char *const suffixes[] = { "m", "v", "master" };
@@ -80,5 +81,5 @@ int ares_model_optimizer_load(ares_model *m, const char *path)
         }
     }
     ares_safetensors_close(s);
-    return rc;
+    return rc == ARES_OK ? regions_refresh(m) : rc; /* some .master are weights */
 }

@@ -67,11 +67,13 @@ static void give_memory(ares_model *m)
         r->grad = g;
         g += r->elements;
     }
+    if (m->device->k->act != ARES_F32) m->regions[m->n_regions - 1].act = w;
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
         const ares_region *r = &m->regions[p->region];
         p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
         if (g) p->grad.data = r->grad + p->at;
+        if (p->rank == 1) p->act = r->act ? (uint16_t *)r->act + p->at : p->weight.data;
     }
     m->embed_grad = m->embed->grad;
     if (g && m->cfg.tied) m->embed_grad.data = g;
@@ -87,6 +89,8 @@ int regions_allocate(ares_model *m, bool trainable)
         m->grads_bytes += trainable ? (size_t)r->elements * sizeof(float) : 0;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
     }
+    if (d->k->act != ARES_F32)
+        m->weights_bytes += (size_t)m->regions[m->n_regions - 1].elements * sizeof(uint16_t);
     if (trainable && m->cfg.tied) m->grads_bytes += (size_t)m->embed->elements * sizeof(float);
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (trainable) m->grads = d->k->alloc(d, m->grads_bytes);
@@ -108,6 +112,14 @@ void regions_release(ares_model *m)
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
     d->k->release(d, m->states, m->states_bytes);
     ares_free(m->regions);
+}
+
+int regions_refresh(ares_model *m)
+{
+    const ares_region *r = &m->regions[m->n_regions - 1];
+    if (!r->act) return ARES_OK;
+    m->device->k->convert(m->device, r->act, m->device->k->act, r->weights, ARES_F32, r->elements);
+    return m->device->k->sync(m->device);
 }
 
 void ares_model_zero_grad(ares_model *m)

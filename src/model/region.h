@@ -8,5 +8,9 @@
  * gradients. What it has allocated when it fails is released by regions_release.
  */
 int regions_allocate(ares_model *m, bool trainable);
+/*
+ * Norms and biases in the type of activations, after their weights were written; AdamW writes both.
+ */
+int regions_refresh(ares_model *m);
 void regions_release(ares_model *m); /* weights, gradients, optimizer states */
 #endif

@@ -4,6 +4,7 @@
  */
 #include "hf_config.h"
 #include "param.h"
+#include "region.h"
 #include "transfer.h"
 
 #include <stdio.h>
@@ -79,6 +80,7 @@ static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
         if (!fresh_head || (&m->params[i] != m->value && &m->params[i] != m->value_bias))
             rc = load_param(m, &m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
     if (rc == ARES_OK && fresh_head) rc = new_value_head(m, value_seed);
+    if (rc == ARES_OK) rc = regions_refresh(m);
     ares_safetensors_close(s);
     return rc;
 }
@@ -173,6 +175,7 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
         rc = model_put(m, &p->weight, rows, ARES_F32);
         ares_free(rows);
     }
+    if (rc == ARES_OK) rc = regions_refresh(m);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;

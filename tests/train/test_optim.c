@@ -33,7 +33,8 @@ typedef struct trained {
     optim o;
 } trained;
 
-static bool trained_open(const setting *s, trained *t)
+/* table NULL: the CPU's */
+static bool trained_open_on(const setting *s, const ares_kernels *table, trained *t)
 {
     ares_model_options opt = { .storage = s->storage,
                                .trainable = true,
@@ -48,10 +49,15 @@ static bool trained_open(const setting *s, trained *t)
     ares_train_config_declare(t->options, &t->cfg);
     ares_config_read_args(t->options, ARES_COUNT(words), words);
     ares_config_resolve(t->options);
-    return CHECK_OK(ares_device_open("cpu", 2, &t->d)) &&
-           CHECK_OK(ares_model_load(test_source(path), &t->d, &opt, &t->m)) &&
+    if (!CHECK_OK(ares_device_open("cpu", 2, &t->d))) return false;
+    if (table) t->d.k = table;
+    return CHECK_OK(ares_model_load(test_source(path), &t->d, &opt, &t->m)) &&
            CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
            CHECK_OK(optim_alloc_states(&t->o, t->m));
+}
+static bool trained_open(const setting *s, trained *t)
+{
+    return trained_open_on(s, NULL, t);
 }
 static void trained_close(trained *t)
 {
@@ -148,6 +154,59 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
         }
         ares_free(a);
         trained_close(&t);
+    }
+}
+
+/* The copy of norms and biases holds their weights, rounded; parameters point at it. */
+static void check_copy(const ares_model *m, const char *when)
+{
+    const ares_region *r = &m->regions[m->n_regions - 1];
+    if (!CHECK(r->act)) return;
+    ares_matrix rounded = { ares_malloc((size_t)r->elements * 2), ARES_BF16, ARES_ROWS,
+                            (int32_t)r->elements, 1 };
+    ares_matrix_pack(&rounded, r->weights, ARES_F32);
+    CHECK_MSG(memcmp(r->act, rounded.data, (size_t)r->elements * 2) == 0, "%s", when);
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].rank == 1) CHECK(m->params[i].act == (uint16_t *)r->act + m->params[i].at);
+        else CHECK(!m->params[i].act);
+    ares_free(rounded.data);
+}
+
+TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
+{
+    static const char *const strategies[] = { "adamw", "adamw_bf16" };
+    for (int c = 0; c < ARES_COUNT(strategies); c++) {
+        setting s = { "llama_biases", strategies[c], ARES_BF16, false };
+        trained t, plain;
+        ares_model *other;
+        double norm;
+        if (!trained_open(&s, &plain)) return;
+        ares_kernels table = *plain.d.k; /* the CPU's, but for what it says of activations */
+        table.act = ARES_BF16;
+        if (!trained_open_on(&s, &table, &t)) return;
+        check_copy(t.m, "loaded");
+        for (uint64_t step = 1; step <= 2; step++) {
+            give_gradients(plain.m, step, 1), give_gradients(t.m, step, 1);
+            CHECK_OK(optim_step(&plain.o, plain.m, NULL, 1e-2, 1, "test", &norm));
+            CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-2, 1, "test", &norm));
+            check_copy(t.m, "trained");
+        }
+        /* the weights are those of a model without the copy */
+        CHECK_MEM(t.m->weights, plain.m->weights, plain.m->weights_bytes);
+        CHECK_MEM(t.m->states, plain.m->states, plain.m->states_bytes);
+        CHECK_OK(ares_model_optimizer_save(t.m, test_file("states")));
+        ares_model_options opt = { .storage = ARES_BF16, .trainable = true };
+        CHECK_OK(ares_model_new(&t.m->cfg, &t.d, &opt, 1, &other));
+        check_copy(other, "new");
+        CHECK_OK(ares_model_optimizer_alloc(other, c ? ARES_BF16 : ARES_F32));
+        CHECK_OK(ares_model_optimizer_load(other, test_file("states")));
+        check_copy(other, "with states");
+        CHECK(memcmp(other->layer[0].q.bias->act, t.m->layer[0].q.bias->act, 8) == 0);
+        CHECK_OK(ares_model_mix(other, plain.m, 0.5));
+        check_copy(other, "mixed");
+        ares_model_free(other);
+        trained_close(&t);
+        trained_close(&plain);
     }
 }
 

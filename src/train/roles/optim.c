@@ -159,10 +159,10 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
         ares_adamw_args a = { .n = r->elements,
-                              .w = r->weights,
-                              .dtype = r->dtype,
+                              .w = r->act ? r->act : r->weights,
+                              .dtype = r->act ? ARES_BF16 : r->dtype,
                               .kahan = r->states == ARES_BF16,
-                              .master = r->master,
+                              .master = r->act ? r->weights : r->master,
                               .grad = r->grad,
                               .m = r->m,
                               .v = r->v,

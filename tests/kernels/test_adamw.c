@@ -125,12 +125,15 @@ static bool same_numbers(const uint16_t *half, const float *full, int n)
 
 TEST(states_of_16_bits_are_those_of_32_bits_that_are_rounded_after_each_operation)
 {
-    enum { N = 1003, STEPS = 30 }; /* the last vector of 16 is not full */
+    enum { N = 1003, STEPS = 30, BEHIND = 16 }; /* the last vector of 16 is not full */
     float *start = normals(21, N, 1);
     for (int i = 0; i < ISAS; i++) {
         ares_device d;
         if (!device_of(isas[i], 2, &d)) continue;
-        uint16_t w[N], m[N] = { 0 }, v[N] = { 0 }, c[N] = { 0 };
+        uint16_t w[N + BEHIND], m[N + BEHIND], v[N + BEHIND], c[N + BEHIND],
+            *all[] = { w, m, v, c };
+        for (int x = 0; x < ARES_COUNT(all); x++)
+            for (int j = 0; j < N + BEHIND; j++) all[x][j] = j < N ? 0 : 0x4d5e;
         float w32[N], m32[N] = { 0 }, v32[N] = { 0 }, c32[N] = { 0 };
         for (int j = 0; j < N; j++)
             w32[j] = kernels_bf16_to_f32(w[j] = kernels_f32_to_bf16(start[j]));
@@ -159,6 +162,8 @@ TEST(states_of_16_bits_are_those_of_32_bits_that_are_rounded_after_each_operatio
         CHECK(same_numbers(m, m32, N));
         CHECK(same_numbers(v, v32, N));
         CHECK(same_numbers(c, c32, N));
+        for (int x = 0; x < ARES_COUNT(all); x++)
+            for (int j = N; j < N + BEHIND; j++) CHECK_EQ(all[x][j], 0x4d5e);
         int moved = 0;
         for (int j = 0; j < N; j++) moved += w[j] != kernels_f32_to_bf16(start[j]);
         CHECK(moved > N / 2);

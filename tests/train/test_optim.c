@@ -266,6 +266,48 @@ TEST(the_norm_is_that_of_all_gradients)
     }
 }
 
+/* Calls of a table, counted. */
+static const ares_kernels *counted;
+static int adamw_calls, sum_calls, reads;
+static void count_adamw(ares_device *d, const ares_adamw_args *a)
+{
+    adamw_calls++;
+    counted->adamw(d, a);
+}
+static void count_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)
+{
+    sum_calls++;
+    counted->square_sums(d, x, n, of_chunk);
+}
+static void count_out(ares_device *d, void *host, const void *device, size_t bytes)
+{
+    reads++;
+    counted->copy_out(d, host, device, bytes);
+}
+
+TEST(a_step_reads_the_device_once_and_calls_it_twice_per_region)
+{
+    for (int c = 0; c < ARES_COUNT(settings); c++) {
+        trained t;
+        double norm;
+        if (!trained_open(&settings[c], &t)) return;
+        counted = t.d.k;
+        ares_kernels table = *counted;
+        table.adamw = count_adamw;
+        table.square_sums = count_sums;
+        table.copy_out = count_out;
+        t.d.k = &table;
+        adamw_calls = sum_calls = reads = 0;
+        give_gradients(t.m, 1, 1);
+        CHECK_OK(optim_step(&t.o, t.m, NULL, 1e-3, 1, "test", &norm));
+        CHECK_EQ(adamw_calls, t.m->n_regions);
+        CHECK_EQ(sum_calls, t.m->n_regions);
+        CHECK_EQ(reads, 1);
+        t.d.k = counted;
+        trained_close(&t);
+    }
+}
+
 /* A step that is left out: the weights stay, and *out is what it tells on stderr. */
 static void told_step(trained *t, ares_str *out, double *norm)
 {

@@ -78,6 +78,7 @@ typedef struct ares_device {
     void *stream;                     /* CUDA */
     int index;                        /* CUDA ordinal; -1 on the CPU */
     size_t allocated, most_allocated; /* bytes handed out by k->alloc: now, and at most so far */
+    struct ares_phases *phases;       /* memory that rollout and training share; NULL: none */
 } ares_device;
 
 /*
@@ -459,6 +460,7 @@ bool ares_cuda_expected(void);
 const char *ares_device_card(const ares_device *d); /* the product's name; NULL on the CPU */
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */
 double ares_device_memory_bytes(const ares_device *d);
+double ares_device_total_bytes(const ares_device *d); /* of the card; 0 on the CPU */
 /*
  * What libares_cuda.so exports under a name, for rooms that have CUDA twins of their own there;
  * NULL on the CPU and where there is no such name.

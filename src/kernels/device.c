@@ -145,11 +145,19 @@ const char *ares_device_card(const ares_device *d)
     return card ? card(d->index) : NULL;
 }
 
+static double memory_figure(const ares_device *d, const char *symbol)
+{
+    double (*figure)(int index);
+    *(void **)&figure = ares_device_symbol(d, symbol);
+    return figure ? figure(d->index) : 0;
+}
 double ares_device_memory_bytes(const ares_device *d)
 {
-    double (*memory)(int index);
-    *(void **)&memory = ares_device_symbol(d, "ares_cuda_memory_bytes");
-    return memory ? memory(d->index) : 0;
+    return memory_figure(d, "ares_cuda_memory_bytes");
+}
+double ares_device_total_bytes(const ares_device *d)
+{
+    return memory_figure(d, "ares_cuda_total_bytes");
 }
 
 /* ------------------------------------------------------------------ libtorch */

@@ -2,6 +2,8 @@
 #include "block.h"
 #include "rope_angles.h"
 
+#include "ares/kernels_phases.h"
+
 typedef struct buffer {
     void *data;
     size_t bytes;
@@ -32,7 +34,7 @@ struct ares_workspace {
     block_scratch scratch;
     void *dx, *out, *hidden, *d_out;
     float *out_rstd;
-    buffer pass, tail; /* by rows, by n_out */
+    ares_held pass, tail; /* by rows, by n_out */
     buffer input[INPUTS];
     float *cos_sin; /* host, [rows][head_dim] */
     int32_t cos_sin_rows;
@@ -58,8 +60,8 @@ void ares_workspace_free(ares_workspace *w)
 {
     if (!w) return;
     ares_device *d = w->model->device;
-    d->k->release(d, w->pass.data, w->pass.bytes);
-    d->k->release(d, w->tail.data, w->tail.bytes);
+    ares_phase_give_back(d, &w->pass);
+    ares_phase_give_back(d, &w->tail);
     for (int i = 0; i < INPUTS; i++) d->k->release(d, w->input[i].data, w->input[i].bytes);
     ares_free(w->cos_sin);
     ares_free(w->keys);
@@ -145,42 +147,54 @@ static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
     return v.at;
 }
 
+static int does_not_fit(size_t bytes)
+{
+    return ares_fail(ARES_ELIMIT,
+                     "model: %.2f GiB of activations do not fit on the device; lower the tokens of "
+                     "a micro-batch",
+                     (double)bytes / 1073741824.0);
+}
+
 static int ensure(ares_device *d, buffer *b, size_t bytes)
 {
     if (b->bytes >= bytes) return ARES_OK;
     d->k->release(d, b->data, b->bytes);
     b->data = d->k->alloc(d, bytes);
     b->bytes = b->data ? bytes : 0;
-    if (!b->data)
-        return ares_fail(ARES_ELIMIT,
-                         "model: %.2f GiB of activations do not fit on the device; lower the "
-                         "tokens of a micro-batch",
-                         (double)bytes / 1073741824.0);
-    return ARES_OK;
+    return b->data ? ARES_OK : does_not_fit(bytes);
 }
 
 /*
- * While a buffer grows its capacity is 0, so that after a failure a smaller pass asks for memory
- * again, too.
+ * Memory for `wanted` rows, or for as many as before where the phase has changed. Only what a
+ * backward reads shares memory with the rollout's cache. *have, the capacity, is 0 while the buffer
+ * grows, so that after a failure a smaller pass asks for memory again, too.
  */
-static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+static int fit(ares_workspace *w, ares_held *h, int32_t wanted, int32_t *have,
+               size_t (*carve_all)(ares_workspace *, char *, int32_t))
 {
     ares_device *d = w->model->device;
-    if (rows > w->rows) {
-        w->rows = 0;
-        rows = (rows + 63) / 64 * 64;
-        ARES_TRY(ensure(d, &w->pass, carve_pass(w, NULL, rows)));
-        carve_pass(w, w->pass.data, rows);
-        w->rows = rows;
+    if (wanted <= *have && ares_phase_holds(d, h)) return ARES_OK;
+    int32_t rows = (ARES_MAX(wanted, *have) + 63) / 64 * 64;
+    size_t bytes = carve_all(w, NULL, rows);
+    *have = 0;
+    if (w->keep != ARES_KEEP_NOTHING) (void)ares_phase_take(d, ARES_PHASE_TRAIN, h, bytes);
+    else if (h->bytes < bytes) {
+        ares_phase_give_back(d, h);
+        *h = (ares_held){ d->k->alloc(d, bytes), bytes, 0 };
     }
-    if (n_out > w->n_out) {
-        w->n_out = 0;
-        n_out = (n_out + 63) / 64 * 64;
-        ARES_TRY(ensure(d, &w->tail, carve_tail(w, NULL, n_out)));
-        carve_tail(w, w->tail.data, n_out);
-        w->n_out = n_out;
+    if (!h->data) {
+        *h = (ares_held){ 0 };
+        return does_not_fit(bytes);
     }
+    carve_all(w, h->data, rows);
+    *have = rows;
     return ARES_OK;
+}
+
+static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+{
+    ARES_TRY(fit(w, &w->pass, rows, &w->rows, carve_pass));
+    return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
 }
 
 static int upload(ares_workspace *w, int which, const void *host, size_t bytes, const void **out)

@@ -14,7 +14,7 @@ static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_l
                                     size_t block_bytes)
 {
     int64_t wanted = (int64_t)o->max_num_seqs * (blocks_for(max_len) + 1);
-    int64_t affordable = (int64_t)6 << 30; /* as rollout.h says; cache_tokens may ask for more */
+    int64_t affordable = o->cache_bytes ? o->cache_bytes : (int64_t)6 << 30;
     return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) *
            ARES_KV_BLOCK;
 }
@@ -39,11 +39,27 @@ static void plan_fini(plan *p)
 #undef FREE
 }
 
+static void take_cache(ares_rollout *r)
+{
+    r->cache =
+        ares_phase_take(r->model->device, ARES_PHASE_ROLLOUT, &r->cache_memory, r->cache_bytes);
+}
+
+static int open_cache(ares_rollout *r)
+{
+    int rc = r->options.lends_cache ? ares_phases_open(r->model->device, r->cache_bytes) : ARES_OK;
+    if (rc == ARES_OK) take_cache(r);
+    if (r->cache) return ARES_OK;
+    return ares_fail(ARES_ELIMIT,
+                     "rollout: kv cache of %.2f GiB does not fit on the device; lower "
+                     "worker.rollout.cache_tokens",
+                     (double)r->cache_bytes / 1073741824.0);
+}
+
 int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                      const ares_rollout_options *opt, ares_rollout **out)
 {
     const ares_model_config *c = &m->cfg;
-    ares_device *d = m->device;
     if (opt->entropy_top_k < 0 || opt->entropy_top_k > ARES_LIKELY_MAX)
         return ares_fail(ARES_ECONFIG,
                          "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy",
@@ -71,15 +87,19 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                       "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB",
                       (long long)tokens, total < 2 ? "too few" : "too many", ARES_KV_BLOCK,
                       (double)block_bytes / 1048576.0);
+    r->cache_bytes = block_bytes * (size_t)total;
+    if (rc == ARES_OK && !opt->cache_tokens && opt->cache_bytes &&
+        r->cache_bytes > (size_t)opt->cache_bytes)
+        rc =
+            ares_fail(ARES_ELIMIT,
+                      "rollout: kv cache: one sample of %d tokens needs %.2f GiB, and %.2f GiB are "
+                      "left for it; raise worker.rollout.gpu_memory_utilization, or shorten "
+                      "prompts and responses",
+                      r->max_len, (double)r->cache_bytes / 1073741824.0,
+                      (double)opt->cache_bytes / 1073741824.0);
     if (rc == ARES_OK) {
         rollout_blocks_init(&r->blocks, (int32_t)total);
-        r->cache_bytes = block_bytes * (size_t)total;
-        r->cache = d->k->alloc(d, r->cache_bytes);
-        if (!r->cache)
-            rc = ares_fail(ARES_ELIMIT,
-                           "rollout: kv cache of %.2f GiB does not fit on the device; lower "
-                           "worker.rollout.cache_tokens",
-                           (double)r->cache_bytes / 1073741824.0);
+        rc = open_cache(r);
     }
     if (rc != ARES_OK) {
         ares_rollout_free(r);
@@ -106,6 +126,7 @@ void ares_rollout_clear(ares_rollout *r)
 {
     forget(r);
     rollout_blocks_reset(&r->blocks);
+    take_cache(r); /* which training may have had */
     ares_arena_reset(&r->arena);
     int64_t total = r->stats.total_blocks;
     r->stats = (ares_rollout_stats){ .total_blocks = total };
@@ -116,7 +137,8 @@ void ares_rollout_free(ares_rollout *r)
     if (!r) return;
     ares_device *d = r->model->device;
     forget(r);
-    if (r->cache) d->k->release(d, r->cache, r->cache_bytes);
+    ares_phase_give_back(d, &r->cache_memory);
+    if (r->options.lends_cache) ares_phases_close(d);
     rollout_blocks_fini(&r->blocks);
     ares_workspace_free(r->workspace);
     plan_fini(&r->plan);
@@ -427,6 +449,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
 {
     *active = r->unfinished - r->held;
     if (!*active) return ARES_OK;
+    ARES_ASSERT(ares_phase_holds(r->model->device, &r->cache_memory));
     rollout_schedule(r);
     ARES_ASSERT(r->plan.rows > 0);
     void *hidden;

@@ -2,6 +2,7 @@
 #ifndef ARES_ROLLOUT_INTERNAL_H
 #define ARES_ROLLOUT_INTERNAL_H
 
+#include "ares/kernels_phases.h"
 #include "ares/rollout.h"
 
 /* ---------------- blocks.c: the blocks of the paged cache, counted by reference, and their index
@@ -131,6 +132,7 @@ struct ares_rollout {
     int32_t n_likely; /* likely tokens the sampler lists: for entropies_1, most_likely, or both */
     rollout_blocks blocks;
     char *cache;
+    ares_held cache_memory;
     size_t cache_bytes, block_bytes; /* block_bytes: of a block in one layer */
     ares_arena arena;
     request *first, *last;

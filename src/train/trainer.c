@@ -94,11 +94,33 @@ static int64_t longest(const ares_trainer *t)
     return ARES_MIN(len, t->run.model->cfg.max_position);
 }
 
+/*
+ * What the cache may take of a card, beside all that stays there: weights, gradients, optimizer
+ * states, other models. 0 on the CPU.
+ */
+static int cache_budget(const ares_trainer *t, int64_t *bytes)
+{
+    const ares_device *d = &t->run.device;
+    double total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d),
+           share = t->run.cfg->rollout.gpu_memory_utilization, left = share * total - used;
+    *bytes = (int64_t)left;
+    if (total == 0 || left > 0) return ARES_OK;
+    return ares_fail(ARES_ELIMIT,
+                     "rollout: kv cache: %.2f GiB of the card's %.2f are in use before it, more "
+                     "than worker.rollout.gpu_memory_utilization = %g allows",
+                     used / 1073741824.0, total / 1073741824.0, share);
+}
+
+/* After everything that stays on the device, which is what the cache leaves free. */
 static int open_rollout(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
+    int64_t budget;
+    ARES_TRY(cache_budget(t, &budget));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
+        .cache_bytes = budget,
+        .lends_cache = t->run.device.index >= 0,
         .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
                                       ? 2048
@@ -146,27 +168,10 @@ static int open_reference(ares_trainer *t, const char *weights)
     return rc;
 }
 
-static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
+/* Who trains, and who it is compared with. */
+static int open_roles(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
-    ARES_TRY(training_open_device(&t->run));
-    if (agents_wanted(c)) {
-        t->answerer = &answer_agents;
-        t->reward = ares_reward_open_none();
-        ARES_TRY(agents_define(cfg, c, &t->agents));
-    } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
-    t->run.best_by_accuracy = ares_reward_shapes(t->reward);
-    ARES_TRY(training_open_model(&t->run, weights));
-    ARES_TRY(open_data(t, cfg));
-    t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
-    ARES_TRY(triggers_load(t));
-    validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
-    ARES_TRY(open_rollout(t));
-    ARES_TRY(ares_config_finish(cfg));
-    if (t->agents) {
-        t->val_n = c->agents_val.group_size;
-        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, longest(t)));
-    }
     if (c->trainer.val_only)
         return controls_open(t, &t->run.controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
@@ -182,6 +187,30 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
     return trainer_needs_reference(c) ? open_reference(t, weights) : ARES_OK;
+}
+
+static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
+{
+    const ares_train_config *c = t->run.cfg;
+    ARES_TRY(training_open_device(&t->run));
+    if (agents_wanted(c)) {
+        t->answerer = &answer_agents;
+        t->reward = ares_reward_open_none();
+        ARES_TRY(agents_define(cfg, c, &t->agents));
+    } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
+    t->run.best_by_accuracy = ares_reward_shapes(t->reward);
+    ARES_TRY(training_open_model(&t->run, weights));
+    ARES_TRY(open_data(t, cfg));
+    t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
+    ARES_TRY(triggers_load(t));
+    validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
+    ARES_TRY(ares_config_finish(cfg));
+    if (t->agents) {
+        t->val_n = c->agents_val.group_size;
+        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, longest(t)));
+    }
+    ARES_TRY(open_roles(t, weights));
+    return open_rollout(t);
 }
 
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,

@@ -660,6 +660,7 @@ static const option_case options[] = {
       "with_trigger_words_a_part_of_the_high_entropy_tokens_counts" },
     { "worker.rollout.cache_tokens", "128", "plain",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.gpu_memory_utilization", "0.5", "plain", "same" },
     { "worker.rollout.enable_prefix_caching", "false", "same_beginning",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
     { "worker.rollout.val_override_config", "{n: 3}", "val",

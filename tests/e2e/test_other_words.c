@@ -50,8 +50,6 @@ static const struct {
     { "the critic reads the actor's tokens", "worker.critic.model.tokenizer_path=t" },
     { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype",
       "worker.rollout.dtype=bf16" },
-    { "worker.rollout.cache_tokens is the size of the kv cache",
-      "worker.rollout.gpu_memory_utilization=0.6" },
     { "a detail of another engine",
       "worker.rollout.enforce_eager=false data.return_raw_chat=false "
       "data.return_raw_input_ids=false data.return_full_prompt=false "

@@ -64,6 +64,7 @@ static const struct {
     { "worker.rollout.max_num_seqs", "128", "3" },
     { "worker.rollout.max_num_batched_tokens", "null", "70" },
     { "worker.rollout.cache_tokens", "null", "256" },
+    { "worker.rollout.gpu_memory_utilization", "0.6", "0.5" },
     { "worker.rollout.enable_prefix_caching", "true", "false" },
     { "worker.rollout.name", "native", "vllm" },
     { "worker.rollout.tensor_parallel_size", "null", "1" },

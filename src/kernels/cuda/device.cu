@@ -161,6 +161,7 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
 void ares_cuda_close(ares_device *d);
 const char *ares_cuda_card(int index);
 double ares_cuda_memory_bytes(int index);
+double ares_cuda_total_bytes(int index);
 }
 
 const char *ares_cuda_card(int index)
@@ -174,6 +175,14 @@ double ares_cuda_memory_bytes(int index)
     size_t left, total;
     return cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&left, &total) == cudaSuccess
                ? (double)(total - left)
+               : 0;
+}
+
+double ares_cuda_total_bytes(int index)
+{
+    size_t left, total;
+    return cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&left, &total) == cudaSuccess
+               ? (double)total
                : 0;
 }
 

@@ -93,8 +93,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.rollout.limit_images", "", NULL, IMAGES },
     { "worker.rollout.dtype", "", NULL,
       "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype" },
-    { "worker.rollout.gpu_memory_utilization", "", NULL,
-      "worker.rollout.cache_tokens is the size of the kv cache" },
     { "worker.rollout.enforce_eager", "", NULL, ENGINE },
     { "worker.rollout.disable_log_stats", "", NULL, "rollout/* are always logged" },
     { "worker.rollout.disable_tqdm", "", NULL,

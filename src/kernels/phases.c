@@ -1,0 +1,80 @@
+/* Two phases take turns in one allocation of a device. */
+#include "ares/kernels_phases.h"
+
+enum { ALIGN = 256 };
+
+struct ares_phases {
+    char *memory;
+    size_t bytes;
+    size_t used;    /* in the current phase */
+    size_t written; /* by training, since rollout's memory was zeroed */
+    ares_phase now;
+    int64_t turn; /* phases begun */
+};
+
+int ares_phases_open(ares_device *d, size_t bytes)
+{
+    ARES_ASSERT(!d->phases);
+    struct ares_phases *p = ares_calloc(1, sizeof *p);
+    *p = (struct ares_phases){ .memory = d->k->alloc(d, bytes), .bytes = bytes };
+    if (!p->memory) {
+        ares_free(p);
+        return ares_fail(ARES_ELIMIT, "kernels: %.2f GiB do not fit on the device",
+                         (double)bytes / 1073741824.0);
+    }
+    d->phases = p;
+    return ARES_OK;
+}
+
+void ares_phases_close(ares_device *d)
+{
+    if (!d->phases) return;
+    d->k->release(d, d->phases->memory, d->phases->bytes);
+    ares_free(d->phases);
+    d->phases = NULL;
+}
+
+bool ares_phase_holds(const ares_device *d, const ares_held *h)
+{
+    return h->data && (h->turn == 0 || (d->phases && h->turn == d->phases->turn));
+}
+
+void ares_phase_give_back(ares_device *d, ares_held *h)
+{
+    struct ares_phases *p = d->phases;
+    if (h->turn == 0) d->k->release(d, h->data, h->bytes);
+    else if (ares_phase_holds(d, h) && (char *)h->data + h->bytes == p->memory + p->used)
+        p->used -= h->bytes; /* what was taken last */
+    *h = (ares_held){ 0 };
+}
+
+static void enter(ares_device *d, ares_phase phase)
+{
+    struct ares_phases *p = d->phases;
+    if (p->turn && p->now == phase) return;
+    if (phase == ARES_PHASE_ROLLOUT && p->written) {
+        d->k->zero(d, p->memory, p->written);
+        p->written = 0;
+    }
+    p->now = phase;
+    p->used = 0;
+    p->turn++;
+}
+
+void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t bytes)
+{
+    struct ares_phases *p = d->phases;
+    if (ares_phase_holds(d, h) && h->bytes >= bytes) return h->data;
+    ares_phase_give_back(d, h);
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (p && bytes <= p->bytes - (p->turn && p->now == phase ? p->used : 0)) {
+        enter(d, phase);
+        *h = (ares_held){ p->memory + p->used, bytes, p->turn };
+        p->used += bytes;
+        if (phase == ARES_PHASE_TRAIN) p->written = ARES_MAX(p->written, p->used);
+        return h->data;
+    }
+    h->data = d->k->alloc(d, bytes);
+    h->bytes = h->data ? bytes : 0;
+    return h->data;
+}

@@ -1,0 +1,79 @@
+/*
+ * The KV cache lends its memory to training: the same steps, bit for bit, as with memory of their
+ * own, in plain rounds and where samples are cut and go on in a later step.
+ */
+#include <string.h>
+
+#include "collect/collect.h"
+#include "tiny_trainer.h"
+
+enum { STEPS = 3 };
+
+typedef struct record {
+    double grad_norm[STEPS], reward[STEPS], exact[STEPS];
+    size_t grew; /* bytes that the device has handed out beyond those it began with, at most */
+    uint8_t *weights;
+    size_t bytes;
+} record;
+
+/* The engine again, with a cache that is large enough for what training keeps. */
+static bool lend(ares_trainer *t)
+{
+    ares_rollout_options o = { .cache_tokens = 1 << 16,
+                               .max_num_seqs = 6,
+                               .max_num_batched_tokens = 128,
+                               .max_model_len = 128,
+                               .lends_cache = true };
+    ares_rollout_free(t->rollout);
+    t->rollout = NULL;
+    return CHECK_OK(ares_rollout_new(t->run.model, t->run.tokenizer, &o, &t->rollout));
+}
+
+static bool train(const char *first, const char *second, bool lends, record *out)
+{
+    opened o;
+    *out = (record){ 0 };
+    bool well = CHECK_OK(open_trainer(&o, first, second)) && (!lends || lend(&o.t));
+    size_t begun = o.t.run.device.most_allocated = o.t.run.device.allocated;
+    for (int i = 0; i < STEPS && well; i++) {
+        well = CHECK_OK(ares_train_step(&o.t, o.m));
+        o.t.run.step++;
+        ares_metrics_get(o.m, "actor/grad_norm", &out->grad_norm[i]);
+        ares_metrics_get(o.m, "reward/overall", &out->reward[i]);
+        CHECK(ares_metrics_get(o.m, "exact/rollout_train_max_abs", &out->exact[i]) || !well);
+    }
+    if (well) {
+        out->grew = o.t.run.device.most_allocated - begun;
+        out->bytes = o.t.run.model->weights_bytes;
+        out->weights = ares_malloc(out->bytes);
+        memcpy(out->weights, o.t.run.model->weights, out->bytes);
+    }
+    close_trainer(&o);
+    return well;
+}
+
+static void same_steps(const char *first, const char *second)
+{
+    record own, lent;
+    if (!train(first, second, false, &own) || !train(first, second, true, &lent)) return;
+    CHECK(own.grad_norm[0] > 0);
+    CHECK(lent.grew < own.grew / 2); /* what is left: the engine's own buffers */
+    CHECK_MEM(own.grad_norm, lent.grad_norm, sizeof own.grad_norm);
+    CHECK_MEM(own.reward, lent.reward, sizeof own.reward);
+    for (int i = 0; i < STEPS; i++) CHECK_NEAR(lent.exact[i], 0, 0);
+    CHECK_EQ(own.bytes, lent.bytes);
+    CHECK_MEM(own.weights, lent.weights, own.bytes);
+    ares_free(own.weights);
+    ares_free(lent.weights);
+}
+
+TEST(steps_in_memory_that_the_cache_lends_have_the_same_bits)
+{
+    same_steps("worker.reward.rewards=[{name: random}]", "worker.rollout.top_p=0.95");
+}
+
+TEST(partial_samples_go_on_in_memory_that_the_cache_lends)
+{
+    same_steps("worker.reward.rewards=[{name: random}]",
+               "curriculum={over_sampling_batch_size: 8, partial_rollout: true}");
+}

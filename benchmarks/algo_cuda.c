@@ -70,12 +70,21 @@ static int losses(ares_device *d, const algo_twins *twins)
 {
     enum { N = 1 << 20, ROWS = 1024 };
     static const char *const names[] = { "default", "cispo", "gspo", "gmpo" };
-    float *x[7], *out = ares_calloc(N, sizeof *out);
-    for (int i = 0; i < ARES_COUNT(x); i++) x[i] = numbers(N, 0.1, i < 3 ? -1 : 0.5);
-    uint8_t *mask = ares_malloc(N);
+    float *x[7], *out = up(d, NULL, N * sizeof *out);
+    for (int i = 0; i < ARES_COUNT(x); i++) {
+        float *host = numbers(N, 0.1, i < 3 ? -1 : 0.5);
+        x[i] = up(d, host, N * sizeof *host);
+        ares_free(host);
+    }
+    uint8_t *ones = ares_malloc(N), *mask;
     int64_t start[ROWS + 1];
-    memset(mask, 1, N);
+    memset(ones, 1, N);
+    mask = up(d, ones, N);
     for (int r = 0; r <= ROWS; r++) start[r] = (int64_t)r * (N / ROWS);
+    ares_card_sums sums;
+    ares_card_sums_init(&sums);
+    const ares_loss_card card = { .row_start = up(d, start, sizeof start),
+                                  .sums = up(d, &sums, sizeof sums) };
     ares_loss_config cfg = { .clip_ratio_low = 0.2,
                              .clip_ratio_high = 0.3,
                              .clip_ratio_dual = NAN,
@@ -84,8 +93,6 @@ static int losses(ares_device *d, const algo_twins *twins)
     for (int i = 0; i < ARES_COUNT(names); i++) {
         double kernel = INFINITY, whole = INFINITY;
         for (int run = 0; run < RUNS; run++) {
-            ares_loss_sums sums;
-            ares_loss_sums_init(&sums);
             ares_loss_args a = { .cfg = &cfg,
                                  .n = N,
                                  .log_prob = x[0],
@@ -95,23 +102,27 @@ static int losses(ares_device *d, const algo_twins *twins)
                                  .mask = mask,
                                  .entropy = x[5],
                                  .d_log_prob = out,
-                                 .sums = &sums,
                                  .end = ROWS,
-                                 .row_start = start };
+                                 .row_start = start,
+                                 .card = &card };
             ares_kl_args k = { .kl = ares_kl_find("low_var_kl"),
                                .coef = 0.01,
                                .ref_log_prob = x[2] };
             twin_loss_args t = { .loss = ares_loss_find(names[i]), .args = &a, .kl = &k };
             double begin = ares_now_s();
             ARES_TRY(twins->loss(d, &t));
+            ARES_TRY(d->k->sync(d));
             keep(&whole, ares_now_s() - begin);
             keep(&kernel, twins->kernel_s(d));
         }
         /* six columns and the mask read, the derivative read and written */
         line("G12", names[i], kernel, whole, (double)N * (6 * 4 + 2 * 4 + 1));
     }
-    for (int i = 0; i < ARES_COUNT(x); i++) ares_free(x[i]);
-    ares_free(out), ares_free(mask);
+    for (int i = 0; i < ARES_COUNT(x); i++) d->k->release(d, x[i], N * sizeof(float));
+    d->k->release(d, out, N * sizeof *out), d->k->release(d, mask, N);
+    d->k->release(d, (void *)(uintptr_t)card.row_start, sizeof start);
+    d->k->release(d, card.sums, sizeof sums);
+    ares_free(ones);
     return ARES_OK;
 }
 

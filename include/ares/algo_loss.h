@@ -91,6 +91,35 @@ typedef struct ares_loss_sums {
     double ratio_min, ratio_max;
     double bins[ARES_LOSS_BINS]; /* counts */
 } ares_loss_sums;
+/*
+ * What launches on a card have seen, in its memory: each adds, none waits. It starts as
+ * ares_card_sums_init leaves it, and is copied to the host when a mini-batch is done. (src/algo/twin.c)
+ */
+typedef struct ares_card_sums {
+    double sum[32];
+    uint64_t bins[ARES_LOSS_BINS];
+    /* the first token of the batch that could not be computed with; UINT64_MAX: none */
+    uint64_t fault;
+    uint64_t blocks; /* of the launch at work */
+} ares_card_sums;
+void ares_card_sums_init(ares_card_sums *s);
+/* Adds them to the sums of a loss. */
+void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to);
+/*
+ * What a loss on a card reads besides its arrays, which lie in the card's memory too
+ * (ares/algo_twin.h).
+ */
+typedef struct ares_loss_card {
+    const int64_t *row_start; /* as ares_loss_args.row_start */
+    const uint8_t *right;     /* by row of the batch: ares_loss_right; NULL: unknown */
+    ares_card_sums *sums;
+} ares_loss_card;
+/* Whether a row's answer is right: 1 right, 0 wrong, 2 unknown. */
+static inline uint8_t ares_loss_right(const ares_sample *s)
+{
+    float accuracy = s->accuracy;
+    return accuracy != accuracy ? 2 : accuracy > 0.5f;
+}
 typedef struct ares_loss_args {
     const ares_loss_config *cfg;
     int64_t n;
@@ -112,6 +141,9 @@ typedef struct ares_loss_args {
     ares_world *world; /* for ARES_LOSS_BATCH, whose statistics include all ranks; NULL: one */
     ares_rng_key key; /* for random choices: of (seed, step); the loss adds the other coordinates */
     uint64_t update;  /* number of the pass over these rows */
+    /* [n], what choose has marked; NULL: compute lets it choose. Only of a loss with choose */
+    const uint8_t *chosen;
+    const ares_loss_card *card; /* NULL on the CPU */
 } ares_loss_args;
 enum {
     /* a token's derivative needs that token only, so the head's forward and backward may fuse */
@@ -199,7 +231,9 @@ typedef struct ares_value_args {
     int64_t first;
     const int64_t *row_start;
     int64_t row, end;
+    ares_card_sums *card; /* on a card, instead of sums; NULL on the CPU */
 } ares_value_args;
+void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to);
 
 /*
  * VAPOR (loss/vapor_loss.c; docs/vapor.md): completions of several prompts, each with a stored pair

@@ -1,6 +1,14 @@
 /*
  * algo on a device: the functions that touch every token, computed by a CUDA device's twin where
  * there is one, else by the CPU, with the same messages (src/algo/twin.c).
+ *
+ * Losses run inside a micro-batch. Their arrays with one number per token lie where the device
+ * computes, as the kernels' do: in host memory on the CPU, on a card in the card's. There a call
+ * launches and returns: what it sees is added to the card's sums, which the caller copies to the
+ * host when it wants them; a fault is found then, and the derivatives are not to be used.
+ *
+ * The other functions run once in a step. Their arrays lie on the host, and they are complete on
+ * return.
  */
 #ifndef ARES_ALGO_TWIN_H
 #define ARES_ALGO_TWIN_H
@@ -13,7 +21,15 @@
  * k NULL: no KL. */
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
+/* The terms alone: ares_loss_terms. */
+int ares_loss_terms_on(ares_device *d, const ares_loss_args *a, const ares_kl_args *k);
+/*
+ * The error of a loss that met a fault on a card, with the place and the words of the CPU. The
+ * arrays are the host's copies; not a collective. loss NULL: of ares_loss_terms_on
+ */
+int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const ares_kl_args *k);
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
+int ares_value_fault(const ares_value_args *host);
 /*
  * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
  * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is

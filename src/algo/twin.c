@@ -1,13 +1,16 @@
 /*
  * Functions of this room on a device: its twin where the device is a card and has one, else the
- * CPU. After TWIN_FAULT the CPU computes too, and names the fault.
+ * CPU. After a fault the CPU computes too, and names it.
  */
 #include "twin.h"
 
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "adv/adv.h"
 #include "loss/plain.h"
+#include "loss/walk.h"
 #include "stats.h"
 
 const algo_twins *twin_table_of(const ares_device *d)
@@ -20,36 +23,24 @@ const algo_twins *twin_table_of(const ares_device *d)
 
 /* ---------------------------------------------------------------- calls */
 
-static int on_cpu(const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k)
+int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
+                      const ares_loss_args *a, const ares_kl_args *k)
 {
+    if (twins) return twins->loss(d, &(twin_loss_args){ .loss = loss, .args = a, .kl = k });
     ARES_TRY(loss->compute(a));
     return ares_loss_terms(a, k);
 }
 
-int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
-                      const ares_loss_args *a, const ares_kl_args *k)
+int twin_loss_terms(const algo_twins *twins, ares_device *d, const ares_loss_args *a,
+                    const ares_kl_args *k)
 {
-    twin_loss_args t = { .loss = loss, .args = a, .kl = k };
-    if (!twins || (loss->flags & ARES_LOSS_PAIRS)) return on_cpu(loss, a, k);
-    uint8_t *chosen = NULL;
-    if (loss->choose) { /* which crosses ranks, and has told of faults */
-        bool any;
-        t.chosen = chosen = ares_calloc((size_t)(a->n + 1), 1);
-        int rc = loss->choose(a, chosen, &any);
-        if (rc != ARES_OK || !any) {
-            ares_free(chosen);
-            return rc == ARES_OK ? ares_loss_terms(a, k) : rc;
-        }
-    }
-    int rc = twins->loss(d, &t);
-    ares_free(chosen);
-    return rc == TWIN_FAULT ? on_cpu(loss, a, k) : rc;
+    if (twins) return twins->loss(d, &(twin_loss_args){ .args = a, .kl = k });
+    return ares_loss_terms(a, k);
 }
 
 int twin_value_loss(const algo_twins *twins, ares_device *d, const ares_value_args *a)
 {
-    int rc = twins ? twins->value(d, a) : TWIN_FAULT;
-    return rc == TWIN_FAULT ? value_loss(a) : rc;
+    return twins ? twins->value(d, a) : value_loss(a);
 }
 
 /* Row starts from 0. */
@@ -118,12 +109,76 @@ int twin_adv_compute(const algo_twins *twins, ares_device *d, const ares_adv *ad
     return adv_close(&p);
 }
 
+/* ---------------------------------------------------------------- a card's sums */
+
+void ares_card_sums_init(ares_card_sums *s)
+{
+    static_assert(SUM_WIDTH <= ARES_COUNT(s->sum), "ares_card_sums has room for every sum");
+    *s = (ares_card_sums){ .fault = UINT64_MAX };
+    s->sum[SUM_MIN] = INFINITY;
+    s->sum[SUM_MAX] = -INFINITY;
+}
+
+void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to)
+{
+#define ADD(name) to->name += s->sum[SUM_##name];
+    TWIN_LOSS_SUMS(ADD)
+#undef ADD
+    to->ratio_min = ARES_MIN(to->ratio_min, s->sum[SUM_MIN]);
+    to->ratio_max = ARES_MAX(to->ratio_max, s->sum[SUM_MAX]);
+    for (int i = 0; i < ARES_LOSS_BINS; i++) to->bins[i] += (double)s->bins[i];
+}
+
+void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to)
+{
+    int i = 0;
+#define ADD(name) to->name += s->sum[i++];
+    TWIN_VALUE_SUMS(ADD)
+#undef ADD
+}
+
+/* Found by the card, but not by the CPU, whose exponentials differ in their last bit. */
+static int unnamed(const char *what)
+{
+    return ares_fail(ARES_ENUMERIC, "loss: %s: the device met a number that is not finite", what);
+}
+
+int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const ares_kl_args *k)
+{
+    ares_loss_args a = *host;
+    ares_loss_sums sums;
+    ares_kl_args kl = k ? *k : (ares_kl_args){ 0 };
+    float *d = ares_calloc((size_t)a.n + 1, sizeof *d);
+    ares_loss_sums_init(&sums);
+    a.sums = &sums, a.d_log_prob = d, a.d_entropy = NULL;
+    kl.out = kl.d_full = NULL;
+    int rc = loss ? loss_check(&a, loss->name) : ARES_OK;
+    if (rc == ARES_OK) rc = ares_loss_terms(&a, k ? &kl : NULL);
+    ares_free(d);
+    return rc == ARES_OK ? unnamed(loss ? loss->name : "terms") : rc;
+}
+
+int ares_value_fault(const ares_value_args *host)
+{
+    ares_value_args a = *host;
+    ares_value_sums sums = { 0 };
+    float *d = ares_calloc((size_t)a.n + 1, sizeof *d);
+    a.sums = &sums, a.d_value = d;
+    int rc = value_loss(&a);
+    ares_free(d);
+    return rc == ARES_OK ? unnamed("value") : rc;
+}
+
 /* ---------------------------------------------------------------- of a device */
 
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k)
 {
     return twin_loss_compute(twin_table_of(d), d, loss, a, k);
+}
+int ares_loss_terms_on(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)
+{
+    return twin_loss_terms(twin_table_of(d), d, a, k);
 }
 int ares_value_loss_on(ares_device *d, const ares_value_args *a)
 {

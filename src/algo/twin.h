@@ -2,15 +2,17 @@
  * The twins of the functions that touch every token, which libares_cuda.so exports as one table
  * (cuda/), and the choice between a twin and the CPU (twin.c).
  *
- * All arrays are on the host, as the batch's are: a twin copies its inputs to the device and its
+ * The arrays of the two losses lie on the device; their twins launch and do not wait. Those of the
+ * others are on the host, as the batch's are: such a twin copies its inputs to the device and its
  * outputs back, and both are complete when it returns. The per-token formulas are those of
  * src/algo/loss, compiled by both compilers. Sums are made in f64 in an order given by the shape of
  * the input, without floating-point atomics, so the same call gives the same bits again. Where a
  * comment says "the CPU's bits", the twin gives the same bits as the CPU; elsewhere they differ by
  * the order of a sum or by the device's exp, a few units in the last place of a double.
  *
- * Every twin returns ARES_OK, TWIN_FAULT, or the device's failure. After either of the latter
- * two nothing was written.
+ * Every twin returns ARES_OK, TWIN_FAULT, or the device's failure, those of losses ARES_OK alone:
+ * the caller finds a fault in the card's sums, a failure at sync. After TWIN_FAULT and after a
+ * failure nothing was written.
  */
 #ifndef ARES_ALGO_TWIN_PRIVATE_H
 #define ARES_ALGO_TWIN_PRIVATE_H
@@ -22,14 +24,25 @@
 /* An input that cannot be computed with; the CPU's function then finds and names its place. */
 enum { TWIN_FAULT = 1 };
 
+/* Members of ares_loss_sums that a loss on a card adds up, in the order of ares_card_sums.sum. */
+/* clang-format off */
+#define TWIN_LOSS_SUMS(X) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(neg_log_prob) X(tokens) \
+    X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) \
+    X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format on */
+#define TWIN_SUM_NUMBER(name) SUM_##name,
+/* after them the bounds of the ratio, which do not add up */
+enum { TWIN_LOSS_SUMS(TWIN_SUM_NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
+#define TWIN_VALUE_SUMS(X) X(loss) X(tokens) X(clip) X(value) /* the same of ares_value_sums */
+
 /*
  * One pass: the loss, its derivatives, loss_terms and every sum of ares_loss_sums but those of
  * rollout_is, in one launch.
  */
 typedef struct twin_loss_args {
-    const ares_loss *loss; /* not ARES_LOSS_PAIRS */
+    const ares_loss *loss; /* not ARES_LOSS_PAIRS; NULL: the terms alone */
     const ares_loss_args *args;
-    const uint8_t *chosen;  /* [n], written by loss->choose; NULL where the loss has none */
     const ares_kl_args *kl; /* NULL: no term */
 } twin_loss_args;
 
@@ -96,6 +109,8 @@ const algo_twins *twin_table_of(const ares_device *d);
 /* The functions of ares/algo_twin.h with the table to use: NULL is the CPU. Tests give one. */
 int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
                       const ares_loss_args *a, const ares_kl_args *k);
+int twin_loss_terms(const algo_twins *twins, ares_device *d, const ares_loss_args *a,
+                    const ares_kl_args *k);
 int twin_value_loss(const algo_twins *twins, ares_device *d, const ares_value_args *a);
 int twin_rollout_weights(const algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
                          const ares_batch *b, int64_t row, int64_t end, float *weight,

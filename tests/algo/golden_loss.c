@@ -14,6 +14,7 @@
 #include "ares/algo_loss.h"
 #include "ares/train.h"
 #include "golden_twin.h"
+#include "loss_on_card.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)
 {
@@ -333,7 +334,7 @@ GOLDEN(agentic, kl_loss)
         ares_device *device;
         const algo_twins *twins = golden_twins(&device);
         ares_kl_args k = { .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref };
-        ok = golden_ok(g, twin_loss_compute(twins, device, ares_loss_find("default"), &a, &k));
+        ok = golden_ok(g, on_card_loss(twins, device, ares_loss_find("default"), &a, &k));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));
@@ -424,7 +425,7 @@ static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, con
                          .sums = sums };
     ares_device *device;
     const algo_twins *twins = golden_twins(&device);
-    return golden_ok(g, twins ? twin_loss_compute(twins, device, c->loss, &a, NULL)
+    return golden_ok(g, twins ? on_card_loss(twins, device, c->loss, &a, NULL)
                               : c->loss->compute(&a));
 }
 

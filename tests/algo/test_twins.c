@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "loss/plain.h"
+#include "loss_on_card.h"
 #include "stats.h"
-#include "twin.h"
 
 typedef struct machine {
     ares_device d;
@@ -175,7 +175,7 @@ static int run_loss(const algo_twins *twins, ares_device *d, const ares_loss *lo
     ares_kl_args k = kl ? *kl : (ares_kl_args){ 0 };
     if (k.out) k.out = p->kl;
     if (k.d_full) k.d_full = p->d_full;
-    return twin_loss_compute(twins, d, loss, &a, kl ? &k : NULL);
+    return on_card_loss(twins, d, loss, &a, kl ? &k : NULL);
 }
 
 static void compare(machine *m, const char *what, const ares_loss *loss, const ares_loss_args *a,
@@ -266,6 +266,7 @@ TWIN_TEST(kl_terms_agree)
             *(k.kl->value ? &k.ref_log_prob : &k.full) = k.kl->value ? b.ref_log_probs : full;
             if (!k.kl->value) k.d_full = d;
             compare(m, names[i], loss, &a, &k, d);
+            if (l == 1) compare(m, "terms alone", NULL, &a, &k, d);
         }
     b.kl = NULL;
     ares_batch copy = b;
@@ -307,6 +308,59 @@ TWIN_TEST(parts_of_rows_agree)
     ares_batch_fini(&b);
 }
 
+/*
+ * An update copies the sums to the host once, after many launches: chunks of a loss of tokens, then
+ * rows of another loss.
+ */
+TWIN_TEST(launches_add_to_the_same_sums)
+{
+    ares_batch b;
+    random_batch(&b, 9);
+    ares_loss_config cfg = {
+        .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS
+    };
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *d = random_floats(b.tokens, 1e-3);
+    ares_loss_sums got, want;
+    ares_card_sums sums;
+    ares_card_sums_init(&sums);
+    ares_loss_sums_init(&got), ares_loss_sums_init(&want);
+    on_card c = { .d = &m->d };
+    size_t floats = (size_t)b.tokens * sizeof(float);
+    ares_loss_card card = {
+        .row_start = on_card_up(&c, b.row_start, (size_t)(b.rows + 1) * sizeof(int64_t), false),
+        .sums = on_card_up(&c, &sums, sizeof sums, true)
+    };
+    ares_loss_args host = args_of(&cfg, &b, log_prob, weight, NULL), on = host;
+    host.samples = on.samples = NULL;
+    host.sums = &want, host.d_log_prob = d;
+    on.card = &card;
+    on.log_prob = on_card_up(&c, log_prob, floats, false);
+    on.old_log_prob = on_card_up(&c, b.old_log_probs, floats, false);
+    on.advantage = on_card_up(&c, b.advantages, floats, false);
+    on.weight = on_card_up(&c, weight, floats, false);
+    on.mask = on_card_up(&c, b.response_mask, (size_t)b.tokens, false);
+    on.entropy = on_card_up(&c, b.entropies, floats, false);
+    on.d_log_prob = on_card_up(&c, d, floats, false);
+    const int64_t cut[] = { 0, 300, 8199, b.tokens };
+    for (int i = 0; i < 3; i++) {
+        ares_loss_args part = on;
+        int64_t t = part.first = cut[i];
+        part.n = cut[i + 1] - t;
+        part.log_prob += t, part.old_log_prob += t, part.advantage += t, part.weight += t;
+        part.mask += t, part.entropy += t, part.d_log_prob += t;
+        CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("default"), &part, NULL));
+    }
+    CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("gspo"), &on, NULL));
+    CHECK_OK(on_card_close(&c));
+    CHECK_OK(twin_loss_compute(NULL, NULL, ares_loss_find("default"), &host, NULL));
+    CHECK_OK(twin_loss_compute(NULL, NULL, ares_loss_find("gspo"), &host, NULL));
+    ares_card_sums_add(&sums, &got);
+    sums_agree("launches", &got, &want);
+    ares_free(log_prob), ares_free(weight), ares_free(d);
+    ares_batch_fini(&b);
+}
+
 TWIN_TEST(faults_are_named_as_on_the_cpu)
 {
     ares_batch b;
@@ -328,7 +382,6 @@ TWIN_TEST(faults_are_named_as_on_the_cpu)
         CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
                    "row 3, token 4000");
         log_prob[t] = old;
-        CHECK_MEM(p.d_log_prob, d, (size_t)b.tokens * sizeof *d);
         b.response_mask[t] = 2;
         CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
                    "mask of row 3, token 4000 is 2");
@@ -363,10 +416,10 @@ TWIN_TEST(value_loss_agrees)
                               .sums = &sums[0],
                               .row_start = b.row_start,
                               .end = b.rows };
-        CHECK_OK(twin_value_loss(NULL, NULL, &a));
+        CHECK_OK(on_card_value_loss(NULL, NULL, &a));
         a.d_value = got;
         a.sums = &sums[1];
-        CHECK_OK(twin_value_loss(m->twins, &m->d, &a));
+        CHECK_OK(on_card_value_loss(m->twins, &m->d, &a));
         CHECK_MEM(got, want, (size_t)b.tokens * sizeof *got);
         doubles_agree("value sums", &sums[1].loss, &sums[0].loss, 4, 1e-12);
         CHECK(sums[0].clip > 0 || !clip);
@@ -387,7 +440,7 @@ TWIN_TEST(value_loss_agrees)
                           .sums = &sums,
                           .row_start = b.row_start,
                           .end = b.rows };
-    CHECK_FAIL(twin_value_loss(m->twins, &m->d, &a), ARES_ENUMERIC, "return nan");
+    CHECK_FAIL(on_card_value_loss(m->twins, &m->d, &a), ARES_ENUMERIC, "return nan");
     target[8000] = old;
     ares_free(value), ares_free(target), ares_free(weight), ares_free(d);
     ares_batch_fini(&b);
@@ -519,8 +572,8 @@ TWIN_TEST(nothing_is_fine)
     double threshold = 7;
     ares_loss_sums_init(&sums);
     ares_loss_args a = { .cfg = &cfg, .row_start = zero, .end = 1, .sums = &sums };
-    CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("default"), &a, NULL));
-    CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
+    CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("default"), &a, NULL));
+    CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
     CHECK_OK(m->twins->windows(
         &m->d,
         &(twin_windows_args){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));

@@ -95,9 +95,45 @@ static __device__ inline double twin_block_max(double v) /* ignores NaN */
     return most;
 }
 /* Notes the first place of an input that cannot be computed with. */
-static __device__ inline void twin_fault(unsigned long long *fault, int64_t t)
+template <typename U> static __device__ inline void twin_fault(U *fault, int64_t t)
 {
-    atomicMin(fault, (unsigned long long)t);
+    atomicMin((unsigned long long *)fault, (unsigned long long)t);
+}
+static __device__ inline void twin_count(uint64_t *to, unsigned n)
+{
+    atomicAdd((unsigned long long *)to, (unsigned long long)n);
+}
+
+/*
+ * Whether this block is the last of its launch to come here: then what the others wrote before they
+ * came is there to read.
+ */
+static __device__ inline bool twin_last_block(ares_card_sums *s)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        last = atomicAdd((unsigned long long *)&s->blocks, 1ull) == gridDim.x - 1;
+    __syncthreads();
+    if (last) __threadfence();
+    if (last && threadIdx.x == 0) s->blocks = 0; /* for the next launch */
+    return last;
+}
+/*
+ * Adds the first n of the `width` sums of every block to the card's, a warp per sum: lane i adds
+ * the blocks i, i + 32 ... in order, and the lanes meet in one tree.
+ */
+static __device__ inline void twin_add_blocks(const double *partial, int width, int n,
+                                              ares_card_sums *to)
+{
+    for (int i = (int)threadIdx.x / 32; i < n; i += TWIN_WARPS) {
+        double sum = 0;
+        for (unsigned b = threadIdx.x % 32; b < gridDim.x; b += 32)
+            sum += partial[(int64_t)b * width + i];
+        sum = twin_warp_sum(sum);
+        if (threadIdx.x % 32 == 0) to->sum[i] += sum;
+    }
 }
 enum : unsigned long long { TWIN_NO_FAULT = ~0ull };
 

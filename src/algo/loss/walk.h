@@ -105,6 +105,10 @@ LOSS_WALK int loss_over_tokens(const ares_loss_args *a, const ares_loss *loss,
 LOSS_WALK int loss_over_chosen(const ares_loss_args *a, const ares_loss *loss,
                                loss_token_fn *formula)
 {
+    if (a->chosen) {
+        loss_tokens(a, loss, formula, a->chosen);
+        return ARES_OK;
+    }
     uint8_t *chosen = ares_calloc((size_t)(a->n + 1), 1);
     bool any;
     int rc = loss->choose(a, chosen, &any);

@@ -131,8 +131,12 @@ static void leave_out(update *u, const update *before, int64_t row, int64_t end)
     u->max_abs = max_abs; /* never less than before */
     u->compared = compared;
     u->skipped++;
-    for (int64_t i = b->row_start[row]; b->kl && i < b->row_start[end]; i++)
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    for (int64_t i = first; b->kl && i < last; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
+    if (u->host.seen_kl)
+        columns_in(&u->actor->learner.columns, u->col.seen_kl + first, u->host.seen_kl + first,
+                   (size_t)(last - first) * sizeof *b->kl);
 }
 
 /* *norm: of the gradient; NaN where the update was left out, on every rank. */
@@ -164,7 +168,7 @@ static int train(update *u, const mini_batches *minis, double *norms)
             if (idle || isnan(norm)) continue;
             *norms += norm;
             u->compare = false; /* from here on the weights are not those of the rollout */
-            if (u->seen_kl) ares_kl_see(b, row, end, u->seen_kl, u->passed);
+            if (u->host.seen_kl) ares_kl_see(b, row, end, u->host.seen_kl, u->passed);
             else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
         }
     return ARES_OK;

@@ -44,38 +44,33 @@ void critic_close(critic *c)
     ares_model_free(m);
 }
 
-/* A micro-batch in the learner's scratch: n values or their derivatives, twice, and the rest. */
+/* Activations of a micro-batch, in the learner's scratch. */
 typedef struct value_scratch {
-    float *wide;                   /* [n] */
-    void *value, *bias, *d_hidden; /* activations: [n], [1], [n][hidden] */
+    void *value, *bias, *d_hidden; /* [n] values or their derivatives, [1], [n][hidden] */
 } value_scratch;
-static value_scratch scratch_of(const learner *l, int32_t n)
+static int reserve(critic *c, int32_t n, value_scratch *out)
 {
-    size_t each = ares_dtype_bytes(l->model->device->k->act), most = ((size_t)n + 15) / 16 * 16;
+    learner *l = &c->learner;
+    size_t each = ares_dtype_bytes(l->model->device->k->act),
+           values = ((size_t)n * each + 63) / 64 * 64;
+    ARES_TRY(learner_reserve(l, values + 64 + (size_t)n * (size_t)l->model->cfg.hidden * each));
     char *p = l->scratch;
-    return (value_scratch){ .wide = l->scratch,
-                            .value = p + most * sizeof(float),
-                            .bias = p + most * (sizeof(float) + each),
-                            .d_hidden = p + most * (sizeof(float) + each) + 64 };
-}
-static size_t scratch_bytes(const learner *l, int32_t n)
-{
-    size_t each = ares_dtype_bytes(l->model->device->k->act), most = ((size_t)n + 15) / 16 * 16;
-    return most * (sizeof(float) + each * ((size_t)l->model->cfg.hidden + 1)) + 64;
+    *out = (value_scratch){ p, p + values, p + values + 64 };
+    return ARES_OK;
 }
 
-/* Values of the response tokens of some rows, in the order of the runs, on the host. */
+/* Values of the response tokens of some rows, in the order of the runs, on the device. */
 static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
                    float *values)
 {
     learner *l = &c->learner;
     ares_model *model = l->model;
     ares_device *d = model->device;
+    value_scratch s;
     ARES_TRY(learner_forward(l, b, rows, c->cfg->critic.share_prompts, p));
     int32_t n = p->packed.n_out;
     if (!n) return ARES_OK;
-    ARES_TRY(learner_reserve(l, scratch_bytes(l, n)));
-    value_scratch s = scratch_of(l, n);
+    ARES_TRY(reserve(c, n, &s));
     d->k->convert(d, s.bias, d->k->act, model->value_bias->weight.data, ARES_F32, 1);
     ares_linear_args a = { .m = n,
                            .x = p->hidden,
@@ -85,77 +80,175 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, l
                            .y = s.value,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);
-    d->k->convert(d, s.wide, ARES_F32, s.value, d->k->act, n);
-    d->k->copy_out(d, values, s.wide, (size_t)n * sizeof *values);
-    return d->k->sync(d);
+    d->k->convert(d, values, ARES_F32, s.value, d->k->act, n);
+    return ARES_OK;
 }
 
 int critic_values(critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
     ARES_PUT(b, values);
+    learner *l = &c->learner;
+    ares_device *d = l->model->device;
     ares_micro_set *sets;
     int64_t n;
-    float *values = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *values);
+    size_t bytes = ((size_t)b->tokens + 1) * sizeof(float);
+    float *values = ares_arena_alloc(&b->arena, bytes);
     ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
                             c->cfg->critic.share_prompts, &b->arena, &sets, &n));
-    for (int64_t i = 0; i < n; i++) {
+    ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
+    float *on = columns_place(&l->stats, values, bytes);
+    for (int64_t i = 0, at = 0; i < n; at += sets[i++].out) {
         learner_pass p;
-        ARES_TRY(forward(c, b, &sets[i], &p, values));
-        ares_pack_scatter(b, &sets[i], values, 0, b->values);
+        ARES_TRY(forward(c, b, &sets[i], &p, on + at));
     }
+    columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
+        ares_pack_scatter(b, &sets[i], values + at, 0, b->values);
     for (int64_t t = 0; t < b->tokens; t++)
         if (!b->response_mask[t]) b->values[t] = 0;
     return ARES_OK;
 }
 
-static int micro_batch(critic *c, const ares_batch *b, const ares_micro_batch *m,
-                       const float *weight, ares_value_sums *sums)
+/* Numbers by token of the batch that an update reads and writes. */
+#define CRITIC_COLUMNS(X) \
+    X(float, old_value)   \
+    X(float, target)      \
+    X(uint8_t, mask)      \
+    X(float, weight)      \
+    X(float, value)       \
+    X(float, d_value)
+typedef struct critic_columns {
+#define CRITIC_COLUMN(type, name) type *name;
+    CRITIC_COLUMNS(CRITIC_COLUMN)
+#undef CRITIC_COLUMN
+} critic_columns;
+
+typedef struct value_update {
+    critic *critic;
+    ares_batch *batch;
+    critic_columns host, col; /* on the host, and where the device computes with them */
+    ares_card_sums *card;     /* a card's sums; NULL on the CPU, whose losses add to sums */
+    ares_value_sums sums;
+} value_update;
+
+static int open_columns(value_update *u)
 {
+    learner *l = &u->critic->learner;
+    ares_batch *b = u->batch;
+    columns *c = &l->columns;
+    size_t n = (size_t)b->tokens + 1, bytes = sizeof(ares_card_sums);
+    int count = 1;
+    u->host = (critic_columns){ .old_value = b->values,
+                                .target = b->returns,
+                                .mask = b->response_mask,
+                                .weight = ares_arena_calloc(&b->arena, n, sizeof(float)),
+                                .value = ares_arena_calloc(&b->arena, n, sizeof(float)),
+                                .d_value = ares_arena_calloc(&b->arena, n, sizeof(float)) };
+#define COUNT(type, name) bytes += n * sizeof(type), count++;
+    CRITIC_COLUMNS(COUNT)
+#undef COUNT
+    ARES_TRY(columns_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = columns_place(c, u->host.name, n * sizeof(type));
+    CRITIC_COLUMNS(PLACE)
+#undef PLACE
+    columns_in(c, u->col.old_value, u->host.old_value, (n - 1) * sizeof(float));
+    columns_in(c, u->col.target, u->host.target, (n - 1) * sizeof(float));
+    columns_in(c, u->col.mask, u->host.mask, n - 1);
+    if (!columns_shared(c))
+        u->card = columns_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card),
+                                sizeof *u->card);
+    return ARES_OK;
+}
+
+/* Of rows [row, end), in these columns. */
+static ares_value_args args_of(value_update *u, const critic_columns *c, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    int64_t t = b->row_start[row];
+    return (ares_value_args){ .n = b->row_start[end] - t,
+                              .value = c->value + t,
+                              .old_value = c->old_value + t,
+                              .target = c->target + t,
+                              .weight = c->weight + t,
+                              .mask = c->mask + t,
+                              .cliprange_value = u->critic->cfg->critic.cliprange_value,
+                              .d_value = c->d_value + t,
+                              .sums = &u->sums,
+                              .first = t,
+                              .row_start = b->row_start,
+                              .row = row,
+                              .end = end,
+                              .card = u->card };
+}
+
+static int micro_batch(value_update *u, const ares_micro_batch *m)
+{
+    critic *c = u->critic;
     learner *l = &c->learner;
     ares_model *model = l->model;
     ares_device *d = model->device;
-    learner_pass p = { 0 };
-    float *value =
-        ares_malloc((size_t)(b->row_start[m->end] - b->row_start[m->row] + 1) * 2 * sizeof *value);
-    int rc = forward(c, b, &(ares_micro_set){ 1, m, m->tokens, m->out }, &p, value);
-    int32_t n = rc == ARES_OK ? p.packed.n_out : 0, width = model->cfg.hidden;
-    int64_t at = b->row_start[m->row];
-    float *gradient = value + n;
-    if (n) memset(gradient, 0, (size_t)n * sizeof *gradient);
-    ares_value_args a = { .n = n,
-                          .value = value,
-                          .old_value = b->values + at,
-                          .target = b->returns + at,
-                          .weight = weight + at,
-                          .mask = b->response_mask + at,
-                          .cliprange_value = c->cfg->critic.cliprange_value,
-                          .d_value = gradient,
-                          .sums = sums,
-                          .first = at,
-                          .row_start = b->row_start,
-                          .row = m->row,
-                          .end = m->end };
-    if (n) rc = ares_value_loss_on(d, &a);
-    if (n && rc == ARES_OK) {
-        value_scratch s = scratch_of(l, n);
-        d->k->copy_in(d, s.wide, gradient, (size_t)n * sizeof *gradient);
-        d->k->convert(d, s.value, d->k->act, s.wide, ARES_F32, n);
-        ares_linear_backward_args back = { .m = n,
-                                           .dy = s.value,
-                                           .lddy = 1,
-                                           .w = &model->value->weight,
-                                           .dx = s.d_hidden,
-                                           .lddx = width,
-                                           .x = p.hidden,
-                                           .ldx = width,
-                                           .dw = &model->value->grad,
-                                           .dbias = model->value_bias->grad.data };
-        d->k->linear_backward(d, &back);
-        rc = learner_backward(l, &p, s.d_hidden);
+    learner_pass p;
+    value_scratch s;
+    const ares_value_args a = args_of(u, &u->col, m->row, m->end);
+    const ares_micro_set rows = { 1, m, m->tokens, m->out };
+    int32_t width = model->cfg.hidden;
+    ARES_TRY(forward(c, u->batch, &rows, &p, u->col.value + a.first));
+    int32_t n = p.packed.n_out;
+    if (!n) return ARES_OK;
+    ARES_TRY(columns_ready(&l->columns));
+    ARES_TRY(ares_value_loss_on(d, &a));
+    ARES_TRY(reserve(c, n, &s));
+    d->k->convert(d, s.value, d->k->act, a.d_value, ARES_F32, n);
+    ares_linear_backward_args back = { .m = n,
+                                       .dy = s.value,
+                                       .lddy = 1,
+                                       .w = &model->value->weight,
+                                       .dx = s.d_hidden,
+                                       .lddx = width,
+                                       .x = p.hidden,
+                                       .ldx = width,
+                                       .dw = &model->value->grad,
+                                       .dbias = model->value_bias->grad.data };
+    d->k->linear_backward(d, &back);
+    return learner_backward(l, &p, s.d_hidden);
+}
+
+/* The columns of rows [row, end) before their losses; a card's sums begin at 0. */
+static void begin(value_update *u, int64_t row, int64_t end)
+{
+    const columns *c = &u->critic->learner.columns;
+    ares_device *d = c->device;
+    int64_t t = u->batch->row_start[row];
+    size_t bytes = (size_t)(u->batch->row_start[end] - t) * sizeof(float);
+    if (bytes) d->k->zero(d, u->col.d_value + t, bytes);
+    columns_in(c, u->col.weight + t, u->host.weight + t, bytes);
+    ares_card_sums sums;
+    ares_card_sums_init(&sums);
+    if (u->card) columns_in(c, u->card, &sums, sizeof sums);
+}
+
+/* A card's sums of rows [row, end), in one wait, or the error that names a fault. */
+static int finish(value_update *u, int64_t row, int64_t end)
+{
+    learner *l = &u->critic->learner;
+    ares_device *d = l->model->device;
+    ares_card_sums sums;
+    if (!u->card) return ARES_OK;
+    columns_out(&l->columns, &(column_part){ &sums, u->card, sizeof sums }, 1);
+    ARES_TRY(d->k->sync(d));
+    if (sums.fault == UINT64_MAX) {
+        ares_card_value_sums_add(&sums, &u->sums);
+        return ARES_OK;
     }
-    ares_free(value);
-    return rc;
+    const ares_value_args a = args_of(u, &u->host, row, end);
+    columns_out(&l->columns,
+                &(column_part){ u->host.value + a.first, u->col.value + a.first,
+                                (size_t)a.n * sizeof(float) },
+                1);
+    ARES_TRY(d->k->sync(d));
+    return ares_value_fault(&a);
 }
 
 typedef struct mini_batch_result {
@@ -164,12 +257,13 @@ typedef struct mini_batch_result {
 } mini_batch_result;
 
 /* One optimizer step, over rows [row, end). */
-static int mini_batch(critic *c, ares_batch *b, int64_t row, int64_t end, float *weight,
-                      ares_value_sums *sums, mini_batch_result *out)
+static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_result *out)
 {
+    critic *c = u->critic;
     learner *l = &c->learner;
+    ares_batch *b = u->batch;
     char what[80];
-    ares_value_sums before = *sums;
+    ares_value_sums before = u->sums;
     int rc = ARES_OK;
     snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
@@ -181,15 +275,17 @@ static int mini_batch(critic *c, ares_batch *b, int64_t row, int64_t end, float 
     if (out->empty) return ARES_OK;
     counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts,
-                              weight + b->row_start[row]));
+                              u->host.weight + b->row_start[row]));
+    begin(u, row, end);
     ares_model_zero_grad(l->model);
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len,
                                c->cfg->critic.share_prompts, plan);
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(c, b, &plan[i], weight, sums);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(u, &plan[i]);
+    if (rc == ARES_OK) rc = finish(u, row, end);
     rc = ares_world_agree(l->world, rc);
     ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));
-    if (isnan(out->grad_norm)) *sums = before;
+    if (isnan(out->grad_norm)) u->sums = before;
     return ARES_OK;
 }
 
@@ -228,13 +324,12 @@ typedef struct update_result {
 
 static int train(critic *c, const mini_batches *minis, update_result *out)
 {
-    ares_batch *b = minis->batch;
-    float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
+    value_update u = { .critic = c, .batch = minis->batch };
+    ARES_TRY(ares_world_agree(c->learner.world, open_columns(&u)));
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t k = 0; k < minis->n; k++) {
             mini_batch_result step;
-            ARES_TRY(
-                mini_batch(c, b, minis->start[k], minis->start[k + 1], weight, &out->sums, &step));
+            ARES_TRY(mini_batch(&u, minis->start[k], minis->start[k + 1], &step));
             out->empties += step.empty;
             if (step.empty) continue;
             out->skipped += isnan(step.grad_norm);
@@ -242,6 +337,7 @@ static int train(critic *c, const mini_batches *minis, update_result *out)
             out->norms += step.grad_norm;
             out->updates++;
         }
+    out->sums = u.sums;
     return ARES_OK;
 }
 

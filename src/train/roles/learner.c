@@ -13,12 +13,20 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
                               &l->workspace);
 }
 
+static void close_columns(learner *l)
+{
+    columns_close(&l->targets);
+    columns_close(&l->stats);
+    columns_close(&l->columns);
+}
+
 void learner_close(learner *l)
 {
     if (!l->model) return;
     ares_device *d = l->model->device;
     d->k->release(d, l->scratch, l->scratch_bytes);
     ares_workspace_free(l->workspace);
+    close_columns(l);
     ares_arena_fini(&l->arena);
     *l = (learner){ 0 };
 }
@@ -42,9 +50,15 @@ int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows,
                     learner_pass *out)
 {
     *out = (learner_pass){ 0 };
+    const int32_t *targets;
     ares_arena_reset(&l->arena);
-    ares_pack_build(b, rows, share_prompts, &l->arena, &out->packed, &out->targets);
+    ares_pack_build(b, rows, share_prompts, &l->arena, &out->packed, &targets);
     if (!out->packed.n_out) return ARES_OK;
+    size_t bytes = (size_t)out->packed.n_out * sizeof *targets;
+    ARES_TRY(columns_open(&l->targets, l->model->device, l->role, bytes, 1));
+    int32_t *on = columns_place(&l->targets, (int32_t *)(uintptr_t)targets, bytes);
+    columns_in(&l->targets, on, targets, bytes);
+    out->targets = on;
     return ares_model_forward(l->model, l->workspace, &out->packed, &out->hidden);
 }
 
@@ -88,25 +102,39 @@ learner_scoring learner_scoring_of(const ares_train_config *cfg)
                               .temperature = cfg->rollout.temperature };
 }
 
-/* Results of a set of rows go to columns that start at batch token `first`. */
+/* What the head finds of n rows: log-probs, entropies and log-sum-exps, on the device. */
+static void head_writes(ares_head_args *h, float *stats, size_t n)
+{
+    h->log_prob = stats;
+    h->entropy = stats + n;
+    h->lse = stats + 2 * n;
+}
+
 static int score(learner *l, const learner_scoring *s, const ares_batch *b,
-                 const ares_micro_set *rows, int64_t first, float *log_probs, float *entropies)
+                 const ares_micro_set *rows, float *stats, size_t n)
 {
     ares_device *d = l->model->device;
     learner_pass p;
     ARES_TRY(learner_forward(l, b, rows, s->share_prompts, &p));
     if (!p.packed.n_out) return ARES_OK;
-    size_t n = (size_t)p.packed.n_out;
-    float *stats = ares_arena_alloc(&l->arena, n * 3 * sizeof *stats);
     ares_head_args h = learner_head(l, &p, s->temperature);
-    h.log_prob = stats;
-    h.entropy = stats + n;
-    h.lse = stats + 2 * n;
+    head_writes(&h, stats, n);
     d->k->head(d, &h);
-    ARES_TRY(d->k->sync(d));
-    if (log_probs) ares_pack_scatter(b, rows, h.log_prob, first, log_probs);
-    if (entropies) ares_pack_scatter(b, rows, h.entropy, first, entropies);
-    return ARES_OK;
+    return columns_ready(&l->stats);
+}
+
+/* stats [3][n]: of the sets, one after the other, on the host once all have been computed. */
+static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
+                     const ares_micro_set *sets, int64_t n_sets, float *stats, size_t n)
+{
+    ares_device *d = l->model->device;
+    size_t bytes = 3 * n * sizeof *stats;
+    ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
+    float *on = columns_place(&l->stats, stats, bytes);
+    for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
+        ARES_TRY(score(l, s, b, &sets[i], on + at, n));
+    columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
+    return d->k->sync(d);
 }
 
 int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
@@ -114,10 +142,14 @@ int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b,
 {
     ares_arena plan = { 0 };
     ares_micro_set *sets;
-    int64_t n;
-    int rc = ares_pack_sets(b, row, end, s->max_token_len, s->share_prompts, &plan, &sets, &n);
-    for (int64_t i = 0; rc == ARES_OK && i < n; i++)
-        rc = score(l, s, b, &sets[i], b->row_start[row], log_probs, entropies);
+    int64_t sets_n, n = b->row_start[end] - b->row_start[row], first = b->row_start[row];
+    int rc = ares_pack_sets(b, row, end, s->max_token_len, s->share_prompts, &plan, &sets, &sets_n);
+    float *stats = ares_arena_alloc(&plan, ((size_t)n * 3 + 1) * sizeof *stats);
+    if (rc == ARES_OK) rc = score_all(l, s, b, sets, sets_n, stats, (size_t)n);
+    for (int64_t i = 0, at = 0; rc == ARES_OK && i < sets_n; at += sets[i++].out) {
+        if (log_probs) ares_pack_scatter(b, &sets[i], stats + at, first, log_probs);
+        if (entropies) ares_pack_scatter(b, &sets[i], stats + n + at, first, entropies);
+    }
     ares_arena_fini(&plan);
     return rc;
 }
@@ -129,28 +161,38 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
     learner l = { .model = m, .workspace = w };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
+    close_columns(&l);
     ares_arena_fini(&l.arena);
     return rc;
 }
 
-/* What the head's callback reads and adds to. */
+/* The coefficients of a loss that is linear in the log-probs. */
 typedef struct linear_loss {
+    ares_device *device;
     const float *d_log_prob;
-    double sum;
 } linear_loss;
 
 static void linear_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
                           const float *entropy, float *c_log_prob, float *c_entropy)
 {
+    (void)log_prob;
     (void)entropy;
     (void)c_entropy;
-    linear_loss *x = ctx;
-    for (int32_t i = 0; i < n; i++) {
-        float d = x->d_log_prob[row + i];
-        if (d == 0) continue; /* such a token may have probability 0 */
-        x->sum += (double)d * (double)log_prob[i];
-        c_log_prob[i] = d;
-    }
+    const linear_loss *x = ctx;
+    x->device->k->copy(x->device, c_log_prob, x->d_log_prob + row, (size_t)n * sizeof(float));
+}
+
+/* Of the rows of the last pass, whose log-probs lie at `on` on the device. */
+static int linear_sum(learner *l, const float *d_log_prob, const float *on, float *log_prob,
+                      size_t n, double *sum)
+{
+    ares_device *d = l->model->device;
+    columns_out(&l->stats, &(column_part){ log_prob, on, n * sizeof *on }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (size_t i = 0; i < n; i++)
+        if (d_log_prob[i] != 0) /* others may have probability 0 */
+            *sum += (double)d_log_prob[i] * (double)log_prob[i];
+    return ARES_OK;
 }
 
 int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
@@ -158,19 +200,21 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
 {
     ares_device *d = l->model->device;
     learner_pass p;
-    linear_loss loss = { d_log_prob, *sum };
     ARES_TRY(learner_forward_rows(l, b, m, s->share_prompts, &p));
     if (!p.packed.n_out) return ARES_OK;
-    size_t n = (size_t)p.packed.n_out;
+    size_t n = (size_t)p.packed.n_out, bytes = n * 3 * sizeof(float);
     float *stats = ares_arena_calloc(&l->arena, n * 3, sizeof *stats);
+    ARES_TRY(columns_open(&l->stats, d, l->role, bytes + n * sizeof *stats, 2));
+    float *on = columns_place(&l->stats, stats, bytes),
+          *d_on = columns_place(&l->stats, (float *)(uintptr_t)d_log_prob, n * sizeof *stats);
+    columns_in(&l->stats, d_on, d_log_prob, n * sizeof *stats);
+    linear_loss loss = { d, d_on };
     ares_head_args h = learner_head(l, &p, s->temperature);
-    h.log_prob = stats;
-    h.entropy = stats + n;
-    h.lse = stats + 2 * n;
+    head_writes(&h, on, n);
     ARES_TRY(learner_head_backward(l, &h));
     d->k->head_fused(d, &h, linear_losses, &loss);
-    *sum = loss.sum;
-    return learner_backward(l, &p, l->scratch);
+    ARES_TRY(learner_backward(l, &p, l->scratch));
+    return sum ? linear_sum(l, d_log_prob, on, stats, n, sum) : ARES_OK;
 }
 
 double learner_lr(const learner *l)

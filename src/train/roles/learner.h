@@ -5,6 +5,7 @@
 #ifndef ARES_TRAIN_ROLES_LEARNER_H
 #define ARES_TRAIN_ROLES_LEARNER_H
 
+#include "roles/columns.h"
 #include "roles/optim.h"
 
 typedef struct learner {
@@ -16,6 +17,9 @@ typedef struct learner {
     int64_t step;      /* training steps it has been updated in: the clock of its schedule */
     void *scratch;     /* device, of a micro-batch: derivatives of its hidden states, at least */
     size_t scratch_bytes;
+    columns targets; /* of a pass */
+    columns stats;   /* what the head finds, of a scoring */
+    columns columns; /* of an update */
     ares_arena arena; /* of a micro-batch */
 } learner;
 
@@ -36,7 +40,7 @@ int learner_reserve(learner *l, size_t bytes);
 /* Some rows of a batch after their forward pass. It lives until the learner's next one. */
 typedef struct learner_pass {
     ares_packed packed;     /* packed.n_out: response tokens of the rows; 0: nothing was computed */
-    const int32_t *targets; /* [n_out]: these tokens, run by run in batch order */
+    const int32_t *targets; /* device, [n_out]: these tokens, run by run in batch order */
     void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
 } learner_pass;
 int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
@@ -44,7 +48,10 @@ int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows,
 /* The same of a micro-batch: head row i is about batch token row_start[m->row] + i. */
 int learner_forward_rows(learner *l, const ares_batch *b, const ares_micro_batch *m,
                          bool share_prompts, learner_pass *out);
-/* The head over a pass, forward only; what it writes (log_prob, ...) is for the caller to set. */
+/*
+ * The head over a pass, forward only; what it writes (log_prob, ...), on the device, is for the
+ * caller to set.
+ */
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
 /* Adds what the head's backward needs besides: dx, in the scratch, and the gradient dw. */
 int learner_head_backward(learner *l, ares_head_args *h);
@@ -69,7 +76,7 @@ int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b,
 
 /*
  * Adds the gradients of sum(d_log_prob * log-prob) over the response tokens of rows m.
- * d_log_prob: of the tokens from row_start[m->row] on; sum: is added to
+ * d_log_prob: of the tokens from row_start[m->row] on; sum: is added to; NULL: not wanted
  */
 int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
                           const ares_micro_batch *m, const float *d_log_prob, double *sum);

@@ -1,7 +1,8 @@
 /*
  * A loss of pairs in the update (VAPOR, docs/vapor.md#order-of-work). It depends on log-probs
  * through sums over spans only, so that its derivatives are there once responses and stored answers
- * have gone forward; each micro-batch goes backward with them.
+ * have gone forward; each micro-batch goes backward with them. The host computes it, once a
+ * mini-batch, from log-probs that it has waited for.
  */
 #include <string.h>
 
@@ -51,7 +52,7 @@ static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, do
     for (int64_t r = row; r < end; r++) {
         if (!learns(b, r)) continue;
         ares_vapor_completion_args *c = &p.completions[p.n++];
-        c->text = text_of(b, r, u->col.log_prob, b->ref_log_probs, u->col.c_log_prob);
+        c->text = text_of(b, r, u->host.log_prob, b->ref_log_probs, u->host.c_log_prob);
         c->reward = (double)b->samples[r].score;
         totals[0] += 1;
         totals[1] += (double)c->text.n;
@@ -78,8 +79,11 @@ int pair_loss(update *u, int64_t row, int64_t end)
     const actor *a = u->actor;
     const ares_vapor_config *cfg = &a->cfg->vapor;
     ares_batch *b = u->batch;
+    float *derivatives = u->host.c_log_prob + b->row_start[row];
+    size_t bytes = (size_t)(b->row_start[end] - b->row_start[row]) * sizeof *derivatives;
     double totals[3] = { 0 };
     int64_t n = 0;
+    memset(derivatives, 0, bytes);
     ares_vapor_prompt *prompts =
         ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *prompts);
     int64_t *group_row = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *group_row);
@@ -103,5 +107,6 @@ int pair_loss(update *u, int64_t row, int64_t end)
     }
     for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r);
     ares_vapor_sums_add(&u->pairs, &sums);
+    columns_in(&a->learner.columns, u->col.c_log_prob + b->row_start[row], derivatives, bytes);
     return ARES_OK;
 }

@@ -30,9 +30,12 @@ int reference_log_probs(reference *r, double temperature, ares_batch *b)
     return learner_log_probs(&r->learner, &scoring, b, 0, b->rows, b->ref_log_probs, NULL);
 }
 
-/* Both models forward over some rows; the head compares them token by token. */
+/*
+ * Both models forward over some rows; the head compares them token by token. stats [5][n]: on the
+ * device, of these rows the first of each.
+ */
 static int compare(reference *r, learner *policy, double temperature, const ares_batch *b,
-                   const ares_micro_set *rows)
+                   const ares_micro_set *rows, float *stats, size_t n)
 {
     ares_device *d = policy->model->device;
     learner *ref = &r->learner;
@@ -41,32 +44,38 @@ static int compare(reference *r, learner *policy, double temperature, const ares
     ARES_TRY(learner_forward(policy, b, rows, r->cfg->actor.share_prompts, &p));
     if (!p.packed.n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p.packed, &ref_hidden));
-    size_t n = (size_t)p.packed.n_out;
-    float *stats = ares_arena_alloc(&policy->arena, n * 5 * sizeof *stats);
     ares_head_args h = learner_head(policy, &p, temperature);
-    h.log_prob = stats;
-    h.entropy = stats + n;
-    h.lse = stats + 2 * n;
+    h.kl = stats;
+    h.log_prob = stats + n;
+    h.entropy = stats + 2 * n;
+    h.lse = stats + 3 * n;
+    h.ref_lse = stats + 4 * n;
     h.ref_x = ref_hidden;
     h.ld_ref = ref->model->cfg.hidden;
     h.ref_w = ares_model_head(ref->model);
-    h.ref_lse = stats + 3 * n;
-    h.kl = stats + 4 * n;
     d->k->head(d, &h);
-    ARES_TRY(d->k->sync(d));
-    ares_pack_scatter(b, rows, h.kl, 0, b->kl);
-    return ARES_OK;
+    return columns_ready(&policy->stats);
 }
 
 int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", responses));
     ARES_PUT(b, kl);
+    ares_device *d = policy->model->device;
     ares_micro_set *sets;
-    int64_t n;
+    int64_t n_sets;
+    size_t n = (size_t)b->tokens, bytes = (5 * n + 1) * sizeof(float);
+    float *stats = ares_arena_alloc(&b->arena, bytes);
     ARES_TRY(ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
-                            &b->arena, &sets, &n));
-    for (int64_t i = 0; i < n; i++) ARES_TRY(compare(r, policy, temperature, b, &sets[i]));
+                            &b->arena, &sets, &n_sets));
+    ARES_TRY(columns_open(&policy->stats, d, policy->role, bytes, 1));
+    float *on = columns_place(&policy->stats, stats, bytes);
+    for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
+        ARES_TRY(compare(r, policy, temperature, b, &sets[i], on + at, n));
+    columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
+        ares_pack_scatter(b, &sets[i], stats + at, 0, b->kl);
     for (int64_t t = 0; t < b->tokens; t++)
         if (!b->response_mask[t]) b->kl[t] = 0;
     return ARES_OK;

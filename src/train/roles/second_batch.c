@@ -28,7 +28,6 @@ int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t e
     learner_scoring scoring = learner_scoring_of(a->cfg);
     scoring.temperature = s->temperature;
     int64_t first, last;
-    double sum = 0;
     second_rows(s, row, end, &first, &last);
     if (first == last) return ARES_OK;
     ares_arena arena = { 0 };
@@ -38,7 +37,7 @@ int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t e
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         const float *d_log_prob = s->d_log_prob + b->row_start[plan[i].row];
         if (!all_zero(d_log_prob, plan[i].out))
-            rc = learner_add_gradients(&a->learner, &scoring, b, &plan[i], d_log_prob, &sum);
+            rc = learner_add_gradients(&a->learner, &scoring, b, &plan[i], d_log_prob, NULL);
     }
     ares_arena_fini(&arena);
     return rc;

@@ -7,6 +7,10 @@
  * kept. A loss of pairs takes the rollout's log-probs where they are still the policy's, and needs
  * no forward before it. In all these ways the derivatives of a token are the same, and so are the
  * gradients, bit for bit.
+ *
+ * Losses compute where the head does (ares/algo_twin.h), with columns that lie there for the whole
+ * update. On a card the host waits for them once a mini-batch, and once more where it decides
+ * between the two passes; its own code (choices, early stop, pairs) works on u->host.
  */
 #include "roles/update.h"
 
@@ -53,10 +57,9 @@ typedef struct span {
     float *c_log_prob, *c_entropy;
 } span;
 
-/* All tokens of rows [row, end), in the update's columns. */
-static span span_of(const update *u, int64_t row, int64_t end)
+/* All tokens of rows [row, end), in these columns. */
+static span span_of(const update *u, const update_columns *c, int64_t row, int64_t end)
 {
-    const update_columns *c = &u->col;
     int64_t first = u->batch->row_start[row];
     return (span){ .row = row,
                    .end = end,
@@ -68,19 +71,22 @@ static span span_of(const update *u, int64_t row, int64_t end)
                    .c_entropy = c->c_entropy + first };
 }
 
-static void compare_with_rollout(update *u, const span *s)
+/* Rows of the mini-batch whose loss has been computed, against what rollout recorded. */
+static void compare_with_rollout(update *u, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
-    for (int64_t i = s->first; i < s->first + s->n; i++) {
-        if (!b->response_mask[i] || !actor_current(u->actor, b, i)) continue;
-        double difference = (double)s->log_prob[i - s->first] - (double)b->rollout_log_probs[i];
-        u->max_abs = fmax(u->max_abs, fabs(difference));
-        u->compared = 1;
-    }
+    for (int64_t r = row; r < end && u->compare; r++)
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1] && u->passed[r]; i++) {
+            if (!b->response_mask[i] || !actor_current(u->actor, b, i)) continue;
+            double difference = (double)u->host.log_prob[i] - (double)b->rollout_log_probs[i];
+            u->max_abs = fmax(u->max_abs, fabs(difference));
+            u->compared = 1;
+        }
 }
 
 /* cfg: the options of the loss, without what does not belong to this part of it. */
-static ares_loss_args args_of(update *u, const span *s, const ares_loss_config *cfg)
+static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
+                              const ares_loss_config *cfg)
 {
     const actor *a = u->actor;
     const ares_batch *b = u->batch;
@@ -88,12 +94,12 @@ static ares_loss_args args_of(update *u, const span *s, const ares_loss_config *
     ares_loss_args args = { .cfg = cfg,
                             .n = s->n,
                             .log_prob = s->log_prob,
-                            .old_log_prob = b->old_log_probs + t,
-                            .advantage = b->advantages + t,
-                            .weight = u->col.weight + t,
-                            .rollout_weight =
-                                u->col.rollout_weight ? u->col.rollout_weight + t : NULL,
-                            .mask = b->response_mask + t,
+                            .old_log_prob = c->old_log_prob + t,
+                            .advantage = c->advantage + t,
+                            .weight = c->weight + t,
+                            .rollout_weight = c->rollout_weight ? c->rollout_weight + t : NULL,
+                            .mask = c->mask + t,
+                            .chosen = c->chosen ? c->chosen + t : NULL,
                             .entropy = s->entropy,
                             .d_log_prob = s->c_log_prob,
                             .d_entropy = s->c_entropy,
@@ -105,9 +111,28 @@ static ares_loss_args args_of(update *u, const span *s, const ares_loss_config *
                             .samples = b->samples,
                             .world = a->learner.world,
                             .update = u->pass,
-                            .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
+                            .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS),
+                            .card = u->card };
     args.key = ares_rng_sub(args.key, (uint64_t)a->learner.step, 0);
     return args;
+}
+
+ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row, int64_t end)
+{
+    const span s = span_of(u, c, row, end);
+    return args_of(u, c, &s, &u->actor->cfg->loss);
+}
+
+ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
+{
+    bool acts = u->part == UPDATE_WHOLE || u->part == UPDATE_KL;
+    return (ares_kl_args){ .kl = u->actor->kl,
+                           .coef = acts ? u->batch->kl_coef : 0,
+                           .ref_log_prob = c->ref_log_prob ? c->ref_log_prob + t : NULL,
+                           .weight = c->kl_weight ? c->kl_weight + t : NULL,
+                           .out = c->seen_kl ? c->seen_kl + t : NULL,
+                           .full = c->kl ? c->kl + t : NULL,
+                           .d_full = c->c_kl ? c->c_kl + t : NULL };
 }
 
 /*
@@ -116,37 +141,41 @@ static ares_loss_args args_of(update *u, const span *s, const ares_loss_config *
  */
 static int late_terms(update *u, const span *s)
 {
-    const ares_loss_args args = args_of(u, s, &u->actor->cfg->loss);
-    if (u->compare) compare_with_rollout(u, s);
-    return ares_loss_terms(&args, NULL);
+    const ares_loss_args args = args_of(u, &u->col, s, &u->actor->cfg->loss);
+    return ares_loss_terms_on(u->actor->learner.model->device, &args, NULL);
+}
+
+/* The tokens that a loss of the mini-batch treats apart, chosen on the host from its columns. */
+static int choose(update *u, const span *s)
+{
+    const span all = span_of(u, &u->host, s->row, s->end);
+    const ares_loss_args args = args_of(u, &u->host, &all, &u->actor->cfg->loss);
+    uint8_t *chosen = u->host.chosen + s->first;
+    bool any;
+    memset(chosen, 0, (size_t)s->n);
+    ARES_TRY(u->actor->loss->choose(&args, chosen, &any));
+    columns_in(&u->actor->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
+    return ARES_OK;
 }
 
 /* The loss of some tokens, with its KL and entropy terms. */
 static int losses(update *u, const span *s)
 {
     const actor *a = u->actor;
-    const ares_batch *b = u->batch;
-    int64_t t = s->first;
+    ares_device *d = a->learner.model->device;
     ares_loss_config cfg = a->cfg->loss;
     if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
-    const ares_loss_args args = args_of(u, s, &cfg);
-    ares_kl_args kl = { .kl = a->kl,
-                        .coef = u->part == UPDATE_WHOLE || u->part == UPDATE_KL ? b->kl_coef : 0,
-                        .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL,
-                        .weight = b->kl_weight ? b->kl_weight + t : NULL,
-                        .out = u->seen_kl ? u->seen_kl + t : NULL,
-                        .full = u->col.kl ? u->col.kl + t : NULL,
-                        .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
-    const ares_kl_args *with = kl_in_loss(a) ? &kl : NULL;
+    const ares_loss_args args = args_of(u, &u->col, s, &cfg);
+    const ares_kl_args kl = update_kl_args(u, &u->col, s->first),
+                       *with = kl_in_loss(a) ? &kl : NULL;
     bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
     if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->known) return ARES_OK;
     if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
-        ARES_TRY(ares_loss_terms(&args, with));
-    else ARES_TRY(ares_loss_compute(a->learner.model->device, a->loss, &args, with));
-    if (u->compare) compare_with_rollout(u, s);
-    return ARES_OK;
+        return ares_loss_terms_on(d, &args, with);
+    if (u->col.chosen) ARES_TRY(choose(u, s));
+    return ares_loss_compute(d, a->loss, &args, with);
 }
 
 /* Called by the head for each chunk of rows it has logits for. */
@@ -228,8 +257,8 @@ static int whole_micro_batch(update *u, const ares_micro_batch *m)
         return learner_backward(&a->learner, &p.rows, a->learner.scratch);
     }
     d->k->head(d, &p.head);
-    ARES_TRY(d->k->sync(d));
-    const span s = span_of(u, m->row, m->end);
+    ARES_TRY(columns_ready(&a->learner.columns));
+    const span s = span_of(u, &u->col, m->row, m->end);
     ARES_TRY(losses(u, &s));
     return backward(u, &p);
 }
@@ -268,7 +297,7 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
         if (i < n) {
             int64_t t = b->row_start[plan[i].row];
             ares_ratio_sum(&(ares_loss_args){ .n = b->row_start[plan[i].end] - t,
-                                              .log_prob = u->col.log_prob + t,
+                                              .log_prob = u->host.log_prob + t,
                                               .old_log_prob = b->old_log_probs + t,
                                               .mask = b->response_mask + t },
                            &own[0], &own[1]);
@@ -301,11 +330,11 @@ static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_mic
                              int64_t n, const bool *stopped)
 {
     if (sees_mini_batch(u->actor)) {
-        const span all = span_of(u, row, end);
+        const span all = span_of(u, &u->col, row, end);
         return n && stopped[0] ? ARES_OK /* as on every other rank */ : losses(u, &all);
     }
     for (int64_t i = 0; i < n; i++) {
-        const span s = span_of(u, plan[i].row, plan[i].end);
+        const span s = span_of(u, &u->col, plan[i].row, plan[i].end);
         if (!stopped[i]) ARES_TRY(losses(u, &s));
     }
     return ARES_OK;
@@ -363,8 +392,8 @@ static bool take_log_probs(update *u, int64_t row, int64_t end)
     if (!(u->actor->loss->flags & ARES_LOSS_PAIRS)) return false;
     for (int64_t i = first; i < last; i++)
         if (!actor_current(u->actor, b, i)) return false;
-    memcpy(u->col.log_prob + first, b->rollout_log_probs + first,
-           (size_t)(last - first) * sizeof *u->col.log_prob);
+    memcpy(u->host.log_prob + first, b->rollout_log_probs + first,
+           (size_t)(last - first) * sizeof *u->host.log_prob);
     return true;
 }
 
@@ -374,14 +403,14 @@ static int forward_and_head(update *u, const ares_micro_batch *m, micro_pass *p)
     ARES_TRY(forward(u, m, p));
     if (!p->rows.packed.n_out) return ARES_OK;
     d->k->head(d, &p->head);
-    return d->k->sync(d);
+    return columns_ready(&u->actor->learner.columns);
 }
 
 /* The backward of a micro-batch after the losses; its forward, too, unless it is the latest. */
 static int finish(update *u, const ares_micro_batch *m, bool latest, micro_pass *p)
 {
     if (u->known) {
-        const span s = span_of(u, m->row, m->end);
+        const span s = span_of(u, &u->col, m->row, m->end);
         ARES_TRY(forward_and_head(u, m, p));
         ARES_TRY(late_terms(u, &s));
     } else if (!latest) ARES_TRY(forward(u, m, p));
@@ -401,6 +430,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     u->known = take_log_probs(u, row, end);
     for (int64_t i = 0; i < c.n && rc == ARES_OK && !u->known; i++)
         rc = forward_and_head(u, &c.plan[i], &p);
+    if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
     ARES_TRY(ares_world_agree(u->actor->learner.world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
     for (int64_t i = 0; i < c.n_runs; i++) {
@@ -432,16 +462,15 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
     counts = (ares_agg_counts){ totals[0], totals[1], width };
     if (strcmp(c->valid_token_scope, "rollout") == 0)
         counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
+    float *weight = u->host.weight + b->row_start[row];
     if (strcmp(c->loss_norm, "micro") != 0)
-        return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts,
-                                u->col.weight + b->row_start[row]);
+        return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts, weight);
     ares_micro_batch *runs =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
     int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs), total = n;
     /* ranks may have different numbers of rows */
     ARES_TRY(ares_world_sum_i64(u->actor->learner.world, &total, 1));
-    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width,
-                                  u->col.weight + b->row_start[row]);
+    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width, weight);
 }
 
 /* Each micro-batch forward, loss and backward, one after the other. */
@@ -455,17 +484,28 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
     return ARES_OK;
 }
 
+/* The columns of rows [row, end) before their losses. *tokens: as weigh tells */
+static int begin(update *u, int64_t row, int64_t end, double *tokens)
+{
+    const learner *l = &u->actor->learner;
+    ares_device *d = l->model->device;
+    int64_t first = u->batch->row_start[row];
+    size_t n = (size_t)(u->batch->row_start[end] - first);
+    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
+    memset(u->passed + row, 0, (size_t)(end - row));
+    for (int i = 0; i < ARES_COUNT(zeroed); i++)
+        if (zeroed[i] && n) d->k->zero(d, zeroed[i] + first, n * sizeof(float));
+    ARES_TRY(weigh(u, row, end, tokens));
+    columns_in(&l->columns, u->col.weight + first, u->host.weight + first, n * sizeof(float));
+    update_card_begin(u);
+    return ARES_OK;
+}
+
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 {
     actor *a = u->actor;
-    ares_batch *b = u->batch;
-    int64_t first = b->row_start[row], tokens = b->row_start[end] - first;
-    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
     double trained;
-    memset(u->passed + row, 0, (size_t)(end - row));
-    for (int i = 0; i < ARES_COUNT(zeroed); i++)
-        if (zeroed[i]) memset(zeroed[i] + first, 0, (size_t)tokens * sizeof(float));
-    ARES_TRY(weigh(u, row, end, &trained));
+    ARES_TRY(begin(u, row, end, &trained));
     *idle = trained == 0;
     u->empty += *idle;
     if (*idle) return ARES_OK;
@@ -475,5 +515,8 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     else ARES_TRY(in_one_pass(u, row, end));
     if (*idle) return ARES_OK;
     u->mini_batches++;
-    return u->second ? second_add_gradients(a, u->second, row, end) : ARES_OK;
+    if (u->second) ARES_TRY(second_add_gradients(a, u->second, row, end));
+    ARES_TRY(update_card_end(u, row, end));
+    compare_with_rollout(u, row, end);
+    return ARES_OK;
 }

@@ -7,11 +7,32 @@
 
 #include "roles/actor.h"
 
-/* Numbers that the head reads or writes, by token of the batch. */
+/*
+ * Numbers by token of the batch: what a loss reads of the batch, its weights, and what head and
+ * loss write. NULL: not used in this update.
+ */
+#define UPDATE_COLUMNS(X)                                                                    \
+    X(float, old_log_prob)                                                                   \
+    X(float, advantage)                                                                      \
+    X(float, ref_log_prob)                                                                   \
+    X(float, kl_weight)                                                                      \
+    X(uint8_t, mask)                                                                         \
+    X(float, weight)                                                                         \
+    X(float, rollout_weight)                                                                 \
+    X(uint8_t, chosen)                                                                       \
+    X(float, log_prob)                                                                       \
+    X(float, entropy)                                                                        \
+    X(float, lse)                                                                            \
+    X(float, c_log_prob)                                                                     \
+    X(float, c_entropy)                                                                      \
+    X(float, kl)                                                                             \
+    X(float, ref_lse)                                                                        \
+    X(float, c_kl)                                                                           \
+    X(float, seen_kl) /* of the last pass over a token, by any estimator; NULL: no KL here */
 typedef struct update_columns {
-    float *weight, *rollout_weight; /* rollout_weight NULL: no correction */
-    /* the last three NULL: no exact KL */
-    float *log_prob, *entropy, *lse, *c_log_prob, *c_entropy, *kl, *ref_lse, *c_kl;
+#define UPDATE_COLUMN(type, name) type *name;
+    UPDATE_COLUMNS(UPDATE_COLUMN)
+#undef UPDATE_COLUMN
 } update_columns;
 
 /* Which terms of the loss give gradients; the others are only added up in the sums. */
@@ -27,12 +48,13 @@ typedef struct update {
     ares_batch *batch;
     update_part part;
     const actor_second *second; /* NULL: none */
-    update_columns col;
+    update_columns host; /* the columns on the host, */
+    update_columns col;  /* and where the device computes with them: on the CPU the same arrays */
+    /* What else a card's losses read, and their sums; NULL on the CPU, whose losses add to sums. */
+    const ares_loss_card *card;
     ares_agg_counts rollout; /* of the whole step over all ranks */
     ares_loss_sums sums;
     ares_vapor_sums pairs; /* of a loss of pairs */
-    /* by token: KL of the last pass over it; NULL: no KL in the loss */
-    float *seen_kl;
     bool *passed; /* by row: the loss of the current mini-batch has seen it */
     bool compare; /* the weights are still those of the rollout */
     bool known;   /* the loss of the current mini-batch needs no forward pass before it */
@@ -51,8 +73,28 @@ typedef struct update {
  * stands as it was sampled, under the current weights. (update.c)
  */
 bool actor_current(const actor *a, const ares_batch *b, int64_t token);
-/* Columns of one number per token, and what all mini-batches have in common. (update_prepare.c) */
+/* The columns, and what all mini-batches have in common. (update_prepare.c) */
 int update_prepare(update *u);
+/* The places of the columns on the device, with what is there to read. (update_card.c) */
+int update_card_open(update *u);
+/* A card's sums of the losses begin at 0. (update_card.c) */
+void update_card_begin(const update *u);
+/*
+ * Log-probs of rows [row, end) on the host, which has waited for them. On the CPU they are there.
+ * (update_card.c)
+ */
+int update_log_probs(const update *u, int64_t row, int64_t end);
+/*
+ * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
+ * one wait, or the error that names a fault. On the CPU they are there. (update_card.c)
+ */
+int update_card_end(update *u, int64_t row, int64_t end);
+/*
+ * The arguments of the loss over rows [row, end): arrays of col, u->host or u->col; those of its
+ * KL. (update.c)
+ */
+ares_loss_args update_loss_args(update *u, const update_columns *col, int64_t row, int64_t end);
+ares_kl_args update_kl_args(const update *u, const update_columns *col, int64_t first);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
  * rank had a token to train on, or early stop abandoned the whole mini-batch; then no optimizer

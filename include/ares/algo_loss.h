@@ -93,7 +93,8 @@ typedef struct ares_loss_sums {
 } ares_loss_sums;
 /*
  * What launches on a card have seen, in its memory: each adds, none waits. It starts as
- * ares_card_sums_init leaves it, and is copied to the host when a mini-batch is done. (src/algo/twin.c)
+ * ares_card_sums_init leaves it, and is copied to the host when a mini-batch is done.
+ * (src/algo/twin.c)
  */
 typedef struct ares_card_sums {
     double sum[32];

@@ -82,13 +82,12 @@ typedef struct ares_device {
 } ares_device;
 
 /*
- * Where arrays lie. All arrays of linear, attention, the norms and the other parts of a layer lie
- * on the device (d->k->alloc), including the index arrays: segments, ids and slots. head,
- * head_backward, head_fused and sample read and write x, dx, w and dw on the device. Their arrays
- * with one number per row (target, log_prob, entropy, lse, c_*, temperature, top_*, key, forced,
- * token ...) lie in host memory: a CUDA device copies them itself, and what it writes to the host
- * is complete on return. After a failure these outputs are not written: call sync before reading
- * them.
+ * Where arrays lie. All arrays of the kernels lie on the device (d->k->alloc), including the index
+ * arrays (segments, ids and slots) and the arrays of the head with one number per row (target,
+ * log_prob, entropy, lse, c_*, kl); on the CPU the device's memory is the host's. Of sample, x, w
+ * and logits lie on the device, and what it asks and gives per row (temperature, top_*, key,
+ * forced, token ...) in host memory: a CUDA device copies it, and what it writes to the host is
+ * complete on return. After a failure the outputs are not written: call sync before reading them.
  *
  * The CUDA table sums in fixed orders without atomics on floats, so a repeated run gives the same
  * bits. But cuBLAS computes the products, and its order may change with the number of rows: the CPU
@@ -291,8 +290,9 @@ typedef struct ares_head_args {
 } ares_head_args;
 /*
  * head_fused calls it per chunk of rows, in row order and from one thread, to fill c_log_prob and
- * c_entropy (zeroed before) of rows [row, row + n). It may call no kernel of this table; on a CUDA
- * device it may call the twins of the room algo.
+ * c_entropy (zeroed before) of rows [row, row + n). The arrays lie on the device. Of this table it
+ * may call copy, and it may call the losses of the room algo, which compute there; it must not
+ * wait.
  */
 typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob,
                                const float *entropy, float *c_log_prob, float *c_entropy);

@@ -183,7 +183,7 @@ void ares_workspace_free(ares_workspace *w);
 
 /*
  * *hidden: activations [n_out][hidden], after the final norm; device memory of the workspace, valid
- * until its next pass.
+ * until its next pass. It does not wait: a kernel's failure shows at the next sync.
  */
 int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden);
 /*

@@ -327,10 +327,9 @@ TWIN_TEST(launches_add_to_the_same_sums)
     ares_loss_sums_init(&got), ares_loss_sums_init(&want);
     on_card c = { .d = &m->d };
     size_t floats = (size_t)b.tokens * sizeof(float);
-    ares_loss_card card = {
-        .row_start = on_card_up(&c, b.row_start, (size_t)(b.rows + 1) * sizeof(int64_t), false),
-        .sums = on_card_up(&c, &sums, sizeof sums, true)
-    };
+    ares_loss_card card = { .row_start = on_card_up(&c, b.row_start,
+                                                    (size_t)(b.rows + 1) * sizeof(int64_t), false),
+                            .sums = on_card_up(&c, &sums, sizeof sums, true) };
     ares_loss_args host = args_of(&cfg, &b, log_prob, weight, NULL), on = host;
     host.samples = on.samples = NULL;
     host.sums = &want, host.d_log_prob = d;

@@ -426,9 +426,9 @@ int cuda_algo_value(ares_device *d, const ares_value_args *a)
     unsigned blocks = twin_blocks((a->n + TWIN_THREADS - 1) / TWIN_THREADS);
     twin_memory m = twin_open(d, (size_t)blocks * VALUE_SUMS * sizeof(double), 1);
     double *partial = twin_take<double>(&m, (int64_t)blocks * VALUE_SUMS);
-    const value_job j = { a->n,      a->first, a->value,           a->old_value, a->target,
-                          a->weight, a->mask,  a->cliprange_value, a->d_value,   partial,
-                          a->card };
+    const value_job j = { a->n,       a->first,  a->value, a->old_value,
+                          a->target,  a->weight, a->mask,  a->cliprange_value,
+                          a->d_value, partial,   a->card };
     if (!m.c) return ARES_OK; /* sync tells */
     twin_begin(&m);
     cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, j);

@@ -113,8 +113,7 @@ static __device__ inline bool twin_last_block(ares_card_sums *s)
     __shared__ bool last;
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
-        last = atomicAdd((unsigned long long *)&s->blocks, 1ull) == gridDim.x - 1;
+    if (threadIdx.x == 0) last = atomicAdd((unsigned long long *)&s->blocks, 1ull) == gridDim.x - 1;
     __syncthreads();
     if (last) __threadfence();
     if (last && threadIdx.x == 0) s->blocks = 0; /* for the next launch */

@@ -1,37 +1,35 @@
 /*
- * The vocabulary head: cuBLAS computes the logits of a chunk, as many rows as a fixed scratch
- * holds; then one block per row computes its statistics or, in place, its derivatives. head_fused
+ * The vocabulary head: cuBLAS computes the logits of a chunk, in f32, as many rows as a fixed
+ * scratch holds; then one block per row computes its statistics or its derivatives. head_fused
  * computes a chunk's logits once; head_backward computes those of head again.
  *
- * Targets, statistics and coefficients are host arrays (kernels.h): a few bytes per row are copied
- * here.
+ * Derivatives of f32 activations take the place of their logits; those of bf16 activations are
+ * rounded to bf16 beside them, for the two products that follow.
  *
  * With a reference a chunk has half as many rows, and the other model's logits beside its own.
  */
 #include "vocab.cuh"
 
-#include <vector>
-
 /* Numbers per row on the device, [rows] each. c, ce, ck: coefficients of log_prob, entropy, KL. */
 typedef struct head_rows {
-    int32_t *target;
-    float *log_prob, *entropy, *lse, *c, *ce, *kl, *ref_lse, *ck;
+    const int32_t *target;
+    float *log_prob, *entropy, *lse, *kl, *ref_lse;
+    const float *c, *ce, *ck; /* ce NULL: all 0 */
 } head_rows;
 
-static bool rows_new(cuda_context *c, int32_t rows, const int32_t *target, head_rows *r)
+static head_rows rows_from(const ares_head_args *a, int32_t row)
 {
-    float *p = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)rows * 9 * sizeof(float));
-    if (!p) return false;
-    int64_t n = rows;
-    *r = { (int32_t *)p, p + n,     p + 2 * n, p + 3 * n, p + 4 * n,
-           p + 5 * n,    p + 6 * n, p + 7 * n, p + 8 * n };
-    return cuda_in(c, r->target, target, (size_t)rows * sizeof *target);
-}
-
-static head_rows rows_from(const head_rows *r, int32_t row)
-{
-    return { r->target + row, r->log_prob + row, r->entropy + row, r->lse + row, r->c + row,
-             r->ce + row,     r->kl + row,       r->ref_lse + row, r->ck + row };
+    head_rows r = {
+        a->target + row, a->log_prob, a->entropy, a->lse, NULL, NULL, NULL, NULL, NULL
+    };
+    if (r.log_prob) r.log_prob += row;
+    if (r.entropy) r.entropy += row;
+    if (r.lse) r.lse += row;
+    if (a->c_log_prob) r.c = a->c_log_prob + row;
+    if (a->c_entropy) r.ce = a->c_entropy + row;
+    if (a->ref_x) r.kl = a->kl + row, r.ref_lse = a->ref_lse + row;
+    if (a->ref_x && a->c_kl) r.ck = a->c_kl + row;
+    return r;
 }
 
 static __global__ void __launch_bounds__(VOCAB_THREADS)
@@ -99,35 +97,46 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     ref_lse[row] = (float)lse_ref;
 }
 
+static __device__ inline void put_derivative(float *to, float g)
+{
+    *to = g;
+}
+static __device__ inline void put_derivative(uint16_t *to, float g)
+{
+    *to = cuda_to_bf16(g);
+}
+
 /*
  * d loss / d logit: with p = exp(z - lse), -p (c + ce (log p + H)), plus c at the target, all times
- * inv_temperature.
+ * inv_temperature. out may be the logits.
  */
+template <typename T>
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    differentiate(float *logits, int32_t vocab, float inv_temperature, head_rows r)
+    differentiate(const float *logits, int32_t vocab, float inv_temperature, head_rows r, T *out)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f,
-          shift = r.lse[row], h = r.entropy[row];
+    const float *z = logits + row * vocab;
+    float weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f, shift = r.lse[row],
+          h = r.entropy[row];
     int32_t taken = r.target[row];
     for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
          i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
         float d = vocab_scaled(z[i], inv_temperature) - shift;
         float g = expf(d) * fmaf(of_entropy, d + h, weight) * -inv_temperature;
-        z[i] = i == taken ? g + weight * inv_temperature : g;
+        put_derivative(out + row * vocab + i, i == taken ? g + weight * inv_temperature : g);
     }
 }
 
 /* The same plus c_kl p (log p - log q - KL), times inv_temperature. */
+template <typename T>
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    differentiate_kl(float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
-                     head_rows r)
+    differentiate_kl(const float *logits, const float *ref_logits, int32_t vocab,
+                     float inv_temperature, head_rows r, T *out)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f,
-          of_kl = r.ck[row], shift = r.lse[row], ref_shift = r.ref_lse[row], h = r.entropy[row],
-          mean = r.kl[row];
-    const float *zr = ref_logits + row * vocab;
+    const float *z = logits + row * vocab, *zr = ref_logits + row * vocab;
+    float weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f, of_kl = r.ck[row],
+          shift = r.lse[row], ref_shift = r.ref_lse[row], h = r.entropy[row], mean = r.kl[row];
     int32_t taken = r.target[row];
     for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
          i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
@@ -135,150 +144,140 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
               q = vocab_scaled(zr[i], inv_temperature) - ref_shift;
         float g = expf(d) * fmaf(-of_kl, (d - q) - mean, fmaf(of_entropy, d + h, weight)) *
                   -inv_temperature;
-        z[i] = i == taken ? g + weight * inv_temperature : g;
+        put_derivative(out + row * vocab + i, i == taken ? g + weight * inv_temperature : g);
     }
 }
 
 typedef struct head_chunk {
     int32_t row, rows;
-    float *logits, *ref; /* ref NULL: no reference */
+    float *logits, *ref;   /* ref NULL: no reference */
+    uint16_t *derivatives; /* of bf16 activations; NULL: in the logits' place, or not wanted */
 } head_chunk;
 
-static head_chunk chunk_of(cuda_context *c, const ares_head_args *a, int32_t row)
+/* backward: with room for derivatives. logits NULL after a recorded failure. */
+static head_chunk chunk_of(cuda_context *c, const ares_head_args *a, ares_dtype act, bool backward,
+                           int32_t row)
 {
+    bool rounds = backward && act == ARES_BF16;
     int64_t width = a->ref_x ? 2 * (int64_t)a->vocab : a->vocab;
     int32_t most = vocab_rows(a->rows, width);
-    float *logits =
-        (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)width * sizeof(float));
+    int64_t floats = most * width, halves = rounds ? (int64_t)most * a->vocab : 0;
+    float *logits = (float *)cuda_scratch(
+        c, CUDA_LOGITS, (size_t)floats * sizeof(float) + (size_t)halves * sizeof(uint16_t));
     return { row, ARES_MIN(most, a->rows - row), logits,
-             a->ref_x && logits ? logits + (int64_t)most * a->vocab : NULL };
+             a->ref_x && logits ? logits + (int64_t)most * a->vocab : NULL,
+             rounds && logits ? (uint16_t *)(logits + floats) : NULL };
 }
-static void make_logits(cuda_context *c, const ares_head_args *a, const head_chunk *k)
+
+/* The row of an array of activations. */
+static const void *act_row(const void *x, ares_dtype act, int64_t row, int64_t ld)
+{
+    return x ? (const char *)x + row * ld * (int64_t)ares_dtype_bytes(act) : NULL;
+}
+
+static void make_logits(cuda_context *c, const ares_head_args *a, ares_dtype act,
+                        const head_chunk *k)
 {
     ares_matrix w = vocab_part(a->w, a->vocab);
-    cuda_product(c, (const float *)a->x + k->row * a->ldx, a->ldx, &w, k->rows, k->logits, a->vocab,
-                 false);
+    cuda_product(c, (const float *)act_row(a->x, act, k->row, a->ldx), a->ldx, &w, k->rows,
+                 k->logits, a->vocab, false);
     if (!k->ref) return;
     w = vocab_part(a->ref_w, a->vocab);
-    cuda_product(c, (const float *)a->ref_x + k->row * a->ld_ref, a->ld_ref, &w, k->rows, k->ref,
-                 a->vocab, false);
+    cuda_product(c, (const float *)act_row(a->ref_x, act, k->row, a->ld_ref), a->ld_ref, &w,
+                 k->rows, k->ref, a->vocab, false);
 }
-static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k,
-                            const head_rows *r)
+static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {
+    const head_rows r = rows_from(a, k->row);
     cuda_launch(c, "head: statistics", row_statistics, (unsigned)k->rows, VOCAB_THREADS, 0,
-                k->logits, a->vocab, a->inv_temperature, rows_from(r, k->row));
+                k->logits, a->vocab, a->inv_temperature, r);
     if (k->ref)
         cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref,
-                    a->vocab, a->inv_temperature, r->kl + k->row, r->ref_lse + k->row);
+                    a->vocab, a->inv_temperature, r.kl, r.ref_lse);
 }
-/* The chunk's logits become their derivatives, from which dx and dw are computed. */
-static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
-                     const head_rows *r, bool entropy)
+
+/* The chunk's derivatives from its logits, of the type of `to`. */
+template <typename T>
+static void make_derivatives(cuda_context *c, const ares_head_args *a, const head_chunk *k,
+                             const head_rows &r, T *to)
 {
-    head_rows own = rows_from(r, k->row);
-    if (!entropy) own.ce = NULL;
     dim3 grid((unsigned)k->rows, 8);
     if (k->ref)
-        cuda_launch(c, "head: derivatives", differentiate_kl, grid, VOCAB_THREADS, 0, k->logits,
-                    k->ref, a->vocab, a->inv_temperature, own);
+        cuda_launch(c, "head: derivatives", differentiate_kl<T>, grid, VOCAB_THREADS, 0, k->logits,
+                    k->ref, a->vocab, a->inv_temperature, r, to);
     else
-        cuda_launch(c, "head: derivatives", differentiate, grid, VOCAB_THREADS, 0, k->logits,
-                    a->vocab, a->inv_temperature, own);
+        cuda_launch(c, "head: derivatives", differentiate<T>, grid, VOCAB_THREADS, 0, k->logits,
+                    a->vocab, a->inv_temperature, r, to);
+}
+/* dx and dw from the chunk's logits. */
+static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
+                     const head_rows &r)
+{
+    ares_dtype act = d->k->act;
+    if (k->derivatives) make_derivatives(c, a, k, r, k->derivatives);
+    else make_derivatives(c, a, k, r, k->logits);
     ares_matrix w = vocab_part(a->w, a->vocab),
                 dw = a->dw ? vocab_part(a->dw, a->vocab) : ares_matrix{};
-    ares_linear_backward_args l = { .m = k->rows,
-                                    .dy = k->logits,
-                                    .lddy = a->vocab,
-                                    .w = &w,
-                                    .dx = a->dx ? (float *)a->dx + k->row * a->lddx : NULL,
-                                    .lddx = a->lddx,
-                                    .accumulate = false,
-                                    .x = (const float *)a->x + k->row * a->ldx,
-                                    .ldx = a->ldx,
-                                    .dw = a->dw ? &dw : NULL,
-                                    .dbias = NULL };
+    ares_linear_backward_args l = {};
+    l.m = k->rows;
+    l.dy = k->derivatives ? (const void *)k->derivatives : k->logits;
+    l.lddy = a->vocab;
+    l.w = &w;
+    l.dx = (void *)act_row(a->dx, act, k->row, a->lddx);
+    l.lddx = a->lddx;
+    l.x = act_row(a->x, act, k->row, a->ldx);
+    l.ldx = a->ldx;
+    l.dw = a->dw ? &dw : NULL;
     cuda_linear_backward(d, &l);
-}
-static bool statistics_out(cuda_context *c, const ares_head_args *a, const head_rows *r,
-                           int32_t row, int32_t rows)
-{
-    size_t bytes = (size_t)rows * sizeof(float);
-    return cuda_out(c, a->log_prob + row, r->log_prob + row, bytes) &&
-           cuda_out(c, a->entropy + row, r->entropy + row, bytes) &&
-           cuda_out(c, a->lse + row, r->lse + row, bytes);
 }
 
 static void check(const ares_head_args *a)
 {
     ARES_ASSERT(a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
-    for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
 }
 
 void cuda_head(ares_device *d, const ares_head_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    head_rows r;
-    check(a);
-    if (a->rows == 0 || !rows_new(c, a->rows, a->target, &r)) return;
     head_chunk k;
+    check(a);
     for (int32_t row = 0; row < a->rows && !c->failed; row += k.rows) {
-        k = chunk_of(c, a, row);
-        make_logits(c, a, &k);
-        make_statistics(c, a, &k, &r);
+        k = chunk_of(c, a, d->k->act, false, row);
+        make_logits(c, a, d->k->act, &k);
+        make_statistics(c, a, &k);
     }
-    statistics_out(c, a, &r, 0, a->rows);
-    if (!a->ref_x) return;
-    cuda_out(c, a->kl, r.kl, (size_t)a->rows * sizeof(float));
-    cuda_out(c, a->ref_lse, r.ref_lse, (size_t)a->rows * sizeof(float));
 }
 
 void cuda_head_backward(ares_device *d, const ares_head_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    head_rows r;
-    size_t bytes = (size_t)a->rows * sizeof(float);
-    check(a);
-    if (a->rows == 0 || !rows_new(c, a->rows, a->target, &r)) return;
-    cuda_in(c, r.entropy, a->entropy, bytes);
-    cuda_in(c, r.lse, a->lse, bytes);
-    cuda_in(c, r.c, a->c_log_prob, bytes);
-    if (a->c_entropy) cuda_in(c, r.ce, a->c_entropy, bytes);
-    if (a->ref_x) {
-        cuda_in(c, r.kl, a->kl, bytes);
-        cuda_in(c, r.ref_lse, a->ref_lse, bytes);
-        cuda_in(c, r.ck, a->c_kl, bytes);
-    }
     head_chunk k;
+    check(a);
     for (int32_t row = 0; row < a->rows && !c->failed; row += k.rows) {
-        k = chunk_of(c, a, row);
-        make_logits(c, a, &k);
-        backward(d, c, a, &k, &r, a->c_entropy != NULL);
+        k = chunk_of(c, a, d->k->act, true, row);
+        make_logits(c, a, d->k->act, &k);
+        backward(d, c, a, &k, rows_from(a, row));
     }
 }
 
 void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     cuda_context *c = cuda_enter(d);
-    head_rows r;
+    head_chunk k;
     check(a);
     ARES_ASSERT(!a->ref_x);
-    if (a->rows == 0 || !rows_new(c, a->rows, a->target, &r)) return;
-    std::vector<float> weight((size_t)vocab_rows(a->rows, a->vocab)), of_entropy(weight.size());
-    head_chunk k;
-    for (int32_t row = 0; row < a->rows; row += k.rows) {
-        k = chunk_of(c, a, row);
-        make_logits(c, a, &k);
-        make_statistics(c, a, &k, &r);
-        /* after a failure there are no numbers for the loss; sync reports it */
-        if (!statistics_out(c, a, &r, row, k.rows)) return;
-        size_t bytes = (size_t)k.rows * sizeof(float);
-        weight.assign(weight.size(), 0.0f);
-        of_entropy.assign(of_entropy.size(), 0.0f);
-        loss(ctx, row, k.rows, a->log_prob + row, a->entropy + row, weight.data(),
-             of_entropy.data());
-        cuda_in(c, r.c + row, weight.data(), bytes);
-        cuda_in(c, r.ce + row, of_entropy.data(), bytes);
-        backward(d, c, a, &k, &r, true);
+    for (int32_t row = 0; row < a->rows && !c->failed; row += k.rows) {
+        k = chunk_of(c, a, d->k->act, true, row);
+        make_logits(c, a, d->k->act, &k);
+        make_statistics(c, a, &k);
+        head_rows r = rows_from(a, row);
+        float *weight = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)k.rows * 2 * sizeof(float)),
+              *of_entropy = weight + k.rows;
+        if (!weight) return;
+        cuda_zero(d, weight, (size_t)k.rows * 2 * sizeof(float));
+        loss(ctx, row, k.rows, r.log_prob, r.entropy, weight, of_entropy);
+        r.c = weight;
+        r.ce = of_entropy;
+        backward(d, c, a, &k, r);
     }
 }

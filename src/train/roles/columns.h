@@ -12,7 +12,8 @@ typedef struct columns {
     ares_device *device;
     char *block; /* of a card; grows on demand and is kept */
     size_t bytes, used;
-    char *staged, *host_staged; /* what columns_out brings, in one piece: on the card, on the host */
+    char *staged,
+        *host_staged; /* what columns_out brings, in one piece: on the card, on the host */
     size_t staged_bytes;
 } columns;
 

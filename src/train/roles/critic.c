@@ -157,8 +157,8 @@ static int open_columns(value_update *u)
     columns_in(c, u->col.target, u->host.target, (n - 1) * sizeof(float));
     columns_in(c, u->col.mask, u->host.mask, n - 1);
     if (!columns_shared(c))
-        u->card = columns_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card),
-                                sizeof *u->card);
+        u->card =
+            columns_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card), sizeof *u->card);
     return ARES_OK;
 }
 

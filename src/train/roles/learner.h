@@ -17,9 +17,9 @@ typedef struct learner {
     int64_t step;      /* training steps it has been updated in: the clock of its schedule */
     void *scratch;     /* device, of a micro-batch: derivatives of its hidden states, at least */
     size_t scratch_bytes;
-    columns targets; /* of a pass */
-    columns stats;   /* what the head finds, of a scoring */
-    columns columns; /* of an update */
+    columns targets;  /* of a pass */
+    columns stats;    /* what the head finds, of a scoring */
+    columns columns;  /* of an update */
     ares_arena arena; /* of a micro-batch */
 } learner;
 

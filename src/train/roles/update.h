@@ -11,23 +11,23 @@
  * Numbers by token of the batch: what a loss reads of the batch, its weights, and what head and
  * loss write. NULL: not used in this update.
  */
-#define UPDATE_COLUMNS(X)                                                                    \
-    X(float, old_log_prob)                                                                   \
-    X(float, advantage)                                                                      \
-    X(float, ref_log_prob)                                                                   \
-    X(float, kl_weight)                                                                      \
-    X(uint8_t, mask)                                                                         \
-    X(float, weight)                                                                         \
-    X(float, rollout_weight)                                                                 \
-    X(uint8_t, chosen)                                                                       \
-    X(float, log_prob)                                                                       \
-    X(float, entropy)                                                                        \
-    X(float, lse)                                                                            \
-    X(float, c_log_prob)                                                                     \
-    X(float, c_entropy)                                                                      \
-    X(float, kl)                                                                             \
-    X(float, ref_lse)                                                                        \
-    X(float, c_kl)                                                                           \
+#define UPDATE_COLUMNS(X)    \
+    X(float, old_log_prob)   \
+    X(float, advantage)      \
+    X(float, ref_log_prob)   \
+    X(float, kl_weight)      \
+    X(uint8_t, mask)         \
+    X(float, weight)         \
+    X(float, rollout_weight) \
+    X(uint8_t, chosen)       \
+    X(float, log_prob)       \
+    X(float, entropy)        \
+    X(float, lse)            \
+    X(float, c_log_prob)     \
+    X(float, c_entropy)      \
+    X(float, kl)             \
+    X(float, ref_lse)        \
+    X(float, c_kl)           \
     X(float, seen_kl) /* of the last pass over a token, by any estimator; NULL: no KL here */
 typedef struct update_columns {
 #define UPDATE_COLUMN(type, name) type *name;
@@ -48,16 +48,16 @@ typedef struct update {
     ares_batch *batch;
     update_part part;
     const actor_second *second; /* NULL: none */
-    update_columns host; /* the columns on the host, */
-    update_columns col;  /* and where the device computes with them: on the CPU the same arrays */
+    update_columns host;        /* the columns on the host, */
+    update_columns col; /* and where the device computes with them: on the CPU the same arrays */
     /* What else a card's losses read, and their sums; NULL on the CPU, whose losses add to sums. */
     const ares_loss_card *card;
     ares_agg_counts rollout; /* of the whole step over all ranks */
     ares_loss_sums sums;
     ares_vapor_sums pairs; /* of a loss of pairs */
-    bool *passed; /* by row: the loss of the current mini-batch has seen it */
-    bool compare; /* the weights are still those of the rollout */
-    bool known;   /* the loss of the current mini-batch needs no forward pass before it */
+    bool *passed;          /* by row: the loss of the current mini-batch has seen it */
+    bool compare;          /* the weights are still those of the rollout */
+    bool known;            /* the loss of the current mini-batch needs no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
     double compared;     /* 1: there was such a token */

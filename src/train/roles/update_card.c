@@ -82,8 +82,8 @@ static int fault(update *u, int64_t row, int64_t end)
 {
     const actor *a = u->actor;
     learner *l = &u->actor->learner;
-    bool terms = (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY ||
-                 u->part == UPDATE_KL;
+    bool terms =
+        (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
     column_part part[2] = { part_of(u, u->host.entropy, u->col.entropy, row, end) };
     if (u->host.kl) part[1] = part_of(u, u->host.kl, u->col.kl, row, end);
     columns_out(&l->columns, part, u->host.kl ? 2 : 1);

@@ -640,14 +640,20 @@ ON_BOTH(attention_and_its_gradients_agree_with_the_cpu_packed_and_paged, attenti
 
 /* ------------------------------------------------------------------ vocabulary */
 
+/* The coefficients of a loss, on the device that asks for them. */
+typedef struct some_loss_of {
+    ares_device *d;
+    const float *c; /* [2][all] */
+    int32_t all, seen;
+} some_loss_of;
 static void some_loss(void *ctx, int32_t row, int32_t n, const float *log_prob,
                       const float *entropy, float *c_log_prob, float *c_entropy)
 {
-    for (int32_t i = 0; i < n; i++) {
-        c_log_prob[i] = 0.1f + 0.01f * (float)((row + i) % 7) + 0.0f * log_prob[i];
-        c_entropy[i] = -0.05f + 0.0f * entropy[i];
-    }
-    *(int *)ctx += n;
+    some_loss_of *of = ctx;
+    (void)log_prob, (void)entropy;
+    of->d->k->copy(of->d, c_log_prob, of->c + row, (size_t)n * sizeof(float));
+    of->d->k->copy(of->d, c_entropy, of->c + of->all + row, (size_t)n * sizeof(float));
+    of->seen += n;
 }
 
 static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
@@ -655,20 +661,24 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
     pair p;
     if (!pair_open(&p, which)) return;
     float *x = normals(1, (int64_t)rows * k, 1.0), *w_rows = normals(2, (int64_t)vocab * k, 0.3),
-          *got = filled(rows * 3, NAN), *want = filled(rows * 3, NAN), *c = filled(rows * 2, 0),
+          *want = filled(rows * 3, NAN), *c = filled(rows * 2, 0),
           *dx = filled((int64_t)rows * k, NAN);
     int32_t *target = ares_malloc((size_t)rows * sizeof *target);
     for (int32_t r = 0; r < rows; r++)
         target[r] = r == 0 ? vocab - 1
                            : (int32_t)ares_rng_below(ares_rng_root(3, ARES_RNG_TEST), (uint64_t)r,
                                                      (uint64_t)vocab);
-    int calls = 0;
-    some_loss(&calls, 0, rows, x, x, c, c + rows);
+    for (int32_t r = 0; r < rows; r++) {
+        c[r] = 0.1f + 0.01f * (float)(r % 7);
+        c[rows + r] = -0.05f;
+    }
     weights w = weights_new(&p, w_rows, dtype, vocab, k);
-    float *x_up = up_floats(&p, x, (int64_t)rows * k),
-          *dx_up = up_floats(&p, dx, (int64_t)rows * k);
-    float *of_kl = normals(4, 5 * rows, 1.0), *ref_rows = normals(5, (int64_t)vocab * k, 0.3),
-          *ref_up = up_floats(&p, x, (int64_t)rows * k);
+    void *x_up = up_floats(&p, x, (int64_t)rows * k), *dx_up = up_floats(&p, dx, (int64_t)rows * k);
+    float *of_kl = normals(4, 3 * rows, 1.0), *ref_rows = normals(5, (int64_t)vocab * k, 0.3);
+    void *ref_up = up_floats(&p, x, (int64_t)rows * k),
+         *target_up = up(&p, target, (size_t)rows * sizeof *target);
+    float *got = up_floats(&p, want, 3 * rows), *c_up = up_floats(&p, c, 2 * rows),
+          *of_kl_up = up_floats(&p, of_kl, 3 * rows);
     weights ref = weights_new(&p, ref_rows, dtype, vocab, k);
     for (int way = 0; way < 3; way++) { /* in two steps, fused, with a reference */
         bool fused = way == 1;
@@ -691,18 +701,19 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
         ares_head_args b = a;
         b.x = x_up, b.w = &w.other, b.log_prob = got, b.entropy = got + rows,
         b.lse = got + 2 * rows, b.dx = dx_up, b.dw = &dw.other;
-        int seen[2] = { 0 };
+        b.target = target_up, b.c_log_prob = c_up, b.c_entropy = c_up + rows;
+        some_loss_of of = { &p.cpu, c, rows, 0 }, of_other = { &p.other, c_up, rows, 0 };
         if (way == 2) {
             a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows,
-            a.c_kl = of_kl + 4 * rows;
-            b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.other, b.kl = of_kl + 2 * rows,
-            b.ref_lse = of_kl + 3 * rows, b.c_kl = a.c_kl;
+            a.c_kl = of_kl + 2 * rows;
+            b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.other, b.kl = of_kl_up,
+            b.ref_lse = of_kl_up + rows, b.c_kl = of_kl_up + 2 * rows;
         }
         if (fused) {
-            p.cpu.k->head_fused(&p.cpu, &a, some_loss, &seen[0]);
-            p.other.k->head_fused(&p.other, &b, some_loss, &seen[1]);
-            CHECK_EQ(seen[0], rows);
-            CHECK_EQ(seen[1], rows);
+            p.cpu.k->head_fused(&p.cpu, &a, some_loss, &of);
+            p.other.k->head_fused(&p.other, &b, some_loss, &of_other);
+            CHECK_EQ(of.seen, rows);
+            CHECK_EQ(of_other.seen, rows);
         } else {
             p.cpu.k->head(&p.cpu, &a);
             p.other.k->head(&p.other, &b);
@@ -710,19 +721,18 @@ static void head_case(table which, ares_dtype dtype, int32_t rows, int32_t vocab
             p.other.k->head_backward(&p.other, &b);
         }
         CHECK_OK(p.other.k->sync(&p.other));
-        agree("log_prob", got, want, rows, 2e-6);
-        agree("entropy", got + rows, want + rows, rows, 5e-6);
-        agree("lse", got + 2 * rows, want + 2 * rows, rows, 2e-6);
-        if (way == 2)
-            agree("kl", of_kl + 2 * rows, of_kl, rows, 5e-6),
-                agree("ref_lse", of_kl + 3 * rows, of_kl + rows, rows, 2e-6);
+        agree_device(&p, "log_prob", got, want, rows, 2e-6);
+        agree_device(&p, "entropy", got + rows, want + rows, rows, 5e-6);
+        agree_device(&p, "lse", got + 2 * rows, want + 2 * rows, rows, 2e-6);
+        if (way == 2) {
+            agree_device(&p, "kl", of_kl_up, of_kl, rows, 5e-6);
+            agree_device(&p, "ref_lse", of_kl_up + rows, of_kl + rows, rows, 2e-6);
+        }
         agree_device(&p, "dx", dx_up, dx, (int64_t)rows * k, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
         ares_free(dw.cpu.data);
     }
-    void *all[] = {
-        x, w_rows, got, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data
-    };
+    void *all[] = { x, w_rows, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }
@@ -844,12 +854,13 @@ TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
 {
     enum { ROWS = 8, K = 16, VOCAB = 1001 };
     pair p;
-    float temperature[ROWS], sampled[2][ROWS], headed[3][ROWS];
+    float temperature[ROWS], sampled[2][ROWS], headed[2][ROWS];
     int32_t token[ROWS];
     ares_rng_key key[ROWS];
     if (!have_card() || !pair_open(&p, CUDA)) return;
     float *x = normals(1, ROWS * K, 1.0), *rows = normals(2, VOCAB * K, 0.5),
-          *up_x = up_floats(&p, x, ROWS * K);
+          *up_x = up_floats(&p, x, ROWS * K), *stats = up(&p, NULL, 3 * ROWS * sizeof *stats);
+    int32_t *target = up(&p, NULL, sizeof token);
     weights w = weights_new(&p, rows, ARES_F32, VOCAB, K);
     for (int r = 0; r < ROWS; r++)
         key[r] = ares_rng_sub(ares_rng_root(9, ARES_RNG_SAMPLE), (uint64_t)r, 0);
@@ -865,6 +876,7 @@ TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
                                                          .token = token,
                                                          .log_prob = sampled[0],
                                                          .entropy = sampled[1] });
+        p.other.k->copy_in(&p.other, target, token, sizeof token);
         p.other.k->head(&p.other,
                         &(ares_head_args){ .rows = ROWS,
                                            .vocab = VOCAB,
@@ -872,10 +884,11 @@ TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
                                            .ldx = K,
                                            .w = &w.other,
                                            .inv_temperature = ares_inv_temperature(temperature[0]),
-                                           .target = token,
-                                           .log_prob = headed[0],
-                                           .entropy = headed[1],
-                                           .lse = headed[2] });
+                                           .target = target,
+                                           .log_prob = stats,
+                                           .entropy = stats + ROWS,
+                                           .lse = stats + 2 * ROWS });
+        p.other.k->copy_out(&p.other, headed, stats, sizeof headed);
         CHECK_OK(p.other.k->sync(&p.other));
         CHECK_MEM(headed[0], sampled[0], sizeof headed[0]);
         CHECK_MEM(headed[1], sampled[1], sizeof headed[1]);

@@ -74,8 +74,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->max_rows = ARES_MAX(opt->max_num_batched_tokens, r->max_seqs);
     r->max_len = opt->max_model_len ? opt->max_model_len : c->max_position;
     r->stride = blocks_for(r->max_len);
-    r->block_bytes =
-        (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim * ares_dtype_bytes(d->k->act);
+    r->block_bytes = (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim *
+                     ares_dtype_bytes(m->device->k->act);
     size_t block_bytes = r->block_bytes * (size_t)c->layers;
     int64_t tokens = opt->cache_tokens;
     if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes);

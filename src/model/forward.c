@@ -173,7 +173,7 @@ static int fit(ares_workspace *w, ares_held *h, int32_t wanted, int32_t *have,
                size_t (*carve_all)(ares_workspace *, char *, int32_t))
 {
     ares_device *d = w->model->device;
-    if (wanted <= *have && ares_phase_holds(d, h)) return ARES_OK;
+    if (wanted <= *have && (*have == 0 || ares_phase_holds(d, h))) return ARES_OK;
     int32_t rows = (ARES_MAX(wanted, *have) + 63) / 64 * 64;
     size_t bytes = carve_all(w, NULL, rows);
     *have = 0;

@@ -76,9 +76,9 @@ TEST(launching_says_what_is_wrong)
  * Runs the launcher in a child of this process; its ranks run the same test, with ARES_TEST_ROLE
  * set.
  */
-static pid_t launcher(const char *test, const char *role)
+static pid_t launcher_of(const char *test, const char *role, int ranks, int restarts)
 {
-    test_dir(); /* made now, so that the launcher and its ranks use this process's folder */
+    const char *latest = test_file("latest"); /* this process's folder, also in the ranks */
     pid_t pid = fork();
     if (pid != 0) return pid;
     char *argv[] = { (char *)test };
@@ -87,8 +87,15 @@ static pid_t launcher(const char *test, const char *role)
     setenv("ARES_TEST_ROLE", role, 1);
     setenv("ARES_TEST_FOLDER", test_dir(), 1);
     freopen(test_file("stdout"), "w", stdout);
-    if (launch(2, 1, argv, &code) != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
+    ares_launch_plan plan = { .ranks = ranks, .restarts = restarts, .latest = latest };
+    if (ares_launch(&plan, 1, argv, &code) != ARES_OK)
+        fprintf(stderr, "%s\n", ares_error_message());
     _exit(code);
+}
+
+static pid_t launcher(const char *test, const char *role)
+{
+    return launcher_of(test, role, 2, 0);
 }
 
 static void touch(const char *what, int rank)
@@ -218,4 +225,92 @@ TEST_MPI(the_launcher_gives_the_exit_code_and_the_arguments)
         exit(size == 2 ? 42 : 1);
     }
     CHECK_EQ(exit_of(launcher("the_launcher_gives_the_exit_code_and_the_arguments", "exits")), 42);
+}
+
+/* ---------------- --restarts */
+/*
+ * What a start does is one letter of the role, in turn: s saves a checkpoint and fails, f fails
+ * without one, S dies of a signal after saving, c finds a wrong configuration after saving, w
+ * saves, waits for a signal and fails, o ends well. The last letter counts for all further starts.
+ */
+static void begin_as_told(void)
+{
+    const char *role = getenv("ARES_TEST_ROLE"), *folder = getenv("ARES_TEST_FOLDER");
+    ares_str path = { 0 }, starts = { 0 };
+    ares_path_join(&path, folder, "starts");
+    if (ares_file_exists(path.data)) REQUIRE_OK(ares_file_read(path.data, &starts));
+    char what = role[ARES_MIN(starts.len, strlen(role) - 1)];
+    ares_str_add_char(&starts, what);
+    ares_signal_install();
+    CHECK_OK(ares_file_write_atomic(path.data, starts.data, starts.len));
+    if (strchr("sScw", what))
+        CHECK_OK(
+            ares_file_write_atomic(ares_path_join(&path, folder, "latest"), "step_000007", 11));
+    if (what == 'S') raise(SIGKILL);
+    for (int i = 0; what == 'w' && i < 1000 && !ares_signal_pending(); i++) sleep_ms(10);
+    ares_str_fini(&path);
+    ares_str_fini(&starts);
+    exit(what == 'o' ? 0 : what == 'c' ? 2 : 1);
+}
+
+/* Starts it as told; checks which starts there were and gives the exit code. */
+static int restarted(const char *role, int restarts, const char *starts)
+{
+    ares_str made = { 0 };
+    pid_t pid = launcher_of("a_failed_run_starts_again_where_it_has_saved", role, 1, restarts);
+    for (int i = 0; strcmp(role, "w") == 0 && i < 1000 && !ares_file_exists(test_file("starts"));
+         i++)
+        sleep_ms(10);
+    if (strcmp(role, "w") == 0) kill(pid, SIGTERM);
+    int code = exit_of(pid);
+    if (CHECK_OK(ares_file_read(test_file("starts"), &made)))
+        CHECK_MSG(strcmp(made.data, starts) == 0, "%s: started as %s, not as %s", role, made.data,
+                  starts);
+    CHECK_EQ(test_shell(NULL, "rm -f '%s'/starts", test_dir()), 0);
+    ares_str_fini(&made);
+    return code;
+}
+
+TEST(a_failed_run_starts_again_where_it_has_saved)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        begin_as_told();
+        return;
+    }
+    CHECK_EQ(restarted("sSo", 5, "sSo"), 0);
+    CHECK_EQ(restarted("S", 2, "SSS"), 128 + SIGKILL);
+    CHECK_EQ(restarted("sf", 5, "sf"), 1); /* the checkpoint is older than the last start */
+    CHECK_EQ(restarted("f", 5, "f"), 1);
+    CHECK_EQ(restarted("c", 5, "c"), 2);
+    CHECK_EQ(restarted("w", 5, "w"), 1); /* a signal of the user's */
+    CHECK_EQ(restarted("s", 0, "s"), 1);
+}
+
+/* Whether this process refuses to open a world, with this text. */
+static bool refuses(const char *text)
+{
+    ares_world *w = NULL;
+    return ares_world_open(&w) == ARES_EUSE && strstr(ares_error_message(), text) &&
+           !*text == !*ares_error_message();
+}
+
+TEST_MPI(processes_that_each_would_be_alone_are_refused)
+{
+    static const char remedy[] = "start them with mpirun, or with srun --mpi=pmix";
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    CHECK(refuses(remedy));
+    setenv("SLURM_PROCID", "0", 1);
+    CHECK(refuses(remedy));
+    setenv("SLURM_PROCID", "3", 1); /* the first speaks for all */
+    CHECK(refuses(""));
+    int code = -1;
+    CHECK_FAIL(launch(2, 0, NULL, &code), ARES_EUSE, "already runs under mpirun or srun");
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    pid_t pid = fork(); /* MPI starts once in a process */
+    if (pid == 0) {
+        setenv("PMI_SIZE", "2", 1); /* of another MPI's mpirun */
+        _exit(refuses(remedy) ? 7 : 1);
+    }
+    CHECK_EQ(exit_of(pid), 7);
 }

@@ -909,6 +909,8 @@ static const option_case options[] = {
       "exact/rollout_train_max_abs != 0" },
     { "trainer.threads", "3", "counted_threads",
       "$ test $(($(tail -n 1 threads) - $(head -n 1 threads))) = 2" },
+    { "trainer.comm_timeout_s", NULL, "test_e2e",
+      "a_run_whose_rank_was_killed_or_stopped_goes_on_bit_for_bit" },
     { "trainer.logger", "[tensorboard]", "plain",
       "says not step 1/1 |; $ test -e $RUN/events* && ! ls $BASE/events*" },
     { "trainer.balance_batch", NULL, "test_e2e",

@@ -66,10 +66,15 @@ int at_cuda_open(void);
 /* ---------------- making, copying, looking (at.cpp) */
 /* Borrows contiguous host memory, which must live as long as the tensor and its views. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
-/* The same with distances between neighbours in each dimension, in elements. */
-at_tensor at_view(const void *data, at_dtype dtype, const int64_t *sizes, const int64_t *strides,
-                  int n);
+/*
+ * The same with distances between neighbours in each dimension, in elements. device: the index of
+ * the CUDA device whose memory it is, or -1 for the host's.
+ */
+at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *sizes,
+                  const int64_t *strides, int n);
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n);
+/* where `like` lies */
+at_tensor at_zeros_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_arange(int64_t end, at_dtype dtype);
 at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n);
@@ -137,13 +142,17 @@ at_tensor at_exp_out(at_tensor out, at_tensor t);
 at_tensor at_sum(at_tensor t); /* of all elements, a scalar */
 at_tensor at_mean(at_tensor t);
 at_tensor at_sum_dim(at_tensor t, int dim, bool keep);
+at_tensor at_sum_dim_out(at_tensor out, at_tensor t, int dim); /* in the type of out */
 at_tensor at_mean_dim(at_tensor t, int dim, bool keep);
 at_tensor at_max_dim(at_tensor t, int dim, bool keep);
 at_tensor at_argmax(at_tensor t, int dim);
 
 /* ---------------- linear algebra, neural network */
 at_tensor at_matmul(at_tensor a, at_tensor b);
-/* out = a b, and out = self + a b: matrices; self may be out, or a row that is added to each */
+/*
+ * out = a b, and out = self + a b: matrices; self may be out, or a row that is added to each. Each
+ * may be f32 or bf16; the sums are f32, rounded once into out.
+ */
 at_tensor at_mm_out(at_tensor out, at_tensor a, at_tensor b);
 at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b);
 /* x Wt + bias; bias may be NULL */

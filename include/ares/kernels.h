@@ -76,6 +76,7 @@ typedef struct ares_device {
     ares_pool *pool;
     void *scratch;                    /* owned by the device: grows on demand and is kept */
     void *stream;                     /* CUDA */
+    void *aten;                       /* what libares_torch.so keeps; NULL: it is not in use */
     int index;                        /* CUDA ordinal; -1 on the CPU */
     size_t allocated, most_allocated; /* bytes handed out by k->alloc: now, and at most so far */
     struct ares_phases *phases;       /* memory that rollout and training share; NULL: none */
@@ -448,9 +449,11 @@ typedef struct ares_kernels {
 int ares_device_open(const char *name, int threads, ares_device *out);
 /*
  * The same with a table by name: "native", or "aten", libtorch's operators (on "cpu"), whose
- * library is opened here for the first time.
+ * library is opened here for the first time. act: the type of activations, which the CPU's native
+ * table does not ask for: its are f32.
  */
-int ares_device_open_table(const char *name, const char *table, int threads, ares_device *out);
+int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
+                           ares_device *out);
 void ares_device_close(ares_device *d);
 /*
  * Whether "cuda" may open a device here: there is a driver, or ARES_CUDA_LIB names a library, which

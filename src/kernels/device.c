@@ -164,27 +164,35 @@ double ares_device_total_bytes(const ares_device *d)
 
 typedef void aten_close_fn(ares_device *d);
 static aten_close_fn *close_aten; /* of the library, once it is open */
-static const ares_kernels *aten_table;
 
-/* Puts libtorch's table on an open CPU device. */
-static int open_aten(ares_device *d)
+/* A function of libares_torch.so, which is opened for it; NULL: why is in `message`. */
+static void *of_torch(const char *name, char *message, size_t size)
 {
-    void (*open)(ares_device *);
     char path[4200];
     library_path("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
     /* never closed: libtorch does not support that */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
-                         dlerror());
-    *(void **)&open = dlsym(library, "ares_aten_open");
+    if (!library) {
+        snprintf(message, size, "%s", dlerror());
+        return NULL;
+    }
+    void *found = dlsym(library, name);
     *(void **)&close_aten = dlsym(library, "ares_aten_close");
-    if (!open || !close_aten)
-        return ares_fail(ARES_EDEVICE,
-                         "kernels: kernels = 'aten': %s is of another version; build it again",
-                         path);
-    open(d);
-    aten_table = d->k;
+    if (found && close_aten) return found;
+    snprintf(message, size, "%s is of another version; build it again", path);
+    return NULL;
+}
+
+/* Puts libtorch's table on an open CPU device. */
+static int open_aten(ares_device *d, ares_dtype act)
+{
+    void (*open)(ares_device *, ares_dtype);
+    char message[4400];
+    *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
+    if (!open)
+        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
+                         message);
+    open(d, act);
     return ARES_OK;
 }
 
@@ -212,7 +220,8 @@ int ares_device_open(const char *name, int threads, ares_device *out)
     return ARES_OK;
 }
 
-int ares_device_open_table(const char *name, const char *table, int threads, ares_device *out)
+int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
+                           ares_device *out)
 {
     static const char *const names[] = { "native", "aten" };
     int which;
@@ -226,7 +235,7 @@ int ares_device_open_table(const char *name, const char *table, int threads, are
                          "device=cpu or kernels=native",
                          name);
     ARES_TRY(ares_device_open(name, threads, out));
-    int rc = open_aten(out);
+    int rc = open_aten(out, act);
     if (rc != ARES_OK) ares_device_close(out);
     return rc;
 }
@@ -234,7 +243,7 @@ int ares_device_open_table(const char *name, const char *table, int threads, are
 void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
-    if (aten_table && d->k == aten_table) close_aten(d);
+    if (d->aten) close_aten(d);
     if (d->index < 0) kernels_scratch_free(d);
     else close_cuda(d);
     ares_pool_free(d->pool);

@@ -312,19 +312,27 @@ at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n)
 {
     AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
 }
-at_tensor at_view(const void *data, at_dtype dtype, const int64_t *sizes, const int64_t *strides,
-                  int n)
+at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *sizes,
+                  const int64_t *strides, int n)
 {
     at::IntArrayRef shape(sizes, (size_t)n), steps(strides, (size_t)n);
+    // named, or libtorch would ask the driver whose memory it is
+    at::Device where =
+        device < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, (c10::DeviceIndex)device);
     AT_OP(AT_OPERANDS(), at::for_blob(const_cast<void *>(data), shape)
                              .strides(steps)
-                             .options(at::TensorOptions().dtype(type_of(dtype)))
-                             .target_device(at::kCPU)
+                             .options(at::TensorOptions().dtype(type_of(dtype)).device(where))
+                             .target_device(where)
                              .make_tensor());
 }
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n)
 {
     AT_OP(AT_OPERANDS(), at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
+}
+at_tensor at_zeros_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(like),
+          at::zeros(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))));
 }
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n)
 {

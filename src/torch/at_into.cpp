@@ -7,10 +7,12 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/silu_backward.h>
+#include <ATen/ops/sum.h>
 
 #include <tuple>
 #include <vector>
@@ -49,15 +51,43 @@ at_tensor at_exp_out(at_tensor out, at_tensor t)
 }
 
 // ---------------------------------------------------------------- products
+// A product, or with self its sum. libtorch has those of one type, and on a card bf16 ones into
+// f32; the others are computed in f32, from copies.
+static void product(const at::Tensor &out, const at::Tensor *self, const at::Tensor &a,
+                    const at::Tensor &b)
+{
+    at::ScalarType type = out.scalar_type();
+    at::Tensor to = out;
+    bool alike = a.scalar_type() == b.scalar_type();
+    if (alike && a.scalar_type() == type) {
+        if (self) at::addmm_out(to, self->to(type), a, b);
+        else at::mm_out(to, a, b);
+    } else if (alike && type == at::kFloat && out.is_cuda()) {
+        if (self) at::addmm_out(to, *self, a, b, at::kFloat);
+        else at::mm_out(to, a, b, at::kFloat);
+    } else {
+        at::Tensor x = a.to(at::kFloat), y = b.to(at::kFloat);
+        if (type != at::kFloat) to = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+        if (self) at::addmm_out(to, self->to(at::kFloat), x, y);
+        else at::mm_out(to, x, y);
+        if (type != at::kFloat) out.copy_(to);
+    }
+}
 at_tensor at_mm_out(at_tensor out, at_tensor a, at_tensor b)
 {
     AT_INTO(out, AT_OPERANDS(a, b), fits(out, { a->t.size(0), b->t.size(1) });
-            at::mm_out(out->t, a->t, b->t));
+            product(out->t, nullptr, a->t, b->t));
 }
 at_tensor at_addmm_out(at_tensor out, at_tensor self, at_tensor a, at_tensor b)
 {
     AT_INTO(out, AT_OPERANDS(self, a, b), fits(out, { a->t.size(0), b->t.size(1) });
-            at::addmm_out(out->t, self->t, a->t, b->t));
+            product(out->t, &self->t, a->t, b->t));
+}
+
+at_tensor at_sum_dim_out(at_tensor out, at_tensor t, int dim)
+{
+    AT_INTO(out, AT_OPERANDS(t), fits(out, t->t.select(dim, 0).sizes());
+            at::sum_out(out->t, t->t, at::IntArrayRef((int64_t)dim), false, out->t.scalar_type()));
 }
 
 // ---------------------------------------------------------------- neural network

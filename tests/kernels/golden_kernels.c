@@ -31,7 +31,7 @@ static void check_head_of(const char *table, golden *g, const ares_json *logits,
     }
     for (int32_t i = 0; i < vocab; i++) identity[i * vocab + i] = 1;
     ares_device d;
-    if (!golden_ok(g, ares_device_open_table("cpu", table, 1, &d))) return;
+    if (!golden_ok(g, ares_device_open_table("cpu", table, ARES_F32, 1, &d))) return;
     ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab),
                                   sizeof(float)),
                       ARES_F32, d.k->layout, vocab, vocab };
@@ -109,7 +109,7 @@ static void check_adamw(const char *table, golden *g)
     const double *grads = golden_flat(g, golden_in(g, "grads"), &n),
                  *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
     ares_device d;
-    if (!golden_ok(g, ares_device_open_table("cpu", table, 1, &d))) return;
+    if (!golden_ok(g, ares_device_open_table("cpu", table, ARES_F32, 1, &d))) return;
     uint16_t w = kernels_f32_to_bf16((float)golden_number(g, "param")), left_out = 0, m = 0, v = 0;
     for (int64_t i = 0; i < n && i < g->expected->count; i++) {
         float grad = (float)grads[i];

@@ -101,7 +101,7 @@ static void check_variant(const char *variant, const char *table)
     ares_workspace *w;
     ares_batch b;
     golden_open(&g, variant);
-    CHECK_OK(ares_device_open_table("cpu", table, 2, &d));
+    CHECK_OK(ares_device_open_table("cpu", table, ARES_F32, 2, &d));
     load(variant, &d, true, &m);
     fill_batch(&g, &b);
     CHECK_OK(ares_workspace_new(m, ARES_KEEP_ALL, &w));

@@ -258,13 +258,53 @@ TEST(a_result_of_another_shape_is_not_written)
     at_tensor x = at_from_blob(a, AT_F32, AT_DIMS(2, 3)),
               y = at_from_blob(a, AT_F32, AT_DIMS(3, 2)),
               strided =
-                  at_view(out, AT_F32, (const int64_t[]){ 2, 2 }, (const int64_t[]){ 4, 1 }, 2);
+                  at_view(out, AT_F32, -1, (const int64_t[]){ 2, 2 }, (const int64_t[]){ 4, 1 }, 2);
     CHECK(at_mm_out(strided, x, y) == strided);
     const float product[8] = { 22, 28, 0, 0, 49, 64, 0, 0 };
     CHECK_MEM(out, product, sizeof out);
     CHECK(!at_mul_out(strided, x, x)); /* 2 x 3 into 2 x 2 */
     CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "shapes: at_mul_out");
     CHECK_MEM(out, product, sizeof out);
+}
+
+/* Powers of two and small sums: every product and sum is exact, and so is its rounding. */
+TEST(products_take_and_give_f32_and_bf16_and_round_once)
+{
+    const float a[6] = { 1, 2, 0.5f, 4, -1, 0.25f }, b[6] = { 256, 1, 1, 2, 0.5f, 1 },
+                self[2] = { 0.5f, 1 }, want[4] = { 258.25f, 5.5f, 1023.125f, 2.25f };
+    for (int types = 0; types < 16; types++) {
+        at_dtype of[4];
+        for (int i = 0; i < 4; i++) of[i] = types >> i & 1 ? AT_BF16 : AT_F32;
+        at_scope *s = at_scope_open_no_grad("types");
+        at_tensor x = at_to(at_from_blob((void *)a, AT_F32, AT_DIMS(2, 3)), of[0]),
+                  y = at_to(at_from_blob((void *)b, AT_F32, AT_DIMS(3, 2)), of[1]),
+                  row = at_to(at_from_blob((void *)self, AT_F32, AT_DIMS(2)), of[2]),
+                  plain = at_zeros(of[3], AT_DIMS(2, 2)), sum = at_zeros(of[3], AT_DIMS(2, 2));
+        at_mm_out(plain, x, y);
+        at_addmm_out(sum, row, x, y);
+        float got[2][4];
+        CHECK_OK(at_read(plain, AT_F32, got[0]));
+        CHECK_OK(at_read(sum, AT_F32, got[1]));
+        for (int i = 0; i < 4; i++) {
+            bool half = of[3] == AT_BF16; /* eight bits: 258, 1024 */
+            CHECK_NEAR(got[0][i], half && i % 2 == 0 ? (i ? 1024 : 258) : want[i], 0);
+            double with = want[i] + self[i % 2];
+            CHECK_NEAR(got[1][i], half && i % 2 == 0 ? (i ? 1024 : 258) : with, 0);
+        }
+        CHECK_OK(at_scope_close(s, NULL));
+    }
+}
+
+TEST(a_sum_of_bf16_into_f32_is_one_of_f32)
+{
+    at_scope *s = at_scope_open_no_grad("sum");
+    at_tensor x = at_full(1, AT_BF16, AT_DIMS(1000, 3)), sum = at_zeros(AT_F32, AT_DIMS(3));
+    CHECK_NEAR(at_item(at_select(at_sum_dim_out(sum, x, 0), 0, 2)), 1000, 0); /* bf16: 1000, 1004 */
+    CHECK_NEAR(
+        at_item(at_sum(at_sum_dim_out(sum, at_full(1.0 / 256, AT_BF16, AT_DIMS(257, 3)), 0))),
+        3 * 257.0 / 256, 0);
+    CHECK(!at_sum_dim_out(sum, x, 1));
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "sum: at_sum_dim_out");
 }
 
 /* libtorch itself would end the process at the first, and compute nonsense at the second. */

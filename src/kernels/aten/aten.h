@@ -1,12 +1,12 @@
 /*
  * Private to the aten table: what its files share. The table computes with libtorch, through at.h,
- * on the CPU; f32 as everywhere, weights of bf16 are widened at each use. It is the second complete
- * implementation of every entry: the proof, on a machine without a card, of the calls that a card
- * takes from libtorch.
+ * on the CPU: the second complete implementation of every entry, and the proof, on a machine
+ * without a card, of the calls that a card takes from libtorch (device.c). Activations are f32 or
+ * bf16, as the device was opened; whatever is summed is f32, and a result is rounded once.
  *
- * Its numbers agree with the native table within the error of f32, not in bits: libtorch chooses
- * orders of summation by the size of a product, so a row alone and the same row among others differ
- * in the last bits. Hence the rollout's log-probs differ from the update's
+ * Its numbers agree with the native table within the error of its types, not in bits: libtorch
+ * chooses orders of summation by the size of a product, so a row alone and the same row among
+ * others differ in the last bits. Hence the rollout's log-probs differ from the update's
  * (exact/rollout_train_max_abs shows by how much).
  *
  * libtorch computes on the calling thread. The device keeps its pool for the native sampler and for
@@ -24,36 +24,39 @@
  *
  *   at_scope *s = aten_enter(d, "add");
  *   if (!s) return;
- *   at_add_(aten_vector(y, n), aten_vector(x, n));
+ *   at_add_(aten_vector(d, y, n), aten_vector(d, x, n));
  *   aten_leave(d, s);
  */
 at_scope *aten_enter(ares_device *d, const char *entry);
 void aten_leave(ares_device *d, at_scope *s);
-/* The native device under this one: host memory, pool, sampler. */
-ares_device *aten_host(ares_device *d);
+/* The device's own table, under this one: memory, the sampler, what libtorch does not serve. */
+const ares_kernels *aten_under(const ares_device *d);
 
-/* Memory for logits, kept from call to call: a larger request returns other memory. */
+/* Host memory for logits, kept from call to call: a larger request returns other memory. */
 typedef enum { ATEN_LOGITS, ATEN_PROBABILITIES, ATEN_REFERENCE, ATEN_SLOTS } aten_slot;
 float *aten_scratch(ares_device *d, aten_slot slot, int64_t floats);
 
 /* ------------------------------------------------------------------ views */
 
-static inline at_tensor aten_vector(const void *x, int64_t n)
+static inline at_dtype aten_type(ares_dtype type)
 {
-    return at_view(x, AT_F32, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1);
+    ARES_ASSERT(type != ARES_F16);
+    return type == ARES_F32 ? AT_F32 : AT_BF16;
 }
-/* [rows][columns], rows at distance ld */
-static inline at_tensor aten_rows(const void *x, int64_t rows, int64_t columns, int64_t ld)
+/* x[elements] of activations; their view [rows][columns], rows at distance ld, and as f32 */
+static inline void *aten_at(const ares_device *d, const void *x, int64_t elements)
 {
-    return at_view(x, AT_F32, (const int64_t[]){ rows, columns }, (const int64_t[]){ ld, 1 }, 2);
+    return (char *)x + elements * (int64_t)ares_dtype_bytes(d->k->act);
 }
-static inline at_tensor aten_ids(const int32_t *ids, int64_t n)
-{
-    return at_view(ids, AT_I32, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1);
-}
-/* A weight [n][k] in its own type, and the same as f32: the weight itself, or a copy. */
-at_tensor aten_matrix(const ares_matrix *w);
-at_tensor aten_weight(const ares_matrix *w);
+at_tensor aten_acts(const ares_device *d, const void *x, int64_t rows, int64_t columns, int64_t ld);
+at_tensor aten_wide(const ares_device *d, const void *x, int64_t rows, int64_t columns, int64_t ld);
+/* f32 [rows][columns], f32 [n] */
+at_tensor aten_rows(const ares_device *d, const float *x, int64_t rows, int64_t columns,
+                    int64_t ld);
+at_tensor aten_vector(const ares_device *d, const float *x, int64_t n);
+at_tensor aten_ids(const ares_device *d, const int32_t *ids, int64_t n);
+/* A weight [n][k] in its own type */
+at_tensor aten_matrix(const ares_device *d, const ares_matrix *w);
 
 /* The table's functions, by file. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);

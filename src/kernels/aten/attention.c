@@ -21,17 +21,30 @@ typedef struct segment {
 } segment;
 
 /* Rows [first, first + n) of x as [1][heads][n][head_dim] */
-static at_tensor heads_of(const void *x, int64_t first, int64_t n, int64_t heads, int64_t dim,
-                          int64_t ld)
+static at_tensor heads_of(at_dtype type, const void *x, int64_t first, int64_t n, int64_t heads,
+                          int64_t dim, int64_t ld)
 {
-    return at_view((const float *)x + first * ld, AT_F32, (const int64_t[]){ 1, heads, n, dim },
+    const char *row = (const char *)x + first * ld * (type == AT_F32 ? 4 : 2);
+    return at_view(row, type, -1, (const int64_t[]){ 1, heads, n, dim },
                    (const int64_t[]){ n * ld, dim, ld, 1 }, 4);
+}
+
+/* The same of an array of queries, or of keys */
+static at_tensor queries(const ares_device *d, const ares_attention_args *a, const segment *g,
+                         const void *x, int64_t ld)
+{
+    return heads_of(aten_type(d->k->act), x, g->start, g->rows, a->n_heads, a->head_dim, ld);
+}
+static at_tensor keys(const ares_device *d, const ares_attention_args *a, const void *x,
+                      int64_t first, int64_t n)
+{
+    return heads_of(aten_type(d->k->act), x, first, n, a->n_kv_heads, a->head_dim, a->ldkv);
 }
 
 /* lse of a segment, stored as [rows][n_heads], as [1][n_heads][rows] */
 static at_tensor lse_of(const ares_attention_args *a, const segment *g)
 {
-    return at_view(a->lse + (int64_t)g->start * a->n_heads, AT_F32,
+    return at_view(a->lse + (int64_t)g->start * a->n_heads, AT_F32, -1,
                    (const int64_t[]){ 1, a->n_heads, g->rows },
                    (const int64_t[]){ (int64_t)g->rows * a->n_heads, 1, a->n_heads }, 3);
 }
@@ -66,9 +79,10 @@ void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim,
             *wide = ares_malloc((size_t)rows * sizeof *wide);
     for (int32_t r = 0; r < rows; r++) wide[r] = slots[r];
     at_tensor to = cache_rows(wide, rows, &most);
-    at_index_copy_(aten_rows(cache, most, width, width), 0, to, aten_rows(k, rows, width, ldkv));
-    at_index_copy_(aten_rows((float *)cache + ARES_KV_BLOCK * width, most, width, width), 0, to,
-                   aten_rows(v, rows, width, ldkv));
+    for (int i = 0; i < 2; i++)
+        at_index_copy_(
+            aten_acts(d, aten_at(d, cache, i * ARES_KV_BLOCK * width), most, width, width), 0, to,
+            aten_acts(d, i ? v : k, rows, width, ldkv));
     ares_free(wide);
     aten_leave(d, s);
 }
@@ -84,13 +98,13 @@ static int64_t slots_of(const ares_attention_args *a, int32_t segment, int64_t f
 }
 
 /* k and v [batch][n_kv_heads][n][head_dim] of batch * n slots */
-static void gather_paged(const ares_attention_args *a, const int64_t *slots, int64_t batch,
-                         int64_t n, at_tensor *k, at_tensor *v)
+static void gather_paged(const ares_device *d, const ares_attention_args *a, const int64_t *slots,
+                         int64_t batch, int64_t n, at_tensor *k, at_tensor *v)
 {
     int64_t width = (int64_t)a->n_kv_heads * a->head_dim, most;
     at_tensor rows = cache_rows(slots, batch * n, &most), *to[] = { k, v };
     for (int i = 0; i < 2; i++) {
-        at_tensor flat = aten_rows((const float *)a->cache + i * ARES_KV_BLOCK * width, most, width,
+        at_tensor flat = aten_acts(d, aten_at(d, a->cache, i * ARES_KV_BLOCK * width), most, width,
                                    width),
                   found = at_index_select(flat, 0, rows);
         found = at_reshape(found, AT_DIMS(batch, n, a->n_kv_heads, a->head_dim));
@@ -101,13 +115,13 @@ static void gather_paged(const ares_attention_args *a, const int64_t *slots, int
 /* ------------------------------------------------------------------ segments */
 
 /* The segment's keys in a packed array: a view, or a copy where they lie in two places. */
-static at_tensor packed_keys(const ares_attention_args *a, const segment *g, const void *x)
+static at_tensor packed_keys(const ares_device *d, const ares_attention_args *a, const segment *g,
+                             const void *x)
 {
     at_tensor part[2];
-    part[1] = heads_of(x, g->start, g->rows, a->n_kv_heads, a->head_dim, a->ldkv);
+    part[1] = keys(d, a, x, g->start, g->rows);
     if (g->first == g->prefix) return part[1];
-    part[0] = heads_of(x, a->seg.prefix_row[g->index] + g->first, g->prefix - g->first,
-                       a->n_kv_heads, a->head_dim, a->ldkv);
+    part[0] = keys(d, a, x, a->seg.prefix_row[g->index] + g->first, g->prefix - g->first);
     return at_cat(part, 2, 2);
 }
 
@@ -142,16 +156,16 @@ static segment segment_of(const ares_attention_args *a, int32_t i)
     return g;
 }
 
-static void find_keys(const ares_attention_args *a, segment *g)
+static void find_keys(const ares_device *d, const ares_attention_args *a, segment *g)
 {
     if (a->cache) {
         int64_t n = g->end - g->first, *slots = ares_malloc((size_t)n * sizeof *slots);
         slots_of(a, g->index, g->first, g->end, slots);
-        gather_paged(a, slots, 1, n, &g->k, &g->v);
+        gather_paged(d, a, slots, 1, n, &g->k, &g->v);
         ares_free(slots);
     } else {
-        g->k = packed_keys(a, g, a->k);
-        g->v = packed_keys(a, g, a->v);
+        g->k = packed_keys(d, a, g, a->k);
+        g->v = packed_keys(d, a, g, a->v);
     }
     make_mask(a, g);
 }
@@ -161,10 +175,10 @@ static void attend_segment(ares_device *d, const ares_attention_args *a, int32_t
     segment g = segment_of(a, i);
     at_scope *s = g.rows > 0 ? aten_enter(d, "attention") : NULL;
     if (!s) return;
-    find_keys(a, &g);
-    at_tensor lse, out = at_attend(heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq),
-                                   g.k, g.v, g.mask, g.causal, a->scale, &lse);
-    at_copy_(heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo), out);
+    find_keys(d, a, &g);
+    at_tensor lse, out = at_attend(queries(d, a, &g, a->q, a->ldq), g.k, g.v, g.mask, g.causal,
+                                   a->scale, &lse);
+    at_copy_(queries(d, a, &g, a->out, a->ldo), out);
     if (a->lse) at_copy_(lse_of(a, &g), lse);
     aten_leave(d, s);
 }
@@ -190,11 +204,11 @@ static int32_t one_row_segments(const ares_attention_args *a, int32_t i, int64_t
 }
 
 /* Rows of one KV head's queries as [count][n_kv_heads][n_heads / n_kv_heads][head_dim] */
-static at_tensor groups_of(const ares_attention_args *a, const void *x, int64_t ld, int64_t first,
-                           int64_t count)
+static at_tensor groups_of(const ares_device *d, const ares_attention_args *a, const void *x,
+                           int64_t ld, int64_t first, int64_t count)
 {
     int64_t group = a->n_heads / a->n_kv_heads, dim = a->head_dim;
-    return at_view((const float *)x + first * ld, AT_F32,
+    return at_view(aten_at(d, x, first * ld), aten_type(d->k->act), -1,
                    (const int64_t[]){ count, a->n_kv_heads, group, dim },
                    (const int64_t[]){ ld, group * dim, dim, 1 }, 4);
 }
@@ -219,12 +233,12 @@ static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i,
             if (m) m[r * n + keys] = -INFINITY;
         }
     }
-    gather_paged(a, slots, count, n, &k, &v);
+    gather_paged(d, a, slots, count, n, &k, &v);
     at_tensor out =
-        at_attend(groups_of(a, a->q, a->ldq, first, count), k, v, mask, false, a->scale, &lse);
-    at_copy_(groups_of(a, a->out, a->ldo, first, count), out);
+        at_attend(groups_of(d, a, a->q, a->ldq, first, count), k, v, mask, false, a->scale, &lse);
+    at_copy_(groups_of(d, a, a->out, a->ldo, first, count), out);
     if (a->lse)
-        at_copy_(aten_rows(a->lse + first * a->n_heads, count, a->n_heads, a->n_heads),
+        at_copy_(aten_rows(d, a->lse + first * a->n_heads, count, a->n_heads, a->n_heads),
                  at_reshape(lse, AT_DIMS(count, a->n_heads)));
     ares_free(slots);
     aten_leave(d, s);
@@ -243,36 +257,68 @@ void aten_attention(ares_device *d, const ares_attention_args *a)
 
 /* ------------------------------------------------------------------ backward */
 
+/* Gradients of all keys or values: where they go, or f32 sums on the way there. */
+typedef struct key_sums {
+    at_dtype type;
+    void *p;
+    int64_t ld;
+} key_sums;
+
+/* Of bf16 the sum over the segments that see a key would lose bits. */
+static key_sums sums_of(const ares_device *d, const ares_attention_args *a, void *to)
+{
+    int64_t width = (int64_t)a->n_kv_heads * a->head_dim;
+    if (d->k->act == ARES_F32 || !a->seg.prefix_len)
+        return (key_sums){ aten_type(d->k->act), to, a->lddkv };
+    return (key_sums){ AT_F32, ares_malloc((size_t)(a->seg.rows * width) * sizeof(float)), width };
+}
+
+static void round_sums(ares_device *d, const ares_attention_args *a, key_sums sums, void *to)
+{
+    int64_t width = (int64_t)a->n_kv_heads * a->head_dim;
+    if (sums.p == to) return;
+    at_scope *s = aten_enter(d, "attention_backward");
+    if (s) {
+        at_copy_(aten_acts(d, to, a->seg.rows, width, a->lddkv),
+                 aten_rows(d, sums.p, a->seg.rows, width, width));
+        aten_leave(d, s);
+    }
+    ares_free(sums.p);
+}
+
 /*
- * The gradient of a segment's keys goes to the rows where they lie: its own are written, those of
- * an earlier segment are added to.
+ * The gradient of a segment's keys goes to the rows where they lie: its own rows are written, those
+ * of an earlier segment are added to.
  */
-static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient, void *to)
+static void add_keys(const ares_attention_args *a, const segment *g, at_tensor gradient,
+                     key_sums to)
 {
     int64_t of_prefix = g->prefix - g->first;
-    at_copy_(heads_of(to, g->start, g->rows, a->n_kv_heads, a->head_dim, a->lddkv),
+    at_copy_(heads_of(to.type, to.p, g->start, g->rows, a->n_kv_heads, a->head_dim, to.ld),
              at_narrow(gradient, 2, of_prefix, g->rows));
     if (of_prefix)
-        at_add_(heads_of(to, a->seg.prefix_row[g->index] + g->first, of_prefix, a->n_kv_heads,
-                         a->head_dim, a->lddkv),
+        at_add_(heads_of(to.type, to.p, a->seg.prefix_row[g->index] + g->first, of_prefix,
+                         a->n_kv_heads, a->head_dim, to.ld),
                 at_narrow(gradient, 2, 0, of_prefix));
 }
 
 void aten_attention_backward(ares_device *d, const ares_attention_args *a)
 {
+    key_sums dk = sums_of(d, a, a->dk), dv = sums_of(d, a, a->dv);
     for (int32_t i = 0; i < a->seg.n; i++) {
         segment g = segment_of(a, i);
         at_scope *s = g.rows > 0 ? aten_enter(d, "attention_backward") : NULL;
         if (!s) continue;
-        find_keys(a, &g);
+        find_keys(d, a, &g);
         at_tensor gradient[3];
-        at_attend_backward(heads_of(a->d_out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo),
-                           heads_of(a->q, g.start, g.rows, a->n_heads, a->head_dim, a->ldq), g.k,
-                           g.v, heads_of(a->out, g.start, g.rows, a->n_heads, a->head_dim, a->ldo),
-                           lse_of(a, &g), g.mask, g.causal, a->scale, gradient);
-        at_copy_(heads_of(a->dq, g.start, g.rows, a->n_heads, a->head_dim, a->lddq), gradient[0]);
-        add_keys(a, &g, gradient[1], a->dk);
-        add_keys(a, &g, gradient[2], a->dv);
+        at_attend_backward(queries(d, a, &g, a->d_out, a->ldo), queries(d, a, &g, a->q, a->ldq),
+                           g.k, g.v, queries(d, a, &g, a->out, a->ldo), lse_of(a, &g), g.mask,
+                           g.causal, a->scale, gradient);
+        at_copy_(queries(d, a, &g, a->dq, a->lddq), gradient[0]);
+        add_keys(a, &g, gradient[1], dk);
+        add_keys(a, &g, gradient[2], dv);
         aten_leave(d, s);
     }
+    round_sums(d, a, dk, a->dk);
+    round_sums(d, a, dv, a->dv);
 }

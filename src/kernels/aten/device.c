@@ -1,7 +1,8 @@
 /*
- * The table, the device that it makes of an open native one, and its first failure. Memory is the
- * host's, so allocation and copies are the native table's own. The program finds ares_aten_open and
- * ares_aten_close by name (kernels/device.c).
+ * The tables made of libtorch's operators, and what a device keeps for them: its first failure and
+ * its scratch. On the CPU the table is complete, but its memory, and the sampler that draws tokens
+ * from its logits, are the native table's. The program finds the ares_aten_ functions by name
+ * (kernels/device.c).
  */
 #include "aten.h"
 
@@ -10,8 +11,9 @@
 enum { SLOTS = ATEN_SLOTS };
 
 typedef struct aten_context {
-    ares_device host;
-    int code; /* of the first failure since the last sync */
+    ares_kernels table;        /* in use: the one under it, and our entries */
+    const ares_kernels *under; /* as the device was opened */
+    int code;                  /* of the first failure since the last sync */
     char message[512];
     struct {
         void *p;
@@ -21,13 +23,13 @@ typedef struct aten_context {
 
 at_scope *aten_enter(ares_device *d, const char *entry)
 {
-    const aten_context *c = d->scratch;
+    const aten_context *c = d->aten;
     return c->code == ARES_OK ? at_scope_open_no_grad(entry) : NULL;
 }
 
 void aten_leave(ares_device *d, at_scope *s)
 {
-    aten_context *c = d->scratch;
+    aten_context *c = d->aten;
     int rc = at_scope_close(s, NULL);
     if (rc == ARES_OK) return;
     c->code = rc;
@@ -35,14 +37,14 @@ void aten_leave(ares_device *d, at_scope *s)
     ares_error_clear();
 }
 
-ares_device *aten_host(ares_device *d)
+const ares_kernels *aten_under(const ares_device *d)
 {
-    return &((aten_context *)d->scratch)->host;
+    return ((const aten_context *)d->aten)->under;
 }
 
 float *aten_scratch(ares_device *d, aten_slot slot, int64_t floats)
 {
-    aten_context *c = d->scratch;
+    aten_context *c = d->aten;
     size_t bytes = (size_t)floats * sizeof(float);
     if (c->slot[slot].bytes < bytes) {
         ares_pages_free(c->slot[slot].p, c->slot[slot].bytes);
@@ -52,109 +54,99 @@ float *aten_scratch(ares_device *d, aten_slot slot, int64_t floats)
     return c->slot[slot].p;
 }
 
-at_tensor aten_matrix(const ares_matrix *w)
+/* ------------------------------------------------------------------ views */
+
+static at_tensor rows_of(const ares_device *d, at_dtype type, const void *x, int64_t rows,
+                         int64_t columns, int64_t ld)
 {
-    ARES_ASSERT(w->layout == ARES_ROWS && w->dtype != ARES_F16);
-    return at_view(w->data, w->dtype == ARES_F32 ? AT_F32 : AT_BF16,
-                   (const int64_t[]){ w->n, w->k }, (const int64_t[]){ w->k, 1 }, 2);
+    return at_view(x, type, d->index, (const int64_t[]){ rows, columns },
+                   (const int64_t[]){ ld, 1 }, 2);
 }
-at_tensor aten_weight(const ares_matrix *w)
+at_tensor aten_acts(const ares_device *d, const void *x, int64_t rows, int64_t columns, int64_t ld)
 {
-    return at_to(aten_matrix(w), AT_F32);
+    return rows_of(d, aten_type(d->k->act), x, rows, columns, ld);
+}
+at_tensor aten_wide(const ares_device *d, const void *x, int64_t rows, int64_t columns, int64_t ld)
+{
+    return at_to(aten_acts(d, x, rows, columns, ld), AT_F32);
+}
+at_tensor aten_rows(const ares_device *d, const float *x, int64_t rows, int64_t columns, int64_t ld)
+{
+    return rows_of(d, AT_F32, x, rows, columns, ld);
+}
+at_tensor aten_vector(const ares_device *d, const float *x, int64_t n)
+{
+    return at_view(x, AT_F32, d->index, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1);
+}
+at_tensor aten_ids(const ares_device *d, const int32_t *ids, int64_t n)
+{
+    return at_view(ids, AT_I32, d->index, (const int64_t[]){ n }, (const int64_t[]){ 1 }, 1);
+}
+at_tensor aten_matrix(const ares_device *d, const ares_matrix *w)
+{
+    ARES_ASSERT(w->layout == ARES_ROWS);
+    return rows_of(d, aten_type(w->dtype), w->data, w->n, w->k, w->k);
 }
 
-/* ------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------ the tables */
 
-static void *host_alloc(ares_device *d, size_t bytes)
-{
-    return aten_host(d)->k->alloc(d, bytes);
-}
-static void host_release(ares_device *d, void *p, size_t bytes)
-{
-    aten_host(d)->k->release(d, p, bytes);
-}
-static void host_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
-{
-    aten_host(d)->k->copy_in(d, device, host, bytes);
-}
-static void host_copy_out(ares_device *d, void *host, const void *device, size_t bytes)
-{
-    aten_host(d)->k->copy_out(d, host, device, bytes);
-}
-static void host_copy(ares_device *d, void *to, const void *from, size_t bytes)
-{
-    aten_host(d)->k->copy(d, to, from, bytes);
-}
-static void host_zero(ares_device *d, void *p, size_t bytes)
-{
-    aten_host(d)->k->zero(d, p, bytes);
-}
-static void host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
-                         ares_dtype from_type, int64_t n)
-{
-    aten_host(d)->k->convert(d, to, to_type, from, from_type, n);
-}
+/* A failure of ours is the cause of what the table under it may report, too. */
 static int report(ares_device *d)
 {
-    aten_context *c = d->scratch;
-    int rc = c->code;
+    aten_context *c = d->aten;
+    int rc = c->code, under = c->under->sync(d);
     c->code = ARES_OK;
-    return rc == ARES_OK ? rc : ares_fail(rc, "kernels: aten: %s", c->message);
+    return rc == ARES_OK ? under : ares_fail(rc, "kernels: aten: %s", c->message);
 }
 
-/* ------------------------------------------------------------------ the table */
-
-static const ares_kernels table = {
-    .name = "aten cpu",
-    .layout = ARES_ROWS,
-    .act = ARES_F32,
-    .alloc = host_alloc,
-    .release = host_release,
-    .copy_in = host_copy_in,
-    .copy_out = host_copy_out,
-    .copy = host_copy,
-    .zero = host_zero,
-    .convert = host_convert,
-    .sync = report,
-    .linear = aten_linear,
-    .linear_backward = aten_linear_backward,
-    .embedding = aten_embedding,
-    .embedding_backward = aten_embedding_backward,
-    .rms_norm = aten_rms_norm,
-    .rms_norm_backward = aten_rms_norm_backward,
-    .rope = aten_rope,
-    .silu_mul = aten_silu_mul,
-    .silu_mul_backward = aten_silu_mul_backward,
-    .store_kv = aten_store_kv,
-    .attention = aten_attention,
-    .attention_backward = aten_attention_backward,
-    .head = aten_head,
-    .head_backward = aten_head_backward,
-    .head_fused = aten_head_fused,
-    .sample = aten_sample,
-    .adamw = aten_adamw,
-    .square_sums = aten_square_sums,
-    .add = aten_add,
-};
-
-void ares_aten_open(ares_device *d);
-void ares_aten_close(ares_device *d);
-
-/* d is an open native device. */
-void ares_aten_open(ares_device *d)
+static ares_kernels *put_on(ares_device *d)
 {
     aten_context *c = ares_calloc(1, sizeof *c);
-    c->host = *d;
-    d->k = &table;
-    d->scratch = c;
+    c->under = d->k;
+    c->table = *d->k;
+    c->table.sync = report;
+    d->aten = c;
+    d->k = &c->table;
+    return &c->table;
 }
 
-/* d becomes the native device again. */
+void ares_aten_open(ares_device *d, ares_dtype act);
+void ares_aten_close(ares_device *d);
+
+/* Puts the complete table on an open native device of the CPU. */
+void ares_aten_open(ares_device *d, ares_dtype act)
+{
+    ares_kernels *k = put_on(d);
+    k->name = act == ARES_F32 ? "aten cpu" : "aten cpu bf16";
+    k->layout = ARES_ROWS;
+    k->act = act;
+    k->linear = aten_linear;
+    k->linear_backward = aten_linear_backward;
+    k->embedding = aten_embedding;
+    k->embedding_backward = aten_embedding_backward;
+    k->rms_norm = aten_rms_norm;
+    k->rms_norm_backward = aten_rms_norm_backward;
+    k->rope = aten_rope;
+    k->silu_mul = aten_silu_mul;
+    k->silu_mul_backward = aten_silu_mul_backward;
+    k->store_kv = aten_store_kv;
+    k->attention = aten_attention;
+    k->attention_backward = aten_attention_backward;
+    k->head = aten_head;
+    k->head_backward = aten_head_backward;
+    k->head_fused = aten_head_fused;
+    k->sample = aten_sample;
+    k->adamw = aten_adamw;
+    k->square_sums = aten_square_sums;
+    k->add = aten_add;
+}
+
+/* d becomes the device again that it was. */
 void ares_aten_close(ares_device *d)
 {
-    aten_context *c = d->scratch;
+    aten_context *c = d->aten;
     for (int i = 0; i < SLOTS; i++) ares_pages_free(c->slot[i].p, c->slot[i].bytes);
-    d->k = c->host.k;
-    d->scratch = c->host.scratch;
+    d->k = c->under;
+    d->aten = NULL;
     ares_free(c);
 }

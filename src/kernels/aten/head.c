@@ -37,17 +37,22 @@ static at_tensor of_vocab(const ares_head_args *a, at_tensor w)
 /* A column of host memory, one number per row of the chunk */
 static at_tensor column(const chunk *c, const float *x)
 {
-    return aten_rows(x + c->row, c->rows, 1, 1);
+    return aten_rows(c->d, x + c->row, c->rows, 1, 1);
+}
+
+/* Rows of the chunk of an array of activations */
+static at_tensor acts(const chunk *c, const void *x, int64_t columns, int64_t ld)
+{
+    return aten_acts(c->d, aten_at(c->d, x, c->row * ld), c->rows, columns, ld);
 }
 
 static at_tensor log_probs(const chunk *c, aten_slot slot, const void *x, int64_t ldx,
                            const ares_matrix *w, float *lse)
 {
     const ares_head_args *a = c->a;
-    at_tensor z =
-        aten_rows(aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows, a->vocab, a->vocab);
-    at_mm_out(z, aten_rows((const float *)x + c->row * ldx, c->rows, w->k, ldx),
-              at_transpose(of_vocab(a, aten_weight(w)), 0, 1));
+    at_tensor z = aten_rows(c->d, aten_scratch(c->d, slot, chunk_rows(a) * a->vocab), c->rows,
+                            a->vocab, a->vocab);
+    at_mm_out(z, acts(c, x, w->k, ldx), at_transpose(of_vocab(a, aten_matrix(c->d, w)), 0, 1));
     if (a->inv_temperature != 1.0f) at_mul_s_(z, a->inv_temperature);
     at_tensor before = lse ? at_gather(z, 1, c->target) : NULL;
     at_log_softmax_out(z, z, 1);
@@ -59,11 +64,11 @@ static chunk chunk_of(ares_device *d, const ares_head_args *a, int64_t row, floa
                       float *ref_lse)
 {
     chunk c = { .d = d, .a = a, .row = row, .rows = ARES_MIN(chunk_rows(a), a->rows - row) };
-    c.target = at_reshape(aten_ids(a->target + row, c.rows), AT_DIMS(c.rows, 1));
+    c.target = at_reshape(aten_ids(d, a->target + row, c.rows), AT_DIMS(c.rows, 1));
     c.z = log_probs(&c, ATEN_LOGITS, a->x, a->ldx, a->w, lse);
     if (a->ref_x) c.r = log_probs(&c, ATEN_REFERENCE, a->ref_x, a->ld_ref, a->ref_w, ref_lse);
-    c.p = aten_rows(aten_scratch(d, ATEN_PROBABILITIES, chunk_rows(a) * a->vocab), c.rows, a->vocab,
-                    a->vocab);
+    c.p = aten_rows(d, aten_scratch(d, ATEN_PROBABILITIES, chunk_rows(a) * a->vocab), c.rows,
+                    a->vocab, a->vocab);
     return c;
 }
 
@@ -84,24 +89,22 @@ static void statistics(const chunk *c)
 static void backward(const chunk *k, const float *c, const float *ce)
 {
     const ares_head_args *a = k->a;
-    at_tensor of_target = aten_rows(c, k->rows, 1, 1);
+    at_tensor of_target = aten_rows(k->d, c, k->rows, 1, 1);
     at_exp_out(k->p, k->z);
     if (k->r) /* - ck (z - log q - KL) */
         at_mul_(at_add_(at_sub_(k->r, k->z), column(k, a->kl)), column(k, a->c_kl));
-    if (ce) at_mul_(at_add_(k->z, column(k, a->entropy)), aten_rows(ce, k->rows, 1, 1));
+    if (ce) at_mul_(at_add_(k->z, column(k, a->entropy)), aten_rows(k->d, ce, k->rows, 1, 1));
     else at_mul_s_(k->z, 0);
     at_add_(k->z, of_target);
     if (k->r) at_add_(k->z, k->r);
     at_mul_s_(at_mul_(k->z, k->p), -1);
     at_scatter_add_(k->z, 1, k->target, of_target);
     if (a->inv_temperature != 1.0f) at_mul_s_(k->z, a->inv_temperature);
-    at_tensor x = aten_rows((const float *)a->x + k->row * a->ldx, k->rows, a->w->k, a->ldx);
     if (a->dx)
-        at_mm_out(aten_rows((float *)a->dx + k->row * a->lddx, k->rows, a->w->k, a->lddx), k->z,
-                  of_vocab(a, aten_weight(a->w)));
+        at_mm_out(acts(k, a->dx, a->w->k, a->lddx), k->z, of_vocab(a, aten_matrix(k->d, a->w)));
     if (!a->dw) return;
-    at_tensor dw = of_vocab(a, aten_matrix(a->dw));
-    at_addmm_out(dw, dw, at_transpose(k->z, 0, 1), x);
+    at_tensor dw = of_vocab(a, aten_matrix(k->d, a->dw));
+    at_addmm_out(dw, dw, at_transpose(k->z, 0, 1), acts(k, a->x, a->w->k, a->ldx));
 }
 
 static void check(const ares_head_args *a)

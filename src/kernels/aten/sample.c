@@ -34,7 +34,6 @@ static ares_sample_args rows_of(const ares_sample_args *a, int32_t row, int32_t 
 
 void aten_sample(ares_device *d, const ares_sample_args *a)
 {
-    ares_device *host = aten_host(d);
     int32_t most = (int32_t)ARES_MIN((int64_t)a->rows, ARES_MAX(1, LOGITS / a->vocab));
     for (int32_t row = 0; row < a->rows; row += most) {
         int32_t n = ARES_MIN(most, a->rows - row);
@@ -43,15 +42,15 @@ void aten_sample(ares_device *d, const ares_sample_args *a)
         const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : NULL;
         if (!logits) {
             float *z = aten_scratch(d, ATEN_LOGITS, (int64_t)most * a->vocab);
-            at_mm_out(aten_rows(z, n, a->vocab, a->vocab),
-                      aten_rows((const float *)a->x + row * a->ldx, n, a->w->k, a->ldx),
-                      at_transpose(at_narrow(aten_weight(a->w), 0, 0, a->vocab), 0, 1));
+            at_mm_out(aten_rows(d, z, n, a->vocab, a->vocab),
+                      aten_acts(d, aten_at(d, a->x, row * a->ldx), n, a->w->k, a->ldx),
+                      at_transpose(at_narrow(aten_matrix(d, a->w), 0, 0, a->vocab), 0, 1));
             logits = z;
         }
         bool failed = at_scope_failed();
         aten_leave(d, s);
         if (failed) return;
         ares_sample_args part = rows_of(a, row, n, logits);
-        host->k->sample(host, &part);
+        aten_under(d)->sample(d, &part);
     }
 }

@@ -21,7 +21,7 @@ int training_open_device(training *t)
     /* a process per card */
     snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
     ARES_TRY(ares_device_open_table(strcmp(c->device, "cuda") == 0 ? card : c->device, c->kernels,
-                                    threads, &t->device));
+                                    ARES_F32, threads, &t->device));
     ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
     return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
 }

@@ -304,6 +304,8 @@ typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *l
  */
 typedef struct ares_sample_args {
     int32_t rows, vocab;
+    /* the arrays with one number per row, read and written, lie on the device, and nothing waits */
+    bool on_device;
     const void *x;
     int64_t ldx;
     const ares_matrix *w;
@@ -342,6 +344,19 @@ typedef struct ares_sample_args {
     float *likely_log_prob; /* [rows][n_likely] */
 } ares_sample_args;
 #define ARES_LIKELY_MAX 64
+
+/*
+ * What a step of decoding lacks when it is launched before the tokens of the step before have been
+ * read: ids[r] = token[from[r]] where from[r] is not -1, and row r of cos_sin = row positions[r] of
+ * angles.
+ */
+typedef struct ares_advance_args {
+    int32_t rows, head_dim;
+    const int32_t *from, *token, *positions; /* from, positions: [rows] */
+    int32_t *ids;                            /* [rows] */
+    const float *angles;                     /* [positions][head_dim] */
+    float *cos_sin;                          /* [rows][head_dim], written */
+} ares_advance_args;
 
 /*
  * Decoupled AdamW (Loshchilov and Hutter 2019), elementwise, with g = grad * grad_scale, moments m
@@ -440,6 +455,26 @@ typedef struct ares_kernels {
      */
     void (*square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk);
     void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x, f32 */
+
+    /* ---------------- decoding that waits once per token; NULL where a call computes at once */
+    void (*advance)(ares_device *d, const ares_advance_args *a);
+    /*
+     * fetch starts a copy to the host, after all that was launched before it, into one of two slots
+     * of the device, and does not wait. fetched waits for that copy alone; *host is valid until the
+     * slot's next fetch. It returns the first failure, as sync does.
+     */
+    void (*fetch)(ares_device *d, int slot, const void *device, size_t bytes);
+    int (*fetched)(ares_device *d, int slot, const void **host);
+    /*
+     * What is launched between graph_begin and graph_end is kept as a graph instead of done.
+     * graph_begin: false where the device cannot keep any. graph_end: NULL where something in
+     * between cannot be kept. graph_launch does all of it, on the same addresses; false, and it
+     * does nothing, where memory of the device has been released since: make the graph again.
+     */
+    bool (*graph_begin)(ares_device *d);
+    void *(*graph_end)(ares_device *d);
+    bool (*graph_launch)(ares_device *d, void *graph);
+    void (*graph_free)(ares_device *d, void *graph);
 } ares_kernels;
 
 /*

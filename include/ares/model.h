@@ -187,6 +187,16 @@ void ares_workspace_free(ares_workspace *w);
  */
 int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden);
 /*
+ * The same for a step of decoding whose arrays, and the rotary angles cos_sin [rows][head_dim], lie
+ * on the device already: nothing is copied, and nothing waits.
+ */
+int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, const float *cos_sin,
+                      void **hidden);
+/* angles [n][head_dim]: cosines, then sines of the positions from 0, in host memory. */
+void ares_model_angles(const ares_model *m, int32_t n, float *angles);
+/* Fails where a sequence of that length cannot be continued from a cache. */
+int ares_model_check_length(const ares_model *m, int32_t length);
+/*
  * After a forward of the same p with ARES_KEEP_INPUTS or ARES_KEEP_ALL. d_hidden: activations
  * [n_out][hidden], device memory. Adds to the grad of every parameter.
  */

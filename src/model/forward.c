@@ -212,6 +212,22 @@ static int upload(ares_workspace *w, int which, const void *host, size_t bytes, 
  * Only under dynamic scaling do rotations depend on the length of the sequence; a prompt that
  * samples share, or a sample that still grows, has no such length.
  */
+int ares_model_check_length(const ares_model *m, int32_t length)
+{
+    const ares_model_config *c = &m->cfg;
+    if (c->rope.kind != ARES_ROPE_DYNAMIC || length <= c->max_position) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "model: %d tokens: dynamic rope scaling changes the rotation of every token "
+                     "as a sequence grows beyond max_position_embeddings = %d; "
+                     "generate shorter sequences, or set rope_type to yarn or linear",
+                     length, c->max_position);
+}
+
+void ares_model_angles(const ares_model *m, int32_t n, float *angles)
+{
+    for (int32_t i = 0; i < n; i++) rope_row(m, i, 0, angles + (int64_t)i * m->cfg.head_dim);
+}
+
 static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
 {
     const ares_model_config *c = &w->model->cfg;
@@ -223,13 +239,7 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
     for (int32_t s = 0; s < p->seg.n; s++) {
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
-        if (c->rope.kind == ARES_ROPE_DYNAMIC && length > c->max_position && (prefix || p->cache))
-            return ares_fail(
-                ARES_EUNSUPPORTED,
-                "model: %d tokens: dynamic rope scaling changes the rotation of every token "
-                "as a sequence grows beyond max_position_embeddings = %d; "
-                "generate shorter sequences, or set rope_type to yarn or linear",
-                length, c->max_position);
+        if (prefix || p->cache) ARES_TRY(ares_model_check_length(w->model, length));
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
             rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
     }
@@ -284,13 +294,12 @@ static const block_saved *saved_of(ares_workspace *w, int32_t layer)
     return s;
 }
 
-int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
+/* The pass over w->last; *hidden [n_out][hidden]. */
+static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden;
-    ARES_ASSERT(w->model == m && p->rows > 0);
-    ARES_TRY(begin(w, p));
     k->embedding(d, &m->embed->weight, w->last_ids, p->rows, w->x[0], width);
     for (int32_t i = 0; i < m->cfg.layers; i++) {
         w->last.cache = p->cache ? (char *)p->cache + i * p->cache_layer_bytes : NULL;
@@ -310,6 +319,25 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, v
                                 .rstd = w->out_rstd };
     k->rms_norm(d, &norm);
     *hidden = w->hidden;
+}
+
+int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
+{
+    ARES_ASSERT(w->model == m && p->rows > 0);
+    ARES_TRY(begin(w, p));
+    run(m, w, p, hidden);
+    return ARES_OK;
+}
+
+int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, const float *cos_sin,
+                      void **hidden)
+{
+    ARES_ASSERT(w->model == m && p->rows > 0 && p->cache);
+    ARES_TRY(reserve(w, p->rows, p->n_out));
+    w->last = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
+    w->last_ids = p->ids;
+    w->last_out = p->out_rows;
+    run(m, w, p, hidden);
     return ARES_OK;
 }
 

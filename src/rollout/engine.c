@@ -25,6 +25,7 @@ static void plan_init(plan *p, int32_t rows, int32_t stride)
     p->ids = ares_malloc(n * sizeof *p->ids);
     p->positions = ares_malloc(n * sizeof *p->positions);
     p->slots = ares_malloc(n * sizeof *p->slots);
+    p->from = ares_malloc(n * sizeof *p->from);
     p->start = ares_malloc((n + 1) * sizeof *p->start);
     p->prefix_len = ares_malloc(n * sizeof *p->prefix_len);
     p->table = ares_malloc(n * (size_t)stride * sizeof *p->table);
@@ -32,7 +33,7 @@ static void plan_init(plan *p, int32_t rows, int32_t stride)
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids, p->positions, p->slots, p->start, p->prefix_len, p->table };
+    void *all[] = { p->ids, p->positions, p->slots, p->from, p->start, p->prefix_len, p->table };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 #define FREE(type, name, width) ares_free(p->name);
     PLAN_OUT_COLUMNS(FREE)
@@ -87,7 +88,9 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                       "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB",
                       (long long)tokens, total < 2 ? "too few" : "too many", ARES_KV_BLOCK,
                       (double)block_bytes / 1048576.0);
-    r->cache_bytes = block_bytes * (size_t)total;
+    int64_t blocks = total + (d->k->advance != NULL);
+    r->layer_bytes = blocks * (int64_t)r->block_bytes;
+    r->cache_bytes = block_bytes * (size_t)blocks;
     if (rc == ARES_OK && !opt->cache_tokens && opt->cache_bytes &&
         r->cache_bytes > (size_t)opt->cache_bytes)
         rc =
@@ -107,7 +110,13 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     }
     r->stats.total_blocks = total;
     r->running = ares_malloc((size_t)r->max_seqs * sizeof *r->running);
-    plan_init(&r->plan, r->max_rows, r->stride);
+    for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(&r->plans[i], r->max_rows, r->stride);
+    r->plan = r->plans;
+    rc = rollout_ahead_new(r, &r->ahead);
+    if (rc != ARES_OK) {
+        ares_rollout_free(r);
+        return rc;
+    }
     *out = r;
     return ARES_OK;
 }
@@ -119,6 +128,7 @@ static void forget(ares_rollout *r)
     r->first = r->last = NULL;
     r->n_requests = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
     r->n_running = 0;
+    r->flying = NULL;
     r->until = INT64_MAX;
 }
 
@@ -137,11 +147,12 @@ void ares_rollout_free(ares_rollout *r)
     if (!r) return;
     ares_device *d = r->model->device;
     forget(r);
+    rollout_ahead_free(r, r->ahead);
     ares_phase_give_back(d, &r->cache_memory);
     if (r->options.lends_cache) ares_phases_close(d);
     rollout_blocks_fini(&r->blocks);
     ares_workspace_free(r->workspace);
-    plan_fini(&r->plan);
+    for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_fini(&r->plans[i]);
     ares_free(r->running);
     ares_free(r->finished);
     ares_arena_fini(&r->arena);
@@ -304,24 +315,23 @@ static void finish(ares_rollout *r, sequence *s, ares_finish how)
  * The entropy of entropy_top_k (ares_rollout_options) for the i-th token drawn. That token is one
  * more candidate where it is not among the likely ones.
  */
-static float entropy_of_likely(const ares_rollout *r, int32_t i, float log_prob)
+static float entropy_of_likely(const ares_rollout *r, const plan *p, int32_t i, float log_prob)
 {
-    const int32_t *token = r->plan.likely_token + (int64_t)i * r->n_likely;
-    const float *likely = r->plan.likely_log_prob + (int64_t)i * r->n_likely;
+    const int32_t *token = p->likely_token + (int64_t)i * r->n_likely;
+    const float *likely = p->likely_log_prob + (int64_t)i * r->n_likely;
     double candidates[ARES_LIKELY_MAX + 1];
     int64_t n = 0;
     bool drawn = false;
     for (int32_t k = 0; k < r->options.entropy_top_k && token[k] >= 0; k++) {
-        drawn |= token[k] == r->plan.token[i];
+        drawn |= token[k] == p->token[i];
         candidates[n++] = (double)likely[k];
     }
     if (!drawn) candidates[n++] = (double)log_prob;
     return (float)ares_entropy_top_k(candidates, n, true);
 }
 
-static void record_token(ares_rollout *r, int32_t i)
+static void record_token(ares_rollout *r, const plan *p, int32_t i)
 {
-    plan *p = &r->plan;
     sequence *s = p->out_seq[i];
     const ares_rollout_options *o = &r->options;
     struct {
@@ -333,8 +343,10 @@ static void record_token(ares_rollout *r, int32_t i)
               .entropies = p->entropy[i],
               .log_probs_1 = p->want_1 ? p->log_prob_1[i] : p->log_prob[i],
               .entropies_1 = p->want_1 ? p->entropy_1[i] : p->entropy[i] };
-    if (o->entropy_top_k) one.entropies_1 = entropy_of_likely(r, i, one.log_probs_1);
+    if (o->entropy_top_k) one.entropies_1 = entropy_of_likely(r, p, i, one.log_probs_1);
     if (o->most_likely) one.most_likely = p->likely_token[(int64_t)i * r->n_likely];
+    s->under_way--;
+    if (s->state == SEQ_FINISHED) return; /* it ended with the token before */
     reserve(r, s);
 #define STORE(type, name, recorded, text) \
     if (recorded) s->name[s->n] = one.name;
@@ -361,6 +373,7 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
     s->cut = true;
     if (s->n < n) return true;
     r->held -= sequence_held(r, s);
+    s->cached = ARES_MIN(s->cached, s->request->prompt_len + s->n); /* those of known tokens */
     s->n = n;
     finish(r, s, ARES_FINISH_CUT);
     return true;
@@ -396,53 +409,92 @@ static int check_outputs(const plan *p)
     return ARES_OK;
 }
 
-/* The plan's forward; *hidden [n_out][hidden]. */
-static int forward(ares_rollout *r, void **hidden)
+ares_packed rollout_packed(const ares_rollout *r)
 {
-    const plan *p = &r->plan;
-    ares_packed packed = { .rows = p->rows,
-                           .ids = p->ids,
-                           .positions = p->positions,
-                           .slots = p->slots,
-                           .cache = r->cache,
-                           .cache_layer_bytes = (int64_t)r->blocks.total * (int64_t)r->block_bytes,
-                           .n_out = p->n_out,
-                           .out_rows = p->out_rows,
-                           .seg = { .n = p->n_seg,
-                                    .rows = p->rows,
-                                    .start = p->start,
-                                    .prefix_len = p->prefix_len,
-                                    .block_table = p->table,
-                                    .table_stride = r->stride } };
+    return (ares_packed){ .cache = r->cache,
+                          .cache_layer_bytes = r->layer_bytes,
+                          .seg = { .table_stride = r->stride } };
+}
+
+ares_sample_args rollout_sampler(const ares_rollout *r)
+{
+    return (ares_sample_args){ .vocab = r->model->cfg.vocab,
+                               .ldx = r->model->cfg.hidden,
+                               .w = ares_model_head(r->model),
+                               .n_likely = r->n_likely };
+}
+
+/* The plan's forward; *hidden [n_out][hidden]. */
+static int forward(ares_rollout *r, const plan *p, void **hidden)
+{
+    ares_packed packed = rollout_packed(r);
+    packed.rows = packed.seg.rows = p->rows;
+    packed.ids = p->ids;
+    packed.positions = p->positions;
+    packed.slots = p->slots;
+    packed.n_out = p->n_out;
+    packed.out_rows = p->out_rows;
+    packed.seg.n = p->n_seg;
+    packed.seg.start = p->start;
+    packed.seg.prefix_len = p->prefix_len;
+    packed.seg.block_table = p->table;
     return ares_model_forward(r->model, r->workspace, &packed, hidden);
 }
 
 /* Draws the next token of every sample of the plan's out_seq. */
-static int draw(ares_rollout *r, const void *hidden)
+static int draw(ares_rollout *r, const plan *p, const void *hidden)
 {
     ares_device *d = r->model->device;
-    const plan *p = &r->plan;
+    ares_sample_args a = rollout_sampler(r);
     if (!p->n_out) return ARES_OK;
-    ares_sample_args a = { .rows = p->n_out,
-                           .vocab = r->model->cfg.vocab,
-                           .x = hidden,
-                           .ldx = r->model->cfg.hidden,
-                           .w = ares_model_head(r->model),
-                           .temperature = p->temperature,
-                           .top_p = p->top_p,
-                           .top_k = p->top_k,
-                           .key = p->key,
-                           .token = p->token,
-                           .log_prob = p->log_prob,
-                           .entropy = p->entropy,
-                           .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL,
-                           .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
-                           .n_likely = r->n_likely,
-                           .likely_token = p->likely_token,
-                           .likely_log_prob = p->likely_log_prob };
+    a.rows = p->n_out;
+    a.x = hidden;
+    a.temperature = p->temperature;
+    a.top_p = p->top_p;
+    a.top_k = p->top_k;
+    a.key = p->key;
+    a.token = p->token;
+    a.log_prob = p->log_prob;
+    a.entropy = p->entropy;
+    if (p->want_1) {
+        a.log_prob_1 = p->log_prob_1;
+        a.entropy_1 = p->entropy_1;
+    }
+    a.likely_token = p->likely_token;
+    a.likely_log_prob = p->likely_log_prob;
     d->k->sample(d, &a);
-    ARES_TRY(d->k->sync(d));
-    return check_outputs(p);
+    return d->k->sync(d);
+}
+
+/* Forward and tokens of the next plan, which may be empty where others are under way. */
+static int launch(ares_rollout *r)
+{
+    rollout_schedule(r);
+    const plan *p = r->plan;
+    if (!p->rows) return ARES_OK;
+    if (r->ahead) ARES_TRY(rollout_ahead_launch(r, p));
+    else {
+        void *hidden;
+        ARES_TRY(forward(r, p, &hidden));
+        ARES_TRY(draw(r, p, hidden));
+    }
+    rollout_keep_blocks(r);
+    r->flying = r->plan;
+    r->plan = &r->plans[r->plan == r->plans];
+    return ARES_OK;
+}
+
+static int collect(ares_rollout *r, plan *p)
+{
+    if (r->ahead) ARES_TRY(rollout_ahead_collect(r, p));
+    ARES_TRY(check_outputs(p));
+    int64_t done = r->n_finished;
+    for (int32_t i = 0; i < p->n_out; i++) record_token(r, p, i);
+    if (r->n_finished > done)
+        qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
+    if (r->held) rollout_park(r);
+    r->stats.steps++;
+    return ARES_OK;
 }
 
 int ares_rollout_step(ares_rollout *r, int64_t *active)
@@ -450,19 +502,14 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     *active = r->unfinished - r->held;
     if (!*active) return ARES_OK;
     ARES_ASSERT(ares_phase_holds(r->model->device, &r->cache_memory));
-    rollout_schedule(r);
-    ARES_ASSERT(r->plan.rows > 0);
-    void *hidden;
-    ARES_TRY(forward(r, &hidden));
-    rollout_keep_blocks(r);
-    ARES_TRY(draw(r, hidden));
-    int64_t done = r->n_finished;
-    for (int32_t i = 0; i < r->plan.n_out; i++) record_token(r, i);
-    if (r->n_finished > done)
-        qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
-    if (r->held) rollout_park(r);
-    r->stats.steps++;
+    if (!r->flying) ARES_TRY(launch(r));
+    plan *p = r->flying;
+    ARES_ASSERT(p);
+    if (r->ahead) ARES_TRY(launch(r));
+    if (r->flying == p) r->flying = NULL;
+    ARES_TRY(collect(r, p));
     *active = r->unfinished - r->held;
+    if (!*active) r->flying = NULL; /* it holds only rows of samples that have ended */
     return ARES_OK;
 }
 

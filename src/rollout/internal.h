@@ -75,7 +75,12 @@ typedef struct sequence {
     sequence_state state;
     int32_t n, cap; /* generated tokens; columns are [cap] */
     int32_t limit;  /* it ends with so many */
-    bool cut;       /* the limit is that of ares_rollout_cut */
+    /*
+     * tokens that are launched and not yet read, none on the CPU; the last is number `out` of its
+     * plan
+     */
+    int32_t under_way, out;
+    bool cut; /* the limit is that of ares_rollout_cut */
 #define COLUMN(type, name, recorded, text) type *name;
     ARES_ROLLOUT_COLUMNS(COLUMN)
 #undef COLUMN
@@ -113,7 +118,9 @@ typedef struct sequence {
  */
 typedef struct plan {
     int32_t rows, n_seg, n_out;
-    int32_t *ids, *positions, *slots;    /* [max_rows] */
+    int32_t *ids, *positions, *slots; /* [max_rows] */
+    /* [max_rows]: where the id is not known yet, which token of the plan before it is; else -1 */
+    int32_t *from;
     int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
     int32_t out_cap;
 /* [out_cap][width] */
@@ -123,6 +130,7 @@ typedef struct plan {
     bool want_1; /* some temperature is neither 0 nor 1 */
 } plan;
 
+typedef struct rollout_ahead rollout_ahead;
 struct ares_rollout {
     ares_model *model;
     const ares_tokenizer *tokenizer;
@@ -134,6 +142,7 @@ struct ares_rollout {
     char *cache;
     ares_held cache_memory;
     size_t cache_bytes, block_bytes; /* block_bytes: of a block in one layer */
+    int64_t layer_bytes; /* of the cache: its blocks, and one for padding where steps have any */
     ares_arena arena;
     request *first, *last;
     int64_t n_requests, unfinished;
@@ -142,7 +151,9 @@ struct ares_rollout {
     int32_t n_running;
     sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
-    plan plan;
+    plan plans[2], *plan; /* plan: the one that is made, or was made last */
+    plan *flying;         /* launched, its tokens not yet read; NULL: none */
+    rollout_ahead *ahead; /* NULL: every step is read before the next one is made */
     ares_rollout_stats stats;
 };
 
@@ -150,15 +161,35 @@ static inline int32_t blocks_for(int32_t tokens)
 {
     return (tokens + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;
 }
+/* With the tokens that are under way. */
 static inline int32_t sequence_len(const sequence *s)
 {
-    return s->request->prompt_len + s->n;
+    return s->request->prompt_len + s->n + s->under_way;
 }
 
 static inline bool sequence_held(const ares_rollout *r, const sequence *s)
 {
     return s->n >= r->until - s->request->start;
 }
+/* Whether the tokens that are under way are the last that it gets for now. */
+static inline bool sequence_full(const ares_rollout *r, const sequence *s)
+{
+    int64_t n = s->n + s->under_way;
+    return s->under_way && (n >= s->limit || n >= r->until - s->request->start);
+}
+
+/* ---------------- engine.c: what every step gives the model and the sampler, without its arrays */
+ares_packed rollout_packed(const ares_rollout *r);
+ares_sample_args rollout_sampler(const ares_rollout *r);
+
+/* ---------------- ahead.c: steps launched before the tokens of the step before have been read */
+/* *out: NULL where the device computes at once. */
+int rollout_ahead_new(ares_rollout *r, rollout_ahead **out);
+void rollout_ahead_free(ares_rollout *r, rollout_ahead *a);
+/* Launches the plan's forward and tokens, and waits for nothing. */
+int rollout_ahead_launch(ares_rollout *r, const plan *p);
+/* Waits for the plan's tokens, and fills its columns. */
+int rollout_ahead_collect(ares_rollout *r, const plan *p);
 
 /* ---------------- scheduler.c */
 /* Fills r->plan with the rows of the next forward: at least one while a sample is unfinished. */

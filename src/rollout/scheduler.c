@@ -6,6 +6,9 @@
  * state is needed. A sample starts by sharing the whole blocks of its prompt and copying the last,
  * partial one.
  *
+ * Where steps are planned ahead (ahead.c), the tokens of the step before are not known yet. A
+ * sample that ends with one of them has a row too many in this step, whose token is dropped.
+ *
  * When blocks run out, prompts that only wait lose theirs first, then samples that the clock of
  * ares_rollout_hold has parked; then the sample admitted last goes back to waiting. The oldest
  * sample always advances, because ares_rollout_add checked that it fits alone. None of this changes
@@ -102,13 +105,15 @@ static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence 
 static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
                      int32_t from, int32_t to)
 {
-    plan *p = &r->plan;
+    plan *p = r->plan;
     p->start[p->n_seg] = p->rows;
     p->prefix_len[p->n_seg] = from;
     for (int32_t i = 0; i < blocks->n; i++)
         p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
     for (int32_t t = from; t < to; t++) {
-        p->ids[p->rows] = t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
+        bool known = t < q->prompt_len || t < q->prompt_len + s->n;
+        p->from[p->rows] = known ? -1 : s->out;
+        p->ids[p->rows] = !known ? 0 : t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
         p->positions[p->rows] = t;
         p->slots[p->rows++] = blocks->block[t / ARES_KV_BLOCK] * ARES_KV_BLOCK + t % ARES_KV_BLOCK;
     }
@@ -117,7 +122,7 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
 
 static void add_out(ares_rollout *r, int32_t row, sequence *s)
 {
-    plan *p = &r->plan;
+    plan *p = r->plan;
     if (p->n_out == p->out_cap) {
         p->out_cap = p->out_cap * 2 + 64;
 #define GROW(type, name, width) \
@@ -132,9 +137,11 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
     p->temperature[p->n_out] = g->temperature;
     p->top_p[p->n_out] = g->top_p;
     p->top_k[p->n_out] = g->top_k;
-    p->key[p->n_out] = ares_rng_sub(s->key, (uint64_t)(s->request->response_len + s->n), 0);
+    p->key[p->n_out] =
+        ares_rng_sub(s->key, (uint64_t)(s->request->response_len + s->n + s->under_way), 0);
     if (g->temperature != 0 && g->temperature != 1) p->want_1 = true;
-    p->n_out++;
+    s->under_way++;
+    s->out = p->n_out++;
 }
 
 /*
@@ -145,8 +152,9 @@ static void plan_running(ares_rollout *r)
 {
     for (int32_t i = 0; i < r->n_running; i++) {
         sequence *s = r->running[i];
+        if (sequence_full(r, s)) continue;
         int32_t length = sequence_len(s),
-                to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
+                to = ARES_MIN(length, s->cached + r->max_rows - r->plan->rows);
         if (to <= s->cached) return;
         if (!grow(r, &s->blocks, to, s, NULL, true)) {
             evict(r, s); /* it is itself the last one admitted */
@@ -154,7 +162,7 @@ static void plan_running(ares_rollout *r)
         }
         add_rows(r, s->request, s, &s->blocks, s->cached, to);
         s->cached = to;
-        if (to == length) add_out(r, r->plan.rows - 1, s);
+        if (to == length) add_out(r, r->plan->rows - 1, s);
         r->stats.peak_seqs = ARES_MAX(r->stats.peak_seqs, i + 1);
     }
 }
@@ -183,9 +191,8 @@ static bool start(ares_rollout *r, sequence *s)
     grow(r, &s->blocks, length, s, q, false);
     if (q->prompt_len % ARES_KV_BLOCK) {
         ares_device *d = r->model->device;
-        int64_t layer = (int64_t)r->blocks.total * (int64_t)r->block_bytes;
         for (int32_t i = 0; i < r->model->cfg.layers; i++) {
-            char *base = r->cache + i * layer;
+            char *base = r->cache + i * r->layer_bytes;
             d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_bytes,
                        base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_bytes,
                        r->block_bytes);
@@ -205,7 +212,7 @@ static bool start_waiting(ares_rollout *r)
         if (!q->waiting || q->cached < q->prompt_len || !q->sampled) continue;
         for (int32_t i = 0; i < q->n && q->waiting; i++)
             if (q->samples[i].state == SEQ_WAITING && !sequence_held(r, &q->samples[i]) &&
-                !start(r, &q->samples[i]))
+                !sequence_full(r, &q->samples[i]) && !start(r, &q->samples[i]))
                 return false;
         rollout_release_prompt(r, q);
     }
@@ -275,27 +282,28 @@ static void find_prefix(ares_rollout *r, request *q)
 /* Prefills prompts in order of arrival with the rest of the row budget. */
 static void plan_prompts(ares_rollout *r)
 {
-    for (request *q = r->first; q && r->plan.rows < r->max_rows; q = q->next) {
+    for (request *q = r->first; q && r->plan->rows < r->max_rows; q = q->next) {
         if (q->cached == q->prompt_len || !wanted(r, q)) continue;
         if (q->cached == 0) find_prefix(r, q);
-        int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan.rows);
+        int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan->rows);
         int32_t need = blocks_for(to) - q->blocks.n;
-        bool alone = r->n_running == 0 && r->plan.rows == 0;
+        bool alone = r->n_running == 0 && r->plan->rows == 0 && !r->flying;
         if (!alone && rollout_blocks_available(&r->blocks) < need + r->n_running + 1) return;
         if (!grow(r, &q->blocks, to, NULL, q, alone)) return;
         add_rows(r, q, NULL, &q->blocks, q->cached, to);
         q->cached = to;
-        r->stats.prefill_tokens += to - r->plan.prefix_len[r->plan.n_seg - 1];
+        r->stats.prefill_tokens += to - r->plan->prefix_len[r->plan->n_seg - 1];
         if (to < q->prompt_len) return;
         if (q->sampled) continue; /* it had lost its blocks: its samples only need them again */
         for (int32_t i = 0; i < q->n; i++)
-            if (q->samples[i].state == SEQ_NEW) add_out(r, r->plan.rows - 1, &q->samples[i]);
+            if (q->samples[i].state == SEQ_NEW && !q->samples[i].under_way)
+                add_out(r, r->plan->rows - 1, &q->samples[i]);
     }
 }
 
 void rollout_schedule(ares_rollout *r)
 {
-    plan *p = &r->plan;
+    plan *p = r->plan;
     p->rows = p->n_seg = p->n_out = 0;
     p->start[0] = 0;
     p->want_1 = false;
@@ -315,10 +323,12 @@ static void tokens_from(const request *q, const sequence *s, int32_t at, int32_t
         ids[i] = at < q->prompt_len ? q->prompt[at] : s->ids[at - q->prompt_len];
 }
 
-/* The full blocks among `cached` tokens of a prompt (s NULL) or a sample. */
+/* The full blocks among `cached` tokens of a prompt (s NULL) or a sample, as far as ids are known.
+ */
 static void keep(ares_rollout *r, const request *q, const sequence *s, block_list *l,
                  int32_t cached)
 {
+    if (s) cached = ARES_MIN(cached, q->prompt_len + s->n);
     for (; (l->n_kept + 1) * ARES_KV_BLOCK <= cached; l->n_kept++) {
         int32_t ids[ARES_KV_BLOCK];
         tokens_from(q, s, l->n_kept * ARES_KV_BLOCK, ARES_KV_BLOCK, ids);

@@ -1,0 +1,333 @@
+/*
+ * Steps that are launched before the tokens of the step before have been read, on devices whose
+ * table offers it: the host plans and uploads step n + 1 while the device computes step n, then
+ * waits for the tokens of step n alone. All that a step needs from the host goes there in one copy;
+ * the ids that are not known yet are taken from the tokens on the device.
+ *
+ * A step of decoding alone, with one row per sample, is padded to one of a few sizes and kept as a
+ * graph per size, so that it costs one launch. The padding writes to a block of the cache that no
+ * sample has.
+ */
+#include "internal.h"
+
+#include <string.h>
+
+/* What the host gives a step: X(type, name, count), [count]. */
+#define INPUTS(X)                       \
+    X(int32_t, ids, rows)               \
+    X(int32_t, from, rows)              \
+    X(int32_t, positions, rows)         \
+    X(int32_t, slots, rows)             \
+    X(int32_t, start, segments + 1)     \
+    X(int32_t, prefix_len, segments)    \
+    X(int32_t, table, segments *stride) \
+    X(int32_t, out_rows, outs)          \
+    X(float, temperature, outs)         \
+    X(float, top_p, outs)               \
+    X(int32_t, top_k, outs)             \
+    X(ares_rng_key, key, outs)
+/* What it gives back: X(type, name, numbers per token). */
+#define OUTPUTS(X)                   \
+    X(int32_t, token, 1)             \
+    X(float, log_prob, 1)            \
+    X(float, entropy, 1)             \
+    X(float, log_prob_1, 1)          \
+    X(float, entropy_1, 1)           \
+    X(int32_t, likely_token, likely) \
+    X(float, likely_log_prob, likely)
+
+typedef struct inputs {
+#define FIELD(type, name, count) type *name;
+    INPUTS(FIELD)
+#undef FIELD
+} inputs;
+typedef struct outputs {
+#define FIELD(type, name, width) type *name;
+    OUTPUTS(FIELD)
+#undef FIELD
+} outputs;
+
+typedef struct buffer {
+    char *data;
+    size_t bytes;
+} buffer;
+
+typedef struct step {
+    int32_t rows, segments, outs;
+    int32_t max_keys; /* of one segment */
+    inputs in;        /* on the device */
+    outputs out;
+    size_t out_bytes;
+} step;
+
+static const int32_t sizes[] = { 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512 };
+typedef struct graph {
+    void *exec;
+    bool warm;    /* launched without a graph before: all scratch is there */
+    bool refused; /* the device cannot keep it */
+} graph;
+
+struct rollout_ahead {
+    buffer staged, in, out, cos_sin, angles; /* staged: in host memory */
+    graph graphs[ARES_COUNT(sizes)];
+};
+
+int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
+{
+    ares_device *d = r->model->device;
+    *out = NULL;
+    if (!d->k->advance) return ARES_OK;
+    rollout_ahead *a = *out = ares_calloc(1, sizeof *a);
+    a->angles.bytes = (size_t)r->max_len * (size_t)r->model->cfg.head_dim * sizeof(float);
+    float *host = ares_malloc(a->angles.bytes);
+    ares_model_angles(r->model, r->max_len, host);
+    a->angles.data = d->k->alloc(d, a->angles.bytes);
+    if (a->angles.data) d->k->copy_in(d, a->angles.data, host, a->angles.bytes);
+    int rc = d->k->sync(d);
+    ares_free(host);
+    if (rc == ARES_OK && !a->angles.data)
+        rc = ares_fail(ARES_ELIMIT, "rollout: %.2f GiB of rotary angles do not fit on the device",
+                       (double)a->angles.bytes / 1073741824.0);
+    return rc;
+}
+
+void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
+{
+    if (!a) return;
+    ares_device *d = r->model->device;
+    for (int i = 0; i < ARES_COUNT(sizes); i++)
+        if (a->graphs[i].exec) d->k->graph_free(d, a->graphs[i].exec);
+    buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles };
+    for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i]->data, all[i]->bytes);
+    ares_free(a->staged.data);
+    ares_free(a);
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+static char *carved(char *base, size_t *at, size_t bytes)
+{
+    char *p = base ? base + *at : NULL;
+    *at += (bytes + 31) / 32 * 32;
+    return p;
+}
+
+/* Divides memory at base among the arrays; NULL: only counts the bytes. */
+static size_t carve_inputs(inputs *in, char *base, const step *s, int64_t stride)
+{
+    size_t at = 0;
+    int64_t rows = s->rows, segments = s->segments, outs = s->outs;
+#define CARVE(type, name, count) \
+    in->name = (type *)(void *)carved(base, &at, (size_t)(count) * sizeof(type));
+    INPUTS(CARVE)
+#undef CARVE
+    return at;
+}
+static size_t carve_outputs(outputs *out, char *base, int32_t n, int32_t likely)
+{
+    size_t at = 0;
+#define CARVE(type, name, width) \
+    out->name = (type *)(void *)carved(base, &at, (size_t)n * (size_t)(width) * sizeof(type));
+    OUTPUTS(CARVE)
+#undef CARVE
+    return at;
+}
+
+/*
+ * At least so many bytes. What is there stays: the tokens of the step before. Graphs find out by
+ * themselves that memory has moved.
+ */
+static int ensure(ares_device *d, buffer *b, size_t bytes)
+{
+    if (b->bytes >= bytes) return ARES_OK;
+    buffer more = { .bytes = bytes + bytes / 2 };
+    more.data = d->k->alloc(d, more.bytes);
+    if (!more.data)
+        return ares_fail(ARES_ELIMIT,
+                         "rollout: %.2f MiB for the inputs of a step do not fit on the device; "
+                         "lower worker.rollout.max_num_batched_tokens",
+                         (double)bytes / 1048576.0);
+    if (b->data) d->k->copy(d, more.data, b->data, b->bytes);
+    d->k->release(d, b->data, b->bytes);
+    *b = more;
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ one step */
+
+/* The index of the size that holds a plan of decoding alone; -1: none. */
+static int size_of(const plan *p)
+{
+    if (p->n_seg != p->rows || p->n_out != p->rows) return -1;
+    for (int i = 0; i < ARES_COUNT(sizes); i++)
+        if (p->rows <= sizes[i]) return i;
+    return -1;
+}
+
+/* The plan's arrays, and rows of padding: a sample of one token in the block that nobody has. */
+static void fill(const ares_rollout *r, const plan *p, const step *s, const inputs *to)
+{
+    int64_t stride = r->stride;
+#define COPY(name, n) memcpy(to->name, p->name, (size_t)(n) * sizeof *to->name)
+    COPY(ids, p->rows);
+    COPY(from, p->rows);
+    COPY(positions, p->rows);
+    COPY(slots, p->rows);
+    COPY(start, p->n_seg + 1);
+    COPY(prefix_len, p->n_seg);
+    COPY(table, p->n_seg * stride);
+    if (p->n_out) {
+        COPY(out_rows, p->n_out);
+        COPY(temperature, p->n_out);
+        COPY(top_p, p->n_out);
+        COPY(top_k, p->n_out);
+        COPY(key, p->n_out);
+    }
+#undef COPY
+    for (int32_t i = p->rows; i < s->rows; i++) {
+        to->ids[i] = 0;
+        to->from[i] = -1;
+        to->positions[i] = 0;
+        to->slots[i] = r->blocks.total * ARES_KV_BLOCK;
+        to->start[i + 1] = i + 1;
+        to->prefix_len[i] = 0;
+        to->table[i * stride] = r->blocks.total;
+        to->out_rows[i] = i;
+        to->temperature[i] = 0;
+        to->top_p[i] = 1;
+        to->top_k[i] = 0;
+        to->key[i] = (ares_rng_key){ { 0, 0 } };
+    }
+}
+
+static int upload(ares_rollout *r, const plan *p, step *s)
+{
+    ares_device *d = r->model->device;
+    rollout_ahead *a = r->ahead;
+    size_t bytes = carve_inputs(&s->in, NULL, s, r->stride);
+    inputs host;
+    ARES_TRY(ensure(d, &a->in, bytes));
+    ARES_TRY(
+        ensure(d, &a->cos_sin, (size_t)s->rows * (size_t)r->model->cfg.head_dim * sizeof(float)));
+    ARES_TRY(ensure(d, &a->out, carve_outputs(&s->out, NULL, s->outs, r->n_likely)));
+    if (a->staged.bytes < a->in.bytes) {
+        a->staged.bytes = a->in.bytes;
+        a->staged.data = ares_realloc(a->staged.data, a->staged.bytes);
+        memset(a->staged.data, 0, a->staged.bytes);
+    }
+    carve_inputs(&host, a->staged.data, s, r->stride);
+    carve_inputs(&s->in, a->in.data, s, r->stride);
+    s->out_bytes = carve_outputs(&s->out, a->out.data, s->outs, r->n_likely);
+    fill(r, p, s, &host);
+    d->k->copy_in(d, a->in.data, a->staged.data, bytes);
+    return ARES_OK;
+}
+
+/* Launches the step: ids and angles, the forward, the tokens. */
+static int enqueue(ares_rollout *r, const step *s)
+{
+    ares_device *d = r->model->device;
+    rollout_ahead *a = r->ahead;
+    ares_advance_args advance = { .rows = s->rows,
+                                  .head_dim = r->model->cfg.head_dim,
+                                  .from = s->in.from,
+                                  .token = s->out.token,
+                                  .positions = s->in.positions,
+                                  .ids = s->in.ids,
+                                  .angles = (const float *)(void *)a->angles.data,
+                                  .cos_sin = (float *)(void *)a->cos_sin.data };
+    ares_packed packed = rollout_packed(r);
+    packed.rows = packed.seg.rows = s->rows;
+    packed.ids = s->in.ids;
+    packed.positions = s->in.positions;
+    packed.slots = s->in.slots;
+    packed.n_out = s->outs;
+    packed.out_rows = s->in.out_rows;
+    packed.seg.n = s->segments;
+    packed.seg.start = s->in.start;
+    packed.seg.prefix_len = s->in.prefix_len;
+    packed.seg.block_table = s->in.table;
+    ares_sample_args sample = rollout_sampler(r);
+    void *hidden;
+    d->k->advance(d, &advance);
+    ARES_TRY(ares_model_launch(r->model, r->workspace, &packed, advance.cos_sin, &hidden));
+    if (!s->outs) return ARES_OK;
+    sample.on_device = true;
+    sample.rows = s->outs;
+    sample.x = hidden;
+    sample.temperature = s->in.temperature;
+    sample.top_p = s->in.top_p;
+    sample.top_k = s->in.top_k;
+    sample.key = s->in.key;
+#define OUTPUT(type, name, width) sample.name = s->out.name;
+    OUTPUTS(OUTPUT)
+#undef OUTPUT
+    d->k->sample(d, &sample);
+    return ARES_OK;
+}
+
+/* The same by the graph of its size, which the second step of the size makes. */
+static int replay(ares_rollout *r, const step *s, graph *g)
+{
+    ares_device *d = r->model->device;
+    const ares_kernels *k = d->k;
+    if (g->exec) {
+        if (k->graph_launch(d, g->exec)) return ARES_OK;
+        k->graph_free(d, g->exec);
+        g->exec = NULL;
+        g->warm = false;
+    }
+    if (!g->warm || g->refused || !k->graph_begin(d)) {
+        g->warm = true;
+        return enqueue(r, s);
+    }
+    int rc = enqueue(r, s);
+    g->exec = k->graph_end(d);
+    ARES_TRY(rc);
+    if (g->exec && k->graph_launch(d, g->exec)) return ARES_OK;
+    g->refused = true;
+    return enqueue(r, s);
+}
+
+/* The longest sequence of a plan, which decides how far attention looks. */
+static int32_t most_keys(const plan *p)
+{
+    int32_t most = 1;
+    for (int32_t i = 0; i < p->n_seg; i++)
+        most = ARES_MAX(most, p->prefix_len[i] + p->start[i + 1] - p->start[i]);
+    return most;
+}
+
+int rollout_ahead_launch(ares_rollout *r, const plan *p)
+{
+    ares_device *d = r->model->device;
+    int size = d->k->graph_begin ? size_of(p) : -1;
+    step s = { .rows = p->rows, .segments = p->n_seg, .outs = p->n_out, .max_keys = most_keys(p) };
+    ARES_TRY(ares_model_check_length(r->model, s.max_keys));
+    if (size >= 0) {
+        s.rows = s.segments = s.outs = sizes[size];
+        s.max_keys = r->max_len; /* a graph serves every length */
+    }
+    ARES_TRY(upload(r, p, &s));
+    if (size >= 0) ARES_TRY(replay(r, &s, &r->ahead->graphs[size]));
+    else ARES_TRY(enqueue(r, &s));
+    if (p->n_out) d->k->fetch(d, (int)(p - r->plans), r->ahead->out.data, s.out_bytes);
+    return ARES_OK;
+}
+
+int rollout_ahead_collect(ares_rollout *r, const plan *p)
+{
+    ares_device *d = r->model->device;
+    const void *host;
+    outputs out;
+    if (!p->n_out) return ARES_OK;
+    int32_t size = size_of(p), outs = d->k->graph_begin && size >= 0 ? sizes[size] : p->n_out;
+    ARES_TRY(d->k->fetched(d, (int)(p - r->plans), &host));
+    carve_outputs(&out, (char *)(uintptr_t)host, outs, r->n_likely);
+    int64_t likely = r->n_likely;
+#define READ(type, name, width) \
+    if (width) memcpy(p->name, out.name, (size_t)(p->n_out * (width)) * sizeof(type));
+    OUTPUTS(READ)
+#undef READ
+    return ARES_OK;
+}

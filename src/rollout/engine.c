@@ -88,7 +88,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                       "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB",
                       (long long)tokens, total < 2 ? "too few" : "too many", ARES_KV_BLOCK,
                       (double)block_bytes / 1048576.0);
-    int64_t blocks = total + (d->k->advance != NULL);
+    int64_t blocks = total + (m->device->k->advance != NULL);
     r->layer_bytes = blocks * (int64_t)r->block_bytes;
     r->cache_bytes = block_bytes * (size_t)blocks;
     if (rc == ARES_OK && !opt->cache_tokens && opt->cache_bytes &&

@@ -25,7 +25,8 @@ static end draw(int n)
     return e;
 }
 
-/* Starts a run and sends the signal to one of its ranks. Gives the exit status and what is printed. */
+/* Starts a run and sends the signal to one of its ranks. Gives the exit status and what is printed.
+ */
 static int struck(ares_str *out, const char *run, const char *options, const char *signal, int n)
 {
     end e = draw(n);

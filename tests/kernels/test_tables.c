@@ -177,20 +177,24 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
         cases(ATEN_BF16);             \
     }
 
-/* No entry is missing. */
+/* No entry is missing; those from advance on are there together or not at all. */
 static void check_complete(const ares_kernels *k)
 {
-    void *const *entry = (void *const *)(const void *)&k->alloc;
-    for (size_t i = 0; i < (sizeof *k - offsetof(ares_kernels, alloc)) / sizeof *entry; i++)
+    void *const *entry = (void *const *)(const void *)k;
+    const size_t first = offsetof(ares_kernels, alloc) / sizeof *entry,
+                 decoding = offsetof(ares_kernels, advance) / sizeof *entry;
+    for (size_t i = first; i < decoding; i++)
         CHECK_MSG(entry[i] != NULL, "%s: entry %zu", k->name, i);
+    for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
+        CHECK_MSG(!entry[i] == !entry[decoding], "%s: entry %zu", k->name, i);
 }
 
 /* Arithmetic of its own: only memory is the native table's. */
 static void check_own(const ares_kernels *k, const ares_kernels *native)
 {
     void *const *entry = (void *const *)(const void *)k, *const *other = (void *const *)native;
-    for (size_t i = offsetof(ares_kernels, linear) / sizeof *entry; i < sizeof *k / sizeof *entry;
-         i++)
+    for (size_t i = offsetof(ares_kernels, linear) / sizeof *entry;
+         i < offsetof(ares_kernels, advance) / sizeof *entry; i++)
         CHECK_MSG(entry[i] != other[i], "%s: entry %zu is the native one", k->name, i);
 }
 

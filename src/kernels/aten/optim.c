@@ -83,9 +83,9 @@ void aten_adamw(ares_device *d, const ares_adamw_args *a)
 static void sums(const ares_device *d, const float *x, int64_t chunks, int64_t n, double *of_chunk)
 {
     at_tensor wide = at_to(aten_rows(d, x, chunks, n, n), AT_F64);
-    at_copy_(at_view(of_chunk, AT_F64, d->index, (const int64_t[]){ chunks },
-                     (const int64_t[]){ 1 }, 1),
-             at_sum_dim(at_mul(wide, wide), 1, false));
+    at_copy_(
+        at_view(of_chunk, AT_F64, d->index, (const int64_t[]){ chunks }, (const int64_t[]){ 1 }, 1),
+        at_sum_dim(at_mul(wide, wide), 1, false));
 }
 
 void aten_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk)

@@ -1,0 +1,58 @@
+"""PyTorch on the same card, as JSON lines like those of bench_step and bench_card.
+
+    peer.py decode MODEL BATCH PROMPT NEW    transformers' generate, eager, bf16, random prompts
+    peer.py head ROWS VOCAB HIDDEN           log-prob and entropy by log_softmax, in chunks
+"""
+
+import json
+import sys
+import time
+
+import torch
+
+
+def best(run, repeat=3):
+    times = []
+    for _ in range(repeat + 1):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begun)
+    return min(times[1:])
+
+
+def decode(model, batch, prompt, new):
+    from transformers import AutoModelForCausalLM
+
+    m = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).cuda().eval()
+    ids = torch.randint(0, m.config.vocab_size, (batch, prompt), device="cuda")
+
+    def generate(n):
+        with torch.no_grad():
+            m.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, min_new_tokens=n,
+                       do_sample=True, top_k=0, pad_token_id=0)
+
+    seconds = best(lambda: generate(new)) - best(lambda: generate(1))  # the prompt is not counted
+    return {"measure": "decode", "model": model, "batch": batch,
+            "value": batch * (new - 1) / seconds, "unit": "tokens/s"}
+
+
+def head(rows, vocab, hidden, chunk=2048):
+    x = torch.randn(rows, hidden, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(vocab, hidden, device="cuda", dtype=torch.bfloat16) * 0.02
+    target = torch.arange(rows, device="cuda") % vocab
+
+    def run():
+        for at in range(0, rows, chunk):
+            p = torch.log_softmax((x[at : at + chunk] @ w.t()).float(), -1)
+            p.gather(1, target[at : at + chunk, None])
+            -(p.exp() * p).sum(-1)
+
+    return {"what": "log-prob and entropy from hidden states", "seconds": best(run),
+            "bytes": 2 * hidden * (vocab + rows), "flop": 2 * rows * vocab * hidden}
+
+
+what, args = sys.argv[1], sys.argv[2:]
+line = decode(args[0], *map(int, args[1:])) if what == "decode" else head(*map(int, args))
+print(json.dumps({"side": "torch", **line}))

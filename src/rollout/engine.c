@@ -92,7 +92,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->layer_bytes = blocks * (int64_t)r->block_bytes;
     r->cache_bytes = block_bytes * (size_t)blocks;
     if (rc == ARES_OK && !opt->cache_tokens && opt->cache_bytes &&
-        r->cache_bytes > (size_t)opt->cache_bytes)
+        (int64_t)block_bytes * total > opt->cache_bytes)
         rc =
             ares_fail(ARES_ELIMIT,
                       "rollout: kv cache: one sample of %d tokens needs %.2f GiB, and %.2f GiB are "

@@ -427,3 +427,24 @@ TEST(the_longest_part_of_a_block_that_fits_is_taken_once)
     CHECK_EQ(rollout_block_take(&b), -1);
     rollout_blocks_fini(&b);
 }
+
+/* What a card has left for the cache: filled to the last block, and refused below one sample. */
+TEST(a_cache_keeps_to_its_budget_of_bytes)
+{
+    ares_rollout *r = NULL;
+    ares_rollout_stats stats;
+    if (!open_model()) return;
+    const ares_model_config *c = &model->cfg;
+    int64_t block = (int64_t)c->layers * 2 * ARES_KV_BLOCK * c->kv_heads * c->head_dim * 4;
+    ares_rollout_options o = { .cache_bytes = 20 * block + block / 2,
+                               .max_num_seqs = 64,
+                               .max_num_batched_tokens = 64,
+                               .max_model_len = MOST };
+    CHECK_OK(ares_rollout_new(model, NULL, &o, &r));
+    ares_rollout_get_stats(r, &stats);
+    CHECK_EQ(stats.total_blocks, 20);
+    ares_rollout_free(r);
+    o.cache_bytes = 14 * block; /* 400 tokens and a block more take 15 */
+    CHECK_FAIL(ares_rollout_new(model, NULL, &o, &r), ARES_ELIMIT, "one sample of 400 tokens");
+    close_model();
+}

@@ -22,7 +22,7 @@
 static const double spin_s = 1e-3, least_pause_s = 2e-5, most_pause_s = 1e-3, look_s = 0.25;
 /* How much longer a rank waits that cannot say who is missing, so that one that can speaks first.
  */
-static const double later_s = 2;
+static const double later_s = 5;
 
 /* What a signal handler reads; NULL in a world of one. */
 static dist_standing *own, *first;

@@ -93,9 +93,9 @@ static ares_pool *pool_beside_a_card(int threads)
     return ares_pool_new(ARES_MAX(threads, 2));
 }
 
-static int open_cuda(const char *name, int index, int threads, ares_device *out)
+static int open_cuda(const char *name, int index, ares_dtype act, int threads, ares_device *out)
 {
-    typedef const ares_kernels *table_fn(void);
+    typedef const ares_kernels *table_fn(ares_dtype act);
     typedef int open_fn(ares_device * d, int index, char *message, size_t size);
     if (!ares_cuda_expected())
         return ares_fail(ARES_EDEVICE,
@@ -124,7 +124,7 @@ static int open_cuda(const char *name, int index, int threads, ares_device *out)
                          path);
     cuda_library = library;
     char message[512] = "";
-    *out = (ares_device){ .k = table(), .index = index };
+    *out = (ares_device){ .k = table(act), .index = index };
     if (open(out, index, message, sizeof message) == ARES_OK) {
         out->pool = pool_beside_a_card(threads);
         return ARES_OK;
@@ -198,18 +198,18 @@ static int open_aten(ares_device *d, ares_dtype act)
 
 /* ------------------------------------------------------------------ devices */
 
-int ares_device_open(const char *name, int threads, ares_device *out)
+static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)
 {
     int64_t index = 0;
     *out = (ares_device){ .index = -1 };
-    if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, threads, out);
+    if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, act, threads, out);
     if (strncmp(name, "cuda:", 5) == 0) {
         if (!ares_parse_i64(ares_view_of(name + 5), &index) || index < 0 || index > 255)
             return ares_fail(
                 ARES_ECONFIG,
                 "kernels: device = '%s': not a number after 'cuda:'; write cuda:0, cuda:1 ...",
                 name);
-        return open_cuda(name, (int)index, threads, out);
+        return open_cuda(name, (int)index, act, threads, out);
     }
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_ECONFIG,
@@ -220,6 +220,11 @@ int ares_device_open(const char *name, int threads, ares_device *out)
     return ARES_OK;
 }
 
+int ares_device_open(const char *name, int threads, ares_device *out)
+{
+    return open_native(name, ARES_F32, threads, out);
+}
+
 int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
                            ares_device *out)
 {
@@ -228,7 +233,7 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
     *out = (ares_device){ .index = -1 };
     ARES_TRY(
         ares_lookup(ARES_ECONFIG, "kernels: kernels", table, names, ARES_COUNT(names), &which));
-    if (which == 0) return ares_device_open(name, threads, out);
+    if (which == 0) return open_native(name, act, threads, out);
     if (strcmp(name, "cpu") != 0)
         return ares_fail(ARES_EUNSUPPORTED,
                          "kernels: kernels = 'aten': it computes on the CPU, not on '%s'; use "

@@ -271,7 +271,7 @@ TEST(a_machine_without_a_card_says_so_in_one_line)
 TEST(the_cuda_library_loads_and_finds_no_device)
 {
     int (*open)(ares_device *, int, char *, size_t);
-    const ares_kernels *(*table)(void);
+    const ares_kernels *(*table)(ares_dtype);
     char message[256] = "";
     ares_device d = { .index = 0 };
     if (access("/dev/nvidiactl", F_OK) == 0) SKIP("there is a CUDA device");
@@ -284,10 +284,13 @@ TEST(the_cuda_library_loads_and_finds_no_device)
     CHECK_EQ(open(&d, 0, message, sizeof message), ARES_EDEVICE);
     CHECK_CONTAINS(message, "no CUDA device");
     CHECK(!d.scratch);
-    const ares_kernels *k = table();
-    CHECK_STR(k->name, "cuda");
-    CHECK_EQ(k->layout, ARES_ROWS);
-    check_complete(k);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const ares_kernels *k = table(bf16 ? ARES_BF16 : ARES_F32);
+        CHECK_STR(k->name, bf16 ? "cuda bf16" : "cuda");
+        CHECK_EQ(k->act, bf16 ? ARES_BF16 : ARES_F32);
+        CHECK_EQ(k->layout, ARES_ROWS);
+        check_complete(k);
+    }
 }
 
 /* ------------------------------------------------------------------ memory */

@@ -204,6 +204,7 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     cuda_context *c = (cuda_context *)calloc(1, sizeof *c);
     ARES_ASSERT(c);
     c->index = index;
+    c->act = d->k->act;
     c->last = "opening";
     cuda_check(c, cudaSetDevice(index), "cudaSetDevice");
     if (!c->failed)

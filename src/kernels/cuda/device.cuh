@@ -30,6 +30,7 @@ typedef struct cuda_ring {
 
 typedef struct cuda_context {
     int index;
+    ares_dtype act; /* of activations */
     cudaStream_t stream;
     cublasHandle_t blas;
     struct {
@@ -85,6 +86,9 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
     cuda_check(c, cudaGetLastError(), operation);
 }
 
+/* The instance of a kernel for the type of activations: float, or uint16_t that holds a bf16. */
+#define CUDA_BY_TYPE(c, kernel) ((c)->act == ARES_BF16 ? kernel<uint16_t> : kernel<float>)
+
 enum { CUDA_THREADS = 256 };
 /* Blocks for n elements, which CUDA_EACH divides among their threads. */
 static inline dim3 cuda_blocks(int64_t n)
@@ -96,8 +100,8 @@ static inline dim3 cuda_blocks(int64_t n)
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
          i += (int64_t)gridDim.x * blockDim.x)
 
-/* y [m][n] = x [m][k] Wt, W [n][k], or += when accumulate: linear.cu */
-void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m,
+/* y [m][n] = x [m][k] Wt in f32, x of activations, W [n][k], or += when accumulate: linear.cu */
+void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate);
 /*
  * For sums over rows in a block of 32 x 32 threads, one x per column: thread y has summed the rows

@@ -1,9 +1,12 @@
 /*
- * Products by cuBLAS in f32 (TF32 off). It has no product of f32 rows with bf16 weights, so such a
- * weight is converted to f32, which is exact, piece by piece into scratch: the speed is that of
- * f32. The order over k is cuBLAS's: the same for the same shapes, not the CPU's chain.
+ * Products by cuBLAS with sums in f32 (TF32 off). Activations and weights of bf16 are multiplied as
+ * they are, and the result is rounded once. cuBLAS has no product of f32 rows with bf16 weights:
+ * there such a weight is converted to f32, which is exact, piece by piece into scratch. The order
+ * over k is cuBLAS's: the same for the same shapes, not the CPU's chain.
+ *
+ * Bias and residual are what the product adds to: they are written to the result before it.
  */
-#include "device.cuh"
+#include "activation.cuh"
 
 static const int64_t PIECE_FLOATS = 1 << 25;
 
@@ -12,12 +15,12 @@ static __global__ void widen(const uint16_t *from, float *to, int64_t n)
     CUDA_EACH(i, n) to[i] = cuda_from_bf16(from[i]);
 }
 
-/* Calls f(rows [n][k] in f32, first row, n) for consecutive pieces of W. */
+/* Calls f(rows [n][k] of the activations' type, first row, n) for consecutive pieces of W. */
 template <typename F> static void each_piece(cuda_context *c, const ares_matrix *w, F f)
 {
-    ARES_ASSERT(w->layout == ARES_ROWS && w->dtype != ARES_F16);
-    if (w->dtype == ARES_F32) {
-        f((const float *)w->data, 0, w->n);
+    ARES_ASSERT(w->layout == ARES_ROWS && (w->dtype == c->act || c->act == ARES_F32));
+    if (w->dtype == c->act) {
+        f((const void *)w->data, 0, w->n);
         return;
     }
     int64_t rows = PIECE_FLOATS / w->k;
@@ -28,39 +31,55 @@ template <typename F> static void each_piece(cuda_context *c, const ares_matrix 
         if (!piece) return;
         cuda_launch(c, "linear: widen", widen, cuda_blocks(n * w->k), CUDA_THREADS, 0,
                     (const uint16_t *)w->data + first * w->k, piece, n * w->k);
-        f(piece, first, (int32_t)n);
+        f((const void *)piece, first, (int32_t)n);
     }
 }
 
-/* Column-major, as cuBLAS has it: y [rows x columns] = op_a(a) op_b(b) + beta y, steps summed. */
+/*
+ * Column-major, as cuBLAS has it: y [rows x columns] = op_a(a) op_b(b) + beta y, steps summed. a
+ * and b are activations, y is one too or f32.
+ */
 typedef struct gemm_args {
     cublasOperation_t op_a, op_b;
     int rows, columns, steps;
-    const float *a;
+    const void *a;
     int64_t lda;
-    const float *b;
+    const void *b;
     int64_t ldb;
     float beta;
-    float *y;
+    void *y;
     int64_t ldy;
+    ares_dtype of_y;
 } gemm_args;
+
+static cudaDataType type_of(ares_dtype t)
+{
+    return t == ARES_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
 
 static void gemm(cuda_context *c, const gemm_args &g)
 {
     const float one = 1.0f;
+    cudaDataType in = type_of(c->act);
     if (c->failed) return;
     c->last = "linear: product";
     cuda_check_blas(c,
-                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &one, g.a,
-                                 CUDA_R_32F, (int)g.lda, g.b, CUDA_R_32F, (int)g.ldb, &g.beta, g.y,
-                                 CUDA_R_32F, (int)g.ldy, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &one, g.a, in,
+                                 (int)g.lda, g.b, in, (int)g.ldb, &g.beta, g.y, type_of(g.of_y),
+                                 (int)g.ldy, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                     c->last);
 }
 
-void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m,
-                  float *y, int64_t ldy, bool accumulate)
+/* Number n of x, whose numbers are of type t. */
+static void *at(const void *x, ares_dtype t, int64_t n)
 {
-    each_piece(c, w, [&](const float *rows, int64_t first, int32_t n) {
+    return (char *)x + n * (int64_t)ares_dtype_bytes(t);
+}
+
+static void product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
+                    void *y, ares_dtype of_y, int64_t ldy, bool accumulate)
+{
+    each_piece(c, w, [&](const void *rows, int64_t first, int32_t n) {
         gemm(c, { .op_a = CUBLAS_OP_T,
                   .op_b = CUBLAS_OP_N,
                   .rows = n,
@@ -71,49 +90,74 @@ void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matri
                   .b = x,
                   .ldb = ldx,
                   .beta = accumulate ? 1.0f : 0.0f,
-                  .y = y + first,
-                  .ldy = ldy });
+                  .y = at(y, of_y, first),
+                  .ldy = ldy,
+                  .of_y = of_y });
     });
 }
 
-static __global__ void add_bias_residual(int32_t m, int32_t n, const float *bias,
-                                         const float *residual, int64_t ldr, float *y, int64_t ldy)
+void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
+                  float *y, int64_t ldy, bool accumulate)
+{
+    product(c, x, ldx, w, m, y, ARES_F32, ldy, accumulate);
+}
+
+template <typename T>
+static __global__ void begin_rows(int32_t m, int32_t n, const void *bias, const void *residual,
+                                  int64_t ldr, void *y, int64_t ldy)
 {
     CUDA_EACH(i, (int64_t)m * n)
     {
         int64_t row = i / n, column = i % n;
-        float v = y[row * ldy + column];
-        if (bias) v += bias[column];
-        if (residual) v += residual[row * ldr + column];
-        y[row * ldy + column] = v;
+        float v = bias ? cuda_get((const T *)bias + column) : 0.0f;
+        if (residual) v += cuda_get((const T *)residual + row * ldr + column);
+        cuda_put((T *)y + row * ldy + column, v);
     }
+}
+
+static bool follows(const void *b, const void *a, int64_t n, ares_dtype t)
+{
+    return b == at(a, t, n);
+}
+
+/* Whether b multiplies the same rows as a, and its weight, bias and result follow those of a. */
+static bool goes_on(const cuda_context *c, const ares_linear_args *a, const ares_linear_args *b)
+{
+    const ares_matrix *v = a->w, *w = b->w;
+    return b->m == a->m && b->x == a->x && b->ldx == a->ldx && b->ldy == a->ldy && w->k == v->k &&
+           w->dtype == v->dtype && follows(w->data, v->data, (int64_t)v->n * v->k, v->dtype) &&
+           follows(b->y, a->y, v->n, c->act) && !a->residual && !b->residual &&
+           (a->bias ? follows(b->bias, a->bias, v->n, c->act) : !b->bias);
 }
 
 void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
 {
     cuda_context *c = cuda_enter(d);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0, next; i < count; i = next) {
         const ares_linear_args *a = &args[i];
+        ares_matrix w = *a->w;
+        for (next = i + 1; next < count && goes_on(c, &args[next - 1], &args[next]); next++)
+            w.n += args[next].w->n;
         if (a->m == 0) continue;
-        bool in_place = a->residual == a->y; /* the product then adds to it, before the bias */
+        bool in_place = a->residual && a->residual == a->y, begun = a->bias || a->residual;
         ARES_ASSERT(!in_place || a->ldr == a->ldy);
-        cuda_product(c, (const float *)a->x, a->ldx, a->w, a->m, (float *)a->y, a->ldy, in_place);
-        const float *residual = in_place ? NULL : (const float *)a->residual;
-        if (a->bias || residual)
-            cuda_launch(c, "linear: bias and residual", add_bias_residual,
-                        cuda_blocks((int64_t)a->m * a->w->n), CUDA_THREADS, 0, a->m, a->w->n,
-                        (const float *)a->bias, residual, a->ldr, (float *)a->y, a->ldy);
+        if (a->bias || (a->residual && !in_place))
+            cuda_launch(c, "linear: bias and residual", CUDA_BY_TYPE(c, begin_rows),
+                        cuda_blocks((int64_t)a->m * w.n), CUDA_THREADS, 0, a->m, w.n, a->bias,
+                        a->residual, a->ldr, a->y, a->ldy);
+        product(c, a->x, a->ldx, &w, a->m, a->y, c->act, a->ldy, begun);
     }
 }
 
-static __global__ void sum_columns(int32_t m, int32_t n, const float *dy, int64_t lddy,
-                                   float *dbias)
+template <typename T>
+static __global__ void sum_columns(int32_t m, int32_t n, const void *dy, int64_t lddy, float *dbias)
 {
     __shared__ float tile[32 * 33];
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
     float sum = 0.0f;
     if (column < n)
-        for (int64_t row = threadIdx.y; row < m; row += 32) sum += dy[row * lddy + column];
+        for (int64_t row = threadIdx.y; row < m; row += 32)
+            sum += cuda_get((const T *)dy + row * lddy + column);
     sum = cuda_column_tree(tile, sum);
     if (threadIdx.y == 0 && column < n) dbias[column] += sum;
 }
@@ -123,7 +167,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     cuda_context *c = cuda_enter(d);
     if (a->m == 0) return;
     if (a->dx)
-        each_piece(c, a->w, [&](const float *rows, int64_t first, int32_t n) {
+        each_piece(c, a->w, [&](const void *rows, int64_t first, int32_t n) {
             gemm(c, { .op_a = CUBLAS_OP_N,
                       .op_b = CUBLAS_OP_N,
                       .rows = a->w->k,
@@ -131,11 +175,12 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                       .steps = n,
                       .a = rows,
                       .lda = a->w->k,
-                      .b = (const float *)a->dy + first,
+                      .b = at(a->dy, c->act, first),
                       .ldb = a->lddy,
                       .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
-                      .y = (float *)a->dx,
-                      .ldy = a->lddx });
+                      .y = a->dx,
+                      .ldy = a->lddx,
+                      .of_y = c->act });
         });
     if (a->dw) {
         ARES_ASSERT(a->dw->layout == ARES_ROWS && a->dw->dtype == ARES_F32);
@@ -144,15 +189,17 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                   .rows = a->dw->k,
                   .columns = a->dw->n,
                   .steps = a->m,
-                  .a = (const float *)a->x,
+                  .a = a->x,
                   .lda = a->ldx,
-                  .b = (const float *)a->dy,
+                  .b = a->dy,
                   .ldb = a->lddy,
                   .beta = 1.0f,
-                  .y = (float *)a->dw->data,
-                  .ldy = a->dw->k });
+                  .y = a->dw->data,
+                  .ldy = a->dw->k,
+                  .of_y = ARES_F32 });
     }
     if (a->dbias)
-        cuda_launch(c, "linear: bias gradient", sum_columns, (unsigned)(a->w->n + 31) / 32,
-                    dim3(32, 32), 0, a->m, a->w->n, (const float *)a->dy, a->lddy, a->dbias);
+        cuda_launch(c, "linear: bias gradient", CUDA_BY_TYPE(c, sum_columns),
+                    (unsigned)(a->w->n + 31) / 32, dim3(32, 32), 0, a->m, a->w->n, a->dy, a->lddy,
+                    a->dbias);
 }

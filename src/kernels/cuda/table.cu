@@ -1,4 +1,5 @@
-/* The function table of a CUDA device, which the program asks for by name (kernels/device.c). */
+/* The function tables of a CUDA device, by the type of activations, which the program asks for by
+ * name (kernels/device.c). */
 #include "device.cuh"
 
 static const ares_kernels table = {
@@ -32,13 +33,29 @@ static const ares_kernels table = {
     .adamw = cuda_adamw,
     .square_sums = cuda_square_sums,
     .add = cuda_add,
+    .advance = NULL, /* every step is read before the next one is made */
+    .fetch = NULL,
+    .fetched = NULL,
+    .graph_begin = NULL,
+    .graph_end = NULL,
+    .graph_launch = NULL,
+    .graph_free = NULL,
 };
 
 extern "C" {
-const ares_kernels *ares_cuda_kernels(void);
+const ares_kernels *ares_cuda_kernels(ares_dtype act);
 }
 
-const ares_kernels *ares_cuda_kernels(void)
+/* The same functions: each reads the type from its device (cuda_context). */
+static ares_kernels with_bf16(ares_kernels k)
 {
-    return &table;
+    k.name = "cuda bf16";
+    k.act = ARES_BF16;
+    return k;
+}
+
+const ares_kernels *ares_cuda_kernels(ares_dtype act)
+{
+    static const ares_kernels of_bf16 = with_bf16(table);
+    return act == ARES_BF16 ? &of_bf16 : &table;
 }

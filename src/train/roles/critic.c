@@ -27,6 +27,7 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
                                .value_seed = (uint64_t)cfg->rollout.seed };
     ares_model *m;
     *c = (critic){ .cfg = cfg };
+    ARES_TRY(learner_check_storage("critic", opt.storage, d));
     ARES_TRY(ares_model_load(path, d, &opt, &m));
     return learner_open(
         &c->learner, m,

@@ -3,6 +3,16 @@
 
 #include <math.h>
 
+int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d)
+{
+    if (d->k->act == ARES_F32 || storage == ARES_BF16) return ARES_OK;
+    return ares_fail(
+        ARES_ECONFIG,
+        "config: worker.%s.fsdp.torch_dtype = 'fp32': this device computes in bf16, as "
+        "worker.actor.fsdp.torch_dtype asks; set worker.%s.fsdp.torch_dtype=bf16",
+        role, role);
+}
+
 int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
     *l = (learner){ .role = o->role, .model = m, .world = o->world };

@@ -31,6 +31,9 @@ typedef struct learner_options {
     bool gradient_checkpointing;
 } learner_options;
 
+/* Refuses fp32 storage by name where the device computes in bf16, whose products take bf16 alone.
+ */
+int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
 int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */

@@ -10,6 +10,7 @@ int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, c
                                               : ARES_F32 };
     *r = (reference){ .cfg = cfg };
     ares_model *m;
+    ARES_TRY(learner_check_storage("ref", opt.storage, d));
     ARES_TRY(ares_model_load(weights ? weights : cfg->actor.model_path, d, &opt, &m));
     return learner_open(&r->learner, m, &(learner_options){ .role = "ref" });
 }

@@ -13,15 +13,23 @@ void training_init(training *t, const ares_train_config *cfg, ares_world *world)
     };
 }
 
+static ares_dtype actor_storage(const training *t)
+{
+    const char *dtype = t->cfg->actor.dtype;
+    return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
+}
+
+/* Activations have the type of the actor's weights, where the table offers both. */
 int training_open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
+    ares_dtype act = strcmp(c->kernels, "aten") == 0 ? actor_storage(t) : ARES_F32;
     int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
     char card[32];
     /* a process per card */
     snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
     ARES_TRY(ares_device_open_table(strcmp(c->device, "cuda") == 0 ? card : c->device, c->kernels,
-                                    ARES_F32, threads, &t->device));
+                                    act, threads, &t->device));
     ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
     return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
 }
@@ -47,10 +55,7 @@ static int set_positions(ares_model_config *m, const ares_json *override)
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    ares_model_options opt = { .storage = c->actor.dtype && strcmp(c->actor.dtype, "bf16") == 0
-                                              ? ARES_BF16
-                                              : ARES_F32,
-                               .trainable = !c->trainer.val_only };
+    ares_model_options opt = { .storage = actor_storage(t), .trainable = !c->trainer.val_only };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(set_positions(&t->model->cfg, c->published.actor_override));
     ARES_TRY(ares_tokenizer_load(

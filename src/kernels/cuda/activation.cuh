@@ -1,0 +1,24 @@
+/* Numbers of the activations' type: float, or uint16_t that holds a bf16. Arithmetic is in f32. */
+#ifndef ARES_KERNELS_CUDA_ACTIVATION_CUH
+#define ARES_KERNELS_CUDA_ACTIVATION_CUH
+
+#include "device.cuh"
+
+static __device__ inline float cuda_get(const float *x)
+{
+    return *x;
+}
+static __device__ inline float cuda_get(const uint16_t *x)
+{
+    return cuda_from_bf16(*x);
+}
+static __device__ inline void cuda_put(float *to, float x)
+{
+    *to = x;
+}
+static __device__ inline void cuda_put(uint16_t *to, float x)
+{
+    *to = cuda_to_bf16(x);
+}
+
+#endif

@@ -46,6 +46,11 @@ at_scope *at_scope_open(const char *name); /* name must outlive the scope */
  */
 at_scope *at_scope_open_no_grad(const char *name);
 /*
+ * The same on a CUDA device, whose operations go to this stream (a cudaStream_t) until the scope is
+ * closed. Needs at_cuda_open.
+ */
+at_scope *at_scope_open_stream(const char *name, int device, void *stream);
+/*
  * out may be NULL; after a failure *out is NULL. Scopes that were opened inside this one and are
  * still open are closed too. A tensor taken out with at_own stays out.
  */
@@ -60,8 +65,19 @@ int64_t at_live_count(void); /* tensor handles of this process, in scopes and ow
 /* ------------------------------------------------------------------ process */
 const char *at_version(void);       /* "2.11.0" */
 void at_manual_seed(uint64_t seed); /* of libtorch's own generators */
-/* Loads libtorch's CUDA libraries and looks for a device; a failure says what is missing. */
+/*
+ * Loads libtorch's CUDA libraries and looks for a device; a failure says what is missing. Then sets
+ * what libtorch may do on it: no TF32, no sums in 16 bits, the same bits in a repeated run. On a
+ * machine without a card it loads what there is and fails.
+ */
 int at_cuda_open(void);
+/*
+ * Of operators ("aten::mm.out"), the first that has no kernel for CUDA devices; NULL: all have one.
+ * Before at_cuda_open none has.
+ */
+const char *at_cuda_lacks(const char *const *operators, int n);
+/* Gives back to the driver the memory of devices that libtorch keeps for later. */
+void at_cuda_trim(void);
 
 /* ---------------- making, copying, looking (at.cpp) */
 /* Borrows contiguous host memory, which must live as long as the tensor and its views. */
@@ -177,16 +193,32 @@ at_tensor at_scatter_add_(at_tensor t, int dim, at_tensor index, at_tensor sourc
  */
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale);
 /*
- * The same on the CPU with an explicit backward: q [B, H, M, D], k and v [B, Hk, N, D], the last
- * dimension dense, M and N at least 1. mask [M, N] or [B, 1, 1, N] is added to the scores; causal
- * counts from the first key, and excludes a mask. lse [B, H, M]: log of the softmax's denominator.
- * The backward writes the gradients of q, k and v.
+ * The same on the CPU with the log of the softmax's denominator: q [B, H, M, D], k and v
+ * [B, Hk, N, D], the last dimension dense, M and N at least 1. mask [M, N] or [B, 1, 1, N] is added
+ * to the scores; NULL: none. lse [B, H, M].
  */
-at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal,
-                    double scale, at_tensor *lse);
-int at_attend_backward(at_tensor d_out, at_tensor q, at_tensor k, at_tensor v, at_tensor out,
-                       at_tensor lse, at_tensor mask, bool causal, double scale,
-                       at_tensor gradient[3]);
+at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, double scale,
+                    at_tensor *lse);
+/*
+ * Attention of packed sequences: q [T, H, D], k and v [Tk, Hk, D], where Hk divides H, the last
+ * dimension dense. Sequence s owns rows [q_start[s], q_start[s+1]) of q and [k_start[s],
+ * k_start[s+1]) of k and v (AT_I32 [n + 1] where q lies), no more than most_q and most_k, and has
+ * at least as many keys as rows. causal counts from the last key; a window > 0 lets a query see
+ * that many keys, its own included. out is dense, lse [H, T]. The backward writes the gradients of
+ * q, k and v. On a CUDA device it is FlashAttention-2, for bf16 and f16 and for D a multiple of 8
+ * and at most 256.
+ */
+typedef struct at_varlen {
+    at_tensor q_start, k_start;
+    int64_t most_q, most_k;
+    bool causal;
+    int64_t window;
+    double scale;
+} at_varlen;
+at_tensor at_attend_varlen(at_tensor q, at_tensor k, at_tensor v, const at_varlen *p,
+                           at_tensor *lse);
+int at_attend_varlen_backward(at_tensor d_out, at_tensor q, at_tensor k, at_tensor v, at_tensor out,
+                              at_tensor lse, const at_varlen *p, at_tensor gradient[3]);
 
 /* ------------------------------------------------------------------ autograd (at_grad.cpp) */
 at_tensor at_requires_grad_(at_tensor t, bool on); /* of a leaf: a value to differentiate by */

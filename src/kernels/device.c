@@ -71,6 +71,60 @@ static void library_path(const char *variable, const char *file, char *path, siz
     snprintf(path, size, "%.*s/%s", slash ? (int)(slash - self) : 0, self, file);
 }
 
+/* ------------------------------------------------------------------ libtorch */
+
+typedef void aten_close_fn(ares_device *d);
+static aten_close_fn *close_aten; /* of the library, once it is open */
+
+/* A function of libares_torch.so, which is opened for it; NULL: why is in `message`. */
+static void *of_torch(const char *name, char *message, size_t size)
+{
+    char path[4200];
+    library_path("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
+    /* never closed: libtorch does not support that */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(message, size, "%s", dlerror());
+        return NULL;
+    }
+    void *found = dlsym(library, name);
+    *(void **)&close_aten = dlsym(library, "ares_aten_close");
+    if (found && close_aten) return found;
+    snprintf(message, size, "%s is of another version; build it again", path);
+    return NULL;
+}
+
+/*
+ * Products and attention of an open CUDA device from libtorch, where it can; otherwise those of the
+ * device's own library stay, and the log says why. A library that ARES_CUDA_LIB names is taken as
+ * it is.
+ */
+static void take_from_torch(ares_device *d)
+{
+    int (*take)(ares_device *);
+    char message[4400];
+    const char *named = getenv("ARES_CUDA_LIB");
+    if (named && *named) return;
+    *(void **)&take = of_torch("ares_aten_take", message, sizeof message);
+    if (take && take(d) == ARES_OK) return;
+    ares_info("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
+              d->index, take ? ares_error_message() : message);
+    ares_error_clear();
+}
+
+/* Puts libtorch's table on an open CPU device. */
+static int open_aten(ares_device *d, ares_dtype act)
+{
+    void (*open)(ares_device *, ares_dtype);
+    char message[4400];
+    *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
+    if (!open)
+        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
+                         message);
+    open(d, act);
+    return ARES_OK;
+}
+
 /* ------------------------------------------------------------------ CUDA */
 
 typedef void cuda_close_fn(ares_device *d);
@@ -127,6 +181,7 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     *out = (ares_device){ .k = table(act), .index = index };
     if (open(out, index, message, sizeof message) == ARES_OK) {
         out->pool = pool_beside_a_card(threads);
+        take_from_torch(out);
         return ARES_OK;
     }
     *out = (ares_device){ .index = -1 };
@@ -158,42 +213,6 @@ double ares_device_memory_bytes(const ares_device *d)
 double ares_device_total_bytes(const ares_device *d)
 {
     return memory_figure(d, "ares_cuda_total_bytes");
-}
-
-/* ------------------------------------------------------------------ libtorch */
-
-typedef void aten_close_fn(ares_device *d);
-static aten_close_fn *close_aten; /* of the library, once it is open */
-
-/* A function of libares_torch.so, which is opened for it; NULL: why is in `message`. */
-static void *of_torch(const char *name, char *message, size_t size)
-{
-    char path[4200];
-    library_path("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
-    /* never closed: libtorch does not support that */
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        snprintf(message, size, "%s", dlerror());
-        return NULL;
-    }
-    void *found = dlsym(library, name);
-    *(void **)&close_aten = dlsym(library, "ares_aten_close");
-    if (found && close_aten) return found;
-    snprintf(message, size, "%s is of another version; build it again", path);
-    return NULL;
-}
-
-/* Puts libtorch's table on an open CPU device. */
-static int open_aten(ares_device *d, ares_dtype act)
-{
-    void (*open)(ares_device *, ares_dtype);
-    char message[4400];
-    *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
-    if (!open)
-        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
-                         message);
-    open(d, act);
-    return ARES_OK;
 }
 
 /* ------------------------------------------------------------------ devices */

@@ -5,18 +5,22 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <torch/version.h>
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -30,6 +34,7 @@ struct at_scope {
     int code = ARES_OK;
     std::string message, inner; // first failure of this scope; failure of the last inner scope
     std::optional<c10::InferenceMode> no_grad;
+    std::optional<c10::StreamGuard> stream;
 };
 
 namespace
@@ -202,6 +207,20 @@ at_scope *at_scope_open_no_grad(const char *name)
     return s;
 }
 
+// An external stream's id is its pointer.
+at_scope *at_scope_open_stream(const char *name, int device, void *stream)
+{
+    at_scope *s = at_scope_open_no_grad(name);
+    try {
+        s->stream.emplace(c10::Stream(c10::Stream::UNSAFE,
+                                      c10::Device(c10::kCUDA, (c10::DeviceIndex)device),
+                                      (c10::StreamId)(intptr_t)stream));
+    } catch (...) {
+        ares_torch::failed("stream", nullptr, 0);
+    }
+    return s;
+}
+
 static void pop()
 {
     at_scope *s = innermost;
@@ -282,6 +301,23 @@ static std::string beside_libtorch(const char *name)
     return std::string(cpu.dli_fname, strrchr(cpu.dli_fname, '/') + 1) + name;
 }
 
+// Deterministic products need cuBLAS to keep its workspace at one size, which it reads from the
+// environment before its first product.
+static void choose_arithmetic()
+{
+    at::Context &c = at::globalContext();
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+    c.setFloat32MatmulPrecision("highest");
+    c.setAllowTF32CuBLAS(false);
+    c.setAllowTF32CuDNN(false);
+    c.setAllowBF16ReductionCuBLAS(false, false);
+    c.setAllowFP16ReductionCuBLAS(false, false);
+    c.setDeterministicAlgorithms(true, false);
+    c.setDeterministicFillUninitializedMemory(false);
+}
+
+// Nothing may ask libtorch about CUDA before its library is open: it would remember that there is
+// none.
 int at_cuda_open(void)
 {
     static std::mutex mutex;
@@ -297,12 +333,35 @@ int at_cuda_open(void)
                 dlerror());
     }
     try {
-        if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) return ARES_OK;
+        if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) {
+            choose_arithmetic();
+            return ARES_OK;
+        }
         return ares_fail(ARES_EDEVICE,
                          "torch: device = 'cuda': no CUDA device on this machine; use device cpu");
     } catch (const std::exception &e) {
         return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': %s; use device cpu",
                          first_line(e.what()).c_str());
+    }
+}
+
+const char *at_cuda_lacks(const char *const *operators, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const char *dot = strchr(operators[i], '.');
+        std::string name = dot ? std::string(operators[i], dot) : operators[i];
+        auto handle = c10::Dispatcher::singleton().findSchema({ name, dot ? dot + 1 : "" });
+        if (!handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::CUDA))
+            return operators[i];
+    }
+    return nullptr;
+}
+
+void at_cuda_trim(void)
+{
+    try {
+        at::getDeviceAllocator(at::kCUDA)->emptyCache();
+    } catch (...) { // the allocation that follows fails, and says so
     }
 }
 

@@ -4,6 +4,7 @@
  * of the array; f32 sums in two orders differ by far less, and a wrong index, sign or factor by far
  * more. Without a card the tests of CUDA skip, unless ARES_REQUIRE_CUDA is set.
  */
+#include "ares/at.h"
 #include "kernels_test.h"
 #include "layout.h"
 
@@ -256,6 +257,21 @@ TEST(an_aten_device_counts_its_memory_and_reports_its_first_failure_once)
 }
 
 /* ------------------------------------------------------------------ with or without a card */
+
+int ares_aten_check(void);
+
+/*
+ * The check that decides whether a card takes its products and attention from libtorch. Its
+ * library registers its kernels when it is loaded, with or without a card.
+ */
+TEST(libtorchs_cuda_library_has_a_kernel_for_all_that_a_card_takes)
+{
+    if (at_cuda_open() != ARES_OK && strstr(ares_error_message(), "does not load"))
+        SKIP(ares_error_message());
+    const char *const made_up[] = { "aten::mm.out", "aten::no_such_thing" };
+    CHECK_STR(at_cuda_lacks(made_up, 2), made_up[1]);
+    CHECK_OK(ares_aten_check());
+}
 
 TEST(a_machine_without_a_card_says_so_in_one_line)
 {
@@ -652,6 +668,16 @@ static const shape shapes[] = {
     { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 },
 };
 
+/* [rows][columns] to [columns][rows] */
+static void turn(float *x, int64_t rows, int64_t columns)
+{
+    float *old = ares_malloc((size_t)(rows * columns) * sizeof *old);
+    memcpy(old, x, (size_t)(rows * columns) * sizeof *old);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) x[c * rows + r] = old[r * columns + c];
+    ares_free(old);
+}
+
 static void attention_case(table which, const shape *s)
 {
     pair p;
@@ -694,7 +720,13 @@ static void attention_case(table which, const shape *s)
                               .dk = dk,
                               .dv = dv,
                               .lddkv = s->kv_heads * s->dim };
+    ares_segments_measure(&a.seg);
+    int32_t key_start[SEGMENTS_MAX + 1],
+        *key_row = ares_calloc((size_t)a.seg.keys, sizeof *key_row);
+    ares_segments_list_keys(&a.seg, key_start, key_row);
     ares_attention_args b = a;
+    b.seg.key_start = up(&p, key_start, sizeof key_start);
+    b.seg.key_row = up(&p, key_row, (size_t)a.seg.keys * sizeof *key_row);
     b.seg.start = up(&p, start, sizeof start);
     b.seg.prefix_len = up(&p, prefix_len, sizeof prefix_len);
     b.seg.prefix_row = up(&p, prefix_row, sizeof prefix_row);
@@ -706,7 +738,9 @@ static void attention_case(table which, const shape *s)
     p.other.k->attention(&p.other, &b);
     agree_acts(&p, "out", b.out, out, wide, 2e-6);
     /* libtorch's attention of bf16 takes an exp of 20 bits */
+    if (which != CUDA) turn(lse, rows, s->heads); /* the order is the table's own */
     agree_device(&p, "lse", b.lse, lse, rows * s->heads, is_bf16(&p) ? 5e-5 : 2e-6);
+    if (which != CUDA) turn(lse, s->heads, rows);
     p.cpu.k->attention_backward(&p.cpu, &a);
     p.other.k->attention_backward(&p.other, &b);
     agree_acts(&p, "dq", b.dq, dq, wide, 1e-5);
@@ -751,6 +785,7 @@ static void attention_case(table which, const shape *s)
     else /* libtorch's tiles follow the rows' layout */
         agree("paged", second, first, wide, is_bf16(&p) ? OF_BF16 : 2e-6);
     float *all[] = { q, k, v, d_out, out, lse, dq, dk, dv, first, second };
+    ares_free(key_row);
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }

@@ -307,43 +307,82 @@ TEST(a_sum_of_bf16_into_f32_is_one_of_f32)
     CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "sum: at_sum_dim_out");
 }
 
-/* libtorch itself would end the process at the first, and compute nonsense at the second. */
-TEST(attention_without_keys_and_with_two_kinds_of_masks_is_an_error)
+/* libtorch itself would end the process. */
+TEST(attention_without_keys_is_an_error)
 {
-    for (int i = 0; i < 2; i++) {
-        at_tensor lse;
+    for (int packed = 0; packed < 2; packed++) {
+        static const int32_t rows[] = { 0, 3 }, keys[] = { 0, 2 };
+        at_tensor lse, out;
         at_scope *s = at_scope_open_no_grad("attention");
-        at_tensor q = at_zeros(AT_F32, AT_DIMS(1, 2, 3, 4)),
-                  k = at_zeros(AT_F32, AT_DIMS(1, 2, i ? 3 : 0, 4)),
-                  mask = at_zeros(AT_F32, AT_DIMS(3, 3));
-        CHECK(!at_attend(q, k, k, i ? mask : NULL, true, 1, &lse));
-        CHECK(!lse);
+        if (packed) {
+            at_varlen of = { .q_start = at_from_blob((void *)rows, AT_I32, AT_DIMS(2)),
+                             .k_start = at_from_blob((void *)keys, AT_I32, AT_DIMS(2)),
+                             .most_q = 3,
+                             .most_k = 2,
+                             .scale = 1 };
+            out = at_attend_varlen(at_zeros(AT_F32, AT_DIMS(3, 2, 4)),
+                                   at_zeros(AT_F32, AT_DIMS(2, 2, 4)),
+                                   at_zeros(AT_F32, AT_DIMS(2, 2, 4)), &of, &lse);
+        } else {
+            at_tensor q = at_zeros(AT_F32, AT_DIMS(1, 2, 3, 4)),
+                      k = at_zeros(AT_F32, AT_DIMS(1, 2, 0, 4));
+            out = at_attend(q, k, k, NULL, 1, &lse);
+        }
+        CHECK(!out && !lse);
         CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
-                   i ? "a mask or causal, not both" : "at least one query and one key");
+                   packed ? "no sequence of 3 rows and 2 keys" : "at least one query and one key");
     }
 }
 
-TEST(attention_with_its_own_backward_equals_that_of_autograd)
+/* The row that at_sdpa takes for one sequence: [1][H][n][D]. */
+static at_tensor part(at_tensor x, const int32_t *start)
 {
-    enum { H = 4, HK = 2, M = 5, N = 5, D = 6 };
-    for (int masked = 0; masked < 2; masked++) {
-        at_scope *s = at_scope_open("attention");
+    return at_unsqueeze(at_transpose(at_narrow(x, 0, start[0], start[1] - start[0]), 0, 1), 0);
+}
+
+/* Whole sequences, one with keys before its rows, an empty one, and a window. */
+TEST(attention_of_packed_sequences_equals_autograds_of_each)
+{
+    enum { H = 4, HK = 2, D = 6, N = 4, T = 12, TK = 15 };
+    static const int32_t q_start[N + 1] = { 0, 5, 5, 6, T }, k_start[N + 1] = { 0, 5, 5, 9, TK };
+    for (int way = 0; way < 3; way++) { /* all keys, causal, a window */
+        at_scope *s = at_scope_open("packed");
         at_manual_seed(3);
-        at_tensor in[] = { at_randn(AT_F32, AT_DIMS(1, H, M, D)),
-                           at_randn(AT_F32, AT_DIMS(1, HK, N, D)),
-                           at_randn(AT_F32, AT_DIMS(1, HK, N, D)) };
-        at_tensor d_out = at_randn(AT_F32, AT_DIMS(1, H, M, D)), lse, got[3], want[3],
-                  mask = masked ? at_randn(AT_F32, AT_DIMS(M, N)) : NULL;
-        at_tensor out = at_attend(in[0], in[1], in[2], mask, !masked, 0.4, &lse);
-        CHECK_OK(at_attend_backward(d_out, in[0], in[1], in[2], out, lse, mask, !masked, 0.4, got));
+        at_tensor in[] = { at_randn(AT_F32, AT_DIMS(T, H, D)), at_randn(AT_F32, AT_DIMS(TK, HK, D)),
+                           at_randn(AT_F32, AT_DIMS(TK, HK, D)) };
+        at_tensor d_out = at_randn(AT_F32, AT_DIMS(T, H, D)), lse, got[3], want[3];
+        at_varlen of = { .q_start = at_from_blob((void *)q_start, AT_I32, AT_DIMS(N + 1)),
+                         .k_start = at_from_blob((void *)k_start, AT_I32, AT_DIMS(N + 1)),
+                         .most_q = 6,
+                         .most_k = 6,
+                         .causal = way > 0,
+                         .window = way == 2 ? 3 : 0,
+                         .scale = 0.4 };
+        at_tensor out = at_attend_varlen(in[0], in[1], in[2], &of, &lse);
+        CHECK_OK(at_attend_varlen_backward(d_out, in[0], in[1], in[2], out, lse, &of, got));
+        CHECK(at_size(lse, 0) == H && at_size(lse, 1) == T && at_is_contiguous(out));
         for (int i = 0; i < 3; i++) at_requires_grad_(in[i], true);
-        at_tensor by_autograd = at_sdpa(in[0], in[1], in[2], mask, !masked, 0.4);
-        CHECK_OK(at_grad(by_autograd, d_out, in, 3, false, want));
-        CHECK_NEAR(at_item(at_sum(at_abs(at_sub(out, by_autograd)))), 0, 1e-5);
-        for (int i = 0; i < 3; i++) {
-            double size = at_item(at_sum(at_abs(want[i])));
-            CHECK(size > 1);
-            CHECK_NEAR(at_item(at_sum(at_abs(at_sub(got[i], want[i])))), 0, 1e-5 * size);
+        for (int i = 0; i < N; i++) {
+            int32_t rows = q_start[i + 1] - q_start[i], keys = k_start[i + 1] - k_start[i];
+            if (!rows) continue;
+            float seen[36] = { 0 };
+            for (int r = 0; r < rows; r++)
+                for (int k = 0; k < keys; k++) {
+                    int own = keys - rows + r;
+                    if (way && (k > own || (way == 2 && k <= own - 3))) seen[r * keys + k] = -1e30f;
+                }
+            at_tensor one = at_sdpa(part(in[0], q_start + i), part(in[1], k_start + i),
+                                    part(in[2], k_start + i),
+                                    at_from_blob(seen, AT_F32, AT_DIMS(rows, keys)), false, 0.4);
+            CHECK_NEAR(at_item(at_sum(at_abs(at_sub(part(out, q_start + i), one)))), 0, 1e-5);
+            CHECK_OK(at_grad(one, part(d_out, q_start + i), in, 3, false, want));
+            for (int j = 0; j < 3; j++) {
+                const int32_t *start = j ? k_start + i : q_start + i;
+                at_tensor mine = part(got[j], start), theirs = part(want[j], start);
+                double size = at_item(at_sum(at_abs(theirs)));
+                CHECK(size > 1 || (j < 2 && size == 0)); /* one key: v alone has a gradient */
+                CHECK_NEAR(at_item(at_sum(at_abs(at_sub(mine, theirs)))), 0, 1e-5 * (1 + size));
+            }
         }
         CHECK_OK(at_scope_close(s, NULL));
     }

@@ -1,7 +1,7 @@
 /*
  * Private to the aten table: what its files share. The table computes with libtorch, through at.h,
  * on the CPU: the second complete implementation of every entry, and the proof, on a machine
- * without a card, of the calls that a card takes from libtorch (device.c). Activations are f32 or
+ * without a card, of the calls that a card takes from libtorch (card.c). Activations are f32 or
  * bf16, as the device was opened; whatever is summed is f32, and a result is rounded once.
  *
  * Its numbers agree with the native table within the error of its types, not in bits: libtorch
@@ -31,6 +31,9 @@ at_scope *aten_enter(ares_device *d, const char *entry);
 void aten_leave(ares_device *d, at_scope *s);
 /* The device's own table, under this one: memory, the sampler, what libtorch does not serve. */
 const ares_kernels *aten_under(const ares_device *d);
+
+/* Puts a copy of the device's table on it, for entries of ours to replace. */
+ares_kernels *aten_put_on(ares_device *d);
 
 /* Host memory for logits, kept from call to call: a larger request returns other memory. */
 typedef enum { ATEN_LOGITS, ATEN_PROBABILITIES, ATEN_REFERENCE, ATEN_SLOTS } aten_slot;
@@ -74,6 +77,7 @@ void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
 void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                    const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void aten_attention(ares_device *d, const ares_attention_args *a);
+void aten_attention_paged(ares_device *d, const ares_attention_args *a); /* on the CPU */
 void aten_attention_backward(ares_device *d, const ares_attention_args *a);
 void aten_head(ares_device *d, const ares_head_args *a);
 void aten_head_backward(ares_device *d, const ares_head_args *a);

@@ -1,8 +1,8 @@
 /*
  * The tables made of libtorch's operators, and what a device keeps for them: its first failure and
  * its scratch. On the CPU the table is complete, but its memory, and the sampler that draws tokens
- * from its logits, are the native table's. The program finds the ares_aten_ functions by name
- * (kernels/device.c).
+ * from its logits, are the native table's; what a card takes is in card.c. The program finds the
+ * ares_aten_ functions by name (kernels/device.c).
  */
 #include "aten.h"
 
@@ -24,7 +24,9 @@ typedef struct aten_context {
 at_scope *aten_enter(ares_device *d, const char *entry)
 {
     const aten_context *c = d->aten;
-    return c->code == ARES_OK ? at_scope_open_no_grad(entry) : NULL;
+    if (c->code != ARES_OK) return NULL;
+    return d->index < 0 ? at_scope_open_no_grad(entry)
+                        : at_scope_open_stream(entry, d->index, d->stream);
 }
 
 void aten_leave(ares_device *d, at_scope *s)
@@ -99,7 +101,7 @@ static int report(ares_device *d)
     return rc == ARES_OK ? under : ares_fail(rc, "kernels: aten: %s", c->message);
 }
 
-static ares_kernels *put_on(ares_device *d)
+ares_kernels *aten_put_on(ares_device *d)
 {
     aten_context *c = ares_calloc(1, sizeof *c);
     c->under = d->k;
@@ -116,7 +118,7 @@ void ares_aten_close(ares_device *d);
 /* Puts the complete table on an open native device of the CPU. */
 void ares_aten_open(ares_device *d, ares_dtype act)
 {
-    ares_kernels *k = put_on(d);
+    ares_kernels *k = aten_put_on(d);
     k->name = act == ARES_F32 ? "aten cpu" : "aten cpu bf16";
     k->layout = ARES_ROWS;
     k->act = act;

@@ -337,7 +337,6 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, co
     w->last = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
     w->last_ids = p->ids;
     w->last_out = p->out_rows;
-    ARES_TRY(begin_vectors(w));
     run(m, w, p, hidden);
     return ARES_OK;
 }

@@ -1,0 +1,73 @@
+/*
+ * What a decoded token costs on a card outside a graph, counted by the emulator
+ * (tests/gpu/emulate): launches of kernels and products, and waits. Bounds that may only fall.
+ */
+#include <stdio.h>
+
+#include "ares/rollout.h"
+#include "test.h"
+
+typedef int64_t count_fn(const char *kind, const char *operation);
+
+enum { TOKENS = 8 };
+typedef struct cost {
+    int64_t launches, waits;
+} cost;
+
+/* Of TOKENS tokens of one sample, after the first ones. */
+static bool decode(ares_model *m, count_fn *count, cost *out)
+{
+    static const int32_t prompt[] = { 5, 9, 3, 14 };
+    ares_rollout *r;
+    int64_t active = 1;
+    if (!CHECK_OK(ares_rollout_new(m, NULL,
+                                   &(ares_rollout_options){ .cache_tokens = 512,
+                                                            .max_num_seqs = 2,
+                                                            .max_num_batched_tokens = 64,
+                                                            .max_model_len = 128 },
+                                   &r)))
+        return false;
+    bool well = CHECK_OK(ares_rollout_add(
+        r,
+        &(ares_request){
+            .prompt = prompt,
+            .prompt_len = ARES_COUNT(prompt),
+            .n = 1,
+            .sampling = { .temperature = 1, .top_p = 1, .max_new_tokens = 24, .ignore_eos = true },
+            .key = ares_rng_root(3, ARES_RNG_SAMPLE) },
+        NULL));
+    for (int i = 0; well && i < 4; i++) well = CHECK_OK(ares_rollout_step(r, &active));
+    *out = (cost){ -count("launch", NULL), -count("wait", NULL) };
+    for (int i = 0; well && i < TOKENS; i++) well = CHECK_OK(ares_rollout_step(r, &active));
+    well = well && CHECK(active > 0);
+    out->launches += count("launch", NULL);
+    out->waits += count("wait", NULL);
+    ares_rollout_free(r);
+    return well;
+}
+
+TEST_GPU(a_decoded_token_has_few_launches_and_waits)
+{
+    ares_device device;
+    ares_model *model = NULL;
+    ares_model_options opt = { .storage = ARES_F32 };
+    count_fn *count;
+    if (ares_device_open("cuda", 1, &device) != ARES_OK) SKIP(ares_error_message());
+    *(void **)&count = ares_device_symbol(&device, "ares_emulate_count");
+    if (!count) {
+        ares_device_close(&device);
+        SKIP("a card does not count; the emulator does");
+    }
+    cost c;
+    if (CHECK_OK(ares_model_load(test_source("tests/golden/models/qwen2_tied"), &device, &opt,
+                                 &model)) &&
+        decode(model, count, &c)) {
+        /* five are no layer's: two of the embedding, last norm, the head's product, sampler */
+        double layer = ((double)c.launches / TOKENS - 5) / model->cfg.layers;
+        CHECK_MSG(layer <= 16, "%g launches a layer", layer);
+        CHECK_MSG(c.waits <= TOKENS, "%lld waits for %d tokens", (long long)c.waits, TOKENS);
+        printf("     %g launches a layer, %g waits a token\n", layer, (double)c.waits / TOKENS);
+    }
+    ares_model_free(model);
+    ares_device_close(&device);
+}

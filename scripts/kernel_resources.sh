@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# What ptxas says of every CUDA kernel for Hopper (sm_90a): registers per thread, bytes of static
+# shared memory and of stack per thread, and bytes of registers that are spilled to memory.
+#
+#   scripts/kernel_resources.sh [FILE.cu ...]     (default: every .cu of src)
+#
+# A line per kernel; last line `N kernels, N with spills`. Exit status 1 when one spills. Dynamic
+# shared memory is not among it: it is chosen where a kernel is launched. No card is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+if [[ ! -x $nvcc ]]; then
+    echo "kernel_resources: no nvcc; install the CUDA 13.0 toolkit" >&2
+    exit 1
+fi
+files=("$@")
+[[ $# -gt 0 ]] || mapfile -t files < <(find src -name '*.cu' | sort)
+object=$(mktemp)
+trap 'rm -f "$object"' EXIT
+printf '%-28s %-56s %5s %7s %6s %6s\n' file kernel regs shared stack spills
+for file in "${files[@]}"; do
+    contract=""
+    [[ $file == src/algo/* ]] && contract=--fmad=false
+    # shellcheck disable=SC2086
+    "$nvcc" -std=c++17 -O3 $contract -D_GNU_SOURCE -Iinclude -Isrc/kernels/cuda -Isrc/algo \
+        -gencode=arch=compute_90a,code=sm_90a -Xptxas -v -c "$file" -o "$object" 2>&1 |
+        c++filt -p | awk -v file="${file#src/}" '
+            /Compiling entry function/ { split($0, part, "\047"); name = part[2] }
+            /bytes stack frame/ { stack = $1; spills = $5 + $9 }
+            /Used [0-9]+ registers/ {
+                shared = 0
+                for (i = 2; i <= NF; i++) {
+                    if ($i == "registers," || $i == "registers") regs = $(i - 1)
+                    if ($i ~ /^smem/) shared = $(i - 2)
+                }
+                printf "%-28s %-56s %5d %7d %6d %6d\n", file, name, regs, shared, stack, spills
+            }'
+done | awk '{ print; n++; spilled += $NF > 0 }
+    END { printf "%d kernels, %d with spills\n", n, spilled; exit spilled > 0 }'

@@ -273,6 +273,19 @@ TEST(libtorchs_cuda_library_has_a_kernel_for_all_that_a_card_takes)
     CHECK_OK(ares_aten_check());
 }
 
+int ares_aten_take(ares_device *d);
+
+TEST(a_device_stays_as_it_was_where_libtorch_sees_no_card)
+{
+    if (access("/dev/nvidiactl", F_OK) == 0) SKIP("there is a CUDA device");
+    ares_device d;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    const ares_kernels *own = d.k;
+    CHECK_FAIL(ares_aten_take(&d), ARES_EDEVICE, "torch: device = 'cuda': ");
+    CHECK(d.k == own && !d.aten);
+    ares_device_close(&d);
+}
+
 TEST(a_machine_without_a_card_says_so_in_one_line)
 {
     ares_device d;

@@ -32,6 +32,10 @@ void aten_leave(ares_device *d, at_scope *s);
 /* The device's own table, under this one: memory, the sampler, what libtorch does not serve. */
 const ares_kernels *aten_under(const ares_device *d);
 
+/* Our first failure, which is the cause of what the table under this one reports; or that. */
+int aten_report(ares_device *d, int under);
+/* Whether a card keeps what is launched as a graph. */
+bool *aten_keeping(ares_device *d);
 /* Puts a copy of the device's table on it, for entries of ours to replace. */
 ares_kernels *aten_put_on(ares_device *d);
 

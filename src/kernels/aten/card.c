@@ -19,9 +19,10 @@ static bool alike(const ares_device *d, const ares_matrix *w)
     return w->dtype == d->k->act;
 }
 
+/* What is kept as a graph may allocate nothing, which our own products promise. */
 static void linear(ares_device *d, const ares_linear_args *args, int n)
 {
-    bool all = true;
+    bool all = !*aten_keeping(d);
     for (int i = 0; i < n; i++) all = all && alike(d, args[i].w);
     (all ? aten_linear : aten_under(d)->linear)(d, args, n);
 }
@@ -58,6 +59,20 @@ static void *alloc(ares_device *d, size_t bytes)
     return aten_under(d)->alloc(d, bytes);
 }
 
+static bool graph_begin(ares_device *d)
+{
+    return *aten_keeping(d) = aten_under(d)->graph_begin(d);
+}
+static void *graph_end(ares_device *d)
+{
+    *aten_keeping(d) = false;
+    return aten_under(d)->graph_end(d);
+}
+static int fetched(ares_device *d, int slot, const void **host)
+{
+    return aten_report(d, aten_under(d)->fetched(d, slot, host));
+}
+
 int ares_aten_check(void);
 int ares_aten_take(ares_device *d);
 
@@ -88,5 +103,8 @@ int ares_aten_take(ares_device *d)
     k->linear_backward = linear_backward;
     k->attention = attention;
     k->attention_backward = attention_backward;
+    k->fetched = fetched;
+    k->graph_begin = graph_begin;
+    k->graph_end = graph_end;
     return ARES_OK;
 }

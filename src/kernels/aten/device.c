@@ -13,6 +13,7 @@ enum { SLOTS = ATEN_SLOTS };
 typedef struct aten_context {
     ares_kernels table;        /* in use: the one under it, and our entries */
     const ares_kernels *under; /* as the device was opened */
+    bool keeping;              /* a graph instead of computing: between graph_begin and graph_end */
     int code;                  /* of the first failure since the last sync */
     char message[512];
     struct {
@@ -92,13 +93,21 @@ at_tensor aten_matrix(const ares_device *d, const ares_matrix *w)
 
 /* ------------------------------------------------------------------ the tables */
 
-/* A failure of ours is the cause of what the table under it may report, too. */
-static int report(ares_device *d)
+int aten_report(ares_device *d, int under)
 {
     aten_context *c = d->aten;
-    int rc = c->code, under = c->under->sync(d);
+    int rc = c->code;
     c->code = ARES_OK;
     return rc == ARES_OK ? under : ares_fail(rc, "kernels: aten: %s", c->message);
+}
+static int report(ares_device *d)
+{
+    return aten_report(d, aten_under(d)->sync(d));
+}
+
+bool *aten_keeping(ares_device *d)
+{
+    return &((aten_context *)d->aten)->keeping;
 }
 
 ares_kernels *aten_put_on(ares_device *d)

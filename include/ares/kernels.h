@@ -245,6 +245,16 @@ typedef struct ares_attention_args {
     int64_t lddkv;
 } ares_attention_args;
 
+/* rope of q and k, and store_kv, of rows [q, k, v]. q is rotated in place; k and v stay. */
+typedef struct ares_rope_store_args {
+    int32_t rows, n_heads, n_kv_heads, head_dim;
+    void *qkv;
+    int64_t ld;
+    const float *cos_sin; /* [rows][head_dim] */
+    const int32_t *slots; /* [rows] */
+    void *cache;
+} ares_rope_store_args;
+
 /*
  * The factor of logits at a temperature; 1 at temperature 0 (greedy). Computed only here: sampler
  * and update agree in every bit only when both round it once, from the f32 temperature.
@@ -436,6 +446,8 @@ typedef struct ares_kernels {
      */
     void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                      const void *v, int64_t ldkv, const int32_t *slots, void *cache);
+    /* rope and store_kv in one launch; NULL: these two */
+    void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
 

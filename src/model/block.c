@@ -231,6 +231,32 @@ static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_
                                  .ldy = wide };
 }
 
+/* The rotation of q and k, whose heads follow each other, and the cache's rows of k and v. */
+static void rotate_and_store(const ares_model *m, const block_pass *p, const block_saved *s)
+{
+    ares_device *d = m->device;
+    const ares_kernels *k = d->k;
+    const ares_model_config *c = &m->cfg;
+    widths n = widths_of(c);
+    if (p->cache && k->rope_store) {
+        ares_rope_store_args a = { .rows = p->rows,
+                                   .n_heads = c->heads,
+                                   .n_kv_heads = c->kv_heads,
+                                   .head_dim = c->head_dim,
+                                   .qkv = s->qkv,
+                                   .ld = n.qkv,
+                                   .cos_sin = p->cos_sin,
+                                   .slots = p->slots,
+                                   .cache = p->cache };
+        k->rope_store(d, &a);
+        return;
+    }
+    k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
+    if (p->cache)
+        k->store_kv(d, p->rows, c->kv_heads, c->head_dim, at(d, s->qkv, n.q),
+                    at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
+}
+
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                    const block_scratch *t, void *x_out)
 {
@@ -238,9 +264,9 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
     const ares_model_layer *l = &m->layer[layer];
-    int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim;
+    int32_t rows = p->rows, hidden = c->hidden;
     widths n = widths_of(c);
-    void *keys = at(d, s->qkv, n.q), *values = at(d, s->qkv, n.q + n.kv);
+    void *values = at(d, s->qkv, n.q + n.kv);
 
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in);
     void *qk = s->qk_raw ? s->qk_raw : s->qkv;
@@ -250,9 +276,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
                                product(p, &l->v, t->h, NULL, values, n.qkv) };
     k->linear(d, qkv, 3);
     if (c->qk_norm) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
-    /* the heads of k follow those of q */
-    k->rope(d, rows, c->heads + c->kv_heads, dim, s->qkv, n.qkv, p->cos_sin, false);
-    if (p->cache) k->store_kv(d, rows, c->kv_heads, dim, keys, values, n.qkv, p->slots, p->cache);
+    rotate_and_store(m, p, s);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
     ares_linear_args o = product(p, &l->o, s->attn, s->x_in, s->x_mid, hidden);

@@ -54,13 +54,15 @@ typedef struct buffer {
 
 typedef struct step {
     int32_t rows, segments, outs;
-    int32_t max_keys; /* of one segment */
+    int32_t max_rows, max_keys; /* of one segment */
     inputs in;        /* on the device */
     outputs out;
     size_t out_bytes;
 } step;
 
 static const int32_t sizes[] = { 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512 };
+/* A graph looks at KEYS, 2 KEYS, 4 KEYS ... keys, so that short sequences cost little. */
+enum { KEYS = 1024, KEY_SIZES = 16 };
 typedef struct graph {
     void *exec;
     bool warm;    /* launched without a graph before: all scratch is there */
@@ -68,8 +70,9 @@ typedef struct graph {
 } graph;
 
 struct rollout_ahead {
+    int32_t outs[2]; /* tokens that the plans' steps give back, padding included */
     buffer staged, in, out, cos_sin, angles; /* staged: in host memory */
-    graph graphs[ARES_COUNT(sizes)];
+    graph graphs[ARES_COUNT(sizes)][KEY_SIZES];
 };
 
 int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
@@ -95,8 +98,10 @@ void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
 {
     if (!a) return;
     ares_device *d = r->model->device;
-    for (int i = 0; i < ARES_COUNT(sizes); i++)
-        if (a->graphs[i].exec) d->k->graph_free(d, a->graphs[i].exec);
+    for (int i = 0; i < ARES_COUNT(sizes) * KEY_SIZES; i++) {
+        void *exec = a->graphs[i / KEY_SIZES][i % KEY_SIZES].exec;
+        if (exec) d->k->graph_free(d, exec);
+    }
     buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles };
     for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i]->data, all[i]->bytes);
     ares_free(a->staged.data);
@@ -244,6 +249,8 @@ static int enqueue(ares_rollout *r, const step *s)
     packed.n_out = s->outs;
     packed.out_rows = s->in.out_rows;
     packed.seg.n = s->segments;
+    packed.seg.max_rows = s->max_rows;
+    packed.seg.max_keys = s->max_keys;
     packed.seg.start = s->in.start;
     packed.seg.prefix_len = s->in.prefix_len;
     packed.seg.block_table = s->in.table;
@@ -289,28 +296,27 @@ static int replay(ares_rollout *r, const step *s, graph *g)
     return enqueue(r, s);
 }
 
-/* The longest sequence of a plan, which decides how far attention looks. */
-static int32_t most_keys(const plan *p)
-{
-    int32_t most = 1;
-    for (int32_t i = 0; i < p->n_seg; i++)
-        most = ARES_MAX(most, p->prefix_len[i] + p->start[i + 1] - p->start[i]);
-    return most;
-}
-
 int rollout_ahead_launch(ares_rollout *r, const plan *p)
 {
     ares_device *d = r->model->device;
-    int size = d->k->graph_begin ? size_of(p) : -1;
-    step s = { .rows = p->rows, .segments = p->n_seg, .outs = p->n_out, .max_keys = most_keys(p) };
+    int size = d->k->graph_begin ? size_of(p) : -1, keys = 0;
+    step s = { .rows = p->rows, .segments = p->n_seg, .outs = p->n_out };
+    for (int32_t i = 0; i < p->n_seg; i++) {
+        int32_t rows = p->start[i + 1] - p->start[i];
+        s.max_rows = ARES_MAX(s.max_rows, rows);
+        s.max_keys = ARES_MAX(s.max_keys, p->prefix_len[i] + rows);
+    }
     ARES_TRY(ares_model_check_length(r->model, s.max_keys));
+    while (KEYS << keys < s.max_keys && keys < KEY_SIZES) keys++;
+    if (keys == KEY_SIZES) size = -1;
     if (size >= 0) {
         s.rows = s.segments = s.outs = sizes[size];
-        s.max_keys = r->max_len; /* a graph serves every length */
+        s.max_keys = KEYS << keys;
     }
     ARES_TRY(upload(r, p, &s));
-    if (size >= 0) ARES_TRY(replay(r, &s, &r->ahead->graphs[size]));
+    if (size >= 0) ARES_TRY(replay(r, &s, &r->ahead->graphs[size][keys]));
     else ARES_TRY(enqueue(r, &s));
+    r->ahead->outs[p - r->plans] = s.outs;
     if (p->n_out) d->k->fetch(d, (int)(p - r->plans), r->ahead->out.data, s.out_bytes);
     return ARES_OK;
 }
@@ -321,9 +327,8 @@ int rollout_ahead_collect(ares_rollout *r, const plan *p)
     const void *host;
     outputs out;
     if (!p->n_out) return ARES_OK;
-    int32_t size = size_of(p), outs = d->k->graph_begin && size >= 0 ? sizes[size] : p->n_out;
     ARES_TRY(d->k->fetched(d, (int)(p - r->plans), &host));
-    carve_outputs(&out, (char *)(uintptr_t)host, outs, r->n_likely);
+    carve_outputs(&out, (char *)(uintptr_t)host, r->ahead->outs[p - r->plans], r->n_likely);
     int64_t likely = r->n_likely;
 #define READ(type, name, width) \
     if (width) memcpy(p->name, out.name, (size_t)(p->n_out * (width)) * sizeof(type));

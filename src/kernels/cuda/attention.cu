@@ -1,16 +1,17 @@
 /*
- * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block computes the
- * queries of one tile and head against all keys they see. Each warp has four queries; its lanes are
+ * Attention in tiles of 32 queries by 32 keys, on packed or paged keys; a row alone on paged keys,
+ * as in decoding, is decode.cu's. A block computes the queries of one tile and head against all
+ * keys they see. Each warp has four queries; its lanes are
  * keys, then columns of the output. A query's numbers come from the same chain whatever tile it
- * lies in: keys in order, one rescale per chunk, as on the CPU. So packed, paged and token by token
- * agree bit for bit here too.
+ * lies in: keys in order, one rescale per chunk, as on the CPU. So packed and paged agree bit
+ * for bit here too.
  *
  * Backward, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), has two
  * kernels: one computes dq, a block per tile of queries; the other dk and dv, a block per tile of a
  * segment's own keys, to which it adds the queries of all segments that see them, in the order of
  * segments, heads, queries. Both compute the scores and probabilities; nothing is added atomically.
  */
-#include "device.cuh"
+#include "activation.cuh"
 
 enum { TILE = 32, EACH = 4, THREADS = TILE / EACH * 32 }; /* EACH: queries (or keys) of a warp */
 
@@ -62,27 +63,25 @@ static __device__ bool sees(const ares_attention_args *a, int position, int key,
 /* ---------------- tiles in shared memory: [TILE][dim + 1] */
 
 /* n rows; zeros after them. */
-static __device__ void load_rows(float *to, int dim, const float *from, int64_t ld, int n)
+template <typename T>
+static __device__ void load_rows(float *to, int dim, const T *from, int64_t ld, int n)
 {
     for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
         int r = i / dim, d = i % dim;
-        to[r * (dim + 1) + d] = r < n ? from[r * ld + d] : 0.0f;
+        to[r * (dim + 1) + d] = r < n ? cuda_get(from + r * ld + d) : 0.0f;
     }
 }
 /* Keys and values [first, first + 32) of the tile's segment and KV head h. */
+template <typename T>
 static __device__ void load_keys(const ares_attention_args *a, const tile *t, int h, int first,
                                  float *k, float *v)
 {
     int dim = a->head_dim, n = t->keys - first;
     if (a->cache) {
         int64_t block = a->seg.block_table[(int64_t)t->s * a->seg.table_stride + first / TILE];
-        const float *keys = (const float *)a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim,
-                    *values = keys + TILE * dim;
-        for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
-            int key = i % TILE;
-            k[key * (dim + 1) + i / TILE] = key < n ? keys[i] : 0.0f;
-            v[i / dim * (dim + 1) + i % dim] = i / dim < n ? values[i] : 0.0f;
-        }
+        const T *keys = (const T *)a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim;
+        load_rows(k, dim, keys, dim, n);
+        load_rows(v, dim, keys + TILE * dim, dim, n);
         return;
     }
     for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
@@ -91,8 +90,8 @@ static __device__ void load_keys(const ares_attention_args *a, const tile *t, in
         if (r < n) {
             int64_t row = key < t->prefix ? (int64_t)a->seg.prefix_row[t->s] + key
                                           : t->start + key - t->prefix;
-            key_value = ((const float *)a->k)[row * a->ldkv + (int64_t)h * dim + d];
-            value = ((const float *)a->v)[row * a->ldkv + (int64_t)h * dim + d];
+            key_value = cuda_get((const T *)a->k + row * a->ldkv + (int64_t)h * dim + d);
+            value = cuda_get((const T *)a->v + row * a->ldkv + (int64_t)h * dim + d);
         }
         k[r * (dim + 1) + d] = key_value;
         v[r * (dim + 1) + d] = value;
@@ -137,12 +136,13 @@ static __device__ void chunks_of(const ares_attention_args *a, const tile *t, in
 
 /* ------------------------------------------------------------------ forward */
 
-template <int COLUMNS>
-static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
+template <typename T, int COLUMNS>
+static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a, bool split)
 {
     CUDA_SHARED(float, shared);
     tile t;
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
+    if (split && t.keys - t.prefix == 1) return; /* a row alone is decode.cu's */
     int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y,
         h = head / (a.n_heads / a.n_kv_heads);
     float *q = shared, *k = q + size, *v = k + size;
@@ -154,12 +154,12 @@ static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
         sum[j] = 0.0f;
         for (int i = 0; i < COLUMNS; i++) out[j][i] = 0.0f;
     }
-    load_rows(q, dim, (const float *)a.q + (t.start + t.first) * a.ldq + (int64_t)head * dim, a.ldq,
+    load_rows(q, dim, (const T *)a.q + (t.start + t.first) * a.ldq + (int64_t)head * dim, a.ldq,
               t.n);
     chunks_of(&a, &t, &from, &to);
     for (int c = from; c < to; c++) {
         __syncthreads();
-        load_keys(&a, &t, h, c * TILE, k, v);
+        load_keys<T>(&a, &t, h, c * TILE, k, v);
         __syncthreads();
         if (own >= t.n) continue; /* a warp without queries only helps to load */
         float p[EACH];
@@ -180,22 +180,22 @@ static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
     for (int j = 0; j < EACH && own + j < t.n; j++) {
         for (int i = 0; i < COLUMNS; i++)
             if (i * 32 + lane < dim)
-                ((float *)a.out)[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] =
-                    out[j][i] / sum[j];
+                cuda_put((T *)a.out + (row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane,
+                         out[j][i] / sum[j]);
         if (a.lse && lane == 0) a.lse[(row + j) * a.n_heads + head] = max[j] + logf(sum[j]);
     }
 }
 
 /* The instance of a kernel for 1, 2, 4 or 8 columns per lane: head_dim up to 32, 64, 128, 256. */
-#define LAUNCH(operation, kernel, grid, shared, ...)                                   \
-    do {                                                                               \
-        if (a->head_dim <= 32)                                                         \
-            cuda_launch(c, operation, kernel<1>, grid, THREADS, shared, __VA_ARGS__);  \
-        else if (a->head_dim <= 64)                                                    \
-            cuda_launch(c, operation, kernel<2>, grid, THREADS, shared, __VA_ARGS__);  \
-        else if (a->head_dim <= 128)                                                   \
-            cuda_launch(c, operation, kernel<4>, grid, THREADS, shared, __VA_ARGS__);  \
-        else cuda_launch(c, operation, kernel<8>, grid, THREADS, shared, __VA_ARGS__); \
+#define LAUNCH(T, operation, kernel, grid, shared, ...)                                   \
+    do {                                                                                  \
+        if (a->head_dim <= 32)                                                            \
+            cuda_launch(c, operation, kernel<T, 1>, grid, THREADS, shared, __VA_ARGS__);  \
+        else if (a->head_dim <= 64)                                                       \
+            cuda_launch(c, operation, kernel<T, 2>, grid, THREADS, shared, __VA_ARGS__);  \
+        else if (a->head_dim <= 128)                                                      \
+            cuda_launch(c, operation, kernel<T, 4>, grid, THREADS, shared, __VA_ARGS__);  \
+        else cuda_launch(c, operation, kernel<T, 8>, grid, THREADS, shared, __VA_ARGS__); \
     } while (0)
 
 static size_t shared_bytes(const ares_attention_args *a, int tiles_held)
@@ -213,26 +213,32 @@ void cuda_attention(ares_device *d, const ares_attention_args *a)
     cuda_context *c = cuda_enter(d);
     check(a);
     if (a->seg.rows == 0) return;
-    LAUNCH("attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a);
+    bool split = cuda_decodes(a);
+    if (split) cuda_decode(d, a);
+    if (split && a->seg.max_rows == 1) return;
+    if (d->k->act == ARES_BF16)
+        LAUNCH(uint16_t, "attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a, split);
+    else LAUNCH(float, "attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a, split);
 }
 
 /* ------------------------------------------------------------------ backward */
 
 /* delta [rows][n_heads] = dO . out, a warp per number */
+template <typename T>
 static __global__ void dot_outputs(ares_attention_args a, float *delta)
 {
     int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads,
             head = at % a.n_heads;
     if (row >= a.seg.rows) return;
-    const float *x = (const float *)a.d_out + row * a.ldo + head * a.head_dim,
-                *y = (const float *)a.out + row * a.ldo + head * a.head_dim;
+    const T *x = (const T *)a.d_out + row * a.ldo + head * a.head_dim,
+                *y = (const T *)a.out + row * a.ldo + head * a.head_dim;
     float sum = 0.0f;
-    for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(x[d], y[d], sum);
+    for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(cuda_get(x + d), cuda_get(y + d), sum);
     sum = cuda_warp_sum(sum);
     if (threadIdx.x % 32 == 0) delta[at] = sum;
 }
 
-template <int COLUMNS>
+template <typename T, int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     queries_back(ares_attention_args a, const float *delta)
 {
@@ -247,13 +253,13 @@ static __global__ void __launch_bounds__(THREADS)
     float dq[EACH][COLUMNS];
     for (int j = 0; j < EACH; j++)
         for (int i = 0; i < COLUMNS; i++) dq[j][i] = 0.0f;
-    load_rows(q, dim, (const float *)a.q + row * a.ldq + column, a.ldq, t.n);
-    load_rows(d_out, dim, (const float *)a.d_out + row * a.ldo + column, a.ldo, t.n);
+    load_rows(q, dim, (const T *)a.q + row * a.ldq + column, a.ldq, t.n);
+    load_rows(d_out, dim, (const T *)a.d_out + row * a.ldo + column, a.ldo, t.n);
     row += own;
     chunks_of(&a, &t, &from, &to);
     for (int c = from; c < to; c++) {
         __syncthreads();
-        load_keys(&a, &t, h, c * TILE, k, v);
+        load_keys<T>(&a, &t, h, c * TILE, k, v);
         __syncthreads();
         if (own >= t.n) continue;
         float p[EACH], ds[EACH];
@@ -270,11 +276,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < EACH && own + j < t.n; j++)
         for (int i = 0; i < COLUMNS; i++)
             if (i * 32 + lane < dim)
-                ((float *)a.dq)[(row + j) * a.lddq + column + i * 32 + lane] = dq[j][i];
+                cuda_put((T *)a.dq + (row + j) * a.lddq + column + i * 32 + lane, dq[j][i]);
 }
 
 /* Here each warp has four keys, and its lanes are queries. */
-template <int COLUMNS>
+template <typename T, int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     keys_back(ares_attention_args a, const float *delta)
 {
@@ -289,8 +295,8 @@ static __global__ void __launch_bounds__(THREADS)
     float dk[EACH][COLUMNS], dv[EACH][COLUMNS];
     for (int j = 0; j < EACH; j++)
         for (int i = 0; i < COLUMNS; i++) dk[j][i] = dv[j][i] = 0.0f;
-    load_rows(k, dim, (const float *)a.k + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
-    load_rows(v, dim, (const float *)a.v + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+    load_rows(k, dim, (const T *)a.k + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+    load_rows(v, dim, (const T *)a.v + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
     for (int s = t.s; s < a.seg.n; s++) {
         int prefix = prefix_of(&a.seg, s), rows = a.seg.start[s + 1] - a.seg.start[s];
         bool shares = s != t.s && prefix > t.first && a.seg.prefix_row[s] == t.start;
@@ -305,8 +311,8 @@ static __global__ void __launch_bounds__(THREADS)
                 int n = to - first < TILE ? to - first : TILE;
                 int64_t row = a.seg.start[s] + first, column = (int64_t)(h * group + g) * dim;
                 __syncthreads();
-                load_rows(q, dim, (const float *)a.q + row * a.ldq + column, a.ldq, n);
-                load_rows(d_out, dim, (const float *)a.d_out + row * a.ldo + column, a.ldo, n);
+                load_rows(q, dim, (const T *)a.q + row * a.ldq + column, a.ldq, n);
+                load_rows(d_out, dim, (const T *)a.d_out + row * a.ldo + column, a.ldo, n);
                 __syncthreads();
                 if (own >= t.n) continue;
                 float p[EACH], ds[EACH];
@@ -328,9 +334,21 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < COLUMNS; i++)
             if (i * 32 + lane < dim) {
                 int64_t at = (key_row + own + j) * a.lddkv + (int64_t)h * dim + i * 32 + lane;
-                ((float *)a.dk)[at] = dk[j][i];
-                ((float *)a.dv)[at] = dv[j][i];
+                cuda_put((T *)a.dk + at, dk[j][i]);
+                cuda_put((T *)a.dv + at, dv[j][i]);
             }
+}
+
+template <typename T>
+static void backward(cuda_context *c, const ares_attention_args *a, float *delta)
+{
+    int64_t dots_wanted = (int64_t)a->seg.rows * a->n_heads;
+    cuda_launch(c, "attention_backward: delta", dot_outputs<T>, (unsigned)((dots_wanted + 7) / 8),
+                CUDA_THREADS, 0, *a, delta);
+    LAUNCH(T, "attention_backward: dq", queries_back, tiles(a, a->n_heads), shared_bytes(a, 4), *a,
+           delta);
+    LAUNCH(T, "attention_backward: dk, dv", keys_back, tiles(a, a->n_kv_heads), shared_bytes(a, 4),
+           *a, delta);
 }
 
 void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
@@ -338,36 +356,9 @@ void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
     cuda_context *c = cuda_enter(d);
     check(a);
     ARES_ASSERT(!a->cache && a->lse);
-    int64_t dots_wanted = (int64_t)a->seg.rows * a->n_heads;
+    size_t dots_wanted = (size_t)a->seg.rows * (size_t)a->n_heads;
     if (dots_wanted == 0) return;
-    float *delta = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)dots_wanted * sizeof(float));
-    cuda_launch(c, "attention_backward: delta", dot_outputs, (unsigned)((dots_wanted + 7) / 8),
-                CUDA_THREADS, 0, *a, delta);
-    LAUNCH("attention_backward: dq", queries_back, tiles(a, a->n_heads), shared_bytes(a, 4), *a,
-           delta);
-    LAUNCH("attention_backward: dk, dv", keys_back, tiles(a, a->n_kv_heads), shared_bytes(a, 4), *a,
-           delta);
-}
-
-/* ------------------------------------------------------------------ the cache */
-
-static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const float *k,
-                                  const float *v, int64_t ldkv, const int32_t *slots, float *cache)
-{
-    CUDA_EACH(i, (int64_t)rows * n_kv * dim)
-    {
-        int64_t d = i % dim, h = i / dim % n_kv, r = i / dim / n_kv, block = slots[r] / TILE,
-                at = slots[r] % TILE;
-        float *keys = cache + (block * n_kv + h) * 2 * TILE * dim;
-        keys[d * TILE + at] = k[r * ldkv + h * dim + d];
-        keys[TILE * dim + at * dim + d] = v[r * ldkv + h * dim + d];
-    }
-}
-
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
-{
-    cuda_launch(cuda_enter(d), "store_kv", store_rows, cuda_blocks((int64_t)rows * n_kv * head_dim),
-                CUDA_THREADS, 0, rows, n_kv, head_dim, (const float *)k, (const float *)v, ldkv,
-                slots, (float *)cache);
+    float *delta = (float *)cuda_scratch(c, CUDA_ROWS, dots_wanted * sizeof(float));
+    if (d->k->act == ARES_BF16) backward<uint16_t>(c, a, delta);
+    else backward<float>(c, a, delta);
 }

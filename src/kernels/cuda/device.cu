@@ -65,6 +65,7 @@ static void release(cuda_context *c, void *p)
             (void **)ares_realloc(c->released, (size_t)c->released_capacity * sizeof *c->released);
     }
     c->released[c->n_released++] = p;
+    c->releases++;
 }
 
 /* cudaErrorMemoryAllocation only where the card has too little with all that was released. */
@@ -89,6 +90,16 @@ void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
     if (!cuda_check(c, allocate(c, &c->slot[slot].p, bytes), operation)) return NULL;
     c->slot[slot].bytes = bytes;
     return c->slot[slot].p;
+}
+
+unsigned *cuda_tickets(cuda_context *c, size_t n)
+{
+    size_t had = c->slot[CUDA_TICKETS].bytes;
+    unsigned *tickets = (unsigned *)cuda_scratch(c, CUDA_TICKETS, n * sizeof *tickets);
+    if (tickets && c->slot[CUDA_TICKETS].bytes != had)
+        cuda_check(c, cudaMemsetAsync(tickets, 0, c->slot[CUDA_TICKETS].bytes, c->stream),
+                   "zero tickets");
+    return c->failed ? NULL : tickets;
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -151,6 +162,7 @@ static void close_context(cuda_context *c)
     ares_free(c->released);
     cuda_ring_close(&c->in);
     cuda_ring_close(&c->out);
+    cuda_fetches_close(c);
     if (c->blas) (void)cublasDestroy(c->blas);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
     free(c);

@@ -17,7 +17,15 @@
 #include <launch.cuh>
 
 /* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
-enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_TWIN, CUDA_SLOTS };
+enum cuda_slot {
+    CUDA_WEIGHT,
+    CUDA_LOGITS,
+    CUDA_ROWS,
+    CUDA_TWIN,
+    CUDA_PARTS,   /* of rows that several blocks compute: decode.cu, sample.cu */
+    CUDA_TICKETS, /* which of these blocks ends last: all 0 between kernels */
+    CUDA_SLOTS
+};
 
 /* Pinned host memory in pieces; an event tells when the card is done with a piece. (copy.cu) */
 enum { CUDA_PIECES = 4 };
@@ -27,6 +35,14 @@ typedef struct cuda_ring {
     int now;     /* the piece that is written, */
     size_t used; /* and how far */
 } cuda_ring;
+
+/* Pinned memory of a copy that is read later. (graph.cu) */
+enum { CUDA_FETCHES = 2 };
+typedef struct cuda_fetched_bytes {
+    void *pinned;
+    size_t bytes;
+    cudaEvent_t done;
+} cuda_fetched_bytes;
 
 typedef struct cuda_context {
     int index;
@@ -40,6 +56,8 @@ typedef struct cuda_context {
     cuda_ring in, out;
     void **released; /* [n_released] given back, but kernels that are running may use it still */
     int n_released, released_capacity;
+    int64_t releases; /* so far: graphs made before the last one are of no use */
+    cuda_fetched_bytes fetched[CUDA_FETCHES];
     const char *last; /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
     char message[256];
@@ -65,6 +83,9 @@ bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 bool cuda_ring_open(cuda_context *c, cuda_ring *r);
 void cuda_ring_close(cuda_ring *r);
+void cuda_fetches_close(cuda_context *c);
+/* Tickets for n rows, all 0, which the kernels leave as they found them; NULL after a failure. */
+unsigned *cuda_tickets(cuda_context *c, size_t n);
 
 /* Lets the kernel alone determine P, so that arguments convert to its parameters. */
 template <typename T> struct cuda_same {
@@ -185,12 +206,23 @@ void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a);
 void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
 void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                    const void *v, int64_t ldkv, const int32_t *slots, void *cache);
+void cuda_rope_store(ares_device *d, const ares_rope_store_args *a);
 void cuda_attention(ares_device *d, const ares_attention_args *a);
+/* Whether segments with one row are computed by cuda_decode. */
+bool cuda_decodes(const ares_attention_args *a);
+void cuda_decode(ares_device *d, const ares_attention_args *a);
 void cuda_attention_backward(ares_device *d, const ares_attention_args *a);
 void cuda_head(ares_device *d, const ares_head_args *a);
 void cuda_head_backward(ares_device *d, const ares_head_args *a);
 void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
 void cuda_sample(ares_device *d, const ares_sample_args *a);
+void cuda_advance(ares_device *d, const ares_advance_args *a);
+void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes);
+int cuda_fetched(ares_device *d, int slot, const void **host);
+bool cuda_graph_begin(ares_device *d);
+void *cuda_graph_end(ares_device *d);
+bool cuda_graph_launch(ares_device *d, void *graph);
+void cuda_graph_free(ares_device *d, void *graph);
 void cuda_adamw(ares_device *d, const ares_adamw_args *a);
 void cuda_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void cuda_add(ares_device *d, float *y, const float *x, int64_t n);

@@ -9,6 +9,7 @@
 #include "vocab.cuh"
 
 #include <limits.h>
+#include <string.h>
 
 #include <vector>
 
@@ -18,10 +19,6 @@ typedef struct row_in {
     int32_t top_k, forced;
     uint32_t key[2];
 } row_in;
-typedef struct row_out {
-    int32_t token;
-    float log_prob, entropy, log_prob_1, entropy_1;
-} row_out;
 typedef struct likely {
     float log_prob; /* at temperature 1; in list_likely first the logit */
     int32_t token;
@@ -201,19 +198,19 @@ static __device__ best better(best a, best b)
     return second ? b : a;
 }
 
-static __device__ best pick(const row_view &r, const row_in &in, cut c, bool greedy)
+/* Not below gumbel(w): from the exponent of u, at a margin. */
+static __device__ float gumbel_bound(uint32_t w)
+{
+    float u = fmaf((float)(w >> 16), 65536.0f, (float)(w & 0xffff)) + 0.5f;
+    int exponent = (int)(__float_as_uint(u) >> 23) - 127 - 32;
+    return fmaf((float)exponent, -0.69314718f, 0.01f);
+}
+
+/* The best of all threads. */
+static __device__ best best_of_block(best b)
 {
     __shared__ best tree[VOCAB_THREADS];
-    best b = { -INFINITY, -1 };
-    for (int32_t first = 4 * (int32_t)threadIdx.x; first < r.vocab; first += 4 * VOCAB_THREADS) {
-        uint32_t word[4];
-        if (!greedy) philox((uint32_t)first / 4, in.key, word);
-        for (int32_t i = first; i < first + 4 && i < r.vocab; i++) {
-            float z = greedy ? r.logits[i] : logit_at(r, i);
-            if (!survives(z, i, c)) continue; /* NaN never does */
-            b = better(b, { greedy ? z : z + gumbel(word[i - first]), i });
-        }
-    }
+    __syncthreads();
     tree[threadIdx.x] = b;
     for (int half = VOCAB_THREADS / 2; half; half /= 2) {
         __syncthreads();
@@ -222,6 +219,29 @@ static __device__ best pick(const row_view &r, const row_in &in, cut c, bool gre
     }
     __syncthreads();
     return tree[0];
+}
+
+/* b, or one of n <= 4 tokens from `first` on that survive c. The logarithms of most are not taken. */
+static __device__ best pick_of(const row_view &r, const row_in &in, cut c, int32_t first, int n,
+                               best b)
+{
+    uint32_t word[4];
+    if (!in.greedy) philox((uint32_t)first / 4, in.key, word);
+    for (int i = 0; i < n; i++) {
+        float z = in.greedy ? r.logits[first + i] : logit_at(r, first + i);
+        if (!survives(z, first + i, c)) continue; /* NaN never does */
+        if (in.greedy) b = better(b, { z, first + i });
+        else if (b.token < 0 || !(z + gumbel_bound(word[i]) < b.key))
+            b = better(b, { z + gumbel(word[i]), first + i });
+    }
+    return b;
+}
+static __device__ best pick(const row_view &r, const row_in &in, cut c)
+{
+    best b = { -INFINITY, -1 };
+    for (int32_t i = 4 * (int32_t)threadIdx.x; i < r.vocab; i += 4 * VOCAB_THREADS)
+        b = pick_of(r, in, c, i, ARES_MIN(r.vocab - i, 4), b);
+    return best_of_block(b);
 }
 
 /*
@@ -253,45 +273,101 @@ static __device__ void list_likely(const row_view &r, const vocab_total &one, in
     }
 }
 
+static __device__ row_in row_of(const ares_sample_args &a, int64_t r)
+{
+    row_in in = { 1.0f, 1.0f, !(a.temperature[r] > 0.0f), 0, -1, { 0, 0 } };
+    if (!in.greedy) in.inv_temperature = 1.0f / a.temperature[r]; /* ares_inv_temperature */
+    if (a.top_p) in.top_p = a.top_p[r];
+    if (a.top_k) in.top_k = a.top_k[r];
+    if (a.forced) in.forced = a.forced[r];
+    /* no key is needed where every row is greedy or forced */
+    if (a.key) in.key[0] = a.key[r].k[0], in.key[1] = a.key[r].k[1];
+    return in;
+}
+
+/*
+ * Rows from `first` on, whose logits begin at `logits`; all arrays of a lie on the device. One pass
+ * over a row gives its statistics at both temperatures and, where nothing is cut, the token.
+ */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    sample_rows(const float *logits, int32_t vocab, const row_in *in, bool want_1, int32_t n_likely,
-                row_out *out, likely *likely_out)
+    sample_rows(ares_sample_args a, const float *logits, int32_t first, likely *likely_out)
 {
     __shared__ unsigned long long bin[256];
     __shared__ uint32_t found[2];
-    int64_t row = blockIdx.x;
-    const float *z = logits + row * vocab;
-    row_in own = in[row];
-    bool greedy = own.greedy;
-    float inv_temperature = own.inv_temperature;
-    vocab_total t = vocab_total_of(z, vocab, inv_temperature), one = t;
-    if ((want_1 || n_likely) && inv_temperature != 1.0f) one = vocab_total_of(z, vocab, 1.0f);
-    if (n_likely)
-        list_likely({ z, vocab, 1.0f, one.max, bin, found }, one, n_likely,
-                    likely_out + row * n_likely);
-    int32_t token = own.forced;
-    if (token < 0) {
-        row_view r = { z, vocab, inv_temperature, t.max, bin, found };
-        cut all = { 0, INT_MAX };
-        token = pick(r, own, greedy ? all : nucleus(r, own), greedy).token;
+    int64_t row = first + (int64_t)blockIdx.x;
+    const float *z = logits + (int64_t)blockIdx.x * a.vocab;
+    row_in own = row_of(a, row);
+    bool two = (a.log_prob_1 || a.n_likely) && own.inv_temperature != 1.0f;
+    bool draws = own.forced < 0,
+         cuts = draws && !own.greedy &&
+                (own.top_p < 1.0f || (own.top_k > 0 && own.top_k < a.vocab));
+    row_view r = { z, a.vocab, own.inv_temperature, 0.0f, bin, found };
+    vocab_sums s = vocab_none(), s_1 = s;
+    best b = { -INFINITY, -1 };
+    for (int32_t i = 4 * (int32_t)threadIdx.x; i < a.vocab; i += 4 * VOCAB_THREADS) {
+        int n = ARES_MIN(a.vocab - i, 4);
+        s = vocab_added(s, z + i, n, own.inv_temperature);
+        if (two) s_1 = vocab_added(s_1, z + i, n, 1.0f);
+        if (draws && !cuts) b = pick_of(r, own, { 0, INT_MAX }, i, n, b);
     }
+    vocab_total t = vocab_block_total(s), one = two ? vocab_block_total(s_1) : t;
+    if (a.n_likely)
+        list_likely({ z, a.vocab, 1.0f, one.max, bin, found }, one, a.n_likely,
+                    likely_out + row * a.n_likely);
+    r.max = t.max;
+    int32_t token = !draws ? own.forced
+                    : cuts ? pick(r, own, nucleus(r, own)).token
+                           : best_of_block(b).token;
     if (threadIdx.x) return;
     float logit = token < 0 ? NAN : z[token]; /* every logit is NaN: the log-prob says so */
-    out[row] = { token < 0 ? 0 : token, vocab_log_prob(t, vocab_scaled(logit, inv_temperature)),
-                 t.entropy, vocab_log_prob(one, logit), one.entropy };
+    a.token[row] = token < 0 ? 0 : token;
+    a.log_prob[row] = vocab_log_prob(t, vocab_scaled(logit, own.inv_temperature));
+    a.entropy[row] = t.entropy;
+    if (a.log_prob_1) a.log_prob_1[row] = vocab_log_prob(one, logit), a.entropy_1[row] = one.entropy;
 }
 
-static row_in row_of(const ares_sample_args *a, int32_t r)
+/* Numbers of likely tokens as the caller wants them. */
+static __global__ void part_likely(const likely *from, int64_t n, int32_t *token, float *log_prob)
 {
-    /* no key is needed where every row is greedy or forced */
-    ares_rng_key key = a->key ? a->key[r] : ares_rng_key{};
-    return { ares_inv_temperature(a->temperature[r]),
-             a->top_p ? a->top_p[r] : 1.0f,
-             !(a->temperature[r] > 0.0f),
-             a->top_k ? a->top_k[r] : 0,
-             a->forced ? a->forced[r] : -1,
-             { key.k[0], key.k[1] } };
+    CUDA_EACH(i, n) token[i] = from[i].token, log_prob[i] = from[i].log_prob;
 }
+
+/* All arrays of a lie on the device; nothing waits. */
+static void sample_on_device(cuda_context *c, ares_dtype act, const ares_sample_args *a)
+{
+    int32_t most = vocab_rows(a->rows, a->vocab);
+    int64_t n_likely = (int64_t)a->rows * a->n_likely;
+    likely *found = NULL;
+    float *own = NULL;
+    if (n_likely) found = (likely *)cuda_scratch(c, CUDA_PARTS, (size_t)n_likely * sizeof *found);
+    if (!a->logits)
+        own =
+            (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
+    if ((n_likely && !found) || (!a->logits && !own)) return;
+    for (int32_t row = 0; row < a->rows; row += most) {
+        int32_t n = ARES_MIN(most, a->rows - row);
+        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
+        if (!a->logits) {
+            ares_matrix w = vocab_part(a->w, a->vocab);
+            const char *x = (const char *)a->x + row * a->ldx * (int64_t)ares_dtype_bytes(act);
+            cuda_product(c, x, a->ldx, &w, n, own, a->vocab, false);
+        }
+        cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, *a, logits, row,
+                    found);
+    }
+    if (n_likely)
+        cuda_launch(c, "sample: likely", part_likely, cuda_blocks(n_likely), CUDA_THREADS, 0, found,
+                    n_likely, a->likely_token, a->likely_log_prob);
+}
+
+/* The same arrays, of which a caller may have some: X(name, numbers of 4 bytes per row). */
+#define SAMPLE_INPUTS(X) X(temperature, 1) X(top_p, 1) X(top_k, 1) X(key, 2) X(forced, 1)
+#define SAMPLE_OUTPUTS(X)                                                                  \
+    X(token, 1)                                                                            \
+    X(log_prob, 1)                                                                         \
+    X(entropy, 1)                                                                          \
+    X(log_prob_1, 1)                                                                       \
+    X(entropy_1, 1) X(likely_token, (size_t)a->n_likely) X(likely_log_prob, (size_t)a->n_likely)
 
 void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
@@ -299,51 +375,41 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
     ARES_ASSERT((a->logits || a->vocab <= a->w->n) && !a->log_prob_1 == !a->entropy_1 &&
                 a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     if (a->rows == 0) return;
-    size_t rows = (size_t)a->rows, n_likely = rows * (size_t)a->n_likely;
-    std::vector<row_in> in(rows);
-    std::vector<row_out> out(rows);
-    std::vector<likely> most_likely(n_likely);
-    for (int32_t r = 0; r < a->rows; r++) {
-        in[(size_t)r] = row_of(a, r);
-        ARES_ASSERT(in[(size_t)r].forced < a->vocab);
-    }
-    int32_t most = vocab_rows(a->rows, a->vocab);
-    row_out *device_out = (row_out *)cuda_scratch(
-        c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)) + n_likely * sizeof(likely));
-    float *own = NULL;
-    if (!a->logits)
-        own =
-            (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
-    if (!device_out || (!a->logits && !own)) return;
-    row_in *device_in = (row_in *)(device_out + rows);
-    likely *device_likely = (likely *)(device_in + rows);
-    cuda_in(c, device_in, in.data(), rows * sizeof(row_in));
-    for (int32_t row = 0; row < a->rows; row += most) {
-        int32_t n = ARES_MIN(most, a->rows - row);
-        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
-        if (!a->logits) {
-            ares_matrix w = vocab_part(a->w, a->vocab);
-            cuda_product(c, (const float *)a->x + row * a->ldx, a->ldx, &w, n, own, a->vocab,
-                         false);
-        }
-        cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab,
-                    device_in + row, a->log_prob_1 != NULL, a->n_likely, device_out + row,
-                    device_likely + (int64_t)row * a->n_likely);
-    }
-    if (!cuda_out(c, out.data(), device_out, rows * sizeof(row_out))) return;
-    if (n_likely && !cuda_out(c, most_likely.data(), device_likely, n_likely * sizeof(likely)))
+    if (a->on_device) {
+        sample_on_device(c, d->k->act, a);
         return;
-    for (size_t i = 0; i < n_likely; i++) {
-        a->likely_token[i] = most_likely[i].token;
-        a->likely_log_prob[i] = most_likely[i].log_prob;
     }
-    for (int32_t r = 0; r < a->rows; r++) {
-        const row_out *o = &out[(size_t)r];
-        a->token[r] = o->token;
-        a->log_prob[r] = o->log_prob;
-        a->entropy[r] = o->entropy;
-        if (!a->log_prob_1) continue;
-        a->log_prob_1[r] = o->log_prob_1;
-        a->entropy_1[r] = o->entropy_1;
+    size_t row_bytes = 4 * (11 + 2 * (size_t)a->n_likely), rows = (size_t)a->rows, in = 0, at;
+    char *device = (char *)cuda_scratch(c, CUDA_ROWS, rows * row_bytes);
+    std::vector<char> host(rows * row_bytes);
+    ares_sample_args b = *a;
+    if (!device) return;
+    for (size_t r = 0; a->forced && r < rows; r++) ARES_ASSERT(a->forced[r] < a->vocab);
+#define PLACE(name, width)                                      \
+    if (a->name && (width)) {                                   \
+        *(const void **)&b.name = device + in;                  \
+        memcpy(host.data() + in, a->name, rows * (width) * 4);  \
+        in += rows * (width) * 4;                               \
     }
+    SAMPLE_INPUTS(PLACE)
+#undef PLACE
+    at = in;
+#define PLACE(name, width)                    \
+    if (a->name && (width)) {                 \
+        *(void **)&b.name = device + at;      \
+        at += rows * (width) * 4;             \
+    }
+    SAMPLE_OUTPUTS(PLACE)
+#undef PLACE
+    cuda_in(c, device, host.data(), in);
+    sample_on_device(c, d->k->act, &b);
+    if (!cuda_out(c, host.data() + in, device + in, at - in)) return;
+    at = in;
+#define READ(name, width)                                      \
+    if (a->name && (width)) {                                  \
+        memcpy(a->name, host.data() + at, rows * (width) * 4); \
+        at += rows * (width) * 4;                              \
+    }
+    SAMPLE_OUTPUTS(READ)
+#undef READ
 }

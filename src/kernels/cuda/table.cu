@@ -24,6 +24,7 @@ static const ares_kernels table = {
     .silu_mul = cuda_silu_mul,
     .silu_mul_backward = cuda_silu_mul_backward,
     .store_kv = cuda_store_kv,
+    .rope_store = cuda_rope_store,
     .attention = cuda_attention,
     .attention_backward = cuda_attention_backward,
     .head = cuda_head,
@@ -33,13 +34,13 @@ static const ares_kernels table = {
     .adamw = cuda_adamw,
     .square_sums = cuda_square_sums,
     .add = cuda_add,
-    .advance = NULL, /* every step is read before the next one is made */
-    .fetch = NULL,
-    .fetched = NULL,
-    .graph_begin = NULL,
-    .graph_end = NULL,
-    .graph_launch = NULL,
-    .graph_free = NULL,
+    .advance = cuda_advance,
+    .fetch = cuda_fetch,
+    .fetched = cuda_fetched,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
 };
 
 extern "C" {

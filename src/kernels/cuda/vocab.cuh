@@ -20,28 +20,76 @@ static __device__ inline float vocab_scaled(float z, float inv_temperature)
 }
 
 /*
- * Called by all threads of the block: thread t reads the logits t, t + 512 ... in order. The same
- * result in every thread.
+ * Statistics of some logits in one pass: their maximum, and sums of e = exp(z - max) and e (z - max),
+ * which move along when the maximum does. Rounded step by step, so that merging a with b gives the
+ * bits of merging b with a.
  */
+typedef struct vocab_sums {
+    float max, sum, sum_z;
+} vocab_sums;
+static __device__ inline vocab_sums vocab_none(void)
+{
+    return { -INFINITY, 0.0f, 0.0f };
+}
+/* The sums with respect to a higher maximum. */
+static __device__ inline vocab_sums vocab_moved(vocab_sums s, float max)
+{
+    if (s.max == -INFINITY || s.max == max) return { max, s.sum, s.sum_z };
+    float gap = s.max - max, e = expf(gap);
+    return { max, __fmul_rn(s.sum, e), __fmul_rn(__fadd_rn(s.sum_z, __fmul_rn(gap, s.sum)), e) };
+}
+static __device__ inline vocab_sums vocab_merged(vocab_sums a, vocab_sums b)
+{
+    float max = fmaxf(a.max, b.max);
+    a = vocab_moved(a, max);
+    b = vocab_moved(b, max);
+    return { max, __fadd_rn(a.sum, b.sum), __fadd_rn(a.sum_z, b.sum_z) };
+}
+/* Adds n <= 4 neighbouring logits at their temperature. */
+static __device__ inline vocab_sums vocab_added(vocab_sums s, const float *z, int n, float scale)
+{
+    float max = s.max;
+    for (int i = 0; i < n; i++) max = fmaxf(max, vocab_scaled(z[i], scale));
+    s = vocab_moved(s, max);
+    float shift = max == -INFINITY ? 0.0f : max;
+    for (int i = 0; i < n; i++) {
+        float d = vocab_scaled(z[i], scale) - shift;
+        if (d < -128.0f) d = -128.0f; /* e is 0 there and e d, too; NaN stays */
+        float e = expf(d);
+        s.sum += e;
+        s.sum_z = fmaf(e, d, s.sum_z);
+    }
+    return s;
+}
+static __device__ inline vocab_sums vocab_warp_merged(vocab_sums s, int from)
+{
+    for (int step = from; step; step /= 2)
+        s = vocab_merged(s, { __shfl_xor_sync(0xffffffffu, s.max, step),
+                              __shfl_xor_sync(0xffffffffu, s.sum, step),
+                              __shfl_xor_sync(0xffffffffu, s.sum_z, step) });
+    return s;
+}
+/* Of all threads of the block, the same in every thread. */
+static __device__ inline vocab_total vocab_block_total(vocab_sums s)
+{
+    __shared__ vocab_sums of_warp[VOCAB_THREADS / 32];
+    __syncthreads(); /* of_warp of the call before may still be read */
+    s = vocab_warp_merged(s, 16);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
+    __syncthreads();
+    s = vocab_warp_merged(of_warp[threadIdx.x % (VOCAB_THREADS / 32)], VOCAB_THREADS / 64);
+    float log_sum = logf(s.sum);
+    return { s.max, log_sum, log_sum - s.sum_z / s.sum };
+}
+
+/* Called by all threads of the block: thread t reads the logits 4 t to 4 t + 3, then 2048 later. */
 static __device__ inline vocab_total vocab_total_of(const float *z, int32_t vocab,
                                                     float inv_temperature)
 {
-    float max = -INFINITY, sum = 0.0f, sum_z = 0.0f;
-    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS)
-        max = fmaxf(max, vocab_scaled(z[i], inv_temperature));
-    max = cuda_block_max(max);
-    float shift = max == -INFINITY ? 0.0f : max;
-    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
-        float d = vocab_scaled(z[i], inv_temperature) - shift;
-        if (d < -128.0f) d = -128.0f; /* e is 0 there and e d, too; NaN stays */
-        float e = expf(d);
-        sum += e;
-        sum_z = fmaf(e, d, sum_z);
-    }
-    sum = cuda_block_sum(sum);
-    sum_z = cuda_block_sum(sum_z);
-    float log_sum = logf(sum);
-    return { max, log_sum, log_sum - sum_z / sum };
+    vocab_sums s = vocab_none();
+    for (int32_t i = 4 * (int32_t)threadIdx.x; i < vocab; i += 4 * VOCAB_THREADS)
+        s = vocab_added(s, z + i, ARES_MIN(vocab - i, 4), inv_temperature);
+    return vocab_block_total(s);
 }
 static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled)
 {

@@ -203,6 +203,12 @@ template <typename T, typename V, typename W> static inline T atomicCAS(T *p, V 
     if (old == (T)expected) *p = (T)v;
     return old;
 }
+static inline unsigned atomicInc(unsigned *p, unsigned most)
+{
+    unsigned old = *p;
+    *p = old >= most ? 0 : old + 1;
+    return old;
+}
 static inline void __threadfence(void)
 {
 }

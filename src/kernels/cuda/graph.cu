@@ -1,0 +1,115 @@
+/*
+ * Decoding without waits: what one step takes from the step before, copies that are read later, and
+ * launches that are kept as a graph. A graph holds addresses, so it is good only while no memory of
+ * the device has been released.
+ */
+#include "device.cuh"
+
+#include <stdlib.h>
+
+static __global__ void take_tokens(ares_advance_args a)
+{
+    CUDA_EACH(at, (int64_t)a.rows * a.head_dim)
+    {
+        int64_t r = at / a.head_dim, i = at % a.head_dim;
+        if (i == 0 && a.from[r] >= 0) a.ids[r] = a.token[a.from[r]];
+        a.cos_sin[at] = a.angles[(int64_t)a.positions[r] * a.head_dim + i];
+    }
+}
+void cuda_advance(ares_device *d, const ares_advance_args *a)
+{
+    cuda_launch(cuda_enter(d), "advance", take_tokens, cuda_blocks((int64_t)a->rows * a->head_dim),
+                CUDA_THREADS, 0, *a);
+}
+
+/* ------------------------------------------------------------------ copies that are read later */
+
+void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_fetched_bytes *f = &c->fetched[slot];
+    if (c->failed) return;
+    if (f->bytes < bytes) {
+        (void)cudaFreeHost(f->pinned); /* nobody copies to it: its bytes have been read */
+        f->pinned = NULL;
+        f->bytes = 2 * bytes;
+        if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory")) f->bytes = 0;
+    }
+    if (!f->done && !c->failed)
+        cuda_check(c, cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming), "event");
+    if (c->failed) return;
+    cuda_check(c, cudaMemcpyAsync(f->pinned, device, bytes, cudaMemcpyDeviceToHost, c->stream),
+               "fetch");
+    if (!c->failed) cuda_check(c, cudaEventRecord(f->done, c->stream), "fetch");
+}
+
+int cuda_fetched(ares_device *d, int slot, const void **host)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_fetched_bytes *f = &c->fetched[slot];
+    *host = f->pinned;
+    if (!c->failed && f->done) cuda_waited(c, cudaEventSynchronize(f->done));
+    return c->failed ? cuda_sync(d) : ARES_OK;
+}
+
+void cuda_fetches_close(cuda_context *c)
+{
+    for (int i = 0; i < CUDA_FETCHES; i++) {
+        if (c->fetched[i].done) (void)cudaEventDestroy(c->fetched[i].done);
+        (void)cudaFreeHost(c->fetched[i].pinned);
+    }
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+typedef struct kept {
+    cudaGraphExec_t exec;
+    int64_t releases; /* of the device, when it was made */
+} kept;
+
+bool cuda_graph_begin(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    if (c->failed) return false;
+    bool begun = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    if (!begun) (void)cudaGetLastError();
+    return begun;
+}
+
+/* What fails in a capture is only the graph; the launches are then done without it. */
+void *cuda_graph_end(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    bool good = cudaStreamEndCapture(c->stream, &graph) == cudaSuccess && !c->failed &&
+                cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess;
+    if (graph) (void)cudaGraphDestroy(graph);
+    if (!good) {
+        c->failed = false;
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    kept *k = (kept *)malloc(sizeof *k);
+    ARES_ASSERT(k);
+    *k = { exec, c->releases };
+    return k;
+}
+
+bool cuda_graph_launch(ares_device *d, void *graph)
+{
+    cuda_context *c = cuda_enter(d);
+    kept *k = (kept *)graph;
+    if (k->releases != c->releases) return false;
+    c->last = "graph";
+    if (!c->failed) cuda_check(c, cudaGraphLaunch(k->exec, c->stream), "graph");
+    return true;
+}
+
+void cuda_graph_free(ares_device *d, void *graph)
+{
+    kept *k = (kept *)graph;
+    (void)cuda_enter(d);
+    (void)cudaGraphExecDestroy(k->exec);
+    free(k);
+}

@@ -202,11 +202,6 @@ typedef struct ares_kl_args {
 } ares_kl_args;
 
 /*
- * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
- * - entropy_coeff x entropy.
- */
-int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
-/*
  * DAPO's early stop (docs/dapo.md#early-stop): whether the mean over ranks of their mean ratios
  * exceeds the threshold (NaN: never). A NaN among the ratios counts as exceeding it. average, which
  * may be NULL, receives the mean.

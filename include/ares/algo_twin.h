@@ -21,11 +21,11 @@
  * k NULL: no KL. */
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
-/* The terms alone: ares_loss_terms. */
-int ares_loss_terms_on(ares_device *d, const ares_loss_args *a, const ares_kl_args *k);
+/* The terms alone, of tokens whose loss is computed elsewhere. */
+int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k);
 /*
  * The error of a loss that met a fault on a card, with the place and the words of the CPU. The
- * arrays are the host's copies; not a collective. loss NULL: of ares_loss_terms_on
+ * arrays are the host's copies; not a collective. loss NULL: of ares_loss_terms
  */
 int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const ares_kl_args *k);
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);

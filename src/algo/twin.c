@@ -28,14 +28,14 @@ int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *
 {
     if (twins) return twins->loss(d, &(twin_loss_args){ .loss = loss, .args = a, .kl = k });
     ARES_TRY(loss->compute(a));
-    return ares_loss_terms(a, k);
+    return loss_terms(a, k);
 }
 
 int twin_loss_terms(const algo_twins *twins, ares_device *d, const ares_loss_args *a,
                     const ares_kl_args *k)
 {
     if (twins) return twins->loss(d, &(twin_loss_args){ .args = a, .kl = k });
-    return ares_loss_terms(a, k);
+    return loss_terms(a, k);
 }
 
 int twin_value_loss(const algo_twins *twins, ares_device *d, const ares_value_args *a)
@@ -153,7 +153,7 @@ int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const are
     a.sums = &sums, a.d_log_prob = d, a.d_entropy = NULL;
     kl.out = kl.d_full = NULL;
     int rc = loss ? loss_check(&a, loss->name) : ARES_OK;
-    if (rc == ARES_OK) rc = ares_loss_terms(&a, k ? &kl : NULL);
+    if (rc == ARES_OK) rc = loss_terms(&a, k ? &kl : NULL);
     ares_free(d);
     return rc == ARES_OK ? unnamed(loss ? loss->name : "terms") : rc;
 }
@@ -176,7 +176,7 @@ int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_arg
 {
     return twin_loss_compute(twin_table_of(d), d, loss, a, k);
 }
-int ares_loss_terms_on(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)
+int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)
 {
     return twin_loss_terms(twin_table_of(d), d, a, k);
 }

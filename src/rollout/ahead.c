@@ -55,7 +55,7 @@ typedef struct buffer {
 typedef struct step {
     int32_t rows, segments, outs;
     int32_t max_rows, max_keys; /* of one segment */
-    inputs in;        /* on the device */
+    inputs in;                  /* on the device */
     outputs out;
     size_t out_bytes;
 } step;

@@ -477,13 +477,13 @@ static double mean_surprise(golden *g, const loss_case *c, const char *mode)
     ares_loss_sums sums;
     ares_loss_sums_init(&sums);
     if (!weights_of(g, mode, &c->b, (double)(c->n / c->b.rows), weight)) return NAN;
-    golden_ok(g, ares_loss_terms(&(ares_loss_args){ .cfg = &c->cfg,
-                                                    .n = c->n,
-                                                    .log_prob = c->log_prob,
-                                                    .weight = weight,
-                                                    .mask = c->b.response_mask,
-                                                    .sums = &sums },
-                                 NULL));
+    golden_ok(g, loss_terms(&(ares_loss_args){ .cfg = &c->cfg,
+                                               .n = c->n,
+                                               .log_prob = c->log_prob,
+                                               .weight = weight,
+                                               .mask = c->b.response_mask,
+                                               .sums = &sums },
+                            NULL));
     return sums.neg_log_prob;
 }
 

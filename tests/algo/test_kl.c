@@ -10,6 +10,7 @@
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
+#include "loss/plain.h"
 
 TEST(estimators_agree_with_the_reference)
 {
@@ -136,7 +137,7 @@ TEST(tokens_whose_estimate_is_clamped_are_counted)
                              .d_log_prob = d,
                              .sums = &sums };
         ares_kl_args k = { .kl = ares_kl_find(cases[c].name), .coef = 1, .ref_log_prob = ref };
-        REQUIRE_OK(ares_loss_terms(&a, &k));
+        REQUIRE_OK(loss_terms(&a, &k));
         ares_metrics *m = ares_metrics_new();
         ares_loss_metrics(&sums, m);
         CHECK(ares_metrics_get(m, "actor/kl_clamped_frac", &frac));

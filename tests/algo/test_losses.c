@@ -583,7 +583,7 @@ TEST(a_pass_counts_bins_estimators_and_entropies_of_right_and_wrong_answers)
                          .end = ROWS,
                          .row_start = s.b.row_start,
                          .samples = s.b.samples };
-    CHECK_OK(ares_loss_terms(&a, NULL));
+    CHECK_OK(loss_terms(&a, NULL));
     double counted = 0, k2 = 0, k3 = 0;
     for (int i = 0; i < ARES_LOSS_BINS; i++) counted += s.sums.bins[i];
     CHECK_NEAR(counted, s.sums.tokens, 0);

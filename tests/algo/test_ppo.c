@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "algo_test.h"
+#include "loss/plain.h"
 
 enum { MOST = 64 };
 typedef struct state {
@@ -53,7 +54,7 @@ static double compute(state *s, const ares_kl *kl, double kl_coef)
     memset(s->d_entropy, 0, sizeof s->d_entropy);
     CHECK_OK(ares_loss_find("default")->compute(&a));
     if (kl)
-        CHECK_OK(ares_loss_terms(
+        CHECK_OK(loss_terms(
             &a, &(ares_kl_args){
                     .kl = kl, .coef = kl_coef, .ref_log_prob = s->ref, .weight = s->kl_weight }));
     return s->sums.loss;
@@ -287,14 +288,14 @@ TEST(terms_that_are_not_asked_for_do_nothing)
     memcpy(before, s.d_log_prob, sizeof before);
     ares_loss_args a = args(&s);
     /* no reference model; entropy_coeff 0 */
-    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
+    CHECK_OK(loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
     CHECK_MEM(s.d_log_prob, before, sizeof before);
     CHECK_NEAR(s.sums.kl, 0, 0);
     CHECK(s.sums.entropy > 0 && s.d_entropy[0] == 0); /* told all the same */
     a.entropy = NULL;
     a.d_entropy = NULL;
     s.cfg.entropy_coeff = 1;
-    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
+    CHECK_OK(loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
 }
 
 /* Micro-batches that add to the same sums give what one gives; gradients to the bit. */

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "e2e.h"
@@ -130,4 +131,66 @@ TEST_GPU(sft_trains_on_a_card_as_on_the_cpu)
     char words[1000];
     snprintf(words, sizeof words, "sft --config '%s' trainer.max_steps=2", e2e_sft_words("run"));
     if (runs("cpu", words) && runs("card", words)) near_metrics(1e-5);
+}
+
+/* A loss of rows with the exact KL, between the head's forward and its backward. */
+TEST_GPU(an_exact_kl_and_a_loss_of_rows_train_on_a_card_as_on_the_cpu)
+{
+    trains_sums("worker.actor.loss_type=gspo algorithm.disable_kl=false "
+                "algorithm.use_kl_loss=true algorithm.kl_penalty=full "
+                "worker.actor.entropy_coeff=0.01 ");
+}
+
+/* The host chooses tokens and may stop; three micro-batches go forward before any goes backward. */
+TEST_GPU(losses_of_a_mini_batch_train_on_a_card_as_on_the_cpu)
+{
+    trains_sums("worker.actor.loss_type=kl_cov worker.actor.kl_cov_ratio=0.05 "
+                "worker.actor.max_token_len_per_device=200 "
+                "worker.actor.early_stop_imp_ratio=5 worker.actor.ppo_epochs=2 ");
+}
+
+/* Waits of the whole run, from the emulator's counts. */
+static double waits(const char *file)
+{
+    char line[300];
+    long long n, sum = 0;
+    FILE *f = fopen(file, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "wait\t%*[^\t]\t%lld", &n) == 1) sum += n;
+    if (f) (void)fclose(f);
+    return (double)sum;
+}
+
+/*
+ * A run whose 16 rows are one micro-batch beside one that cuts them into many: what the others cost
+ * is one wait each, at the end of the backward, in the update, and none in the passes of the
+ * reference.
+ */
+TEST_GPU(a_micro_batch_waits_for_the_card_once)
+{
+    static const char *const cuts[] = { "100000", "40" };
+    double n[2];
+    if (strcmp(getenv("ARES_CUDA_LIB") ? getenv("ARES_CUDA_LIB") : "", "") == 0) {
+        test_skip("only the emulator counts waits");
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        char run[16];
+        ares_str out = { 0 };
+        snprintf(run, sizeof run, "waits_%d", i);
+        REQUIRE(setenv("ARES_EMULATE_COUNTS", test_file(run), 1) == 0);
+        CHECK_EQ(e2e_program(&out,
+                             "--config '%s' trainer.max_steps=1 trainer.device=cuda "
+                             "data.max_response_length=8 trainer.run_dir='%s' "
+                             "trainer.logger=[file] algorithm.disable_kl=false "
+                             "algorithm.use_kl_loss=true worker.actor.share_prompts=false "
+                             "worker.actor.max_token_len_per_device=%s",
+                             e2e_train_words("run"), test_file(i ? "many" : "one"), cuts[i]),
+                 0);
+        ares_str_fini(&out);
+        n[i] = waits(test_file(run));
+    }
+    REQUIRE(unsetenv("ARES_EMULATE_COUNTS") == 0);
+    CHECK_MSG(n[0] > 0 && n[1] - n[0] <= 16, "%g waits with one micro-batch, %g with 16", n[0],
+              n[1]);
 }

@@ -40,7 +40,8 @@ static void reference(problem *p)
     for (int s = 0; s < SEGMENTS; s++)
         for (int i = 0; i < own[s]; i++)
             for (int h = 0; h < p->heads; h++) {
-                int at = prefix[s] + i, from = p->window && at >= p->window ? at + 1 - p->window : 0;
+                int at = prefix[s] + i,
+                    from = p->window && at >= p->window ? at + 1 - p->window : 0;
                 const float *q = p->q + ((int64_t)(p->start[s] + i) * p->heads + h) * p->dim;
                 int64_t kv = h / (p->heads / p->kv_heads), width = p->kv_heads * p->dim;
                 const float *k = p->k + s * KEYS_MAX * width + kv * p->dim,
@@ -73,7 +74,8 @@ static problem problem_new(int heads, int kv_heads, int dim, int window, bool bf
     }
     ARES_ASSERT(next <= BLOCKS);
     p.rows = p.start[SEGMENTS];
-    int64_t wide = (int64_t)p.rows * heads * dim, keys = (int64_t)SEGMENTS * KEYS_MAX * kv_heads * dim;
+    int64_t wide = (int64_t)p.rows * heads * dim,
+            keys = (int64_t)SEGMENTS * KEYS_MAX * kv_heads * dim;
     p.q = normals(1, wide, 1.0), p.k = normals(2, keys, 1.0), p.v = normals(3, keys, 1.0);
     rounded(p.q, wide, bf16), rounded(p.k, keys, bf16), rounded(p.v, keys, bf16);
     p.want = filled(wide, NAN);
@@ -130,8 +132,12 @@ static void attend(ares_device *d, const problem *p, void *cache, int from, int 
     float *f32 = d->k->alloc(d, (size_t)wide * sizeof(float));
     d->k->convert(d, f32, ARES_F32, there, d->k->act, wide);
     d->k->copy_out(d, out, f32, (size_t)wide * sizeof(float));
-    void *all[] = { (void *)(uintptr_t)seg.start, (void *)(uintptr_t)seg.prefix_len,
-                    (void *)(uintptr_t)seg.block_table, q, there, f32 };
+    void *all[] = { (void *)(uintptr_t)seg.start,
+                    (void *)(uintptr_t)seg.prefix_len,
+                    (void *)(uintptr_t)seg.block_table,
+                    q,
+                    there,
+                    f32 };
     for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i], 0);
     ares_free(blank);
 }

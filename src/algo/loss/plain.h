@@ -28,6 +28,11 @@ int kl_column(const ares_kl *kl, ares_batch *b);
  */
 int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
                     float *weight, ares_loss_sums *sums);
+/*
+ * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
+ * - entropy_coeff x entropy. (terms.c)
+ */
+int loss_terms(const ares_loss_args *a, const ares_kl_args *k);
 /* The critic's loss (value_loss.c; docs/update.md#critic). */
 int value_loss(const ares_value_args *a);
 #endif

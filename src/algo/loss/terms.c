@@ -1,6 +1,7 @@
 /* The KL and entropy terms that every loss may carry. */
 #include <math.h>
 
+#include "plain.h"
 #include "walk.h"
 
 /* The row of the batch that token t of the arrays belongs to, from the row of the token before. */
@@ -54,7 +55,7 @@ static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
     return ARES_OK;
 }
 
-int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k)
+int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
 {
     double entropy_coeff = a->cfg->entropy_coeff;
     bool kl = k && (k->kl->value ? k->ref_log_prob != NULL : k->full != NULL);

@@ -224,16 +224,16 @@ void cuda_attention(ares_device *d, const ares_attention_args *a)
 /* ------------------------------------------------------------------ backward */
 
 /* delta [rows][n_heads] = dO . out, a warp per number */
-template <typename T>
-static __global__ void dot_outputs(ares_attention_args a, float *delta)
+template <typename T> static __global__ void dot_outputs(ares_attention_args a, float *delta)
 {
     int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads,
             head = at % a.n_heads;
     if (row >= a.seg.rows) return;
     const T *x = (const T *)a.d_out + row * a.ldo + head * a.head_dim,
-                *y = (const T *)a.out + row * a.ldo + head * a.head_dim;
+            *y = (const T *)a.out + row * a.ldo + head * a.head_dim;
     float sum = 0.0f;
-    for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(cuda_get(x + d), cuda_get(y + d), sum);
+    for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32)
+        sum = fmaf(cuda_get(x + d), cuda_get(y + d), sum);
     sum = cuda_warp_sum(sum);
     if (threadIdx.x % 32 == 0) delta[at] = sum;
 }

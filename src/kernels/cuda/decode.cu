@@ -2,12 +2,12 @@
  * Decoding over the paged cache: attention of segments with one row, and the cache itself. In a
  * block of the cache, each KV head has its 32 rows of keys, then its 32 rows of values.
  *
- * Keys are divided into chunks of SPLIT from position 0, whatever the batch. A thread block computes
- * one chunk of one segment for up to 16 query heads of a KV head, so that keys and values are read
- * once for all of them; the last block of a segment to end merges the chunks in their order
- * (FlashDecoding, docs/design.md#decoding-on-a-card). So a row gives the same bits in any batch and
- * in every repeat. With bf16 and a head_dim of whole 16s, scores and outputs are products on tensor
- * cores.
+ * Keys are divided into chunks of SPLIT from position 0, whatever the batch. A thread block
+ * computes one chunk of one segment for up to 16 query heads of a KV head, so that keys and values
+ * are read once for all of them; the last block of a segment to end merges the chunks in their
+ * order (FlashDecoding, docs/design.md#decoding-on-a-card). So a row gives the same bits in any
+ * batch and in every repeat. With bf16 and a head_dim of whole 16s, scores and outputs are products
+ * on tensor cores.
  */
 #include "activation.cuh"
 
@@ -19,7 +19,8 @@ using namespace nvcuda;
 enum { SPLIT = 256, HEADS = 16, THREADS = 128, WARPS = THREADS / 32, PER_LANE = SPLIT / 32 };
 enum { SCORES = SPLIT + 8 }; /* distance of rows in shared memory */
 
-/* ------------------------------------------------------------------ what a thread block computes */
+/* ------------------------------------------------------------------ what a thread block computes
+ */
 
 typedef struct part {
     int s, h, head, heads;  /* segment, KV head, first query head and how many */
@@ -145,9 +146,9 @@ static __device__ void outputs_16(const ares_attention_args &a, const part &p, c
             wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, wmma::row_major> values;
             wmma::load_matrix_sync(share, probabilities + key, (unsigned)(2 * SCORES));
             wmma::load_matrix_sync(values,
-                                   key < whole ? key_row<__nv_bfloat16>(a, p, key) +
-                                                     ARES_KV_BLOCK * dim + d
-                                               : m.v16 + d,
+                                   key < whole
+                                       ? key_row<__nv_bfloat16>(a, p, key) + ARES_KV_BLOCK * dim + d
+                                       : m.v16 + d,
                                    (unsigned)dim);
             wmma::mma_sync(sum, share, values, sum);
         }
@@ -366,9 +367,8 @@ template <typename T>
 static void store(cuda_context *c, int32_t rows, int32_t n_kv, int32_t dim, const void *k,
                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
 {
-    cuda_launch(c, "store_kv", store_rows<T>, cuda_blocks((int64_t)rows * n_kv * dim),
-                CUDA_THREADS, 0, rows, n_kv, dim, (const T *)k, (const T *)v, ldkv, slots,
-                (T *)cache);
+    cuda_launch(c, "store_kv", store_rows<T>, cuda_blocks((int64_t)rows * n_kv * dim), CUDA_THREADS,
+                0, rows, n_kv, dim, (const T *)k, (const T *)v, ldkv, slots, (T *)cache);
 }
 void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                    const void *v, int64_t ldkv, const int32_t *slots, void *cache)
@@ -397,8 +397,8 @@ template <typename T> static __global__ void rotate_and_store(ares_rope_store_ar
             to[i + half] = from[half];
             continue;
         }
-        float x = cuda_get(from), y = cuda_get(from + half),
-              cosine = a.cos_sin[r * a.head_dim + i], sine = a.cos_sin[r * a.head_dim + half + i];
+        float x = cuda_get(from), y = cuda_get(from + half), cosine = a.cos_sin[r * a.head_dim + i],
+              sine = a.cos_sin[r * a.head_dim + half + i];
         cuda_put(to + i, fmaf(-y, sine, x * cosine));
         cuda_put(to + i + half, fmaf(x, sine, y * cosine));
     }
@@ -407,8 +407,8 @@ template <typename T> static __global__ void rotate_and_store(ares_rope_store_ar
 void cuda_rope_store(ares_device *d, const ares_rope_store_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    dim3 blocks = cuda_blocks((int64_t)a->rows * (a->n_heads + 2 * a->n_kv_heads) *
-                              (a->head_dim / 2));
+    dim3 blocks =
+        cuda_blocks((int64_t)a->rows * (a->n_heads + 2 * a->n_kv_heads) * (a->head_dim / 2));
     ARES_ASSERT(a->head_dim % 2 == 0);
     if (d->k->act == ARES_BF16)
         cuda_launch(c, "rope_store", rotate_and_store<uint16_t>, blocks, CUDA_THREADS, 0, *a);

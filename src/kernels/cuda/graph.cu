@@ -33,7 +33,8 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
         (void)cudaFreeHost(f->pinned); /* nobody copies to it: its bytes have been read */
         f->pinned = NULL;
         f->bytes = 2 * bytes;
-        if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory")) f->bytes = 0;
+        if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory"))
+            f->bytes = 0;
     }
     if (!f->done && !c->failed)
         cuda_check(c, cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming), "event");

@@ -221,7 +221,8 @@ static __device__ best best_of_block(best b)
     return tree[0];
 }
 
-/* b, or one of n <= 4 tokens from `first` on that survive c. The logarithms of most are not taken. */
+/* b, or one of n <= 4 tokens from `first` on that survive c. The logarithms of most are not taken.
+ */
 static __device__ best pick_of(const row_view &r, const row_in &in, cut c, int32_t first, int n,
                                best b)
 {
@@ -299,8 +300,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     row_in own = row_of(a, row);
     bool two = (a.log_prob_1 || a.n_likely) && own.inv_temperature != 1.0f;
     bool draws = own.forced < 0,
-         cuts = draws && !own.greedy &&
-                (own.top_p < 1.0f || (own.top_k > 0 && own.top_k < a.vocab));
+         cuts =
+             draws && !own.greedy && (own.top_p < 1.0f || (own.top_k > 0 && own.top_k < a.vocab));
     row_view r = { z, a.vocab, own.inv_temperature, 0.0f, bin, found };
     vocab_sums s = vocab_none(), s_1 = s;
     best b = { -INFINITY, -1 };
@@ -323,7 +324,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     a.token[row] = token < 0 ? 0 : token;
     a.log_prob[row] = vocab_log_prob(t, vocab_scaled(logit, own.inv_temperature));
     a.entropy[row] = t.entropy;
-    if (a.log_prob_1) a.log_prob_1[row] = vocab_log_prob(one, logit), a.entropy_1[row] = one.entropy;
+    if (a.log_prob_1)
+        a.log_prob_1[row] = vocab_log_prob(one, logit), a.entropy_1[row] = one.entropy;
 }
 
 /* Numbers of likely tokens as the caller wants them. */
@@ -362,11 +364,11 @@ static void sample_on_device(cuda_context *c, ares_dtype act, const ares_sample_
 
 /* The same arrays, of which a caller may have some: X(name, numbers of 4 bytes per row). */
 #define SAMPLE_INPUTS(X) X(temperature, 1) X(top_p, 1) X(top_k, 1) X(key, 2) X(forced, 1)
-#define SAMPLE_OUTPUTS(X)                                                                  \
-    X(token, 1)                                                                            \
-    X(log_prob, 1)                                                                         \
-    X(entropy, 1)                                                                          \
-    X(log_prob_1, 1)                                                                       \
+#define SAMPLE_OUTPUTS(X) \
+    X(token, 1)           \
+    X(log_prob, 1)        \
+    X(entropy, 1)         \
+    X(log_prob_1, 1)      \
     X(entropy_1, 1) X(likely_token, (size_t)a->n_likely) X(likely_log_prob, (size_t)a->n_likely)
 
 void cuda_sample(ares_device *d, const ares_sample_args *a)
@@ -385,19 +387,19 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
     ares_sample_args b = *a;
     if (!device) return;
     for (size_t r = 0; a->forced && r < rows; r++) ARES_ASSERT(a->forced[r] < a->vocab);
-#define PLACE(name, width)                                      \
-    if (a->name && (width)) {                                   \
-        *(const void **)&b.name = device + in;                  \
-        memcpy(host.data() + in, a->name, rows * (width) * 4);  \
-        in += rows * (width) * 4;                               \
+#define PLACE(name, width)                                     \
+    if (a->name && (width)) {                                  \
+        *(const void **)&b.name = device + in;                 \
+        memcpy(host.data() + in, a->name, rows * (width) * 4); \
+        in += rows * (width) * 4;                              \
     }
     SAMPLE_INPUTS(PLACE)
 #undef PLACE
     at = in;
-#define PLACE(name, width)                    \
-    if (a->name && (width)) {                 \
-        *(void **)&b.name = device + at;      \
-        at += rows * (width) * 4;             \
+#define PLACE(name, width)               \
+    if (a->name && (width)) {            \
+        *(void **)&b.name = device + at; \
+        at += rows * (width) * 4;        \
     }
     SAMPLE_OUTPUTS(PLACE)
 #undef PLACE

@@ -20,9 +20,9 @@ static __device__ inline float vocab_scaled(float z, float inv_temperature)
 }
 
 /*
- * Statistics of some logits in one pass: their maximum, and sums of e = exp(z - max) and e (z - max),
- * which move along when the maximum does. Rounded step by step, so that merging a with b gives the
- * bits of merging b with a.
+ * Statistics of some logits in one pass: their maximum, and sums of e = exp(z - max) and e (z -
+ * max), which move along when the maximum does. Rounded step by step, so that merging a with b
+ * gives the bits of merging b with a.
  */
 typedef struct vocab_sums {
     float max, sum, sum_z;

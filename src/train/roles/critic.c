@@ -47,16 +47,16 @@ void critic_close(critic *c)
 
 /* Activations of a micro-batch, in the learner's scratch. */
 typedef struct value_scratch {
-    void *value, *bias, *d_hidden; /* [n] values or their derivatives, [1], [n][hidden] */
+    void *value, *d_hidden; /* [n] values or their derivatives, [n][hidden] */
 } value_scratch;
 static int reserve(critic *c, int32_t n, value_scratch *out)
 {
     learner *l = &c->learner;
     size_t each = ares_dtype_bytes(l->model->device->k->act),
            values = ((size_t)n * each + 63) / 64 * 64;
-    ARES_TRY(learner_reserve(l, values + 64 + (size_t)n * (size_t)l->model->cfg.hidden * each));
+    ARES_TRY(learner_reserve(l, values + (size_t)n * (size_t)l->model->cfg.hidden * each));
     char *p = l->scratch;
-    *out = (value_scratch){ p, p + values, p + values + 64 };
+    *out = (value_scratch){ p, p + values };
     return ARES_OK;
 }
 
@@ -72,12 +72,11 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, l
     int32_t n = p->packed.n_out;
     if (!n) return ARES_OK;
     ARES_TRY(reserve(c, n, &s));
-    d->k->convert(d, s.bias, d->k->act, model->value_bias->weight.data, ARES_F32, 1);
     ares_linear_args a = { .m = n,
                            .x = p->hidden,
                            .ldx = model->cfg.hidden,
                            .w = &model->value->weight,
-                           .bias = s.bias,
+                           .bias = model->value_bias->act,
                            .y = s.value,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);

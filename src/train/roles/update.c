@@ -142,7 +142,7 @@ ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
 static int late_terms(update *u, const span *s)
 {
     const ares_loss_args args = args_of(u, &u->col, s, &u->actor->cfg->loss);
-    return ares_loss_terms_on(u->actor->learner.model->device, &args, NULL);
+    return ares_loss_terms(u->actor->learner.model->device, &args, NULL);
 }
 
 /* The tokens that a loss of the mini-batch treats apart, chosen on the host from its columns. */
@@ -173,7 +173,7 @@ static int losses(update *u, const span *s)
     memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
     if (u->known) return ARES_OK;
     if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
-        return ares_loss_terms_on(d, &args, with);
+        return ares_loss_terms(d, &args, with);
     if (u->col.chosen) ARES_TRY(choose(u, s));
     return ares_loss_compute(d, a->loss, &args, with);
 }

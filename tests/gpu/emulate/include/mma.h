@@ -7,8 +7,10 @@
 
 #include <cuda_bf16.h>
 
-namespace nvcuda {
-namespace wmma {
+namespace nvcuda
+{
+namespace wmma
+{
 struct matrix_a;
 struct matrix_b;
 struct accumulator;
@@ -52,8 +54,7 @@ static inline void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
     int lane = (int)threadIdx.x % 32;
     for (int i = 0; i < 8; i++) {
         float sum = c.own[i];
-        for (int k = 0; k < 16; k++)
-            sum = fmaf(a.x[lane / 2][k], b.x[k][lane % 2 * 8 + i], sum);
+        for (int k = 0; k < 16; k++) sum = fmaf(a.x[lane / 2][k], b.x[k][lane % 2 * 8 + i], sum);
         d.own[i] = sum;
     }
 }

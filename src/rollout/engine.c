@@ -61,7 +61,6 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                      const ares_rollout_options *opt, ares_rollout **out)
 {
     const ares_model_config *c = &m->cfg;
-    ares_device *d = m->device;
     if (opt->entropy_top_k < 0 || opt->entropy_top_k > ARES_LIKELY_MAX)
         return ares_fail(ARES_ECONFIG,
                          "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy",

@@ -96,7 +96,10 @@ TEST(ppo_with_a_critic_on_libtorchs_kernels_has_the_metrics_of_our_own)
 static void in_bf16(const char *words)
 {
     char native[1000], aten[1100];
-    snprintf(native, sizeof native, "worker.actor.fsdp.torch_dtype=bf16 %s", words);
+    snprintf(native, sizeof native,
+             "worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=bf16 "
+             "worker.critic.fsdp.torch_dtype=bf16 %s",
+             words);
     snprintf(aten, sizeof aten, "trainer.kernels=aten %s", native);
     if (!trains("native", native) || !trains("aten", aten)) return;
     for (int step = 1; step <= 3; step++) {

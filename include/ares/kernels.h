@@ -446,8 +446,6 @@ typedef struct ares_kernels {
      */
     void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                      const void *v, int64_t ldkv, const int32_t *slots, void *cache);
-    /* rope and store_kv in one launch; NULL: these two */
-    void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*attention)(ares_device *d, const ares_attention_args *a);
     void (*attention_backward)(ares_device *d, const ares_attention_args *a);
 
@@ -469,6 +467,8 @@ typedef struct ares_kernels {
     void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x, f32 */
 
     /* ---------------- decoding that waits once per token; NULL where a call computes at once */
+    /* rope and store_kv in one launch */
+    void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*advance)(ares_device *d, const ares_advance_args *a);
     /*
      * fetch starts a copy to the host, after all that was launched before it, into one of two slots

@@ -178,12 +178,12 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
         cases(ATEN_BF16);             \
     }
 
-/* No entry is missing; those from advance on are there together or not at all. */
+/* No entry is missing; those from rope_store on are there together or not at all. */
 static void check_complete(const ares_kernels *k)
 {
     void *const *entry = (void *const *)(const void *)k;
     const size_t first = offsetof(ares_kernels, alloc) / sizeof *entry,
-                 decoding = offsetof(ares_kernels, advance) / sizeof *entry;
+                 decoding = offsetof(ares_kernels, rope_store) / sizeof *entry;
     for (size_t i = first; i < decoding; i++)
         CHECK_MSG(entry[i] != NULL, "%s: entry %zu", k->name, i);
     for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
@@ -195,7 +195,7 @@ static void check_own(const ares_kernels *k, const ares_kernels *native)
 {
     void *const *entry = (void *const *)(const void *)k, *const *other = (void *const *)native;
     for (size_t i = offsetof(ares_kernels, linear) / sizeof *entry;
-         i < offsetof(ares_kernels, advance) / sizeof *entry; i++)
+         i < offsetof(ares_kernels, rope_store) / sizeof *entry; i++)
         CHECK_MSG(entry[i] != other[i], "%s: entry %zu is the native one", k->name, i);
 }
 

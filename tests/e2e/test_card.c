@@ -155,8 +155,10 @@ static double waits(const char *file)
     char line[300];
     long long n, sum = 0;
     FILE *f = fopen(file, "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "wait\t%*[^\t]\t%lld", &n) == 1) sum += n;
+    while (f && fgets(line, sizeof line, f)) { /* kind, operation (here none), count */
+        const char *last = strrchr(line, '\t');
+        if (strncmp(line, "wait\t", 5) == 0 && last && sscanf(last, "%lld", &n) == 1) sum += n;
+    }
     if (f) (void)fclose(f);
     return (double)sum;
 }

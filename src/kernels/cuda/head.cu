@@ -179,12 +179,12 @@ static void make_logits(cuda_context *c, const ares_head_args *a, ares_dtype act
                         const head_chunk *k)
 {
     ares_matrix w = vocab_part(a->w, a->vocab);
-    cuda_product(c, (const float *)act_row(a->x, act, k->row, a->ldx), a->ldx, &w, k->rows,
-                 k->logits, a->vocab, false);
+    cuda_product(c, act_row(a->x, act, k->row, a->ldx), a->ldx, &w, k->rows, k->logits, a->vocab,
+                 false);
     if (!k->ref) return;
     w = vocab_part(a->ref_w, a->vocab);
-    cuda_product(c, (const float *)act_row(a->ref_x, act, k->row, a->ld_ref), a->ld_ref, &w,
-                 k->rows, k->ref, a->vocab, false);
+    cuda_product(c, act_row(a->ref_x, act, k->row, a->ld_ref), a->ld_ref, &w, k->rows, k->ref,
+                 a->vocab, false);
 }
 static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {

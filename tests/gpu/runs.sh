@@ -119,7 +119,8 @@ agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.
 beside agents 1e-3 "${agents[@]}"
 # it picks the tokens of the largest covariance, of which many are nearly equal
 ends kl_cov "${common[@]}" worker.actor.loss_type=kl_cov
-ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16
+ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
+    worker.ref.fsdp.torch_dtype=bf16
 ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.critic.fsdp.torch_dtype=bf16
 ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \

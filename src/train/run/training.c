@@ -19,11 +19,11 @@ static ares_dtype actor_storage(const training *t)
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
-/* Activations have the type of the actor's weights, where the table offers both. */
+/* Activations have the type of the actor's weights; the CPU's native table keeps f32. */
 int training_open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
-    ares_dtype act = strcmp(c->kernels, "aten") == 0 ? actor_storage(t) : ARES_F32;
+    ares_dtype act = actor_storage(t);
     int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
     char card[32];
     /* a process per card */

@@ -32,7 +32,7 @@ enum {
     ARES_EUNSUPPORTED = -5, /* understood, but not offered                                exit 1 */
     ARES_ELIMIT = -6,       /* memory, cache, length or work budget too small             exit 1 */
     ARES_EDEVICE = -7,      /* no such device, or it failed                               exit 1 */
-    ARES_ENUMERIC = -8,     /* NaN or infinity where none may be                          exit 1 */
+    ARES_ENUMERIC = -8,     /* NaN or infinity where none may be                          exit 3 */
     ARES_ECHILD = -9,       /* a user's process failed                                    exit 1 */
     ARES_EDIST = -10,       /* another rank, or MPI, failed                               exit 1 */
     ARES_ESTATE = -11,      /* the run directory or a stage is not in the state needed    exit 1 */

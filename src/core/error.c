@@ -82,6 +82,7 @@ int ares_error_exit_code(int code)
     case ARES_OK: return 0;
     case ARES_EUSE:
     case ARES_ECONFIG: return 2;
+    case ARES_ENUMERIC: return 3;       /* the same run would only fail again */
     case ARES_EINTERRUPTED: return 130; /* SIGINT; main returns 143 for SIGTERM */
     default: return 1;
     }

@@ -139,9 +139,10 @@ static bool goes_on(const ares_launch_plan *p, int again, const outcome *o, int 
 {
     struct stat now = look_at(p->latest);
     ares_str name = { 0 };
-    bool asked_to_end = o->received > 0 || code == 130 || code == 143;
-    if (p->restarts == 0 || code == 0 || asked_to_end || code == ares_error_exit_code(ARES_EUSE))
-        return false;
+    bool asked_to_end = o->received > 0 || code == 130 || code == 143,
+         in_vain =
+             code == ares_error_exit_code(ARES_EUSE) || code == ares_error_exit_code(ARES_ENUMERIC);
+    if (p->restarts == 0 || code == 0 || asked_to_end || in_vain) return false;
     bool go = again < p->restarts && now.st_ino != 0 && !same(&now, begun);
     if (go) {
         if (ares_file_read(p->latest, &name) != ARES_OK) ares_str_add_z(&name, "latest");

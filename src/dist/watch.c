@@ -230,11 +230,19 @@ static void end_if_late(ares_world *w, const dist_wait *wait)
     const dist_standing *s = w->standing;
     int n = w->local_size, me = w->local_rank;
     bool known = s[slowest(s, n)].count < s[me].count;
-    if (w->timeout_s <= 0 || wait->waited < w->timeout_s + (known ? 0 : later_s) || !may_tell())
-        return;
+    double over = w->timeout_s > 0 ? wait->waited - w->timeout_s : -1;
+    if (over > 2 * later_s) { /* a rank that has told it could not end the run */
+        (void)ares_fail(ARES_EDIST, "dist: no rank has come (trainer.comm_timeout_s = %g)",
+                        w->timeout_s);
+        ares_world_abort(w, ARES_EDIST);
+    }
+    if (over < (known ? 0 : later_s) || !may_tell()) return;
     ares_str text = { 0 };
     dist_watch_describe(s, n, w->size, me, ares_now_s(), &text);
-    (void)ares_fail(ARES_EDIST, "dist: %s (trainer.comm_timeout_s = %g)", text.data, w->timeout_s);
+    (void)ares_fail(ARES_EDIST,
+                    "dist: %s (trainer.comm_timeout_s = %g; raise it if the rank was only "
+                    "slow)",
+                    text.data, w->timeout_s);
     ares_str_fini(&text);
     ares_world_abort(w, ARES_EDIST);
 }

@@ -95,7 +95,7 @@ TEST(time_in_which_the_waiting_rank_was_stopped_does_not_count)
 }
 
 /* ---------------- ranks that really stop */
-enum { RANKS = 3, ROUNDS = 40, TIMEOUT_S = 1 };
+enum { RANKS = 3, ROUNDS = 40, TIMEOUT_S = 3 };
 
 /* The same in the test and in its ranks: the seed is fixed. */
 typedef struct fate {
@@ -154,7 +154,7 @@ static int meet(const char *test, int what, const char *message)
     const char *first = strstr(out.data, "ending all ranks");
     CHECK(first && !strstr(first + 1, "ending all ranks"));
     /* the start, the limit, and a second that mpirun gives its processes to end */
-    CHECK_MSG(ares_now_s() - began < 30, "took %.1f s", ares_now_s() - began);
+    CHECK_MSG(ares_now_s() - began < 120, "took %.1f s", ares_now_s() - began);
     ares_str_fini(&out);
     return status;
 }

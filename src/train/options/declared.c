@@ -204,11 +204,12 @@ static void check_lengths(ares_config *cfg, const ares_train_config *c, const ar
                  action, c->filter.over_length_action);
     bool worth = ares_reward_worth(reward, &right, &wrong, &penalty);
     if (penalty > 0 && safe != ARES_NULL_I64 && safe >= longest)
-        ares_log(ARES_LOG_WARN,
-                 "config: worker.reward.safe_length = %lld: no answer is longer, because "
-                 "data.max_response_length = %lld ends it, and nothing is taken off for length; "
-                 "set safe_length and max_length for the lengths of this run",
-                 (long long)safe, (long long)longest);
+        ares_log(
+            ARES_LOG_WARN,
+            "config: worker.reward.safe_length = %lld: no answer of training is longer, because "
+            "data.max_response_length = %lld ends it, and nothing is taken off for length; "
+            "set safe_length and max_length for the lengths of this run",
+            (long long)safe, (long long)longest);
     else if (worth && right > wrong && penalty >= right - wrong)
         ares_log(ARES_LOG_WARN,
                  "config: the full penalty of length is %g, and a right answer earns %g, a wrong "
@@ -338,6 +339,40 @@ static void check_curriculum(ares_config *cfg, const ares_train_config *c)
                           "a curriculum is of data sets, and this run acts in environments");
 }
 
+static void check_validation(ares_config *cfg, const ares_train_config *c)
+{
+    ares_sampling sampling;
+    int64_t n;
+    validation_sampling(cfg, c, &sampling, &n);
+    if (c->data.val_files.count && sampling.max_new_tokens > c->data.max_response_length &&
+        c->rollout.max_model_len != ARES_NULL_I64 &&
+        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
+        ares_config_fault(cfg, "worker.rollout.val_override_config",
+                          "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
+                          "worker.rollout.max_model_len = %lld; raise that, or lower one of them",
+                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
+                          (long long)c->rollout.max_model_len);
+}
+
+static bool stored_in_bf16(const char *dtype)
+{
+    return dtype && strcmp(dtype, "bf16") == 0;
+}
+
+/* Where activations are bf16, every model must be stored so: products take one type. */
+static void check_storage(ares_config *cfg, const ares_train_config *c)
+{
+    static const char text[] = "worker.actor.fsdp.torch_dtype=bf16 makes this device compute in "
+                               "bf16, and its products take one type; set bf16 here too";
+    bool cpu = strncmp(c->trainer.device, "cpu", 3) == 0;
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    if (!stored_in_bf16(c->actor.dtype) || (cpu && strcmp(c->trainer.kernels, "aten") != 0)) return;
+    if (trainer_needs_reference(c) && c->ref.dtype && !stored_in_bf16(c->ref.dtype))
+        ares_config_fault(cfg, "worker.ref.fsdp.torch_dtype", "%s", text);
+    if (adv && (adv->needs & ARES_NEEDS_VALUES) && !stored_in_bf16(c->critic.dtype))
+        ares_config_fault(cfg, "worker.critic.fsdp.torch_dtype", "%s", text);
+}
+
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     if (!c->trainer.val_only && !c->data.train_files.count && !c->agents_train.tags.count)
@@ -374,17 +409,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
             "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
     published_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
-    ares_sampling sampling;
-    int64_t n;
-    validation_sampling(cfg, c, &sampling, &n);
-    if (sampling.max_new_tokens > c->data.max_response_length &&
-        c->rollout.max_model_len != ARES_NULL_I64 &&
-        c->data.max_prompt_length + sampling.max_new_tokens > c->rollout.max_model_len)
-        ares_config_fault(cfg, "worker.rollout.val_override_config",
-                          "max_new_tokens = %d and data.max_prompt_length = %lld do not fit in "
-                          "worker.rollout.max_model_len = %lld",
-                          sampling.max_new_tokens, (long long)c->data.max_prompt_length,
-                          (long long)c->rollout.max_model_len);
+    check_validation(cfg, c);
+    check_storage(cfg, c);
     eval_sets evals;
     eval_sets_read(cfg, c, &evals);
     if (evals.n && agents_wanted(c))

@@ -152,7 +152,8 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       ARES_NO_RESULT)                                                                           \
     X(f64, gpu_memory_utilization, "gpu_memory_utilization", "0.6", "(0,1]",                    \
       "on a card, the KV cache with everything that stays there takes at most this share of "   \
-      "its memory; training takes turns in the cache's memory; no effect on the CPU",           \
+      "its memory, unless cache_tokens is set; training takes turns in the cache's memory; no " \
+      "effect on the CPU",                                                                      \
       ARES_NO_RESULT)                                                                           \
     X(flag, enable_prefix_caching, "enable_prefix_caching", "true", "",                         \
       "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \

@@ -103,11 +103,13 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
     const ares_device *d = &t->run.device;
     double total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d),
            share = t->run.cfg->rollout.gpu_memory_utilization, left = share * total - used;
-    *bytes = (int64_t)left;
-    if (total == 0 || left > 0) return ARES_OK;
+    bool given = t->run.cfg->rollout.cache_tokens != ARES_NULL_I64;
+    *bytes = given ? 0 : (int64_t)left;
+    if (total == 0 || left > 0 || given) return ARES_OK;
     return ares_fail(ARES_ELIMIT,
                      "rollout: kv cache: %.2f GiB of the card's %.2f are in use before it, more "
-                     "than worker.rollout.gpu_memory_utilization = %g allows",
+                     "than worker.rollout.gpu_memory_utilization = %g allows; raise it, or set "
+                     "worker.rollout.cache_tokens",
                      used / 1073741824.0, total / 1073741824.0, share);
 }
 
@@ -115,7 +117,12 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
 static int open_rollout(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t budget;
+    int64_t budget, asked = c->data.max_prompt_length + t->val_sampling.max_new_tokens;
+    if (ares_source_count(&t->run.val) && asked > longest(t) && ares_world_rank(t->run.world) == 0)
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
+                 "prompts leave less: prompt and answer have at most %lld tokens together",
+                 t->val_sampling.max_new_tokens, (long long)longest(t));
     ARES_TRY(cache_budget(t, &budget));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,

@@ -120,7 +120,8 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
 }
 
 /*
- * A mini-batch whose update was left out counts in no metric but exactness. Its KL is kept where it
+ * A mini-batch whose update was left out counts in no metric but, where its losses are finite, in
+ * exactness. Its KL is kept where it
  * is finite: the weights have not changed.
  */
 static void leave_out(update *u, const update *before, int64_t row, int64_t end)

@@ -168,7 +168,7 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
                          const ares_batch *b, int64_t row, int64_t end, float *log_probs,
                          float *entropies)
 {
-    learner l = { .model = m, .workspace = w };
+    learner l = { .role = "actor", .model = m, .workspace = w };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
     close_columns(&l);

@@ -1,7 +1,7 @@
 /*
  * at: libtorch behind a C header. The oracle of tests, and what the aten table of kernels
  * (kernels/aten) computes with. It lies in libares_torch.so, which the program opens only when a
- * run asks for that table (trainer.kernels).
+ * run asks for that table (trainer.kernels) or computes on a card.
  *
  *   at_scope *s = at_scope_open("my_loss");
  *   at_tensor ratio = at_exp(at_sub(log_prob, old));

@@ -12,9 +12,10 @@
  *
  * Activations, and the gradients of activations, are of the table's type `act`: f32, or bf16 on
  * devices that compute with it. Arguments that point to them are `void *`. A bf16 table computes in
- * f32 and rounds each result once. All other floats are f32; weights may be stored as bf16. Arrays
- * are row-major; ld... is the distance between rows, in elements. Functions return nothing: a CPU
- * kernel cannot fail, and another device reports its first failure at sync.
+ * f32 and rounds each result once, a product with bias and residual twice. All other floats are
+ * f32; weights may be stored as bf16. Arrays are row-major; ld... is the distance between rows, in
+ * elements. Functions return nothing: a CPU kernel cannot fail, and another device reports its
+ * first failure at sync.
  *
  * A kernel has one implementation per table, its twins: the CPU's in cpu/, the CUDA device's in
  * cuda/, libtorch's in aten/. They take the same arguments. The order of summation is the CPU
@@ -396,7 +397,8 @@ typedef struct ares_adamw_args {
 
 /* ------------------------------------------------------------------ the table */
 typedef struct ares_kernels {
-    const char *name;   /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "aten cpu" */
+    const char
+        *name; /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "cuda bf16", "aten cpu" ... */
     ares_layout layout; /* of linear weights on this device */
     ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
 
@@ -495,9 +497,9 @@ typedef struct ares_kernels {
  */
 int ares_device_open(const char *name, int threads, ares_device *out);
 /*
- * The same with a table by name: "native", or "aten", libtorch's operators (on "cpu"), whose
- * library is opened here for the first time. act: the type of activations, which the CPU's native
- * table does not ask for: its are f32.
+ * The same with a table by name: "native", or "aten", libtorch's operators (on "cpu"). Only
+ * here and on a card is libtorch's library opened. act: the type of activations, which the CPU's
+ * native table does not ask for: its are f32.
  */
 int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
                            ares_device *out);

@@ -89,7 +89,9 @@ int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
     int rc = d->k->sync(d);
     ares_free(host);
     if (rc == ARES_OK && !a->angles.data)
-        rc = ares_fail(ARES_ELIMIT, "rollout: %.2f GiB of rotary angles do not fit on the device",
+        rc = ares_fail(ARES_ELIMIT,
+                       "rollout: %.2f GiB of rotary angles do not fit on the device; "
+                       "lower worker.rollout.max_model_len",
                        (double)a->angles.bytes / 1073741824.0);
     return rc;
 }
@@ -290,6 +292,10 @@ static int replay(ares_rollout *r, const step *s, graph *g)
     }
     int rc = enqueue(r, s);
     g->exec = k->graph_end(d);
+    if (rc != ARES_OK && g->exec) { /* half a step */
+        k->graph_free(d, g->exec);
+        g->exec = NULL;
+    }
     ARES_TRY(rc);
     if (g->exec && k->graph_launch(d, g->exec)) return ARES_OK;
     g->refused = true;

@@ -192,7 +192,10 @@ int rollout_ahead_launch(ares_rollout *r, const plan *p);
 int rollout_ahead_collect(ares_rollout *r, const plan *p);
 
 /* ---------------- scheduler.c */
-/* Fills r->plan with the rows of the next forward: at least one while a sample is unfinished. */
+/*
+ * Fills r->plan with the rows of the next forward: none only where all samples that are left wait
+ * for tokens that are under way.
+ */
 void rollout_schedule(ares_rollout *r);
 /* After the forward: full blocks that it has completed can be found from now on. */
 void rollout_keep_blocks(ares_rollout *r);

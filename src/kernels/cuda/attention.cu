@@ -4,7 +4,7 @@
  * keys they see. Each warp has four queries; its lanes are
  * keys, then columns of the output. A query's numbers come from the same chain whatever tile it
  * lies in: keys in order, one rescale per chunk, as on the CPU. So packed and paged agree bit
- * for bit here too.
+ * for bit here too, but for a segment of one row on paged keys.
  *
  * Backward, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), has two
  * kernels: one computes dq, a block per tile of queries; the other dk and dv, a block per tile of a

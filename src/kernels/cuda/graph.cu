@@ -30,7 +30,9 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
     cuda_fetched_bytes *f = &c->fetched[slot];
     if (c->failed) return;
     if (f->bytes < bytes) {
-        (void)cudaFreeHost(f->pinned); /* nobody copies to it: its bytes have been read */
+        /* a copy that nobody waited for may still be under way */
+        if (f->done && !cuda_check(c, cudaEventSynchronize(f->done), "fetch")) return;
+        (void)cudaFreeHost(f->pinned);
         f->pinned = NULL;
         f->bytes = 2 * bytes;
         if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory"))

@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 
 /* In a kernel: `name` is its dynamic shared memory. One name has one type in a file. */
-#define CUDA_SHARED(type, name) extern __shared__ type name[]
+#define CUDA_SHARED(type, name) extern __shared__ __align__(128) type name[]
 
 template <typename... P>
 static inline void cuda_start(const char *, void (*kernel)(P...), dim3 grid, dim3 block,

@@ -4,7 +4,8 @@
 #
 #   scripts/kernel_resources.sh [FILE.cu ...]     (default: every .cu of src)
 #
-# A line per kernel; last line `N kernels, N with spills`. Exit status 1 when one spills. Dynamic
+# A line per kernel; last line `N kernels, N with spills`. Exit status 1 when one spills, 2 when one
+# does not compile. Dynamic
 # shared memory is not among it: it is chosen where a kernel is launched. No card is needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,16 +16,17 @@ if [[ ! -x $nvcc ]]; then
 fi
 files=("$@")
 [[ $# -gt 0 ]] || mapfile -t files < <(find src -name '*.cu' | sort)
-object=$(mktemp)
-trap 'rm -f "$object"' EXIT
+object=$(mktemp) said=$(mktemp)
+trap 'rm -f "$object" "$said"' EXIT
 printf '%-28s %-56s %5s %7s %6s %6s\n' file kernel regs shared stack spills
 for file in "${files[@]}"; do
     contract=""
     [[ $file == src/algo/* ]] && contract=--fmad=false
     # shellcheck disable=SC2086
     "$nvcc" -std=c++17 -O3 $contract -D_GNU_SOURCE -Iinclude -Isrc/kernels/cuda -Isrc/algo \
-        -gencode=arch=compute_90a,code=sm_90a -Xptxas -v -c "$file" -o "$object" 2>&1 |
-        c++filt -p | awk -v file="${file#src/}" '
+        -gencode=arch=compute_90a,code=sm_90a -Xptxas -v -c "$file" -o "$object" >"$said" 2>&1 ||
+        { cat "$said" >&2; exit 2; }
+    c++filt -p <"$said" | awk -v file="${file#src/}" '
             /Compiling entry function/ { split($0, part, "\047"); name = part[2] }
             /bytes stack frame/ { stack = $1; spills = $5 + $9 }
             /Used [0-9]+ registers/ {

@@ -50,6 +50,10 @@ static void near_metrics(double tolerance)
             if (!CHECK_MSG(mine, "row %lld: %.*s is missing on the card", (long long)i,
                            (int)key.len, key.data))
                 continue;
+            CHECK_MSG(mine->type == v->type ||
+                          (mine->type != ARES_JSON_NULL && v->type != ARES_JSON_NULL),
+                      "row %lld: %.*s is finite in one of the runs only", (long long)i,
+                      (int)key.len, key.data);
             CHECK_MSG(fabs(mine->number - v->number) <= tolerance * fmax(1, fabs(v->number)),
                       "row %lld: %.*s is %.9g on the card, %.9g on the CPU", (long long)i,
                       (int)key.len, key.data, mine->number, v->number);

@@ -6,7 +6,6 @@ metric; exit status 1 where one disagrees, or where fewer than 10 were compared.
 """
 
 import json
-import math
 import sys
 
 SPEED = ("timing_s/", "timing_per_token_ms/", "perf/", "exact/")
@@ -28,11 +27,13 @@ def main():
             wrong.append("row %d: not the same metrics" % step)
         for key, x in a.items():
             y = b.get(key)
-            if key.startswith(SPEED) or not isinstance(x, (int, float)) or y is None:
+            if key.startswith(SPEED) or key not in b:
+                continue
+            if (x is None) != (y is None):  # null: not finite
+                wrong.append("row %d: %s is %s, and %s" % (step, key, x, y))
+            if not isinstance(x, (int, float)) or not isinstance(y, (int, float)):
                 continue
             compared += 1
-            if isinstance(y, float) and math.isnan(y) and math.isnan(x):
-                continue
             far = abs(x - y) / max(1.0, abs(x))
             worst = max(worst, (far, key))
             if not far <= tolerance:

@@ -65,6 +65,7 @@ static const struct {
     { "worker.rollout.max_num_batched_tokens", "null", "70" },
     { "worker.rollout.cache_tokens", "null", "256" },
     { "worker.rollout.gpu_memory_utilization", "0.6", "0.5" },
+    { "trainer.comm_timeout_s", "600", "500" },
     { "worker.rollout.enable_prefix_caching", "true", "false" },
     { "worker.rollout.name", "native", "vllm" },
     { "worker.rollout.tensor_parallel_size", "null", "1" },

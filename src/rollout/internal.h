@@ -171,7 +171,7 @@ static inline bool sequence_held(const ares_rollout *r, const sequence *s)
 {
     return s->n >= r->until - s->request->start;
 }
-/* Whether the tokens that are under way are the last that it gets for now. */
+/* Whether the token under way is its last, or its last before the time of ares_rollout_hold. */
 static inline bool sequence_full(const ares_rollout *r, const sequence *s)
 {
     int64_t n = s->n + s->under_way;

@@ -117,7 +117,7 @@ agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.
     worker.actor.global_batch_size=2 worker.actor.optim.lr=1e-3 trainer.max_steps=2
     'trainer.logger=[file]' trainer.save_minutes=null)
 beside agents 1e-3 "${agents[@]}"
-# it picks the tokens of the largest covariance, of which many are nearly equal
+# |log ratio| has a corner at the ratio 1 of a first pass, and rounding decides on which side a token is
 ends kl_cov "${common[@]}" worker.actor.loss_type=kl_cov
 ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.ref.fsdp.torch_dtype=bf16

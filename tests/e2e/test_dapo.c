@@ -482,8 +482,8 @@ TEST(lengths_and_rewards_that_do_not_go_together_are_named)
         { NUMBER("") "reward.incorrect=1", 2, "worker.reward.incorrect = 1" },
         /* lengths that no answer has */
         { NUMBER("") "algorithm.safe_length=12 algorithm.max_length=20", 0,
-          "worker.reward.safe_length = 12: no answer is longer, because data.max_response_length "
-          "= 12 ends it" },
+          "worker.reward.safe_length = 12: no answer of training is longer, because "
+          "data.max_response_length = 12 ends it" },
         { NUMBER("") "algorithm.max_length=10 algorithm.len_reward_penalty=0.1", 2,
           "worker.reward.safe_length = null: is not set, and the 16384 tokens that it then has are "
           "not below max_length = 10" },

@@ -113,6 +113,7 @@ static int add_ranks(const dist_standing *s, int n, int64_t count, ares_str *out
     return found;
 }
 
+static const char runs[] = "runs", sleeps[] = "sleeps";
 /* The state of a process of this machine; NULL: it cannot be seen from here. */
 static const char *state_of(const dist_standing *s, ino_t pids)
 {
@@ -126,8 +127,8 @@ static const char *state_of(const dist_standing *s, ino_t pids)
     text[ARES_MAX(len, 0)] = 0;
     const char *name_end = strrchr(text, ')'); /* "4242 (name) T ..." */
     switch (name_end && name_end[1] ? name_end[2] : 0) {
-    case 'R': return "runs";
-    case 'S': return "sleeps";
+    case 'R': return runs;
+    case 'S': return sleeps;
     case 'D': return "waits for a disk or the network";
     case 'T': return "is stopped";
     case 't': return "is stopped by a debugger";
@@ -147,8 +148,20 @@ static void add_states(const dist_standing *s, int n, int64_t count, ino_t pids,
     }
 }
 
-/* All ranks of this machine have begun the same collective. */
-static void describe_others(const dist_standing *s, int n, int world, int me, ares_str *out)
+/* A rank whose process neither runs nor sleeps, and what it does; otherwise `me`, and NULL. */
+static int halted(const dist_standing *s, int n, int me, const char **state)
+{
+    for (int i = 0; i < n; i++) {
+        *state = i == me ? NULL : state_of(&s[i], s[me].pids);
+        if (*state && *state != runs && *state != sleeps) return i;
+    }
+    *state = NULL;
+    return me;
+}
+
+/* All ranks of this machine have begun the same collective. state: what keeps this one, or NULL */
+static void describe_others(const dist_standing *s, int n, int world, int me, const char *state,
+                            ares_str *out)
 {
     for (int i = 0; i < n; i++)
         if (s[i].kind != s[me].kind || s[i].size != s[me].size) {
@@ -157,7 +170,9 @@ static void describe_others(const dist_standing *s, int n, int world, int me, ar
         }
     ares_str_add_z(out, world > n ? ", and so do all ranks of this machine; a rank of another "
                                     "machine does not come: is it alive?"
-                                  : ", and so do all ranks, but MPI does not end it");
+                                  : ", and so do all ranks");
+    if (state) ares_str_addf(out, "; process %d of rank %d %s", s[me].pid, s[me].rank, state);
+    else if (world == n) ares_str_add_z(out, ", but MPI does not end it");
 }
 
 static int slowest(const dist_standing *s, int n)
@@ -173,14 +188,15 @@ void dist_watch_describe(const dist_standing *s, int n, int world, int me, doubl
 {
     const dist_standing *slow = &s[slowest(s, n)];
     bool here = slow->count >= s[me].count;
-    if (here) slow = &s[me];
+    const char *state = NULL;
+    if (here) slow = &s[halted(s, n, me, &state)];
     bool many = !here && add_ranks(s, n, slow->count, out) > 1;
     if (here) ares_str_addf(out, "rank %d", slow->rank);
     ares_str_addf(out, " %s %s ", many ? "stand" : "stands", slow->inside ? "at" : "behind");
     add_name(slow, out);
     ares_str_addf(out, " for %.0f s", now - slow->since);
     if (here) {
-        describe_others(s, n, world, me, out);
+        describe_others(s, n, world, (int)(slow - s), state, out);
         return;
     }
     ares_str_add_z(out, ", ");

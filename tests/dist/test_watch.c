@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -77,6 +78,28 @@ TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)
     says(s, 4, 4, 0,
          "rank 0 stands at collective 7 (sum of 33 f32) for 10 s, rank 3 at collective 7 "
          "(broadcast, 33 bytes), and so do all ranks, but MPI does not end it");
+}
+
+TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)
+{
+    dist_standing s[4];
+    char want[200];
+    int status;
+    four_wait(s);
+    pid_t child = fork();
+    if (child == 0) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+    s[2].pid = child;
+    snprintf(want, sizeof want,
+             "rank 2 stands at collective 7 (sum of 33 f32) for 10 s, and so do all ranks; process "
+             "%d of rank 2 is stopped",
+             (int)child);
+    says(s, 4, 4, 0, want);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
 }
 
 TEST(time_in_which_the_waiting_rank_was_stopped_does_not_count)

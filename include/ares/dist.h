@@ -1,6 +1,6 @@
 /*
- * dist: several processes as one program. Ranks, collectives on host arrays of any size, the
- * launcher, signals.
+ * dist: several processes as one program. Ranks, collectives on host arrays of any size and on the
+ * memory of devices, the launcher, signals.
  *
  * A program started without a launcher is a world of one rank and makes no MPI call. A NULL world
  * is a world of one too, so code that may run alone passes NULL. Only the main thread calls these
@@ -14,6 +14,7 @@
 #define ARES_DIST_H
 
 #include "ares/core.h"
+#include "ares/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,43 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
  *     ARES_TRY(ares_world_agree(w, load(...)));
  */
 int ares_world_agree(ares_world *w, int rc);
+
+/* ---------------- groups (group.c): the memory of the devices of several ranks
+ * Ranks r with one r / (size * stride) and one r % stride share work, in rank order. All ranks of a
+ * group make the same calls in the same order; a group of one rank makes no call to MPI.
+ *
+ * Work is done in the order given, beside the device's kernels: it begins when what was launched on
+ * the device before the call is done, and kernels launched after ares_group_join(ticket) begin when
+ * it is done. On the CPU it is done on return. A failure is kept for ares_group_sync.
+ *
+ * Sums add the ranks from 0 up in double and round once: the bits of ares_world_sum_f32.
+ */
+typedef struct ares_group ares_group;
+typedef int64_t ares_ticket; /* 1, 2 ...; 0: nothing to wait for */
+/* A collective of the world, whose size is a multiple of size * stride. */
+int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out);
+void ares_group_close(ares_group *g);
+int ares_group_rank(const ares_group *g);
+int ares_group_size(const ares_group *g);
+const char *ares_group_transport(const ares_group *g); /* "host" */
+/* all [size][bytes]; mine may already lie in its place, all + rank * bytes */
+ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t bytes);
+/* all [rows][size][bytes] from mine [rows][bytes] */
+ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
+                                      size_t bytes);
+/*
+ * mine [n] = the sum over the ranks of all[rank * n ...], or mine + that sum. mine may lie in its
+ * place in `all`, whose other parts are left as they are.
+ */
+ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
+                                   bool add);
+ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n); /* in place; for small arrays */
+/* Between the device and host memory. */
+ares_ticket ares_group_fetch(ares_group *g, void *device, const void *host, size_t bytes);
+ares_ticket ares_group_store(ares_group *g, void *host, const void *device, size_t bytes);
+void ares_group_join(ares_group *g, ares_ticket t);
+int ares_group_sync(ares_group *g);            /* waits; the first failure since the last sync */
+int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */
 
 /* ---------------- the launcher (launch.c)
  * Runs this program again as `ranks` processes under mpirun (one: without mpirun), with these

@@ -176,12 +176,22 @@ int ares_world_agree(ares_world *w, int rc)
     int ranks = ares_world_size(w);
     if (ranks == 1) return rc;
     dist_watch_name(w, DIST_AGREE, 0);
-    int32_t mine = rc, *codes = ares_calloc((size_t)ranks, sizeof *codes);
-    int moved = dist_gather_equal(w, &mine, codes, sizeof mine), first = 0;
-    while (moved == ARES_OK && first < ranks && codes[first] == ARES_OK) first++;
-    int code = moved == ARES_OK && first < ranks ? codes[first] : ARES_OK;
-    ares_free(codes);
-    if (moved != ARES_OK || code == ARES_OK) return moved;
+    struct {
+        uint64_t calls;
+        int64_t code;
+    } mine = { w->calls, rc }, *all = ares_calloc((size_t)ranks, sizeof *all);
+    int moved = dist_gather_equal(w, &mine, all, sizeof mine), first = 0, strays = 0;
+    while (moved == ARES_OK && first < ranks && all[first].code == ARES_OK) first++;
+    while (moved == ARES_OK && strays < ranks && all[strays].calls == all[0].calls) strays++;
+    int code = moved == ARES_OK && first < ranks ? (int)all[first].code : ARES_OK;
+    ares_free(all);
+    if (moved != ARES_OK) return moved;
+    if (code == ARES_OK && strays < ranks)
+        return ares_fail(ARES_EDIST,
+                         "dist: rank %d has made other calls on its group than rank 0: this is a "
+                         "mistake in the program",
+                         strays);
+    if (code == ARES_OK) return ARES_OK;
 
     ares_str message = { 0 };
     if (first == w->rank) ares_str_add_z(&message, ares_error_message());

@@ -230,6 +230,78 @@ int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t by
     return finish(w, &wait, begun, &request, "exchange");
 }
 
+/* ---------------- groups */
+struct dist_comm {
+    MPI_Comm mpi;
+    int size, stride;
+};
+
+int dist_comm_open(ares_world *w, int size, int stride, dist_comm **out)
+{
+    int color = w->rank / (size * stride) * stride + w->rank % stride;
+    dist_comm *c = ares_calloc(1, sizeof *c);
+    *c = (dist_comm){ .mpi = MPI_COMM_NULL, .size = size, .stride = stride };
+    int rc = checked(MPI_Comm_split(MPI_COMM_WORLD, color, w->rank, &c->mpi), "groups");
+    if (rc != ARES_OK) {
+        ares_free(c);
+        c = NULL;
+    }
+    *out = c;
+    return rc;
+}
+
+void dist_comm_close(dist_comm *c)
+{
+    if (c) MPI_Comm_free(&c->mpi);
+    ares_free(c);
+}
+
+static dist_wait enter(ares_world *w, const dist_comm *c)
+{
+    return c->size == w->size ? dist_watch_enter(w) : dist_watch_enter_group(w, c->size, c->stride);
+}
+
+/*
+ * `rows` rows of `bytes` that are `stride` from each other; an array of such blocks has one every
+ * `apart` bytes.
+ */
+static int make_type(int64_t rows, size_t bytes, size_t stride, size_t apart, MPI_Datatype *out)
+{
+    MPI_Datatype block;
+    int rc = MPI_Type_create_hvector((int)rows, (int)bytes, (MPI_Aint)stride, MPI_BYTE, &block);
+    if (rc != MPI_SUCCESS) return rc;
+    rc = MPI_Type_create_resized(block, 0, (MPI_Aint)apart, out);
+    MPI_Type_free(&block);
+    return rc == MPI_SUCCESS ? MPI_Type_commit(out) : rc;
+}
+
+int dist_comm_gather(ares_world *w, dist_comm *c, const void *mine, void *all, int64_t rows,
+                     size_t bytes, size_t stride, size_t apart)
+{
+    MPI_Datatype block;
+    MPI_Request request;
+    ARES_TRY(checked(make_type(rows, bytes, stride, apart, &block), "gather in a group"));
+    dist_wait wait = enter(w, c);
+    int begun = MPI_Iallgather(mine ? mine : MPI_IN_PLACE, (int)(rows * (int64_t)bytes), MPI_BYTE,
+                               all, 1, block, c->mpi, &request);
+    int rc = finish(w, &wait, begun, &request, "gather in a group");
+    MPI_Type_free(&block);
+    return rc;
+}
+
+int dist_comm_exchange(ares_world *w, dist_comm *c, const void *to_each, size_t apart,
+                       void *from_each, size_t bytes)
+{
+    MPI_Datatype block;
+    MPI_Request request;
+    ARES_TRY(checked(make_type(1, bytes, bytes, apart, &block), "exchange in a group"));
+    dist_wait wait = enter(w, c);
+    int begun = MPI_Ialltoall(to_each, 1, block, from_each, (int)bytes, MPI_BYTE, c->mpi, &request);
+    int rc = finish(w, &wait, begun, &request, "exchange in a group");
+    MPI_Type_free(&block);
+    return rc;
+}
+
 #else
 
 int dist_transport_open(ares_world *w)
@@ -279,6 +351,31 @@ int dist_gather_sized(ares_world *w, const void *mine, void *all, const int *byt
 int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t bytes_each)
 {
     (void)w, (void)to_each, (void)from_each, (void)bytes_each;
+    return unreachable();
+}
+
+int dist_comm_open(ares_world *w, int size, int stride, dist_comm **out)
+{
+    (void)w, (void)size, (void)stride, (void)out;
+    return unreachable();
+}
+
+void dist_comm_close(dist_comm *c)
+{
+    (void)c;
+}
+
+int dist_comm_gather(ares_world *w, dist_comm *c, const void *mine, void *all, int64_t rows,
+                     size_t bytes, size_t stride, size_t apart)
+{
+    (void)w, (void)c, (void)mine, (void)all, (void)rows, (void)bytes, (void)stride, (void)apart;
+    return unreachable();
+}
+
+int dist_comm_exchange(ares_world *w, dist_comm *c, const void *to_each, size_t apart,
+                       void *from_each, size_t bytes)
+{
+    (void)w, (void)c, (void)to_each, (void)apart, (void)from_each, (void)bytes;
     return unreachable();
 }
 

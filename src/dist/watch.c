@@ -90,18 +90,44 @@ static void add_name(const dist_standing *s, ares_str *out)
 #undef NAME
     char text[64];
     snprintf(text, sizeof text, names[s->kind], (long long)s->size);
-    ares_str_addf(out, "collective %lld (%s)", (long long)s->count, text);
+    ares_str_addf(out, "collective %lld", (long long)s->count);
+    if (s->inner > 0) ares_str_addf(out, ".%lld", (long long)s->inner);
+    ares_str_addf(out, " (%s)", text);
 }
 
-/* "ranks 0-2, 5": those that have begun so many collectives. Gives their number. */
-static int add_ranks(const dist_standing *s, int n, int64_t count, ares_str *out)
+/*
+ * Whether rank b takes part in the collective that a is in, or was in last: of the world, or of a
+ * group.
+ */
+static bool takes_part(const dist_standing *a, const dist_standing *b)
+{
+    int size = a->group_size, stride = a->group_stride;
+    return size == 0 || (a->rank / (size * stride) == b->rank / (size * stride) &&
+                         a->rank % stride == b->rank % stride);
+}
+
+/* Before (< 0) or after (> 0) another rank, in the order of the collectives that both take part in.
+ */
+static int compare(const dist_standing *a, const dist_standing *b)
+{
+    int64_t count = a->count - b->count, inner = a->inner - b->inner;
+    return count ? (count > 0) - (count < 0) : (inner > 0) - (inner < 0);
+}
+
+static bool together(const dist_standing *a, const dist_standing *b)
+{
+    return takes_part(a, b) && compare(a, b) == 0;
+}
+
+/* "ranks 0-2, 5": those that stand where `at` does. Gives their number. */
+static int add_ranks(const dist_standing *s, int n, const dist_standing *at, ares_str *out)
 {
     int found = 0;
     ares_str list = { 0 };
     for (int i = 0; i < n; i++) {
-        if (s[i].count != count) continue;
+        if (!together(at, &s[i])) continue;
         int end = i;
-        while (end + 1 < n && s[end + 1].count == count && s[end + 1].rank == s[end].rank + 1)
+        while (end + 1 < n && together(at, &s[end + 1]) && s[end + 1].rank == s[end].rank + 1)
             end++;
         ares_str_addf(&list, found ? ", %d" : "%d", s[i].rank);
         if (end > i) ares_str_addf(&list, "-%d", s[end].rank);
@@ -138,10 +164,11 @@ static const char *state_of(const dist_standing *s, ino_t pids)
     }
 }
 
-static void add_states(const dist_standing *s, int n, int64_t count, ino_t pids, ares_str *out)
+static void add_states(const dist_standing *s, int n, const dist_standing *at, ino_t pids,
+                       ares_str *out)
 {
     for (int i = 0; i < n; i++) {
-        if (s[i].count != count) continue;
+        if (!together(at, &s[i])) continue;
         const char *state = state_of(&s[i], pids);
         if (state) ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, state);
         else ares_str_addf(out, "; is process %d of rank %d alive?", s[i].pid, s[i].rank);
@@ -152,7 +179,7 @@ static void add_states(const dist_standing *s, int n, int64_t count, ino_t pids,
 static int halted(const dist_standing *s, int n, int me, const char **state)
 {
     for (int i = 0; i < n; i++) {
-        *state = i == me ? NULL : state_of(&s[i], s[me].pids);
+        *state = i == me || !takes_part(&s[me], &s[i]) ? NULL : state_of(&s[i], s[me].pids);
         if (*state && *state != runs && *state != sleeps) return i;
     }
     *state = NULL;
@@ -164,7 +191,7 @@ static void describe_others(const dist_standing *s, int n, int world, int me, co
                             ares_str *out)
 {
     for (int i = 0; i < n; i++)
-        if (s[i].kind != s[me].kind || s[i].size != s[me].size) {
+        if (takes_part(&s[me], &s[i]) && (s[i].kind != s[me].kind || s[i].size != s[me].size)) {
             ares_str_addf(out, ", rank %d at ", s[i].rank);
             add_name(&s[i], out);
         }
@@ -175,22 +202,25 @@ static void describe_others(const dist_standing *s, int n, int world, int me, co
     else if (world == n) ares_str_add_z(out, ", but MPI does not end it");
 }
 
-static int slowest(const dist_standing *s, int n)
+/* The first rank, of those that take part in my collective, that has come least far. */
+static int slowest(const dist_standing *s, int n, int me)
 {
-    int least = 0;
-    for (int i = 1; i < n; i++)
-        if (s[i].count < s[least].count) least = i;
+    int least = me;
+    for (int i = 0; i < n; i++) {
+        int order = takes_part(&s[me], &s[i]) ? compare(&s[i], &s[least]) : 1;
+        if (order < 0 || (order == 0 && i < least)) least = i;
+    }
     return least;
 }
 
 void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
                          ares_str *out)
 {
-    const dist_standing *slow = &s[slowest(s, n)];
-    bool here = slow->count >= s[me].count;
+    const dist_standing *slow = &s[slowest(s, n, me)];
+    bool here = compare(slow, &s[me]) >= 0;
     const char *state = NULL;
     if (here) slow = &s[halted(s, n, me, &state)];
-    bool many = !here && add_ranks(s, n, slow->count, out) > 1;
+    bool many = !here && add_ranks(s, n, slow, out) > 1;
     if (here) ares_str_addf(out, "rank %d", slow->rank);
     ares_str_addf(out, " %s %s ", many ? "stand" : "stands", slow->inside ? "at" : "behind");
     add_name(slow, out);
@@ -200,10 +230,10 @@ void dist_watch_describe(const dist_standing *s, int n, int world, int me, doubl
         return;
     }
     ares_str_add_z(out, ", ");
-    add_ranks(s, n, s[me].count, out);
+    add_ranks(s, n, &s[me], out);
     ares_str_add_z(out, " at ");
     add_name(&s[me], out);
-    add_states(s, n, slow->count, s[me].pids, out);
+    add_states(s, n, slow, s[me].pids, out);
 }
 
 /* ---------------- waiting */
@@ -214,14 +244,29 @@ void dist_watch_name(ares_world *w, dist_kind kind, int64_t size)
     s->size = size;
 }
 
+static dist_wait enter(dist_standing *s, int size, int stride)
+{
+    double now = ares_now_s();
+    s->since = now;
+    s->group_size = size;
+    s->group_stride = stride;
+    s->inside = true;
+    return (dist_wait){ .last = now };
+}
+
 dist_wait dist_watch_enter(ares_world *w)
 {
     dist_standing *s = &w->standing[w->local_rank];
-    double now = ares_now_s();
-    s->since = now;
+    s->inner = 0;
     s->count++;
-    s->inside = true;
-    return (dist_wait){ .last = now };
+    return enter(s, 0, 0);
+}
+
+dist_wait dist_watch_enter_group(ares_world *w, int size, int stride)
+{
+    dist_standing *s = &w->standing[w->local_rank];
+    s->inner++;
+    return enter(s, size, stride);
 }
 
 void dist_watch_leave(ares_world *w)
@@ -245,7 +290,7 @@ static void end_if_late(ares_world *w, const dist_wait *wait)
 {
     const dist_standing *s = w->standing;
     int n = w->local_size, me = w->local_rank;
-    bool known = s[slowest(s, n)].count < s[me].count;
+    bool known = compare(&s[slowest(s, n, me)], &s[me]) < 0;
     double over = w->timeout_s > 0 ? wait->waited - w->timeout_s : -1;
     if (over > 2 * later_s) { /* a rank that has told it could not end the run */
         (void)ares_fail(ARES_EDIST, "dist: no rank has come (trainer.comm_timeout_s = %g)",

@@ -8,16 +8,20 @@
 #include "ares/dist.h"
 
 /* Kinds of collectives, and how a message names one; %lld is the number of elements or bytes. */
-#define DIST_KINDS(X)                     \
-    X(START, "start")                     \
-    X(BROADCAST, "broadcast, %lld bytes") \
-    X(SUM_F64, "sum of %lld f64")         \
-    X(SUM_F32, "sum of %lld f32")         \
-    X(SUM_I64, "sum of %lld i64")         \
-    X(MAX_F64, "maximum of %lld f64")     \
-    X(MAX_I64, "maximum of %lld i64")     \
-    X(GATHER, "gather, %lld bytes")       \
-    X(AGREE, "agreement")                 \
+#define DIST_KINDS(X)                                            \
+    X(START, "start")                                            \
+    X(BROADCAST, "broadcast, %lld bytes")                        \
+    X(SUM_F64, "sum of %lld f64")                                \
+    X(SUM_F32, "sum of %lld f32")                                \
+    X(SUM_I64, "sum of %lld i64")                                \
+    X(MAX_F64, "maximum of %lld f64")                            \
+    X(MAX_I64, "maximum of %lld i64")                            \
+    X(GATHER, "gather, %lld bytes")                              \
+    X(AGREE, "agreement")                                        \
+    X(GROUP_GATHER, "gather in a group, %lld bytes")             \
+    X(GROUP_COLUMNS, "gather of columns in a group, %lld bytes") \
+    X(GROUP_SUM_SCATTER, "scattered sum in a group, %lld f32")   \
+    X(GROUP_SUM, "sum in a group, %lld f32")                     \
     X(END, "end")
 #define DIST_KIND_(name, text) DIST_##name,
 typedef enum { DIST_KINDS(DIST_KIND_) } dist_kind;
@@ -34,15 +38,26 @@ typedef struct dist_standing {
     char gone[96];         /* what the signal handler of another rank says when this one is gone */
     _Atomic int kind;      /* of the current or last collective */
     _Atomic int64_t size;  /* its elements or bytes */
-    _Atomic int64_t count; /* MPI's collectives that this rank has begun */
-    _Atomic double since;  /* when it began or left the last one, by ares_now_s */
-    _Atomic bool inside;   /* is in it */
-    _Atomic bool ended;    /* ends in order, or has said why not */
-    _Atomic bool told;     /* of the first entry: a rank of this machine has said what is wrong */
+    _Atomic int64_t count; /* MPI's collectives of the world that this rank has begun */
+    /*
+     * of a group that is not the whole world, since then; and which ranks are in it, as in
+     * ares_group_open. Groups need not make equally many
+     */
+    _Atomic int64_t inner;
+    _Atomic int group_size, group_stride; /* 0: the last collective was one of the world */
+    _Atomic double since;                 /* when it began or left the last one, by ares_now_s */
+    _Atomic bool inside;                  /* is in it */
+    _Atomic bool ended;                   /* ends in order, or has said why not */
+    _Atomic bool told; /* of the first entry: a rank of this machine has said what is wrong */
 } dist_standing;
+
+/* Ranks that exchange bytes by MPI; transport.c. */
+typedef struct dist_comm dist_comm;
 
 struct ares_world {
     int rank, size, local_rank, local_size, threads;
+    /* of the calls on groups that are the whole world: which, and of what size, in their order */
+    uint64_t calls;
     char *buffer; /* of the collectives; kept, because gradients are summed in every step */
     size_t buffer_bytes;
     dist_standing *standing; /* [local_size]; NULL in a world of one */
@@ -63,6 +78,18 @@ int dist_gather_equal(ares_world *w, const void *mine, void *all, size_t bytes_e
 int dist_gather_sized(ares_world *w, const void *mine, void *all, const int *bytes,
                       const int *starts);
 int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t bytes_each);
+/* The ranks of a group: `size` of them, `stride` apart. A collective of the world. */
+int dist_comm_open(ares_world *w, int size, int stride, dist_comm **out);
+void dist_comm_close(dist_comm *c);
+/*
+ * Rank r's `rows` rows of `bytes` go to all + r * apart, `stride` from each other. mine NULL: they
+ * lie there.
+ */
+int dist_comm_gather(ares_world *w, dist_comm *c, const void *mine, void *all, int64_t rows,
+                     size_t bytes, size_t stride, size_t apart);
+/* to_each + r * apart goes to rank r, and from_each [size][bytes] comes from all. */
+int dist_comm_exchange(ares_world *w, dist_comm *c, const void *to_each, size_t apart,
+                       void *from_each, size_t bytes);
 
 /* ---------------- who waits for whom (watch.c) */
 /* Begins to show this rank in w->standing. */
@@ -78,6 +105,7 @@ typedef struct dist_wait {
 } dist_wait;
 /* Before, while and after a collective of MPI runs. */
 dist_wait dist_watch_enter(ares_world *w);
+dist_wait dist_watch_enter_group(ares_world *w, int size, int stride);
 void dist_watch_pause(ares_world *w, dist_wait *wait);
 void dist_watch_leave(ares_world *w);
 /* Nobody need say that this rank is gone. May be called by a signal handler. */

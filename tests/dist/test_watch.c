@@ -102,6 +102,36 @@ TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)
     waitpid(child, &status, 0);
 }
 
+TEST(a_group_waits_for_its_own_ranks)
+{
+    dist_standing s[4];
+    char want[300];
+    four_wait(s);
+    for (int i = 0; i < 4; i++) { /* groups { 0, 2 } and { 1, 3 } */
+        stand(&s[i], DIST_GROUP_SUM, 33, 7, 90, true);
+        s[i].group_size = 2;
+        s[i].group_stride = 2;
+        s[i].inner = 12;
+    }
+    s[1].inner = 3;
+    s[2].inner = 11;
+    s[2].inside = false;
+    snprintf(want, sizeof want,
+             "rank 2 stands behind collective 7.11 (sum in a group, 33 f32) for 10 s, rank 0 at "
+             "collective 7.12 (sum in a group, 33 f32); process %d of rank 2 runs",
+             getpid());
+    says(s, 4, 4, 0, want);
+    stand(&s[3], DIST_AGREE, 0, 8, 95, true);
+    s[3].inner = s[3].group_size = 0;
+    snprintf(want, sizeof want,
+             "rank 1 stands at collective 7.3 (sum in a group, 33 f32) for 10 s, ranks 0, 2-3 at "
+             "collective 8 (agreement); process %d of rank 1 runs",
+             getpid());
+    s[0].count = s[2].count = 8;
+    s[0].inner = s[2].inner = 0;
+    says(s, 4, 4, 3, want);
+}
+
 TEST(time_in_which_the_waiting_rank_was_stopped_does_not_count)
 {
     dist_standing s[4];

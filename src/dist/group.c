@@ -1,0 +1,238 @@
+/*
+ * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
+ * ranks; sums are added here, from rank 0 up in double. On the CPU ("host") MPI moves them, in
+ * pieces, so that buffers stay small however long an array is.
+ */
+#include "world.h"
+
+#include <string.h>
+
+enum {
+    PIECE_BYTES = 1 << 28,    /* of a gather, a rank: MPI counts in int */
+    PIECE_ELEMENTS = 1 << 20, /* of a sum, a rank: 4 MiB of buffer */
+    TASK_ELEMENTS = 1 << 15   /* of a sum, for one thread */
+};
+
+struct ares_group {
+    ares_world *world;
+    ares_device *device;
+    dist_comm *comm; /* NULL: one rank */
+    int size, rank;
+    int64_t bytes;
+    int failure; /* the first since the last sync, and its message */
+    ares_str message;
+};
+
+int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out)
+{
+    ARES_ASSERT(size > 0 && stride > 0 && ares_world_size(w) % (size * stride) == 0);
+    *out = NULL;
+    if (size > 1 && d->index >= 0)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "dist: a group of %d ranks needs the device cpu: no transport between "
+                         "cards is built in",
+                         size);
+    ares_group *g = ares_calloc(1, sizeof *g);
+    *g = (ares_group){
+        .world = w, .device = d, .size = size, .rank = ares_world_rank(w) / stride % size
+    };
+    int rc = ARES_OK;
+    if (size > 1) {
+        rc = ares_world_agree(w, ARES_OK); /* a wait that is watched, which a split is not */
+        if (rc == ARES_OK) rc = dist_comm_open(w, size, stride, &g->comm);
+    }
+    if (rc != ARES_OK) {
+        ares_free(g);
+        return rc;
+    }
+    *out = g;
+    return ARES_OK;
+}
+
+void ares_group_close(ares_group *g)
+{
+    if (!g) return;
+    dist_comm_close(g->comm);
+    ares_str_fini(&g->message);
+    ares_free(g);
+}
+
+int ares_group_rank(const ares_group *g)
+{
+    return g->rank;
+}
+
+int ares_group_size(const ares_group *g)
+{
+    return g->size;
+}
+
+const char *ares_group_transport(const ares_group *g)
+{
+    (void)g;
+    return "host";
+}
+
+int64_t ares_group_bytes(const ares_group *g)
+{
+    return g->bytes;
+}
+
+/* Counts a call, and mixes it into what ares_world_agree compares. */
+static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
+{
+    ares_world *w = g->world;
+    g->bytes += bytes * (g->size - 1);
+    dist_watch_name(w, kind, size);
+    if (g->size < w->size) return; /* other groups may make other calls */
+    uint64_t call = (uint64_t)size * 31 + (uint64_t)kind;
+    w->calls = (w->calls ^ call) * 0x9e3779b97f4a7c15u;
+    w->calls ^= w->calls >> 29;
+}
+
+static bool keep(ares_group *g, int rc)
+{
+    if (rc != ARES_OK && g->failure == ARES_OK) {
+        g->failure = rc;
+        ares_str_clear(&g->message);
+        ares_str_add_z(&g->message, ares_error_message());
+    }
+    return rc == ARES_OK;
+}
+
+/* ---------------- gathering */
+static void copy(ares_group *g, void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes > 0) g->device->k->copy(g->device, to, from, bytes);
+}
+
+ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t bytes)
+{
+    char *own = (char *)all + (size_t)g->rank * bytes;
+    copy(g, own, mine, bytes);
+    if (g->size == 1) return 0;
+    begin(g, DIST_GROUP_GATHER, (int64_t)bytes, (int64_t)bytes);
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        size_t piece = ARES_MIN(bytes - at, (size_t)PIECE_BYTES);
+        if (!keep(g, dist_comm_gather(g->world, g->comm, NULL, (char *)all + at, 1, piece, piece,
+                                      bytes)))
+            break;
+    }
+    return 0;
+}
+
+ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
+                                      size_t bytes)
+{
+    size_t row = bytes * (size_t)g->size;
+    ARES_ASSERT(rows >= 0 && bytes > 0 && bytes <= PIECE_BYTES);
+    if (g->size == 1) {
+        copy(g, all, mine, (size_t)rows * bytes);
+        return 0;
+    }
+    int64_t most = (int64_t)(PIECE_BYTES / bytes);
+    begin(g, DIST_GROUP_COLUMNS, rows * (int64_t)bytes, rows * (int64_t)bytes);
+    for (int64_t at = 0; at < rows; at += most)
+        if (!keep(g, dist_comm_gather(g->world, g->comm, (const char *)mine + (size_t)at * bytes,
+                                      (char *)all + (size_t)at * row, ARES_MIN(rows - at, most),
+                                      bytes, row, bytes)))
+            break;
+    return 0;
+}
+
+/* ---------------- sums */
+typedef struct merge {
+    const float *slices; /* [size][n] */
+    float *to;
+    int64_t n;
+    int size;
+    bool add;
+} merge;
+
+static void merge_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const merge *m = ctx;
+    int64_t end = ARES_MIN((task + 1) * TASK_ELEMENTS, m->n);
+    for (int64_t i = task * TASK_ELEMENTS; i < end; i++) {
+        double sum = (double)m->slices[i];
+        for (int r = 1; r < m->size; r++) sum += (double)m->slices[r * m->n + i];
+        m->to[i] = m->add ? m->to[i] + (float)sum : (float)sum;
+    }
+}
+
+static void merge_slices(ares_group *g, merge m)
+{
+    int64_t tasks = (m.n + TASK_ELEMENTS - 1) / TASK_ELEMENTS;
+    ares_pool_run(g->device->pool, tasks, merge_task, &m);
+}
+
+static float *slices_of(ares_group *g, int64_t n)
+{
+    return (float *)dist_buffer(g->world, (size_t)g->size * (size_t)n * sizeof(float));
+}
+
+ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
+                                   bool add)
+{
+    ARES_ASSERT(n >= 0);
+    if (g->size == 1) {
+        ARES_ASSERT(g->device->index < 0 || !add);
+        if (add) merge_slices(g, (merge){ all, mine, n, 1, true });
+        else copy(g, mine, all, (size_t)n * sizeof *mine);
+        return 0;
+    }
+    begin(g, DIST_GROUP_SUM_SCATTER, n, n * (int64_t)sizeof *all);
+    for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
+        int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
+        float *slices = slices_of(g, piece);
+        if (!keep(g, dist_comm_exchange(g->world, g->comm, all + at, (size_t)n * sizeof *all,
+                                        slices, (size_t)piece * sizeof *all)))
+            break;
+        merge_slices(g, (merge){ slices, mine + at, piece, g->size, add });
+    }
+    return 0;
+}
+
+ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
+{
+    ARES_ASSERT(n >= 0);
+    if (g->size == 1) return 0;
+    begin(g, DIST_GROUP_SUM, n, n * (int64_t)sizeof *x);
+    for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
+        int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
+        size_t bytes = (size_t)piece * sizeof *x;
+        float *slices = slices_of(g, piece);
+        if (!keep(g, dist_comm_gather(g->world, g->comm, x + at, slices, 1, bytes, bytes, bytes)))
+            break;
+        merge_slices(g, (merge){ slices, x + at, piece, g->size, false });
+    }
+    return 0;
+}
+
+/* ---------------- the host's memory, and waiting */
+ares_ticket ares_group_fetch(ares_group *g, void *device, const void *host, size_t bytes)
+{
+    g->device->k->copy_in(g->device, device, host, bytes);
+    return 0;
+}
+
+ares_ticket ares_group_store(ares_group *g, void *host, const void *device, size_t bytes)
+{
+    g->device->k->copy_out(g->device, host, device, bytes);
+    return 0;
+}
+
+void ares_group_join(ares_group *g, ares_ticket t)
+{
+    (void)g;
+    ARES_ASSERT(t == 0);
+}
+
+int ares_group_sync(ares_group *g)
+{
+    int rc = g->failure;
+    g->failure = ARES_OK;
+    if (rc != ARES_OK) return ares_fail(rc, "%s", g->message.data);
+    return g->device->k->sync(g->device);
+}

@@ -11,6 +11,7 @@
 
 #include "ares/core.h"
 #include "ares/data.h"
+#include "ares/dist.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
 
@@ -76,18 +77,27 @@ typedef struct ares_param {
  * Parameters that lie in one flat array (region.c). In the order of m->regions: the embedding, each
  * block, the head where it is not tied, the value head, each with its matrices in the order of
  * m->params (of a block: q, k, v, o, gate, up, down) and padded by zeros to a multiple of
- * ARES_SUM_CHUNK; last the norms and biases of the whole model, in f32. A parameter begins on a
- * multiple of 256 bytes unless it is adjacent. Gradients and optimizer states have the same layout.
+ * ARES_SUM_CHUNK times the ranks that share the model; last the norms and biases of the whole
+ * model, in f32. A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients
+ * have the same layout, optimizer states that of the region's own part.
  */
 typedef struct ares_region {
     char name[24]; /* "block 3" */
     ares_dtype dtype;
     bool decay;       /* of matrices; false for norms and biases */
     int64_t elements; /* padding included, which is zero and stays zero */
-    void *weights;
-    void *act;   /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
-    float *grad; /* NULL: frozen */
-    /* the optimizer's; NULL until ares_model_optimizer_alloc, master also where weights are f32 */
+    /*
+     * what this rank's optimizer updates: elements [own_first, own_first + own), one of the equal
+     * shards of the ranks; all of norms and biases, and all of the region where nothing is shared
+     */
+    int64_t own_first, own;
+    void *weights, *own_weights; /* whole, and from own_first on */
+    void *act; /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
+    float *grad, *own_grad; /* the same of gradients; NULL: frozen */
+    /*
+     * the optimizer's [own]; NULL until ares_model_optimizer_alloc, master also where weights are
+     * f32
+     */
     ares_dtype states; /* of the three */
     void *master, *m, *v;
 } ares_region;
@@ -102,10 +112,23 @@ typedef struct ares_model_layer {
     ares_linear q, k, v, o, gate, up, down;
 } ares_model_layer;
 
+/*
+ * What the ranks of a group do not all keep: nothing is shared, or each keeps the optimizer states
+ * of its own part of every region, or also the weights of that part alone. No choice changes a bit
+ * of a result.
+ */
+typedef enum { ARES_SHARE_NONE, ARES_SHARE_STATES, ARES_SHARE_ALL } ares_sharing;
+typedef struct ares_model_share {
+    ares_group *group; /* the ranks that train this model together; NULL: this process alone */
+    ares_sharing how;
+    bool weights_on_host, states_on_host; /* in host memory, pinned beside a card */
+} ares_model_share;
+
 typedef struct ares_model {
     ares_model_config cfg;
     ares_device *device; /* borrowed */
-    ares_param *params;  /* in the order of files */
+    ares_model_share share;
+    ares_param *params; /* in the order of files */
     int n_params;
     ares_region *regions;
     int n_regions;
@@ -133,6 +156,7 @@ typedef struct ares_model_options {
      */
     bool value_head;
     uint64_t value_seed;
+    const ares_model_share *share; /* NULL: this process alone */
 } ares_model_options;
 /* dir: a model directory, a checkpoint or a run directory (ares_model_find). */
 int ares_model_load(const char *dir, ares_device *device, const ares_model_options *opt,

@@ -120,6 +120,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
+    if (opt->share) m->share = *opt->share;
     list_params(m, opt->storage, device->k->layout);
     m->rope = rope_new(&m->cfg);
     int rc = regions_allocate(m, opt->trainable);

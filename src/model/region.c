@@ -46,6 +46,7 @@ static void lay_out(ares_model *m)
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
         r->elements = rounded_up(r->elements, r->decay ? ARES_SUM_CHUNK : ALIGN);
+        r->own = r->elements;
     }
 }
 
@@ -62,9 +63,11 @@ static void give_memory(ares_model *m)
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
         r->weights = w;
+        r->own_weights = w + (size_t)r->own_first * ares_dtype_bytes(r->dtype);
         w += (size_t)r->elements * ares_dtype_bytes(r->dtype);
         if (!g) continue;
         r->grad = g;
+        r->own_grad = g + r->own_first;
         g += r->elements;
     }
     if (m->device->k->act != ARES_F32) m->regions[m->n_regions - 1].act = w;

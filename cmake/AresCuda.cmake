@@ -33,8 +33,10 @@ target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include
 # f64 arithmetic as the C files are compiled: the same bits as on the CPU
 set_source_files_properties(${algo_twins} PROPERTIES COMPILE_OPTIONS --fmad=false)
 target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
-# Machine code for Hopper; everything from Ampere on by just-in-time compilation.
+# Machine code for Hopper; everything from Ampere on by just-in-time compilation. A kernel that
+# spills registers to memory is refused: scripts/kernel_resources.sh lists what each one takes.
 target_compile_options(ares_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
-    -gencode=arch=compute_80,code=compute_80 -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
+    -gencode=arch=compute_80,code=compute_80 -Xptxas=-warn-spills
+    -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)

@@ -208,7 +208,8 @@ static __device__ void bins_new(unsigned *bins)
 
 /* ------------------------------------------------------------------ a token per thread */
 
-template <class loss> static __global__ void __launch_bounds__(TWIN_THREADS) loss_tokens(loss_job j)
+template <class loss>
+static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD) loss_tokens(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
@@ -486,7 +487,8 @@ typedef struct rollout_weights_job {
     unsigned long long *fault;
 } rollout_weights_job;
 
-static __global__ void __launch_bounds__(TWIN_THREADS) rollout_weights_rows(rollout_weights_job j)
+static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD)
+    rollout_weights_rows(rollout_weights_job j)
 {
     double s[3] = { 0, 0, 0 };
     for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {

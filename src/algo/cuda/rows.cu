@@ -256,7 +256,7 @@ static __device__ void mark(const window_job &j, int64_t row, int64_t from, int6
     j.hwe[row].soft_cost = cost;
 }
 
-static __global__ void __launch_bounds__(TWIN_THREADS) window_rows(window_job j)
+static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD) window_rows(window_job j)
 {
     for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {
         int64_t from = j.start[row], n = j.start[row + 1] - from, windows = n > j.w ? n - j.w : 0;

@@ -11,7 +11,12 @@
 enum {
     TWIN_THREADS = 256,
     TWIN_WARPS = TWIN_THREADS / 32,
-    TWIN_BLOCKS = 528 /* 4 on each multiprocessor of an H100 */
+    TWIN_BLOCKS = 528, /* 4 on each multiprocessor of an H100 */
+    /*
+     * Blocks that a multiprocessor must hold of a kernel with many f64 values per thread. It leaves
+     * 128 registers per thread; without it ptxas aims lower and spills some of them to memory.
+     */
+    TWIN_HELD = 2
 };
 #define TWIN_ALL 0xffffffffu
 

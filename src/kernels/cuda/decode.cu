@@ -279,7 +279,7 @@ static __device__ void load(const ares_attention_args &a, const part &p, const r
 }
 
 template <typename T, bool MMA>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4) /* 128 registers: with fewer some spill */
     decode(ares_attention_args a, float *partial, unsigned *ticket)
 {
     CUDA_SHARED(float, shared);

@@ -102,6 +102,19 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
+# What the emulator refuses.
+if(TARGET ares_cuda_emulated)
+    add_executable(test_emulate ${emulate}/test_refusals.cpp ${emulate}/fibers.cpp
+        ${emulate}/memory.cpp ${emulate}/streams.cpp ${CMAKE_SOURCE_DIR}/tests/test.c)
+    target_include_directories(test_emulate PRIVATE ${emulate}/include ${emulate}
+        ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_definitions(test_emulate PRIVATE
+        ARES_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ARES_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    target_compile_options(test_emulate PRIVATE -U_FORTIFY_SOURCE)
+    ares_link_rooms(test_emulate ${ARES_ROOMS_UP_TO_core})
+    add_test(NAME emulate COMMAND test_emulate WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endif()
+
 # Tests that bound work by counting it (tests/work.h): objects of these folders of src come first in
 # the program and count, so that nothing is taken from the libraries of their rooms.
 function(ares_count_work test)

@@ -157,11 +157,27 @@ TEST_GPU(an_exact_kl_and_a_loss_of_rows_train_on_a_card_as_on_the_cpu)
                 "worker.actor.entropy_coeff=0.01 ");
 }
 
+/*
+ * |log ratio| has a corner at a ratio of 1. Old log-probs that the update's own pass has computed put
+ * the first epoch on it exactly, with a derivative of 0 on either device; the second lies beside it.
+ */
+TEST_GPU(kl_cov_trains_on_a_card_as_on_the_cpu)
+{
+    trains_sums(RANDOM "worker.actor.loss_type=kl_cov worker.actor.kl_cov_ratio=0.2 "
+                       "worker.actor.recompute_log_probs=true worker.actor.ppo_epochs=2");
+}
+
+/* Conversations of three turns with FrozenLake: their answers come from the cache's prefixes. */
+TEST_GPU(an_environment_trains_on_a_card_as_on_the_cpu)
+{
+    trains_sums("'~data.train_files' '~data.rollout_batch_size' '~worker.rollout.n' "
+                "'~worker.reward.rewards' env.train.tags=FrozenLake env.train.groups=4 "
+                "env.train.group_size=2 env.max_turns=3 data.max_prompt_length=400");
+}
+
 /* The host chooses tokens and may stop; three micro-batches go forward before any goes backward. */
 TEST_GPU(losses_of_a_mini_batch_train_on_a_card_as_on_the_cpu)
 {
-    /* not kl_cov: its |log ratio| has a corner at the ratio 1 of a first epoch, where rounding
-     * decides */
     trains_sums(RANDOM "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
                        "worker.actor.clip_cov_lb=0 worker.actor.max_token_len_per_device=200 "
                        "worker.actor.early_stop_imp_ratio=5 worker.actor.ppo_epochs=2");

@@ -106,6 +106,10 @@ done
 for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov; do
     rl "$loss" worker.actor.loss_type=$loss
 done
+# |log ratio| has a corner at the ratio 1 of a first pass: old log-probs of the update's own pass put
+# every token on it exactly, and none to a side that rounding decides
+rl kl_cov worker.actor.loss_type=kl_cov worker.actor.kl_cov_ratio=0.2 worker.actor.ppo_epochs=2 \
+    worker.actor.recompute_log_probs=true
 rl vapor worker.actor.loss_type=vapor algorithm.adv_estimator=vapor \
     "data.train_files=$work/pairs.jsonl" data.apply_chat_template=false \
     'vapor.preference_term_split=[<S>, </S>]' 'vapor.verifiable_term_split=[<N>, </N>]' \
@@ -117,8 +121,6 @@ agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.
     worker.actor.global_batch_size=2 worker.actor.optim.lr=1e-3 trainer.max_steps=2
     'trainer.logger=[file]' trainer.save_minutes=null)
 beside agents 1e-3 "${agents[@]}"
-# |log ratio| has a corner at the ratio 1 of a first pass, and rounding decides on which side a token is
-ends kl_cov "${common[@]}" worker.actor.loss_type=kl_cov
 ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.ref.fsdp.torch_dtype=bf16
 ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \

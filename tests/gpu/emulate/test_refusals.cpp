@@ -1,0 +1,340 @@
+/*
+ * What the emulator refuses or shows: each mistake that a card would answer with wrong numbers, or
+ * with nothing, is planted here once. A mistake that ends the program is made in a process of its
+ * own, whose last words are read.
+ */
+#include <cuda_runtime.h>
+#include <launch.cuh>
+
+#include <signal.h>
+#include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+extern "C" {
+#include "test.h"
+}
+
+/* ------------------------------------------------------------------ a process that ends */
+
+/* What `mistake` writes to stderr until its process ends; "no refusal" where it came through. */
+static std::string last_words(void (*mistake)(void))
+{
+    int ends[2];
+    std::string said;
+    if (!CHECK(pipe(ends) == 0)) return said;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit no_core = {};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGABRT, SIG_DFL); /* not the test runner's */
+        signal(SIGSEGV, SIG_DFL);
+        dup2(ends[1], 2);
+        mistake();
+        _exit(0);
+    }
+    close(ends[1]);
+    char buffer[512];
+    ssize_t got;
+    while ((got = read(ends[0], buffer, sizeof buffer)) > 0) said.append(buffer, (size_t)got);
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? said : "no refusal: " + said;
+}
+static void refuses(void (*mistake)(void), const char *a, const char *b)
+{
+    std::string said = last_words(mistake);
+    CHECK(said.find("no refusal") == std::string::npos);
+    CHECK_CONTAINS(said.c_str(), a);
+    CHECK_CONTAINS(said.c_str(), b);
+}
+
+static float *device_floats(int n)
+{
+    float *p = NULL;
+    if (cudaMalloc(&p, (size_t)n * sizeof *p) != cudaSuccess) abort();
+    return p;
+}
+static cudaStream_t new_stream(void)
+{
+    cudaStream_t s;
+    if (cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) != cudaSuccess) abort();
+    return s;
+}
+static void wait_all(void)
+{
+    cudaDeviceSynchronize();
+}
+
+/* ------------------------------------------------------------------ device memory */
+
+static void put(float *p, int i, float v)
+{
+    p[i] = v;
+}
+static void run_put(float *p, int i, float v, cudaStream_t s)
+{
+    cuda_start("put", put, dim3(1), dim3(1), 0, s, p, i, v);
+}
+/* Two allocations of whole pages, one after the other: between them lies a page of nobody. */
+static void writes_beyond(void)
+{
+    float *p = device_floats(1024);
+    device_floats(1024);
+    run_put(p, 1024, 1, NULL);
+    wait_all();
+}
+static void writes_before(void)
+{
+    device_floats(1024);
+    run_put(device_floats(1024), -1, 1, NULL);
+    wait_all();
+}
+static void writes_after_free(void)
+{
+    device_floats(64); /* lies before it */
+    float *p = device_floats(64);
+    cudaFree(p);
+    run_put(p, 0, 1, NULL);
+    wait_all();
+}
+static void host_writes(void)
+{
+    *(volatile float *)device_floats(64) = 1;
+}
+
+TEST(a_kernel_that_leaves_its_memory_is_refused_by_name)
+{
+    refuses(writes_beyond, "put: block 0,0,0: thread 0,0,0 touches ",
+            "0 bytes beyond 4096 bytes of device memory");
+    refuses(writes_before, "put: block 0,0,0: thread 0,0,0 touches ",
+            "bytes beyond 4096 bytes of device memory");
+}
+TEST(a_kernel_that_writes_freed_memory_is_refused_by_name)
+{
+    refuses(writes_after_free, "put: block 0,0,0: thread 0,0,0 touches ", "freed memory");
+}
+TEST(host_code_that_writes_device_memory_is_refused)
+{
+    refuses(host_writes, "the host touches ", "byte 0 of 256 of device memory");
+}
+TEST(copies_of_freed_or_foreign_memory_and_a_second_free_are_refused)
+{
+    float *p = device_floats(64), x[65] = {};
+    CHECK_EQ(cudaMemcpyAsync(p, x, 65 * sizeof *x, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    CHECK_EQ(cudaMemcpyAsync(x, x, sizeof *x, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    CHECK_EQ(cudaMemcpyAsync(p, p, sizeof *x, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    CHECK_EQ(cudaFree(p), cudaSuccess);
+    CHECK_EQ(cudaMemcpyAsync(x, p, sizeof *x, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+    CHECK_EQ(cudaMemsetAsync(p, 0, sizeof *x), cudaErrorInvalidValue);
+    CHECK_EQ(cudaFree(p), cudaErrorInvalidValue);
+    CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+    CHECK_EQ(cudaGetLastError(), cudaSuccess); /* once */
+}
+TEST(new_memory_holds_no_number)
+{
+    float *p = device_floats(64), x[64] = {};
+    CHECK_EQ(cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (int i = 0; i < 64; i++) CHECK(x[i] != x[i]);
+    cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ capture */
+
+static float *some, pageable[64];
+static cudaError_t allocates(cudaStream_t)
+{
+    void *p;
+    return cudaMalloc(&p, 256);
+}
+static cudaError_t frees(cudaStream_t)
+{
+    return cudaFree(some);
+}
+static cudaError_t allocates_pinned(cudaStream_t)
+{
+    void *p;
+    return cudaMallocHost(&p, 256);
+}
+static cudaError_t waits_for_all(cudaStream_t)
+{
+    return cudaDeviceSynchronize();
+}
+static cudaError_t copies_pageable(cudaStream_t s)
+{
+    return cudaMemcpyAsync(some, pageable, 256, cudaMemcpyHostToDevice, s);
+}
+
+/* Each loses what was recorded, as on a card; a capture without it gives a graph. */
+TEST(calls_that_a_capture_forbids_fail_and_lose_it)
+{
+    cudaError_t (*const forbidden[])(cudaStream_t) = { allocates,        frees,
+                                                       allocates_pinned, waits_for_all,
+                                                       copies_pageable,  cudaStreamSynchronize,
+                                                       cudaStreamQuery,  NULL };
+    cudaStream_t s = new_stream();
+    some = device_floats(64);
+    for (int i = 0; i < (int)(sizeof forbidden / sizeof *forbidden); i++) {
+        cudaGraph_t graph;
+        CHECK_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+        run_put(some, 0, 1, s);
+        if (!forbidden[i]) {
+            CHECK_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+            CHECK(graph != NULL);
+            cudaGraphDestroy(graph);
+            continue;
+        }
+        CHECK_MSG(forbidden[i](s) == cudaErrorStreamCaptureUnsupported, "call %d is allowed", i);
+        CHECK_MSG(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph,
+                  "call %d leaves the capture whole", i);
+    }
+    CHECK_EQ(cudaMemsetAsync(some, 0, 256, s), cudaSuccess);
+    cudaStreamDestroy(s);
+    cudaFree(some);
+}
+
+/* ------------------------------------------------------------------ streams */
+
+/*
+ * Of 64 times, in how many a stream reads p before another one writes it. Any way the emulator
+ * draws its order (ARES_EMULATE_SEED) has both orders among so many.
+ */
+static int too_early(bool event)
+{
+    int early = 0;
+    float *p = device_floats(64), *q = device_floats(64);
+    cudaStream_t writer = new_stream(), reader = new_stream();
+    cudaEvent_t written;
+    cudaEventCreate(&written);
+    for (int i = 0; i < 64; i++) {
+        float x = 0;
+        run_put(p, 0, 0, NULL);
+        wait_all();
+        run_put(p, 0, 1, writer);
+        if (event) cudaEventRecord(written, writer), cudaStreamWaitEvent(reader, written);
+        cudaMemcpyAsync(q, p, sizeof *p, cudaMemcpyDeviceToDevice, reader);
+        wait_all();
+        cudaMemcpyAsync(&x, q, sizeof x, cudaMemcpyDeviceToHost);
+        early += x != 1;
+    }
+    cudaEventDestroy(written);
+    cudaStreamDestroy(writer);
+    cudaStreamDestroy(reader);
+    cudaFree(p);
+    cudaFree(q);
+    return early;
+}
+TEST(a_missing_event_between_two_streams_shows)
+{
+    int early = too_early(false);
+    CHECK_MSG(early > 0 && early < 64, "%d of 64 reads came before the write", early);
+    CHECK_EQ(too_early(true), 0);
+}
+
+static float copied_of(float *host, cudaStream_t s)
+{
+    float *p = device_floats(64), x = 0;
+    *host = 1;
+    cudaMemcpyAsync(p, host, sizeof *host, cudaMemcpyHostToDevice, s);
+    *host = 2;
+    cudaMemcpyAsync(&x, p, sizeof x, cudaMemcpyDeviceToHost, s);
+    cudaFree(p);
+    return x;
+}
+TEST(pinned_memory_that_is_reused_before_its_copy_ran_shows)
+{
+    float *pinned = NULL, plain;
+    cudaStream_t s = new_stream();
+    REQUIRE(cudaMallocHost(&pinned, 256) == cudaSuccess);
+    CHECK_NEAR(copied_of(pinned, s), 2, 0); /* the later value: a card may copy either */
+    CHECK_NEAR(copied_of(&plain, s), 1, 0); /* the call has read it */
+    cudaFreeHost(pinned);
+    cudaStreamDestroy(s);
+}
+
+/* ------------------------------------------------------------------ threads of a block */
+
+/* Lanes 0 and 1 wait at the barrier of the block and the others at one of their warp, for ever. */
+static void part_waits(float *)
+{
+    if (threadIdx.x < 2) __syncthreads();
+    else __syncwarp();
+}
+static void different_masks(float *)
+{
+    __syncwarp(threadIdx.x < 16 ? 0xffffffffu : 0xffff0001u);
+}
+static void foreign_mask(float *)
+{
+    __syncwarp(0xfffffffeu);
+}
+static void start_part_waits(void)
+{
+    cuda_start("part", part_waits, dim3(1), dim3(32), 0, (cudaStream_t)NULL, (float *)NULL);
+    wait_all();
+}
+static void start_different_masks(void)
+{
+    cuda_start("masks", different_masks, dim3(1), dim3(32), 0, (cudaStream_t)NULL, (float *)NULL);
+    wait_all();
+}
+static void start_foreign_mask(void)
+{
+    cuda_start("foreign", foreign_mask, dim3(1), dim3(32), 0, (cudaStream_t)NULL, (float *)NULL);
+    wait_all();
+}
+TEST(a_barrier_that_some_threads_never_reach_is_refused)
+{
+    refuses(start_part_waits, "part: block 0,0,0",
+            "2 threads wait at a barrier of the block and 30 at one of their warp");
+}
+TEST(lanes_that_wait_with_other_masks_are_refused)
+{
+    refuses(start_different_masks, "masks: block 0,0,0", "have other masks");
+    refuses(start_foreign_mask, "foreign: block 0,0,0", "its lane is not in the mask");
+}
+
+static void reverse(float *out, bool waits)
+{
+    __shared__ float shared[64];
+    shared[threadIdx.x] = (float)threadIdx.x;
+    if (waits) __syncthreads();
+    out[threadIdx.x] = shared[63 - threadIdx.x];
+}
+static int wrong_of_reverse(bool waits)
+{
+    float *p = device_floats(64), x[64];
+    int wrong = 0;
+    cuda_start("reverse", reverse, dim3(1), dim3(64), 0, (cudaStream_t)NULL, p, waits);
+    cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 64; i++) wrong += x[i] != (float)(63 - i);
+    cudaFree(p);
+    return wrong;
+}
+TEST(a_missing_barrier_shows)
+{
+    CHECK(wrong_of_reverse(false) > 0);
+    CHECK_EQ(wrong_of_reverse(true), 0);
+}
+
+TEST(a_launch_that_no_card_takes_is_refused)
+{
+    float *p = device_floats(64);
+    const struct {
+        unsigned blocks, threads;
+        size_t shared;
+    } refused[] = { { 1, 1025, 0 }, { 0, 1, 0 }, { 1, 0, 0 }, { 1, 1, 48 * 1024 + 1 } };
+    for (const auto &r : refused) {
+        cuda_start("put", put, dim3(r.blocks), dim3(r.threads), r.shared, (cudaStream_t)NULL, p, 0,
+                   1.0f);
+        CHECK_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    }
+    CHECK_EQ(cudaFuncSetAttribute(put, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 * 1024),
+             cudaSuccess);
+    cuda_start("put", put, dim3(1), dim3(1), (size_t)64 * 1024, (cudaStream_t)NULL, p, 0, 1.0f);
+    CHECK_EQ(cudaGetLastError(), cudaSuccess);
+    cudaFree(p);
+}

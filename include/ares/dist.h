@@ -83,7 +83,6 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g);
 int ares_group_rank(const ares_group *g);
 int ares_group_size(const ares_group *g);
-const char *ares_group_transport(const ares_group *g); /* "host" */
 /* all [size][bytes]; mine may already lie in its place, all + rank * bytes */
 ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t bytes);
 /* all [rows][size][bytes] from mine [rows][bytes] */
@@ -96,9 +95,6 @@ ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all
 ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
                                    bool add);
 ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n); /* in place; for small arrays */
-/* Between the device and host memory. */
-ares_ticket ares_group_fetch(ares_group *g, void *device, const void *host, size_t bytes);
-ares_ticket ares_group_store(ares_group *g, void *host, const void *device, size_t bytes);
 void ares_group_join(ares_group *g, ares_ticket t);
 int ares_group_sync(ares_group *g);            /* waits; the first failure since the last sync */
 int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */

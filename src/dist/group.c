@@ -1,9 +1,9 @@
 /*
  * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
- * ranks; sums are added here, from rank 0 up in double. On the CPU ("host") MPI moves them, in
- * pieces, so that buffers stay small however long an array is.
+ * ranks; the device of a rank adds them, from rank 0 up in double. On the CPU ("host") MPI moves
+ * them, in pieces, so that buffers stay small however long an array is; on a card: staged.c.
  */
-#include "world.h"
+#include "group.h"
 
 #include <string.h>
 
@@ -13,36 +13,21 @@ enum {
     TASK_ELEMENTS = 1 << 15   /* of a sum, for one thread */
 };
 
-struct ares_group {
-    ares_world *world;
-    ares_device *device;
-    dist_comm *comm; /* NULL: one rank */
-    int size, rank;
-    int64_t bytes;
-    int failure; /* the first since the last sync, and its message */
-    ares_str message;
-};
-
 int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out)
 {
     ARES_ASSERT(size > 0 && stride > 0 && ares_world_size(w) % (size * stride) == 0);
     *out = NULL;
-    if (size > 1 && d->index >= 0)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "dist: a group of %d ranks needs the device cpu: no transport between "
-                         "cards is built in",
-                         size);
     ares_group *g = ares_calloc(1, sizeof *g);
     *g = (ares_group){
         .world = w, .device = d, .size = size, .rank = ares_world_rank(w) / stride % size
     };
-    int rc = ARES_OK;
+    int rc = size > 1 && d->index >= 0 ? staged_open(g) : ARES_OK;
     if (size > 1) {
-        rc = ares_world_agree(w, ARES_OK); /* a wait that is watched, which a split is not */
+        rc = ares_world_agree(w, rc); /* a wait that is watched, which a split is not */
         if (rc == ARES_OK) rc = dist_comm_open(w, size, stride, &g->comm);
     }
     if (rc != ARES_OK) {
-        ares_free(g);
+        ares_group_close(g);
         return rc;
     }
     *out = g;
@@ -52,6 +37,7 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g)
 {
     if (!g) return;
+    staged_close(g);
     dist_comm_close(g->comm);
     ares_str_fini(&g->message);
     ares_free(g);
@@ -59,18 +45,12 @@ void ares_group_close(ares_group *g)
 
 int ares_group_rank(const ares_group *g)
 {
-    return g->rank;
+    return g ? g->rank : 0;
 }
 
 int ares_group_size(const ares_group *g)
 {
-    return g->size;
-}
-
-const char *ares_group_transport(const ares_group *g)
-{
-    (void)g;
-    return "host";
+    return g ? g->size : 1;
 }
 
 int64_t ares_group_bytes(const ares_group *g)
@@ -109,9 +89,10 @@ static void copy(ares_group *g, void *to, const void *from, size_t bytes)
 ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
     char *own = (char *)all + (size_t)g->rank * bytes;
+    if (g->size > 1) begin(g, DIST_GROUP_GATHER, (int64_t)bytes, (int64_t)bytes);
+    if (g->twins) return staged_gather(g, mine, all, bytes);
     copy(g, own, mine, bytes);
     if (g->size == 1) return 0;
-    begin(g, DIST_GROUP_GATHER, (int64_t)bytes, (int64_t)bytes);
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
         size_t piece = ARES_MIN(bytes - at, (size_t)PIECE_BYTES);
         if (!keep(g, dist_comm_gather(g->world, g->comm, NULL, (char *)all + at, 1, piece, piece,
@@ -132,6 +113,7 @@ ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all
     }
     int64_t most = (int64_t)(PIECE_BYTES / bytes);
     begin(g, DIST_GROUP_COLUMNS, rows * (int64_t)bytes, rows * (int64_t)bytes);
+    if (g->twins) return staged_gather_columns(g, mine, all, rows, bytes);
     for (int64_t at = 0; at < rows; at += most)
         if (!keep(g, dist_comm_gather(g->world, g->comm, (const char *)mine + (size_t)at * bytes,
                                       (char *)all + (size_t)at * row, ARES_MIN(rows - at, most),
@@ -177,12 +159,12 @@ ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine,
 {
     ARES_ASSERT(n >= 0);
     if (g->size == 1) {
-        ARES_ASSERT(g->device->index < 0 || !add);
-        if (add) merge_slices(g, (merge){ all, mine, n, 1, true });
+        if (add) g->device->k->add(g->device, mine, all, n);
         else copy(g, mine, all, (size_t)n * sizeof *mine);
         return 0;
     }
     begin(g, DIST_GROUP_SUM_SCATTER, n, n * (int64_t)sizeof *all);
+    if (g->twins) return staged_sum_scatter(g, all, mine, n, add);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         float *slices = slices_of(g, piece);
@@ -199,6 +181,7 @@ ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
     ARES_ASSERT(n >= 0);
     if (g->size == 1) return 0;
     begin(g, DIST_GROUP_SUM, n, n * (int64_t)sizeof *x);
+    if (g->twins) return staged_sum(g, x, n);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         size_t bytes = (size_t)piece * sizeof *x;
@@ -210,23 +193,11 @@ ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
     return 0;
 }
 
-/* ---------------- the host's memory, and waiting */
-ares_ticket ares_group_fetch(ares_group *g, void *device, const void *host, size_t bytes)
-{
-    g->device->k->copy_in(g->device, device, host, bytes);
-    return 0;
-}
-
-ares_ticket ares_group_store(ares_group *g, void *host, const void *device, size_t bytes)
-{
-    g->device->k->copy_out(g->device, host, device, bytes);
-    return 0;
-}
-
+/* ---------------- waiting */
 void ares_group_join(ares_group *g, ares_ticket t)
 {
-    (void)g;
-    ARES_ASSERT(t == 0);
+    if (g->twins) g->twins->join(&g->side, t);
+    else ARES_ASSERT(t == 0);
 }
 
 int ares_group_sync(ares_group *g)
@@ -234,5 +205,6 @@ int ares_group_sync(ares_group *g)
     int rc = g->failure;
     g->failure = ARES_OK;
     if (rc != ARES_OK) return ares_fail(rc, "%s", g->message.data);
+    if (g->twins) ARES_TRY(g->twins->wait(&g->side));
     return g->device->k->sync(g->device);
 }

@@ -363,26 +363,58 @@ const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const c
 }
 
 /* ---------------------------------------------------------------- writer */
+typedef struct declared {
+    uint64_t at; /* in the data */
+    int64_t rows, columns;
+    size_t size; /* of an element */
+} declared;
 struct ares_safetensors_writer {
     char *path;
     int fd, rc;
+    bool shared, lead;
     ares_str entries; /* of the header, without its braces */
-    uint64_t declared, written, header;
-    char *buffer;
+    uint64_t bytes, written, header;
+    declared *tensors;
+    int64_t count, cap;
+    ares_map *by_name;
+    char *buffer; /* of the one who writes alone */
     size_t used;
 };
 enum { WRITE_BUFFER = 1 << 20 };
 
-int ares_safetensors_create(const char *path, ares_safetensors_writer **out)
+static int create(const char *path, bool shared, bool lead, ares_safetensors_writer **out)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    /* what another rank has written already stays; the lead sets the size */
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (shared ? 0 : O_TRUNC), 0644);
     if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
     ares_safetensors_writer *w = ares_calloc(1, sizeof *w);
     w->path = ares_strdup(path);
     w->fd = fd;
-    w->buffer = ares_malloc(WRITE_BUFFER);
+    w->shared = shared;
+    w->lead = lead;
+    w->by_name = ares_map_new();
+    if (!shared) w->buffer = ares_malloc(WRITE_BUFFER);
     *out = w;
     return ARES_OK;
+}
+
+int ares_safetensors_create(const char *path, ares_safetensors_writer **out)
+{
+    return create(path, false, true, out);
+}
+int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors_writer **out)
+{
+    return create(path, true, lead, out);
+}
+
+static void remember(ares_safetensors_writer *w, const char *name, declared t)
+{
+    if (w->count == w->cap) {
+        w->cap = w->cap ? w->cap * 2 : 256;
+        w->tensors = ares_realloc(w->tensors, (size_t)w->cap * sizeof *w->tensors);
+    }
+    ares_map_put(w->by_name, ares_view_of(name), w->count);
+    w->tensors[w->count++] = t;
 }
 
 void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
@@ -399,11 +431,17 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     for (int i = 0; i < rank; i++) ares_json_write_i64(e, shape[i]);
     ares_json_end(e, ']');
     ares_json_begin(ares_json_key(e, "data_offsets"), '[');
-    ares_json_write_i64(e, (int64_t)w->declared);
-    ares_json_write_i64(e, (int64_t)(w->declared + bytes));
+    ares_json_write_i64(e, (int64_t)w->bytes);
+    ares_json_write_i64(e, (int64_t)(w->bytes + bytes));
     ares_json_end(e, ']');
     ares_json_end(e, '}');
-    w->declared += bytes;
+    if (w->shared)
+        remember(w, name,
+                 (declared){ .at = w->bytes,
+                             .rows = rank > 0 ? shape[0] : 1,
+                             .columns = rank > 1 ? shape[1] : 1,
+                             .size = ares_dtype_bytes(dtype) });
+    w->bytes += bytes;
 }
 
 static int flush(ares_safetensors_writer *w)
@@ -426,20 +464,26 @@ static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
     return w->rc;
 }
 
+/* The length of the header and the header, which is padded so that data is aligned. */
+static void make_header(ares_safetensors_writer *w, ares_str *h, char length[static 8])
+{
+    ares_json_begin(h, '{');
+    ares_json_begin(ares_json_key(h, "__metadata__"), '{');
+    ares_json_write_string(ares_json_key(h, "format"), ARES_VIEW("pt"));
+    ares_json_end(h, '}');
+    ares_json_splice(h, ares_str_view(&w->entries));
+    ares_json_end(h, '}');
+    while (h->len % 8) ares_str_add_char(h, ' ');
+    w->header = h->len;
+    for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
+}
+
 static int put_header(ares_safetensors_writer *w)
 {
     ares_str h = { 0 };
-    ares_json_begin(&h, '{');
-    ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
-    ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt"));
-    ares_json_end(&h, '}');
-    ares_json_splice(&h, ares_str_view(&w->entries));
-    ares_json_end(&h, '}');
-    while (h.len % 8) ares_str_add_char(&h, ' '); /* data starts aligned */
-    w->header = h.len;
     char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
-    put(w, length, 8);
+    make_header(w, &h, length);
+    put(w, length, sizeof length);
     put(w, h.data, h.len);
     ares_str_fini(&h);
     return w->rc;
@@ -447,24 +491,64 @@ static int put_header(ares_safetensors_writer *w)
 
 int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t bytes)
 {
+    ARES_ASSERT(!w->shared);
     if (w->header == 0) ARES_TRY(put_header(w));
     w->written += bytes;
     return put(w, data, bytes);
 }
 
+/* Every rank makes the header, because it says where data begins; the lead writes it. */
+static int lay_out(ares_safetensors_writer *w)
+{
+    ares_str h = { 0 };
+    char length[8];
+    make_header(w, &h, length);
+    if (w->lead && ftruncate(w->fd, (off_t)(8 + w->header + w->bytes)) != 0)
+        w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
+    if (w->lead && w->rc == ARES_OK)
+        w->rc = io_write_all_at(w->fd, w->path, length, sizeof length, 0);
+    if (w->lead && w->rc == ARES_OK)
+        w->rc = io_write_all_at(w->fd, w->path, h.data, h.len, sizeof length);
+    ares_str_fini(&h);
+    return w->rc;
+}
+
+int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int64_t row,
+                              int64_t rows, int64_t column, int64_t columns, const void *data)
+{
+    int64_t i = 0;
+    ARES_ASSERT(w->shared);
+    if (w->header == 0) ARES_TRY(lay_out(w));
+    bool known = ares_map_get(w->by_name, ares_view_of(name), &i);
+    ARES_ASSERT(known);
+    const declared *t = &w->tensors[i];
+    ARES_ASSERT(row >= 0 && column >= 0 && row + rows <= t->rows && column + columns <= t->columns);
+    /* whole rows are one run of bytes */
+    int64_t runs = columns == t->columns ? 1 : rows;
+    size_t run = (size_t)(columns * (rows / runs)) * t->size;
+    uint64_t at = 8 + w->header + t->at + (uint64_t)(row * t->columns + column) * t->size;
+    for (int64_t k = 0; k < runs && w->rc == ARES_OK; k++)
+        w->rc = io_write_all_at(w->fd, w->path, (const char *)data + (size_t)k * run, run,
+                                at + (uint64_t)(k * t->columns) * t->size);
+    return w->rc;
+}
+
 int ares_safetensors_finish(ares_safetensors_writer *w)
 {
-    if (w->header == 0) put_header(w);
-    flush(w);
-    if (w->rc == ARES_OK && w->written != w->declared)
+    if (w->header == 0 && w->shared) lay_out(w);
+    else if (w->header == 0) put_header(w);
+    if (!w->shared) flush(w);
+    if (w->rc == ARES_OK && !w->shared && w->written != w->bytes)
         w->rc = ares_fail(ARES_ESTATE, "io: %s: %llu of %llu declared bytes were written", w->path,
-                          (unsigned long long)w->written, (unsigned long long)w->declared);
+                          (unsigned long long)w->written, (unsigned long long)w->bytes);
     if (w->rc == ARES_OK && fsync(w->fd) != 0)
         w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
     if (close(w->fd) != 0 && w->rc == ARES_OK)
         w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;
     ares_str_fini(&w->entries);
+    ares_map_free(w->by_name);
+    ares_free(w->tensors);
     ares_free(w->buffer);
     ares_free(w->path);
     ares_free(w);

@@ -19,3 +19,17 @@ int io_write_all(int fd, const char *path, const void *data, size_t bytes)
     }
     return ARES_OK;
 }
+
+int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n =
+            pwrite(fd, (const char *)data + done, bytes - done, (off_t)(at + (uint64_t)done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return ares_fail(ARES_EIO, "io: %s: %s", path,
+                             n < 0 ? strerror(errno) : "nothing written");
+        done += (size_t)n;
+    }
+    return ARES_OK;
+}

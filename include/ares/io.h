@@ -90,12 +90,13 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
 int ares_tracker_close(ares_tracker *t);
 
 /* ---------------- checkpoint (checkpoint.c): directories that appear whole or not at all
- * begin gives a temporary directory beside <dir>/<name>; seal fsyncs every file and folder in it;
- * commit renames it to <dir>/<name> (an older checkpoint of that name is exchanged with it and
- * removed) and atomically replaces <dir>/latest, a text file with the name. What a crash leaves
- * behind is removed by the next begin. Names are step_<digits> and rolling_<digits>.
+ * begin gives a temporary directory beside <dir>/<name>: the lead makes it, and other processes
+ * that write into it learn its name; seal fsyncs every file and folder in it; commit renames it to
+ * <dir>/<name> (an older checkpoint of that name is exchanged with it and removed) and atomically
+ * replaces <dir>/latest, a text file with the name. What a crash leaves behind is removed by the
+ * next begin. Names are step_<digits> and rolling_<digits>.
  */
-int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary);
+int ares_checkpoint_begin(const char *dir, const char *name, bool lead, ares_str *temporary);
 int ares_checkpoint_seal(const char *temporary);
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary);
 void ares_checkpoint_abandon(const char *temporary);

@@ -165,10 +165,24 @@ int ares_model_load(const char *dir, ares_device *device, const ares_model_optio
 int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
                    uint64_t seed, ares_model **out);
 /*
- * Writes config.json and model.safetensors (several files above 5 GB): row-major tensors of
- * cfg.file_dtype under Hugging Face's names.
+ * Ranks that write files together, each what it holds; the files are those that one rank would
+ * write (docs/ranks.md#checkpoints). Saving is then a collective.
  */
-int ares_model_save(const ares_model *m, const char *dir);
+typedef struct ares_writers {
+    ares_world *world;
+    bool same_files; /* every rank sees the files of rank 0, and need not send it what it holds */
+} ares_writers;
+/*
+ * Writes config.json and model.safetensors (several files above 5 GB): row-major tensors of
+ * cfg.file_dtype under Hugging Face's names. by: NULL: this process alone. *sum, unless NULL: the
+ * fingerprint of what was written (ares_model_sum).
+ */
+int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
+/*
+ * Fingerprints of the weights and of the optimizer's states, as the files of a checkpoint hold
+ * them: sums over all numbers, the same for every number of ranks and every sharing. A collective.
+ */
+int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, uint64_t *states);
 /*
  * into = share x from + (1 - share) x into, of two models with the same parameters; rounded to the
  * type of into's files, so that saving and loading changes nothing.
@@ -194,7 +208,8 @@ void ares_model_join_embed_grad(ares_model *m);
  */
 int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short);
 /* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (optimizer_states.c). */
-int ares_model_optimizer_save(const ares_model *m, const char *path);
+int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
+                              uint64_t *sum);
 int ares_model_optimizer_load(ares_model *m, const char *path);
 
 /* ---------------- the forward pass over packed tokens (forward.c, block.c) */

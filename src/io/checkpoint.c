@@ -68,13 +68,15 @@ static int remove_leftover(void *ctx, const char *dir, const char *name)
     return rc;
 }
 
-int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary)
+int ares_checkpoint_begin(const char *dir, const char *name, bool lead, ares_str *temporary)
 {
-    ARES_TRY(ares_dir_make_durable(dir));
-    ARES_TRY(each(dir, remove_leftover, NULL));
     char hidden[256];
     snprintf(hidden, sizeof hidden, "%s%s", prefix, name);
-    return ares_dir_make(ares_path_join(temporary, dir, hidden));
+    ares_path_join(temporary, dir, hidden);
+    if (!lead) return ARES_OK;
+    ARES_TRY(ares_dir_make_durable(dir));
+    ARES_TRY(each(dir, remove_leftover, NULL));
+    return ares_dir_make(temporary->data);
 }
 
 /* Renames <dir>/<name> to a name that no checkpoint has. */

@@ -5,6 +5,7 @@
 #include "hf_config.h"
 #include "param.h"
 #include "region.h"
+#include "save.h"
 #include "transfer.h"
 
 #include <stdio.h>
@@ -27,8 +28,7 @@ static const char *shape_text(ares_str *s, int rank, const int64_t *shape)
     return s->data;
 }
 
-static int load_param(ares_model *m, const ares_param *p, const ares_tensor_info *t,
-                      const char *dir)
+static int check_param(const ares_param *p, const ares_tensor_info *t, const char *dir)
 {
     ares_str want = { 0 }, have = { 0 };
     int rc = ARES_OK;
@@ -43,29 +43,42 @@ static int load_param(ares_model *m, const ares_param *p, const ares_tensor_info
              (p->rank == 2 && t->shape[1] != p->shape[1]))
         rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' has shape %s; config.json asks for %s",
                        t->file, p->name, shape_text(&have, t->rank, t->shape), want.data);
-    else rc = model_put(m, &p->weight, t->data, t->dtype);
     ares_str_fini(&want);
     ares_str_fini(&have);
     return rc;
 }
 
-/* A value head that the files lack: the weight as transformers draws it, the bias 0. */
-static int new_value_head(ares_model *m, uint64_t seed)
+typedef struct loading {
+    ares_model *m;
+    const ares_safetensors *s;
+    float *fresh; /* the weight of a value head that the files lack; NULL: they have it */
+} loading;
+
+static int load_piece(void *ctx, const piece *x)
 {
-    float *rows = ares_calloc((size_t)m->cfg.hidden, sizeof *rows), zero = 0;
+    static const float zero;
+    loading *l = ctx;
+    if (l->fresh && x->p == l->m->value) return piece_put(l->m, x, l->fresh, ARES_F32);
+    if (l->fresh && x->p == l->m->value_bias) return piece_put(l->m, x, &zero, ARES_F32);
+    const ares_tensor_info *t = ares_safetensors_find(l->s, x->p->name);
+    return piece_put(l->m, x, t->data, t->dtype);
+}
+
+/* A value head that the files lack: the weight as transformers draws it, the bias 0. */
+static float *new_value_head(const ares_model *m, uint64_t seed)
+{
+    float *rows = ares_calloc((size_t)m->cfg.hidden, sizeof *rows);
     ares_rng_key key = ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), UINT64_MAX, 0);
     for (int32_t i = 0; i < m->cfg.hidden; i++)
         rows[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
-    int rc = model_put(m, &m->value->weight, rows, ARES_F32);
-    if (rc == ARES_OK) rc = model_put(m, &m->value_bias->weight, &zero, ARES_F32);
-    ares_free(rows);
-    return rc;
+    return rows;
 }
 
 static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
 {
     ares_safetensors *s;
     ARES_TRY(ares_safetensors_open(dir, &s));
+    loading l = { .m = m, .s = s };
     int rc = ARES_OK;
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
@@ -75,12 +88,14 @@ static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
                            "of another model?",
                            t->file, t->name, m->cfg.model_type);
     }
-    bool fresh_head = m->value && !ares_safetensors_find(s, m->value->name);
+    bool fresh = m->value && !ares_safetensors_find(s, m->value->name);
     for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
-        if (!fresh_head || (&m->params[i] != m->value && &m->params[i] != m->value_bias))
-            rc = load_param(m, &m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
-    if (rc == ARES_OK && fresh_head) rc = new_value_head(m, value_seed);
+        if (!fresh || (&m->params[i] != m->value && &m->params[i] != m->value_bias))
+            rc = check_param(&m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
+    if (fresh) l.fresh = new_value_head(m, value_seed);
+    if (rc == ARES_OK) rc = pieces_held(m, OF_WEIGHTS, load_piece, &l);
     if (rc == ARES_OK) rc = regions_refresh(m);
+    ares_free(l.fresh);
     ares_safetensors_close(s);
     return rc;
 }
@@ -134,10 +149,11 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
 }
 
 typedef struct init_job {
-    ares_rng_key key;
+    ares_model *m;
+    uint64_t seed;
+    ares_rng_key key; /* of this rectangle's parameter */
+    const piece *x;
     float *rows;
-    int64_t n;
-    double std;
 } init_job;
 
 enum { INIT_CHUNK = 1 << 14 };
@@ -146,9 +162,35 @@ static void init_chunk(void *ctx, int64_t task, int worker)
 {
     (void)worker;
     init_job *j = ctx;
-    int64_t end = ARES_MIN(j->n, (task + 1) * INIT_CHUNK);
-    for (int64_t i = task * INIT_CHUNK; i < end; i++)
-        j->rows[i] = (float)(j->std * ares_rng_normal(j->key, (uint64_t)i));
+    const piece *x = j->x;
+    int64_t end = ARES_MIN(x->rows * x->columns, (task + 1) * INIT_CHUNK);
+    for (int64_t i = task * INIT_CHUNK; i < end; i++) {
+        int64_t row = x->row + i / x->columns, column = x->column + i % x->columns;
+        j->rows[i] = (float)(j->m->cfg.initializer_range *
+                             ares_rng_normal(j->key, (uint64_t)(row * x->p->weight.k + column)));
+    }
+}
+
+static int init_piece(void *ctx, const piece *x)
+{
+    init_job *j = ctx;
+    int64_t n = x->rows * x->columns;
+    size_t length = strlen(x->p->name);
+    bool norm = x->p->rank == 1 && strcmp(x->p->name + length - 7, ".weight") == 0;
+    float *rows = ares_calloc((size_t)n, sizeof *rows);
+    if (norm)
+        for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
+    if (x->p->rank == 2) {
+        /* keyed by the name, so that a parameter's values do not depend on the others */
+        j->key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),
+                              ares_fnv1a(ARES_FNV1A, x->p->name, length), 0);
+        j->x = x;
+        j->rows = rows;
+        ares_pool_run(j->m->device->pool, (n + INIT_CHUNK - 1) / INIT_CHUNK, init_chunk, j);
+    }
+    int rc = model_put(j->m, &x->memory, rows, ARES_F32);
+    ares_free(rows);
+    return rc;
 }
 
 int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
@@ -156,25 +198,8 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
 {
     ares_model *m;
     ARES_TRY(model_allocate(cfg, device, opt, &m));
-    int rc = ARES_OK;
-    for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
-        const ares_param *p = &m->params[i];
-        int64_t n = (int64_t)p->weight.n * p->weight.k;
-        float *rows = ares_calloc((size_t)n, sizeof *rows);
-        size_t length = strlen(p->name);
-        bool norm = p->rank == 1 && strcmp(p->name + length - 7, ".weight") == 0;
-        if (norm)
-            for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
-        if (p->rank == 2) {
-            /* keyed by the name, so that a parameter's values do not depend on the others */
-            uint64_t h = ares_fnv1a(ARES_FNV1A, p->name, length);
-            init_job job = { ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), h, 0), rows, n,
-                             cfg->initializer_range };
-            ares_pool_run(device->pool, (n + INIT_CHUNK - 1) / INIT_CHUNK, init_chunk, &job);
-        }
-        rc = model_put(m, &p->weight, rows, ARES_F32);
-        ares_free(rows);
-    }
+    init_job job = { .m = m, .seed = seed };
+    int rc = pieces_held(m, OF_WEIGHTS, init_piece, &job);
     if (rc == ARES_OK) rc = regions_refresh(m);
     if (rc != ARES_OK) {
         ares_model_free(m);
@@ -187,26 +212,6 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
 static int64_t file_bytes(const ares_model *m, const ares_param *p)
 {
     return (int64_t)p->weight.n * p->weight.k * (int64_t)ares_dtype_bytes(m->cfg.file_dtype);
-}
-
-/* Parameters [first, end) into one file. */
-static int save_shard(const ares_model *m, const char *path, int first, int end)
-{
-    ares_safetensors_writer *w;
-    ARES_TRY(ares_safetensors_create(path, &w));
-    for (int i = first; i < end; i++)
-        ares_safetensors_declare(w, m->params[i].name, m->cfg.file_dtype, m->params[i].rank,
-                                 m->params[i].shape);
-    int rc = ARES_OK;
-    for (int i = first; i < end && rc == ARES_OK; i++) {
-        size_t bytes = (size_t)file_bytes(m, &m->params[i]);
-        void *rows = ares_malloc(bytes);
-        rc = model_get(m, &m->params[i].weight, rows, m->cfg.file_dtype);
-        if (rc == ARES_OK) rc = ares_safetensors_write(w, rows, bytes);
-        ares_free(rows);
-    }
-    int finished = ares_safetensors_finish(w);
-    return rc != ARES_OK ? rc : finished;
 }
 
 static const int64_t shard_limit = 5000000000;
@@ -223,7 +228,8 @@ static int shard_end(const ares_model *m, int first)
     return i;
 }
 
-static int save_sharded(const ares_model *m, const char *dir, int shards)
+/* Which file holds which tensor. */
+static int save_index(const ares_model *m, const char *dir, int files)
 {
     ares_str index = { 0 }, path = { 0 };
     int64_t total = 0;
@@ -233,36 +239,60 @@ static int save_sharded(const ares_model *m, const char *dir, int shards)
     ares_json_write_i64(ares_json_key(&index, "total_size"), total);
     ares_json_end(&index, '}');
     ares_json_begin(ares_json_key(&index, "weight_map"), '{');
-    int rc = ARES_OK, first = 0;
-    for (int s = 1; s <= shards && rc == ARES_OK; s++) {
+    for (int f = 1, first = 0; f <= files; f++) {
         char name[64];
-        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", s, shards);
+        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
         int end = shard_end(m, first);
         for (int i = first; i < end; i++)
             ares_json_write_string(ares_json_key(&index, m->params[i].name), ares_view_of(name));
-        rc = save_shard(m, ares_path_join(&path, dir, name), first, end);
         first = end;
     }
     ares_json_end(&index, '}');
     ares_json_end(&index, '}');
     ares_str_add_char(&index, '\n');
-    if (rc == ARES_OK)
-        rc = ares_file_write(ares_path_join(&path, dir, "model.safetensors.index.json"), index.data,
+    int rc = ares_file_write(ares_path_join(&path, dir, "model.safetensors.index.json"), index.data,
                              index.len);
     ares_str_fini(&index);
     ares_str_fini(&path);
     return rc;
 }
 
-int ares_model_save(const ares_model *m, const char *dir)
+static int save_files(const ares_model *m, const char *dir, int files, const ares_writers *by,
+                      uint64_t *sum)
 {
-    ARES_TRY(ares_dir_make(dir));
-    ARES_TRY(model_config_save(&m->cfg, dir));
-    int shards = 0;
-    for (int i = 0; i < m->n_params; i = shard_end(m, i)) shards++;
-    if (shards > 1) return save_sharded(m, dir, shards);
     ares_str path = { 0 };
-    int rc = save_shard(m, ares_path_join(&path, dir, "model.safetensors"), 0, m->n_params);
+    save_file file = save_weights(m, NULL);
+    int rc = ARES_OK;
+    for (int f = 1, first = 0; f <= files && rc != ARES_EDIST; f++) {
+        char name[64] = "model.safetensors";
+        if (files > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
+        file.path = ares_path_join(&path, dir, name);
+        file.first = first;
+        first = file.end = shard_end(m, first);
+        int saved = save_tensors(m, &file, by, sum);
+        if (rc == ARES_OK) rc = saved;
+    }
     ares_str_fini(&path);
     return rc;
+}
+
+static int begin_save(const ares_model *m, const char *dir)
+{
+    ARES_TRY(ares_dir_make(dir));
+    return model_config_save(&m->cfg, dir);
+}
+
+int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum)
+{
+    ares_world *world = by ? by->world : NULL;
+    bool lead = ares_world_rank(world) == 0;
+    uint64_t own = 0;
+    int files = 0;
+    for (int i = 0; i < m->n_params; i = shard_end(m, i)) files++;
+    ARES_TRY(ares_world_agree(world, lead ? begin_save(m, dir) : ARES_OK));
+    int rc = save_files(m, dir, files, by, &own);
+    if (rc == ARES_OK && lead && files > 1) rc = save_index(m, dir, files);
+    ARES_TRY(save_agree(by, rc, &own));
+    if (sum) *sum = own;
+    return ARES_OK;
 }

@@ -253,7 +253,7 @@ static int put_model(const job *j, int64_t *parameters)
     ARES_TRY(ares_device_open("cpu", 0, &d));
     int rc = ares_model_new(&c, &d, &opt, (uint64_t)j->seed, &m);
     if (rc == ARES_OK) {
-        rc = ares_model_save(m, j->dir.data);
+        rc = ares_model_save(m, j->dir.data, NULL, NULL);
         *parameters = ares_model_count(m);
         ares_model_free(m);
     }

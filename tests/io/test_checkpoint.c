@@ -35,7 +35,8 @@ static bool write_in(const char *temporary, const char *text)
 static void save(const char *name, const char *text)
 {
     ares_str temporary = { 0 };
-    if (CHECK_OK(ares_checkpoint_begin(dir(), name, &temporary)) && write_in(temporary.data, text))
+    if (CHECK_OK(ares_checkpoint_begin(dir(), name, true, &temporary)) &&
+        write_in(temporary.data, text))
         CHECK_OK(ares_checkpoint_commit(dir(), name, temporary.data));
     ares_str_fini(&temporary);
 }
@@ -74,7 +75,7 @@ TEST(a_checkpoint_appears_with_its_commit_and_becomes_the_latest)
 {
     ares_str temporary = { 0 };
     check_latest(""); /* not even a folder */
-    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000001", &temporary));
+    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000001", true, &temporary));
     write_in(temporary.data, "one");
     CHECK(!ares_dir_exists(inside("step_000001", NULL)));
     check_latest("");
@@ -91,12 +92,12 @@ TEST(what_a_crash_leaves_is_removed_by_the_next_begin)
 {
     ares_str temporary = { 0 };
     save("step_000001", "one");
-    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000002", &temporary));
+    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000002", true, &temporary));
     write_in(temporary.data, "half");
     CHECK_OK(ares_file_write(inside("latest.tmp.123", NULL), "step_0", 6));
     CHECK_OK(ares_dir_make(inside(".tmp-old-step_000000/model", NULL)));
     check_latest("step_000001");
-    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000003", &temporary));
+    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000003", true, &temporary));
     check_listing(".tmp-step_000003 latest step_000001");
     ares_checkpoint_abandon(temporary.data);
     check_listing("latest step_000001");
@@ -159,7 +160,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_checkpoint)
     char path[512];
     float *zeros = ares_calloc(1 << 20, sizeof *zeros);
     save("step_000001", "one");
-    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000002", &temporary));
+    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000002", true, &temporary));
     snprintf(path, sizeof path, "%s/model.safetensors", temporary.data);
     REQUIRE_OK(ares_safetensors_create(path, &w));
     ares_safetensors_declare(w, "w", ARES_F32, 1, (const int64_t[]){ 1 << 20 });
@@ -170,7 +171,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_checkpoint)
     /* cleaning up does not hide the cause */
     CHECK_CONTAINS(ares_error_message(), "File too large");
     limit_file_size(0); /* not one byte for `latest` */
-    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000003", &temporary));
+    REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000003", true, &temporary));
     CHECK_FAIL(ares_checkpoint_commit(dir(), "step_000003", temporary.data), ARES_EIO, "latest");
     limit_file_size(RLIM_INFINITY);
     check_latest("step_000001");

@@ -97,7 +97,7 @@ TEST(a_saved_model_has_the_same_bits_and_loads_again)
         char dir[600];
         snprintf(dir, sizeof dir, "%s/%s", test_dir(), variants[v]);
         if (!CHECK_OK(load(golden(variants[v]), ARES_F32, &d, &a))) return;
-        CHECK_OK(ares_model_save(a, dir));
+        CHECK_OK(ares_model_save(a, dir, NULL, NULL));
         if (!CHECK_OK(load(dir, ARES_F32, &e, &b))) return;
         CHECK_EQ(a->weights_bytes, b->weights_bytes);
         CHECK_MEM(a->weights, b->weights, a->weights_bytes);
@@ -155,7 +155,7 @@ TEST(a_model_in_the_memory_of_a_device_has_the_weights_of_its_file)
         if (!CHECK_OK(ares_model_load(golden(variants[v]), &device, &opt, &b))) return;
         CHECK_EQ(a->weights_bytes, b->weights_bytes);
         CHECK_MEM(a->weights, b->weights, a->weights_bytes);
-        CHECK_OK(ares_model_save(b, test_file("saved")));
+        CHECK_OK(ares_model_save(b, test_file("saved"), NULL, NULL));
         ares_model_free(b);
         device.index = -1;
         if (!CHECK_OK(ares_model_load(test_file("saved"), &device, &opt, &b))) return;

@@ -73,7 +73,7 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
             fill(r, r->v, p, (float)(i % 32) + 32);
             fill(r, r->master, p, -(float)(i % 32));
         }
-        REQUIRE_OK(ares_model_optimizer_save(a, path));
+        REQUIRE_OK(ares_model_optimizer_save(a, path, NULL, NULL));
         REQUIRE_OK(ares_safetensors_open(path, &s));
         CHECK_EQ(ares_safetensors_count(s), a->n_params * (cases[c].master ? 3 : 2));
         for (int i = 0; i < a->n_params; i++) {
@@ -90,7 +90,7 @@ TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
         REQUIRE_OK(ares_model_optimizer_load(b, path));
         CHECK_MEM(b->states, a->states, a->states_bytes);
         ares_str again = { 0 }, want = { 0 };
-        REQUIRE_OK(ares_model_optimizer_save(b, test_file("again.safetensors")));
+        REQUIRE_OK(ares_model_optimizer_save(b, test_file("again.safetensors"), NULL, NULL));
         CHECK_OK(ares_file_read(path, &want));
         CHECK_OK(ares_file_read(test_file("again.safetensors"), &again));
         if (CHECK_EQ(again.len, want.len)) CHECK_MEM(again.data, want.data, want.len);
@@ -146,7 +146,8 @@ TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
     REQUIRE_OK(ares_dir_make(second));
     REQUIRE_OK(ares_dir_make(test_file("out/model.safetensors")));
     last->weight.n = (int32_t)(5000000000 / 4 / last->weight.k + 1);
-    CHECK_FAIL(ares_model_save(m, test_file("out")), ARES_EIO, "model-00002-of-00002.safetensors");
+    CHECK_FAIL(ares_model_save(m, test_file("out"), NULL, NULL), ARES_EIO,
+               "model-00002-of-00002.safetensors");
     last->weight.n = n;
     if (CHECK_OK(ares_safetensors_open(test_file("out/model-00001-of-00002.safetensors"), &s))) {
         CHECK_EQ(ares_safetensors_count(s), m->n_params - 1);
@@ -155,7 +156,7 @@ TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
         ares_safetensors_close(s);
     }
     CHECK(!ares_file_exists(test_file("out/model.safetensors.index.json")));
-    CHECK_OK(ares_model_save(m, test_file("whole"))); /* up to 5 GB: one file */
+    CHECK_OK(ares_model_save(m, test_file("whole"), NULL, NULL)); /* up to 5 GB: one file */
     CHECK(ares_file_exists(test_file("whole/model.safetensors")));
     ares_model_free(m);
     ares_device_close(&d);

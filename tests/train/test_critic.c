@@ -217,7 +217,7 @@ TEST(a_saved_critic_comes_back_with_its_head)
     if (!start(&s, "qwen2_untied", NULL, 100, true)) return;
     fill(&s);
     values_of(&s, want);
-    CHECK_OK(ares_model_save(s.critic.learner.model, path));
+    CHECK_OK(ares_model_save(s.critic.learner.model, path, NULL, NULL));
     if (start(&again, "qwen2_untied", path, 100, true)) {
         fill(&again);
         values_of(&again, got);

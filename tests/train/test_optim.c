@@ -194,7 +194,7 @@ TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
         /* the weights are those of a model without the copy */
         CHECK_MEM(t.m->weights, plain.m->weights, plain.m->weights_bytes);
         CHECK_MEM(t.m->states, plain.m->states, plain.m->states_bytes);
-        CHECK_OK(ares_model_optimizer_save(t.m, test_file("states")));
+        CHECK_OK(ares_model_optimizer_save(t.m, test_file("states"), NULL, NULL));
         ares_model_options opt = { .storage = ARES_BF16, .trainable = true };
         CHECK_OK(ares_model_new(&t.m->cfg, &t.d, &opt, 1, &other));
         check_copy(other, "new");

@@ -339,6 +339,7 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     ARES_TRY(rc);
     training *t = r->training;
     ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
+    t->same_files = r->dir.same_files;
     if (r->dir.checkpoint.len) {
         ARES_TRY(state_resume(t, r->dir.checkpoint.data));
         r->saved = t->step;

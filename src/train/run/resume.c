@@ -1,4 +1,5 @@
 /* A checkpoint is read again: by a run that goes on, or for a validation alone. */
+#include <stdlib.h>
 
 #include "controls.h"
 #include "origin.h"
@@ -159,8 +160,18 @@ static int load_source(training *t, const char *checkpoint, bool in_state)
     return rc;
 }
 
-static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path)
+/* 0: the state is of a program that made no such sum. */
+static uint64_t sum_of(const ares_json *o, const char *key)
 {
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
+}
+
+static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path,
+                 state_sums *sums)
+{
+    *sums = (state_sums){ { sum_of(o, "weights_sum"), sum_of(o, "states_sum") },
+                          { sum_of(o, "critic_weights_sum"), sum_of(o, "critic_states_sum") } };
     double version = 0, step = 0, updates = 0, best_score = 0, best_step = 0;
     ARES_TRY(check_version(o, path, &version));
     ARES_TRY(get(o, path, "step", &step));
@@ -188,22 +199,45 @@ static int apply(training *t, const ares_json *o, const char *checkpoint, const 
     return ARES_OK;
 }
 
-typedef int apply_state(training *t, const ares_json *o, const char *checkpoint, const char *path);
-static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
+typedef int apply_state(training *t, const ares_json *o, const char *checkpoint, const char *path,
+                        state_sums *sums);
+static int read_state(training *t, const char *checkpoint, apply_state *apply_to, state_sums *sums)
 {
     ares_str path = { 0 };
     ares_arena arena = { 0 };
     const ares_json *o;
     int rc = read_json(ares_path_join(&path, checkpoint, "state.json"), &arena, &o);
-    if (rc == ARES_OK) rc = apply_to(t, o, checkpoint, path.data);
+    if (rc == ARES_OK) rc = apply_to(t, o, checkpoint, path.data, sums);
     ares_arena_fini(&arena);
     ares_str_fini(&path);
     return rc;
 }
 
+/* A collective: what was loaded must be what was saved. */
+static int check_sum(const training *t, const ares_model *m, const model_sums *saved,
+                     const char *checkpoint, const char *weights, const char *states)
+{
+    model_sums own;
+    ARES_TRY(ares_model_sum(m, t->world, &own.weights, &own.states));
+    const char *damaged = saved->weights && own.weights != saved->weights ? weights
+                          : saved->states && own.states != saved->states  ? states
+                                                                          : NULL;
+    if (damaged && !t->cfg->trainer.force)
+        return ares_fail(ARES_EFORMAT,
+                         "train: %s: %s does not hold the numbers that were saved, by the sum in "
+                         "state.json: it is damaged or was changed; name another checkpoint "
+                         "(trainer.load_checkpoint_path), or pass --force to go on nevertheless",
+                         checkpoint, damaged);
+    if (damaged && ares_world_rank(t->world) == 0)
+        ares_log(ARES_LOG_WARN, "train: %s: %s does not hold the numbers that were saved",
+                 checkpoint, damaged);
+    return ARES_OK;
+}
+
 int state_resume(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
+    state_sums sums;
     int rc = ARES_OK;
     if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
         rc = ares_fail(
@@ -219,15 +253,20 @@ int state_resume(training *t, const char *checkpoint)
         rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));
     if (rc == ARES_OK)
         rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
-    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
+    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
+    ARES_TRY(ares_world_agree(t->world, rc));
+    ARES_TRY(check_sum(t, t->model, &sums.model, checkpoint, "model/", "optimizer.safetensors"));
+    if (!t->critic) return ARES_OK;
+    return check_sum(t, t->critic->model, &sums.critic, checkpoint, "critic/",
+                     "critic_optimizer.safetensors");
 }
 
 /* ------------------------------------------------------------------ validation alone */
-static int apply_look(training *t, const ares_json *o, const char *checkpoint, const char *path)
+static int apply_look(training *t, const ares_json *o, const char *checkpoint, const char *path,
+                      state_sums *unused)
 {
-    (void)checkpoint;
+    (void)checkpoint, (void)unused;
     double version = 0, step = 0;
     ARES_TRY(check_version(o, path, &version));
     ARES_TRY(get(o, path, "step", &step));
@@ -240,7 +279,7 @@ static int apply_look(training *t, const ares_json *o, const char *checkpoint, c
 int state_look(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
-    int rc = read_state(t, checkpoint, apply_look);
+    int rc = read_state(t, checkpoint, apply_look, NULL);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
         rc = read_controls(t, path.data, controls_look);
     ares_str_fini(&path);

@@ -4,6 +4,9 @@
  */
 #include "rundir.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "begun.h"
 
 /* Refuses a directory whose run began with other options, unless trainer.force allows it. */
@@ -140,6 +143,36 @@ static int share(rundir *d, ares_world *world, int rc)
     return ares_world_broadcast(world, d->checkpoint.data, (size_t)found[0] + 1, 0);
 }
 
+/*
+ * Whether every rank sees the directory of rank 0, which puts a file there for a moment. Without,
+ * files go through rank 0.
+ */
+static int probe(rundir *d, ares_world *world)
+{
+    char name[96] = { 0 };
+    ares_str path = { 0 };
+    bool lead = ares_world_rank(world) == 0;
+    d->same_files = true;
+    if (ares_world_size(world) == 1) return ARES_OK;
+    if (lead) (void)snprintf(name, sizeof name, "seen.%.9f", ares_now_s());
+    ARES_TRY(ares_world_broadcast(world, name, sizeof name, 0));
+    ares_path_join(&path, d->path.data, name);
+    int rc = ares_world_agree(world, lead ? ares_file_write_atomic(path.data, name, strlen(name))
+                                          : ARES_OK);
+    int64_t missing = !ares_file_exists(path.data);
+    if (rc == ARES_OK) rc = ares_world_max_i64(world, &missing, 1);
+    if (lead && rc == ARES_OK) (void)remove(path.data);
+    d->same_files = !missing;
+    if (lead && missing)
+        ares_log(ARES_LOG_WARN,
+                 "run: %s: not all ranks see this directory of rank 0, so that checkpoints are "
+                 "sent to rank 0 and written there, which is slow; a shared directory "
+                 "(trainer.run_dir) is faster",
+                 d->path.data);
+    ares_str_fini(&path);
+    return rc;
+}
+
 static void open_path(rundir *d, const ares_train_config *c)
 {
     *d = (rundir){ .lock = -1 };
@@ -150,7 +183,8 @@ int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare, ares_world *world)
 {
     open_path(d, c);
-    return share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK);
+    ARES_TRY(share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK));
+    return probe(d, world);
 }
 
 static int look_only(rundir *d, const ares_train_config *c, bool own)

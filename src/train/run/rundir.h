@@ -11,6 +11,7 @@ typedef struct rundir {
     ares_str path;
     ares_str checkpoint; /* to go on from; empty: start afresh */
     bool own;            /* the checkpoint is this run's own */
+    bool same_files;     /* every rank sees the directory of rank 0 */
     int lock;            /* file descriptor; -1: not held */
 } rundir;
 

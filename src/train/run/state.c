@@ -59,7 +59,17 @@ static int write_source(const ares_source_snapshot *source, const char *path)
     return rc;
 }
 
-static int write_state(const training *t, const step_begin *at, const char *path)
+/* As text: JSON's numbers are exact up to 2^53 only. */
+static void write_sum(ares_str *o, const char *key, uint64_t sum)
+{
+    char text[17];
+    if (!sum) return;
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    ares_json_write_string(ares_json_key(o, key), ares_view_of(text));
+}
+
+static int write_state(const training *t, const step_begin *at, const state_sums *sums,
+                       const char *path)
 {
     train_origin origin = train_origin_of(t);
     ares_str o = { 0 }, model = { 0 }, text = { 0 };
@@ -88,6 +98,12 @@ static int write_state(const training *t, const step_begin *at, const char *path
         ares_json_write_i64(ares_json_key(&o, "critic_optimizer_steps"), t->critic->optim.updates);
         ares_json_write_i64(ares_json_key(&o, "critic_skipped_updates"), at->critic_skipped);
     }
+    write_sum(&o, "weights_sum", sums->model.weights);
+    write_sum(&o, "states_sum", sums->model.states);
+    if (t->critic) {
+        write_sum(&o, "critic_weights_sum", sums->critic.weights);
+        write_sum(&o, "critic_states_sum", sums->critic.states);
+    }
     ares_json_end(&o, '}');
     ares_json_indent(&text, ares_str_view(&o), 1);
     int rc = write_line(&text, path);
@@ -97,28 +113,46 @@ static int write_state(const training *t, const step_begin *at, const char *path
     return rc;
 }
 
-static int write_files(training *t, state_kind kind, const step_begin *at, const char *dir)
+/* The tensors, which all ranks write together. */
+static int write_tensors(const training *t, state_kind kind, const char *dir, state_sums *sums)
+{
+    const ares_writers by = { t->world, t->same_files };
+    const ares_model *critic = t->critic ? t->critic->model : NULL;
+    bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
+    ares_str path = { 0 };
+    int rc =
+        ares_model_save(t->model, ares_path_join(&path, dir, "model"), &by, &sums->model.weights);
+    if (rc == ARES_OK && states)
+        rc =
+            ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"),
+                                      &by, &sums->model.states);
+    if (rc == ARES_OK && critic)
+        rc = ares_model_save(critic, ares_path_join(&path, dir, "critic"), &by,
+                             &sums->critic.weights);
+    if (rc == ARES_OK && critic && states)
+        rc = ares_model_optimizer_save(critic,
+                                       ares_path_join(&path, dir, "critic_optimizer.safetensors"),
+                                       &by, &sums->critic.states);
+    if (rc == ARES_OK && t->moved_reference)
+        rc =
+            ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"), &by, NULL);
+    ares_str_fini(&path);
+    return rc;
+}
+
+/* What rank 0 writes alone. */
+static int write_files(training *t, state_kind kind, const step_begin *at, const state_sums *sums,
+                       const char *dir)
 {
     ares_str path = { 0 };
-    int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
-    if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
-    if (rc == ARES_OK && states)
-        rc = ares_model_optimizer_save(t->model,
-                                       ares_path_join(&path, dir, "optimizer.safetensors"));
-    if (rc == ARES_OK && t->critic)
-        rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
-    if (rc == ARES_OK && t->critic && states)
-        rc = ares_model_optimizer_save(t->critic->model,
-                                       ares_path_join(&path, dir, "critic_optimizer.safetensors"));
-    if (rc == ARES_OK && t->moved_reference)
-        rc = ares_model_save(t->moved_reference, ares_path_join(&path, dir, "reference"));
+    int rc = ares_train_copy_tokenizer(t->model_dir.data, ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));
     if (rc == ARES_OK && t->controls)
         rc = write_line(&at->controls, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_source(&at->source, ares_path_join(&path, dir, "source.json"));
-    if (rc == ARES_OK) rc = write_state(t, at, ares_path_join(&path, dir, "state.json"));
+    if (rc == ARES_OK) rc = write_state(t, at, sums, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
     return rc;
 }
@@ -131,23 +165,25 @@ static void forget(state_save *s)
 
 void state_abandon(state_save *s)
 {
-    if (s->temporary.len) ares_checkpoint_abandon(s->temporary.data);
+    if (s->temporary.len && s->lead) ares_checkpoint_abandon(s->temporary.data);
     forget(s);
 }
 
 static int write_all(training *t, state_kind kind, const step_begin *at, state_save *s)
 {
-    int rc = ARES_OK;
-    *s = (state_save){ .kind = kind };
+    *s = (state_save){ .kind = kind, .lead = ares_world_rank(t->world) == 0 };
     snprintf(s->name, sizeof s->name, "%s_%06lld", kind == STATE_ROLLING ? "rolling" : "step",
              (long long)t->step);
     ares_path_join(&s->dir, t->run_dir.data, "checkpoints");
-    if (ares_world_rank(t->world) == 0) {
-        rc = ares_checkpoint_begin(s->dir.data, s->name, &s->temporary);
-        if (rc == ARES_OK) rc = write_files(t, kind, at, s->temporary.data);
-        if (rc == ARES_OK) rc = ares_checkpoint_seal(s->temporary.data);
-    }
+    state_sums sums = { 0 };
+    int rc = ares_checkpoint_begin(s->dir.data, s->name, s->lead, &s->temporary);
     rc = ares_world_agree(t->world, rc);
+    if (rc == ARES_OK) rc = write_tensors(t, kind, s->temporary.data, &sums);
+    if (rc == ARES_OK) {
+        if (s->lead) rc = write_files(t, kind, at, &sums, s->temporary.data);
+        if (s->lead && rc == ARES_OK) rc = ares_checkpoint_seal(s->temporary.data);
+        rc = ares_world_agree(t->world, rc);
+    }
     if (rc != ARES_OK) state_abandon(s);
     return rc;
 }

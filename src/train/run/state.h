@@ -14,9 +14,17 @@
 typedef enum { STATE_REGULAR, STATE_ROLLING } state_kind;
 typedef struct state_save {
     state_kind kind;
+    bool lead; /* rank 0, which makes the directory and gives it its name */
     char name[32];
     ares_str dir, temporary;
 } state_save;
+/* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
+typedef struct model_sums {
+    uint64_t weights, states;
+} model_sums;
+typedef struct state_sums {
+    model_sums model, critic;
+} state_sums;
 
 /*
  * A checkpoint is written completely under a temporary name (state_write), then renamed and made

@@ -48,6 +48,7 @@ typedef struct training {
     int64_t validated_step;
     step_begin begun;
     ares_str run_dir;
+    bool same_files; /* all ranks see the run directory of rank 0 */
     /*
      * worker.actor.model.model_path, found: where tokenizer files come from, and the weights that a
      * run began with

@@ -1,0 +1,145 @@
+/*
+ * What stretches of regions are in files, as rectangles of tensors, and what of them a rank holds
+ * and what it writes. A region is cut anywhere between its elements (PANEL32: between columns of a
+ * panel), so the ends of a stretch are parts of a row or panel and everything between is whole
+ * ones.
+ */
+#include "pieces.h"
+
+#include <string.h>
+
+#include "transfer.h"
+
+/* Elements [low, high) of a parameter's memory. */
+static void pieces_of(const ares_param *p, int64_t low, int64_t high, rectangle_fn *fn, void *ctx)
+{
+    bool panels = p->weight.layout == ARES_PANEL32;
+    int64_t lanes = panels ? 32 : 1, k = p->weight.k, band = lanes * k;
+    while (low < high) {
+        int64_t row = low / band * lanes, inside = low % band, n;
+        if (inside || high - low < band) {
+            n = ARES_MIN(high - low, band - inside);
+            ARES_ASSERT(inside % lanes == 0 && n % lanes == 0);
+            fn(ctx, p, row, ARES_MIN(lanes, p->weight.n - row), inside / lanes, n / lanes,
+               p->at + low);
+        } else {
+            n = (high - low) / band * band;
+            fn(ctx, p, row, ARES_MIN(n / k, p->weight.n - row), 0, k, p->at + low);
+        }
+        low += n;
+    }
+}
+
+void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
+                      void *ctx)
+{
+    for (int i = 0; i < m->n_params; i++) {
+        const ares_param *p = &m->params[i];
+        if (p->region != r) continue;
+        int64_t low = ARES_MAX(first - p->at, 0), high = ARES_MIN(first + n - p->at, p->elements);
+        if (low < high) pieces_of(p, low, high, fn, ctx);
+    }
+}
+
+/* ---------------------------------------------------------------- in this rank's memory */
+/* Elements [first, first + n) of a region, which lie at data; NULL: there are none. */
+typedef struct stretch {
+    int64_t first, n;
+    char *data;
+    ares_dtype dtype;
+} stretch;
+
+static stretch held_weights(const ares_model *m, const ares_region *r)
+{
+    if (r->decay && m->share.how == ARES_SHARE_ALL)
+        return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
+    return (stretch){ 0, r->elements, r->weights, r->dtype };
+}
+
+static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
+{
+    char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
+    /* norms and biases are f32 in memory, though the model's files may round them */
+    bool is_weight = kind == OF_MASTER && !data && m->cfg.file_dtype != ARES_F32;
+    if (kind == OF_WEIGHTS || is_weight) return held_weights(m, r);
+    return (stretch){ r->own_first, r->own, data, r->states };
+}
+
+bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
+{
+    return held(m, &m->regions[p->region], kind).data != NULL;
+}
+
+typedef struct visit {
+    stretch held;
+    piece_fn *fn;
+    void *ctx;
+    int rc;
+} visit;
+
+static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
+                 int64_t columns, int64_t at)
+{
+    visit *v = ctx;
+    if (v->rc != ARES_OK) return;
+    piece x = { p, row, rows, column, columns, p->weight };
+    x.memory.data = v->held.data + (size_t)(at - v->held.first) * ares_dtype_bytes(v->held.dtype);
+    x.memory.dtype = v->held.dtype;
+    x.memory.n = (int32_t)rows;
+    x.memory.k = (int32_t)columns;
+    v->rc = v->fn(v->ctx, &x);
+}
+
+int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
+{
+    visit v = { .fn = fn, .ctx = ctx };
+    for (int i = 0; i < m->n_regions && v.rc == ARES_OK; i++) {
+        v.held = held(m, &m->regions[i], kind);
+        if (v.held.data) pieces_of_region(m, i, v.held.first, v.held.n, meet, &v);
+    }
+    return v.rc;
+}
+
+/* ---------------------------------------------------------------- what each rank writes */
+enum { TURN = 1 << 24 }; /* elements */
+
+/* Of matrices each rank writes an equal run of chunks, of norms and biases rank 0 everything. */
+static int64_t share_of(const ares_region *r, int ranks)
+{
+    int64_t chunks = ares_region_chunks(r);
+    return r->decay ? (chunks + ranks - 1) / ranks * ARES_SUM_CHUNK : r->elements;
+}
+
+int64_t pieces_turns(const ares_region *r, int ranks)
+{
+    return (share_of(r, ranks) + TURN - 1) / TURN;
+}
+
+int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
+                   int64_t turn, piece_fn *fn, void *ctx)
+{
+    const ares_region *r = &m->regions[region];
+    visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
+    int64_t share = share_of(r, ranks), first = rank * share + turn * TURN,
+            end = ARES_MIN(ARES_MIN((rank + 1) * share, (rank * share) + (turn + 1) * TURN),
+                           r->elements);
+    if (!v.held.data || first >= end) return ARES_OK;
+    ARES_ASSERT(first >= v.held.first && end <= v.held.first + v.held.n);
+    pieces_of_region(m, region, first, end - first, meet, &v);
+    return v.rc;
+}
+
+/* ---------------------------------------------------------------- rectangles of whole tensors */
+int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype)
+{
+    size_t size = ares_dtype_bytes(dtype), row = (size_t)x->columns * size;
+    int64_t k = x->p->weight.k;
+    const char *from = (const char *)tensor + (size_t)(x->row * k + x->column) * size;
+    if (x->columns == k) return model_put(m, &x->memory, from, dtype);
+    char *rows = ares_malloc((size_t)x->rows * row);
+    for (int64_t i = 0; i < x->rows; i++)
+        memcpy(rows + (size_t)i * row, from + (size_t)(i * k) * size, row);
+    int rc = model_put(m, &x->memory, rows, dtype);
+    ares_free(rows);
+    return rc;
+}

@@ -1,0 +1,199 @@
+/* Stretches of regions as rectangles of files, and files that several ranks write. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pieces.h"
+#include "test.h"
+
+/* ---------------- rectangles */
+typedef struct seen {
+    const ares_model *m;
+    int region;
+    uint8_t *in_files,
+        *in_memory;        /* how often each number was met: of all tensors, of the region */
+    const int64_t *first;  /* of each parameter in in_files */
+    int64_t partial, last; /* rectangles that are no whole rows or panels; the last number */
+} seen;
+
+/* Where the number stands in its region, by the definition of the layout. */
+static int64_t place(const ares_param *p, int64_t row, int64_t column)
+{
+    int64_t k = p->weight.k;
+    return p->at + (p->weight.layout == ARES_ROWS ? row * k + column
+                                                  : row / 32 * 32 * k + column * 32 + row % 32);
+}
+
+static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
+                 int64_t columns, int64_t at)
+{
+    seen *s = ctx;
+    int64_t k = p->weight.k, first = s->first[p - s->m->params];
+    CHECK_EQ(p->region, s->region);
+    if (!CHECK(rows > 0 && columns > 0 && row + rows <= p->weight.n && column + columns <= k))
+        return;
+    CHECK_EQ(place(p, row, column), at);
+    CHECK(first + row * k + column > s->last); /* in the order of files */
+    s->last = first + row * k + column;
+    s->partial += columns < k;
+    for (int64_t i = row; i < row + rows; i++)
+        for (int64_t j = column; j < column + columns; j++) {
+            s->in_files[first + i * k + j]++;
+            s->in_memory[place(p, i, j)]++;
+        }
+}
+
+/* How many of n numbers were not met exactly `times` times. */
+static int64_t wrong(const uint8_t *n_met, int64_t n, int times)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) bad += n_met[i] != times;
+    return bad;
+}
+
+/* Cuts every region for 1 to 9 ranks and looks at the rectangles of all of them. */
+static void check_cuts(const ares_model *m)
+{
+    int64_t *first = ares_calloc((size_t)m->n_params + 1, sizeof *first), total;
+    for (int i = 0; i < m->n_params; i++)
+        first[i + 1] = first[i] + (int64_t)m->params[i].weight.n * m->params[i].weight.k;
+    total = first[m->n_params];
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        uint8_t *in_files = ares_calloc((size_t)total, 1);
+        for (int i = 0; i < m->n_regions; i++) {
+            const ares_region *r = &m->regions[i];
+            seen s = { m, i, in_files, ares_calloc((size_t)r->elements, 1), first, 0, -1 };
+            /* as for that many ranks, but small models are cut too, inside rows and panels */
+            int64_t share = (r->elements / ranks + 31) / 32 * 32;
+            for (int64_t at = 0; at < r->elements; at += share) {
+                s.partial = 0;
+                pieces_of_region(m, i, at, ARES_MIN(share, r->elements - at), meet, &s);
+                CHECK(s.partial <= 2);
+            }
+            for (int p = 0; p < m->n_params; p++) {
+                const ares_param *x = &m->params[p];
+                for (int64_t e = 0; x->region == i && e < first[p + 1] - first[p]; e++)
+                    s.in_memory[place(x, e / x->weight.k, e % x->weight.k)]--;
+            }
+            CHECK_EQ(wrong(s.in_memory, r->elements, 0), 0);
+            ares_free(s.in_memory);
+        }
+        CHECK_EQ(wrong(in_files, total, 1), 0);
+        ares_free(in_files);
+    }
+    ares_free(first);
+}
+
+TEST(rectangles_of_all_ranks_hold_every_number_once)
+{
+    static const char *const variants[] = { "qwen2_tied",   "qwen2_untied",    "qwen2_bf16",
+                                            "qwen3_untied", "qwen3_tied_bias", "llama_biases",
+                                            "llama_plain",  "llama_gqa_9_3" };
+    for (int i = 0; i < ARES_COUNT(variants); i++)
+        for (int c = 0; c < 4; c++) {
+            ares_device d;
+            ares_model *m;
+            ares_model_config cfg;
+            char path[300];
+            (void)snprintf(path, sizeof path, "tests/golden/models/%s", variants[i]);
+            REQUIRE_OK(ares_model_config_load(test_source(path), &cfg));
+            REQUIRE_OK(ares_device_open("cpu", 1, &d));
+            ares_kernels table = *d.k;
+            table.layout = c % 2 ? ARES_ROWS : ARES_PANEL32;
+            d.k = &table;
+            ares_model_options opt = { .storage = ARES_F32, .value_head = c / 2 };
+            if (CHECK_OK(ares_model_new(&cfg, &d, &opt, 1, &m))) check_cuts(m);
+            ares_model_free(m);
+            ares_device_close(&d);
+        }
+}
+
+/* ---------------- files of several ranks */
+static void fill(void *state, int64_t n, uint64_t stream)
+{
+    float *x = state;
+    ares_rng_key key = ares_rng_sub(ares_rng_root(1, ARES_RNG_TEST), stream, 0);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)ares_rng_normal(key, (uint64_t)i);
+}
+
+/* Regions of several chunks, and of one; the last panels of some are not full. */
+static bool open_model(ares_device *d, ares_model **m)
+{
+    ares_model_config cfg;
+    ares_model_options opt = { .storage = ARES_BF16, .trainable = true };
+    if (!CHECK_OK(ares_model_config_load(test_source("tests/golden/models/qwen2_untied"), &cfg)) ||
+        !CHECK_OK(ares_device_open("cpu", 1, d)))
+        return false;
+    cfg.vocab = 3001;
+    cfg.intermediate = 2100;
+    if (!CHECK_OK(ares_model_new(&cfg, d, &opt, 5, m)) ||
+        !CHECK_OK(ares_model_optimizer_alloc(*m, ARES_F32)))
+        return false;
+    for (int i = 0; i < (*m)->n_regions; i++) {
+        const ares_region *r = &(*m)->regions[i];
+        fill(r->m, r->own, (uint64_t)i * 3);
+        fill(r->v, r->own, (uint64_t)i * 3 + 1);
+        if (r->master) fill(r->master, r->own, (uint64_t)i * 3 + 2);
+    }
+    return true;
+}
+
+static void save_in(const ares_model *m, const char *dir, const ares_writers *by, uint64_t sums[2])
+{
+    ares_str path = { 0 };
+    CHECK_OK(ares_model_save(m, ares_path_join(&path, dir, "model"), by, &sums[0]));
+    CHECK_OK(ares_model_optimizer_save(m, ares_path_join(&path, dir, "optimizer.safetensors"), by,
+                                       &sums[1]));
+    ares_str_fini(&path);
+}
+
+static void save_together(ares_world *w, const ares_model *m, const char *dir)
+{
+    static const char *const files[] = { "model/config.json", "model/model.safetensors",
+                                         "optimizer.safetensors" };
+    uint64_t alone[2], sums[2], again[2];
+    char own[400], all[400];
+    (void)snprintf(own, sizeof own, "%s/alone_%d", dir, ares_world_rank(w));
+    REQUIRE_OK(ares_dir_make(own));
+    save_in(m, own, NULL, alone);
+    CHECK_OK(ares_model_sum(m, w, &again[0], &again[1]));
+    CHECK_EQ(again[0], alone[0]);
+    CHECK_EQ(again[1], alone[1]);
+    for (int same_files = 0; same_files < 2; same_files++) {
+        const ares_writers by = { w, same_files };
+        (void)snprintf(all, sizeof all, "%s/together_%d", dir, same_files);
+        CHECK_OK(ares_dir_make(all));
+        save_in(m, all, &by, sums);
+        CHECK_OK(ares_world_agree(w, ARES_OK)); /* all have written */
+        CHECK_EQ(sums[0], alone[0]);
+        CHECK_EQ(sums[1], alone[1]);
+        for (int f = 0; f < ARES_COUNT(files); f++)
+            CHECK_EQ(test_shell(NULL, "cmp '%s/%s' '%s/%s'", own, files[f], all, files[f]), 0);
+    }
+}
+
+TEST_MPI(files_that_ranks_write_together_are_those_of_one)
+{
+    if (!test_in_mpi()) {
+        setenv("ARES_TEST_DIR", test_file("."), 1);
+        for (int ranks = 3; ranks <= 4; ranks++) {
+            ares_str out = { 0 };
+            int status =
+                test_mpirun(&out, ranks, "files_that_ranks_write_together_are_those_of_one");
+            CHECK_MSG(status == 0, "%s", out.data ? out.data : "");
+            ares_str_fini(&out);
+        }
+        return;
+    }
+    ares_world *w;
+    ares_device d;
+    ares_model *m;
+    char dir[300];
+    REQUIRE_OK(ares_world_open(&w));
+    (void)snprintf(dir, sizeof dir, "%s/%d_ranks", getenv("ARES_TEST_DIR"), ares_world_size(w));
+    if (open_model(&d, &m)) {
+        save_together(w, m, dir);
+        ares_model_free(m);
+        ares_device_close(&d);
+    }
+    ares_world_close(w);
+}

@@ -2,10 +2,12 @@
  * Two processes do what one does: the samples of the first step have the same bits; what is learnt
  * from them is the same except for the order in which gradients are added.
  */
+#include "disk.h"
 #include "e2e.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
                              "--oversubscribe --bind-to none -n 2";
@@ -257,7 +259,7 @@ TEST_MPI(memory_is_that_of_the_fullest_rank)
                         "300000000 /dev/zero | tr \"\\0\" a); fi; exec \"$@\"' - "
                         "'%s' --config '%s' trainer.max_steps=1 trainer.threads=1 2>&1",
                         mpirun, test_program(), e2e_train_words("two"));
-    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK_MSG(rc == 0, "%s", ares_str_view(&out).data);
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1",
                          e2e_train_words("one")),
              0);
@@ -274,4 +276,124 @@ TEST(memory_is_told_as_what_was_asked_for_and_as_what_is_taken)
     /* weights, gradients and AdamW's two moments of the tiny model */
     CHECK(asked > 4 * 41248 * 4 / 1073741824.0);
     CHECK(taken > asked && taken <= e2e_metric("run", 1, "perf/cpu_memory_used_gb"));
+}
+
+/* ---------------- checkpoints of several ranks */
+#define SAVED "saved/checkpoints/step_000002"
+#define SECOND "checkpoints/step_000002/optimizer.safetensors"
+
+/* Step 3 from a checkpoint of two ranks, by another number of them. */
+static void check_going_on(int ranks, const char *run)
+{
+    ares_str out = { 0 };
+    CHECK_MSG(e2e_program(&out,
+                          "--ranks %d --config '%s' trainer.max_steps=3 trainer.threads=1 "
+                          "data.rollout_batch_size=6 worker.actor.global_batch_size=6 "
+                          "trainer.load_checkpoint_path='%s'",
+                          ranks, e2e_train_words(run), test_file(SAVED)) == 0,
+              "%s", ares_str_view(&out).data);
+    CHECK(e2e_same_rollouts("saved", run, 3));
+    /* gradients are added in another order */
+    CHECK_NEAR(e2e_metric(run, 3, "actor/grad_norm"), e2e_metric("saved", 3, "actor/grad_norm"),
+               1e-5 * e2e_metric("saved", 3, "actor/grad_norm"));
+    ares_str_fini(&out);
+}
+
+/* Fails when the sum in state.json leaves out a file, or a file a rectangle. */
+static void check_damage(const char *file, const char *named)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && rm -rf bad && cp -r " SAVED " bad && printf '\\001' | dd "
+                        "of=bad/%s bs=1 seek=20000 conv=notrunc 2>/dev/null",
+                        test_file("."), file),
+             0);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=3 trainer.load_checkpoint_path='%s' "
+                         "data.rollout_batch_size=6 worker.actor.global_batch_size=6",
+                         e2e_train_words("damaged"), test_file("bad")),
+             1);
+    CHECK_CONTAINS(out.data, "does not hold the numbers that were saved");
+    CHECK_CONTAINS(out.data, named);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(a_checkpoint_of_two_ranks_goes_on_with_one_and_three_and_tells_of_damage)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    CHECK_MSG(e2e_program(&out,
+                          "--ranks 2 --config '%s' trainer.max_steps=3 trainer.threads=1 "
+                          "data.rollout_batch_size=6 worker.actor.global_batch_size=6 "
+                          "trainer.save_freq=1",
+                          e2e_train_words("saved")) == 0,
+              "%s", ares_str_view(&out).data);
+    check_going_on(1, "one");
+    check_going_on(3, "three");
+    check_damage("model/model.safetensors", "bad: model/ does");
+    check_damage("optimizer.safetensors", "bad: optimizer.safetensors does");
+    ares_str_fini(&out);
+}
+
+/* Two folders stand for the disks of two machines: relative paths mean another one for each rank.
+ */
+TEST_MPI(ranks_that_do_not_see_the_same_files_send_checkpoints_to_rank_0)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("shared");
+    CHECK_EQ(
+        e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1", words),
+        0);
+    REQUIRE_OK(ares_dir_make(test_file("disk_0")));
+    REQUIRE_OK(ares_dir_make(test_file("disk_1")));
+    int rc = test_shell(
+        &out,
+        "cd '%s' && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+        "--oversubscribe --bind-to none -n 1 --wdir \"$PWD/disk_0\" '%s' --config '%s' %s "
+        ": -n 1 --wdir \"$PWD/disk_1\" '%s' --config '%s' %s 2>&1",
+        test_file("."), test_program(), words,
+        "trainer.max_steps=1 trainer.threads=1 trainer.run_dir=run", test_program(), words,
+        "trainer.max_steps=1 trainer.threads=1 trainer.run_dir=run");
+    CHECK_MSG(rc == 0, "%s", ares_str_view(&out).data);
+    CHECK_CONTAINS(out.data, "not all ranks see this directory of rank 0");
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && test -z \"$(ls disk_1)\" && for f in model/model.safetensors "
+                        "optimizer.safetensors state.json; do cmp "
+                        "disk_0/run/checkpoints/step_000001/$f "
+                        "shared/checkpoints/step_000001/$f || exit 1; done",
+                        test_file(".")),
+             0);
+    ares_str_fini(&out);
+}
+
+/* Rank 1 alone gets no space; its part of the weights begins in the middle of the embedding. */
+TEST_MPI(a_disk_that_is_full_for_one_of_two_ranks_leaves_the_old_checkpoint)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    char words[900];
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --vocab "
+                         "4000 --out '%s'",
+                         test_file("wide")),
+             0);
+    (void)snprintf(words, sizeof words,
+                   "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 "
+                   "trainer.save_freq=1 worker.actor.model.model_path='%s'",
+                   e2e_train_words("part"), test_file("wide"));
+    CHECK_EQ(e2e_program(NULL, "%s", words), 0);
+    if (!e2e_go_back("part", "whole", 1)) return;
+    disk_record(test_file("log"), true);
+    setenv("ARES_RECORD_FULL", "1", 1);
+    CHECK_EQ(e2e_program(&out, "%s", words), 1);
+    unsetenv("ARES_RECORD_FULL");
+    disk_record_end();
+    CHECK_CONTAINS(out.data, ".tmp-step_000002/model/model.safetensors: No space left on device");
+    CHECK_EQ(test_shell(NULL, "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000001 '",
+                        test_file("part/checkpoints")),
+             0);
+    CHECK_EQ(e2e_program(NULL, "%s", words), 0); /* the disk has space again */
+    CHECK_EQ(test_shell(NULL, "cd '%s' && cmp part/" SECOND " whole/" SECOND, test_file(".")), 0);
+    ares_str_fini(&out);
 }

@@ -5,7 +5,7 @@
  * exchanged, as on file systems without RENAME_EXCHANGE. After the first line that contains the
  * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT. After it has written a row of
  * metrics.jsonl, it dies as it enters the function of its own that ARES_RECORD_TRAP names, at once
- * as after a kill.
+ * as after a kill. For the rank of ARES_RECORD_FULL the folder has no space for tensors.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
@@ -157,6 +157,12 @@ ssize_t write(int fd, const void *bytes, size_t size)
 
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
 {
+    const char *full = getenv("ARES_RECORD_FULL"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char path[LONGEST];
+    if (full && rank && strcmp(full, rank) == 0 && below_root(fd, "", path)) {
+        errno = ENOSPC;
+        return -1;
+    }
     ssize_t n = REAL(pwrite, fd, bytes, size, at);
     wrote(fd, bytes, n);
     return n;

@@ -1,21 +1,30 @@
 /* A model that follows another one, as a reference that is moved towards the policy. */
+#include "pieces.h"
 #include "region.h"
 #include "transfer.h"
 
-static int mix(ares_model *into, const ares_model *from, int i, double share)
+typedef struct mixing {
+    ares_model *into;
+    const ares_model *from;
+    double share;
+} mixing;
+
+static int mix_piece(void *ctx, const piece *x)
 {
-    const ares_param *p = &into->params[i];
-    int64_t n = (int64_t)p->weight.n * p->weight.k;
+    const mixing *j = ctx;
+    ares_dtype file = j->into->cfg.file_dtype;
+    int64_t n = x->rows * x->columns;
     float *mine = ares_malloc((size_t)n * sizeof *mine),
           *other = ares_malloc((size_t)n * sizeof *other);
-    int rc = model_get(into, &p->weight, mine, ARES_F32);
-    if (rc == ARES_OK) rc = model_get(from, &from->params[i].weight, other, ARES_F32);
+    ares_matrix theirs = pieces_other(j->from, x);
+    int rc = model_get(j->into, &x->memory, mine, ARES_F32);
+    if (rc == ARES_OK) rc = model_get(j->from, &theirs, other, ARES_F32);
     for (int64_t k = 0; k < n && rc == ARES_OK; k++)
-        mine[k] = (float)(share * (double)other[k] + (1 - share) * (double)mine[k]);
-    if (rc == ARES_OK) rc = model_put(into, &p->weight, mine, ARES_F32);
+        mine[k] = (float)(j->share * (double)other[k] + (1 - j->share) * (double)mine[k]);
+    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, ARES_F32);
     /* as it comes back from a checkpoint */
-    if (rc == ARES_OK) rc = model_get(into, &p->weight, mine, into->cfg.file_dtype);
-    if (rc == ARES_OK) rc = model_put(into, &p->weight, mine, into->cfg.file_dtype);
+    if (rc == ARES_OK) rc = model_get(j->into, &x->memory, mine, file);
+    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, file);
     ares_free(mine);
     ares_free(other);
     return rc;
@@ -23,7 +32,8 @@ static int mix(ares_model *into, const ares_model *from, int i, double share)
 
 int ares_model_mix(ares_model *into, const ares_model *from, double share)
 {
+    mixing j = { into, from, share };
     ARES_ASSERT(into->n_params == from->n_params);
-    for (int i = 0; i < into->n_params; i++) ARES_TRY(mix(into, from, i, share));
+    ARES_TRY(pieces_held(into, OF_WEIGHTS, mix_piece, &j));
     return regions_refresh(into);
 }

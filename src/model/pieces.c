@@ -70,6 +70,25 @@ bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
     return held(m, &m->regions[p->region], kind).data != NULL;
 }
 
+/* The rectangle as it lies in a stretch. */
+static ares_matrix lying(const stretch *s, const piece *x)
+{
+    ares_matrix y = { .dtype = s->dtype,
+                      .layout = x->p->weight.layout,
+                      .n = (int32_t)x->rows,
+                      .k = (int32_t)x->columns };
+    int64_t n = ares_matrix_elements(y.layout, y.n, y.k);
+    ARES_ASSERT(x->at >= s->first && x->at + n <= s->first + s->n);
+    y.data = s->data + (size_t)(x->at - s->first) * ares_dtype_bytes(s->dtype);
+    return y;
+}
+
+ares_matrix pieces_other(const ares_model *other, const piece *x)
+{
+    stretch s = held_weights(other, &other->regions[x->p->region]);
+    return lying(&s, x);
+}
+
 typedef struct visit {
     stretch held;
     piece_fn *fn;
@@ -82,11 +101,8 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
 {
     visit *v = ctx;
     if (v->rc != ARES_OK) return;
-    piece x = { p, row, rows, column, columns, p->weight };
-    x.memory.data = v->held.data + (size_t)(at - v->held.first) * ares_dtype_bytes(v->held.dtype);
-    x.memory.dtype = v->held.dtype;
-    x.memory.n = (int32_t)rows;
-    x.memory.k = (int32_t)columns;
+    piece x = { .p = p, .row = row, .rows = rows, .column = column, .columns = columns, .at = at };
+    x.memory = lying(&v->held, &x);
     v->rc = v->fn(v->ctx, &x);
 }
 

@@ -23,6 +23,7 @@ typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
 typedef struct piece {
     const ares_param *p;
     int64_t row, rows, column, columns;
+    int64_t at;         /* of the region's elements, its first */
     ares_matrix memory; /* [rows][columns], where this rank has it */
 } piece;
 typedef int piece_fn(void *ctx, const piece *x);
@@ -31,6 +32,8 @@ typedef int piece_fn(void *ctx, const piece *x);
 bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind);
 /* Everything of that kind in this rank's memory. Ends with the first failure. */
 int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx);
+/* The weights of the same rectangle in another model of these parameters; this rank has them. */
+ares_matrix pieces_other(const ares_model *other, const piece *x);
 /*
  * What rank `rank` of `ranks` writes of a region, in turns of at most 16 million elements; the
  * ranks together write everything once. Every rank has the same number of turns, some of them

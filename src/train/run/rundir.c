@@ -163,6 +163,12 @@ static int probe(rundir *d, ares_world *world)
     if (rc == ARES_OK) rc = ares_world_max_i64(world, &missing, 1);
     if (lead && rc == ARES_OK) (void)remove(path.data);
     d->same_files = !missing;
+    if (rc == ARES_OK && d->checkpoint.len && !ares_dir_exists(d->checkpoint.data))
+        rc = ares_fail(ARES_EIO,
+                       "run: %s: rank %d does not see this checkpoint, with which the run goes on; "
+                       "copy it to the same path on every machine, or use a shared directory "
+                       "(trainer.run_dir)",
+                       d->checkpoint.data, ares_world_rank(world));
     if (lead && missing)
         ares_log(ARES_LOG_WARN,
                  "run: %s: not all ranks see this directory of rank 0, so that checkpoints are "
@@ -170,7 +176,7 @@ static int probe(rundir *d, ares_world *world)
                  "(trainer.run_dir) is faster",
                  d->path.data);
     ares_str_fini(&path);
-    return rc;
+    return ares_world_agree(world, rc);
 }
 
 static void open_path(rundir *d, const ares_train_config *c)

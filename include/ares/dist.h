@@ -22,7 +22,6 @@ extern "C" {
 
 /* ------------------------------------------------------------------ the world (world.c) */
 typedef struct ares_world ares_world;
-typedef struct ares_group ares_group; /* some ranks, and the device memory they share work on */
 
 /*
  * Joins the ranks that mpirun started. When there are several, a build without MPI fails with

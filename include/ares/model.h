@@ -115,7 +115,7 @@ typedef struct ares_model_layer {
 /*
  * What the ranks of a group do not all keep: nothing is shared, or each keeps the optimizer states
  * of its own part of every region, or also the weights of that part alone. No choice changes a bit
- * of a result.
+ * of a result (docs/ranks.md#sharing).
  */
 typedef enum { ARES_SHARE_NONE, ARES_SHARE_STATES, ARES_SHARE_ALL } ares_sharing;
 typedef struct ares_model_share {
@@ -142,7 +142,10 @@ typedef struct ares_model {
     struct ares_rope *rope;
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
-    /* device, [n_squares]: where the squares of gradients are summed, chunk by chunk */
+    /*
+     * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
+     * rank after rank where the ranks have parts of their own, norms and biases last
+     */
     double *grad_squares;
     int64_t n_squares;
 } ares_model;
@@ -196,12 +199,19 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * run's latest checkpoint. The error names what was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
+/* Into how many parts, one for each rank, the matrices of a region are cut; 1: not at all. */
+int ares_model_shards(const ares_model *m);
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
 void ares_model_zero_grad(ares_model *m);
 /* Tied models: lm_head.grad += embed_grad. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
+/*
+ * A region's gradients of all ranks are complete: own_grad becomes their sum, added from rank 0 up,
+ * and where nothing is shared grad does. A failure is kept for ares_group_sync.
+ */
+void ares_region_sum(ares_model *m, int region);
 /*
  * m = v = 0. of_short: what AdamW keeps for weights stored in bf16; f32: moments, and a master that
  * starts as the weight; bf16: all three in 16 bits, the third for what rounding leaves out, from 0

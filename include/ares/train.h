@@ -33,6 +33,14 @@
       ARES_NO_RESULT)                                                                             \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
+      "several ranks share the actor's optimizer states, with false too; true, which asks for "   \
+      "shared weights as well, is accepted, but weights stay whole on every rank",                \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
+      "ranks that share the actor's optimizer states: -1: all; 1: each rank keeps everything; "   \
+      "other numbers than that of all ranks are refused",                                         \
+      ARES_NO_RESULT)                                                                             \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)",                                 \
       "prompts per optimizer step, over all ranks; rows where worker.actor.mini_batch_unit says " \
       "so")                                                                                       \
@@ -85,6 +93,14 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "   \
       "fp32")                                                                                     \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
+      "several ranks share the critic's optimizer states, with false too; true, which asks for "  \
+      "shared weights as well, is accepted, but weights stay whole on every rank",                \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
+      "ranks that share the critic's optimizer states: -1: all; 1: each rank keeps everything; "  \
+      "other numbers than that of all ranks are refused",                                         \
+      ARES_NO_RESULT)                                                                             \
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",            \
       "keep only the inputs of the blocks and compute the rest again in the backward pass; less " \
       "memory, slower, same results",                                                             \

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-#include "transfer.h"
-
 /* In elements: 256 bytes of 16-bit numbers, so a parameter starts on its own cache lines. */
 enum { ALIGN = 128 };
 
@@ -30,6 +28,24 @@ static void name_regions(ares_model *m)
     ARES_ASSERT(n == m->n_regions);
 }
 
+int ares_model_shards(const ares_model *m)
+{
+    const ares_model_share *s = &m->share;
+    return s->group && s->how != ARES_SHARE_NONE ? ares_group_size(s->group) : 1;
+}
+
+/* The ranks' parts are equal, and a chunk of the gradient's norm lies in one of them. */
+static void cut(const ares_model *m, ares_region *r)
+{
+    ares_group *g = m->share.group;
+    int64_t ranks = g ? ares_group_size(g) : 1;
+    r->elements = rounded_up(r->elements, r->decay ? ranks * ARES_SUM_CHUNK : ALIGN);
+    r->own = r->elements;
+    if (!r->decay || ares_model_shards(m) == 1) return;
+    r->own = r->elements / ranks;
+    r->own_first = r->own * ares_group_rank(g);
+}
+
 static void lay_out(ares_model *m)
 {
     m->regions = ares_calloc((size_t)m->n_regions, sizeof *m->regions);
@@ -43,11 +59,7 @@ static void lay_out(ares_model *m)
         r->dtype = p->weight.dtype;
         r->decay = p->rank == 2;
     }
-    for (int i = 0; i < m->n_regions; i++) {
-        ares_region *r = &m->regions[i];
-        r->elements = rounded_up(r->elements, r->decay ? ARES_SUM_CHUNK : ALIGN);
-        r->own = r->elements;
-    }
+    for (int i = 0; i < m->n_regions; i++) cut(m, &m->regions[i]);
 }
 
 int64_t ares_region_chunks(const ares_region *r)
@@ -136,6 +148,23 @@ void ares_model_join_embed_grad(ares_model *m)
         m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
 }
 
+void ares_region_sum(ares_model *m, int region)
+{
+    const ares_region *r = &m->regions[region];
+    ares_group *g = m->share.group;
+    if (!g || ares_group_size(g) == 1) return;
+    if (!r->decay) {
+        ares_group_join(g, ares_group_sum(g, r->grad, r->elements));
+        return;
+    }
+    int64_t n = r->elements / ares_group_size(g);
+    float *mine = r->grad + n * ares_group_rank(g);
+    ares_ticket t = ares_group_sum_scatter(g, r->grad, mine, n, false);
+    if (m->share.how == ARES_SHARE_NONE)
+        t = ares_group_gather(g, mine, r->grad, (size_t)n * sizeof *mine);
+    ares_group_join(g, t);
+}
+
 /* The third state: what a weight of 16 bits lacks. */
 static bool has_master(const ares_region *r)
 {
@@ -150,7 +179,7 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
         r->states = has_master(r) ? of_short : ARES_F32;
-        bytes += (size_t)r->elements * ares_dtype_bytes(r->states) * (has_master(r) ? 3 : 2);
+        bytes += (size_t)r->own * ares_dtype_bytes(r->states) * (has_master(r) ? 3 : 2);
     }
     char *s = m->states = d->k->alloc(d, bytes);
     m->states_bytes = s ? bytes : 0;
@@ -159,16 +188,15 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
                          (double)bytes / 1073741824.0);
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        size_t one = (size_t)r->elements * ares_dtype_bytes(r->states);
+        size_t one = (size_t)r->own * ares_dtype_bytes(r->states);
         r->m = s;
         r->v = s + one;
         s += 2 * one;
         if (!has_master(r)) continue;
         r->master = s;
         s += one;
+        if (of_short == ARES_F32)
+            d->k->convert(d, r->master, ARES_F32, r->own_weights, r->dtype, r->own);
     }
-    for (int i = 0; i < m->n_params; i++)
-        if (m->regions[m->params[i].region].master && of_short == ARES_F32)
-            ARES_TRY(model_fill_master(m, &m->params[i]));
-    return ARES_OK;
+    return d->k->sync(d);
 }

@@ -47,15 +47,3 @@ int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dty
     ares_free(host.data);
     return rc;
 }
-
-int model_fill_master(ares_model *m, ares_param *p)
-{
-    int64_t n = (int64_t)p->weight.n * p->weight.k;
-    float *rows = ares_malloc((size_t)n * sizeof *rows);
-    ares_matrix master = p->grad;
-    master.data = (float *)m->regions[p->region].master + p->at;
-    int rc = model_get(m, &p->weight, rows, ARES_F32);
-    if (rc == ARES_OK) rc = model_put(m, &master, rows, ARES_F32);
-    ares_free(rows);
-    return rc;
-}

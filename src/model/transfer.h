@@ -9,6 +9,4 @@
  */
 int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype);
 int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype);
-/* The f32 master of a parameter = its weight. */
-int model_fill_master(ares_model *m, ares_param *p);
 #endif

@@ -149,8 +149,8 @@ static int open_critic(ares_trainer *t, const char *weights)
     if (weights) ares_path_join(&path, weights, "../critic");
     t->critic = ares_calloc(1, sizeof *t->critic);
     t->run.critic = &t->critic->learner;
-    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, t->run.total_steps,
-                         path.data);
+    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, t->run.group,
+                         t->run.total_steps, path.data);
     ares_str_fini(&path);
     return rc;
 }

@@ -693,6 +693,9 @@ static const option_case options[] = {
     { "worker.actor.fsdp.torch_dtype", "bf16", "plain",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/model/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/model/model.safetensors" },
+    { "worker.actor.fsdp.enable_full_shard", NULL, "test_train",
+      "what_two_ranks_share_changes_no_bit" },
+    { "worker.actor.fsdp.fsdp_size", NULL, "test_train", "what_two_ranks_share_changes_no_bit" },
     { "worker.actor.fsdp.enable_cpu_offload", "true", "plain", "same" },
     { "worker.actor.global_batch_size", "2", "plain",
       "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
@@ -813,6 +816,9 @@ static const option_case options[] = {
     { "worker.critic.fsdp.torch_dtype", "bf16", "gae",
       "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/critic/model.safetensors && ! grep "
       "-aq '\"BF16\"' $BASE/checkpoints/step_000001/critic/model.safetensors" },
+    { "worker.critic.fsdp.enable_full_shard", NULL, "test_train",
+      "what_two_ranks_share_changes_no_bit" },
+    { "worker.critic.fsdp.fsdp_size", NULL, "test_train", "what_two_ranks_share_changes_no_bit" },
     { "worker.critic.fsdp.enable_cpu_offload", "true", "gae", "same" },
     { "worker.critic.global_batch_size", "2", "gae",
       "saved:critic_optimizer_steps == 2; saved:optimizer_steps == 1; "

@@ -41,8 +41,8 @@ static const struct {
       "data.trust_remote_code=false actor_rollout_ref.model.trust_remote_code=false" },
     { "a text model has no vision tower", "worker.actor.model.freeze_vision_tower=false "
                                           "worker.critic.model.freeze_vision_tower=false" },
-    { "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage",
-      "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
+    { "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share",
+      "worker.actor.fsdp.use_orig_params=true worker.critic.fsdp.use_orig_params=true "
       "worker.ref.fsdp.enable_cpu_offload=true" },
     { "weights and states stay on the device",
       "worker.actor.offload.offload_params=true worker.critic.offload.offload_params=true "

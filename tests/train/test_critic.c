@@ -78,7 +78,7 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
                                              .warmup_steps = 0 },
                            .rollout = { .seed = 3 } } };
     return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
-           CHECK_OK(critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
+           CHECK_OK(critic_open(&s->critic, &s->cfg, &s->device, NULL, NULL, 1, weights));
 }
 
 static void stop(setup *s)

@@ -29,18 +29,14 @@ typedef struct trained {
     ares_device d;
     ares_train_config cfg;
     ares_config *options;
+    ares_group *g; /* NULL: none */
     ares_model *m;
     optim o;
 } trained;
 
-/* table NULL: the CPU's */
-static bool trained_open_on(const setting *s, const ares_kernels *table, trained *t)
+static void options_open(const setting *s, trained *t)
 {
-    ares_model_options opt = { .storage = s->storage,
-                               .trainable = true,
-                               .value_head = s->value_head };
-    char path[300], strategy[100];
-    snprintf(path, sizeof path, "tests/golden/models/%s", s->variant);
+    char strategy[100];
     snprintf(strategy, sizeof strategy, "worker.actor.optim.strategy=%s", s->strategy);
     const char *const words[] = { strategy, "worker.actor.optim.lr=1e-3",
                                   "worker.actor.optim.weight_decay=0.1" };
@@ -49,6 +45,17 @@ static bool trained_open_on(const setting *s, const ares_kernels *table, trained
     ares_train_config_declare(t->options, &t->cfg);
     ares_config_read_args(t->options, ARES_COUNT(words), words);
     ares_config_resolve(t->options);
+}
+
+/* table NULL: the CPU's */
+static bool trained_open_on(const setting *s, const ares_kernels *table, trained *t)
+{
+    ares_model_options opt = { .storage = s->storage,
+                               .trainable = true,
+                               .value_head = s->value_head };
+    char path[300];
+    snprintf(path, sizeof path, "tests/golden/models/%s", s->variant);
+    options_open(s, t);
     if (!CHECK_OK(ares_device_open("cpu", 2, &t->d))) return false;
     if (table) t->d.k = table;
     return CHECK_OK(ares_model_load(test_source(path), &t->d, &opt, &t->m)) &&
@@ -62,6 +69,7 @@ static bool trained_open(const setting *s, trained *t)
 static void trained_close(trained *t)
 {
     ares_model_free(t->m);
+    ares_group_close(t->g);
     ares_device_close(&t->d);
     ares_config_free(t->options);
 }
@@ -260,7 +268,7 @@ TEST(the_norm_is_that_of_all_gradients)
             for (int64_t e = 0; e < t.m->params[i].elements; e++)
                 sum += (double)g[e] * (double)g[e];
         }
-        CHECK_OK(optim_norm(t.m, NULL, &norm));
+        CHECK_OK(optim_norm(t.m, &norm));
         CHECK_NEAR(norm, sqrt(sum), 1e-12 * sqrt(sum)); /* f64, another order */
         trained_close(&t);
     }
@@ -309,7 +317,7 @@ TEST(a_step_reads_the_device_once_and_calls_it_twice_per_region)
 }
 
 /* A step that is left out: the weights stay, and *out is what it tells on stderr. */
-static void told_step(trained *t, ares_str *out, double *norm)
+static void told_step(trained *t, ares_world *w, ares_str *out, double *norm)
 {
     char path[600];
     size_t n = t->m->weights_bytes;
@@ -319,7 +327,7 @@ static void told_step(trained *t, ares_str *out, double *norm)
     ares_log_set(ARES_LOG_INFO, 0); /* another test may have silenced it */
     int kept = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
-    CHECK_OK(optim_step(&t->o, t->m, NULL, 1e-3, 1, "test", norm));
+    CHECK_OK(optim_step(&t->o, t->m, w, 1e-3, 1, "test", norm));
     dup2(kept, STDERR_FILENO);
     close(kept), close(file);
     CHECK_OK(ares_file_read(path, out));
@@ -348,7 +356,7 @@ TEST(a_gradient_that_is_no_number_is_named_by_parameter_and_region)
             if (strcmp(t.m->params[i].name, places[c].parameter) == 0)
                 ((float *)t.m->params[i].grad.data)[t.m->params[i].elements - 1] =
                     c % 2 ? INFINITY : NAN;
-        told_step(&t, &out, &norm);
+        told_step(&t, NULL, &out, &norm);
         CHECK(isnan(norm));
         snprintf(want, sizeof want, "the gradient of '%s' (%s) holds NaN or infinity",
                  places[c].parameter, places[c].region);
@@ -359,39 +367,155 @@ TEST(a_gradient_that_is_no_number_is_named_by_parameter_and_region)
     }
 }
 
+/* ---------------------------------------------------------------- ranks */
 /*
- * The gradients of the ranks are g and g / 2. Their sum, rounded once, is 3/2 g rounded once, so
- * one process with that has the same weights. Also with memory that counts as a card's: its regions
- * pass through the host.
+ * Random weights of the setting's shapes, but so many of them that the embedding and the blocks are
+ * cut among ranks. w NULL: one process alone.
  */
-TEST_MPI(two_ranks_take_the_step_of_the_sum_of_their_gradients)
+static bool wide_open(const setting *s, ares_world *w, ares_sharing how, trained *t)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "two_ranks_take_the_step_of_the_sum_of_their_gradients");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
+    ares_model_config c;
+    char path[300];
+    snprintf(path, sizeof path, "tests/golden/models/%s", s->variant);
+    options_open(s, t);
+    if (!CHECK_OK(ares_model_config_load(test_source(path), &c)) ||
+        !CHECK_OK(ares_device_open("cpu", 2, &t->d)))
+        return false;
+    c.vocab = 4000;
+    c.intermediate = 900;
+    if (!CHECK_OK(ares_group_open(w, &t->d, ares_world_size(w), 1, &t->g))) return false;
+    const ares_model_share share = { .group = t->g, .how = how };
+    const ares_model_options opt = {
+        .storage = s->storage, .trainable = true, .value_head = s->value_head, .share = &share
+    };
+    return CHECK_OK(ares_model_new(&c, &t->d, &opt, 1, &t->m)) &&
+           CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
+           CHECK_OK(optim_alloc_states(&t->o, t->m));
+}
+
+/* Runs the test again as ranks; true in them, whose world is *w. */
+static bool as_ranks(int n, const char *name, ares_world **w)
+{
+    if (test_in_mpi()) return CHECK_OK(ares_world_open(w));
+    ares_str out = { 0 };
+    int status = test_mpirun(&out, n, name);
+    CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+    ares_str_fini(&out);
+    return false;
+}
+
+/* b has a part of a's array, from element `first` on. */
+static void check_part(const void *b, const void *a, int64_t first, int64_t n, ares_dtype dtype)
+{
+    size_t one = ares_dtype_bytes(dtype);
+    if (CHECK((a != NULL) == (b != NULL)) && a)
+        CHECK_MEM(b, (const char *)a + (size_t)first * one, (size_t)n * one);
+}
+
+/*
+ * shared has the weights of `whole`, which trained alone, and the states of its own parts. Padding
+ * at the ends of regions depends on the number of ranks.
+ */
+static void check_shared(const ares_model *shared, const ares_model *whole)
+{
+    for (int i = 0; i < shared->n_regions; i++) {
+        const ares_region *r = &shared->regions[i], *a = &whole->regions[i];
+        int64_t n = ARES_MIN(r->elements, a->elements),
+                own = ARES_MAX(0, ARES_MIN(r->own, a->elements - r->own_first));
+        check_part(r->weights, a->weights, 0, n, r->dtype);
+        if (!own) continue;
+        check_part(r->m, a->m, r->own_first, own, r->states);
+        check_part(r->v, a->v, r->own_first, own, r->states);
+        check_part(r->master, a->master, r->own_first, own, r->states);
     }
+}
+
+/*
+ * The gradients of three ranks are g, g / 2 and g / 4. Their sum, rounded once, is 7/4 g rounded
+ * once, so one process with that has the same weights and states, and its norm the same sums of
+ * chunks, whatever ranks share.
+ */
+TEST_MPI(ranks_take_the_step_of_the_sum_of_their_gradients)
+{
+    static const float scales[] = { 1, 0.5f, 0.25f };
     ares_world *w = NULL;
-    REQUIRE_OK(ares_world_open(&w));
+    if (!as_ranks(ARES_COUNT(scales), "ranks_take_the_step_of_the_sum_of_their_gradients", &w))
+        return;
     int rank = ares_world_rank(w);
     for (int c = 0; c < ARES_COUNT(settings) * 2; c++) {
-        trained both, one;
+        trained all, one;
         double norm[2] = { 0 };
         const setting *s = &settings[c / 2];
-        if (!trained_open(s, &both) || !trained_open(s, &one)) return;
-        give_gradients(both.m, 1, rank ? 0.5f : 1);
-        give_gradients(one.m, 1, 1.5f);
-        if (c % 2) both.d.index = 0;
-        CHECK_OK(optim_step(&both.o, both.m, w, 1e-3, 1, "both", &norm[0]));
-        both.d.index = -1;
-        CHECK_OK(optim_step(&one.o, one.m, NULL, 1e-3, 1, "one", &norm[1]));
-        CHECK(norm[0] == norm[1]);
-        CHECK_MEM(both.m->weights, one.m->weights, one.m->weights_bytes);
-        CHECK_MEM(both.m->states, one.m->states, one.m->states_bytes);
-        trained_close(&both);
+        ares_sharing how = c % 2 ? ARES_SHARE_STATES : ARES_SHARE_NONE;
+        if (!wide_open(s, w, how, &all) || !wide_open(s, NULL, ARES_SHARE_NONE, &one)) return;
+        CHECK(all.m->states_bytes < one.m->states_bytes || how == ARES_SHARE_NONE);
+        for (uint64_t step = 1; step <= 3; step++) {
+            give_gradients(all.m, step, scales[rank]);
+            give_gradients(one.m, step, 1.75f);
+            CHECK_OK(optim_step(&all.o, all.m, w, 1e-3, 1, "ranks", &norm[0]));
+            CHECK_OK(optim_step(&one.o, one.m, NULL, 1e-3, 1, "one", &norm[1]));
+            CHECK(norm[0] == norm[1]);
+        }
+        check_shared(all.m, one.m);
+        trained_close(&all);
         trained_close(&one);
+    }
+    ares_world_close(w);
+}
+
+/*
+ * What a step sends: every gradient once to the rank that adds it, and back from there what the
+ * others lack: the sum, or the weights that it gave and the chunks' sums of squares.
+ */
+TEST_MPI(a_step_sends_no_more_than_it_must)
+{
+    ares_world *w = NULL;
+    if (!as_ranks(2, "a_step_sends_no_more_than_it_must", &w)) return;
+    for (int c = 0; c < 4; c++) {
+        trained t;
+        double norm;
+        const setting *s = &settings[c < 2 ? 1 : 2];
+        ares_sharing how = c % 2 ? ARES_SHARE_STATES : ARES_SHARE_NONE;
+        if (!wide_open(s, w, how, &t)) return;
+        const ares_region *vectors = &t.m->regions[t.m->n_regions - 1];
+        int64_t matrices = 0, own;
+        for (int i = 0; i < t.m->n_regions - 1; i++) matrices += t.m->regions[i].elements;
+        own = matrices / 2;
+        int64_t want = own * 4 + vectors->elements * 4;
+        want += how == ARES_SHARE_NONE ? own * 4
+                                       : own * (int64_t)ares_dtype_bytes(s->storage) +
+                                             own / ARES_SUM_CHUNK * (int64_t)sizeof(double);
+        give_gradients(t.m, 1, 1);
+        int64_t before = ares_group_bytes(t.g);
+        CHECK_OK(optim_step(&t.o, t.m, w, 1e-3, 1, "test", &norm));
+        CHECK_EQ(ares_group_bytes(t.g) - before, want);
+        trained_close(&t);
+    }
+    ares_world_close(w);
+}
+
+TEST_MPI(the_rank_that_owns_a_gradient_names_it_where_it_is_no_number)
+{
+    ares_world *w = NULL;
+    if (!as_ranks(2, "the_rank_that_owns_a_gradient_names_it_where_it_is_no_number", &w)) return;
+    for (int c = 0; c < 2; c++) {
+        trained t;
+        double norm = 0;
+        ares_str out = { 0 };
+        if (!wide_open(&settings[0], w, ARES_SHARE_STATES, &t)) return;
+        give_gradients(t.m, 1, 1);
+        ares_param *embed = t.m->embed;
+        /* only one rank has it: in its own part, and in the other's */
+        if (ares_world_rank(w) == c) ((float *)embed->grad.data)[embed->elements - 1] = NAN;
+        told_step(&t, w, &out, &norm);
+        CHECK(isnan(norm));
+        CHECK_EQ(t.o.skipped, 1);
+        if (ares_world_rank(w) == 0)
+            CHECK_CONTAINS(out.data ? out.data : "",
+                           "rank 1: the gradient of 'model.embed_tokens.weight' (the embedding) "
+                           "holds NaN or infinity");
+        ares_str_fini(&out);
+        trained_close(&t);
     }
     ares_world_close(w);
 }

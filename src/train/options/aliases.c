@@ -37,7 +37,7 @@
 #define ENGINE "a detail of another engine"
 #define IMAGES "it concerns images and videos; models read only text so far"
 #define SHARDS \
-    "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage"
+    "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
 #define OFFLOAD "weights and states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"

@@ -10,6 +10,7 @@
 #include "oversampling.h"
 #include "published.h"
 #include "roles/mini_batches.h"
+#include "sharing.h"
 #include "slime_words.h"
 #include "vapor/vapor.h"
 
@@ -408,6 +409,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
             cfg, "data.mini_rollout_batch_size",
             "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
     published_check(cfg, c, world);
+    sharing_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
     check_validation(cfg, c);
     check_storage(cfg, c);

@@ -165,7 +165,7 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
         double norm = NAN;
         int rc = ares_world_agree(
             world, update_mini_batch(&u, k->minis.start[i], k->minis.start[i + 1], &idle));
-        if (rc == ARES_OK && !idle) rc = optim_norm(l->model, world, &norm);
+        if (rc == ARES_OK && !idle) rc = optim_norm(l->model, &norm);
         if (rc == ARES_ENUMERIC) { /* which the update will meet and tell of */
             ares_error_clear();
             rc = ARES_OK;

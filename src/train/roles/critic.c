@@ -10,21 +10,24 @@
 #include <string.h>
 
 #include "ares/algo_twin.h"
+#include "options/sharing.h"
 #include "roles/mini_batches.h"
 
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                int64_t total_steps, const char *weights)
+                ares_group *group, int64_t total_steps, const char *weights)
 {
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
+    const ares_model_share share = sharing_of(cfg->critic.fsdp_size, group);
     ares_model_options opt = { .storage =
                                    cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
                                        ? ARES_BF16
                                        : ARES_F32,
                                .trainable = true,
                                .value_head = true,
-                               .value_seed = (uint64_t)cfg->rollout.seed };
+                               .value_seed = (uint64_t)cfg->rollout.seed,
+                               .share = &share };
     ares_model *m;
     *c = (critic){ .cfg = cfg };
     ARES_TRY(learner_check_storage("critic", opt.storage, d));

@@ -9,9 +9,12 @@ typedef struct critic {
     const ares_train_config *cfg;
 } critic;
 
-/* weights: a checkpoint's critic/, where a run goes on; NULL: worker.critic.model.model_path */
+/*
+ * group: of all ranks; NULL: one. weights: a checkpoint's critic/, where a run goes on; NULL:
+ * worker.critic.model.model_path
+ */
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                int64_t total_steps, const char *weights);
+                ares_group *group, int64_t total_steps, const char *weights);
 void critic_close(critic *c);
 int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
 int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */

@@ -51,32 +51,14 @@ void optim_skip(optim *o, const ares_world *world, const char *what)
     ares_error_clear();
 }
 
-/*
- * In a tied model the embedding's own gradient lies in no region: by now it has been added to the
- * head's.
- */
-static int sum_over_ranks(ares_model *m, ares_world *world)
+/* What was launched is done; the first failure of it, or of what ranks did together. */
+static int finish(ares_model *m)
 {
-    if (ares_world_size(world) == 1) return ARES_OK;
     ares_device *d = m->device;
-    bool on_host = d->index < 0;
-    int64_t most = 0;
-    for (int i = 0; i < m->n_regions; i++) most = ARES_MAX(most, m->regions[i].elements);
-    float *host = on_host ? NULL : ares_malloc((size_t)most * sizeof *host);
-    int rc = ARES_OK;
-    for (int i = 0; i < m->n_regions && rc == ARES_OK; i++) {
-        const ares_region *r = &m->regions[i];
-        size_t bytes = (size_t)r->elements * sizeof *host;
-        if (!on_host) d->k->copy_out(d, host, r->grad, bytes);
-        rc = ares_world_sum_f32(world, on_host ? r->grad : host, r->elements);
-        if (!on_host && rc == ARES_OK) d->k->copy_in(d, r->grad, host, bytes);
-    }
-    if (rc == ARES_OK) rc = d->k->sync(d);
-    ares_free(host);
-    return rc;
+    return m->share.group ? ares_group_sync(m->share.group) : d->k->sync(d);
 }
 
-/* The sums of squares of all chunks of all regions, to the host. */
+/* The sums of squares of all chunks of all regions, to the host, in the device's order. */
 static int read_squares(ares_model *m, double *squares)
 {
     ares_device *d = m->device;
@@ -84,22 +66,75 @@ static int read_squares(ares_model *m, double *squares)
     return d->k->sync(d);
 }
 
-int optim_norm(ares_model *m, ares_world *world, double *norm)
+/* The chunks of a rank's own parts, norms and biases aside, which every rank has whole. */
+static int64_t own_chunks(const ares_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->n_regions - 1; i++) n += m->regions[i].own / ARES_SUM_CHUNK;
+    return n;
+}
+
+/* by_rank: rank after rank, each with its chunks of all regions; to: region after region. */
+static void order_squares(const ares_model *m, const double *by_rank, double *to)
+{
+    int shards = ares_model_shards(m);
+    int64_t own = own_chunks(m), at = 0;
+    for (int i = 0; i < m->n_regions - 1; i++) {
+        int64_t n = m->regions[i].own / ARES_SUM_CHUNK;
+        for (int s = 0; s < shards; s++, to += n)
+            memcpy(to, by_rank + s * own + at, (size_t)n * sizeof *to);
+        at += n;
+    }
+    at = shards * own; /* norms and biases */
+    memcpy(to, by_rank + at, (size_t)(m->n_squares - at) * sizeof *to);
+}
+
+/*
+ * The sums of squares of all regions' chunks. *squares [n_squares]: region after region, the chunks
+ * of each in their order, for the caller to free: one list, however the ranks share the model.
+ */
+static int sum_squares(ares_model *m, double **squares)
 {
     ares_device *d = m->device;
-    ares_model_join_embed_grad(m);
-    ARES_TRY(sum_over_ranks(m, world));
-    double *of_chunk = m->grad_squares, sum = 0;
-    for (int i = 0; i < m->n_regions; i++) {
+    ares_group *g = m->share.group;
+    int shards = ares_model_shards(m), last = m->n_regions - 1;
+    int64_t own = own_chunks(m);
+    double *mine = m->grad_squares + (shards > 1 ? ares_group_rank(g) * own : 0), *to = mine;
+    for (int i = 0; i < last; i++) {
         const ares_region *r = &m->regions[i];
-        d->k->square_sums(d, r->grad, r->elements, of_chunk);
-        of_chunk += ares_region_chunks(r);
+        d->k->square_sums(d, r->own_grad, r->own, to);
+        to += r->own / ARES_SUM_CHUNK;
     }
-    double *squares = ares_malloc((size_t)m->n_squares * sizeof *squares);
-    int rc = read_squares(m, squares);
-    for (int64_t c = 0; c < m->n_squares && rc == ARES_OK; c++) sum += squares[c];
-    ares_free(squares);
+    d->k->square_sums(d, m->regions[last].own_grad, m->regions[last].own,
+                      m->grad_squares + shards * own);
+    if (shards > 1)
+        ares_group_join(g, ares_group_gather(g, mine, m->grad_squares, (size_t)own * sizeof *mine));
+    double *by_rank = ares_malloc((size_t)m->n_squares * sizeof *by_rank);
+    *squares = ares_malloc((size_t)m->n_squares * sizeof **squares);
+    int rc = read_squares(m, by_rank);
+    if (rc == ARES_OK) rc = finish(m);
+    if (rc == ARES_OK) order_squares(m, by_rank, *squares);
+    ares_free(by_rank);
+    return rc;
+}
+
+/* In a tied model, the embedding's own gradient is added to the head's before. */
+static int norm_of(ares_model *m, double *norm, double **squares)
+{
+    double sum = 0;
+    ares_model_join_embed_grad(m);
+    for (int i = 0; i < m->n_regions; i++) ares_region_sum(m, i);
+    int rc = sum_squares(m, squares);
+    for (int64_t c = 0; c < m->n_squares && rc == ARES_OK; c++) sum += (*squares)[c];
     *norm = sqrt(sum);
+    return rc;
+}
+
+int optim_norm(ares_model *m, double *norm)
+{
+    double *squares;
+    int rc = norm_of(m, norm, &squares);
+    ares_free(squares);
     return rc;
 }
 
@@ -110,70 +145,96 @@ static bool finite_sums(const double *sums, int64_t n)
     return true;
 }
 
-/*
- * Fails with the name of the first parameter whose gradient is not finite, in the first region that
- * has one. The chunks' sums are those of optim_norm.
- */
-static int not_finite(ares_model *m, double norm)
+/* The first region with a chunk whose sum is not finite. */
+static int first_faulty(const ares_model *m, const double *squares)
+{
+    int r = 0;
+    while (r < m->n_regions - 1 && finite_sums(squares, ares_region_chunks(&m->regions[r])))
+        squares += ares_region_chunks(&m->regions[r++]);
+    return r;
+}
+
+/* Fails with the parameter's name where this rank's part of its gradient is not finite. */
+static int check_finite(ares_model *m, const ares_param *p, double *squares)
 {
     ares_device *d = m->device;
-    double *squares = ares_malloc((size_t)m->n_squares * sizeof *squares), *of_region = squares;
-    int rc = read_squares(m, squares), r = 0;
-    while (rc == ARES_OK && r < m->n_regions &&
-           finite_sums(of_region, ares_region_chunks(&m->regions[r])))
-        of_region += ares_region_chunks(&m->regions[r++]);
-    for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
-        const ares_param *p = &m->params[i];
-        if (p->region != r) continue;
-        int64_t chunks = (p->elements + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK;
-        d->k->square_sums(d, p->grad.data, p->elements, m->grad_squares);
-        rc = read_squares(m, squares);
-        if (rc == ARES_OK && !finite_sums(squares, chunks))
-            rc = ares_fail(ARES_ENUMERIC,
-                           "gradient norm is %g: the gradient of '%s' (%s) holds NaN or infinity",
-                           norm, p->name, m->regions[r].name);
-    }
+    const ares_region *r = &m->regions[p->region];
+    int64_t from = ARES_MAX(p->at, r->own_first),
+            end = ARES_MIN(p->at + p->elements, r->own_first + r->own);
+    if (from >= end) return ARES_OK;
+    d->k->square_sums(d, r->own_grad + (from - r->own_first), end - from, m->grad_squares);
+    ARES_TRY(read_squares(m, squares));
+    if (finite_sums(squares, (end - from + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK)) return ARES_OK;
+    return ares_fail(ARES_ENUMERIC, "the gradient of '%s' (%s) holds NaN or infinity", p->name,
+                     r->name);
+}
+
+/*
+ * Fails on every rank with the name of the first parameter whose gradient is not finite, in the
+ * first region that has one. squares: of all chunks.
+ */
+static int not_finite(ares_model *m, ares_world *world, double norm, double *squares)
+{
+    int region = first_faulty(m, squares), rc = ARES_OK;
+    for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
+        if (m->params[i].region == region) rc = check_finite(m, &m->params[i], squares);
+    rc = ares_world_agree(world, rc);
     ARES_ASSERT(rc != ARES_OK); /* padding is zero, and f64 holds the sum of any finite squares */
-    ares_free(squares);
-    return rc;
+    return ares_fail_in(rc, "gradient norm is %g", norm);
+}
+
+/* AdamW of the part of a region that is this rank's. */
+static void step_region(const optim *o, ares_model *m, const ares_region *r, double lr,
+                        double scale)
+{
+    ares_adamw_args a = { .n = r->own,
+                          .w = r->act ? r->act : r->own_weights,
+                          .dtype = r->act ? ARES_BF16 : r->dtype,
+                          .kahan = r->states == ARES_BF16,
+                          .master = r->act ? r->own_weights : r->master,
+                          .grad = r->own_grad,
+                          .m = r->m,
+                          .v = r->v,
+                          .lr = lr,
+                          .beta1 = o->cfg->betas.items[0],
+                          .beta2 = o->cfg->betas.items[1],
+                          .eps = o->cfg->eps,
+                          .weight_decay = r->decay ? o->cfg->weight_decay : 0,
+                          .grad_scale = scale,
+                          .step = o->updates };
+    m->device->k->adamw(m->device, &a);
+}
+
+/* The weights of a region, of which this rank has written its own part. */
+static void gather_weights(ares_model *m, const ares_region *r)
+{
+    ares_group *g = m->share.group;
+    if (ares_model_shards(m) == 1 || !r->decay) return;
+    size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
+    ares_group_join(g, ares_group_gather(g, r->own_weights, r->weights, bytes));
 }
 
 int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
                const char *what, double *grad_norm)
 {
-    ares_device *d = m->device;
-    double norm;
-    ARES_TRY(optim_norm(m, world, &norm));
+    double norm, *squares;
+    int rc = norm_of(m, &norm, &squares);
+    if (rc == ARES_OK && !isfinite(norm)) rc = not_finite(m, world, norm, squares);
+    ares_free(squares);
     *grad_norm = norm;
-    if (!isfinite(norm)) {
-        int rc = not_finite(m, norm);
-        if (rc != ARES_ENUMERIC) return rc;
+    if (rc == ARES_ENUMERIC) {
         optim_skip(o, world, what);
         *grad_norm = NAN;
         return ARES_OK;
     }
+    ARES_TRY(rc);
     o->skipped = 0;
     o->updates++;
     /* as torch.nn.utils.clip_grad_norm_ */
     double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
     for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
-        ares_adamw_args a = { .n = r->elements,
-                              .w = r->act ? r->act : r->weights,
-                              .dtype = r->act ? ARES_BF16 : r->dtype,
-                              .kahan = r->states == ARES_BF16,
-                              .master = r->act ? r->weights : r->master,
-                              .grad = r->grad,
-                              .m = r->m,
-                              .v = r->v,
-                              .lr = lr,
-                              .beta1 = o->cfg->betas.items[0],
-                              .beta2 = o->cfg->betas.items[1],
-                              .eps = o->cfg->eps,
-                              .weight_decay = r->decay ? o->cfg->weight_decay : 0,
-                              .grad_scale = scale,
-                              .step = o->updates };
-        d->k->adamw(d, &a);
+        step_region(o, m, &m->regions[i], lr, scale);
+        gather_weights(m, &m->regions[i]);
     }
-    return d->k->sync(d);
+    return finish(m);
 }

@@ -21,7 +21,7 @@ int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps);
 int optim_alloc_states(const optim *o, ares_model *m);
 double optim_lr(const optim *o, int64_t step); /* of training step 0, 1, ... */
 /* Sums gradients over ranks. *norm: of all of them, which may be no finite number. */
-int optim_norm(ares_model *m, ares_world *world, double *norm);
+int optim_norm(ares_model *m, double *norm);
 /*
  * Sums gradients over ranks, clips them to max_grad_norm and updates the weights in place.
  * *grad_norm is the norm before clipping. Where it is NaN or infinite the update is left out, on

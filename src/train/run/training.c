@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "options/published.h"
+#include "options/sharing.h"
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world)
 {
@@ -20,7 +21,7 @@ static ares_dtype actor_storage(const training *t)
 }
 
 /* Activations have the type of the actor's weights; the CPU's native table keeps f32. */
-int training_open_device(training *t)
+static int open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
     ares_dtype act = actor_storage(t);
@@ -32,6 +33,12 @@ int training_open_device(training *t)
                                     act, threads, &t->device));
     ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
     return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
+}
+
+int training_open_device(training *t)
+{
+    ARES_TRY(ares_world_agree(t->world, open_device(t)));
+    return ares_group_open(t->world, &t->device, ares_world_size(t->world), 1, &t->group);
 }
 
 /*
@@ -55,7 +62,10 @@ static int set_positions(ares_model_config *m, const ares_json *override)
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    ares_model_options opt = { .storage = actor_storage(t), .trainable = !c->trainer.val_only };
+    const ares_model_share share = sharing_of(c->actor.fsdp_size, t->group);
+    ares_model_options opt = { .storage = actor_storage(t),
+                               .trainable = !c->trainer.val_only,
+                               .share = &share };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(set_positions(&t->model->cfg, c->published.actor_override));
     ARES_TRY(ares_tokenizer_load(
@@ -85,5 +95,6 @@ void training_close(training *t)
     step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
+    ares_group_close(t->group);
     ares_device_close(&t->device);
 }

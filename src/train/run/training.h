@@ -23,6 +23,7 @@ typedef struct training {
     const ares_train_config *cfg;
     ares_world *world;
     ares_device device;
+    ares_group *group; /* all ranks, which train its models together */
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *encoder;
     ares_curriculum curriculum; /* of the source; n 0: it is one data set, or environments */
@@ -58,7 +59,7 @@ typedef struct training {
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);
-/* Parts of opening: device, model_dir and its fingerprint. */
+/* Parts of opening: device, group, model_dir and its fingerprint. A collective. */
 int training_open_device(training *t);
 /*
  * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:

@@ -1,0 +1,10 @@
+#ifndef ARES_TRAIN_OPTIONS_SHARING_H
+#define ARES_TRAIN_OPTIONS_SHARING_H
+
+#include "ares/train.h"
+
+/* Refuses what the ranks of a run, world of them, cannot share. */
+void sharing_check(ares_config *cfg, const ares_train_config *c, int world);
+/* As worker.*.fsdp.fsdp_size asks; group: of all ranks; NULL: one. */
+ares_model_share sharing_of(int64_t fsdp_size, ares_group *group);
+#endif

@@ -158,8 +158,9 @@ TEST_GPU(an_exact_kl_and_a_loss_of_rows_train_on_a_card_as_on_the_cpu)
 }
 
 /*
- * |log ratio| has a corner at a ratio of 1. Old log-probs that the update's own pass has computed put
- * the first epoch on it exactly, with a derivative of 0 on either device; the second lies beside it.
+ * |log ratio| has a corner at a ratio of 1. Old log-probs that the update's own pass has computed
+ * put the first epoch on it exactly, with a derivative of 0 on either device; the second lies
+ * beside it.
  */
 TEST_GPU(kl_cov_trains_on_a_card_as_on_the_cpu)
 {

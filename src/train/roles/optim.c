@@ -205,13 +205,16 @@ static void step_region(const optim *o, ares_model *m, const ares_region *r, dou
     m->device->k->adamw(m->device, &a);
 }
 
-/* The weights of a region, of which this rank has written its own part. */
+/*
+ * The weights of a region, of which this rank has written its own part. On a card they travel while
+ * AdamW goes on with the next region.
+ */
 static void gather_weights(ares_model *m, const ares_region *r)
 {
     ares_group *g = m->share.group;
     if (ares_model_shards(m) == 1 || !r->decay) return;
     size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
-    ares_group_join(g, ares_group_gather(g, r->own_weights, r->weights, bytes));
+    (void)ares_group_gather(g, r->own_weights, r->weights, bytes); /* finish waits for it */
 }
 
 int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,

@@ -203,6 +203,7 @@ bool e2e_of_speed(ares_view key)
     return ares_view_starts(key, ARES_VIEW("timing_")) ||
            ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) ||
            ares_view_starts(key, ARES_VIEW("perf/")) ||
+           ares_view_starts(key, ARES_VIEW("dist/")) || /* none with one rank */
            ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
 }
 

@@ -57,7 +57,10 @@ static void near_metrics(double tolerance, int64_t at_least)
     for (int64_t i = 0; i < ARES_MIN(n, m); i++)
         for (int64_t k = 0; k < y[i]->count; k++) {
             ares_view key = y[i]->members[k].key;
-            if (e2e_of_speed(key) || ares_view_starts(key, ARES_VIEW("exact/"))) continue;
+            /* a card decodes a step ahead, also of an answer that has ended */
+            if (e2e_of_speed(key) || ares_view_starts(key, ARES_VIEW("exact/")) ||
+                ares_view_eq(key, ARES_VIEW("rollout/forward_passes")))
+                continue;
             const ares_json *mine = ares_json_find(x[i], key), *v = y[i]->members[k].value;
             if (!CHECK_MSG(mine, "row %lld: %.*s is missing on the card", (long long)i,
                            (int)key.len, key.data))
@@ -168,12 +171,19 @@ TEST_GPU(kl_cov_trains_on_a_card_as_on_the_cpu)
                        "worker.actor.recompute_log_probs=true worker.actor.ppo_epochs=2");
 }
 
-/* Conversations of three turns with FrozenLake: their answers come from the cache's prefixes. */
+/*
+ * Conversations of two turns with FrozenLake, whose prompts of 300 tokens are slow here: one step.
+ * The rewards are equal, so that the bonus for entropy alone trains.
+ */
 TEST_GPU(an_environment_trains_on_a_card_as_on_the_cpu)
 {
     trains_sums("'~data.train_files' '~data.rollout_batch_size' '~worker.rollout.n' "
-                "'~worker.reward.rewards' env.train.tags=FrozenLake env.train.groups=4 "
-                "env.train.group_size=2 env.max_turns=3 data.max_prompt_length=400");
+                "'~worker.reward.rewards' env.train.tags=FrozenLake env.train.groups=1 "
+                "env.train.group_size=2 env.max_turns=2 env.enable_think=false "
+                "env.token_exact=true 'env.definitions.FrozenLake.instruction=Ice.' "
+                "data.max_prompt_length=400 worker.rollout.max_model_len=800 "
+                "worker.actor.global_batch_size=1 worker.actor.entropy_coeff=0.01 "
+                "trainer.max_steps=1");
 }
 
 /* The host chooses tokens and may stop; three micro-batches go forward before any goes backward. */

@@ -115,10 +115,13 @@ rl vapor worker.actor.loss_type=vapor algorithm.adv_estimator=vapor \
     'vapor.preference_term_split=[<S>, </S>]' 'vapor.verifiable_term_split=[<N>, </N>]' \
     'worker.reward.rewards=[{name: exact}]' data.max_response_length=24 \
     "worker.actor.model.model_path=$work/taught"
+# prompts must fit, or nothing is answered; the rewards of a random model are equal
 agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.max_turns=3
+    env.enable_think=false env.token_exact=true env.definitions.FrozenLake.instruction=Ice.
     algorithm.adv_estimator=grpo algorithm.disable_kl=true data.max_prompt_length=400
-    data.max_response_length=12 "worker.actor.model.model_path=$work/model"
-    worker.actor.global_batch_size=2 worker.actor.optim.lr=1e-3 trainer.max_steps=2
+    worker.rollout.max_model_len=1200 data.max_response_length=12
+    "worker.actor.model.model_path=$work/model" worker.actor.global_batch_size=2
+    worker.actor.optim.lr=1e-3 worker.actor.entropy_coeff=0.01 trainer.max_steps=2
     'trainer.logger=[file]' trainer.save_minutes=null)
 beside agents 1e-3 "${agents[@]}"
 ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \

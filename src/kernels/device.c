@@ -179,6 +179,8 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     cuda_library = library;
     char message[512] = "";
     *out = (ares_device){ .k = table(act), .index = index };
+    /* for deterministic products of libtorch's cuBLAS; set before there are threads that read it */
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     if (open(out, index, message, sizeof message) == ARES_OK) {
         out->pool = pool_beside_a_card(threads);
         take_from_torch(out);

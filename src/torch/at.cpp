@@ -301,12 +301,11 @@ static std::string beside_libtorch(const char *name)
     return std::string(cpu.dli_fname, strrchr(cpu.dli_fname, '/') + 1) + name;
 }
 
-// Deterministic products need cuBLAS to keep its workspace at one size, which it reads from the
-// environment before its first product.
+// Deterministic products also need cuBLAS to keep its workspace at one size: the environment says
+// so before threads exist (src/kernels/device.c).
 static void choose_arithmetic()
 {
     at::Context &c = at::globalContext();
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     c.setFloat32MatmulPrecision("highest");
     c.setAllowTF32CuBLAS(false);
     c.setAllowTF32CuDNN(false);

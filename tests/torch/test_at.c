@@ -439,6 +439,8 @@ TEST(cuda_is_opened_only_when_asked_and_says_what_is_missing)
 
 TEST_GPU(a_product_on_a_cuda_device_equals_the_cpus)
 {
+    /* as for a device that is opened (src/kernels/device.c); else libtorch refuses the product */
+    REQUIRE(setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0) == 0);
     if (at_cuda_open() != ARES_OK) SKIP(ares_error_message());
     at_scope *s = at_scope_open("gpu");
     at_tensor a = at_randn(AT_F64, AT_DIMS(7, 9)), b = at_randn(AT_F64, AT_DIMS(9, 5));

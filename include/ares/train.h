@@ -194,8 +194,9 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(text, device, "device", "cpu", "nonempty",                                                  \
       "cpu; cuda: one GPU for each rank of a machine; cuda:1: that GPU")                          \
     X(choice, kernels, "kernels", "native", "native|aten",                                        \
-      "whose arithmetic: native: that of ares-train; aten: the operators of libtorch, on device " \
-      "cpu, on one thread; slower, and equal to native within the error of float32")              \
+      "whose arithmetic: native: that of ares-train; aten: the operators of libtorch, on one "    \
+      "thread; slower, and equal to native within the error of float32. On device cpu only: on "  \
+      "a card native takes products and attention from libtorch already")                         \
     X(i64, threads, "threads", "null", "[1,)",                                                    \
       "CPU threads; changes speed, no result; null: all CPUs at hand, divided among the ranks "   \
       "of the machine",                                                                           \

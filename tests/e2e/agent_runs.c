@@ -64,15 +64,10 @@ const char *agent_model(void)
 
 const char *agent_thinking(void)
 {
-    static char words[400];
-    snprintf(words, sizeof words,
-             "env.enable_think=true data.max_response_length=40 "
-             "worker.actor.model.model_path='%s'",
-             e2e_learned("agent_thinking", learn_thinking));
-    return words;
+    return e2e_learned("agent_thinking", learn_thinking);
 }
 
-const char *agent_words(const char *run)
+const char *agent_words_of(const char *model, const char *run)
 {
     char text[2000], file[64];
     snprintf(text, sizeof text,
@@ -91,7 +86,11 @@ const char *agent_words(const char *run)
              "optim: {lr: 1.0e-3}}\n"
              "  critic: {optim: {lr: 1.0e-3}}\n"
              "trainer: {max_steps: 3, logger: [console], run_dir: '%s'}\n",
-             agent_model(), test_file(run));
+             model, test_file(run));
     snprintf(file, sizeof file, "agents_%s.yaml", run);
     return e2e_write(file, text);
+}
+const char *agent_words(const char *run)
+{
+    return agent_words_of(agent_model(), run);
 }

@@ -157,8 +157,10 @@ TEST_MPI(two_ranks_measure_what_one_does)
 static void train_agent(const char *run, const char *words)
 {
     ares_str out = { 0 };
-    int rc = e2e_program(&out, "--config '%s' trainer.threads=1 trainer.max_steps=2 %s %s",
-                         agent_words(run), agent_thinking(), words);
+    int rc = e2e_program(&out,
+                         "--config '%s' trainer.threads=1 trainer.max_steps=2 "
+                         "env.enable_think=true data.max_response_length=40 %s",
+                         agent_words_of(agent_thinking(), run), words);
     CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
     ares_str_fini(&out);
 }

@@ -232,7 +232,8 @@ static int write_answers(job *j)
 static int open_all(job *j)
 {
     ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
-    ARES_TRY(ares_device_open(j->device, (int)j->threads, &j->d));
+    /* a card computes in the type that the weights are stored in, as in training */
+    ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
     /* the first line that needs it reports the failure again */

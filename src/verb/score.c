@@ -93,7 +93,8 @@ int ares_verb_score(int argc, char **argv)
     ares_model_options opt = { .storage = strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     ares_str dir = { 0 };
     ares_batch_init(&j.batch);
-    ARES_TRY(ares_device_open(device, (int)threads, &d));
+    /* a card computes in the type that the weights are stored in, as in training */
+    ARES_TRY(ares_device_open_table(device, "native", opt.storage, (int)threads, &d));
     int rc = ares_model_load(model, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK) rc = ares_model_find(model, &dir);

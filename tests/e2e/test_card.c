@@ -241,3 +241,27 @@ TEST_GPU(a_micro_batch_waits_for_the_card_once)
     CHECK_MSG(n[0] > 0 && n[1] - n[0] <= 16, "%g waits with one micro-batch, %g with 16", n[0],
               n[1]);
 }
+
+/* The first log-prob that `score` gives to a text with weights in bf16. */
+static double scored(const char *device)
+{
+    ares_str out = { 0 };
+    double first = NAN;
+    int rc = test_shell(&out,
+                        "echo '{\"text\":\"ab\"}' | '%s' score --model '%s' --dtype bf16 "
+                        "--device %s --threads 1",
+                        test_program(), e2e_model(), device);
+    CHECK_MSG(rc == 0 && sscanf(out.data, "{\"log_probs\":[%lf", &first) == 1, "%s",
+              out.data ? out.data : "");
+    ares_str_fini(&out);
+    return first;
+}
+
+/* Its activations are rounded to 8 bits: near the CPU's, and further away than rounding of f32. */
+TEST_GPU(score_computes_on_a_card_in_the_type_of_the_weights)
+{
+    if (!have_card()) return;
+    double cpu = scored("cpu"), card = scored("cuda");
+    CHECK_NEAR(card, cpu, 0.05);
+    CHECK_MSG(fabs(card - cpu) > 1e-5, "%.9g on the card, %.9g on the CPU", card, cpu);
+}

@@ -1,6 +1,6 @@
 /*
- * Which rank trains on which groups: equal numbers, even work, and mini-batches that no rank count
- * changes.
+ * Which rank trains on which groups: at least one of each mini-batch, even work, and mini-batches
+ * that no rank count changes.
  */
 #include "collect/balance_groups.h"
 
@@ -31,7 +31,7 @@ static int64_t most_of(const int64_t *work, const int64_t *rank, int64_t from, i
     return most;
 }
 
-TEST(ranks_get_equal_numbers_and_even_work_of_every_mini_batch)
+TEST(ranks_get_even_work_of_every_mini_batch_and_a_group_at_least)
 {
     static const int64_t counts[] = { 2, 4, 8 };
     int64_t work[COUNT], rank[COUNT], turns[COUNT], low, low_in_turn;
@@ -45,7 +45,7 @@ TEST(ranks_get_equal_numbers_and_even_work_of_every_mini_batch)
             int64_t in_turn =
                 most_of(work, turns, at, at + CHUNK, ranks, &low_in_turn) - low_in_turn;
             for (int64_t i = at; i < at + CHUNK; i++) n[rank[i]]++;
-            for (int64_t r = 0; r < ranks; r++) CHECK_EQ(n[r], CHUNK / ranks);
+            for (int64_t r = 0; r < ranks; r++) CHECK(n[r] > 0);
             CHECK_MSG(high - low < in_turn, "%lld ranks, from %lld: %lld, in turn %lld",
                       (long long)ranks, (long long)at, (long long)(high - low), (long long)in_turn);
         }
@@ -66,13 +66,22 @@ TEST(the_rank_with_the_larger_part_of_one_mini_batch_gets_the_smaller_of_the_nex
     CHECK_EQ(mine[0], mine[1]);
 }
 
+/* Three short groups balance a long one: no equal numbers give even work. */
+TEST(a_long_group_is_balanced_by_more_short_ones)
+{
+    static const int64_t work[] = { 9, 3, 3, 3 };
+    int64_t rank[4];
+    REQUIRE_OK(balance_groups(work, 4, 4, 2, true, rank));
+    CHECK(rank[1] == rank[2] && rank[2] == rank[3] && rank[0] != rank[1]);
+}
+
 TEST(a_short_last_mini_batch_is_dealt_out_too_and_one_rank_has_all)
 {
     int64_t work[COUNT], rank[COUNT], n = 0;
     unlike(work);
     REQUIRE_OK(balance_groups(work, 20, CHUNK, 2, true, rank));
     for (int i = CHUNK; i < 20; i++) n += rank[i];
-    CHECK_EQ(n, 2);
+    CHECK(n > 0 && n < 4);
     REQUIRE_OK(balance_groups(work, COUNT, CHUNK, 1, true, rank));
     for (int i = 0; i < COUNT; i++) CHECK_EQ(rank[i], 0);
     REQUIRE_OK(balance_groups(work, 0, CHUNK, 2, true, rank));

@@ -38,7 +38,7 @@ int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ra
     for (int64_t i = 0; i < count; i++) rank[i] = i % ranks;
     for (int64_t at = 0; balance && at < count && rc == ARES_OK; at += chunk) {
         int64_t n = ARES_MIN(chunk, count - at);
-        rc = ares_balance_parts(work + at, n, ranks, true, rank + at);
+        rc = ares_balance_parts(work + at, n, ranks, false, rank + at);
         if (rc == ARES_OK) assign_parts(work + at, n, ranks, had, rank + at);
     }
     ares_free(had);

@@ -7,7 +7,7 @@
 
 /*
  * The rank [count] of each group, from the work [count] of the groups; both by place in the batch.
- * Groups are divided within each chunk of consecutive places, and every rank gets as many: a
+ * Groups are divided within each chunk of consecutive places, and every rank gets at least one: a
  * mini-batch, which is one or more chunks, has the same groups for every rank count. balance:
  * evenly by work; false: in turn. chunk and count are multiples of ranks
  * (docs/design.md#balance-between-ranks).

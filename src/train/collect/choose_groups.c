@@ -102,8 +102,8 @@ static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
 }
 
 /*
- * Every rank needs as many groups as the others, and at least one: groups that were not chosen are
- * added, masked.
+ * Every rank needs a group of each mini-batch: groups that were not chosen are added, masked, up to
+ * a multiple of the ranks.
  */
 static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
 {

@@ -41,12 +41,6 @@ mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg)
     return out;
 }
 
-static void cut_groups(const ares_batch *b, int64_t groups, mini_batches *out, int64_t *start)
-{
-    for (int64_t g = 0; g < b->groups; g += groups) start[out->n++] = b->group_start[g];
-    start[out->n] = b->rows;
-}
-
 /* A group, of any rank. */
 typedef struct placed {
     int64_t place, rows;
@@ -60,9 +54,11 @@ static int by_place(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total)
+/*
+ * The n groups of all ranks, by their places, in `all`; own: the index of this rank's first.
+ */
+static int gather_groups(ares_batch *b, ares_world *world, ares_str *all, int64_t *n, int64_t *own)
 {
-    ares_str all = { 0 };
     int64_t ranks = ares_world_size(world);
     size_t count = (size_t)b->groups;
     size_t *begin = ares_arena_alloc(&b->arena, (size_t)(ranks + 1) * sizeof *begin);
@@ -71,18 +67,45 @@ int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, i
         int64_t row = b->group_start[g];
         mine[g] = (placed){ b->samples[row].place, b->group_start[g + 1] - row, 0 };
     }
-    int rc = ares_world_gather_all(world, mine, count * sizeof *mine, &all, begin);
-    placed *groups = (placed *)(void *)all.data;
-    int64_t n = (int64_t)(all.len / sizeof *groups), number = 0,
-            own = rc == ARES_OK ? (int64_t)(begin[ares_world_rank(world)] / sizeof *groups) : 0;
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) groups[i].index = i;
-    if (n) qsort(groups, (size_t)n, sizeof *groups, by_place);
+    ARES_TRY(ares_world_gather_all(world, mine, count * sizeof *mine, all, begin));
+    placed *groups = (placed *)(void *)all->data;
+    *n = (int64_t)(all->len / sizeof *groups);
+    *own = (int64_t)(begin[ares_world_rank(world)] / sizeof *groups);
+    for (int64_t i = 0; i < *n; i++) groups[i].index = i;
+    if (*n) qsort(groups, (size_t)*n, sizeof *groups, by_place);
+    return ARES_OK;
+}
+
+int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total)
+{
+    ares_str all = { 0 };
+    int64_t n = 0, own = 0, number = 0;
+    int rc = gather_groups(b, world, &all, &n, &own);
+    const placed *groups = (const placed *)(const void *)all.data;
     for (int64_t i = 0; i < n && rc == ARES_OK; number += groups[i++].rows)
         if (groups[i].index >= own && groups[i].index < own + b->groups)
             first[groups[i].index - own] = number;
     *total = number;
     ares_str_fini(&all);
     return rc;
+}
+
+/* `count` groups of consecutive places make a mini-batch; this rank may have any number of them. */
+static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batches *out)
+{
+    ares_str all = { 0 };
+    int64_t n = 0, own = 0, g = 0;
+    ARES_TRY(gather_groups(b, world, &all, &n, &own));
+    const placed *groups = (const placed *)(const void *)all.data;
+    int64_t *start = ares_arena_alloc(&b->arena, (size_t)(n + 1) * sizeof *start);
+    for (int64_t i = 0; i < n; i++) {
+        if (i % count == 0) start[out->n++] = b->group_start[g];
+        g += groups[i].index >= own && groups[i].index < own + b->groups;
+    }
+    start[out->n] = b->rows;
+    out->start = start;
+    ares_str_fini(&all);
+    return ARES_OK;
 }
 
 static int ascending(const void *a, const void *b)
@@ -156,11 +179,7 @@ int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *wor
                      mini_batches *out)
 {
     *out = (mini_batches){ .batch = b };
-    if (size->rows) return cut_rows(size, b, world, out);
-    int64_t *start = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *start);
-    cut_groups(b, size->count / ares_world_size(world), out, start);
-    out->start = start;
-    return ARES_OK;
+    return size->rows ? cut_rows(size, b, world, out) : cut_groups(size->count, b, world, out);
 }
 
 void mini_batches_give_back(const mini_batches *m, ares_batch *b)

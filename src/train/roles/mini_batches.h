@@ -28,8 +28,8 @@ typedef struct mini_batches {
     const int64_t *order; /* [batch->rows] the step's row that each is; NULL: it is no copy */
 } mini_batches;
 /*
- * Mini-batches of prompts: every rank has count / ranks groups of each. Mini-batches of rows: rows
- * are numbered over all ranks by ares_sample.place of their group, then as in the group; numbers
+ * Mini-batches of prompts: `count` groups of all ranks, by ares_sample.place. Of rows: rows are
+ * numbered over all ranks by ares_sample.place of their group, then as in the group; numbers
  * stay as they are or are ordered by_length, and `count` consecutive ones make a mini-batch. A
  * group may be divided. Unless in_order, a mini-batch has its rows by their numbers. A collective.
  * What it allocates is in b's arena, but for a copy, which mini_batches_fini frees.

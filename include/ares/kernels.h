@@ -182,7 +182,7 @@ typedef struct ares_silu_mul_args {
  *
  *   packed   key p < prefix_len[s] lies in row prefix_row[s] + p of k and v (a prompt that a group
  *            shares), the others in the segment's own rows
- *   paged    all keys, also the segment's own (store_kv ran before), lie in blocks of the KV cache:
+ *   paged    all keys, also the segment's own (store_kv or rope_store ran before), lie in blocks of the KV cache:
  *            key p in block block_table[s * table_stride + p / ARES_KV_BLOCK]
  */
 #define ARES_KV_BLOCK 32
@@ -213,7 +213,7 @@ void ares_segments_measure(ares_segments *seg);
 void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32_t *key_row);
 /*
  * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim numbers. How keys
- * and values lie within a block is the table's own: store_kv writes and attention reads them, and a
+ * and values lie within a block is the table's own: store_kv or rope_store writes and attention reads them, and a
  * block may be copied as a whole.
  */
 typedef struct ares_attention_args {
@@ -246,11 +246,18 @@ typedef struct ares_attention_args {
     int64_t lddkv;
 } ares_attention_args;
 
-/* rope of q and k, and store_kv, of rows [q, k, v]. q is rotated in place; k and v stay. */
+/*
+ * All that lies between the products of q, k, v and attention over the paged cache, of rows [q, k,
+ * v]: the products' bias, the norms of the heads of q and k, rope of q and k, and store_kv. q is
+ * changed in place; k and v stay as they are.
+ */
 typedef struct ares_rope_store_args {
     int32_t rows, n_heads, n_kv_heads, head_dim;
     void *qkv;
     int64_t ld;
+    const void *q_bias, *k_bias, *v_bias; /* NULL: none */
+    const float *q_norm, *k_norm;         /* [head_dim]; NULL: none */
+    float eps;
     const float *cos_sin; /* [rows][head_dim] */
     const int32_t *slots; /* [rows] */
     void *cache;
@@ -444,7 +451,7 @@ typedef struct ares_kernels {
 
     /*
      * Stores row r of k and v [rows][n_kv * head_dim] in slot slots[r] of the paged cache: slot =
-     * block * ARES_KV_BLOCK + offset.
+     * block * ARES_KV_BLOCK + offset. NULL where the table has rope_store.
      */
     void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                      const void *v, int64_t ldkv, const int32_t *slots, void *cache);
@@ -469,7 +476,7 @@ typedef struct ares_kernels {
     void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x, f32 */
 
     /* ---------------- decoding that waits once per token; NULL where a call computes at once */
-    /* rope and store_kv in one launch */
+    /* in place of bias, head norms, rope and store_kv: one launch */
     void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*advance)(ares_device *d, const ares_advance_args *a);
     /*

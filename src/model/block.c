@@ -33,6 +33,11 @@ static widths widths_of(const ares_model_config *c)
     return (widths){ q, kv, q + 2 * kv, c->intermediate };
 }
 
+static const void *bias_of(const ares_linear *l)
+{
+    return l->bias ? l->bias->act : NULL;
+}
+
 static ares_linear_args product(const block_pass *p, const ares_linear *l, const void *x,
                                 const void *residual, void *y, int64_t ldy)
 {
@@ -40,7 +45,7 @@ static ares_linear_args product(const block_pass *p, const ares_linear *l, const
                                .x = x,
                                .ldx = l->w->weight.k,
                                .w = &l->w->weight,
-                               .bias = l->bias ? l->bias->act : NULL,
+                               .bias = bias_of(l),
                                .residual = residual,
                                .ldr = l->w->weight.n,
                                .y = y,
@@ -231,20 +236,36 @@ static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_
                                  .ldy = wide };
 }
 
+/*
+ * Whether one launch stands for the bias of q, k and v, the norms of heads, the rotation and the
+ * cache's rows.
+ */
+static bool stores_at_once(const ares_model *m, const block_pass *p)
+{
+    return p->cache && m->device->k->rope_store;
+}
+
 /* The rotation of q and k, whose heads follow each other, and the cache's rows of k and v. */
-static void rotate_and_store(const ares_model *m, const block_pass *p, const block_saved *s)
+static void rotate_and_store(const ares_model *m, const ares_model_layer *l, const block_pass *p,
+                             const block_saved *s)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     const ares_model_config *c = &m->cfg;
     widths n = widths_of(c);
-    if (p->cache && k->rope_store) {
+    if (stores_at_once(m, p)) {
         ares_rope_store_args a = { .rows = p->rows,
                                    .n_heads = c->heads,
                                    .n_kv_heads = c->kv_heads,
                                    .head_dim = c->head_dim,
                                    .qkv = s->qkv,
                                    .ld = n.qkv,
+                                   .q_bias = bias_of(&l->q),
+                                   .k_bias = bias_of(&l->k),
+                                   .v_bias = bias_of(&l->v),
+                                   .q_norm = vector(l->q_norm),
+                                   .k_norm = vector(l->k_norm),
+                                   .eps = c->rms_norm_eps,
                                    .cos_sin = p->cos_sin,
                                    .slots = p->slots,
                                    .cache = p->cache };
@@ -274,9 +295,11 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     ares_linear_args qkv[] = { product(p, &l->q, t->h, NULL, qk, ld_qk),
                                product(p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
                                product(p, &l->v, t->h, NULL, values, n.qkv) };
+    bool at_once = stores_at_once(m, p);
+    for (int i = 0; at_once && i < 3; i++) qkv[i].bias = NULL;
     k->linear(d, qkv, 3);
-    if (c->qk_norm) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
-    rotate_and_store(m, p, s);
+    if (c->qk_norm && !at_once) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
+    rotate_and_store(m, l, p, s);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
     ares_linear_args o = product(p, &l->o, s->attn, s->x_in, s->x_mid, hidden);

@@ -42,6 +42,42 @@ static inline float *filled(int64_t n, float value)
     return x;
 }
 
+/*
+ * Rows of k and v, activations on the device, into slots of the cache, in the way that the table
+ * has.
+ */
+static inline void store_keys(ares_device *d, int32_t rows, int32_t n_kv, int32_t dim,
+                              const void *k, const void *v, int64_t ldkv, const int32_t *slots,
+                              void *cache)
+{
+    if (d->k->store_kv) {
+        d->k->store_kv(d, rows, n_kv, dim, k, v, ldkv, slots, cache);
+        return;
+    }
+    size_t each = ares_dtype_bytes(d->k->act), width = (size_t)(n_kv * dim) * each,
+           angles = (size_t)(rows * dim) * sizeof(float);
+    float *none = filled(rows * dim, 0.0f), *cos_sin = d->k->alloc(d, angles);
+    char *pairs = d->k->alloc(d, 2 * (size_t)rows * width);
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t i = 0; i < dim / 2; i++) none[r * dim + i] = 1.0f; /* the cosine */
+        size_t from = (size_t)(r * ldkv) * each, to = 2 * (size_t)r * width;
+        d->k->copy(d, pairs + to, (const char *)k + from, width);
+        d->k->copy(d, pairs + to + width, (const char *)v + from, width);
+    }
+    d->k->copy_in(d, cos_sin, none, angles);
+    d->k->rope_store(d, &(ares_rope_store_args){ .rows = rows,
+                                                 .n_kv_heads = n_kv,
+                                                 .head_dim = dim,
+                                                 .qkv = pairs,
+                                                 .ld = 2 * (int64_t)n_kv * dim,
+                                                 .cos_sin = cos_sin,
+                                                 .slots = slots,
+                                                 .cache = cache });
+    d->k->release(d, cos_sin, angles);
+    d->k->release(d, pairs, 2 * (size_t)rows * width);
+    ares_free(none);
+}
+
 /* |got - want| <= bound everywhere; bound [n]. A failure reports the worst entry. */
 static inline bool within(const char *what, const float *got, const double *want,
                           const double *bound, int64_t n)

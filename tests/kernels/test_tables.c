@@ -178,14 +178,18 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
         cases(ATEN_BF16);             \
     }
 
-/* No entry is missing; those from rope_store on are there together or not at all. */
+/*
+ * No entry is missing; those from rope_store on are there together or not at all, and rope_store
+ * takes the place of store_kv.
+ */
 static void check_complete(const ares_kernels *k)
 {
     void *const *entry = (void *const *)(const void *)k;
     const size_t first = offsetof(ares_kernels, alloc) / sizeof *entry,
-                 decoding = offsetof(ares_kernels, rope_store) / sizeof *entry;
+                 decoding = offsetof(ares_kernels, rope_store) / sizeof *entry,
+                 store = offsetof(ares_kernels, store_kv) / sizeof *entry;
     for (size_t i = first; i < decoding; i++)
-        CHECK_MSG(entry[i] != NULL, "%s: entry %zu", k->name, i);
+        CHECK_MSG(!entry[i] == (i == store && entry[decoding]), "%s: entry %zu", k->name, i);
     for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
         CHECK_MSG(!entry[i] == !entry[decoding], "%s: entry %zu", k->name, i);
 }
@@ -781,8 +785,8 @@ static void attention_case(table which, const shape *s)
                                (base + r) % ARES_KV_BLOCK;
             if (!count) continue;
             int32_t *slots = up(&p, own_slots, (size_t)count * sizeof *slots);
-            p.other.k->store_kv(&p.other, count, s->kv_heads, s->dim, acts_at(&p, b.k, at * b.ldkv),
-                                acts_at(&p, b.v, at * b.ldkv), b.ldkv, slots, cache);
+            store_keys(&p.other, count, s->kv_heads, s->dim, acts_at(&p, b.k, at * b.ldkv),
+                       acts_at(&p, b.v, at * b.ldkv), b.ldkv, slots, cache);
         }
     }
     ARES_ASSERT(next <= BLOCKS);

@@ -225,20 +225,6 @@ static __device__ void merge(const ares_attention_args &a, const part &p, float 
     }
 }
 
-/* Whether this block is the last of the row's chunks to end; it sees what the others wrote. */
-static __device__ bool is_last(const part &p, unsigned *ticket)
-{
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        last = atomicInc(&ticket[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)p.chunks - 1) ==
-               (unsigned)p.chunks - 1; /* and it is 0 again */
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
 /* ------------------------------------------------------------------ the kernel */
 
 static __host__ __device__ size_t shared_bytes(int dim)
@@ -307,7 +293,9 @@ static __global__ void __launch_bounds__(THREADS, 4) /* 128 registers: with fewe
         left[d] = m.out[i];
         if (d == 0) left[dim] = m.max[j], left[dim + 1] = m.sum[j];
     }
-    if (p.chunks > 1 && is_last(p, ticket)) merge<T>(a, p, partial);
+    if (p.chunks == 1) return;
+    if (cuda_is_last(&ticket[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)p.chunks))
+        merge<T>(a, p, partial);
 }
 
 bool cuda_decodes(const ares_attention_args *a)
@@ -350,67 +338,78 @@ static __device__ T *slot_row(T *cache, int32_t slot, int32_t n_kv, int32_t h, i
     return cache + ((block * n_kv + h) * 2 * ARES_KV_BLOCK + row) * dim;
 }
 
-template <typename T>
-static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const T *k, const T *v,
-                                  int64_t ldkv, const int32_t *slots, T *cache)
+template <typename T> static __device__ float rounded(float x);
+template <> __device__ float rounded<float>(float x)
 {
-    CUDA_EACH(i, (int64_t)rows * n_kv * dim)
-    {
-        int64_t d = i % dim, h = i / dim % n_kv, r = i / dim / n_kv;
-        T *to = slot_row(cache, slots[r], n_kv, (int32_t)h, dim) + d;
-        to[0] = k[r * ldkv + h * dim + d];
-        to[ARES_KV_BLOCK * dim] = v[r * ldkv + h * dim + d];
+    return x;
+}
+template <> __device__ float rounded<uint16_t>(float x)
+{
+    return cuda_from_bf16(cuda_to_bf16(x));
+}
+
+/* Number d of a head with its bias, rounded as a product with bias rounds it. */
+template <typename T> static __device__ float with_bias(const T *head, const T *bias, int32_t d)
+{
+    return bias ? rounded<T>(cuda_get(head + d) + cuda_get(bias + d)) : cuda_get(head + d);
+}
+
+/*
+ * A warp per head of q, k and v. The norm sums in the order of rms_norm.cu, and each step is
+ * rounded as the kernels that do it alone round it, so that rollout follows training.
+ */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) store_heads(ares_rope_store_args a)
+{
+    int32_t dim = a.head_dim, half = dim / 2, heads = a.n_heads + 2 * a.n_kv_heads,
+            lane = (int32_t)threadIdx.x % 32;
+    int64_t at = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, r = at / heads;
+    if (r >= a.rows) return;
+    int32_t head = (int32_t)(at % heads), h = head;
+    const void *biases = a.q_bias;
+    const float *norm = a.q_norm;
+    bool value = head >= a.n_heads + a.n_kv_heads;
+    T *from = (T *)a.qkv + r * a.ld + (int64_t)head * dim, *to = from;
+    if (head >= a.n_heads) {
+        h = (head - a.n_heads) % a.n_kv_heads;
+        to = slot_row((T *)a.cache, a.slots[r], a.n_kv_heads, h, dim) +
+             (value ? ARES_KV_BLOCK * dim : 0);
+        biases = value ? a.v_bias : a.k_bias;
+        norm = value ? NULL : a.k_norm;
     }
-}
-
-template <typename T>
-static void store(cuda_context *c, int32_t rows, int32_t n_kv, int32_t dim, const void *k,
-                  const void *v, int64_t ldkv, const int32_t *slots, void *cache)
-{
-    cuda_launch(c, "store_kv", store_rows<T>, cuda_blocks((int64_t)rows * n_kv * dim), CUDA_THREADS,
-                0, rows, n_kv, dim, (const T *)k, (const T *)v, ldkv, slots, (T *)cache);
-}
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                   const void *v, int64_t ldkv, const int32_t *slots, void *cache)
-{
-    cuda_context *c = cuda_enter(d);
-    if (d->k->act == ARES_BF16) store<uint16_t>(c, rows, n_kv, head_dim, k, v, ldkv, slots, cache);
-    else store<float>(c, rows, n_kv, head_dim, k, v, ldkv, slots, cache);
-}
-
-/* Pairs (i, i + dim / 2) of the heads of q, k and v, as rotate in pointwise.cu; those of v stay. */
-template <typename T> static __global__ void rotate_and_store(ares_rope_store_args a)
-{
-    int32_t half = a.head_dim / 2, heads = a.n_heads + 2 * a.n_kv_heads;
-    CUDA_EACH(at, (int64_t)a.rows * heads * half)
-    {
-        int64_t i = at % half, head = at / half % heads, r = at / half / heads;
-        bool query = head < a.n_heads, value = head >= a.n_heads + a.n_kv_heads;
-        int32_t h = (int32_t)(query ? head : (head - a.n_heads) % a.n_kv_heads);
-        T *from = (T *)a.qkv + r * a.ld + head * a.head_dim, *to = from;
-        if (!query)
-            to = slot_row((T *)a.cache, a.slots[r], a.n_kv_heads, h, a.head_dim) +
-                 (value ? ARES_KV_BLOCK * a.head_dim : 0);
-        from += i;
-        if (value) {
-            to[i] = from[0];
-            to[i + half] = from[half];
-            continue;
+    const T *bias = biases ? (const T *)biases + (int64_t)h * dim : NULL;
+    if (value) {
+        for (int32_t d = lane; d < dim; d += 32) cuda_put(to + d, with_bias(from, bias, d));
+        return;
+    }
+    float scale = 1.0f;
+    if (norm) {
+        float sum = 0.0f;
+        for (int32_t d = lane; d < dim; d += 32) {
+            float x = with_bias(from, bias, d);
+            sum = fmaf(x, x, sum);
         }
-        float x = cuda_get(from), y = cuda_get(from + half), cosine = a.cos_sin[r * a.head_dim + i],
-              sine = a.cos_sin[r * a.head_dim + half + i];
-        cuda_put(to + i, fmaf(-y, sine, x * cosine));
-        cuda_put(to + i + half, fmaf(x, sine, y * cosine));
+        scale = 1.0f / sqrtf(cuda_warp_sum(sum) / (float)dim + a.eps);
+    }
+    const float *cosines = a.cos_sin + r * dim, *sines = cosines + half;
+    for (int32_t i = lane; i < half; i += 32) {
+        float x = with_bias(from, bias, i), y = with_bias(from, bias, i + half);
+        if (norm) {
+            x = rounded<T>(x * scale * norm[i]);
+            y = rounded<T>(y * scale * norm[i + half]);
+        }
+        cuda_put(to + i, fmaf(-y, sines[i], x * cosines[i]));
+        cuda_put(to + i + half, fmaf(x, sines[i], y * cosines[i]));
     }
 }
 
 void cuda_rope_store(ares_device *d, const ares_rope_store_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    dim3 blocks =
-        cuda_blocks((int64_t)a->rows * (a->n_heads + 2 * a->n_kv_heads) * (a->head_dim / 2));
+    int64_t heads = (int64_t)a->rows * (a->n_heads + 2 * a->n_kv_heads);
     ARES_ASSERT(a->head_dim % 2 == 0);
+    dim3 blocks((unsigned)((heads + WARPS - 1) / WARPS));
     if (d->k->act == ARES_BF16)
-        cuda_launch(c, "rope_store", rotate_and_store<uint16_t>, blocks, CUDA_THREADS, 0, *a);
-    else cuda_launch(c, "rope_store", rotate_and_store<float>, blocks, CUDA_THREADS, 0, *a);
+        cuda_launch(c, "rope_store", store_heads<uint16_t>, blocks, THREADS, 0, *a);
+    else cuda_launch(c, "rope_store", store_heads<float>, blocks, THREADS, 0, *a);
 }

@@ -22,7 +22,7 @@ enum cuda_slot {
     CUDA_LOGITS,
     CUDA_ROWS,
     CUDA_TWIN,
-    CUDA_PARTS,   /* of rows that several blocks compute: decode.cu, sample.cu */
+    CUDA_PARTS,   /* of rows that several blocks compute: decode.cu, head.cu, sample.cu */
     CUDA_TICKETS, /* which of these blocks ends last: all 0 between kernels */
     CUDA_SLOTS
 };
@@ -171,6 +171,21 @@ static __device__ inline float cuda_block_max(float v)
                                                             : -INFINITY);
 }
 
+/*
+ * Whether this block is the last to end of `of` blocks that share a ticket; it sees what the others
+ * wrote before. The ticket is 0 again then.
+ */
+static __device__ inline bool cuda_is_last(unsigned *ticket, unsigned of)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(ticket, of - 1) == of - 1;
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
 static __device__ inline float cuda_from_bf16(uint16_t x)
 {
     return __uint_as_float((uint32_t)x << 16);
@@ -204,8 +219,6 @@ void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, vo
                const float *cos_sin, bool inverse);
 void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a);
 void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
-                   const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void cuda_rope_store(ares_device *d, const ares_rope_store_args *a);
 void cuda_attention(ares_device *d, const ares_attention_args *a);
 /* Whether segments with one row are computed by cuda_decode. */

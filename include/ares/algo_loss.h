@@ -142,7 +142,7 @@ typedef struct ares_loss_args {
     ares_world *world; /* for ARES_LOSS_BATCH, whose statistics include all ranks; NULL: one */
     ares_rng_key key; /* for random choices: of (seed, step); the loss adds the other coordinates */
     uint64_t update;  /* number of the pass over these rows */
-    /* [n], what choose has marked; NULL: compute lets it choose. Only of a loss with choose */
+    /* [n], what choose has marked; read by compute of a loss with choose */
     const uint8_t *chosen;
     const ares_loss_card *card; /* NULL on the CPU */
 } ares_loss_args;

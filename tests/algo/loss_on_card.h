@@ -55,12 +55,25 @@ static inline ares_kl_args on_card_kl(on_card *c, const ares_kl_args *k, int64_t
     return out;
 }
 
+/* A loss on the host, its choice of tokens first, as an update does. kl may be NULL. */
+static inline int on_host_loss(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                               const ares_kl_args *kl)
+{
+    uint8_t *chosen = ares_calloc((size_t)a->n + 1, 1);
+    ares_loss_args on = *a;
+    bool any;
+    int rc = loss->choose ? loss->choose(a, chosen, &any) : ARES_OK;
+    if (loss->choose) on.chosen = chosen;
+    if (rc == ARES_OK) rc = twin_loss_compute(NULL, d, loss, &on, kl);
+    ares_free(chosen);
+    return rc;
+}
+
 /* loss NULL: the terms alone */
 static inline int on_card_loss(const algo_twins *twins, ares_device *d, const ares_loss *loss,
                                const ares_loss_args *a, const ares_kl_args *kl)
 {
-    if (!twins)
-        return loss ? twin_loss_compute(NULL, d, loss, a, kl) : twin_loss_terms(NULL, d, a, kl);
+    if (!twins) return loss ? on_host_loss(d, loss, a, kl) : twin_loss_terms(NULL, d, a, kl);
     on_card c = { .d = d };
     size_t floats = (size_t)a->n * sizeof(float), rows = (size_t)(a->row_start ? a->end : 0);
     uint8_t *chosen = ares_calloc((size_t)a->n + 1, 1), *right = ares_calloc(rows + 1, 1);

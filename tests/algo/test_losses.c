@@ -10,6 +10,7 @@
 
 #include "algo_test.h"
 #include "loss/plain.h"
+#include "loss_on_card.h"
 
 /* ---------------------------------------------------------------- formulas, in f64 */
 
@@ -386,7 +387,7 @@ static int state_run(state *s, const char *name, int64_t row, int64_t end, ares_
                          .samples = s->b.samples,
                          .world = w,
                          .key = ares_rng_root(3, ARES_RNG_LOSS) };
-    return ares_loss_find(name)->compute(&a);
+    return on_host_loss(NULL, ares_loss_find(name), &a, NULL);
 }
 
 /*

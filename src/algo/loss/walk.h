@@ -102,19 +102,13 @@ LOSS_WALK int loss_over_tokens(const ares_loss_args *a, const ares_loss *loss,
     return ARES_OK;
 }
 
+/* The choice has checked the input. */
 LOSS_WALK int loss_over_chosen(const ares_loss_args *a, const ares_loss *loss,
                                loss_token_fn *formula)
 {
-    if (a->chosen) {
-        loss_tokens(a, loss, formula, a->chosen);
-        return ARES_OK;
-    }
-    uint8_t *chosen = ares_calloc((size_t)(a->n + 1), 1);
-    bool any;
-    int rc = loss->choose(a, chosen, &any);
-    if (rc == ARES_OK && any) loss_tokens(a, loss, formula, chosen);
-    ares_free(chosen);
-    return rc;
+    ARES_ASSERT(a->chosen);
+    loss_tokens(a, loss, formula, a->chosen);
+    return ARES_OK;
 }
 
 typedef void loss_gather_fn(loss_row *r, const loss_token *x, const loss_settings *s);

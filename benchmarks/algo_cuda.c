@@ -197,9 +197,9 @@ static void samples(ares_device *d)
 {
     enum { B = 256, K = 896 };
     float *from = numbers((int64_t)VOCAB * K, 0.1, 0), *x = numbers((int64_t)B * K, 1, 0),
-          setting[3][B], stats[2][B];
+          setting[3][B];
     uint16_t *weight = ares_malloc((size_t)VOCAB * K * sizeof *weight);
-    int32_t token[B], top_k[B];
+    int32_t top_k[B];
     ares_rng_key key[B];
     for (int64_t i = 0; i < (int64_t)VOCAB * K; i++) weight[i] = kernels_f32_to_bf16(from[i]);
     for (int r = 0; r < B; r++) {
@@ -211,6 +211,9 @@ static void samples(ares_device *d)
     float *x_up = up(d, x, (size_t)B * K * sizeof *x),
           *y = up(d, NULL, (size_t)B * VOCAB * sizeof *y);
     ares_linear_args l = { .m = B, .x = x_up, .ldx = K, .w = &w, .y = y, .ldy = VOCAB };
+    float *set = up(d, setting, sizeof setting), *out = up(d, NULL, 3 * B * sizeof *out);
+    int32_t *set_k = up(d, top_k, sizeof top_k);
+    ares_rng_key *set_key = up(d, key, sizeof key);
     double bare = timed(d, product, &l);
     line("G7", "the lm_head alone, B = 256", NAN, bare, 0);
     for (int i = 0; i < 4; i++) {
@@ -219,13 +222,13 @@ static void samples(ares_device *d)
                                .x = x_up,
                                .ldx = K,
                                .w = &w,
-                               .temperature = setting[0],
-                               .top_p = setting[1 + i % 2],
-                               .top_k = i / 2 ? top_k : NULL,
-                               .key = key,
-                               .token = token,
-                               .log_prob = stats[0],
-                               .entropy = stats[1] };
+                               .temperature = set,
+                               .top_p = set + (1 + i % 2) * B,
+                               .top_k = i / 2 ? set_k : NULL,
+                               .key = set_key,
+                               .token = (int32_t *)out,
+                               .log_prob = out + B,
+                               .entropy = out + 2 * B };
         char what[64];
         (void)snprintf(what, sizeof what, "over the lm_head, B = 256%s%s",
                        i % 2 ? ", top_p 0.95" : "", i / 2 ? ", top_k 50" : "");
@@ -234,6 +237,8 @@ static void samples(ares_device *d)
     }
     d->k->release(d, w.data, (size_t)VOCAB * K * 2), d->k->release(d, x_up, (size_t)B * K * 4),
         d->k->release(d, y, (size_t)B * VOCAB * 4);
+    d->k->release(d, set, sizeof setting), d->k->release(d, out, 3 * B * sizeof *out);
+    d->k->release(d, set_k, sizeof top_k), d->k->release(d, set_key, sizeof key);
     ares_free(from), ares_free(x), ares_free(weight);
 }
 

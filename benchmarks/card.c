@@ -221,9 +221,13 @@ static void sampling(ares_device *d, void *ctx)
 static int samples(ares_device *d, const options *o)
 {
     size_t b = (size_t)o->batch;
-    float *setting = ares_malloc(b * 3 * sizeof *setting), *stats = ares_calloc(b * 2, 4);
-    int32_t *top_k = ares_malloc(b * sizeof *top_k), *token = ares_calloc(b, sizeof *token);
+    float *setting = ares_malloc(b * 3 * sizeof *setting);
+    int32_t *top_k = ares_malloc(b * sizeof *top_k);
     ares_rng_key *key = ares_calloc(b, sizeof *key);
+    /* the settings: temperature, top_p off and on; token, log-prob and entropy */
+    float *set = d->k->alloc(d, b * 12), *out = d->k->alloc(d, b * 12);
+    int32_t *set_k = d->k->alloc(d, b * sizeof *set_k);
+    ares_rng_key *set_key = d->k->alloc(d, b * sizeof *key);
     ares_matrix w = weights(d, ARES_BF16, o->vocab, o->hidden);
     int rc = ARES_OK;
     for (size_t i = 0; i < b; i++) {
@@ -231,28 +235,32 @@ static int samples(ares_device *d, const options *o)
         top_k[i] = 50;
         key[i] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), i, 0);
     }
+    d->k->copy_in(d, set, setting, b * 12);
+    d->k->copy_in(d, set_k, top_k, b * sizeof *top_k);
+    d->k->copy_in(d, set_key, key, b * sizeof *key);
     ares_sample_args s = { .rows = (int32_t)o->batch,
                            .vocab = (int32_t)o->vocab,
                            .x = numbers(d, d->k->act, o->batch * o->hidden, 1),
                            .ldx = o->hidden,
                            .w = &w,
-                           .temperature = setting,
-                           .key = key,
-                           .token = token,
-                           .log_prob = stats,
-                           .entropy = stats + b };
+                           .temperature = set,
+                           .key = set_key,
+                           .token = (int32_t *)out,
+                           .log_prob = out + b,
+                           .entropy = out + 2 * b };
     double flop = 2.0 * (double)b * (double)o->vocab * (double)o->hidden,
            bytes = (double)o->vocab * (double)o->hidden * 2;
     for (int i = 0; i < 2 && rc == ARES_OK; i++) {
-        s.top_p = setting + (size_t)(1 + i) * b;
-        s.top_k = i ? top_k : NULL;
+        s.top_p = set + (size_t)(1 + i) * b;
+        s.top_k = i ? set_k : NULL;
         rc = line("G7", i ? "lm_head and sampler, top_k 50, top_p 0.95" : "lm_head and sampler",
                   timed(d, o->repeat, sampling, &s), bytes, flop);
     }
     d->k->release(d, (void *)s.x, b * (size_t)o->hidden * ares_dtype_bytes(d->k->act));
     drop(d, &w);
-    void *memory[] = { setting, stats, top_k, token, key };
-    for (int i = 0; i < ARES_COUNT(memory); i++) ares_free(memory[i]);
+    d->k->release(d, set, b * 12), d->k->release(d, out, b * 12);
+    d->k->release(d, set_k, b * sizeof *set_k), d->k->release(d, set_key, b * sizeof *key);
+    ares_free(setting), ares_free(top_k), ares_free(key);
     return rc;
 }
 

@@ -85,11 +85,9 @@ typedef struct ares_device {
 
 /*
  * Where arrays lie. All arrays of the kernels lie on the device (d->k->alloc), including the index
- * arrays (segments, ids and slots) and the arrays of the head with one number per row (target,
- * log_prob, entropy, lse, c_*, kl); on the CPU the device's memory is the host's. Of sample, x, w
- * and logits lie on the device, and what it asks and gives per row (temperature, top_*, key,
- * forced, token ...) in host memory: a CUDA device copies it, and what it writes to the host is
- * complete on return. After a failure the outputs are not written: call sync before reading them.
+ * arrays (segments, ids and slots) and the arrays of head and sampler with one number per row
+ * (target, log_prob, c_*, temperature, key, token ...); on the CPU the device's memory is the
+ * host's. After a failure outputs are not written: call sync before reading them.
  *
  * The CUDA table sums in fixed orders without atomics on floats, so a repeated run gives the same
  * bits. But cuBLAS computes the products, and its order may change with the number of rows: the CPU
@@ -182,8 +180,8 @@ typedef struct ares_silu_mul_args {
  *
  *   packed   key p < prefix_len[s] lies in row prefix_row[s] + p of k and v (a prompt that a group
  *            shares), the others in the segment's own rows
- *   paged    all keys, also the segment's own (store_kv or rope_store ran before), lie in blocks of the KV cache:
- *            key p in block block_table[s * table_stride + p / ARES_KV_BLOCK]
+ *   paged    all keys, also the segment's own (store_kv or rope_store ran before), lie in blocks of
+ * the KV cache: key p in block block_table[s * table_stride + p / ARES_KV_BLOCK]
  */
 #define ARES_KV_BLOCK 32
 typedef struct ares_segments {
@@ -213,8 +211,8 @@ void ares_segments_measure(ares_segments *seg);
 void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32_t *key_row);
 /*
  * In one layer of the paged cache a block takes 2 * 32 * n_kv_heads * head_dim numbers. How keys
- * and values lie within a block is the table's own: store_kv or rope_store writes and attention reads them, and a
- * block may be copied as a whole.
+ * and values lie within a block is the table's own: store_kv or rope_store writes and attention
+ * reads them, and a block may be copied as a whole.
  */
 typedef struct ares_attention_args {
     ares_segments seg;
@@ -322,8 +320,6 @@ typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *l
  */
 typedef struct ares_sample_args {
     int32_t rows, vocab;
-    /* the arrays with one number per row, read and written, lie on the device, and nothing waits */
-    bool on_device;
     const void *x;
     int64_t ldx;
     const ares_matrix *w;
@@ -344,10 +340,11 @@ typedef struct ares_sample_args {
      * applied first: top_p is a share of the probability that top_k leaves
      */
     const int32_t *top_k;
-    /* [rows]: of (seed, ..., position); the token id is the last coordinate */
+    /*
+     * [rows]: of (seed, ..., position); the token id is the last coordinate. NULL where all rows
+     * are greedy
+     */
     const ares_rng_key *key;
-    /* [rows]: -1 = sample, otherwise this token is taken and its log_prob recorded; NULL: sample */
-    const int32_t *forced;
     int32_t *token; /* [rows] */
     /* [rows] at the sampling temperature, over the full vocabulary */
     float *log_prob, *entropy;

@@ -261,7 +261,6 @@ static int enqueue(ares_rollout *r, const step *s)
     d->k->advance(d, &advance);
     ARES_TRY(ares_model_launch(r->model, r->workspace, &packed, advance.cos_sin, &hidden));
     if (!s->outs) return ARES_OK;
-    sample.on_device = true;
     sample.rows = s->outs;
     sample.x = hidden;
     sample.temperature = s->in.temperature;

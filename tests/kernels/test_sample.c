@@ -12,7 +12,7 @@ typedef struct problem {
     float *x, *weights;
     ares_matrix w;
     float *temperature, *top_p;
-    int32_t *top_k, *forced, *token;
+    int32_t *top_k, *token;
     ares_rng_key *key;
     float *stat[4]; /* log_prob, entropy, log_prob_1, entropy_1 */
 } problem;
@@ -28,11 +28,9 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
     p.temperature = filled(rows, 1.0f);
     p.top_p = filled(rows, 1.0f);
     p.top_k = ares_calloc((size_t)rows, sizeof(int32_t));
-    p.forced = ares_malloc((size_t)rows * sizeof(int32_t));
     p.token = ares_calloc((size_t)rows, sizeof(int32_t));
     p.key = ares_calloc((size_t)rows, sizeof(ares_rng_key));
     for (int i = 0; i < rows; i++) {
-        p.forced[i] = -1;
         p.token[i] = -7;
         p.key[i] = ares_rng_sub(ares_rng_root(seed, ARES_RNG_SAMPLE), (uint64_t)i, 0);
     }
@@ -41,9 +39,8 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
 }
 static void problem_free(problem *p)
 {
-    void *all[] = { p->x,       p->weights, p->w.data, p->temperature, p->top_p,
-                    p->top_k,   p->forced,  p->token,  p->key,         p->stat[0],
-                    p->stat[1], p->stat[2], p->stat[3] };
+    void *all[] = { p->x,     p->weights, p->w.data,  p->temperature, p->top_p,   p->top_k,
+                    p->token, p->key,     p->stat[0], p->stat[1],     p->stat[2], p->stat[3] };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 static ares_sample_args args_of(problem *p)
@@ -57,7 +54,6 @@ static ares_sample_args args_of(problem *p)
                                .top_p = p->top_p,
                                .top_k = p->top_k,
                                .key = p->key,
-                               .forced = p->forced,
                                .token = p->token,
                                .log_prob = p->stat[0],
                                .entropy = p->stat[1],
@@ -129,7 +125,6 @@ TEST(logits_that_are_there_give_the_bits_of_those_that_are_computed)
             p.temperature[r] = (float[]){ 1.0f, 0.7f, 0.0f }[r % 3];
             p.top_p[r] = r % 4 ? 1.0f : 0.8f;
             p.top_k[r] = r % 5 ? 0 : 9;
-            if (r % 7 == 6) p.forced[r] = r;
         }
         ares_sample_args a = args_of(&p), b;
         a.top_p = p.top_p, a.top_k = p.top_k;
@@ -310,7 +305,6 @@ static void mix(problem *p)
         p->temperature[r] = r % 4 == 0 ? 0.0f : r % 4 == 1 ? 1.0f : 0.8f;
         p->top_p[r] = r % 3 == 0 ? 0.9f : 1.0f;
         p->top_k[r] = r % 5 == 0 ? 20 : 0;
-        p->forced[r] = r % 7 == 3 ? (r * 37) % p->vocab : -1;
     }
 }
 static void run(problem *p, const char *isa, int threads)
@@ -344,7 +338,7 @@ TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
             problem one = problem_new(1, vocabs[i], 300);
             one.temperature[0] = want.temperature[r], one.top_p[0] = want.top_p[r],
             one.top_k[0] = want.top_k[r];
-            one.forced[0] = want.forced[r], one.key[0] = want.key[r];
+            one.key[0] = want.key[r];
             memcpy(one.x, want.x + r * K, K * sizeof(float));
             run(&one, best_isa(), 2);
             CHECK_EQ(one.token[0], want.token[r]);
@@ -416,8 +410,7 @@ TEST(a_sample_records_the_bits_that_the_head_computes)
     for (int r = 0; r < p.rows; r++) {
         bool greedy = p.temperature[r] == 0.0f;
         float got[3], z[1111];
-        if (p.forced[r] >= 0) CHECK_EQ(p.token[r], p.forced[r]);
-        else if (greedy) {
+        if (greedy) {
             logits_of(&p, &d, r, z);
             int best = 0;
             for (int v = 1; v < p.vocab; v++)
@@ -491,7 +484,7 @@ TEST(greedy_takes_the_lower_of_equal_logits)
         ares_matrix_pack(&p.w, p.weights, ARES_F32);
         ares_sample_args a = args_of(&p);
         a.log_prob_1 = a.entropy_1 = NULL;
-        a.top_p = NULL, a.top_k = NULL, a.forced = NULL;
+        a.top_p = NULL, a.top_k = NULL;
         d.k->sample(&d, &a);
         for (int r = 0; r < 4; r++) CHECK_EQ(p.token[r], 523);
         problem_free(&p);
@@ -530,8 +523,6 @@ TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
         for (int r = 0; r < ROWS; r++) bare.x[r * K] = 1.0f;
         for (int v = 0; v < vocab && cases[i].lost; v += 3) bare.weights[v * K] = -INFINITY;
         mix(&bare);
-        for (int r = 0; r < ROWS; r++)
-            if (bare.forced[r] >= 0) bare.forced[r] = 1;
         ares_matrix_pack(&bare.w, bare.weights, ARES_F32);
         run(&bare, best_isa(), 2);
         int32_t first_tokens[ROWS * MOST];

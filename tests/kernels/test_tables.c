@@ -928,24 +928,64 @@ static float *quarters(uint64_t seed, int64_t n, int most)
                4;
     return x;
 }
+/* A call whose arrays with a number per row lie in host memory: they go there, and back. */
+static void sample_there(pair *p, const ares_sample_args *host)
+{
+    const struct {
+        size_t offset, each;
+        bool out;
+    } arrays[] = {
+#define IN(name) { offsetof(ares_sample_args, name), sizeof *host->name, false }
+#define OUT(name, width) { offsetof(ares_sample_args, name), 4 * (size_t)(width), true }
+        IN(temperature),
+        IN(top_p),
+        IN(top_k),
+        IN(key),
+        OUT(token, 1),
+        OUT(log_prob, 1),
+        OUT(entropy, 1),
+        OUT(log_prob_1, 1),
+        OUT(entropy_1, 1),
+        OUT(likely_token, host->n_likely),
+        OUT(likely_log_prob, host->n_likely),
+#undef IN
+#undef OUT
+    };
+    ares_device *d = &p->other;
+    ares_sample_args a = *host;
+    void *there[ARES_COUNT(arrays)];
+    for (int run = 0; run < 2; run++) {
+        for (int i = 0; i < ARES_COUNT(arrays); i++) {
+            void *own = *(void *const *)(const void *)((const char *)host + arrays[i].offset);
+            size_t bytes = own ? (size_t)a.rows * arrays[i].each : 0;
+            if (run && bytes && arrays[i].out) d->k->copy_out(d, own, there[i], bytes);
+            if (run) d->k->release(d, there[i], bytes);
+            else {
+                there[i] = bytes ? d->k->alloc(d, bytes) : NULL;
+                if (bytes && !arrays[i].out) d->k->copy_in(d, there[i], own, bytes);
+                memcpy((char *)&a + arrays[i].offset, &there[i], sizeof there[i]);
+            }
+        }
+        if (!run) d->k->sample(d, &a);
+    }
+}
 static void sample_cases(table which)
 {
-    static const int32_t vocabs[] = { 5, 1001, 5000 };
+    static const int32_t vocabs[] = { 5, 1001, 17000 }; /* 17000: three chunks on a card */
     for (int v = 0; v < ARES_COUNT(vocabs); v++) {
         pair p;
         if (!pair_open(&p, which)) return;
-        enum { ROWS = 240, K = 16 };
+        enum { ROWS = 80, K = 16 };
         int32_t vocab = vocabs[v];
         float *x = quarters(1, ROWS * K, 4), *w_rows = quarters(2, (int64_t)vocab * K, 4);
         weights w = weights_new(&p, w_rows, ARES_F32, vocab, K);
         float temperature[ROWS], top_p[ROWS], stat[2][4][ROWS];
-        int32_t top_k[ROWS], forced[ROWS], token[2][ROWS];
+        int32_t top_k[ROWS], token[2][ROWS];
         ares_rng_key key[ROWS];
         for (int r = 0; r < ROWS; r++) {
             temperature[r] = (float[]){ 1.0f, 0.7f, 1.5f, 0.0f }[r % 4];
             top_p[r] = (float[]){ 1.0f, 0.9f, 0.3f, 0.01f, 0.999f }[r / 4 % 5];
             top_k[r] = (int32_t[]){ 0, 1, 20, vocab - 1 }[r / 20 % 4];
-            forced[r] = r % 11 == 10 ? r % vocab : -1;
             key[r] = ares_rng_sub(ares_rng_root(9, ARES_RNG_SAMPLE), (uint64_t)r, 0);
         }
         ares_sample_args a = { .rows = ROWS,
@@ -957,7 +997,6 @@ static void sample_cases(table which)
                                .top_p = top_p,
                                .top_k = top_k,
                                .key = key,
-                               .forced = forced,
                                .token = token[0],
                                .log_prob = stat[0][0],
                                .entropy = stat[0][1],
@@ -967,7 +1006,7 @@ static void sample_cases(table which)
         b.x = up_acts(&p, x, ROWS * K), b.w = &w.other, b.token = token[1], b.log_prob = stat[1][0],
         b.entropy = stat[1][1], b.log_prob_1 = stat[1][2], b.entropy_1 = stat[1][3];
         p.cpu.k->sample(&p.cpu, &a);
-        p.other.k->sample(&p.other, &b);
+        sample_there(&p, &b);
         CHECK_OK(p.other.k->sync(&p.other));
         for (int r = 0; r < ROWS; r++)
             CHECK_MSG(
@@ -983,7 +1022,7 @@ static void sample_cases(table which)
             a.likely_token = likely[0], b.likely_token = likely[1], a.likely_log_prob = log_prob[0],
             b.likely_log_prob = log_prob[1];
             p.cpu.k->sample(&p.cpu, &a);
-            p.other.k->sample(&p.other, &b);
+            sample_there(&p, &b);
             CHECK_OK(p.other.k->sync(&p.other));
             CHECK_MEM(token[1], token[0], sizeof token[0]);
             CHECK_MEM(likely[1], likely[0], (size_t)(ROWS * n) * sizeof(int32_t));
@@ -1003,15 +1042,15 @@ static void sample_cases(table which)
         float computed[4][ROWS];
         memcpy(computed, stat[1], sizeof computed);
         c.x = NULL, c.w = NULL, c.logits = up_floats(&p, logits, (int64_t)ROWS * vocab);
-        p.other.k->sample(&p.other, &c);
+        sample_there(&p, &c);
         CHECK_OK(p.other.k->sync(&p.other));
         CHECK_MEM(token[1], token[0], sizeof token[0]);
         CHECK_MEM(stat[1], computed, sizeof computed);
         a.n_likely = b.n_likely = 0;
-        a.top_p = NULL, a.top_k = NULL, a.forced = NULL, a.log_prob_1 = a.entropy_1 = NULL;
-        b.top_p = NULL, b.top_k = NULL, b.forced = NULL, b.log_prob_1 = b.entropy_1 = NULL;
+        a.top_p = NULL, a.top_k = NULL, a.log_prob_1 = a.entropy_1 = NULL;
+        b.top_p = NULL, b.top_k = NULL, b.log_prob_1 = b.entropy_1 = NULL;
         p.cpu.k->sample(&p.cpu, &a);
-        p.other.k->sample(&p.other, &b);
+        sample_there(&p, &b);
         CHECK_MEM(token[1], token[0], sizeof token[0]);
         ares_free(x), ares_free(w_rows), ares_free(w.cpu.data), ares_free(logits);
         pair_close(&p);
@@ -1038,16 +1077,16 @@ TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
         key[r] = ares_rng_sub(ares_rng_root(9, ARES_RNG_SAMPLE), (uint64_t)r, 0);
     for (int t = 1; t <= 300; t++) {
         for (int r = 0; r < ROWS; r++) temperature[r] = (float)(t / 100.0);
-        p.other.k->sample(&p.other, &(ares_sample_args){ .rows = ROWS,
-                                                         .vocab = VOCAB,
-                                                         .x = up_x,
-                                                         .ldx = K,
-                                                         .w = &w.other,
-                                                         .temperature = temperature,
-                                                         .key = key,
-                                                         .token = token,
-                                                         .log_prob = sampled[0],
-                                                         .entropy = sampled[1] });
+        sample_there(&p, &(ares_sample_args){ .rows = ROWS,
+                                              .vocab = VOCAB,
+                                              .x = up_x,
+                                              .ldx = K,
+                                              .w = &w.other,
+                                              .temperature = temperature,
+                                              .key = key,
+                                              .token = token,
+                                              .log_prob = sampled[0],
+                                              .entropy = sampled[1] });
         p.other.k->copy_in(&p.other, target, token, sizeof token);
         p.other.k->head(&p.other,
                         &(ares_head_args){ .rows = ROWS,

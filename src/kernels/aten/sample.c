@@ -17,7 +17,6 @@ static ares_sample_args rows_of(const ares_sample_args *a, int32_t row, int32_t 
     if (a->top_p) b.top_p += row;
     if (a->top_k) b.top_k += row;
     if (a->key) b.key += row;
-    if (a->forced) b.forced += row;
     b.token += row;
     b.log_prob += row;
     b.entropy += row;

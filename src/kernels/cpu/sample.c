@@ -13,7 +13,7 @@ typedef struct best {
     float key, logit;
     int32_t token;
 } best; /* logit: before temperature; token -1: none */
-typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } row_kind;
+typedef enum { GUMBEL, GREEDY, FILTERED } row_kind;
 
 typedef struct likely {
     float z;
@@ -208,8 +208,6 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         if (p->kind == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
         else if (p->kind == GREEDY) greedy_chunk(z, width, token, &b);
         else if (p->kind == FILTERED) memcpy(p->logits + token, z, (size_t)width * sizeof(float));
-        else if (a->forced[row] >= token && a->forced[row] < token + width)
-            b = (best){ 0.0f, z[a->forced[row] - token], a->forced[row] };
         j->best[at] = b;
         if (!a->n_likely) continue;
         int64_t list = worker * j->rows + first + r;
@@ -418,7 +416,7 @@ static void row_task(void *ctx, int64_t r, int worker)
 
 static bool is_filtered(const ares_sample_args *a, int64_t row)
 {
-    return a->temperature[row] > 0.0f && !(a->forced && a->forced[row] >= 0) &&
+    return a->temperature[row] > 0.0f &&
            ((a->top_p && a->top_p[row] < 1.0f) ||
             (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
 }
@@ -468,11 +466,8 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
         float *kept = (void *)(j.n_likely + lists);
         if (lists) memset(j.n_likely, 0, lists * sizeof *j.n_likely);
         for (int64_t r = 0; r < rows; r++) {
-            bool greedy = !(a->temperature[row + r] > 0.0f),
-                 forced = a->forced && a->forced[row + r] >= 0;
-            ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);
-            j.plan[r] = (row_plan){ forced                    ? FORCED
-                                    : greedy                  ? GREEDY
+            bool greedy = !(a->temperature[row + r] > 0.0f);
+            j.plan[r] = (row_plan){ greedy                    ? GREEDY
                                     : is_filtered(a, row + r) ? FILTERED
                                                               : GUMBEL,
                                     ares_inv_temperature(a->temperature[row + r]), NULL };

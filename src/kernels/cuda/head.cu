@@ -1,6 +1,7 @@
 /*
  * The vocabulary head: cuBLAS computes the logits of a chunk, in f32, as many rows as a fixed
- * scratch holds; then one block per row computes its statistics or its derivatives. head_fused
+ * scratch holds; then thread blocks compute statistics and derivatives, which read
+ * the logits once each. head_fused
  * computes a chunk's logits once; head_backward computes those of head again.
  *
  * Derivatives of f32 activations take the place of their logits; those of bf16 activations are
@@ -32,67 +33,102 @@ static head_rows rows_from(const ares_head_args *a, int32_t row)
     return r;
 }
 
+/* of_chunk: [rows][chunks] */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    row_statistics(const float *logits, int32_t vocab, float inv_temperature, head_rows r)
+    row_statistics(const float *logits, int32_t vocab, int32_t chunks, float inv_temperature,
+                   head_rows r, vocab_sums *of_chunk, unsigned *ticket)
 {
-    int64_t row = blockIdx.x;
+    vocab_place at = vocab_place_of(vocab, chunks);
+    int64_t row = at.row;
     const float *z = logits + row * vocab;
-    vocab_total t = vocab_total_of(z, vocab, inv_temperature);
-    if (threadIdx.x) return;
+    vocab_sums s = vocab_none();
+    VOCAB_EACH_4(i, at) s = vocab_added(s, z + i, ARES_MIN(at.to - i, 4), inv_temperature);
+    s = vocab_block_merged(s);
+    of_chunk += row * chunks;
+    if (threadIdx.x == 0) of_chunk[at.chunk] = s;
+    if (!cuda_is_last(&ticket[row], (unsigned)chunks) || threadIdx.x) return;
+    s = of_chunk[0];
+    for (int32_t c = 1; c < chunks; c++) s = vocab_merged(s, of_chunk[c]);
+    vocab_total t = vocab_total_of(s);
     r.log_prob[row] = vocab_log_prob(t, vocab_scaled(z[r.target[row]], inv_temperature));
     r.entropy[row] = t.entropy;
     r.lse[row] = t.max + t.log_sum;
 }
 
-static __device__ double block_sum_f64(double v)
+/*
+ * KL = sum p (z - z_ref) - lse + lse_ref, of sums over e = exp(z - max) and over the reference's.
+ * They are in f64, because the terms are as large as the logits and the KL is not, and move along
+ * when a maximum does.
+ */
+typedef struct kl_sums {
+    float max, ref_max;
+    double sum, ref_sum, cross; /* cross: of e (z - z_ref) */
+} kl_sums;
+static __device__ double moved_by(float from, float to)
 {
-    __shared__ double of_warp[VOCAB_THREADS / 32];
-    __syncthreads(); /* of_warp of the call before may still be read */
-    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
-    __syncthreads();
-    double sum = 0;
-    for (int i = 0; i < VOCAB_THREADS / 32; i++) sum += of_warp[i];
-    return sum;
+    return from == -INFINITY || from == to ? 1 : exp((double)from - (double)to);
+}
+static __device__ kl_sums kl_merged(kl_sums a, kl_sums b)
+{
+    float max = fmaxf(a.max, b.max), ref_max = fmaxf(a.ref_max, b.ref_max);
+    double of_a = moved_by(a.max, max), of_b = moved_by(b.max, max);
+    return { max, ref_max, __dadd_rn(__dmul_rn(a.sum, of_a), __dmul_rn(b.sum, of_b)),
+             __dadd_rn(__dmul_rn(a.ref_sum, moved_by(a.ref_max, ref_max)),
+                       __dmul_rn(b.ref_sum, moved_by(b.ref_max, ref_max))),
+             __dadd_rn(__dmul_rn(a.cross, of_a), __dmul_rn(b.cross, of_b)) };
 }
 /* Differences below -128 become -128, where e is 0 anyway; NaN stays. */
 static __device__ float above_floor(float d)
 {
     return d < -128.0f ? -128.0f : d;
 }
+/* Adds n <= 4 neighbouring logits of both models. */
+static __device__ kl_sums kl_added(kl_sums s, const float *z, const float *zr, int n, float scale)
+{
+    float max = s.max, ref_max = s.ref_max;
+    for (int i = 0; i < n; i++) {
+        max = fmaxf(max, vocab_scaled(z[i], scale));
+        ref_max = fmaxf(ref_max, vocab_scaled(zr[i], scale));
+    }
+    double by = moved_by(s.max, max);
+    s = { max, ref_max, s.sum * by, s.ref_sum * moved_by(s.ref_max, ref_max), s.cross * by };
+    for (int i = 0; i < n; i++) {
+        float own = vocab_scaled(z[i], scale), other = vocab_scaled(zr[i], scale);
+        double e = (double)expf(above_floor(own - max));
+        s.sum += e;
+        s.ref_sum += (double)expf(above_floor(other - ref_max));
+        s.cross += e * ((double)own - (double)other);
+    }
+    return s;
+}
+static __device__ kl_sums kl_warp_merged(kl_sums s, int from)
+{
+    for (int step = from; step; step /= 2)
+        s = kl_merged(s, { __shfl_xor_sync(0xffffffffu, s.max, step),
+                           __shfl_xor_sync(0xffffffffu, s.ref_max, step),
+                           __shfl_xor_sync(0xffffffffu, s.sum, step),
+                           __shfl_xor_sync(0xffffffffu, s.ref_sum, step),
+                           __shfl_xor_sync(0xffffffffu, s.cross, step) });
+    return s;
+}
 
-/*
- * KL = sum p (z - z_ref) - lse + lse_ref, summed in f64: the terms are as large as the logits, the
- * KL is not.
- */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
     row_kl(const float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
            float *kl, float *ref_lse)
 {
+    __shared__ kl_sums of_warp[VOCAB_THREADS / 32];
     int64_t row = blockIdx.x;
     const float *z = logits + row * vocab, *zr = ref_logits + row * vocab;
-    float max = -INFINITY, ref_max = -INFINITY;
-    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
-        max = fmaxf(max, vocab_scaled(z[i], inv_temperature));
-        ref_max = fmaxf(ref_max, vocab_scaled(zr[i], inv_temperature));
-    }
-    max = cuda_block_max(max);
-    ref_max = cuda_block_max(ref_max);
-    double sum = 0, ref_sum = 0, cross = 0;
-    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
-        float own = vocab_scaled(z[i], inv_temperature),
-              other = vocab_scaled(zr[i], inv_temperature);
-        double e = (double)expf(above_floor(own - max));
-        sum += e;
-        ref_sum += (double)expf(above_floor(other - ref_max));
-        cross += e * ((double)own - (double)other);
-    }
-    sum = block_sum_f64(sum);
-    ref_sum = block_sum_f64(ref_sum);
-    cross = block_sum_f64(cross);
+    kl_sums s = { -INFINITY, -INFINITY, 0, 0, 0 };
+    for (int32_t i = 4 * (int32_t)threadIdx.x; i < vocab; i += 4 * VOCAB_THREADS)
+        s = kl_added(s, z + i, zr + i, ARES_MIN(vocab - i, 4), inv_temperature);
+    s = kl_warp_merged(s, 16);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
+    __syncthreads();
+    s = kl_warp_merged(of_warp[threadIdx.x % (VOCAB_THREADS / 32)], VOCAB_THREADS / 64);
     if (threadIdx.x) return;
-    double lse_ref = (double)ref_max + log(ref_sum),
-           value = cross / sum - ((double)max + log(sum)) + lse_ref;
+    double lse_ref = (double)s.ref_max + log(s.ref_sum),
+           value = s.cross / s.sum - ((double)s.max + log(s.sum)) + lse_ref;
     kl[row] = value < 0 ? 0.0f : (float)value; /* only rounding makes it negative */
     ref_lse[row] = (float)lse_ref;
 }
@@ -189,8 +225,13 @@ static void make_logits(cuda_context *c, const ares_head_args *a, ares_dtype act
 static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {
     const head_rows r = rows_from(a, k->row);
-    cuda_launch(c, "head: statistics", row_statistics, (unsigned)k->rows, VOCAB_THREADS, 0,
-                k->logits, a->vocab, a->inv_temperature, r);
+    int32_t chunks = vocab_chunks(a->vocab);
+    size_t parts = (size_t)k->rows * (size_t)chunks;
+    vocab_sums *of_chunk = (vocab_sums *)cuda_scratch(c, CUDA_PARTS, parts * sizeof *of_chunk);
+    unsigned *ticket = cuda_tickets(c, (size_t)k->rows);
+    if (!of_chunk || !ticket) return;
+    cuda_launch(c, "head: statistics", row_statistics, (unsigned)parts, VOCAB_THREADS, 0, k->logits,
+                a->vocab, chunks, a->inv_temperature, r, of_chunk, ticket);
     if (k->ref)
         cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref,
                     a->vocab, a->inv_temperature, r.kl, r.ref_lse);

@@ -1,28 +1,25 @@
 /*
- * One token per row, by one block per row: statistics, then top-k and top-p where asked, then
- * Gumbel-max over the tokens that are left. Philox, its keys and counters, the Gumbel numbers, the
- * masses and the order of candidates are those of cpu/sample.c. The limit of the tokens that are
- * left (a cut) is found by radix on (logit, token id) instead of selection among gathered
- * candidates, which gives the same set. Atomic additions are only on integers, so their order does
+ * One token per row: statistics, then top-k and top-p where asked, then Gumbel-max over the tokens
+ * that are left. Philox, its keys and counters, the Gumbel numbers, the masses and the order of
+ * candidates are those of cpu/sample.c. Atomic additions are only on integers, so their order does
  * not matter.
+ *
+ * A row is read once, in chunks (vocab.cuh), for its statistics and, where nothing is cut, its
+ * token. For a row that top-k or top-p cuts, or whose most likely tokens are asked for, that read
+ * also gives a threshold that all tokens in question reach. A second kernel collects the ids of
+ * those that reach it, usually few, and the masses of all where top-p needs their total: masses are
+ * relative to the row's maximum, which the first read finds. The last block of the row to end then
+ * works on the collected tokens alone.
  */
 #include "vocab.cuh"
 
-#include <limits.h>
-#include <string.h>
-
-#include <vector>
-
+typedef unsigned long long u64;
 typedef struct row_in {
     float inv_temperature, top_p;
     bool greedy;
-    int32_t top_k, forced;
+    int32_t top_k; /* 0: off */
     uint32_t key[2];
 } row_in;
-typedef struct likely {
-    float log_prob; /* at temperature 1; in list_likely first the logit */
-    int32_t token;
-} likely;
 
 /* ------------------------------------------------------------------ randomness */
 
@@ -58,17 +55,9 @@ static __device__ float gumbel(uint32_t w)
     return -logf(e);
 }
 
-/* ------------------------------------------------------------------ cuts */
+/* ------------------------------------------------------------------ candidates */
 
-/*
- * The tokens of a row that are left: those with logits above z, and of those with logit z the ids
- * up to `id`. place: z as an integer in the order of floats.
- */
-typedef struct cut {
-    uint32_t place;
-    int32_t id;
-} cut;
-
+/* z as an integer in the order of floats. */
 static __device__ uint32_t place_of(float z) /* ascending; z not NaN */
 {
     uint32_t u = __float_as_uint(z + 0.0f); /* -0 stands with 0 */
@@ -78,114 +67,154 @@ static __device__ float at_place(uint32_t place)
 {
     return __uint_as_float(place & 0x80000000u ? place & 0x7fffffffu : ~place);
 }
-static __device__ bool survives(float z, int32_t id, cut c)
-{
-    if (z != z) return false;
-    uint32_t place = place_of(z);
-    return place > c.place || (place == c.place && id <= c.id);
-}
-
 /* floor(e 2^40), e = exp(z - max), in two exact steps of 2^20 */
-static __device__ unsigned long long mass_of(float z, float max)
+static __device__ u64 mass_of(float z, float max)
 {
     float scaled = __fmul_rn(expf(__fsub_rn(z, max)), 0x1p20f), high = truncf(scaled);
-    return ((unsigned long long)high << 20) +
-           (unsigned long long)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
+    return ((u64)high << 20) + (u64)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
 }
 
-/* A row of logits at its temperature, and the block's shared memory for cuts. */
-typedef struct row_view {
-    const float *logits;
-    int32_t vocab;
-    float inv_temperature, max;
-    unsigned long long *bin; /* [256] */
-    uint32_t *found;         /* [2] */
-} row_view;
-static __device__ float logit_at(const row_view &r, int32_t i)
+/* Logits z[id[i]], or z[i] where id is NULL, at a temperature. NaN is none. */
+typedef struct candidates {
+    const float *z;
+    const int32_t *id;
+    int32_t n;
+    float scale, max; /* max: of the row, for masses */
+} candidates;
+/* Higher for higher logits, and of equal logits for lower ids; 0: none. */
+static __device__ u64 key_of(const candidates &c, int32_t i)
 {
-    return vocab_scaled(r.logits[i], r.inv_temperature);
+    int32_t id = c.id ? c.id[i] : i;
+    float z = vocab_scaled(c.z[id], c.scale);
+    return z != z ? 0 : (u64)place_of(z) << 32 | ~(uint32_t)id;
 }
-
-static __device__ unsigned long long mass_left(const row_view &r, cut c)
+static __device__ int32_t id_of_key(u64 key)
 {
-    unsigned long long mass = 0;
-    __syncthreads();
-    if (threadIdx.x == 0) r.bin[0] = 0;
-    __syncthreads();
-    for (int32_t i = threadIdx.x; i < r.vocab; i += VOCAB_THREADS) {
-        float z = logit_at(r, i);
-        if (survives(z, i, c)) mass += mass_of(z, r.max);
+    return (int32_t)~(uint32_t)key;
+}
+static __device__ float logit_of_key(u64 key)
+{
+    return at_place((uint32_t)(key >> 32));
+}
+static __device__ u64 mass_of_key(const candidates &c, u64 key)
+{
+    return mass_of(logit_of_key(key), c.max);
+}
+/* Every candidate but NaN has this key or a higher one. */
+static const u64 LOWEST = 1;
+
+enum { BINS_EACH = 4, BINS = BINS_EACH * VOCAB_THREADS };
+typedef struct cut_room {
+    u64 bin[BINS], of_thread[VOCAB_THREADS], of_warp[2][VOCAB_THREADS / 32];
+} cut_room;
+
+static __device__ u64 warp_sum(u64 v)
+{
+    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+/* Narrows [*lo, *hi] to the keys that lie in it; false where none does. */
+static __device__ bool narrow(const candidates &c, u64 *lo, u64 *hi, cut_room *m)
+{
+    u64 least = ~(u64)0, most = 0;
+    for (int32_t i = (int32_t)threadIdx.x; i < c.n; i += VOCAB_THREADS) {
+        u64 key = key_of(c, i);
+        if (key < *lo || key > *hi) continue;
+        least = ARES_MIN(least, key);
+        most = ARES_MAX(most, key);
     }
-    atomicAdd(&r.bin[0], mass);
+    for (int step = 16; step; step /= 2) {
+        u64 l = __shfl_xor_sync(0xffffffffu, least, step),
+            h = __shfl_xor_sync(0xffffffffu, most, step);
+        least = ARES_MIN(least, l);
+        most = ARES_MAX(most, h);
+    }
     __syncthreads();
-    return r.bin[0];
+    if (threadIdx.x % 32 == 0) {
+        m->of_warp[0][threadIdx.x / 32] = least;
+        m->of_warp[1][threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+    for (int w = 0; w < VOCAB_THREADS / 32; w++) {
+        least = ARES_MIN(least, m->of_warp[0][w]);
+        most = ARES_MAX(most, m->of_warp[1][w]);
+    }
+    *lo = least;
+    *hi = most;
+    return least <= most;
 }
-
+/* The weights (masses, or 1 each) of keys in [lo, hi] by (key - lo) >> shift. */
+static __device__ void fill_bins(const candidates &c, u64 lo, u64 hi, int shift, bool mass,
+                                 cut_room *m)
+{
+    for (int i = 0; i < BINS_EACH; i++) m->bin[i * VOCAB_THREADS + threadIdx.x] = 0;
+    __syncthreads();
+    for (int32_t i = (int32_t)threadIdx.x; i < c.n; i += VOCAB_THREADS) {
+        u64 key = key_of(c, i);
+        if (key >= lo && key <= hi)
+            atomicAdd(&m->bin[key - lo >> shift], mass ? mass_of_key(c, key) : (u64)1);
+    }
+    __syncthreads();
+}
+/* The bin at which those from the highest on reach *need, which loses what lies above; -1: none. */
+static __device__ int bin_of(u64 *need, cut_room *m)
+{
+    u64 own = 0;
+    for (int i = 0; i < BINS_EACH; i++) own += m->bin[BINS_EACH * threadIdx.x + i];
+    m->of_thread[threadIdx.x] = own;
+    own = warp_sum(own);
+    if (threadIdx.x % 32 == 0) m->of_warp[0][threadIdx.x / 32] = own;
+    __syncthreads();
+    int at = VOCAB_THREADS / 32 - 1;
+    while (at >= 0 && m->of_warp[0][at] < *need) *need -= m->of_warp[0][at--];
+    if (at < 0) return -1;
+    for (at = 32 * at + 31; m->of_thread[at] < *need; at--) *need -= m->of_thread[at];
+    for (at = BINS_EACH * at + BINS_EACH - 1; m->bin[at] < *need; at--) *need -= m->bin[at];
+    return at;
+}
 /*
- * Reduces c to the highest tokens, as few as have weights (masses, or 1 each with `count`) that sum
- * to `need`; c itself where all of them do not.
+ * The key of the last of the highest candidates, as few as have weights (masses, or 1 each) that
+ * sum to `need` > 0, among those from `from` on; `from` where all of them do not. Each round counts
+ * the range of keys that is left in BINS equal parts and goes on with one of them.
  */
-static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long long need)
+static __device__ u64 cut_of(const candidates &c, u64 from, bool mass, u64 need, cut_room *m)
 {
-    uint32_t place = 0, known = 0;
-    /* finds the place of the last token that is needed, byte by byte from the highest */
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        __syncthreads();
-        if (threadIdx.x < 256) r.bin[threadIdx.x] = 0;
-        __syncthreads();
-        for (int32_t i = threadIdx.x; i < r.vocab; i += VOCAB_THREADS) {
-            float z = logit_at(r, i);
-            if (!survives(z, i, c) || (place_of(z) & known) != place) continue;
-            atomicAdd(&r.bin[place_of(z) >> shift & 255], count ? 1ull : mass_of(z, r.max));
-        }
-        __syncthreads();
-        /* every thread reads the same bins: no more barriers, and need stays in a register */
-        int b = 255;
-        while (b >= 0 && r.bin[b] < need) need -= r.bin[b--];
-        if (b < 0) return c;
-        place |= (uint32_t)b << shift;
-        known |= 255u << shift;
+    u64 lo = from, hi = ~(u64)0;
+    while (narrow(c, &lo, &hi, m)) {
+        int shift = 64 - __clzll((long long)(hi - lo)) - 11; /* BINS = 2^11 */
+        if (shift < 0) shift = 0;
+        fill_bins(c, lo, hi, shift, mass, m);
+        int b = bin_of(&need, m);
+        if (b < 0) return from;
+        lo += (u64)b << shift;
+        if (shift == 0) return lo;
+        hi = ARES_MIN(hi, lo + (((u64)1 << shift) - 1));
     }
-    /* of the tokens at this place, the lowest ids */
-    unsigned long long each = count ? 1ull : mass_of(at_place(place), r.max);
-    unsigned long long wanted = each ? (need + each - 1) / each : 1, seen = 0;
-    cut out = { place, place == c.place ? c.id : INT_MAX };
-    for (int32_t first = 0; first < r.vocab; first += VOCAB_THREADS) {
-        int32_t i = first + (int32_t)threadIdx.x;
-        bool tie =
-            i < r.vocab && survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place;
-        unsigned long long here = (unsigned long long)__syncthreads_count(tie);
-        if (seen + here >= wanted) { /* the last is among these: one thread counts on */
-            if (threadIdx.x == 0) {
-                for (i = first; seen < wanted; i++)
-                    if (survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place) seen++;
-                r.found[0] = (uint32_t)(i - 1);
-            }
-            __syncthreads();
-            out.id = (int32_t)r.found[0];
-            return out;
-        }
-        seen += here;
+    return from;
+}
+static __device__ u64 mass_from(const candidates &c, u64 from, cut_room *m)
+{
+    u64 mass = 0;
+    for (int32_t i = (int32_t)threadIdx.x; i < c.n; i += VOCAB_THREADS) {
+        u64 key = key_of(c, i);
+        if (key >= from) mass += mass_of_key(c, key);
     }
-    return out;
+    mass = warp_sum(mass);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) m->of_warp[0][threadIdx.x / 32] = mass;
+    __syncthreads();
+    mass = 0;
+    for (int w = 0; w < VOCAB_THREADS / 32; w++) mass += m->of_warp[0][w];
+    return mass;
 }
 
-static __device__ unsigned long long need_of(float top_p, unsigned long long total)
+static __device__ u64 need_of(float top_p, u64 total)
 {
     double need = ceil((double)top_p * (double)total);
-    return need < 1.0 ? 1 : need >= (double)total ? total : (unsigned long long)need;
+    return need < 1.0 ? 1 : need >= (double)total ? total : (u64)need;
 }
 
-/* Top-k first, then top-p of the mass that it leaves. */
-static __device__ cut nucleus(const row_view &r, const row_in &in)
-{
-    cut c = { 0, INT_MAX };
-    if (in.top_k > 0 && in.top_k < r.vocab) c = cut_to(r, c, true, (unsigned long long)in.top_k);
-    if (in.top_p < 1.0f) c = cut_to(r, c, false, need_of(in.top_p, mass_left(r, c)));
-    return c;
-}
-
-/* ------------------------------------------------------------------ rows */
+/* ------------------------------------------------------------------ the first read */
 
 typedef struct best {
     float key;
@@ -221,197 +250,280 @@ static __device__ best best_of_block(best b)
     return tree[0];
 }
 
-/* b, or one of n <= 4 tokens from `first` on that survive c. The logarithms of most are not taken.
+/*
+ * b, or one of n <= 4 tokens from `first` on, whose logits are z. The logarithms of most are not
+ * taken.
  */
-static __device__ best pick_of(const row_view &r, const row_in &in, cut c, int32_t first, int n,
-                               best b)
+static __device__ best pick_of(const float *z, const row_in &in, int32_t first, int n, best b)
 {
     uint32_t word[4];
     if (!in.greedy) philox((uint32_t)first / 4, in.key, word);
     for (int i = 0; i < n; i++) {
-        float z = in.greedy ? r.logits[first + i] : logit_at(r, first + i);
-        if (!survives(z, first + i, c)) continue; /* NaN never does */
-        if (in.greedy) b = better(b, { z, first + i });
-        else if (b.token < 0 || !(z + gumbel_bound(word[i]) < b.key))
-            b = better(b, { z + gumbel(word[i]), first + i });
+        float x = vocab_scaled(z[i], in.inv_temperature);
+        if (x != x) continue;
+        if (in.greedy) b = better(b, { x, first + i });
+        else if (b.token < 0 || !(x + gumbel_bound(word[i]) < b.key))
+            b = better(b, { x + gumbel(word[i]), first + i });
     }
     return b;
-}
-static __device__ best pick(const row_view &r, const row_in &in, cut c)
-{
-    best b = { -INFINITY, -1 };
-    for (int32_t i = 4 * (int32_t)threadIdx.x; i < r.vocab; i += 4 * VOCAB_THREADS)
-        b = pick_of(r, in, c, i, ARES_MIN(r.vocab - i, 4), b);
-    return best_of_block(b);
-}
-
-/*
- * The n most likely tokens: a cut to n collects them in any order, then each is written at the
- * index that the number of tokens above it gives.
- */
-static __device__ void list_likely(const row_view &r, const vocab_total &one, int32_t n,
-                                   likely *out)
-{
-    __shared__ likely found[ARES_LIKELY_MAX];
-    __shared__ int count;
-    /* a logit of -inf is no token */
-    cut c = cut_to(r, { place_of(-INFINITY), -1 }, true, (unsigned long long)n);
-    if (threadIdx.x == 0) count = 0;
-    __syncthreads();
-    for (int32_t i = threadIdx.x; i < r.vocab; i += VOCAB_THREADS)
-        if (survives(r.logits[i], i, c)) found[atomicAdd(&count, 1)] = { r.logits[i], i };
-    __syncthreads();
-    if (threadIdx.x >= n) return;
-    int32_t at = (int32_t)threadIdx.x;
-    if (at >= count) out[at] = { -INFINITY, -1 };
-    else {
-        likely own = found[at];
-        int32_t above = 0;
-        for (int32_t i = 0; i < count; i++)
-            above += found[i].log_prob > own.log_prob ||
-                     (found[i].log_prob == own.log_prob && found[i].token < own.token);
-        out[above] = { vocab_log_prob(one, own.log_prob), own.token };
-    }
 }
 
 static __device__ row_in row_of(const ares_sample_args &a, int64_t r)
 {
-    row_in in = { 1.0f, 1.0f, !(a.temperature[r] > 0.0f), 0, -1, { 0, 0 } };
-    if (!in.greedy) in.inv_temperature = 1.0f / a.temperature[r]; /* ares_inv_temperature */
+    row_in in = { 1.0f, 1.0f, !(a.temperature[r] > 0.0f), 0, { 0, 0 } };
+    if (in.greedy) return in;
+    in.inv_temperature = 1.0f / a.temperature[r]; /* ares_inv_temperature */
     if (a.top_p) in.top_p = a.top_p[r];
-    if (a.top_k) in.top_k = a.top_k[r];
-    if (a.forced) in.forced = a.forced[r];
-    /* no key is needed where every row is greedy or forced */
-    if (a.key) in.key[0] = a.key[r].k[0], in.key[1] = a.key[r].k[1];
+    if (a.top_k && a.top_k[r] > 0 && a.top_k[r] < a.vocab) in.top_k = a.top_k[r];
+    in.key[0] = a.key[r].k[0], in.key[1] = a.key[r].k[1];
     return in;
 }
-
-/*
- * Rows from `first` on, whose logits begin at `logits`; all arrays of a lie on the device. One pass
- * over a row gives its statistics at both temperatures and, where nothing is cut, the token.
- */
-static __global__ void __launch_bounds__(VOCAB_THREADS)
-    sample_rows(ares_sample_args a, const float *logits, int32_t first, likely *likely_out)
+static __device__ bool cuts(const row_in &in)
 {
-    __shared__ unsigned long long bin[256];
-    __shared__ uint32_t found[2];
-    int64_t row = first + (int64_t)blockIdx.x;
-    const float *z = logits + (int64_t)blockIdx.x * a.vocab;
-    row_in own = row_of(a, row);
-    bool two = (a.log_prob_1 || a.n_likely) && own.inv_temperature != 1.0f;
-    bool draws = own.forced < 0,
-         cuts =
-             draws && !own.greedy && (own.top_p < 1.0f || (own.top_k > 0 && own.top_k < a.vocab));
-    row_view r = { z, a.vocab, own.inv_temperature, 0.0f, bin, found };
-    vocab_sums s = vocab_none(), s_1 = s;
-    best b = { -INFINITY, -1 };
-    for (int32_t i = 4 * (int32_t)threadIdx.x; i < a.vocab; i += 4 * VOCAB_THREADS) {
-        int n = ARES_MIN(a.vocab - i, 4);
-        s = vocab_added(s, z + i, n, own.inv_temperature);
-        if (two) s_1 = vocab_added(s_1, z + i, n, 1.0f);
-        if (draws && !cuts) b = pick_of(r, own, { 0, INT_MAX }, i, n, b);
-    }
-    vocab_total t = vocab_block_total(s), one = two ? vocab_block_total(s_1) : t;
-    if (a.n_likely)
-        list_likely({ z, a.vocab, 1.0f, one.max, bin, found }, one, a.n_likely,
-                    likely_out + row * a.n_likely);
-    r.max = t.max;
-    int32_t token = !draws ? own.forced
-                    : cuts ? pick(r, own, nucleus(r, own)).token
-                           : best_of_block(b).token;
-    if (threadIdx.x) return;
+    return in.top_k || in.top_p < 1.0f;
+}
+
+/* What a chunk leaves: sums at the row's temperature and at 1, the best token where nothing cuts.
+ */
+typedef struct chunk_part {
+    vocab_sums sums, sums_1;
+    best found;
+} chunk_part;
+/* What the first kernel leaves to the second. */
+typedef struct row_state {
+    u64 mass; /* of all tokens, where top-p alone cuts; this and n are 0 at first */
+    int32_t n;
+    float threshold; /* all tokens in question have logits from it on */
+    vocab_total total, total_1;
+} row_state;
+/* Memory of the rows that are sampled at once. */
+typedef struct work {
+    row_state *state;
+    chunk_part *part; /* [rows][chunks] */
+    unsigned *ticket;
+    float *most; /* [rows][chunks][VOCAB_THREADS]: the highest logit that a thread has read */
+    int32_t *id; /* [rows][vocab] */
+    int32_t chunks;
+} work;
+
+static __device__ void finish(const ares_sample_args &a, const row_in &in, int64_t row,
+                              const float *z, int32_t token, const vocab_total &t,
+                              const vocab_total &one)
+{
     float logit = token < 0 ? NAN : z[token]; /* every logit is NaN: the log-prob says so */
     a.token[row] = token < 0 ? 0 : token;
-    a.log_prob[row] = vocab_log_prob(t, vocab_scaled(logit, own.inv_temperature));
+    a.log_prob[row] = vocab_log_prob(t, vocab_scaled(logit, in.inv_temperature));
     a.entropy[row] = t.entropy;
     if (a.log_prob_1)
         a.log_prob_1[row] = vocab_log_prob(one, logit), a.entropy_1[row] = one.entropy;
 }
 
-/* Numbers of likely tokens as the caller wants them. */
-static __global__ void part_likely(const likely *from, int64_t n, int32_t *token, float *log_prob)
+/*
+ * A logit that all tokens in question reach. For the k highest: the k-th of the highest logits of
+ * all threads, as k tokens have it or more. For top-p alone: tokens with probabilities below (1 -
+ * top_p) / vocab hold less than 1 - top_p together; half of that allows for rounding.
+ */
+static __device__ float threshold_of(const row_in &in, const vocab_total &t, const float *most,
+                                     int32_t n, int32_t k, int32_t vocab, cut_room *m)
 {
-    CUDA_EACH(i, n) token[i] = from[i].token, log_prob[i] = from[i].log_prob;
-}
-
-/* All arrays of a lie on the device; nothing waits. */
-static void sample_on_device(cuda_context *c, ares_dtype act, const ares_sample_args *a)
-{
-    int32_t most = vocab_rows(a->rows, a->vocab);
-    int64_t n_likely = (int64_t)a->rows * a->n_likely;
-    likely *found = NULL;
-    float *own = NULL;
-    if (n_likely) found = (likely *)cuda_scratch(c, CUDA_PARTS, (size_t)n_likely * sizeof *found);
-    if (!a->logits)
-        own =
-            (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
-    if ((n_likely && !found) || (!a->logits && !own)) return;
-    for (int32_t row = 0; row < a->rows; row += most) {
-        int32_t n = ARES_MIN(most, a->rows - row);
-        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
-        if (!a->logits) {
-            ares_matrix w = vocab_part(a->w, a->vocab);
-            const char *x = (const char *)a->x + row * a->ldx * (int64_t)ares_dtype_bytes(act);
-            cuda_product(c, x, a->ldx, &w, n, own, a->vocab, false);
-        }
-        cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, *a, logits, row,
-                    found);
+    float least = INFINITY;
+    if (k) {
+        u64 key = cut_of({ most, NULL, n, 1.0f, 0.0f }, LOWEST, false, (u64)k, m);
+        least = key == LOWEST ? -INFINITY : vocab_scaled(logit_of_key(key), in.inv_temperature);
     }
-    if (n_likely)
-        cuda_launch(c, "sample: likely", part_likely, cuda_blocks(n_likely), CUDA_THREADS, 0, found,
-                    n_likely, a->likely_token, a->likely_log_prob);
+    if (in.top_p < 1.0f && !in.top_k)
+        least = fminf(least, t.max + (t.log_sum + logf((1.0f - in.top_p) * 0.5f / (float)vocab)));
+    return least > -INFINITY ? least : -INFINITY; /* NaN, too */
 }
 
-/* The same arrays, of which a caller may have some: X(name, numbers of 4 bytes per row). */
-#define SAMPLE_INPUTS(X) X(temperature, 1) X(top_p, 1) X(top_k, 1) X(key, 2) X(forced, 1)
-#define SAMPLE_OUTPUTS(X) \
-    X(token, 1)           \
-    X(log_prob, 1)        \
-    X(entropy, 1)         \
-    X(log_prob_1, 1)      \
-    X(entropy_1, 1) X(likely_token, (size_t)a->n_likely) X(likely_log_prob, (size_t)a->n_likely)
+/*
+ * Rows from `first` on, whose logits begin at `logits`: statistics at both temperatures and, where
+ * nothing cuts, the token.
+ */
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    sample_chunks(ares_sample_args a, const float *logits, int32_t first, work w)
+{
+    __shared__ cut_room room;
+    vocab_place at = vocab_place_of(a.vocab, w.chunks);
+    const float *z = logits + at.row * a.vocab;
+    row_in in = row_of(a, first + at.row);
+    bool two = (a.log_prob_1 || a.n_likely) && in.inv_temperature != 1.0f, draws = !cuts(in);
+    int32_t k = ARES_MAX(in.top_k, a.n_likely), threads = w.chunks * VOCAB_THREADS;
+    vocab_sums s = vocab_none(), s_1 = s;
+    best b = { -INFINITY, -1 };
+    float most = -INFINITY;
+    VOCAB_EACH_4(i, at)
+    {
+        int n = ARES_MIN(at.to - i, 4);
+        s = vocab_added(s, z + i, n, in.inv_temperature);
+        if (two) s_1 = vocab_added(s_1, z + i, n, 1.0f);
+        if (draws) b = pick_of(z + i, in, i, n, b);
+        for (int j = 0; k && j < n; j++) most = fmaxf(most, z[i + j]);
+    }
+    if (k) w.most[at.row * threads + at.chunk * VOCAB_THREADS + threadIdx.x] = most;
+    chunk_part own = { vocab_block_merged(s), s_1, b }, *part = w.part + at.row * w.chunks;
+    if (two) own.sums_1 = vocab_block_merged(s_1);
+    if (draws) own.found = best_of_block(b);
+    if (threadIdx.x == 0) part[at.chunk] = own;
+    if (!cuda_is_last(&w.ticket[at.row], (unsigned)w.chunks)) return;
+    own = part[0];
+    for (int32_t c = 1; c < w.chunks; c++) {
+        own.sums = vocab_merged(own.sums, part[c].sums);
+        if (two) own.sums_1 = vocab_merged(own.sums_1, part[c].sums_1);
+        own.found = better(own.found, part[c].found);
+    }
+    vocab_total t = vocab_total_of(own.sums), one = two ? vocab_total_of(own.sums_1) : t;
+    if (!draws || k) {
+        float threshold =
+            threshold_of(in, t, w.most + at.row * threads, threads, k, a.vocab, &room);
+        if (threadIdx.x == 0) w.state[at.row] = { 0, 0, threshold, t, one };
+    }
+    if (draws && threadIdx.x == 0) finish(a, in, first + at.row, z, own.found.token, t, one);
+}
+
+/* ------------------------------------------------------------------ the second */
+
+/* The ids of the chunk's tokens in question, in any order, and where asked the mass of all. */
+static __device__ void collect(const float *z, const row_in &in, const vocab_place &at, bool masses,
+                               row_state *state, int32_t *id)
+{
+    u64 mass = 0;
+    float threshold = state->threshold, max = state->total.max;
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    for (int32_t first = at.from; first < at.to; first += VOCAB_THREADS) {
+        int32_t i = first + (int32_t)threadIdx.x;
+        float x = i < at.to ? vocab_scaled(z[i], in.inv_temperature) : NAN;
+        if (masses && x == x) mass += mass_of(x, max);
+        unsigned votes = __ballot_sync(0xffffffffu, x >= threshold);
+        if (!votes) continue;
+        int32_t place = 0;
+        if (lane == 0) place = atomicAdd(&state->n, __popc(votes));
+        place = __shfl_sync(0xffffffffu, place, 0) + __popc(votes & ((1u << lane) - 1));
+        if (x >= threshold) id[place] = i;
+    }
+    mass = warp_sum(mass);
+    if (masses && lane == 0 && mass) atomicAdd(&state->mass, mass);
+}
+
+/* Top-k first, then top-p of the mass that it leaves. */
+static __device__ u64 nucleus(const candidates &c, const row_in &in, u64 mass, cut_room *m)
+{
+    u64 from = LOWEST;
+    if (in.top_k) {
+        from = cut_of(c, from, false, (u64)in.top_k, m);
+        if (in.top_p < 1.0f) mass = mass_from(c, from, m);
+    }
+    return in.top_p < 1.0f ? cut_of(c, from, true, need_of(in.top_p, mass), m) : from;
+}
+
+static __device__ int32_t pick(const candidates &c, const row_in &in, u64 from)
+{
+    best b = { -INFINITY, -1 };
+    for (int32_t i = (int32_t)threadIdx.x; i < c.n; i += VOCAB_THREADS) {
+        u64 key = key_of(c, i);
+        if (key < from) continue;
+        int32_t id = id_of_key(key);
+        uint32_t word[4];
+        philox((uint32_t)id / 4, in.key, word);
+        b = better(b, { vocab_scaled(c.z[id], c.scale) + gumbel(word[id % 4]), id });
+    }
+    return best_of_block(b).token;
+}
+
+/* The n most likely tokens: each is written at the index that the number of those above gives. */
+static __device__ void list_likely(const candidates &c, const vocab_total &one, int32_t n,
+                                   int32_t *token, float *log_prob, cut_room *m)
+{
+    __shared__ u64 found[ARES_LIKELY_MAX];
+    __shared__ int count;
+    /* a logit of -inf is no token */
+    u64 from = cut_of(c, (u64)(place_of(-INFINITY) + 1) << 32, false, (u64)n, m);
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    for (int32_t i = (int32_t)threadIdx.x; i < c.n; i += VOCAB_THREADS) {
+        u64 key = key_of(c, i);
+        if (key >= from) found[atomicAdd(&count, 1)] = key;
+    }
+    __syncthreads();
+    int32_t at = (int32_t)threadIdx.x, above = 0;
+    if (at >= n) return;
+    if (at >= count) {
+        token[at] = -1;
+        log_prob[at] = -INFINITY;
+        return;
+    }
+    for (int32_t i = 0; i < count; i++) above += found[i] > found[at];
+    token[above] = id_of_key(found[at]);
+    log_prob[above] = vocab_log_prob(one, c.z[id_of_key(found[at])]);
+}
+
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    sample_cuts(ares_sample_args a, const float *logits, int32_t first, work w)
+{
+    __shared__ cut_room room;
+    vocab_place at = vocab_place_of(a.vocab, w.chunks);
+    int64_t row = first + at.row;
+    const float *z = logits + at.row * a.vocab;
+    row_in in = row_of(a, row);
+    if (!cuts(in) && !a.n_likely) return;
+    row_state *state = &w.state[at.row];
+    int32_t *id = w.id + at.row * a.vocab;
+    collect(z, in, at, in.top_p < 1.0f && !in.top_k, state, id);
+    if (!cuda_is_last(&w.ticket[at.row], (unsigned)w.chunks)) return;
+    row_state s = *state;
+    if (a.n_likely)
+        list_likely({ z, id, s.n, 1.0f, s.total_1.max }, s.total_1, a.n_likely,
+                    a.likely_token + row * a.n_likely, a.likely_log_prob + row * a.n_likely, &room);
+    if (!cuts(in)) return;
+    candidates c = { z, id, s.n, in.inv_temperature, s.total.max };
+    int32_t token = pick(c, in, nucleus(c, in, s.mass, &room));
+    if (threadIdx.x == 0) finish(a, in, row, z, token, s.total, s.total_1);
+}
+
+/* ------------------------------------------------------------------ rows */
+
+/* Memory for `rows` at once; cut: whether any may need the second kernel. False after a failure. */
+static bool work_of(cuda_context *c, const ares_sample_args *a, int32_t rows, bool cut, work *w,
+                    float **logits)
+{
+    w->chunks = vocab_chunks(a->vocab);
+    size_t parts = (size_t)rows * (size_t)w->chunks, all = (size_t)rows * (size_t)a->vocab,
+           most = cut ? parts * VOCAB_THREADS * sizeof *w->most : 0,
+           floats = (a->logits ? 0 : all) + (cut ? all : 0);
+    w->state = (row_state *)cuda_scratch(
+        c, CUDA_PARTS, (size_t)rows * sizeof *w->state + parts * sizeof *w->part + most);
+    w->ticket = cuda_tickets(c, (size_t)rows);
+    *logits = floats ? (float *)cuda_scratch(c, CUDA_LOGITS, floats * sizeof **logits) : NULL;
+    if (!w->state || !w->ticket || (floats && !*logits)) return false;
+    w->part = (chunk_part *)(w->state + rows);
+    w->most = (float *)(w->part + parts);
+    w->id = (int32_t *)(*logits + (a->logits ? 0 : all));
+    return true;
+}
 
 void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
+    bool cut = a->top_p || a->top_k || a->n_likely;
+    int32_t most = vocab_rows(a->rows, cut ? 2 * (int64_t)a->vocab : a->vocab);
+    work w;
+    float *own;
     ARES_ASSERT((a->logits || a->vocab <= a->w->n) && !a->log_prob_1 == !a->entropy_1 &&
                 a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
-    if (a->rows == 0) return;
-    if (a->on_device) {
-        sample_on_device(c, d->k->act, a);
-        return;
+    if (a->rows == 0 || !work_of(c, a, most, cut, &w, &own)) return;
+    for (int32_t row = 0; row < a->rows; row += most) {
+        int32_t n = ARES_MIN(most, a->rows - row);
+        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : own;
+        if (!a->logits) {
+            ares_matrix part = vocab_part(a->w, a->vocab);
+            const char *x =
+                (const char *)a->x + row * a->ldx * (int64_t)ares_dtype_bytes(d->k->act);
+            cuda_product(c, x, a->ldx, &part, n, own, a->vocab, false);
+        }
+        unsigned blocks = (unsigned)(n * w.chunks);
+        cuda_launch(c, "sample", sample_chunks, blocks, VOCAB_THREADS, 0, *a, logits, row, w);
+        if (cut)
+            cuda_launch(c, "sample: cuts", sample_cuts, blocks, VOCAB_THREADS, 0, *a, logits, row,
+                        w);
     }
-    size_t row_bytes = 4 * (11 + 2 * (size_t)a->n_likely), rows = (size_t)a->rows, in = 0, at;
-    char *device = (char *)cuda_scratch(c, CUDA_ROWS, rows * row_bytes);
-    std::vector<char> host(rows * row_bytes);
-    ares_sample_args b = *a;
-    if (!device) return;
-    for (size_t r = 0; a->forced && r < rows; r++) ARES_ASSERT(a->forced[r] < a->vocab);
-#define PLACE(name, width)                                     \
-    if (a->name && (width)) {                                  \
-        *(const void **)&b.name = device + in;                 \
-        memcpy(host.data() + in, a->name, rows * (width) * 4); \
-        in += rows * (width) * 4;                              \
-    }
-    SAMPLE_INPUTS(PLACE)
-#undef PLACE
-    at = in;
-#define PLACE(name, width)               \
-    if (a->name && (width)) {            \
-        *(void **)&b.name = device + at; \
-        at += rows * (width) * 4;        \
-    }
-    SAMPLE_OUTPUTS(PLACE)
-#undef PLACE
-    cuda_in(c, device, host.data(), in);
-    sample_on_device(c, d->k->act, &b);
-    if (!cuda_out(c, host.data() + in, device + in, at - in)) return;
-    at = in;
-#define READ(name, width)                                      \
-    if (a->name && (width)) {                                  \
-        memcpy(a->name, host.data() + at, rows * (width) * 4); \
-        at += rows * (width) * 4;                              \
-    }
-    SAMPLE_OUTPUTS(READ)
-#undef READ
 }

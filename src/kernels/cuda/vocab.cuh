@@ -1,10 +1,14 @@
-/* What head and sampler share: softmax statistics of a row by a block of VOCAB_THREADS threads. */
+/*
+ * What head and sampler share: softmax statistics of a row of logits, which is read once. A row is
+ * divided into chunks of VOCAB_CHUNK, whatever the number of rows; a thread block computes one, and
+ * the last of a row to end merges them in their order. So head and sampler have the same bits.
+ */
 #ifndef ARES_KERNELS_CUDA_VOCAB_CUH
 #define ARES_KERNELS_CUDA_VOCAB_CUH
 
 #include "device.cuh"
 
-enum { VOCAB_THREADS = 512 };
+enum { VOCAB_THREADS = 512, VOCAB_CHUNK = 8192 };
 /* 256 MiB of logits at once, but never less than a row */
 static const int64_t VOCAB_LOGITS = 1 << 26;
 
@@ -70,27 +74,39 @@ static __device__ inline vocab_sums vocab_warp_merged(vocab_sums s, int from)
     return s;
 }
 /* Of all threads of the block, the same in every thread. */
-static __device__ inline vocab_total vocab_block_total(vocab_sums s)
+static __device__ inline vocab_sums vocab_block_merged(vocab_sums s)
 {
     __shared__ vocab_sums of_warp[VOCAB_THREADS / 32];
     __syncthreads(); /* of_warp of the call before may still be read */
     s = vocab_warp_merged(s, 16);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
     __syncthreads();
-    s = vocab_warp_merged(of_warp[threadIdx.x % (VOCAB_THREADS / 32)], VOCAB_THREADS / 64);
+    return vocab_warp_merged(of_warp[threadIdx.x % (VOCAB_THREADS / 32)], VOCAB_THREADS / 64);
+}
+static __device__ inline vocab_total vocab_total_of(vocab_sums s)
+{
     float log_sum = logf(s.sum);
     return { s.max, log_sum, log_sum - s.sum_z / s.sum };
 }
 
-/* Called by all threads of the block: thread t reads the logits 4 t to 4 t + 3, then 2048 later. */
-static __device__ inline vocab_total vocab_total_of(const float *z, int32_t vocab,
-                                                    float inv_temperature)
+static inline int32_t vocab_chunks(int32_t vocab)
 {
-    vocab_sums s = vocab_none();
-    for (int32_t i = 4 * (int32_t)threadIdx.x; i < vocab; i += 4 * VOCAB_THREADS)
-        s = vocab_added(s, z + i, ARES_MIN(vocab - i, 4), inv_temperature);
-    return vocab_block_total(s);
+    return (vocab + VOCAB_CHUNK - 1) / VOCAB_CHUNK;
 }
+/* The block's row and chunk of a grid of rows * chunks blocks. */
+typedef struct vocab_place {
+    int64_t row;
+    int32_t chunk, from, to; /* logits [from, to) */
+} vocab_place;
+static __device__ inline vocab_place vocab_place_of(int32_t vocab, int32_t chunks)
+{
+    int32_t chunk = (int32_t)(blockIdx.x % (unsigned)chunks), from = chunk * VOCAB_CHUNK;
+    return { blockIdx.x / (unsigned)chunks, chunk, from, ARES_MIN(vocab, from + VOCAB_CHUNK) };
+}
+/* In a chunk, thread t reads the logits 4 t to 4 t + 3, then 2048 later. */
+#define VOCAB_EACH_4(i, place)                                                \
+    for (int32_t i = (place).from + 4 * (int32_t)threadIdx.x; i < (place).to; \
+         i += 4 * VOCAB_THREADS)
 static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled)
 {
     return (scaled - t.max) - t.log_sum;

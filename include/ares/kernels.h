@@ -362,8 +362,9 @@ typedef struct ares_sample_args {
 
 /*
  * What a step of decoding lacks when it is launched before the tokens of the step before have been
- * read: ids[r] = token[from[r]] where from[r] is not -1, and row r of cos_sin = row positions[r] of
- * angles.
+ * read: ids[r] = token[from[r]] where from[r] is not -1, row r of cos_sin = row positions[r] of
+ * angles, and block tables that stay on the device: table[change[2 i]] = change[2 i + 1] for the
+ * *changes that there are.
  */
 typedef struct ares_advance_args {
     int32_t rows, head_dim;
@@ -371,6 +372,8 @@ typedef struct ares_advance_args {
     int32_t *ids;                            /* [rows] */
     const float *angles;                     /* [positions][head_dim] */
     float *cos_sin;                          /* [rows][head_dim], written */
+    const int32_t *changes, *change;         /* [1], [*changes][2]; on the device, too */
+    int32_t *table;
 } ares_advance_args;
 
 /*

@@ -2,7 +2,8 @@
  * Steps that are launched before the tokens of the step before have been read, on devices whose
  * table offers it: the host plans and uploads step n + 1 while the device computes step n, then
  * waits for the tokens of step n alone. All that a step needs from the host goes there in one copy;
- * the ids that are not known yet are taken from the tokens on the device.
+ * the ids that are not known yet are taken from the tokens on the device. Block tables stay on the
+ * device, and only entries that change are sent: one per sample and ARES_KV_BLOCK tokens.
  *
  * A step of decoding alone, with one row per sample, is padded to one of a few sizes and kept as a
  * graph per size, so that it costs one launch. The padding writes to a block of the cache that no
@@ -13,19 +14,20 @@
 #include <string.h>
 
 /* What the host gives a step: X(type, name, count), [count]. */
-#define INPUTS(X)                       \
-    X(int32_t, ids, rows)               \
-    X(int32_t, from, rows)              \
-    X(int32_t, positions, rows)         \
-    X(int32_t, slots, rows)             \
-    X(int32_t, start, segments + 1)     \
-    X(int32_t, prefix_len, segments)    \
-    X(int32_t, table, segments *stride) \
-    X(int32_t, out_rows, outs)          \
-    X(float, temperature, outs)         \
-    X(float, top_p, outs)               \
-    X(int32_t, top_k, outs)             \
-    X(ares_rng_key, key, outs)
+#define INPUTS(X)                    \
+    X(int32_t, ids, rows)            \
+    X(int32_t, from, rows)           \
+    X(int32_t, positions, rows)      \
+    X(int32_t, slots, rows)          \
+    X(int32_t, start, segments + 1)  \
+    X(int32_t, prefix_len, segments) \
+    X(int32_t, out_rows, outs)       \
+    X(float, temperature, outs)      \
+    X(float, top_p, outs)            \
+    X(int32_t, top_k, outs)          \
+    X(ares_rng_key, key, outs)       \
+    X(int32_t, changes, 1)           \
+    X(int32_t, change, 2 * changed) /* of block tables; last, so that no address depends on it */
 /* What it gives back: X(type, name, numbers per token). */
 #define OUTPUTS(X)                   \
     X(int32_t, token, 1)             \
@@ -55,6 +57,7 @@ typedef struct buffer {
 typedef struct step {
     int32_t rows, segments, outs;
     int32_t max_rows, max_keys; /* of one segment */
+    int32_t changed;            /* entries of block tables */
     inputs in;                  /* on the device */
     outputs out;
     size_t out_bytes;
@@ -72,6 +75,9 @@ typedef struct graph {
 struct rollout_ahead {
     int32_t outs[2]; /* tokens that the plans' steps give back, padding included */
     buffer staged, in, out, cos_sin, angles; /* staged: in host memory */
+    /* the block tables on the device, and in host memory what they hold (-1: unknown) and changes
+     */
+    buffer table, sent, change;
     graph graphs[ARES_COUNT(sizes)][KEY_SIZES];
 };
 
@@ -104,9 +110,9 @@ void rollout_ahead_free(ares_rollout *r, rollout_ahead *a)
         void *exec = a->graphs[i / KEY_SIZES][i % KEY_SIZES].exec;
         if (exec) d->k->graph_free(d, exec);
     }
-    buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles };
+    buffer *const all[] = { &a->in, &a->out, &a->cos_sin, &a->angles, &a->table };
     for (int i = 0; i < ARES_COUNT(all); i++) d->k->release(d, all[i]->data, all[i]->bytes);
-    ares_free(a->staged.data);
+    ares_free(a->staged.data), ares_free(a->sent.data), ares_free(a->change.data);
     ares_free(a);
 }
 
@@ -120,10 +126,10 @@ static char *carved(char *base, size_t *at, size_t bytes)
 }
 
 /* Divides memory at base among the arrays; NULL: only counts the bytes. */
-static size_t carve_inputs(inputs *in, char *base, const step *s, int64_t stride)
+static size_t carve_inputs(inputs *in, char *base, const step *s)
 {
     size_t at = 0;
-    int64_t rows = s->rows, segments = s->segments, outs = s->outs;
+    int64_t rows = s->rows, segments = s->segments, outs = s->outs, changed = s->changed;
 #define CARVE(type, name, count) \
     in->name = (type *)(void *)carved(base, &at, (size_t)(count) * sizeof(type));
     INPUTS(CARVE)
@@ -174,7 +180,6 @@ static int size_of(const plan *p)
 /* The plan's arrays, and rows of padding: a sample of one token in the block that nobody has. */
 static void fill(const ares_rollout *r, const plan *p, const step *s, const inputs *to)
 {
-    int64_t stride = r->stride;
 #define COPY(name, n) memcpy(to->name, p->name, (size_t)(n) * sizeof *to->name)
     COPY(ids, p->rows);
     COPY(from, p->rows);
@@ -182,7 +187,6 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
     COPY(slots, p->rows);
     COPY(start, p->n_seg + 1);
     COPY(prefix_len, p->n_seg);
-    COPY(table, p->n_seg * stride);
     if (p->n_out) {
         COPY(out_rows, p->n_out);
         COPY(temperature, p->n_out);
@@ -198,32 +202,67 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
         to->slots[i] = r->blocks.total * ARES_KV_BLOCK;
         to->start[i + 1] = i + 1;
         to->prefix_len[i] = 0;
-        to->table[i * stride] = r->blocks.total;
         to->out_rows[i] = i;
         to->temperature[i] = 0;
         to->top_p[i] = 1;
         to->top_k[i] = 0;
         to->key[i] = (ares_rng_key){ { 0, 0 } };
     }
+    to->changes[0] = s->changed;
+    if (s->changed) memcpy(to->change, r->ahead->change.data, 8 * (size_t)s->changed);
+}
+
+/* At least so many bytes of host memory; those that are new are `value`. */
+static void ensure_host(buffer *b, size_t bytes, int value)
+{
+    if (b->bytes >= bytes) return;
+    b->data = ares_realloc(b->data, bytes + bytes / 2);
+    memset(b->data + b->bytes, value, bytes + bytes / 2 - b->bytes);
+    b->bytes = bytes + bytes / 2;
+}
+
+static void change(rollout_ahead *a, step *s, int64_t at, int32_t block)
+{
+    int32_t *sent = (int32_t *)(void *)a->sent.data;
+    if (sent[at] == block) return;
+    sent[at] = block;
+    ensure_host(&a->change, 8 * (size_t)(s->changed + 1), 0);
+    int32_t *to = (int32_t *)(void *)a->change.data + 2 * s->changed++;
+    to[0] = (int32_t)at;
+    to[1] = block;
+}
+
+/* What differs between the plan's block tables, and those of the padding, and the device's. */
+static int find_changes(ares_rollout *r, const plan *p, step *s)
+{
+    rollout_ahead *a = r->ahead;
+    int64_t stride = r->stride, all = s->segments * stride;
+    ARES_ASSERT(all <= INT32_MAX);
+    ARES_TRY(ensure(r->model->device, &a->table, (size_t)all * sizeof(int32_t)));
+    ensure_host(&a->sent, (size_t)all * sizeof(int32_t), -1);
+    for (int32_t i = 0; i < p->n_seg; i++) {
+        int64_t keys = p->prefix_len[i] + p->start[i + 1] - p->start[i];
+        for (int64_t c = 0; c * ARES_KV_BLOCK < keys; c++)
+            change(a, s, i * stride + c, p->table[i * stride + c]);
+    }
+    for (int32_t i = p->n_seg; i < s->segments; i++) change(a, s, i * stride, r->blocks.total);
+    return ARES_OK;
 }
 
 static int upload(ares_rollout *r, const plan *p, step *s)
 {
     ares_device *d = r->model->device;
     rollout_ahead *a = r->ahead;
-    size_t bytes = carve_inputs(&s->in, NULL, s, r->stride);
     inputs host;
+    ARES_TRY(find_changes(r, p, s));
+    size_t bytes = carve_inputs(&s->in, NULL, s);
     ARES_TRY(ensure(d, &a->in, bytes));
     ARES_TRY(
         ensure(d, &a->cos_sin, (size_t)s->rows * (size_t)r->model->cfg.head_dim * sizeof(float)));
     ARES_TRY(ensure(d, &a->out, carve_outputs(&s->out, NULL, s->outs, r->n_likely)));
-    if (a->staged.bytes < a->in.bytes) {
-        a->staged.bytes = a->in.bytes;
-        a->staged.data = ares_realloc(a->staged.data, a->staged.bytes);
-        memset(a->staged.data, 0, a->staged.bytes);
-    }
-    carve_inputs(&host, a->staged.data, s, r->stride);
-    carve_inputs(&s->in, a->in.data, s, r->stride);
+    ensure_host(&a->staged, bytes, 0);
+    carve_inputs(&host, a->staged.data, s);
+    carve_inputs(&s->in, a->in.data, s);
     s->out_bytes = carve_outputs(&s->out, a->out.data, s->outs, r->n_likely);
     fill(r, p, s, &host);
     d->k->copy_in(d, a->in.data, a->staged.data, bytes);
@@ -242,7 +281,10 @@ static int enqueue(ares_rollout *r, const step *s)
                                   .positions = s->in.positions,
                                   .ids = s->in.ids,
                                   .angles = (const float *)(void *)a->angles.data,
-                                  .cos_sin = (float *)(void *)a->cos_sin.data };
+                                  .cos_sin = (float *)(void *)a->cos_sin.data,
+                                  .changes = s->in.changes,
+                                  .change = s->in.change,
+                                  .table = (int32_t *)(void *)a->table.data };
     ares_packed packed = rollout_packed(r);
     packed.rows = packed.seg.rows = s->rows;
     packed.ids = s->in.ids;
@@ -255,7 +297,7 @@ static int enqueue(ares_rollout *r, const step *s)
     packed.seg.max_keys = s->max_keys;
     packed.seg.start = s->in.start;
     packed.seg.prefix_len = s->in.prefix_len;
-    packed.seg.block_table = s->in.table;
+    packed.seg.block_table = advance.table;
     ares_sample_args sample = rollout_sampler(r);
     void *hidden;
     d->k->advance(d, &advance);
@@ -301,7 +343,7 @@ static int replay(ares_rollout *r, const step *s, graph *g)
     return enqueue(r, s);
 }
 
-int rollout_ahead_launch(ares_rollout *r, const plan *p)
+static int launch(ares_rollout *r, const plan *p)
 {
     ares_device *d = r->model->device;
     int size = d->k->graph_begin ? size_of(p) : -1, keys = 0;
@@ -324,6 +366,14 @@ int rollout_ahead_launch(ares_rollout *r, const plan *p)
     r->ahead->outs[p - r->plans] = s.outs;
     if (p->n_out) d->k->fetch(d, (int)(p - r->plans), r->ahead->out.data, s.out_bytes);
     return ARES_OK;
+}
+
+int rollout_ahead_launch(ares_rollout *r, const plan *p)
+{
+    int rc = launch(r, p);
+    /* the device may lack what was to be sent */
+    if (rc != ARES_OK && r->ahead->sent.data) memset(r->ahead->sent.data, -1, r->ahead->sent.bytes);
+    return rc;
 }
 
 int rollout_ahead_collect(ares_rollout *r, const plan *p)

@@ -15,6 +15,7 @@ static __global__ void take_tokens(ares_advance_args a)
         if (i == 0 && a.from[r] >= 0) a.ids[r] = a.token[a.from[r]];
         a.cos_sin[at] = a.angles[(int64_t)a.positions[r] * a.head_dim + i];
     }
+    CUDA_EACH(i, *a.changes) a.table[a.change[2 * i]] = a.change[2 * i + 1];
 }
 void cuda_advance(ares_device *d, const ares_advance_args *a)
 {

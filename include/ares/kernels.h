@@ -201,7 +201,8 @@ typedef struct ares_segments {
     int32_t keys;               /* of all segments together, a shared key as often as it is seen */
     /*
      * packed only: the keys of segment s, in order, are rows key_row[key_start[s]] to
-     * key_row[key_start[s + 1] - 1] of k and v. On the device; NULL: not listed
+     * key_row[key_start[s + 1] - 1] of k and v. On the device; NULL: not listed,
+     * as the table does not ask for them (lists_keys)
      */
     const int32_t *key_start, *key_row; /* [n + 1], [keys] */
 } ares_segments;
@@ -408,6 +409,7 @@ typedef struct ares_kernels {
         *name; /* "cpu plain", "cpu avx2", "cpu avx512", "cuda", "cuda bf16", "aten cpu" ... */
     ares_layout layout; /* of linear weights on this device */
     ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
+    bool lists_keys;    /* packed attention reads key_start and key_row of the segments */
 
     /* zeroed memory; NULL: the device has too little (the CPU aborts instead) */
     void *(*alloc)(ares_device *d, size_t bytes);

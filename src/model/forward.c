@@ -246,13 +246,13 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
     return ARES_OK;
 }
 
-/* What the host knows of the segments, and for a packed pass the list of their keys. */
+/* What the host knows of the segments, and for a packed pass, where asked, a list of their keys. */
 static int begin_segments(ares_workspace *w, const ares_packed *p, ares_segments *seg)
 {
     size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n;
     *seg = p->seg;
     ares_segments_measure(seg);
-    if (!p->cache) {
+    if (!p->cache && w->model->device->k->lists_keys) {
         int64_t wanted = (int64_t)n + 1 + seg->keys;
         if (wanted > w->keys_cap) {
             ares_free(w->keys);

@@ -101,6 +101,7 @@ int ares_aten_take(ares_device *d)
     k->alloc = alloc;
     k->linear = linear;
     k->linear_backward = linear_backward;
+    k->lists_keys = d->k->act == ARES_BF16; /* where it is `served` */
     k->attention = attention;
     k->attention_backward = attention_backward;
     k->fetched = fetched;

@@ -141,6 +141,7 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     k->silu_mul = aten_silu_mul;
     k->silu_mul_backward = aten_silu_mul_backward;
     k->store_kv = aten_store_kv;
+    k->lists_keys = true;
     k->attention = aten_attention;
     k->attention_backward = aten_attention_backward;
     k->head = aten_head;

@@ -6,6 +6,7 @@ static const ares_kernels table = {
     .name = "cuda",
     .layout = ARES_ROWS,
     .act = ARES_F32,
+    .lists_keys = false,
     .alloc = cuda_alloc,
     .release = cuda_release,
     .copy_in = cuda_copy_in,

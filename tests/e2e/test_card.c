@@ -265,3 +265,39 @@ TEST_GPU(score_computes_on_a_card_in_the_type_of_the_weights)
     CHECK_NEAR(card, cpu, 0.05);
     CHECK_MSG(fabs(card - cpu) > 1e-5, "%.9g on the card, %.9g on the CPU", card, cpu);
 }
+
+/*
+ * Two ranks on one card: their gradients meet as on the CPU, and sharing changes no bit. The
+ * emulator runs what a group has queued as late as it may, in an order drawn by a seed.
+ */
+static bool two_ranks(const char *run, const char *device, const char *more)
+{
+    ares_str out = { 0 };
+    int rc = e2e_program(&out,
+                         "--ranks 2 --config '%s' trainer.max_steps=2 data.max_response_length=8 "
+                         "trainer.run_dir='%s' trainer.device=%s trainer.threads=1 %s",
+                         e2e_train_words("run"), test_file(run), device, more);
+    bool well = CHECK_MSG(rc == 0, "%s: %s", run, out.data ? out.data : "");
+    ares_str_fini(&out);
+    return well;
+}
+TEST_GPU(two_ranks_train_on_one_card_as_on_the_cpu)
+{
+    E2E_NEEDS_MPI();
+    if (!have_card()) return;
+    setenv("ARES_EMULATE_SEED", "1", 1);
+    bool well = two_ranks("cpu", "cpu", "") && two_ranks("card", "cuda:0", "");
+    setenv("ARES_EMULATE_SEED", "2", 1);
+    well = well && two_ranks("whole", "cuda:0", "worker.actor.fsdp.fsdp_size=1");
+    unsetenv("ARES_EMULATE_SEED");
+    if (!well) return;
+    same_responses();
+    near_metrics(1e-5, 50);
+    static const char *const files[] = { "model/model.safetensors", "optimizer.safetensors" };
+    for (int i = 0; i < ARES_COUNT(files); i++)
+        CHECK_EQ(test_shell(NULL,
+                            "cmp '%s/checkpoints/step_000002/%s' "
+                            "'%s/checkpoints/step_000002/%s'",
+                            test_file("card"), files[i], test_file("whole"), files[i]),
+                 0);
+}

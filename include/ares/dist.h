@@ -46,9 +46,8 @@ void ares_world_abort(const ares_world *w, int code) __attribute__((noreturn));
 
 /* ------------------------------------------------------------------ collectives (collective.c) */
 int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root);
-/* Sums and maxima over ranks, in place; the same bits on every rank. f32 is added in double. */
+/* Sums and maxima over ranks, in place; the same bits on every rank. */
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n);
-int ares_world_sum_f32(ares_world *w, float *x, int64_t n);
 int ares_world_sum_i64(ares_world *w, int64_t *x, int64_t n);
 int ares_world_max_f64(ares_world *w, double *x, int64_t n); /* a NaN on any rank gives NaN */
 int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n);
@@ -73,7 +72,7 @@ int ares_world_agree(ares_world *w, int rc);
  * the device before the call is done, and kernels launched after ares_group_join(ticket) begin when
  * it is done. On the CPU it is done on return. A failure is kept for ares_group_sync.
  *
- * Sums add the ranks from 0 up in double and round once: the bits of ares_world_sum_f32.
+ * Sums add the ranks from 0 up in double and round once.
  */
 typedef struct ares_group ares_group;
 typedef int64_t ares_ticket; /* 1, 2 ...; 0: nothing to wait for */

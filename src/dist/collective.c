@@ -61,16 +61,6 @@ static void sum_f64(void *slices, size_t n, int ranks)
         for (size_t i = 0; i < n; i++) x[i] += x[(size_t)r * n + i];
 }
 
-static void sum_f32(void *slices, size_t n, int ranks)
-{
-    float *x = slices;
-    for (size_t i = 0; i < n; i++) {
-        double sum = (double)x[i];
-        for (int r = 1; r < ranks; r++) sum += (double)x[(size_t)r * n + i];
-        x[i] = (float)sum;
-    }
-}
-
 static void sum_i64(void *slices, size_t n, int ranks)
 {
     int64_t *x = slices;
@@ -98,11 +88,6 @@ static void max_i64(void *slices, size_t n, int ranks)
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n)
 {
     return merge_all(w, DIST_SUM_F64, x, n, sizeof *x, sum_f64);
-}
-
-int ares_world_sum_f32(ares_world *w, float *x, int64_t n)
-{
-    return merge_all(w, DIST_SUM_F32, x, n, sizeof *x, sum_f32);
 }
 
 int ares_world_sum_i64(ares_world *w, int64_t *x, int64_t n)

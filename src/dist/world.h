@@ -12,7 +12,6 @@
     X(START, "start")                                            \
     X(BROADCAST, "broadcast, %lld bytes")                        \
     X(SUM_F64, "sum of %lld f64")                                \
-    X(SUM_F32, "sum of %lld f32")                                \
     X(SUM_I64, "sum of %lld i64")                                \
     X(MAX_F64, "maximum of %lld f64")                            \
     X(MAX_I64, "maximum of %lld i64")                            \

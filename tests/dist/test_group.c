@@ -1,4 +1,4 @@
-/* Groups of ranks give the bits of ares_world_sum_f32 and of memcpy. */
+/* Groups of ranks give the bits of a sum from rank 0 up, in double, and of memcpy. */
 #include "ares/dist.h"
 #include "test.h"
 
@@ -53,6 +53,18 @@ static float *fill(int rank, int64_t n)
     return x;
 }
 
+/* The sum over ranks that every transport must give. */
+static float *summed(int ranks, int64_t n)
+{
+    float *x = ares_calloc((size_t)n + 1, sizeof *x);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = (double)element(0, i);
+        for (int r = 1; r < ranks; r++) sum += (double)element(r, i);
+        x[i] = (float)sum;
+    }
+    return x;
+}
+
 static int64_t differ(const float *a, const float *b, int64_t n)
 {
     int64_t wrong = 0;
@@ -101,12 +113,11 @@ static void check(ares_device *d, float *x, const float *want, int64_t n)
 /* around a chunk, and one that takes two pieces */
 static const int64_t sizes[] = { 0, 1, 33, 65535, 65536, 65537, (1 << 20) + 3 };
 
-static void check_sums(ares_group *g, ares_world *w, ares_device *d, int64_t n)
+static void check_sums(ares_group *g, ares_device *d, int64_t n)
 {
     int rank = ares_group_rank(g), size = ares_group_size(g);
     int64_t before = ares_group_bytes(g), own = rank * n;
-    float *whole = fill(rank, n * size), *sums = fill(rank, n * size), *twice = fill(9, n);
-    REQUIRE_OK(ares_world_sum_f32(w, sums, n * size));
+    float *whole = fill(rank, n * size), *sums = summed(size, n * size), *twice = fill(9, n);
     float *from = put(d, whole, n * size), *mine = put_filled(d, 9, n),
           *added = put_filled(d, 9, n);
     (void)ares_group_sum_scatter(g, from, mine, n, false);
@@ -141,13 +152,15 @@ static void check_sums(ares_group *g, ares_world *w, ares_device *d, int64_t n)
     ares_free(twice);
 }
 
-static void sums(ares_world *w, ares_device *d, int most)
+/* Two ranks alone add the last size, which takes long. */
+static void sums(ares_world *w, ares_device *d)
 {
+    int most = ARES_COUNT(sizes) - (ares_world_size(w) != 2);
     ares_group *g = NULL;
     REQUIRE_OK(ares_group_open(w, d, ares_world_size(w), 1, &g));
     CHECK_EQ(ares_group_rank(g), ares_world_rank(w));
     CHECK_EQ(ares_group_size(g), ares_world_size(w));
-    for (int i = 0; i < most; i++) check_sums(g, w, d, sizes[i]);
+    for (int i = 0; i < most; i++) check_sums(g, d, sizes[i]);
     CHECK_OK(ares_world_agree(w, ARES_OK));
     ares_group_close(g);
 }
@@ -178,7 +191,7 @@ TEST_MPI(sums_in_a_group_are_those_of_the_world)
 {
     AS_UP_TO_FOUR_RANKS(sums_in_a_group_are_those_of_the_world, "cpu");
     CHECK_EQ(rank < size, true);
-    sums(w, &d, ARES_COUNT(sizes));
+    sums(w, &d);
     end(&d, w);
 }
 
@@ -222,8 +235,7 @@ TEST_GPU(ranks_with_cards_have_the_sums_and_columns_of_the_host)
     ares_device d = { 0 };
     REQUIRE_OK(ares_world_open(&w));
     REQUIRE_OK(ares_device_open("cuda:0", 1, &d));
-    /* the emulator takes long for the last size; two ranks need it for a second piece */
-    sums(w, &d, ARES_COUNT(sizes) - (ares_world_size(w) != 2));
+    sums(w, &d);
     columns(w, &d);
     end(&d, w);
 }

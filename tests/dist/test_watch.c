@@ -32,7 +32,7 @@ static void four_wait(dist_standing s[4])
     CHECK_EQ(stat("/proc/self/ns/pid", &pids), 0);
     for (int i = 0; i < 4; i++) {
         s[i] = (dist_standing){ .rank = i, .pid = getpid(), .pids = pids.st_ino };
-        stand(&s[i], DIST_SUM_F32, 33, 7, 90, true);
+        stand(&s[i], DIST_SUM_F64, 33, 7, 90, true);
     }
 }
 
@@ -53,7 +53,7 @@ TEST(the_rank_that_does_not_come_is_described)
     stand(&s[2], DIST_AGREE, 0, 6, 40, false);
     snprintf(want, sizeof want,
              "rank 2 stands behind collective 6 (agreement) for 60 s, ranks 0-1, 3 at collective 7 "
-             "(sum of 33 f32); process %d of rank 2 runs",
+             "(sum of 33 f64); process %d of rank 2 runs",
              pid);
     says(s, 4, 4, 0, want);
     says(s, 4, 8, 3, want);
@@ -62,7 +62,7 @@ TEST(the_rank_that_does_not_come_is_described)
     s[2].pids++; /* a process of another container */
     snprintf(want, sizeof want,
              "ranks 2-3 stand at collective 6 (agreement) for 60 s, ranks 0-1 at collective 7 (sum "
-             "of 33 f32); is process %d of rank 2 alive?; process %d of rank 3 runs",
+             "of 33 f64); is process %d of rank 2 alive?; process %d of rank 3 runs",
              pid, pid);
     says(s, 4, 4, 1, want);
 }
@@ -72,11 +72,11 @@ TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)
     dist_standing s[4];
     four_wait(s);
     says(s, 4, 8, 1,
-         "rank 1 stands at collective 7 (sum of 33 f32) for 10 s, and so do all ranks of this "
+         "rank 1 stands at collective 7 (sum of 33 f64) for 10 s, and so do all ranks of this "
          "machine; a rank of another machine does not come: is it alive?");
     s[3].kind = DIST_BROADCAST; /* the ranks do not run the same program */
     says(s, 4, 4, 0,
-         "rank 0 stands at collective 7 (sum of 33 f32) for 10 s, rank 3 at collective 7 "
+         "rank 0 stands at collective 7 (sum of 33 f64) for 10 s, rank 3 at collective 7 "
          "(broadcast, 33 bytes), and so do all ranks, but MPI does not end it");
 }
 
@@ -94,7 +94,7 @@ TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)
     CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
     s[2].pid = child;
     snprintf(want, sizeof want,
-             "rank 2 stands at collective 7 (sum of 33 f32) for 10 s, and so do all ranks; process "
+             "rank 2 stands at collective 7 (sum of 33 f64) for 10 s, and so do all ranks; process "
              "%d of rank 2 is stopped",
              (int)child);
     says(s, 4, 4, 0, want);

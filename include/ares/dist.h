@@ -76,7 +76,10 @@ int ares_world_agree(ares_world *w, int rc);
  */
 typedef struct ares_group ares_group;
 typedef int64_t ares_ticket; /* 1, 2 ...; 0: nothing to wait for */
-/* A collective of the world, whose size is a multiple of size * stride. */
+/*
+ * A collective of the world, whose size is a multiple of size * stride; on a device that only
+ * counts, the first of size ranks that are not there (w is not read).
+ */
 int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out);
 void ares_group_close(ares_group *g);
 int ares_group_rank(const ares_group *g);

@@ -81,6 +81,9 @@ typedef struct ares_device {
     int index;                        /* CUDA ordinal; -1 on the CPU */
     size_t allocated, most_allocated; /* bytes handed out by k->alloc: now, and at most so far */
     struct ares_phases *phases;       /* memory that rollout and training share; NULL: none */
+    /* of ares_device_open_counting: nothing computes, and no address may be read or written */
+    bool counting;
+    double total_bytes; /* of a card that is only counted */
 } ares_device;
 
 /*
@@ -522,6 +525,12 @@ const char *ares_device_card(const ares_device *d); /* the product's name; NULL 
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */
 double ares_device_memory_bytes(const ares_device *d);
 double ares_device_total_bytes(const ares_device *d); /* of the card; 0 on the CPU */
+/*
+ * A device with the layout and types of the named one (as ares_device_open_table) that only counts
+ * the memory it hands out: d->allocated is what a run would hold there. total_bytes: of a card.
+ */
+void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
+                               double total_bytes, ares_device *out);
 /*
  * What libares_cuda.so exports under a name, for rooms that have CUDA twins of their own there;
  * NULL on the CPU and where there is no such name.

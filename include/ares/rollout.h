@@ -140,5 +140,6 @@ typedef struct ares_rollout_stats {
     int64_t reused_tokens; /* of prompts: found in the cache instead of computed */
 } ares_rollout_stats;
 /* Since the last clear. */
+size_t ares_rollout_cache_bytes(const ares_rollout *r);
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);
 #endif

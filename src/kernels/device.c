@@ -3,6 +3,7 @@
  * device. The tables of CUDA and of libtorch live in shared objects that are opened only when one
  * is asked for.
  */
+#include "counting.h"
 #include "host.h"
 
 #include <dlfcn.h>
@@ -210,10 +211,12 @@ static double memory_figure(const ares_device *d, const char *symbol)
 }
 double ares_device_memory_bytes(const ares_device *d)
 {
+    if (d->counting) return d->index < 0 ? 0 : (double)d->allocated;
     return memory_figure(d, "ares_cuda_memory_bytes");
 }
 double ares_device_total_bytes(const ares_device *d)
 {
+    if (d->counting) return d->index < 0 ? 0 : d->total_bytes;
     return memory_figure(d, "ares_cuda_total_bytes");
 }
 
@@ -270,7 +273,8 @@ void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
     if (d->aten) close_aten(d);
-    if (d->index < 0) kernels_scratch_free(d);
+    if (d->counting) kernels_counting_close(d);
+    else if (d->index < 0) kernels_scratch_free(d);
     else close_cuda(d);
     ares_pool_free(d->pool);
     *d = (ares_device){ .index = -1 };

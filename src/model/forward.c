@@ -70,6 +70,11 @@ void ares_workspace_free(ares_workspace *w)
     ares_free(w);
 }
 
+size_t ares_workspace_bytes(const ares_workspace *w)
+{
+    return w->pass.bytes + w->tail.bytes;
+}
+
 /* Hands out consecutive pieces of one allocation; where base is NULL it only counts bytes. */
 typedef struct carver {
     char *base;
@@ -191,7 +196,7 @@ static int fit(ares_workspace *w, ares_held *h, int32_t wanted, int32_t *have,
     return ARES_OK;
 }
 
-static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out)
 {
     ARES_TRY(fit(w, &w->pass, rows, &w->rows, carve_pass));
     return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
@@ -275,7 +280,7 @@ static int begin(ares_workspace *w, const ares_packed *p)
 {
     size_t i32 = sizeof(int32_t);
     block_pass *b = &w->last;
-    ARES_TRY(reserve(w, p->rows, p->n_out));
+    ARES_TRY(ares_workspace_reserve(w, p->rows, p->n_out));
     ARES_TRY(fill_cos_sin(w, p));
     *b = (block_pass){ .rows = p->rows };
     ARES_TRY(begin_segments(w, p, &b->seg));
@@ -333,7 +338,7 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, co
                       void **hidden)
 {
     ARES_ASSERT(w->model == m && p->rows > 0 && p->cache);
-    ARES_TRY(reserve(w, p->rows, p->n_out));
+    ARES_TRY(ares_workspace_reserve(w, p->rows, p->n_out));
     w->last = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
     w->last_ids = p->ids;
     w->last_out = p->out_rows;

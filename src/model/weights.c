@@ -138,7 +138,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, &m);
-    if (rc == ARES_OK) rc = load_weights(m, dir.data, opt->value_seed);
+    if (rc == ARES_OK && !device->counting) rc = load_weights(m, dir.data, opt->value_seed);
     ares_str_fini(&dir);
     if (rc != ARES_OK) {
         ares_model_free(m);

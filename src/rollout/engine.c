@@ -104,6 +104,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         rollout_blocks_init(&r->blocks, (int32_t)total);
         rc = open_cache(r);
     }
+    if (rc == ARES_OK) rc = ares_workspace_reserve(r->workspace, r->max_rows, r->max_seqs);
     if (rc != ARES_OK) {
         ares_rollout_free(r);
         return rc;
@@ -529,4 +530,9 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
 {
     *out = r->stats;
+}
+
+size_t ares_rollout_cache_bytes(const ares_rollout *r)
+{
+    return r->cache_bytes;
 }

@@ -1,0 +1,73 @@
+/*
+ * A device that only counts: what opens on it allocates as on the device it stands for, so that the
+ * memory of a run is known before there is any (docs/ranks.md#what-a-run-needs). Addresses are
+ * reserved and hold nothing: whoever reads or writes one by mistake faults at once.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "count.h"
+#include "counting.h"
+
+static void *reserve(ares_device *d, size_t bytes)
+{
+    void *p = mmap(NULL, ARES_MAX(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    kernels_count(d, bytes, 0);
+    return p;
+}
+static void release(ares_device *d, void *p, size_t bytes)
+{
+    if (!p) return;
+    kernels_count(d, 0, bytes);
+    munmap(p, ARES_MAX(bytes, 1));
+}
+
+static void copy_in(ares_device *d, void *device, const void *host, size_t bytes)
+{
+    (void)d, (void)device, (void)host, (void)bytes;
+}
+static void convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                    ares_dtype from_type, int64_t n)
+{
+    (void)d, (void)to, (void)to_type, (void)from, (void)from_type, (void)n;
+}
+static void zero(ares_device *d, void *p, size_t bytes)
+{
+    (void)d, (void)p, (void)bytes;
+}
+static int sync(ares_device *d)
+{
+    (void)d;
+    return ARES_OK;
+}
+/* Its presence tells that steps of decoding are launched ahead, for which buffers are kept. */
+static void advance(ares_device *d, const ares_advance_args *a)
+{
+    (void)d, (void)a;
+}
+
+void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
+                               double total_bytes, ares_device *out)
+{
+    bool card = strncmp(name, "cuda", 4) == 0, aten = strcmp(table, "aten") == 0;
+    ares_kernels *k = ares_calloc(1, sizeof *k);
+    *k = (ares_kernels){ .name = "counting",
+                         .layout = card || aten ? ARES_ROWS : ARES_PANEL32,
+                         .act = card || aten ? act : ARES_F32,
+                         .alloc = reserve,
+                         .release = release,
+                         .copy_in = copy_in,
+                         .convert = convert,
+                         .zero = zero,
+                         .sync = sync,
+                         .advance = card ? advance : NULL };
+    *out = (ares_device){ .k = k, .scratch = k, .index = card ? 0 : -1, .counting = true };
+    out->total_bytes = total_bytes;
+}
+
+void kernels_counting_close(ares_device *d)
+{
+    ares_free(d->scratch);
+}

@@ -417,12 +417,21 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
       "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
       "weights of its device",                                                                    \
       ARES_NO_RESULT)                                                                             \
+    X(choice, actor_reduce, "worker.actor.fsdp.mp_reduce_dtype", "fp32",                          \
+      "fp32=float32|bf16=bfloat16|fp16=float16",                                                  \
+      "in what gradients leave a rank; always fp32, added in double: others are refused")         \
+    X(choice, critic_reduce, "worker.critic.fsdp.mp_reduce_dtype", "fp32",                        \
+      "fp32=float32|bf16=bfloat16|fp16=float16",                                                  \
+      "in what gradients leave a rank; always fp32, added in double: others are refused")         \
     X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)",                               \
-      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
+      "docs/ranks.md#long-rows says what holds a long one")                                       \
     X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)",                             \
-      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
+      "docs/ranks.md#long-rows says what holds a long one")                                       \
     X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)",                                   \
-      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+      "ranks that share a sequence; no sequence is shared here, above 1 is refused: "             \
+      "docs/ranks.md#long-rows says what holds a long one")                                       \
     X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience",     \
       "null", "[1,)",                                                                             \
       "must divide the samples of a batch; otherwise has no effect because micro-batches are "    \
@@ -550,6 +559,25 @@ int ares_train_named_ranks(const ares_train_config *c);
  */
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
                              bool reinforcement, ares_str *words);
+
+typedef struct ares_plan_options {
+    int ranks, local_ranks;
+    double memory;      /* bytes of a rank; 0: of this machine */
+    double flops, link; /* per second of a rank, for the time of an update; 0: assumed */
+    bool json;
+} ares_plan_options;
+/*
+ * What a rank of the run holds and sends, as a table or JSON into out; ARES_ELIMIT where it does
+ * not fit, with the options that would make it fit. Reads config.json alone. (plan/report.c)
+ */
+int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares_str *out);
+/*
+ * ARES_ELIMIT where a checked configuration does not fit this machine with rows of full length;
+ * otherwise words receives what a process needs, if its config.json can be read. A run that starts
+ * on the CPU is only warned: there memory is taken as rows get long, and they may stay short.
+ */
+int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks,
+                          bool reinforcement, bool starts, ares_str *words);
 
 /* ---------------- parts of a run that other verbs use */
 /*

@@ -84,7 +84,7 @@ static int open_data(ares_trainer *t, ares_config *cfg)
 }
 
 /* Tokens of prompt and response together at most. */
-static int64_t longest(const ares_trainer *t)
+int64_t trainer_longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     int64_t answer = ARES_MAX(c->data.max_response_length, eval_sets_longest(&t->evals));
@@ -114,15 +114,16 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
 }
 
 /* After everything that stays on the device, which is what the cache leaves free. */
-static int open_rollout(ares_trainer *t)
+int trainer_open_rollout(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t budget, asked = c->data.max_prompt_length + t->val_sampling.max_new_tokens;
-    if (ares_source_count(&t->run.val) && asked > longest(t) && ares_world_rank(t->run.world) == 0)
+    int64_t budget, most = trainer_longest(t),
+                    asked = c->data.max_prompt_length + t->val_sampling.max_new_tokens;
+    if (ares_source_count(&t->run.val) && asked > most && ares_world_rank(t->run.world) == 0)
         ares_log(ARES_LOG_WARN,
                  "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
                  "prompts leave less: prompt and answer have at most %lld tokens together",
-                 t->val_sampling.max_new_tokens, (long long)longest(t));
+                 t->val_sampling.max_new_tokens, (long long)most);
     ARES_TRY(cache_budget(t, &budget));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
@@ -132,7 +133,7 @@ static int open_rollout(ares_trainer *t)
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
                                       ? 2048
                                       : (int32_t)c->rollout.max_num_batched_tokens,
-        .max_model_len = (int32_t)longest(t),
+        .max_model_len = (int32_t)most,
         .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0
                              ? (int32_t)c->rollout.entropy_topk
                              : 0,
@@ -143,7 +144,7 @@ static int open_rollout(ares_trainer *t)
 }
 
 /* weights: the policy's in a checkpoint; the critic's lie beside them. */
-static int open_critic(ares_trainer *t, const char *weights)
+int trainer_open_critic(ares_trainer *t, const char *weights)
 {
     ares_str path = { 0 };
     if (weights) ares_path_join(&path, weights, "../critic");
@@ -161,7 +162,7 @@ bool trainer_needs_reference(const ares_train_config *c)
 }
 
 /* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
-static int open_reference(ares_trainer *t, const char *weights)
+int trainer_open_reference(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
     bool moves = vapor_wanted(c) && c->vapor.sync_ref_model;
@@ -190,10 +191,10 @@ static int open_roles(ares_trainer *t, const char *weights)
                  c->algorithm.bi_level_gae ? "algorithm.bi_level_gae" : "algorithm.adv_estimator");
     ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
-    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
+    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));
     t->run.vapor = t->vapor;
-    return trainer_needs_reference(c) ? open_reference(t, weights) : ARES_OK;
+    return trainer_needs_reference(c) ? trainer_open_reference(t, weights) : ARES_OK;
 }
 
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
@@ -214,10 +215,10 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(ares_config_finish(cfg));
     if (t->agents) {
         t->val_n = c->agents_val.group_size;
-        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, longest(t)));
+        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t)));
     }
     ARES_TRY(open_roles(t, weights));
-    return open_rollout(t);
+    return trainer_open_rollout(t);
 }
 
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,

@@ -41,6 +41,15 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
 void trainer_close(ares_trainer *t);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
+/*
+ * Parts of trainer_open, in the order in which it calls them; weights: as there. The rollout comes
+ * after everything that stays on the device, which is what its cache leaves free.
+ */
+int trainer_open_critic(ares_trainer *t, const char *weights);
+int trainer_open_reference(ares_trainer *t, const char *weights);
+int trainer_open_rollout(ares_trainer *t);
+/* Tokens of prompt and response together at most. */
+int64_t trainer_longest(const ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out,
                          int64_t *n);

@@ -12,6 +12,7 @@
     X(train, true, "reinforcement learning from a configuration (the default verb)") \
     X(sft, true, "supervised warm start on {prompt, response} or {messages}")        \
     X(eval, true, "validation only")                                                 \
+    X(plan, false, "bytes of a run by owner, and what fits, before anything loads")  \
     X(init, false, "a fresh random model directory")                                 \
     X(generate, false, "try a model")                                                \
     X(score, false, "log-prob and entropy of every token of given sequences")        \

@@ -63,7 +63,7 @@ static void check_launch(ares_config *cfg, const ares_published_config *p, int w
 
 /* The options that actor and critic have in common. */
 typedef struct side {
-    const char *name, *optimizer, *dtype;
+    const char *name, *optimizer, *dtype, *reduce;
     bool used; /* false: no critic */
     bool cpu_offload;
     int64_t ulysses, micro_update, micro_experience, lora;
@@ -113,6 +113,11 @@ static void check_override(ares_config *cfg, const char *path, const ares_json *
     }
 }
 
+static const char long_rows[] =
+    "a sequence is never shared by ranks; set 1, and for long rows "
+    "worker.actor.model.enable_gradient_checkpointing=true and worker.actor.share_prompts=false: "
+    "ares-train plan prints the longest row that fits";
+
 static void check_side(ares_config *cfg, const ares_train_config *c, const side *s, int world)
 {
     int64_t batch = c->data.rollout_batch_size, n = c->rollout.n;
@@ -120,9 +125,11 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
         ares_config_fault(
             cfg, PATH(s, "optim.strategy"),
             "keeps weights in bf16; set worker.%s.fsdp.torch_dtype=bf16, or take adamw", s->name);
-    if (s->ulysses > 1)
-        ares_config_fault(cfg, PATH(s, "ulysses_size"),
-                          "a sequence is never shared by ranks; set 1");
+    if (s->reduce && strcmp(s->reduce, "fp32") != 0)
+        ares_config_fault(cfg, PATH(s, "fsdp.mp_reduce_dtype"),
+                          "gradients are added in double and rounded once to fp32, so that no "
+                          "result depends on how ranks share them; set fp32, or leave it out");
+    if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "%s", long_rows);
     if (s->lora > 0)
         ares_config_fault(cfg, PATH(s, "model.lora.rank"),
                           "all weights are trained, there are no adapters; set 0");
@@ -192,6 +199,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
     const side actor = { .name = "actor",
                          .optimizer = c->optim.strategy,
                          .dtype = c->actor.dtype,
+                         .reduce = p->actor_reduce,
                          .used = true,
                          .cpu_offload = p->actor_offload,
                          .ulysses = p->actor_ulysses,
@@ -203,6 +211,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
     const side critic = { .name = "critic",
                           .optimizer = c->critic_optim.strategy,
                           .dtype = c->critic.dtype,
+                          .reduce = p->critic_reduce,
                           .used = adv && (adv->needs & ARES_NEEDS_VALUES),
                           .cpu_offload = p->critic_offload,
                           .ulysses = p->critic_ulysses,
@@ -218,9 +227,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
     check_launch(cfg, p, world);
     check_side(cfg, c, &actor, world);
     check_side(cfg, c, &critic, world);
-    if (p->ref_ulysses > 1)
-        ares_config_fault(cfg, "worker.ref.ulysses_size",
-                          "a sequence is never shared by ranks; set 1");
+    if (p->ref_ulysses > 1) ares_config_fault(cfg, "worker.ref.ulysses_size", "%s", long_rows);
     check_prefill(cfg, c);
     report_loggers(c);
 }

@@ -63,6 +63,12 @@ static int reserve(critic *c, int32_t n, value_scratch *out)
     return ARES_OK;
 }
 
+int critic_reserve(critic *c, int32_t rows)
+{
+    value_scratch s;
+    return reserve(c, rows, &s);
+}
+
 /* Values of the response tokens of some rows, in the order of the runs, on the device. */
 static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
                    float *values)

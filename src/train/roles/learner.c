@@ -90,10 +90,15 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
                              .inv_temperature = ares_inv_temperature((float)temperature) };
 }
 
+int learner_reserve_backward(learner *l, int32_t rows)
+{
+    return learner_reserve(l, (size_t)rows * (size_t)l->model->cfg.hidden *
+                                  ares_dtype_bytes(l->model->device->k->act));
+}
+
 int learner_head_backward(learner *l, ares_head_args *h)
 {
-    ARES_TRY(learner_reserve(l, (size_t)h->rows * (size_t)l->model->cfg.hidden *
-                                    ares_dtype_bytes(l->model->device->k->act)));
+    ARES_TRY(learner_reserve_backward(l, h->rows));
     h->dx = l->scratch;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);

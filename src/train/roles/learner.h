@@ -39,6 +39,8 @@ int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */
 /* Makes the scratch hold so many bytes; what it held is lost where it grows. */
 int learner_reserve(learner *l, size_t bytes);
+/* For the derivatives of so many rows of hidden states. */
+int learner_reserve_backward(learner *l, int32_t rows);
 
 /* Some rows of a batch after their forward pass. It lives until the learner's next one. */
 typedef struct learner_pass {

@@ -14,9 +14,9 @@ void training_init(training *t, const ares_train_config *cfg, ares_world *world)
     };
 }
 
-static ares_dtype actor_storage(const training *t)
+ares_dtype training_storage(const ares_train_config *c)
 {
-    const char *dtype = t->cfg->actor.dtype;
+    const char *dtype = c->actor.dtype;
     return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
 }
 
@@ -24,7 +24,7 @@ static ares_dtype actor_storage(const training *t)
 static int open_device(training *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
-    ares_dtype act = actor_storage(t);
+    ares_dtype act = training_storage(t->cfg);
     int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
     char card[32];
     /* a process per card */
@@ -45,7 +45,7 @@ int training_open_device(training *t)
  * worker.actor.model.override_config, in which published_check has left max_position_embeddings
  * alone to act. Rotations follow positions however many there are, unless they are scaled by it.
  */
-static int set_positions(ares_model_config *m, const ares_json *override)
+int training_set_positions(ares_model_config *m, const ares_json *override)
 {
     int64_t positions;
     ARES_TRY(ares_json_get_i64(override, PUBLISHED_POSITIONS, m->max_position, &positions));
@@ -63,11 +63,11 @@ int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
     const ares_model_share share = sharing_of(c->actor.fsdp_size, t->group);
-    ares_model_options opt = { .storage = actor_storage(t),
+    ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
                                .share = &share };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
-    ARES_TRY(set_positions(&t->model->cfg, c->published.actor_override));
+    ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
     ARES_TRY(ares_tokenizer_load(
         c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)

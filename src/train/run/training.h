@@ -59,6 +59,10 @@ typedef struct training {
 } training;
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world);
+/* Of the actor's weights. */
+ares_dtype training_storage(const ares_train_config *c);
+/* The longest sequence of a model, where worker.actor.model.override_config says another. */
+int training_set_positions(ares_model_config *m, const ares_json *override);
 /* Parts of opening: device, group, model_dir and its fingerprint. A collective. */
 int training_open_device(training *t);
 /*

@@ -1,0 +1,159 @@
+/*
+ * What would make a run fit: options are changed one after the other until it does, and each that
+ * was not needed is taken back.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+enum { WORD = 120 };
+
+/* Changes the options where they are not so already, and says how; false: nothing to change. */
+typedef bool remedy_fn(ares_train_config *c, const plan *p, char *word);
+
+static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
+{
+    (void)p;
+    if (c->actor.gradient_checkpointing) return false;
+    c->actor.gradient_checkpointing = true;
+    snprintf(word, WORD, "worker.actor.model.enable_gradient_checkpointing=true");
+    return true;
+}
+static bool shorter_micro_batch(ares_train_config *c, const plan *p, char *word)
+{
+    if (c->actor.max_token_len <= p->micro.group) return false;
+    c->actor.max_token_len = p->micro.group;
+    snprintf(word, WORD, "worker.actor.max_token_len_per_device=%lld", (long long)p->micro.group);
+    return true;
+}
+static bool single_rows(ares_train_config *c, const plan *p, char *word)
+{
+    if (!c->actor.share_prompts || c->rollout.n == 1) return false;
+    c->actor.share_prompts = false;
+    c->actor.max_token_len = p->micro.prompt + p->micro.response;
+    snprintf(word, WORD,
+             "worker.actor.share_prompts=false with worker.actor.max_token_len_per_device=%lld",
+             (long long)c->actor.max_token_len);
+    return true;
+}
+static bool critic_inputs(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->bytes[PLAN_CRITIC][0] == 0 || c->critic.gradient_checkpointing) return false;
+    c->critic.gradient_checkpointing = true;
+    snprintf(word, WORD, "worker.critic.model.enable_gradient_checkpointing=true");
+    return true;
+}
+static bool small_cache(ares_train_config *c, const plan *p, char *word)
+{
+    double tokens = p->cache_least / p->bytes[PLAN_CACHE][PLAN_ROLLOUT] * p->cache_tokens;
+    if (p->bytes[PLAN_CACHE][PLAN_ROLLOUT] <= p->cache_least) return false;
+    c->rollout.cache_tokens = (int64_t)tokens / ARES_KV_BLOCK * ARES_KV_BLOCK;
+    snprintf(word, WORD, "worker.rollout.cache_tokens=%lld", (long long)c->rollout.cache_tokens);
+    return true;
+}
+static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->no_cache || c->rollout.gpu_memory_utilization >= 0.9) return false;
+    c->rollout.gpu_memory_utilization = 0.9;
+    snprintf(word, WORD, "worker.rollout.gpu_memory_utilization=0.9");
+    return true;
+}
+static bool in_bf16(const char *dtype)
+{
+    return dtype && strcmp(dtype, "bf16") == 0;
+}
+static bool reference_in_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->bytes[PLAN_REFERENCE][0] == 0 || !c->ref.dtype || in_bf16(c->ref.dtype)) return false;
+    c->ref.dtype = "bf16";
+    snprintf(word, WORD, "worker.ref.fsdp.torch_dtype=bf16");
+    return true;
+}
+static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    (void)p;
+    if (strcmp(c->optim.strategy, "adamw_bf16") == 0) return false;
+    snprintf(word, WORD, "%sworker.actor.optim.strategy=adamw_bf16",
+             in_bf16(c->actor.dtype) ? "" : "worker.actor.fsdp.torch_dtype=bf16 with ");
+    c->actor.dtype = "bf16";
+    c->optim.strategy = "adamw_bf16";
+    return true;
+}
+
+/* First what changes no result. */
+static remedy_fn *const remedies[] = { more_of_the_card,  shorter_micro_batch, keep_inputs,
+                                       critic_inputs,     small_cache,         single_rows,
+                                       reference_in_bf16, states_in_bf16 };
+
+/* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
+static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,
+                      char words[][WORD])
+{
+    ares_train_config changed = *c;
+    plan p;
+    bool fits = plan_measure(c, where, &p) == ARES_OK;
+    for (int i = 0; i < ARES_COUNT(remedies); i++) *words[i] = 0;
+    for (int i = 0; i < ARES_COUNT(remedies) && fits; i++)
+        if (chosen[i] && remedies[i](&changed, &p, words[i]))
+            fits = plan_measure(&changed, where, &p) == ARES_OK;
+    fits = fits && plan_fits(&p, where);
+    ares_error_clear();
+    return fits;
+}
+
+static void list_remedies(const ares_train_config *c, const plan_where *where, ares_str *out)
+{
+    bool chosen[ARES_COUNT(remedies)] = { 0 }, fits = false;
+    char words[ARES_COUNT(remedies)][WORD];
+    for (int i = 0; i < ARES_COUNT(remedies) && !fits; i++) {
+        chosen[i] = true;
+        fits = fits_with(c, where, chosen, words);
+    }
+    if (!fits) return;
+    for (int i = 0; i < ARES_COUNT(remedies); i++) {
+        if (!chosen[i]) continue;
+        chosen[i] = false;
+        chosen[i] = !fits_with(c, where, chosen, words);
+    }
+    (void)fits_with(c, where, chosen, words);
+    for (int i = 0; i < ARES_COUNT(remedies); i++)
+        if (*words[i]) ares_str_addf(out, "%s%s", out->len ? ", " : "", words[i]);
+}
+
+static void add_amount(ares_str *out, const char *before, double bytes, const char *after)
+{
+    bool large = bytes >= 1e9;
+    ares_str_addf(out, "%s%.1f %s%s", before, bytes / (large ? 1e9 : 1e6), large ? "GB" : "MB",
+                  after);
+}
+
+void plan_describe(const plan *p, ares_str *out)
+{
+    double needs = plan_needs(p);
+    add_amount(out, "a process needs ", needs, " where rows have full length (");
+    ares_str_addf(out, "%.3g million parameters", p->parameters / 1e6);
+    for (int i = 0; i < PLAN_OWNERS_N; i++) {
+        double bytes = ARES_MAX(p->bytes[i][PLAN_ROLLOUT], p->bytes[i][PLAN_TRAINING]);
+        if (i == PLAN_CACHE && !p->card) bytes = ARES_MIN(bytes, p->cache_least);
+        if (bytes < 0.01 * needs) continue;
+        ares_str_addf(out, "; %s", plan_owner_names[i]);
+        add_amount(out, " ", bytes, "");
+    }
+    ares_str_add_char(out, ')');
+}
+
+void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p, ares_str *out)
+{
+    ares_str remedies_found = { 0 };
+    plan_describe(p, out);
+    add_amount(out, "; there are ", where->memory, " for it");
+    if (p->no_cache)
+        ares_str_add_z(out,
+                       ", and worker.rollout.gpu_memory_utilization leaves none for a kv cache");
+    ares_str_add_z(out, "; ");
+    list_remedies(c, where, &remedies_found);
+    if (remedies_found.len) ares_str_addf(out, "it fits with %s", remedies_found.data);
+    else ares_str_add_z(out, "no option makes it fit: take a smaller model, or more memory");
+    ares_str_fini(&remedies_found);
+}

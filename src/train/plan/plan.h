@@ -1,0 +1,84 @@
+/*
+ * What a run holds, sends and waits for, before it starts (docs/ranks.md#what-a-run-needs): the
+ * parts of a run are opened as a run opens them, on a device that only counts.
+ */
+#ifndef ARES_TRAIN_PLAN_PLAN_H
+#define ARES_TRAIN_PLAN_PLAN_H
+
+#include "plan/replay.h"
+
+#include "ares/train.h"
+
+/* Who holds memory: X(name, text). */
+#define PLAN_OWNERS(X)                          \
+    X(WEIGHTS, "weights")                       \
+    X(GRADIENTS, "gradients")                   \
+    X(STATES, "optimizer states")               \
+    X(REFERENCE, "reference")                   \
+    X(CRITIC, "critic")                         \
+    X(CACHE, "kv cache")                        \
+    X(BUFFERS, "rollout buffers")               \
+    X(ACTIVATIONS, "kept activations")          \
+    X(SCRATCH, "head scratch")                  \
+    X(PASSES, "passes of reference and critic") \
+    X(BASE, "context and libraries (assumed)")
+typedef enum plan_owner {
+#define PLAN_OWNER(name, text) PLAN_##name,
+    PLAN_OWNERS(PLAN_OWNER)
+#undef PLAN_OWNER
+        PLAN_OWNERS_N
+} plan_owner;
+
+enum { PLAN_ROLLOUT, PLAN_TRAINING, PLAN_PHASES };
+
+typedef struct plan_where {
+    int ranks;
+    double memory;      /* bytes of one rank */
+    double flops, link; /* per second, for the replay; 0: as plan_speed says */
+    bool reinforcement; /* false: supervised training */
+} plan_where;
+
+/* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
+typedef struct plan_micro {
+    int64_t prompt, response;      /* of a row of full length */
+    int64_t group;                 /* tokens fed for what is never cut: a group, or a row */
+    int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
+    int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
+} plan_micro;
+
+typedef struct plan {
+    ares_model_config model;
+    double parameters;
+    ares_sharing how; /* what ranks share of the actor */
+    bool card;
+    double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
+    double allocated;   /* of the device at most, without BASE: perf/max_memory_allocated_gb */
+    double cache_least; /* of the cache: what one sample of full length takes */
+    double cache_tokens;
+    bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
+    plan_micro micro;
+    /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
+    int64_t most_micro, most_row;
+    double flops, link; /* per second, what the replay is computed with */
+    replay update;      /* of an optimizer step */
+    int64_t updates;    /* optimizer steps of a training step */
+} plan;
+
+extern const char *const plan_owner_names[PLAN_OWNERS_N];
+/* What is assumed of a device: operations per second of a rank, and bytes it sends. */
+void plan_speed(bool card, double *flops, double *link);
+/* Fails where a model's config.json cannot be read. (measure.c) */
+int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
+/* What must be there for the run: on the CPU the cache takes its pages when they are used. */
+double plan_needs(const plan *p);
+bool plan_fits(const plan *p, const plan_where *where);
+/* "a process needs 7.1 GB where rows have full length (weights 1.0, ...)" */
+void plan_describe(const plan *p, ares_str *out);
+/* The same of a run that does not fit, with the options with which it would. (fit.c) */
+void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p,
+                  ares_str *out);
+/* A table for people; JSON. (print.c) */
+void plan_print(const plan *p, const plan_where *where, ares_str *out);
+void plan_write_json(const plan *p, const plan_where *where, ares_str *out);
+
+#endif

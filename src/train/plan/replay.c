@@ -1,0 +1,133 @@
+/*
+ * A discrete-event replay. Computations run one after the other, and so do transfers; each begins
+ * when its lane is free and what it waits for is done. Durations follow from operations (as
+ * perf/mfu counts them) and bytes: a gather of b bytes and a sum that each rank keeps its part of
+ * send (ranks - 1) / ranks x b.
+ */
+#include <math.h>
+
+#include "plan/replay.h"
+#include "run/sizes.h"
+
+typedef enum { COMPUTE, LINK, LANES } lane;
+
+typedef struct player {
+    const replay_args *a;
+    double free[LANES], busy[LANES], sent;
+} player;
+
+/* Ends of an event that begins at `after` at the earliest. */
+static double play(player *p, lane on, double seconds, double after)
+{
+    p->busy[on] += seconds;
+    return p->free[on] = fmax(p->free[on], after) + seconds;
+}
+
+static double transfer(player *p, double bytes, double after)
+{
+    double sent = bytes * (p->a->ranks - 1) / p->a->ranks;
+    p->sent += sent;
+    return play(p, LINK, sent / p->a->link, after);
+}
+
+/* A region: the embedding, a block, or the head. */
+typedef struct part {
+    double elements; /* that are gathered */
+    double summed;   /* of its gradient; 0: it leaves with the embedding's, which is the same */
+    double forward;  /* seconds, of the mini-batch */
+} part;
+
+/* *n regions in the order of a forward pass. */
+static part *parts_of(const replay_args *a, int *n)
+{
+    const ares_model_config *m = a->model;
+    double q = (double)m->heads * m->head_dim, kv = (double)m->kv_heads * m->head_dim,
+           h = m->hidden, wide = m->intermediate, vocab = m->vocab;
+    flops_config block = { m->hidden, 0, 1, m->heads, m->kv_heads, m->intermediate, m->head_dim },
+                 head = { m->hidden, m->vocab, 0, m->heads, m->kv_heads, 0, m->head_dim };
+    double seconds = a->flops / 1e12,
+           of_block = train_tflops(&block, a->tokens, a->tokens * a->length, seconds) / 3,
+           /* without the embedding, which costs nothing */
+        of_head = train_tflops(&head, a->tokens, 0, seconds) / 2 / 3;
+    part *parts = ares_calloc((size_t)m->layers + 2, sizeof *parts);
+    *n = 0;
+    const ares_region *r = a->regions;
+    double embed = r ? (double)r->elements : vocab * h,
+           of_files = h * (q + 2 * kv) + q * h + 3 * h * wide;
+    parts[(*n)++] = (part){ embed, embed, 0 };
+    for (int i = 1; i <= m->layers; i++) {
+        double e = r ? (double)r[i].elements : of_files;
+        parts[(*n)++] = (part){ e, e, of_block };
+    }
+    double own = m->tied ? 0 : r ? (double)r[m->layers + 1].elements : vocab * h;
+    parts[(*n)++] = (part){ m->tied ? embed : own, own, of_head };
+    return parts;
+}
+
+/* Backward of a region, in units of its forward: two products, and a block's forward again. */
+static double back_of(const replay_args *a, int i, int n)
+{
+    bool again = a->recompute || a->how == ARES_SHARE_ALL;
+    return 2 + (again && i < n - 1);
+}
+
+/*
+ * Weights whole on every rank: micro-batches one after the other; the gradient of a region leaves
+ * when the last one has gone back through it (early), or when all is done.
+ */
+static void micro_batches_outside(player *p, const part *parts, int n)
+{
+    const replay_args *a = p->a;
+    bool states = a->how == ARES_SHARE_STATES;
+    double width = (double)ares_dtype_bytes(a->storage), done = 0, last = 0;
+    for (int i = 0; i < n; i++) { /* all but the last backward */
+        double back = back_of(a, i, n);
+        done = play(p, COMPUTE, parts[i].forward * (1 + back - back / a->micro_batches), 0);
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        done = play(p, COMPUTE, parts[i].forward * back_of(a, i, n) / a->micro_batches, 0);
+        if (states && a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
+    }
+    for (int i = 0; i < n; i++)
+        if (states && !a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
+    for (int i = 0; i < n; i++) /* after the norm, which needs all sums */
+        if (states) (void)transfer(p, parts[i].summed * width, last);
+        else (void)transfer(p, 2 * parts[i].summed * sizeof(float), done);
+}
+
+/*
+ * Weights shared: region outside, forward and then back. Two slots: the next region is gathered
+ * while one computes, once the one before it has left its slot; likewise two buffers of gradients.
+ * The head is held from its forward to its backward.
+ */
+static void regions_outside(player *p, const part *parts, int n)
+{
+    double width = (double)ares_dtype_bytes(p->a->storage);
+    double computed[2] = { 0 }, summed[2] = { 0 };
+    double ready = transfer(p, parts[0].elements * width, 0), next = 0;
+    for (int i = 0; i < 2 * n - 1; i++, ready = next) {
+        bool back = i >= n - 1;
+        const part *r = &parts[back ? 2 * n - 2 - i : i];
+        const part *then = &parts[i + 1 >= n ? ARES_MAX(2 * n - 3 - i, 0) : i + 1];
+        if (i + 1 < 2 * n - 1) next = transfer(p, then->elements * width, computed[(i + 1) % 2]);
+        if (back) ready = fmax(ready, summed[i % 2]);
+        double times = !back ? 1 : i == n - 1 ? 1 + back_of(p->a, n - 1, n) : back_of(p->a, 0, n);
+        computed[i % 2] = play(p, COMPUTE, r->forward * times, ready);
+        if (back) summed[i % 2] = transfer(p, r->summed * sizeof(float), computed[i % 2]);
+    }
+}
+
+void plan_replay(const replay_args *a, replay *out)
+{
+    player p = { .a = a };
+    int n;
+    part *parts = parts_of(a, &n);
+    if (a->how == ARES_SHARE_ALL) regions_outside(&p, parts, n);
+    else micro_batches_outside(&p, parts, n);
+    *out = (replay){ .sent = p.sent,
+                     .compute = p.busy[COMPUTE],
+                     .link = p.busy[LINK],
+                     .total = fmax(p.free[COMPUTE], p.free[LINK]) };
+    out->exposed = out->total - out->compute;
+    ares_free(parts);
+}

@@ -1,0 +1,56 @@
+/* A plan for this machine, or for the one that is described: ares-train plan, and --check. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "run/run.h"
+
+/* Of this machine, for a rank: a card, or a share of its memory. */
+static double memory_here(const ares_train_config *c, int local_ranks)
+{
+    double least = INFINITY;
+    if (strncmp(c->trainer.device, "cuda", 4) != 0) return ares_memory_bytes() / local_ranks;
+    if (ares_cuda_expected()) (void)train_cards("/proc/driver/nvidia/gpus", &least);
+    return least;
+}
+
+int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares_str *out)
+{
+    plan p;
+    plan_where where = { .ranks = o->ranks,
+                         .memory = o->memory > 0 ? o->memory : memory_here(c, o->local_ranks),
+                         .flops = o->flops,
+                         .link = o->link,
+                         .reinforcement = true };
+    if (!isfinite(where.memory))
+        return ares_fail(ARES_EUSE, "plan: no card tells its memory here; say it with --memory");
+    ARES_TRY(plan_measure(c, &where, &p));
+    (o->json ? plan_write_json : plan_print)(&p, &where, out);
+    if (plan_fits(&p, &where)) return ARES_OK;
+    ares_str words = { 0 };
+    plan_refusal(c, &where, &p, &words);
+    int rc = ares_fail(ARES_ELIMIT, "plan: %s", words.data);
+    ares_str_fini(&words);
+    return rc;
+}
+
+int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks,
+                          bool reinforcement, bool starts, ares_str *words)
+{
+    plan p;
+    plan_where where = { .ranks = ranks,
+                         .memory = memory_here(c, local_ranks),
+                         .reinforcement = reinforcement };
+    if (plan_measure(c, &where, &p) != ARES_OK) { /* no model is there; opening it says why */
+        ares_error_clear();
+        return ARES_OK;
+    }
+    ares_str_clear(words);
+    plan_describe(&p, words);
+    if (plan_fits(&p, &where)) return ARES_OK;
+    ares_str_clear(words);
+    plan_refusal(c, &where, &p, words);
+    if (!starts || p.card) return ares_fail(ARES_ELIMIT, "config: %s", words->data);
+    ares_log(ARES_LOG_WARN, "config: %s", words->data);
+    return ARES_OK;
+}

@@ -1,0 +1,124 @@
+/*
+ * ares-train plan against runs: what it says is allocated, refused and sent. Rows have one length
+ * and answers never end early, so that a run reaches the largest micro-batch that it may have.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "e2e.h"
+
+/* 4 groups of 4 rows of 9 + 12 tokens, of which 9 + 4 x 11 = 53 are fed: two groups a micro-batch.
+ */
+#define FULL                                                                                \
+    "data.max_prompt_length=9 data.max_response_length=12 worker.rollout.ignore_eos=true "  \
+    "worker.actor.max_token_len_per_device=106 worker.critic.max_token_len_per_device=106 " \
+    "trainer.max_steps=2 trainer.val_freq=-1 data.apply_chat_template=false "               \
+    "worker.rollout.max_num_seqs=16 "
+
+static const char *rows(void)
+{
+    static char option[600];
+    ares_str text = { 0 };
+    for (int i = 0; i < 8; i++)
+        ares_str_addf(&text, "{\"prompt\":\"1%d2+345=?\",\"answer\":\"1\"}\n", i);
+    snprintf(option, sizeof option, "data.train_files='%s'", e2e_write("same.jsonl", text.data));
+    ares_str_fini(&text);
+    return option;
+}
+
+/* A number of what plan --json has printed. */
+static double number(const char *json, const char *key)
+{
+    const char *at = strstr(json, key);
+    CHECK_MSG(at != NULL, "no %s in %s", key, json);
+    return at ? strtod(at + strlen(key) + 1, NULL) : NAN;
+}
+
+TEST(what_a_run_allocates_is_what_plan_says)
+{
+    static const char *const options[] = {
+        "",
+        "worker.actor.model.enable_gradient_checkpointing=true",
+        "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1",
+        "algorithm.adv_estimator=gae",
+        "worker.actor.fsdp.torch_dtype=bf16",
+        "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
+        "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=160",
+    };
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        ares_str json = { 0 }, out = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "run%d", i);
+        const char *words = e2e_train_words(run);
+        CHECK_EQ(e2e_program(&json, "plan --config '%s' %s " FULL "%s --json", words, rows(),
+                             options[i]),
+                 0);
+        CHECK_EQ(e2e_program(&out, "--config '%s' %s " FULL "%s", words, rows(), options[i]), 0);
+        double planned = number(json.data, "\"allocated_bytes\""),
+               held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0;
+        CHECK_MSG(fabs(planned - held) <= 0.01 * held, "%s: planned %.0f bytes, held %.0f",
+                  options[i], planned, held);
+        ares_str_fini(&json);
+        ares_str_fini(&out);
+    }
+}
+
+TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
+{
+    ares_str out = { 0 };
+    char more[400];
+    const char *words = e2e_train_words("run");
+    CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL, words, rows()), 0);
+    CHECK_CONTAINS(out.data, "largest micro-batch: 106 tokens");
+    CHECK_CONTAINS(out.data, "longest row: 21 tokens");
+    /* less than that run needs, enough for one that keeps only the inputs of blocks */
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL "--memory 7.5e6", words, rows()), 1);
+    CHECK_CONTAINS(out.data, "it fits with worker.actor.max_token_len_per_device=53\n");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL "--memory 1e5", words, rows()), 1);
+    CHECK_CONTAINS(out.data, "no option makes it fit");
+    /* rows of full length that no machine holds: the check fails */
+    ares_str_clear(&out);
+    snprintf(more, sizeof more,
+             "data.max_response_length=9000000 trainer.max_steps=0 "
+             "worker.actor.model.override_config='{max_position_embeddings: 10000000}'");
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' %s %s", words, rows(), more), 1);
+    CHECK_CONTAINS(out.data, "where rows have full length");
+    ares_str_fini(&out);
+}
+
+/* Two ranks share the states of the optimizer, or nothing: what each holds and sends. */
+TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
+{
+    static const char *const options[] = {
+        "", "worker.actor.fsdp.fsdp_size=1",
+        "worker.actor.fsdp.torch_dtype=bf16 data.rollout_batch_size=8 "
+        "worker.actor.global_batch_size=4 worker.rollout.max_num_seqs=32"
+    };
+    E2E_NEEDS_MPI();
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        ares_str json = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "run%d", i);
+        const char *words = e2e_train_words(run);
+        CHECK_EQ(e2e_program(&json, "plan --ranks 2 --config '%s' %s " FULL "%s --json", words,
+                             rows(), options[i]),
+                 0);
+        CHECK_EQ(
+            e2e_program(NULL, "--ranks 2 --config '%s' %s " FULL "%s", words, rows(), options[i]),
+            0);
+        double planned = number(json.data, "\"allocated_bytes\""),
+               held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0;
+        CHECK_MSG(fabs(planned - held) <= 0.01 * held, "%s: planned %.0f bytes, held %.0f",
+                  options[i], planned, held);
+        double sends = number(json.data, "\"sent_bytes_per_optimizer_step\"") *
+                       number(json.data, "\"optimizer_steps\""),
+               sent = e2e_metric(run, 2, "dist/gb") * 1e9;
+        CHECK_MSG(fabs(sends - sent) <= 0.01 * sent, "%s: planned %.0f bytes, sent %.0f",
+                  options[i], sends, sent);
+        ares_str_fini(&json);
+    }
+}

@@ -30,13 +30,14 @@ typedef struct sample_job {
     ares_device *d;
     const ares_sample_args *a;
     int64_t row, rows, rows_per_task, chunks;
+    int64_t first, own;        /* the chunks of w: [first, first + own) */
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
-    /* [workers][rows][n_likely]: of the chunks that the worker took, most likely first */
+    /* [lists][rows][n_likely]: of the chunks that a worker, or a part, took, most likely first */
     likely *likely;
-    int32_t *n_likely; /* [workers][rows] */
-    int workers;
+    int32_t *n_likely; /* [lists][rows] */
+    int lists;
 } sample_job;
 
 /* Sixteen counters at once: the words of tokens 4 c .. 4 c + 63, in token order. */
@@ -184,16 +185,17 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
     const ares_sample_args *a = j->a;
-    int64_t first = task / j->chunks * j->rows_per_task,
-            rows = ARES_MIN(j->rows_per_task, j->rows - first), chunk = task % j->chunks;
+    int64_t first = task / j->own * j->rows_per_task,
+            rows = ARES_MIN(j->rows_per_task, j->rows - first), chunk = j->first + task % j->own;
     int width = vocab_width(a->vocab, chunk);
     int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
     const float *logits = a->logits ? a->logits + (j->row + first) * a->vocab + token : NULL;
     int64_t ld = logits ? a->vocab : VOCAB_CHUNK;
     if (!logits) {
         float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
-        vocab_logits(a->w, a->vocab, chunk, (const float *)a->x + (j->row + first) * a->ldx, a->ldx,
-                     rows, tile, VOCAB_CHUNK);
+        vocab_logits(a->w, a->vocab - j->first * VOCAB_CHUNK, chunk - j->first,
+                     (const float *)a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
+                     VOCAB_CHUNK);
         logits = tile;
     }
     for (int64_t r = 0; r < rows; r++) {
@@ -371,15 +373,21 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 
 /* ------------------------------------------------------------------ rows */
 
-/* Merges the workers' lists into the row's. */
+/* Merges the lists of a row; returns its length. */
+static int join_lists(const sample_job *j, int64_t r, likely *list)
+{
+    int n = 0, most = j->a->n_likely;
+    for (int64_t at = r; at < j->lists * j->rows; at += j->rows)
+        for (int i = 0; i < j->n_likely[at]; i++)
+            n = list_likely(list, n, most, j->likely[at * most + i]);
+    return n;
+}
+
 static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
 {
     const ares_sample_args *a = j->a;
-    int n = 0, most = a->n_likely;
     likely list[ARES_LIKELY_MAX];
-    for (int64_t at = r; at < j->workers * j->rows; at += j->rows)
-        for (int i = 0; i < j->n_likely[at]; i++)
-            n = list_likely(list, n, most, j->likely[at * most + i]);
+    int most = a->n_likely, n = join_lists(j, r, list);
     for (int i = 0; i < most; i++) {
         a->likely_token[(j->row + r) * most + i] = i < n ? list[i].token : -1;
         a->likely_log_prob[(j->row + r) * most + i] =
@@ -434,18 +442,144 @@ static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filter
     return n;
 }
 
+/* ------------------------------------------------------------------ a head in parts */
+
+/* What a part knows of a chunk of a row. */
+typedef struct chunk_result {
+    vocab_part part, part_1;
+    best best;
+} chunk_result;
+
+/*
+ * What a part sends: of each row its chunks and its most likely tokens (token -1 ends a list), of
+ * each filtered row its logits. Every part sends as much as the largest.
+ */
+typedef struct wire {
+    chunk_result *chunk; /* [rows][each] */
+    likely *likely;      /* [rows][n_likely] */
+    float *logits;       /* [filtered][each * VOCAB_CHUNK] */
+    int64_t each;
+} wire;
+static wire wire_at(char *base, const sample_job *j, int64_t each)
+{
+    wire w = { .each = each, .chunk = (void *)base };
+    w.likely = (void *)(w.chunk + j->rows * each);
+    w.logits = (void *)(w.likely + j->rows * j->a->n_likely);
+    return w;
+}
+static size_t wire_bytes(const sample_job *j, int64_t each, int64_t filtered)
+{
+    return (size_t)(j->rows * each) * sizeof(chunk_result) +
+           (size_t)(j->rows * j->a->n_likely) * sizeof(likely) +
+           (size_t)(filtered * each * VOCAB_CHUNK) * sizeof(float);
+}
+
+static void write_part(const sample_job *j, const wire *w)
+{
+    int64_t kept = 0, most = j->a->n_likely;
+    for (int64_t r = 0; r < j->rows; r++) {
+        const row_plan *p = &j->plan[r];
+        for (int64_t c = 0; c < j->own; c++) {
+            int64_t at = r * j->chunks + j->first + c;
+            w->chunk[r * w->each + c] =
+                (chunk_result){ j->part[at], j->part_1 ? j->part_1[at] : (vocab_part){ 0 },
+                                j->best[at] };
+        }
+        likely list[ARES_LIKELY_MAX];
+        int n = most ? join_lists(j, r, list) : 0;
+        for (int i = 0; i < most; i++)
+            w->likely[r * most + i] = i < n ? list[i] : (likely){ -INFINITY, -1 };
+        if (p->kind != FILTERED) continue;
+        int64_t first = j->first * VOCAB_CHUNK,
+                n_own = ARES_MIN((int64_t)j->a->vocab - first, j->own * VOCAB_CHUNK);
+        if (j->own)
+            memcpy(w->logits + kept * w->each * VOCAB_CHUNK, p->logits + first,
+                   (size_t)n_own * sizeof(float));
+        kept++;
+    }
+}
+
+/* The chunks of a part, from chunk `first` on, and its lists, which are those of number `part`. */
+static void read_part(const sample_job *j, const wire *w, int part, int64_t first, int64_t own)
+{
+    int64_t kept = 0, most = j->a->n_likely;
+    for (int64_t r = 0; r < j->rows; r++) {
+        for (int64_t c = 0; c < own; c++) {
+            const chunk_result *x = &w->chunk[r * w->each + c];
+            int64_t at = r * j->chunks + first + c;
+            j->part[at] = x->part;
+            if (j->part_1) j->part_1[at] = x->part_1;
+            j->best[at] = x->best;
+        }
+        int64_t list = part * j->rows + r;
+        int n = 0;
+        for (; n < most && w->likely[r * most + n].token >= 0; n++)
+            j->likely[list * most + n] = w->likely[r * most + n];
+        if (most) j->n_likely[list] = n;
+        if (j->plan[r].kind != FILTERED) continue;
+        int64_t at = first * VOCAB_CHUNK;
+        if (own)
+            memcpy(j->plan[r].logits + at, w->logits + kept * w->each * VOCAB_CHUNK,
+                   (size_t)ARES_MIN((int64_t)j->a->vocab - at, own * VOCAB_CHUNK) * sizeof(float));
+        kept++;
+    }
+}
+
+/* Every part gets what all parts know; then each makes the same rows of it. */
+static void join_parts(sample_job *j, int64_t filtered)
+{
+    const ares_sample_args *a = j->a;
+    const ares_vocab_parts *parts = a->parts;
+    int64_t each = vocab_chunks(ares_vocab_part_first(a->vocab, parts->parts, 1));
+    size_t bytes = wire_bytes(j, each, filtered);
+    char *mine = ares_malloc(bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
+    wire w = wire_at(mine, j, each);
+    memset(mine, 0, bytes);
+    write_part(j, &w);
+    parts->gather(parts->ctx, mine, all, bytes);
+    j->lists = parts->parts;
+    for (int i = 0; i < parts->parts; i++) {
+        int64_t first = ares_vocab_part_first(a->vocab, parts->parts, i),
+                end = ares_vocab_part_first(a->vocab, parts->parts, i + 1);
+        w = wire_at(all + (size_t)i * bytes, j, each);
+        read_part(j, &w, i, vocab_chunks(first), vocab_chunks(end) - vocab_chunks(first));
+    }
+    ares_free(mine);
+    ares_free(all);
+}
+
+/* The rows [0, rows) of a job whose scratch is laid out: chunk by chunk, then row by row. */
+static void run_rows(sample_job *j, int64_t filtered)
+{
+    ares_device *d = j->d;
+    const ares_sample_args *a = j->a;
+    int64_t own = ARES_MIN((int64_t)a->vocab - j->first * VOCAB_CHUNK, j->own * VOCAB_CHUNK);
+    j->rows_per_task = vocab_rows_per_task(j->rows, j->own, ares_pool_threads(d->pool));
+    if (j->own)
+        kernels_run(
+            d, a->logits ? (double)(j->rows * a->vocab) / 1e3 : vocab_work_us(a->w, j->rows, own),
+            (j->rows + j->rows_per_task - 1) / j->rows_per_task * j->own, chunk_task, j);
+    if (a->parts) join_parts(j, filtered);
+    kernels_run(d, (double)(j->rows * j->chunks) / 50 + (double)(filtered * a->vocab) / 1e3,
+                j->rows, row_task, j);
+}
+
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
 {
-    ARES_ASSERT(a->logits ||
-                (a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16));
+    const ares_vocab_parts *cut = a->parts;
+    int32_t begin = cut ? ares_vocab_part_first(a->vocab, cut->parts, cut->part) : 0,
+            end = cut ? ares_vocab_part_first(a->vocab, cut->parts, cut->part + 1) : a->vocab;
+    ARES_ASSERT(a->logits || (a->w->layout == ARES_PANEL32 && end - begin <= a->w->n &&
+                              a->w->dtype != ARES_F16));
+    ARES_ASSERT(!cut || !a->logits);
     ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
                 a->n_likely <= ARES_LIKELY_MAX);
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
-    int workers = ares_pool_threads(d->pool);
+    int workers = ares_pool_threads(d->pool), most_lists = ARES_MAX(workers, cut ? cut->parts : 1);
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
         size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab),
-               lists = a->n_likely ? (size_t)(workers * rows) : 0;
+               lists = a->n_likely ? (size_t)(most_lists * rows) : 0;
         char *scratch =
             kernels_scratch(d, KERNELS_SHARED,
                             parts * (2 * sizeof(vocab_part) + sizeof(best)) +
@@ -456,8 +590,10 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                          .row = row,
                          .rows = rows,
                          .chunks = chunks,
+                         .first = vocab_chunks(begin),
+                         .own = vocab_chunks(end) - vocab_chunks(begin),
                          .plan = (void *)scratch,
-                         .workers = workers };
+                         .lists = workers };
         j.part = (void *)(j.plan + rows);
         j.part_1 = a->log_prob_1 || a->n_likely ? j.part + parts : NULL;
         j.best = (void *)(j.part + 2 * parts);
@@ -476,10 +612,6 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                 kept += a->vocab;
             }
         }
-        j.rows_per_task = vocab_rows_per_task(rows, chunks, workers);
-        kernels_run(
-            d, a->logits ? (double)(rows * a->vocab) / 1e3 : vocab_work_us(a->w, rows, a->vocab),
-            (rows + j.rows_per_task - 1) / j.rows_per_task * chunks, chunk_task, &j);
-        kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);
+        run_rows(&j, filtered);
     }
 }

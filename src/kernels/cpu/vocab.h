@@ -10,7 +10,7 @@
 #include <math.h>
 
 enum {
-    VOCAB_CHUNK = 512, /* another size gives other bits */
+    VOCAB_CHUNK = ARES_VOCAB_CHUNK,
     /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
     VOCAB_ROWS = 56,
     VOCAB_K = 1024 /* steps of k at once, so that a panel stays in that cache */

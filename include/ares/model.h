@@ -140,6 +140,9 @@ typedef struct ares_model {
     ares_matrix embed_grad;
     ares_model_layer *layer;
     struct ares_rope *rope;
+    /* a slice (slice.c): among whom the model is divided, borrowed, and its rows of the head */
+    ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
+    ares_matrix head;
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
     /*
@@ -257,7 +260,21 @@ int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */
 const ares_matrix *ares_model_head(const ares_model *m);
 const ares_matrix *ares_model_head_grad(const ares_model *m);
+/* How the rows of that weight are cut where the model is a slice. */
+ares_vocab_parts ares_model_head_parts(const ares_model *m);
 /* Fails unless every id lies in [0, vocab). */
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
+
+/* ---------------- tensor parallelism (slice.c)
+ * A model of this rank's outputs among the ranks of a group, for passes without backward: its share
+ * of heads, kv heads and the intermediate width, which its cfg says, of the rows of o and down, and
+ * of the vocabulary chunks of the head; the embedding and the norms whole. Activations are gathered
+ * four times per block, so every output is one chain on one rank, and a slice computes the bits of
+ * the whole model. All ranks of the group make the same passes.
+ */
+/* With weights of its own, which fill brings; tp and the model's device are borrowed. */
+int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out);
+/* After the weights of the whole model have changed. */
+int ares_model_slice_fill(ares_model *slice, const ares_model *whole);
 
 #endif

@@ -278,6 +278,30 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
                     at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
 }
 
+/* Rows of width n, those of all ranks side by side in `all` where the model is a slice. */
+static void *gathered(const ares_model *m, int32_t rows, void *mine, int64_t n, void *all)
+{
+    if (!m->tp) return mine;
+    size_t bytes = (size_t)n * ares_dtype_bytes(m->device->k->act);
+    ares_group_join(m->tp, ares_group_gather_columns(m->tp, mine, all, rows, bytes));
+    return all;
+}
+
+/* out = stream + l(x); out may be the stream. A slice computes its columns, and gathers them. */
+static void add_to_stream(const ares_model *m, const block_pass *p, const block_scratch *t,
+                          const ares_linear *l, const void *x, const void *stream, void *out)
+{
+    ares_device *d = m->device;
+    int32_t n = l->w->weight.n;
+    ares_linear_args a = product(p, l, x, stream, m->tp ? t->part : out, n);
+    if (m->tp) {
+        a.residual = at(d, stream, (int64_t)ares_group_rank(m->tp) * n);
+        a.ldr = m->cfg.hidden;
+    }
+    d->k->linear(d, &a, 1);
+    (void)gathered(m, p->rows, a.y, n, out);
+}
+
 void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                    const block_scratch *t, void *x_out)
 {
@@ -302,8 +326,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     rotate_and_store(m, l, p, s);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
-    ares_linear_args o = product(p, &l->o, s->attn, s->x_in, s->x_mid, hidden);
-    k->linear(d, &o, 1);
+    add_to_stream(m, p, t, &l->o, gathered(m, rows, s->attn, n.q, t->all), s->x_in, s->x_mid);
 
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid);
     ares_linear_args gate_up[] = { product(p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
@@ -312,8 +335,7 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     k->linear(d, gate_up, 2);
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     k->silu_mul(d, &act);
-    ares_linear_args down = product(p, &l->down, t->act, s->x_mid, x_out, hidden);
-    k->linear(d, &down, 1);
+    add_to_stream(m, p, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
 }
 
 /* dx as in block_backward, of the MLP alone. */

@@ -29,6 +29,8 @@ typedef struct block_saved {
 /* Buffers that every block uses and none keeps; those named d_ are for backward. */
 typedef struct block_scratch {
     void *h, *act; /* [rows][hidden], [rows][I] */
+    /* of a slice: the attention or activation of all ranks, this rank's columns of the stream */
+    void *all, *part;
     void *d_h, *d_act, *d_gate_up, *d_attn, *d_qkv;
     void *d_qk; /* Qwen 3 only: of q and k after their norm, in rows as long as d_qkv's */
 } block_scratch;

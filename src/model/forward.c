@@ -130,6 +130,11 @@ static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
     for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, w->x[0], &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
     t->act = carve(&v, rows, c->intermediate);
+    if (w->model->tp) {
+        const ares_model_layer *l = &w->model->layer[0];
+        t->all = carve(&v, rows, ARES_MAX(l->o.w->weight.k, l->down.w->weight.k));
+        t->part = carve(&v, rows, l->o.w->weight.n);
+    }
     if (w->keep == ARES_KEEP_NOTHING) return v.at;
     t->d_h = carve(&v, rows, c->hidden);
     t->d_act = carve(&v, rows, c->intermediate);

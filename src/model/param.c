@@ -13,6 +13,7 @@ typedef struct listing {
     ares_dtype storage;
     ares_layout layout; /* of matrices */
     int region;         /* of the matrices that are listed now */
+    int32_t parts;      /* among which outputs are divided; 1: the model is whole */
 } listing;
 
 /* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
@@ -68,18 +69,27 @@ static void list_block(const listing *l, int i)
         y->q_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
         y->k_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
     }
-    y->o = add_linear(l, c->hidden, q, c->o_bias, "self_attn.o_proj");
+    y->o = add_linear(l, c->hidden / l->parts, q * l->parts, c->o_bias, "self_attn.o_proj");
     y->post_norm = add_param(l, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
     y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
     y->up = beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
-    y->down = add_linear(l, c->hidden, wide, c->mlp_bias, "mlp.down_proj");
+    y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
+}
+
+static int32_t head_rows(const ares_model *m)
+{
+    int32_t vocab = m->cfg.vocab;
+    if (!m->tp) return vocab;
+    int32_t parts = ares_group_size(m->tp), part = ares_group_rank(m->tp);
+    return ares_vocab_part_first(vocab, parts, part + 1) -
+           ares_vocab_part_first(vocab, parts, part);
 }
 
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
 static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
-    listing l = { m, storage, layout, 0 };
+    listing l = { m, storage, layout, 0, m->tp ? ares_group_size(m->tp) : 1 };
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     m->n_regions = 1 + c->layers + !c->tied + c->value_head + 1;
@@ -95,7 +105,7 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
     m->lm_head = m->embed;
     if (!c->tied) {
         l.region++;
-        m->lm_head = add_param(&l, c->vocab, c->hidden, "lm_head.weight", 0);
+        m->lm_head = add_param(&l, head_rows(m), c->hidden, "lm_head.weight", 0);
     }
     if (!c->value_head) return;
     l.region++;
@@ -111,9 +121,10 @@ static void free_params(ares_model *m)
 }
 
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
-                   ares_model **out)
+                   ares_group *tp, ares_model **out)
 {
     ares_model *m = ares_calloc(1, sizeof *m);
+    m->tp = tp;
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;
@@ -167,7 +178,7 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
 
 const ares_matrix *ares_model_head(const ares_model *m)
 {
-    return &m->lm_head->weight;
+    return m->tp ? &m->head : &m->lm_head->weight;
 }
 const ares_matrix *ares_model_head_grad(const ares_model *m)
 {

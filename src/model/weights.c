@@ -137,7 +137,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     ares_model *m = NULL;
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
-    if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, &m);
+    if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
     if (rc == ARES_OK && !device->counting) rc = load_weights(m, dir.data, opt->value_seed);
     ares_str_fini(&dir);
     if (rc != ARES_OK) {
@@ -197,7 +197,7 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
                    uint64_t seed, ares_model **out)
 {
     ares_model *m;
-    ARES_TRY(model_allocate(cfg, device, opt, &m));
+    ARES_TRY(model_allocate(cfg, device, opt, NULL, &m));
     init_job job = { .m = m, .seed = seed };
     int rc = pieces_held(m, OF_WEIGHTS, init_piece, &job);
     if (rc == ARES_OK) rc = regions_refresh(m);

@@ -1,0 +1,116 @@
+/*
+ * A model of this rank's outputs (docs/ranks.md#tensor-parallelism). Each matrix is cut by rows,
+ * which are outputs, so a slice's parameter is a run of rows of the whole one.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "param.h"
+#include "region.h"
+
+static bool divides(const ares_model_config *c, int32_t parts)
+{
+    return c->heads % parts == 0 && c->kv_heads % parts == 0 && c->intermediate % parts == 0 &&
+           c->hidden % parts == 0;
+}
+
+static int check_division(const ares_model_config *c, int32_t parts)
+{
+    char choices[64] = "1";
+    size_t at = 1;
+    if (divides(c, parts)) return ARES_OK;
+    for (int32_t n = 2; n <= c->kv_heads && at + 12 < sizeof choices; n++)
+        if (divides(c, n)) at += (size_t)snprintf(choices + at, sizeof choices - at, ", %d", n);
+    return ares_fail(ARES_ECONFIG,
+                     "model: worker.rollout.tensor_parallel_size = %d: does not divide %d heads, "
+                     "%d kv heads, an intermediate size of %d and a hidden size of %d "
+                     "(choices: %s)",
+                     parts, c->heads, c->kv_heads, c->intermediate, c->hidden, choices);
+}
+
+/* Cuts the head from what the slice holds of it. */
+static void cut_head(ares_model *m)
+{
+    ares_vocab_parts p = ares_model_head_parts(m);
+    int32_t first = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part),
+            end = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part + 1);
+    m->head = m->lm_head->weight;
+    if (!m->cfg.tied) return;
+    m->head.n = end - first;
+    m->head.data = (char *)m->head.data +
+                   (size_t)((int64_t)first * m->head.k) * ares_dtype_bytes(m->head.dtype);
+}
+
+int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
+{
+    const ares_model_options opt = { .storage = whole->embed->weight.dtype };
+    ares_model_config cfg = whole->cfg;
+    int32_t parts = ares_group_size(tp);
+    ARES_ASSERT(!whole->tp && !cfg.value_head);
+    ARES_TRY(check_division(&cfg, parts));
+    if (parts > 1 && whole->device->k->layout != ARES_PANEL32)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: %d ranks divide a model only by the CPU's native kernels, not by "
+                         "those of '%s'; set worker.rollout.tensor_parallel_size to 1",
+                         parts, whole->device->k->name);
+    cfg.heads /= parts;
+    cfg.kv_heads /= parts;
+    cfg.intermediate /= parts;
+    ARES_TRY(model_allocate(&cfg, whole->device, &opt, parts > 1 ? tp : NULL, out));
+    if (parts > 1) cut_head(*out);
+    return ARES_OK;
+}
+
+/* Panels that begin inside a panel of `from`: their lanes move one by one; on the CPU. */
+static void copy_lanes(const ares_matrix *to, const ares_matrix *from, int32_t first)
+{
+    size_t each = ares_dtype_bytes(to->dtype);
+    for (int32_t n = 0; n < to->n; n++)
+        for (int32_t k = 0; k < to->k; k++) {
+            int32_t source = first + n;
+            memcpy((char *)to->data + ((size_t)(n / 32 * to->k + k) * 32 + (size_t)(n % 32)) * each,
+                   (const char *)from->data +
+                       ((size_t)(source / 32 * to->k + k) * 32 + (size_t)(source % 32)) * each,
+                   each);
+        }
+}
+
+/* to = the rows of `from` from `first` on. */
+static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
+{
+    size_t each = ares_dtype_bytes(to->dtype);
+    bool panels = to->layout == ARES_PANEL32;
+    if (panels && (first % 32 || (to->n % 32 && first + to->n != from->n)))
+        copy_lanes(to, from, first);
+    else
+        d->k->copy(d, to->data, (const char *)from->data + (size_t)((int64_t)first * to->k) * each,
+                   (size_t)ares_matrix_elements(to->layout, to->n, to->k) * each);
+}
+
+int ares_model_slice_fill(ares_model *slice, const ares_model *whole)
+{
+    ares_device *d = slice->device;
+    int32_t parts = slice->tp ? ares_group_size(slice->tp) : 1,
+            part = slice->tp ? ares_group_rank(slice->tp) : 0;
+    for (int i = 0; i < slice->n_params; i++) {
+        const ares_matrix *to = &slice->params[i].weight, *from = &whole->params[i].weight;
+        int32_t first = to->n == from->n ? 0 : part * to->n;
+        if (!slice->cfg.tied && &slice->params[i] == slice->lm_head)
+            first = ares_vocab_part_first(slice->cfg.vocab, parts, part);
+        if (to->n) copy_rows(d, to, from, first);
+    }
+    return regions_refresh(slice);
+}
+
+static void gather_parts(void *tp, const void *mine, void *all, size_t bytes)
+{
+    ares_group_join(tp, ares_group_gather(tp, mine, all, bytes));
+}
+
+ares_vocab_parts ares_model_head_parts(const ares_model *m)
+{
+    return (ares_vocab_parts){ .parts = ares_group_size(m->tp),
+                               .part = ares_group_rank(m->tp),
+                               .gather = gather_parts,
+                               .ctx = m->tp };
+}

@@ -108,6 +108,13 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
 void ares_rollout_free(ares_rollout *r);
 
 /*
+ * Where the model is a slice (ares_model_slice), the ranks of its group decode as one: each asks
+ * for samples of its own, all compute all of them, and each is handed its own. Every rank of the
+ * group then makes the same number of calls of step between two calls of clear; `active` counts
+ * the samples of all ranks, and hold is called with the same times. The samples are those of the
+ * whole model, in every bit, wherever they were asked for.
+ */
+/*
  * Queues a request, also while others decode. *id (may be NULL): its number since the last clear.
  * Fails when the prompt and one token cannot fit in the cache or the model's length. Everything is
  * copied.
@@ -115,9 +122,16 @@ void ares_rollout_free(ares_rollout *r);
 int ares_rollout_add(ares_rollout *r, const ares_request *request, int64_t *id);
 /*
  * Ends a sample at n new tokens (0 or more): at once where it has as many, else when it gets there
- * and has not stopped before. false: it has finished already, and stays as it is.
+ * and has not stopped before. false: it has finished already, and stays as it is. In a group of
+ * ranks no step may follow before the next clear.
  */
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n);
+/*
+ * This rank asks for nothing more: it takes part in steps until all ranks of its group have said
+ * so. rc: its own failure, which the steps of the others then return. Returns the first failure.
+ * Alone: rc.
+ */
+int ares_rollout_finish(ares_rollout *r, int rc);
 /*
  * A clock that counts tokens: no sample gets more than until - start of them before this is called
  * again with a later time. A sample that is held keeps its cache while there is room, and no place

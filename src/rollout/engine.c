@@ -70,6 +70,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->until = INT64_MAX;
     r->n_likely = ARES_MAX(opt->entropy_top_k, opt->most_likely);
     r->model = m;
+    if (m->tp) r->head_parts = ares_model_head_parts(m);
     r->tokenizer = tokenizer;
     r->max_seqs = ARES_MAX(opt->max_num_seqs, 1);
     r->max_rows = ARES_MAX(opt->max_num_batched_tokens, r->max_seqs);
@@ -113,6 +114,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->running = ares_malloc((size_t)r->max_seqs * sizeof *r->running);
     for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(&r->plans[i], r->max_rows, r->stride);
     r->plan = r->plans;
+    if (m->tp) r->peers = rollout_peers_new(m->tp);
     rc = rollout_ahead_new(r, &r->ahead);
     if (rc != ARES_OK) {
         ares_rollout_free(r);
@@ -127,7 +129,7 @@ static void forget(ares_rollout *r)
     for (request *q = r->first; q; q = q->next)
         for (int32_t i = 0; i < q->n; i++) ares_str_fini(&q->samples[i].tail);
     r->first = r->last = NULL;
-    r->n_requests = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
+    r->n_requests = r->n_added = r->unfinished = r->held = r->n_finished = r->next_finished = 0;
     r->n_running = 0;
     r->flying = NULL;
     r->until = INT64_MAX;
@@ -138,6 +140,7 @@ void ares_rollout_clear(ares_rollout *r)
     forget(r);
     rollout_blocks_reset(&r->blocks);
     take_cache(r); /* which training may have had */
+    if (r->peers) rollout_peers_clear(r->peers);
     ares_arena_reset(&r->arena);
     int64_t total = r->stats.total_blocks;
     r->stats = (ares_rollout_stats){ .total_blocks = total };
@@ -149,6 +152,7 @@ void ares_rollout_free(ares_rollout *r)
     ares_device *d = r->model->device;
     forget(r);
     rollout_ahead_free(r, r->ahead);
+    rollout_peers_free(r->peers);
     ares_phase_give_back(d, &r->cache_memory);
     if (r->options.lends_cache) ares_phases_close(d);
     rollout_blocks_fini(&r->blocks);
@@ -198,15 +202,15 @@ static int check_request(const ares_rollout *r, const ares_request *q)
     return ares_model_check_ids(r->model, q->prompt, prompt_len);
 }
 
-int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
+void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own)
 {
-    ARES_TRY(check_request(r, asked));
     ares_arena *a = &r->arena;
     const ares_sampling *s = &asked->sampling;
     int32_t prompt_len = asked->prompt_len, n = asked->n, begun = asked->response_len,
             limit = ARES_MIN(s->max_new_tokens - begun, r->max_len - prompt_len);
     request *q = ares_arena_calloc(a, 1, sizeof *q);
     *q = (request){ .id = r->n_requests++,
+                    .own = own,
                     .prompt_len = prompt_len,
                     .response_len = begun,
                     .n = n,
@@ -244,7 +248,15 @@ int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
     r->last = q;
     r->unfinished += n;
     if (r->until <= q->start) r->held += n;
-    if (id) *id = q->id;
+}
+
+int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
+{
+    ARES_TRY(check_request(r, asked));
+    if (id) *id = r->n_added;
+    if (r->peers) rollout_peers_add(r->peers, asked);
+    else rollout_take_request(r, asked, r->n_added);
+    r->n_added++;
     return ARES_OK;
 }
 
@@ -364,8 +376,9 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
 
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
 {
+    if (r->peers) rollout_peers_part(r);
     request *q = r->first;
-    while (q && q->id != id) q = q->next;
+    while (q && q->own != id) q = q->next;
     ARES_ASSERT(q && index >= q->first_index && index - q->first_index < q->n && n >= 0);
     sequence *s = &q->samples[index - q->first_index];
     if (s->state == SEQ_FINISHED) return false;
@@ -378,6 +391,11 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
     s->n = n;
     finish(r, s, ARES_FINISH_CUT);
     return true;
+}
+
+int ares_rollout_finish(ares_rollout *r, int rc)
+{
+    return r->peers ? rollout_peers_finish(r, rc) : rc;
 }
 
 void ares_rollout_hold(ares_rollout *r, int64_t until)
@@ -422,6 +440,7 @@ ares_sample_args rollout_sampler(const ares_rollout *r)
     return (ares_sample_args){ .vocab = r->model->cfg.vocab,
                                .ldx = r->model->cfg.hidden,
                                .w = ares_model_head(r->model),
+                               .parts = r->model->tp ? &r->head_parts : NULL,
                                .n_likely = r->n_likely };
 }
 
@@ -467,6 +486,12 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
     return d->k->sync(d);
 }
 
+/* The first failure of what the step gathered. */
+static int check_gathered(const ares_rollout *r)
+{
+    return r->model->tp ? ares_group_sync(r->model->tp) : ARES_OK;
+}
+
 /* Forward and tokens of the next plan, which may be empty where others are under way. */
 static int launch(ares_rollout *r)
 {
@@ -478,6 +503,7 @@ static int launch(ares_rollout *r)
         void *hidden;
         ARES_TRY(forward(r, p, &hidden));
         ARES_TRY(draw(r, p, hidden));
+        ARES_TRY(check_gathered(r));
     }
     rollout_keep_blocks(r);
     r->flying = r->plan;
@@ -500,6 +526,8 @@ static int collect(ares_rollout *r, plan *p)
 
 int ares_rollout_step(ares_rollout *r, int64_t *active)
 {
+    *active = 0;
+    if (r->peers) ARES_TRY(rollout_peers_meet(r));
     *active = r->unfinished - r->held;
     if (!*active) return ARES_OK;
     ARES_ASSERT(ares_phase_holds(r->model->device, &r->cache_memory));
@@ -516,10 +544,13 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
 
 bool ares_rollout_next(ares_rollout *r, ares_completion *out)
 {
-    if (r->next_finished == r->n_finished) return false;
-    const sequence *s = r->finished[r->next_finished++];
+    const sequence *s;
+    do {
+        if (r->next_finished == r->n_finished) return false;
+        s = r->finished[r->next_finished++];
+    } while (s->request->own < 0);
     *out = (ares_completion){
-        .request = s->request->id, .index = s->index, .n_tokens = s->n, .finish = s->finish
+        .request = s->request->own, .index = s->index, .n_tokens = s->n, .finish = s->finish
     };
 #define HAND_OUT(type, name, recorded, text) out->name = s->name;
     ARES_ROLLOUT_COLUMNS(HAND_OUT)

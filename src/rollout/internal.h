@@ -53,7 +53,8 @@ typedef struct block_list {
 } block_list;
 
 typedef struct request {
-    int64_t id;
+    int64_t id;  /* in the order of arrival, the same on all ranks of a group */
+    int64_t own; /* what ares_rollout_add called it; -1: another rank's, whose samples it gets */
     const int32_t *prompt;
     int32_t prompt_len, response_len;
     int32_t n, first_index, waiting; /* samples; those that have lost their cache, or have none */
@@ -131,11 +132,13 @@ typedef struct plan {
 } plan;
 
 typedef struct rollout_ahead rollout_ahead;
+typedef struct rollout_peers rollout_peers;
 struct ares_rollout {
     ares_model *model;
     const ares_tokenizer *tokenizer;
     ares_workspace *workspace;
     ares_rollout_options options;
+    ares_vocab_parts head_parts; /* of a slice */
     int32_t max_seqs, max_rows, max_len, stride;
     int32_t n_likely; /* likely tokens the sampler lists: for entropies_1, most_likely, or both */
     rollout_blocks blocks;
@@ -146,8 +149,10 @@ struct ares_rollout {
     ares_arena arena;
     request *first, *last;
     int64_t n_requests, unfinished;
-    int64_t until, held; /* the clock; unfinished samples that it holds */
-    sequence **running;  /* [max_seqs], in order of admission */
+    int64_t n_added;      /* by this rank */
+    rollout_peers *peers; /* NULL: this rank decodes alone */
+    int64_t until, held;  /* the clock; unfinished samples that it holds */
+    sequence **running;   /* [max_seqs], in order of admission */
     int32_t n_running;
     sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
@@ -181,6 +186,21 @@ static inline bool sequence_full(const ares_rollout *r, const sequence *s)
 /* ---------------- engine.c: what every step gives the model and the sampler, without its arrays */
 ares_packed rollout_packed(const ares_rollout *r);
 ares_sample_args rollout_sampler(const ares_rollout *r);
+/* Queues a request that was checked. own: as in request. */
+void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own);
+
+/* ---------------- peers.c: the ranks that decode as one */
+rollout_peers *rollout_peers_new(ares_group *g);
+void rollout_peers_free(rollout_peers *p);
+void rollout_peers_clear(rollout_peers *p);
+/* Keeps a request until all ranks meet. */
+void rollout_peers_add(rollout_peers *p, const ares_request *asked);
+/* Before a step: every rank takes the requests of all, in rank order, or fails as one of them. */
+int rollout_peers_meet(ares_rollout *r);
+/* Own requests that are kept are queued here alone: no step may follow. */
+void rollout_peers_part(ares_rollout *r);
+/* As ares_rollout_finish. */
+int rollout_peers_finish(ares_rollout *r, int rc);
 
 /* ---------------- ahead.c: steps launched before the tokens of the step before have been read */
 /* *out: NULL where the device computes at once. */

@@ -175,6 +175,12 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \
       "prompt with the same beginning, instead of computing them; changes speed, no result",    \
       ARES_NO_RESULT)                                                                           \
+    X(i64, tensor_parallel_size, "tensor_parallel_size", "null", "[1,)",                        \
+      "ranks that decode as one: each computes its share of every matrix's outputs and keeps "  \
+      "its share of the KV cache (docs/ranks.md#tensor-parallelism); must divide the number "   \
+      "of ranks and the model's heads, kv heads, hidden and intermediate sizes; changes no "    \
+      "result; null: 1, each rank decodes by itself",                                           \
+      ARES_NO_RESULT)                                                                           \
     X(tree, val_override, "val_override_config", "{}", "map",                                   \
       "sampling of validation, a map of n, do_sample, temperature, top_p, top_k and "           \
       "max_new_tokens (at most data.max_response_length); n is 1 unless set here")
@@ -467,10 +473,6 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf",             \
       "accepted for files of verl and EasyR1; has no effect because the rollout engine is "       \
       "always this program's own",                                                                \
-      ARES_NO_RESULT)                                                                             \
-    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)",           \
-      "must divide the number of ranks; otherwise has no effect because each rank holds the "     \
-      "whole model and samples by itself",                                                        \
       ARES_NO_RESULT)                                                                             \
     X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag",             \
       "prompts are always computed in chunks; with false, max_num_batched_tokens must hold a "    \

@@ -140,7 +140,19 @@ int trainer_open_rollout(ares_trainer *t)
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
-    return ares_rollout_new(t->run.model, t->run.tokenizer, &o, &t->rollout);
+    if (t->tp) ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
+    t->slice_version = -1;
+    return ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout);
+}
+
+int trainer_renew_rollout(ares_trainer *t)
+{
+    int64_t version = t->actor.learner.optim.updates;
+    ares_rollout_clear(t->rollout);
+    if (!t->slice || t->slice_version == version) return ARES_OK;
+    ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));
+    t->slice_version = version;
+    return ARES_OK;
 }
 
 /* weights: the policy's in a checkpoint; the critic's lie beside them. */
@@ -200,7 +212,6 @@ static int open_roles(ares_trainer *t, const char *weights)
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
-    ARES_TRY(training_open_device(&t->run));
     if (agents_wanted(c)) {
         t->answerer = &answer_agents;
         t->reward = ares_reward_open_none();
@@ -228,12 +239,18 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
     training_init(&t->run, c, world);
     t->run.policy = &t->actor.learner;
     ares_batch_init(&t->batch);
+    ARES_TRY(ares_world_agree(world, training_open_device(&t->run)));
+    if (c->rollout.tensor_parallel_size > 1)
+        ARES_TRY(ares_group_open(world, &t->run.device, (int)c->rollout.tensor_parallel_size, 1,
+                                 &t->tp));
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }
 
 void trainer_close(ares_trainer *t)
 {
     ares_rollout_free(t->rollout);
+    ares_model_free(t->slice);
+    ares_group_close(t->tp);
     agents_close(t->agents);
     ares_free(t->triggers);
     actor_close(&t->actor);

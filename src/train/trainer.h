@@ -17,6 +17,9 @@ typedef struct ares_trainer {
     critic *critic;                  /* NULL where the estimator needs no values */
     const struct answerer *answerer; /* who answers prompts (collect/answerer.h) */
     ares_rollout *rollout;
+    ares_group *tp;        /* the ranks that roll out as one; NULL: each by itself */
+    ares_model *slice;     /* what the engine runs then; NULL: the policy itself */
+    int64_t slice_version; /* the updates that its weights have seen; -1: none are there yet */
     struct vapor *vapor;   /* NULL: the loss knows no stored answers (vapor/vapor.h) */
     struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */
     ares_reward *reward;
@@ -39,6 +42,8 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
 void trainer_close(ares_trainer *t);
+/* Empties the engine, whose next samples are the policy's as it is now. */
+int trainer_renew_rollout(ares_trainer *t);
 /* Whether training compares with the model it began from. */
 bool trainer_needs_reference(const ares_train_config *c);
 /*

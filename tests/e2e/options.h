@@ -663,13 +663,12 @@ static const option_case options[] = {
     { "worker.rollout.gpu_memory_utilization", "0.5", "plain", "same" },
     { "worker.rollout.enable_prefix_caching", "false", "same_beginning",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.tensor_parallel_size", NULL, "test_e2e",
+      "ranks_that_decode_as_one_train_as_each_by_itself" },
     { "worker.rollout.val_override_config", "{n: 3}", "val",
       "$ test $(wc -l < $RUN/validation/step_000000.jsonl) = 24 && test $(wc -l < "
       "$BASE/validation/step_000000.jsonl) = 8" },
     { "worker.rollout.name", "vllm", "plain", "same" },
-    { "worker.rollout.tensor_parallel_size", "2", "plain",
-      "fails 2 worker.rollout.tensor_parallel_size = 2: the number of ranks, 1, is no multiple "
-      "of it" },
     { "worker.rollout.enable_chunked_prefill", "false", "small_forwards",
       "fails 2 worker.rollout.max_num_batched_tokens = 40: data.max_prompt_length + "
       "data.max_response_length = 60 do not fit" },

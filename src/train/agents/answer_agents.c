@@ -155,10 +155,10 @@ static int begin_group(play *p, int64_t first)
 }
 
 /* Goes on with those whose environments have answered; waits for one where nobody samples. */
-static int hear(play *p)
+static int hear(play *p, bool sampling)
 {
     wait_call *c;
-    while ((c = waiting_next(&p->waiting, p->sampling == 0))) {
+    while ((c = waiting_next(&p->waiting, !sampling && p->sampling == 0))) {
         episode *x = c->x;
         int64_t e = x - p->episodes, first = e - x->item;
         if (c->rc != ARES_OK) return ares_fail(c->rc, "%s", c->message);
@@ -217,11 +217,11 @@ static int open_groups(play *p)
 static int run(play *p)
 {
     ares_completion c;
-    int64_t active;
+    int64_t active = 0; /* also samples of other ranks that decode with this one */
     ARES_TRY(open_groups(p));
     while (p->active > 0) {
-        ARES_TRY(hear(p));
-        if (p->sampling == 0) continue;
+        ARES_TRY(hear(p, active > 0));
+        if (p->sampling == 0 && active == 0) continue;
         ARES_TRY(ares_rollout_step(p->t->rollout, &active));
         while (ares_rollout_next(p->t->rollout, &c)) {
             const episode *first = &p->episodes[p->queued[c.request]];
@@ -246,8 +246,8 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
 {
     play p = { .t = t, .a = t->agents, .job = job, .arena = arena, .out = out };
     waiting_init(&p.waiting);
-    ares_rollout_clear(t->rollout);
-    int rc = run(&p);
+    int rc = trainer_renew_rollout(t);
+    if (rc == ARES_OK) rc = ares_rollout_finish(t->rollout, run(&p));
     waiting_fini(&p.waiting);
     /* in this order, whichever ended first: sums keep their bits */
     for (int64_t e = 0; e < p.n && rc == ARES_OK; e++)

@@ -21,12 +21,12 @@ static void add_stop_ids(const ares_rollout_config *c, ares_arena *arena, ares_s
     s->stop_ids = ids;
 }
 
-void engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
-                       ares_rng_key key, ares_arena *arena)
+int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
+                      ares_rng_key key, ares_arena *arena)
 {
     *q = (engine_queue){ .t = t, .sampling = *sampling, .key = key, .arena = arena };
     add_stop_ids(&t->run.cfg->rollout, arena, &q->sampling);
-    ares_rollout_clear(t->rollout);
+    return trainer_renew_rollout(t);
 }
 
 static void append(ares_arena *arena, queued what, queued **items, int64_t *n, int64_t *capacity)

@@ -23,8 +23,8 @@ typedef struct engine_queue {
 } engine_queue;
 
 /* Empties the engine. key: of a job. */
-void engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
-                       ares_rng_key key, ares_arena *arena);
+int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
+                      ares_rng_key key, ares_arena *arena);
 /*
  * Asks for n answers to a prompt, or for the rest of those that were begun. g becomes the group and
  * stays where it is; answers that have ended before are in it. start: on the clock of

@@ -12,7 +12,7 @@
 
 enum { WINDOW = 16, WIDEST_WINDOW = 256 };
 
-void play_open(play *p, ares_trainer *t, ares_arena *arena)
+int play_open(play *p, ares_trainer *t, ares_arena *arena)
 {
     ares_sampling sampling;
     answer_sampling(t->run.cfg, &sampling);
@@ -20,8 +20,9 @@ void play_open(play *p, ares_trainer *t, ares_arena *arena)
                  .arena = arena,
                  /* several ranks have to meet at every look */
                  .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
-    engine_queue_open(&p->queue, t, &sampling,
-                      ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE), arena);
+    return engine_queue_open(&p->queue, t, &sampling,
+                             ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
+                             arena);
 }
 
 /* ---------------------------------------------------------------- prompts */

@@ -48,7 +48,7 @@ typedef struct play {
     int64_t preemptions;
 } play;
 
-void play_open(play *p, ares_trainer *t, ares_arena *arena);
+int play_open(play *p, ares_trainer *t, ares_arena *arena);
 /* Draws n prompts and has them answered from `now` on. A collective. */
 int play_fetch(play *p, int64_t n, int64_t now);
 /*

@@ -245,7 +245,7 @@ static int end(loop *l)
 int oversample(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m)
 {
     loop l = { .t = t, .r = r, .arena = arena, .m = m };
-    play_open(&l.play, t, arena);
+    ARES_TRY(play_open(&l.play, t, arena));
     scoring_open(&l.scores, t, arena);
     int rc = fill_batch(&l);
     if (rc == ARES_OK) rc = end(&l);

@@ -408,6 +408,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(
             cfg, "data.mini_rollout_batch_size",
             "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
+    device_check_parallel(cfg, c, world);
     published_check(cfg, c, world);
     sharing_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);

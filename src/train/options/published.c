@@ -50,15 +50,6 @@ static void check_launch(ares_config *cfg, const ares_published_config *p, int w
                           "the %d ranks started do not spread evenly over as many machines; leave "
                           "it out, or start a multiple",
                           world);
-    if (p->tensor_parallel_size == ARES_NULL_I64) return;
-    if (world % p->tensor_parallel_size)
-        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
-                          "the number of ranks, %d, is no multiple of it; each rank holds the "
-                          "whole model here: set 1, or leave it out",
-                          world);
-    else if (p->tensor_parallel_size > 1)
-        report_ignored("worker.rollout.tensor_parallel_size",
-                       "each rank holds the whole model and rolls out by itself");
 }
 
 /* The options that actor and critic have in common. */

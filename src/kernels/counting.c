@@ -9,19 +9,30 @@
 #include "count.h"
 #include "counting.h"
 
-static void *reserve(ares_device *d, size_t bytes)
+/* Memory of the host, which is none of the device's. */
+static void *reserve_host(ares_device *d, size_t bytes)
 {
+    (void)d;
     void *p = mmap(NULL, ARES_MAX(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
-    if (p == MAP_FAILED) return NULL;
-    kernels_count(d, bytes, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+static void release_host(ares_device *d, void *p, size_t bytes)
+{
+    (void)d;
+    if (p) munmap(p, ARES_MAX(bytes, 1));
+}
+
+static void *reserve(ares_device *d, size_t bytes)
+{
+    void *p = reserve_host(d, bytes);
+    if (p) kernels_count(d, bytes, 0);
     return p;
 }
 static void release(ares_device *d, void *p, size_t bytes)
 {
-    if (!p) return;
-    kernels_count(d, 0, bytes);
-    munmap(p, ARES_MAX(bytes, 1));
+    if (p) kernels_count(d, 0, bytes);
+    release_host(d, p, bytes);
 }
 
 static void copy_in(ares_device *d, void *device, const void *host, size_t bytes)
@@ -59,6 +70,9 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
                          .alloc = reserve,
                          .release = release,
                          .copy_in = copy_in,
+                         .alloc_host = reserve_host,
+                         .release_host = release_host,
+                         .bring = copy_in,
                          .convert = convert,
                          .zero = zero,
                          .sync = sync,

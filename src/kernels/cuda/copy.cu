@@ -85,3 +85,59 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
     }
     return !c->failed;
 }
+
+/* ------------------------------------------------------------------ beside the kernels */
+
+static bool open_copies(cuda_context *c)
+{
+    return cuda_check(c, cudaStreamCreateWithFlags(&c->copies, cudaStreamNonBlocking),
+                      "cudaStreamCreate") &&
+           cuda_check(c, cudaEventCreateWithFlags(&c->copies_begin, cudaEventDisableTiming),
+                      "event") &&
+           cuda_check(c, cudaEventCreateWithFlags(&c->copies_end, cudaEventDisableTiming), "event");
+}
+
+void cuda_copies_close(cuda_context *c)
+{
+    if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
+    if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
+    if (c->copies) (void)cudaStreamDestroy(c->copies);
+}
+
+void *cuda_alloc_host(ares_device *d, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    void *p = NULL;
+    if (!c->copies && !open_copies(c)) return NULL;
+    if (cudaMallocHost(&p, bytes ? bytes : 1) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the caller says what did not fit */
+        return NULL;
+    }
+    return memset(p, 0, bytes);
+}
+
+void cuda_release_host(ares_device *d, void *p, size_t bytes)
+{
+    (void)bytes;
+    cuda_context *c = cuda_enter(d);
+    if (!p) return;
+    cuda_waited(c, cudaStreamSynchronize(c->copies));
+    (void)cudaFreeHost(p);
+}
+
+void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_begin, c->stream), "bring");
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->copies, c->copies_begin, 0), "bring");
+    if (!c->failed)
+        cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->copies),
+                   "bring");
+}
+
+void cuda_brought(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "bring");
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "bring");
+}

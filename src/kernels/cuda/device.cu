@@ -163,6 +163,7 @@ static void close_context(cuda_context *c)
     cuda_ring_close(&c->in);
     cuda_ring_close(&c->out);
     cuda_fetches_close(c);
+    cuda_copies_close(c);
     if (c->blas) (void)cublasDestroy(c->blas);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
     free(c);

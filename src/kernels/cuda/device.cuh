@@ -54,6 +54,8 @@ typedef struct cuda_context {
         size_t bytes;
     } slot[CUDA_SLOTS];
     cuda_ring in, out;
+    cudaStream_t copies; /* beside `stream`, of what is brought; made by the first alloc_host */
+    cudaEvent_t copies_begin, copies_end;
     void **released; /* [n_released] given back, but kernels that are running may use it still */
     int n_released, released_capacity;
     int64_t releases; /* so far: graphs made before the last one are of no use */
@@ -84,6 +86,7 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 bool cuda_ring_open(cuda_context *c, cuda_ring *r);
 void cuda_ring_close(cuda_ring *r);
 void cuda_fetches_close(cuda_context *c);
+void cuda_copies_close(cuda_context *c); /* (copy.cu) */
 /* Tickets for n rows, all 0, which the kernels leave as they found them; NULL after a failure. */
 unsigned *cuda_tickets(cuda_context *c, size_t n);
 
@@ -201,6 +204,10 @@ cuda_to_bf16(float x) /* to nearest even, as kernels_f32_to_bf16 */
 void *cuda_alloc(ares_device *d, size_t bytes);
 void cuda_release(ares_device *d, void *p, size_t bytes);
 void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes);
+void *cuda_alloc_host(ares_device *d, size_t bytes);
+void cuda_release_host(ares_device *d, void *p, size_t bytes);
+void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes);
+void cuda_brought(ares_device *d);
 void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void cuda_zero(ares_device *d, void *p, size_t bytes);

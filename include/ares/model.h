@@ -91,8 +91,10 @@ typedef struct ares_region {
      * shards of the ranks; all of norms and biases, and all of the region where nothing is shared
      */
     int64_t own_first, own;
-    void *weights, *own_weights; /* whole, and from own_first on */
-    void *act; /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
+    /* whole, and from own_first on; whole ones are NULL while a region on the host is not held */
+    void *weights, *own_weights;
+    void *host; /* all of its weights, in host memory; NULL: they are on the device */
+    void *act;  /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
     float *grad, *own_grad; /* the same of gradients; NULL: frozen */
     /*
      * the optimizer's [own]; NULL until ares_model_optimizer_alloc, master also where weights are
@@ -145,6 +147,9 @@ typedef struct ares_model {
     ares_matrix head;
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
+    void *host_weights; /* the arena of regions whose weights lie on the host */
+    size_t host_weights_bytes;
+    struct ares_slots *slots; /* where these come to on the device; NULL: there are none */
     /*
      * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
      * rank after rank where the ranks have parts of their own, norms and biases last
@@ -152,6 +157,18 @@ typedef struct ares_model {
     double *grad_squares;
     int64_t n_squares;
 } ares_model;
+
+/*
+ * Weights that are not whole on the device (hold.c): a region's come into one of a few slots of its
+ * memory. Where they are whole, all of this does nothing.
+ */
+bool ares_model_by_region(const ares_model *m); /* whether some are not */
+/* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */
+void ares_region_hold(ares_model *m, int r);
+/* And at NULL again, so that whoever reads them anyway faults at once. */
+void ares_region_drop(ares_model *m, int r);
+/* Weights that were written while they are held go back to where they lie. */
+void ares_region_store(ares_model *m, int r);
 
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
@@ -252,11 +269,22 @@ void ares_model_angles(const ares_model *m, int32_t n, float *angles);
 /* Fails where a sequence of that length cannot be continued from a cache. */
 int ares_model_check_length(const ares_model *m, int32_t length);
 /*
- * After a forward of the same p with ARES_KEEP_INPUTS or ARES_KEEP_ALL. d_hidden: activations
- * [n_out][hidden], device memory. Adds to the grad of every parameter.
+ * The same over the n micro-batches of a round, in the order block after block, and within a block
+ * one micro-batch after the other: weights that are not whole come to the device once. The same
+ * bits as one micro-batch after the other. keep: for a backward; the inputs of blocks are kept for
+ * all micro-batches, and with more than one of them blocks are computed again under ARES_KEEP_ALL,
+ * too. hidden [n]; n may be 0.
  */
-int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
-                        const void *d_hidden);
+int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
+                             bool keep, void **hidden);
+/*
+ * After a forward of the same p with keep, in a workspace with ARES_KEEP_INPUTS or ARES_KEEP_ALL.
+ * d_hidden [n]: activations [n_out][hidden], device memory. Adds to the grad of every parameter.
+ */
+int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
+                              const void *const *d_hidden);
+/* The region of the head, vocabulary or value: who computes with it holds it meanwhile. */
+int ares_model_head_region(const ares_model *m);
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */
 const ares_matrix *ares_model_head(const ares_model *m);
 const ares_matrix *ares_model_head_grad(const ares_model *m);

@@ -1,47 +1,50 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "block.h"
+#include "region.h"
 #include "rope_angles.h"
 
 #include "ares/kernels_phases.h"
+
+enum { INPUT_ALIGN = 256 };
 
 typedef struct buffer {
     void *data;
     size_t bytes;
 } buffer;
 
-/* Arrays that a pass reads: used in place on the CPU, copied to any other device. */
-enum {
-    IN_IDS,
-    IN_SLOTS,
-    IN_OUT,
-    IN_START,
-    IN_PREFIX_LEN,
-    IN_PREFIX_ROW,
-    IN_TABLE,
-    IN_COS_SIN,
-    IN_KEY_START,
-    IN_KEY_ROW,
-    INPUTS
-};
+/* A micro-batch of a round. */
+typedef struct micro {
+    block_pass pass;
+    const int32_t *ids, *out; /* device */
+    int32_t n_out;
+    int64_t row, out_row; /* where its rows begin among those of the round */
+    int64_t keys;         /* where its list of keys begins */
+} micro;
 
+/*
+ * A pass is a round of micro-batches, often of one: block after block, each over all of them, so
+ * that a block's weights are needed once. The residual stream before each block is kept for all
+ * micro-batches; everything else is of the micro-batch at hand.
+ */
 struct ares_workspace {
     ares_model *model;
     ares_keep keep;
-    int32_t rows, n_out; /* capacity of the buffers */
-    int n_saved;         /* 1, or one per layer */
-    block_saved *saved;  /* [n_saved] */
+    int64_t rows, n_out, stream_rows; /* capacity of the buffers */
+    int n_saved;                      /* 1, or one per layer */
+    block_saved *saved;               /* [n_saved] */
     void **x; /* [layers + 1]: the residual stream before each block and after the last */
     block_scratch scratch;
-    void *dx, *out, *hidden, *d_out;
+    void *out, *hidden, *d_out;
     float *out_rstd;
-    ares_held pass, tail; /* by rows, by n_out */
-    buffer input[INPUTS];
-    float *cos_sin; /* host, [rows][head_dim] */
-    int32_t cos_sin_rows;
-    int32_t *keys; /* host: key_start, then key_row of a packed pass */
+    ares_held pass, stream, tail; /* by rows of a micro-batch, by rows and by n_out of a round */
+    buffer inputs;                /* what a pass reads, on any device but the CPU */
+    size_t inputs_used;
+    float *cos_sin; /* host, [rows of a round][head_dim] */
+    int64_t cos_sin_rows;
+    int32_t *keys; /* host, of each packed micro-batch: key_start, then key_row */
     int64_t keys_cap;
-    block_pass last;
-    const int32_t *last_ids, *last_out;
+    micro *micro; /* [n_micro]: the latest round */
+    int n_micro, micro_cap;
 };
 
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out)
@@ -61,8 +64,10 @@ void ares_workspace_free(ares_workspace *w)
     if (!w) return;
     ares_device *d = w->model->device;
     ares_phase_give_back(d, &w->pass);
+    ares_phase_give_back(d, &w->stream);
     ares_phase_give_back(d, &w->tail);
-    for (int i = 0; i < INPUTS; i++) d->k->release(d, w->input[i].data, w->input[i].bytes);
+    d->k->release(d, w->inputs.data, w->inputs.bytes);
+    ares_free(w->micro);
     ares_free(w->cos_sin);
     ares_free(w->keys);
     ares_free(w->saved);
@@ -72,7 +77,7 @@ void ares_workspace_free(ares_workspace *w)
 
 size_t ares_workspace_bytes(const ares_workspace *w)
 {
-    return w->pass.bytes + w->tail.bytes;
+    return w->pass.bytes + w->stream.bytes + w->tail.bytes;
 }
 
 /* Hands out consecutive pieces of one allocation; where base is NULL it only counts bytes. */
@@ -97,9 +102,8 @@ static void *carve(carver *c, int64_t rows, int64_t width) /* activations */
     return carve_bytes(c, rows, width, ares_dtype_bytes(c->act));
 }
 
-/* stream: the residual stream, which a pass without backward overwrites in place. */
-static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int32_t rows,
-                        void *stream, block_saved *s)
+static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int64_t rows,
+                        block_saved *s)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
     bool back = keep != ARES_KEEP_NOTHING;
@@ -112,22 +116,19 @@ static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, i
     }
     s->attn = carve(v, rows, q);
     s->lse = back ? carve_floats(v, rows, c->heads) : NULL;
-    s->x_mid = back ? carve(v, rows, c->hidden) : stream;
+    s->x_mid = back ? carve(v, rows, c->hidden) : NULL; /* NULL: the stream, in place */
     s->rstd_mid = back ? carve_floats(v, rows, 1) : NULL;
     s->gate_up = carve(v, rows, 2 * (int64_t)c->intermediate);
 }
 
-static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
+static size_t carve_pass(ares_workspace *w, char *base, int64_t rows)
 {
     const ares_model_config *c = &w->model->cfg;
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim,
             qkv = q + 2 * k, gate_up = 2 * (int64_t)c->intermediate;
     carver v = { base, 0, w->model->device->k->act };
     block_scratch *t = &w->scratch;
-    w->x[0] = carve(&v, rows, c->hidden);
-    for (int32_t i = 1; i <= c->layers; i++)
-        w->x[i] = w->keep == ARES_KEEP_NOTHING ? w->x[0] : carve(&v, rows, c->hidden);
-    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, w->x[0], &w->saved[i]);
+    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
     t->act = carve(&v, rows, c->intermediate);
     if (w->model->tp) {
@@ -142,11 +143,18 @@ static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
     t->d_qk = c->qk_norm ? t->d_gate_up : NULL; /* it is free when attention's backward begins */
     t->d_attn = carve(&v, rows, q);
     t->d_qkv = carve(&v, rows, qkv);
-    w->dx = carve(&v, rows, c->hidden);
     return v.at;
 }
 
-static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
+/* Memory alone: a pass divides it by the blocks whose inputs it keeps. */
+static size_t carve_stream(ares_workspace *w, char *base, int64_t rows)
+{
+    carver v = { base, 0, w->model->device->k->act };
+    w->x[0] = carve(&v, rows, w->model->cfg.hidden);
+    return v.at;
+}
+
+static size_t carve_tail(ares_workspace *w, char *base, int64_t n_out)
 {
     carver v = { base, 0, w->model->device->k->act };
     int32_t hidden = w->model->cfg.hidden;
@@ -155,6 +163,12 @@ static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
     w->out_rstd = carve_floats(&v, n_out, 1);
     if (w->keep != ARES_KEEP_NOTHING) w->d_out = carve(&v, n_out, hidden);
     return v.at;
+}
+
+/* Of the residual stream. */
+static size_t row_bytes(const ares_workspace *w)
+{
+    return (size_t)w->model->cfg.hidden * ares_dtype_bytes(w->model->device->k->act);
 }
 
 static int does_not_fit(size_t bytes)
@@ -174,17 +188,23 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
     return b->data ? ARES_OK : does_not_fit(bytes);
 }
 
+/* Each micro-batch begins where a pass of its own would be aligned. */
+static int64_t aligned_rows(int64_t rows)
+{
+    return (rows + 63) / 64 * 64;
+}
+
 /*
  * Memory for `wanted` rows, or for as many as before where the phase has changed. Only what a
  * backward reads shares memory with the rollout's cache. *have, the capacity, is 0 while the buffer
  * grows, so that after a failure a smaller pass asks for memory again, too.
  */
-static int fit(ares_workspace *w, ares_held *h, int32_t wanted, int32_t *have,
-               size_t (*carve_all)(ares_workspace *, char *, int32_t))
+static int fit(ares_workspace *w, ares_held *h, int64_t wanted, int64_t *have,
+               size_t (*carve_all)(ares_workspace *, char *, int64_t))
 {
     ares_device *d = w->model->device;
     if (wanted <= *have && (*have == 0 || ares_phase_holds(d, h))) return ARES_OK;
-    int32_t rows = (ARES_MAX(wanted, *have) + 63) / 64 * 64;
+    int64_t rows = aligned_rows(ARES_MAX(wanted, *have));
     size_t bytes = carve_all(w, NULL, rows);
     *have = 0;
     if (w->keep != ARES_KEEP_NOTHING) (void)ares_phase_take(d, ARES_PHASE_TRAIN, h, bytes);
@@ -201,21 +221,34 @@ static int fit(ares_workspace *w, ares_held *h, int32_t wanted, int32_t *have,
     return ARES_OK;
 }
 
-int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+/* The number of micro-batches, their places, and memory for their rows. keep: for a backward */
+static int reserve(ares_workspace *w, const ares_packed *p, int n, bool keep)
 {
-    ARES_TRY(fit(w, &w->pass, rows, &w->rows, carve_pass));
+    int32_t layers = w->model->cfg.layers, most = 0;
+    int64_t rows = 0, n_out = 0;
+    if (n > w->micro_cap) {
+        w->micro_cap = n;
+        w->micro = ares_realloc(w->micro, (size_t)n * sizeof *w->micro);
+    }
+    w->n_micro = n;
+    for (int i = 0; i < n; i++) {
+        w->micro[i] =
+            (micro){ .pass.rows = p[i].rows, .n_out = p[i].n_out, .row = rows, .out_row = n_out };
+        most = ARES_MAX(most, p[i].rows);
+        rows += aligned_rows(p[i].rows);
+        n_out += aligned_rows(p[i].n_out);
+    }
+    ARES_TRY(fit(w, &w->pass, most, &w->rows, carve_pass));
+    ARES_TRY(fit(w, &w->stream, keep ? rows * (layers + 1) : rows, &w->stream_rows, carve_stream));
+    for (int32_t i = 1; i <= layers; i++)
+        w->x[i] = keep ? (char *)w->x[i - 1] + (size_t)rows * row_bytes(w) : w->x[0];
     return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
 }
 
-static int upload(ares_workspace *w, int which, const void *host, size_t bytes, const void **out)
+int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out)
 {
-    ares_device *d = w->model->device;
-    *out = host;
-    if (d->index < 0 || !host || !bytes) return ARES_OK;
-    ARES_TRY(ensure(d, &w->input[which], bytes));
-    d->k->copy_in(d, w->input[which].data, host, bytes);
-    *out = w->input[which].data;
-    return ARES_OK;
+    return reserve(w, &(ares_packed){ .rows = rows, .n_out = n_out }, 1,
+                   w->keep != ARES_KEEP_NOTHING);
 }
 
 /*
@@ -238,150 +271,259 @@ void ares_model_angles(const ares_model *m, int32_t n, float *angles)
     for (int32_t i = 0; i < n; i++) rope_row(m, i, 0, angles + (int64_t)i * m->cfg.head_dim);
 }
 
-static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
+/* Rotary angles of a micro-batch, in host memory. */
+static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
 {
     const ares_model_config *c = &w->model->cfg;
-    if (p->rows > w->cos_sin_rows) {
-        ares_free(w->cos_sin);
-        w->cos_sin_rows = (p->rows + 63) / 64 * 64;
-        w->cos_sin = ares_malloc((size_t)w->cos_sin_rows * (size_t)c->head_dim * sizeof(float));
-    }
     for (int32_t s = 0; s < p->seg.n; s++) {
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (prefix || p->cache) ARES_TRY(ares_model_check_length(w->model, length));
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
-            rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
+            rope_row(w->model, p->positions[r], length, w->cos_sin + (u->row + r) * c->head_dim);
     }
     return ARES_OK;
 }
 
-/* What the host knows of the segments, and for a packed pass, where asked, a list of their keys. */
-static int begin_segments(ares_workspace *w, const ares_packed *p, ares_segments *seg)
+static bool lists_keys(const ares_workspace *w, const ares_packed *p)
 {
-    size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n;
-    *seg = p->seg;
-    ares_segments_measure(seg);
-    if (!p->cache && w->model->device->k->lists_keys) {
-        int64_t wanted = (int64_t)n + 1 + seg->keys;
-        if (wanted > w->keys_cap) {
-            ares_free(w->keys);
-            w->keys_cap = wanted + wanted / 4;
-            w->keys = ares_malloc((size_t)w->keys_cap * i32);
-        }
-        ares_segments_list_keys(seg, w->keys, w->keys + n + 1);
-        ARES_TRY(upload(w, IN_KEY_START, w->keys, (n + 1) * i32, (const void **)&seg->key_start));
-        ARES_TRY(upload(w, IN_KEY_ROW, w->keys + n + 1, (size_t)seg->keys * i32,
-                        (const void **)&seg->key_row));
+    return !p->cache && w->model->device->k->lists_keys;
+}
+
+/* What the host computes of all micro-batches: angles and, where asked, the keys of packed ones. */
+static int begin_on_host(ares_workspace *w, const ares_packed *p)
+{
+    int64_t rows = 0, keys = 0;
+    for (int i = 0; i < w->n_micro; i++) {
+        micro *u = &w->micro[i];
+        u->pass.seg = p[i].seg;
+        ares_segments_measure(&u->pass.seg);
+        u->keys = keys;
+        if (lists_keys(w, &p[i])) keys += u->pass.seg.n + 1 + u->pass.seg.keys;
+        rows = u->row + p[i].rows;
     }
-    ARES_TRY(upload(w, IN_START, seg->start, (n + 1) * i32, (const void **)&seg->start));
-    ARES_TRY(upload(w, IN_PREFIX_LEN, seg->prefix_len, n * i32, (const void **)&seg->prefix_len));
-    ARES_TRY(upload(w, IN_PREFIX_ROW, seg->prefix_row, n * i32, (const void **)&seg->prefix_row));
-    return upload(w, IN_TABLE, seg->block_table, n * (size_t)seg->table_stride * i32,
-                  (const void **)&seg->block_table);
+    if (rows > w->cos_sin_rows) {
+        ares_free(w->cos_sin);
+        w->cos_sin_rows = aligned_rows(rows);
+        w->cos_sin =
+            ares_malloc((size_t)(w->cos_sin_rows * w->model->cfg.head_dim) * sizeof *w->cos_sin);
+    }
+    if (keys > w->keys_cap) {
+        ares_free(w->keys);
+        w->keys_cap = keys + keys / 4;
+        w->keys = ares_malloc((size_t)w->keys_cap * sizeof *w->keys);
+    }
+    for (int i = 0; i < w->n_micro; i++) {
+        const micro *u = &w->micro[i];
+        int32_t *start = w->keys + u->keys;
+        ARES_TRY(fill_cos_sin(w, &p[i], u));
+        if (lists_keys(w, &p[i]))
+            ares_segments_list_keys(&u->pass.seg, start, start + u->pass.seg.n + 1);
+    }
+    return ARES_OK;
 }
 
-static int begin(ares_workspace *w, const ares_packed *p)
+/*
+ * An array where the device reads it: in place on the CPU, copied to any other. Where there is no
+ * memory yet it only counts bytes.
+ */
+static const void *placed(ares_workspace *w, const void *host, size_t bytes)
 {
-    size_t i32 = sizeof(int32_t);
-    block_pass *b = &w->last;
-    ARES_TRY(ares_workspace_reserve(w, p->rows, p->n_out));
-    ARES_TRY(fill_cos_sin(w, p));
-    *b = (block_pass){ .rows = p->rows };
-    ARES_TRY(begin_segments(w, p, &b->seg));
-    ARES_TRY(upload(w, IN_IDS, p->ids, (size_t)p->rows * i32, (const void **)&w->last_ids));
-    ARES_TRY(upload(w, IN_OUT, p->out_rows, (size_t)p->n_out * i32, (const void **)&w->last_out));
-    ARES_TRY(upload(w, IN_SLOTS, p->slots, (size_t)p->rows * i32, (const void **)&b->slots));
-    return upload(w, IN_COS_SIN, w->cos_sin,
-                  (size_t)p->rows * (size_t)w->model->cfg.head_dim * sizeof(float),
-                  (const void **)&b->cos_sin);
+    ares_device *d = w->model->device;
+    if (d->index < 0 || !host || !bytes) return host;
+    char *to = w->inputs.data ? (char *)w->inputs.data + w->inputs_used : NULL;
+    w->inputs_used += (bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+    if (w->inputs_used <= w->inputs.bytes) d->k->copy_in(d, to, host, bytes);
+    return to;
 }
 
-static const block_saved *saved_of(ares_workspace *w, int32_t layer)
+static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
+{
+    size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n, rows = (size_t)p->rows * i32;
+    ares_segments *seg = &u->pass.seg;
+    if (lists_keys(w, p)) {
+        const int32_t *keys = w->keys + u->keys;
+        seg->key_start = placed(w, keys, (n + 1) * i32);
+        seg->key_row = placed(w, keys + n + 1, (size_t)seg->keys * i32);
+    }
+    seg->start = placed(w, p->seg.start, (n + 1) * i32);
+    seg->prefix_len = placed(w, p->seg.prefix_len, n * i32);
+    seg->prefix_row = placed(w, p->seg.prefix_row, n * i32);
+    seg->block_table = placed(w, p->seg.block_table, n * (size_t)p->seg.table_stride * i32);
+    u->ids = placed(w, p->ids, rows);
+    u->out = placed(w, p->out_rows, (size_t)p->n_out * i32);
+    u->pass.slots = placed(w, p->slots, rows);
+    size_t width = (size_t)w->model->cfg.head_dim;
+    u->pass.cos_sin =
+        placed(w, w->cos_sin + (size_t)u->row * width, (size_t)p->rows * width * sizeof(float));
+}
+
+static int begin(ares_workspace *w, const ares_packed *p, int n, bool keep)
+{
+    ares_device *d = w->model->device;
+    ARES_TRY(reserve(w, p, n, keep));
+    ARES_TRY(begin_on_host(w, p));
+    w->inputs_used = 0;
+    for (int i = 0; i < n; i++) place_inputs(w, &p[i], &w->micro[i]);
+    if (w->inputs_used <= w->inputs.bytes) return ARES_OK;
+    ARES_TRY(ensure(d, &w->inputs, w->inputs_used));
+    w->inputs_used = 0;
+    for (int i = 0; i < n; i++) place_inputs(w, &p[i], &w->micro[i]);
+    return ARES_OK;
+}
+
+/* Rows of a micro-batch in the residual stream before block `layer`. */
+static void *stream(const ares_workspace *w, int32_t layer, const micro *u)
+{
+    return (char *)w->x[layer] + (size_t)u->row * row_bytes(w);
+}
+/* Its rows in a buffer of what the head reads. */
+static void *tail(const ares_workspace *w, void *buffer, const micro *u)
+{
+    return (char *)buffer + (size_t)u->out_row * row_bytes(w);
+}
+
+static const block_saved *saved_of(ares_workspace *w, int32_t layer, const micro *u)
 {
     block_saved *s = &w->saved[w->n_saved > 1 ? layer : 0];
-    s->x_in = w->x[layer];
+    s->x_in = stream(w, layer, u);
+    if (w->keep == ARES_KEEP_NOTHING) s->x_mid = s->x_in;
     return s;
 }
 
-/* The pass over w->last; *hidden [n_out][hidden]. */
+static int region_of(const ares_model *m, int32_t layer)
+{
+    return m->layer[layer].q.w->region;
+}
+
+static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
+{
+    const ares_model *m = w->model;
+    int32_t width = m->cfg.hidden;
+    return (ares_rms_norm_args){ .rows = u->n_out,
+                                 .k = width,
+                                 .x = tail(w, w->out, u),
+                                 .ldx = width,
+                                 .w = m->final_norm->weight.data,
+                                 .eps = m->cfg.rms_norm_eps,
+                                 .rstd = w->out_rstd + u->out_row };
+}
+
+/* The pass over w->micro; hidden[i]: [n_out][hidden] */
 static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
-    int32_t width = m->cfg.hidden;
-    k->embedding(d, &m->embed->weight, w->last_ids, p->rows, w->x[0], width);
-    for (int32_t i = 0; i < m->cfg.layers; i++) {
-        w->last.cache = p->cache ? (char *)p->cache + i * p->cache_layer_bytes : NULL;
-        block_forward(m, i, &w->last, saved_of(w, i), &w->scratch, w->x[i + 1]);
+    int32_t width = m->cfg.hidden, layers = m->cfg.layers;
+    int n = w->n_micro;
+    ares_region_hold(m, m->embed->region);
+    region_ahead(m, region_of(m, 0));
+    for (int j = 0; j < n; j++)
+        k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
+                     width);
+    ares_region_drop(m, m->embed->region);
+    for (int32_t i = 0; i < layers; i++) {
+        ares_region_hold(m, region_of(m, i));
+        region_ahead(m, i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
+        for (int j = 0; j < n; j++) {
+            micro *u = &w->micro[j];
+            u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
+            block_forward(m, i, &u->pass, saved_of(w, i, u), &w->scratch, stream(w, i + 1, u));
+        }
+        ares_region_drop(m, region_of(m, i));
     }
-    ares_matrix stream = { w->x[m->cfg.layers], k->act, ARES_ROWS, p->rows, width };
-    /* the look-up of an embedding also gathers rows */
-    k->embedding(d, &stream, w->last_out, p->n_out, w->out, width);
-    ares_rms_norm_args norm = { .rows = p->n_out,
-                                .k = width,
-                                .x = w->out,
-                                .ldx = width,
-                                .w = m->final_norm->weight.data,
-                                .eps = m->cfg.rms_norm_eps,
-                                .y = w->hidden,
-                                .ldy = width,
-                                .rstd = w->out_rstd };
-    k->rms_norm(d, &norm);
-    *hidden = w->hidden;
+    for (int j = 0; j < n; j++) {
+        const micro *u = &w->micro[j];
+        ares_matrix last = { stream(w, layers, u), k->act, ARES_ROWS, p[j].rows, width };
+        /* the look-up of an embedding also gathers rows */
+        k->embedding(d, &last, u->out, u->n_out, tail(w, w->out, u), width);
+        ares_rms_norm_args norm = final_norm(w, u);
+        norm.y = hidden[j] = tail(w, w->hidden, u);
+        norm.ldy = width;
+        k->rms_norm(d, &norm);
+    }
+}
+
+int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
+                             bool keep, void **hidden)
+{
+    ARES_ASSERT(w->model == m);
+    ARES_TRY(begin(w, p, n, keep && w->keep != ARES_KEEP_NOTHING));
+    run(m, w, p, hidden);
+    return ARES_OK;
 }
 
 int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
-    ARES_ASSERT(w->model == m && p->rows > 0);
-    ARES_TRY(begin(w, p));
-    run(m, w, p, hidden);
-    return ARES_OK;
+    return ares_model_forward_round(m, w, p, 1, true, hidden);
 }
 
 int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, const float *cos_sin,
                       void **hidden)
 {
     ARES_ASSERT(w->model == m && p->rows > 0 && p->cache);
-    ARES_TRY(ares_workspace_reserve(w, p->rows, p->n_out));
-    w->last = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
-    w->last_ids = p->ids;
-    w->last_out = p->out_rows;
+    ARES_TRY(reserve(w, p, 1, w->keep != ARES_KEEP_NOTHING));
+    micro *u = w->micro;
+    u->pass = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
+    u->ids = p->ids;
+    u->out = p->out_rows;
     run(m, w, p, hidden);
     return ARES_OK;
 }
 
-int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
-                        const void *d_hidden)
+/* dx, the derivatives of the stream after the last block, which has been read by now. */
+static void tail_backward(ares_workspace *w, const micro *u, const void *d_hidden, void *dx)
+{
+    const ares_model *m = w->model;
+    ares_device *d = m->device;
+    const ares_kernels *k = d->k;
+    int32_t width = m->cfg.hidden, rows = u->pass.rows;
+    void *d_out = tail(w, w->d_out, u);
+    ares_rms_norm_args norm = final_norm(w, u);
+    norm.dy = d_hidden;
+    norm.lddy = width;
+    norm.dx = d_out;
+    norm.lddx = width;
+    norm.dw = m->final_norm->grad.data;
+    k->zero(d, d_out, (size_t)u->n_out * row_bytes(w));
+    k->rms_norm_backward(d, &norm);
+    k->zero(d, dx, (size_t)rows * row_bytes(w));
+    ares_matrix last = { dx, k->act, ARES_ROWS, rows, width };
+    k->embedding_backward(d, &last, u->out, u->n_out, d_out, width);
+}
+
+int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
+                              const void *const *d_hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
-    int32_t width = m->cfg.hidden;
-    size_t row = (size_t)width * ares_dtype_bytes(k->act);
-    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->last.rows == p->rows && !p->cache && m->grads);
-    k->zero(d, w->d_out, (size_t)p->n_out * row);
-    ares_rms_norm_args norm = { .rows = p->n_out,
-                                .k = width,
-                                .x = w->out,
-                                .ldx = width,
-                                .w = m->final_norm->weight.data,
-                                .rstd = w->out_rstd,
-                                .dy = d_hidden,
-                                .lddy = width,
-                                .dx = w->d_out,
-                                .lddx = width,
-                                .dw = m->final_norm->grad.data };
-    k->rms_norm_backward(d, &norm);
-    k->zero(d, w->dx, (size_t)p->rows * row);
-    ares_matrix stream = { w->dx, k->act, ARES_ROWS, p->rows, width };
-    k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);
-    for (int32_t i = m->cfg.layers - 1; i >= 0; i--) {
-        const block_saved *s = saved_of(w, i);
-        /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
-        if (w->keep == ARES_KEEP_INPUTS)
-            block_forward(m, i, &w->last, s, &w->scratch, w->scratch.d_h);
-        block_backward(m, i, &w->last, s, &w->scratch, w->dx);
+    int32_t layers = m->cfg.layers;
+    /* what one micro-batch has left for its backward is the next one's after it */
+    bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
+    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n && m->grads);
+    if (layers) region_ahead(m, region_of(m, layers - 1));
+    for (int j = 0; j < n; j++) {
+        const micro *u = &w->micro[j];
+        ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
+        tail_backward(w, u, d_hidden[j], stream(w, layers, u));
     }
-    k->embedding_backward(d, &m->embed_grad, w->last_ids, p->rows, w->dx, width);
+    for (int32_t i = layers - 1; i >= 0; i--) {
+        ares_region_hold(m, region_of(m, i));
+        if (i > 0) region_ahead(m, region_of(m, i - 1));
+        for (int j = 0; j < n; j++) {
+            const micro *u = &w->micro[j];
+            const block_saved *s = saved_of(w, i, u);
+            /* the same arithmetic, so the same bits; d_h only takes the output, which is not used
+             */
+            if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);
+            block_backward(m, i, &u->pass, s, &w->scratch, stream(w, layers, u));
+        }
+        ares_region_drop(m, region_of(m, i));
+    }
+    for (int j = 0; j < n; j++) {
+        const micro *u = &w->micro[j];
+        k->embedding_backward(d, &m->embed_grad, u->ids, p[j].rows, stream(w, layers, u),
+                              m->cfg.hidden);
+    }
     return k->sync(d);
 }

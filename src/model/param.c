@@ -176,6 +176,10 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
     return n;
 }
 
+int ares_model_head_region(const ares_model *m)
+{
+    return m->value ? m->value->region : m->lm_head->region;
+}
 const ares_matrix *ares_model_head(const ares_model *m)
 {
     return m->tp ? &m->head : &m->lm_head->weight;

@@ -53,7 +53,7 @@ static stretch held_weights(const ares_model *m, const ares_region *r)
 {
     if (r->decay && m->share.how == ARES_SHARE_ALL)
         return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
-    return (stretch){ 0, r->elements, r->weights, r->dtype };
+    return (stretch){ 0, r->elements, r->host ? r->host : r->weights, r->dtype };
 }
 
 static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)

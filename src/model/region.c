@@ -67,16 +67,28 @@ int64_t ares_region_chunks(const ares_region *r)
     return (r->elements + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK;
 }
 
+/* Norms and biases stay on the device: whoever computes reads them. */
+static bool on_host(const ares_model *m, const ares_region *r)
+{
+    return m->share.weights_on_host && r->decay;
+}
+
 /* Divides the arenas among regions, and those among their parameters. */
 static void give_memory(ares_model *m)
 {
-    char *w = m->weights;
+    char *w = m->weights, *host = m->host_weights;
     float *g = m->grads;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        r->weights = w;
-        r->own_weights = w + (size_t)r->own_first * ares_dtype_bytes(r->dtype);
-        w += (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        size_t each = ares_dtype_bytes(r->dtype);
+        if (on_host(m, r)) {
+            r->host = host;
+            host += (size_t)r->elements * each;
+        } else {
+            r->weights = w;
+            r->own_weights = w + (size_t)r->own_first * each;
+            w += (size_t)r->elements * each;
+        }
         if (!g) continue;
         r->grad = g;
         r->own_grad = g + r->own_first;
@@ -86,7 +98,8 @@ static void give_memory(ares_model *m)
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
         const ares_region *r = &m->regions[p->region];
-        p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
+        if (r->weights)
+            p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
         if (g) p->grad.data = r->grad + p->at;
         if (p->rank == 1) p->act = r->act ? (uint16_t *)r->act + p->at : p->weight.data;
     }
@@ -99,8 +112,9 @@ int regions_allocate(ares_model *m, bool trainable)
     ares_device *d = m->device;
     lay_out(m);
     for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
-        m->weights_bytes += (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        ares_region *r = &m->regions[i];
+        size_t bytes = (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
         m->grads_bytes += trainable ? (size_t)r->elements * sizeof(float) : 0;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
     }
@@ -115,13 +129,20 @@ int regions_allocate(ares_model *m, bool trainable)
             ARES_ELIMIT,
             "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device",
             (double)m->weights_bytes / 1073741824.0, (double)m->grads_bytes / 1073741824.0);
+    if (m->host_weights_bytes) m->host_weights = d->k->alloc_host(d, m->host_weights_bytes);
+    if (m->host_weights_bytes && !m->host_weights)
+        return ares_fail(ARES_ELIMIT,
+                         "model: %.2f GiB of weights do not fit in page-locked host memory",
+                         (double)m->host_weights_bytes / 1073741824.0);
     give_memory(m);
-    return ARES_OK;
+    return m->host_weights ? slots_open(m) : ARES_OK;
 }
 
 void regions_release(ares_model *m)
 {
     ares_device *d = m->device;
+    slots_close(m);
+    d->k->release_host(d, m->host_weights, m->host_weights_bytes);
     d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
@@ -131,6 +152,7 @@ void regions_release(ares_model *m)
 
 int regions_refresh(ares_model *m)
 {
+    slots_forget(m);
     const ares_region *r = &m->regions[m->n_regions - 1];
     if (!r->act) return ARES_OK;
     m->device->k->convert(m->device, r->act, m->device->k->act, r->weights, ARES_F32, r->elements);
@@ -195,8 +217,10 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
         if (!has_master(r)) continue;
         r->master = s;
         s += one;
-        if (of_short == ARES_F32)
-            d->k->convert(d, r->master, ARES_F32, r->own_weights, r->dtype, r->own);
+        if (of_short != ARES_F32) continue;
+        ares_region_hold(m, i);
+        d->k->convert(d, r->master, ARES_F32, r->own_weights, r->dtype, r->own);
+        ares_region_drop(m, i);
     }
     return d->k->sync(d);
 }

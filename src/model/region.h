@@ -13,4 +13,11 @@ int regions_allocate(ares_model *m, bool trainable);
  */
 int regions_refresh(ares_model *m);
 void regions_release(ares_model *m); /* weights, gradients, optimizer states */
+
+/* Memory of the device for weights that lie on the host. (hold.c) */
+int slots_open(ares_model *m);
+void slots_close(ares_model *m);
+/* Begins to bring the weights of region r: call it before launching what comes before r. */
+void region_ahead(ares_model *m, int r);
+void slots_forget(ares_model *m); /* weights on the host were written */
 #endif

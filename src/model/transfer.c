@@ -4,9 +4,11 @@
  */
 #include "transfer.h"
 
-static bool on_host(const ares_model *m)
+/* Weights may lie in host memory beside a card, too. */
+static bool on_host(const ares_model *m, const ares_matrix *t)
 {
-    return m->device->index < 0;
+    const char *p = t->data, *host = m->host_weights;
+    return m->device->index < 0 || (host && p >= host && p < host + m->host_weights_bytes);
 }
 
 static size_t tensor_bytes(const ares_matrix *w)
@@ -17,7 +19,7 @@ static size_t tensor_bytes(const ares_matrix *w)
 int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
 {
     ares_device *d = m->device;
-    if (on_host(m)) {
+    if (on_host(m, to)) {
         ares_matrix_pack(to, rows, dtype);
         return ARES_OK;
     }
@@ -34,7 +36,7 @@ int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype
 int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype)
 {
     ares_device *d = m->device;
-    if (on_host(m)) {
+    if (on_host(m, from)) {
         ares_matrix_unpack(from, rows, dtype);
         return ARES_OK;
     }

@@ -44,8 +44,8 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
     char path[600];
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     for (int i = 0; i < ARES_COUNT(keeps); i++)
-        for (int before = 0; before < 2;
-             before++) { /* the buffer that gets no memory: by rows, by output rows */
+        for (int before = 0; before < 3;
+             before++) { /* the buffer that gets no memory: by rows, the stream, by output rows */
             ares_device d;
             ares_model *m;
             ares_workspace *w;

@@ -1,0 +1,145 @@
+/*
+ * Weights that lie in host memory and are on the device while somebody computes with them. Two
+ * slots, each as large as the largest region, take turns: a pass that holds block i asks ahead for
+ * block i + 1, whose slot block i - 1 has left (docs/design.md#weights-in-host-memory).
+ */
+#include "region.h"
+
+enum { SLOTS = 2 };
+
+typedef struct slot {
+    void *memory;
+    int region; /* -1: none */
+    int holds;  /* 0: it has come ahead, or may go */
+    bool on_its_way;
+} slot;
+
+struct ares_slots {
+    slot slot[SLOTS];
+    size_t bytes; /* of one */
+};
+
+static size_t weight_bytes(const ares_region *r)
+{
+    return (size_t)r->elements * ares_dtype_bytes(r->dtype);
+}
+
+int slots_open(ares_model *m)
+{
+    ares_device *d = m->device;
+    struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
+    for (int i = 0; i < m->n_regions; i++)
+        if (m->regions[i].host) s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
+    for (int i = 0; i < SLOTS; i++) {
+        s->slot[i] = (slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
+        if (!s->slot[i].memory)
+            return ares_fail(ARES_ELIMIT,
+                             "model: %.2f GiB for weights that come from host memory do not fit on "
+                             "the device",
+                             (double)s->bytes * SLOTS / 1073741824.0);
+    }
+    return ARES_OK;
+}
+
+bool ares_model_by_region(const ares_model *m)
+{
+    return m->slots != NULL;
+}
+
+static slot *slot_of(const ares_model *m, int r)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (m->slots->slot[i].region == r) return &m->slots->slot[i];
+    return NULL;
+}
+
+/* A slot that nobody holds, an empty one first. NULL: all are held. */
+static slot *free_slot(const ares_model *m)
+{
+    slot *found = slot_of(m, -1);
+    for (int i = 0; i < SLOTS && !found; i++)
+        if (!m->slots->slot[i].holds) found = &m->slots->slot[i];
+    return found;
+}
+
+static void begin_fill(ares_model *m, slot *s, int r)
+{
+    const ares_region *from = &m->regions[r];
+    s->region = r;
+    s->on_its_way = true;
+    m->device->k->bring(m->device, s->memory, from->host, weight_bytes(from));
+}
+
+/* What is launched from here on finds all slots filled. */
+static void arrive(ares_model *m)
+{
+    ares_device *d = m->device;
+    if (d->k->brought) d->k->brought(d);
+    for (int i = 0; i < SLOTS; i++) m->slots->slot[i].on_its_way = false;
+}
+
+void slots_close(ares_model *m)
+{
+    if (!m->slots) return;
+    arrive(m); /* before its memory is anybody else's */
+    for (int i = 0; i < SLOTS; i++)
+        m->device->k->release(m->device, m->slots->slot[i].memory, m->slots->bytes);
+    ares_free(m->slots);
+}
+
+void slots_forget(ares_model *m)
+{
+    for (int i = 0; i < SLOTS && m->slots; i++) {
+        ARES_ASSERT(!m->slots->slot[i].holds);
+        m->slots->slot[i].region = -1;
+    }
+}
+
+/* Where the weights of region r are on the device; NULL: nowhere. */
+static void point_at(ares_model *m, int r, void *weights)
+{
+    size_t each = ares_dtype_bytes(m->regions[r].dtype);
+    m->regions[r].weights = weights;
+    m->regions[r].own_weights =
+        weights ? (char *)weights + (size_t)m->regions[r].own_first * each : NULL;
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].region == r)
+            m->params[i].weight.data =
+                weights ? (char *)weights + (size_t)m->params[i].at * each : NULL;
+}
+
+void region_ahead(ares_model *m, int r)
+{
+    if (!m->regions[r].host || slot_of(m, r)) return;
+    slot *s = free_slot(m);
+    if (s) begin_fill(m, s, r);
+}
+
+void ares_region_hold(ares_model *m, int r)
+{
+    if (!m->regions[r].host) return;
+    slot *s = slot_of(m, r);
+    if (!s) {
+        s = free_slot(m);
+        ARES_ASSERT(s); /* a pass holds one region at a time */
+        begin_fill(m, s, r);
+    }
+    if (s->on_its_way) arrive(m);
+    if (s->holds++ == 0) point_at(m, r, s->memory);
+}
+
+void ares_region_drop(ares_model *m, int r)
+{
+    if (!m->regions[r].host) return;
+    slot *s = slot_of(m, r);
+    ARES_ASSERT(s && s->holds > 0);
+    if (--s->holds) return;
+    s->region = -1;
+    point_at(m, r, NULL);
+}
+
+void ares_region_store(ares_model *m, int r)
+{
+    const ares_region *to = &m->regions[r];
+    if (to->host) m->device->k->copy_out(m->device, to->host, to->weights, weight_bytes(to));
+}

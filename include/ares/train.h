@@ -122,12 +122,21 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
       ARES_NO_RESULT)                                                                             \
     X(flag, share_prompts, "share_prompts", "true", "",                                           \
-      "compute the prompt that the samples of a group share once per group in the update")
+      "compute the prompt that the samples of a group share once per group in the update")        \
+    X(flag, offload_params, "offload.offload_params", "false", "",                                \
+      "keep the critic's weights in host memory; they come to the device block by block, once "   \
+      "per pass over the batch and twice per optimizer step; blocks are computed again in the "   \
+      "backward pass; same results",                                                              \
+      ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
-#define ARES_REF_OPTIONS(X)                                                     \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", \
-      "how the weights of the reference model are stored; null is bf16")
+#define ARES_REF_OPTIONS(X)                                                        \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
+      "how the weights of the reference model are stored; null is bf16")           \
+    X(flag, offload_params, "offload.offload_params", "false", "",                 \
+      "keep the weights of the reference in host memory; they come to the device " \
+      "block by block, once per pass over the batch; same results",                \
+      ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 
 #define ARES_ROLLOUT_OPTIONS(X)                                                                 \

@@ -800,6 +800,7 @@ static const option_case options[] = {
 
     /* ------------------------------------------------------------ reference */
     { "worker.ref.fsdp.torch_dtype", "bf16", "kl_loss", "actor/kl > 0; base:actor/kl == 0" },
+    { "worker.ref.offload.offload_params", "true", "kl_loss", "same" },
     { "worker.ref.strategy", "megatron", "kl_loss", "same" },
     { "worker.ref.ulysses_size", "2", "kl_loss",
       "fails 2 worker.ref.ulysses_size = 2: a sequence is never shared by ranks" },
@@ -837,6 +838,7 @@ static const option_case options[] = {
       "critic/vf_loss > 4 * base:critic/vf_loss" },
     { "worker.critic.max_token_len_per_device", "100", "gae",
       "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
+    { "worker.critic.offload.offload_params", "true", "gae", "same" },
     { "worker.critic.share_prompts", "false", "gae",
       "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb" },
     { "worker.critic.optim.lr", "2e-3", "gae",

@@ -105,6 +105,16 @@ TEST_GPU(ppo_with_a_critic_and_a_kl_loss_trains_on_a_card_as_on_the_cpu)
                 "algorithm.use_kl_loss=true worker.actor.entropy_coeff=0.01");
 }
 
+/* Their weights come from pinned memory, beside the kernels. */
+TEST_GPU(reference_and_critic_in_host_memory_train_on_a_card_as_on_the_cpu)
+{
+    trains_sums("algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 "
+                "worker.critic.optim.weight_decay=0 algorithm.disable_kl=false "
+                "algorithm.use_kl_loss=true algorithm.kl_penalty=full "
+                "worker.ref.offload.offload_params=true "
+                "worker.critic.offload.offload_params=true");
+}
+
 TEST_GPU(an_exact_kl_trains_on_a_card_as_on_the_cpu)
 {
     trains_sums("algorithm.disable_kl=false algorithm.use_kl_loss=true "

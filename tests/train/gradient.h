@@ -72,6 +72,9 @@ static void near_policy(const run *r, float *out, const float *now, uint64_t see
         out[t] = now[t] + (float)(spread * draw(seed + (uint64_t)t));
 }
 
+/* Where the weights of models that are opened from here on lie. */
+static bool weights_on_host;
+
 static bool run_open(run *r, const char *variant, const char *avg_mode, bool share)
 {
     static const double betas[] = { 0.9, 0.999 };
@@ -102,7 +105,8 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                                     .scheduler = "constant",
                                     .warmup_steps = 0 },
                          .rollout = { .temperature = 0.8 } } };
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true };
+    const ares_model_share where = { .weights_on_host = weights_on_host };
+    ares_model_options opt = { .storage = ARES_F32, .trainable = true, .share = &where };
     if (!CHECK_OK(ares_device_open("cpu", 2, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)))
         return false;

@@ -243,6 +243,8 @@ static void choose(const run *r, formula *f)
 
 /* ---------------------------------------------------------------- runs */
 
+static bool reference_on_host; /* of cases that are opened from here on */
+
 static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference *ref)
 {
     if (!run_open(r, "qwen2_tied", c->mode, false)) return false;
@@ -265,16 +267,17 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, reference 
     *ref = (reference){ .cfg = &r->cfg };
     if (r->actor.kl->value) return true;
     static char path[500];
-    ares_model_options opt = { .storage = ARES_F32, .trainable = false };
+    const ares_model_share share = { .weights_on_host = reference_on_host };
+    ares_model_options opt = { .storage = ARES_F32, .share = &share };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     ares_model *m;
     if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &m)) ||
         !CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" })))
         return false;
     for (int i = 0; i < m->n_params; i++) { /* another model: near, and not the same */
-        ares_matrix *w = &m->params[i].weight;
-        for (int64_t e = 0; e < m->params[i].elements; e++)
-            ((float *)w->data)[e] *= 1 + 0.3f * (float)(e % 7) / 7;
+        const ares_region *region = &m->regions[m->params[i].region];
+        float *w = (float *)(region->host ? region->host : region->weights) + m->params[i].at;
+        for (int64_t e = 0; e < m->params[i].elements; e++) w[e] *= 1 + 0.3f * (float)(e % 7) / 7;
     }
     r->actor.ref = ref;
     return true;
@@ -324,7 +327,14 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
     }
 }
 
-/* All gradients behind an update; NULL: it failed. */
+static size_t result_bytes(const ares_model *m)
+{
+    size_t bytes = m->grads_bytes;
+    for (int i = 0; i < m->n_regions; i++) bytes += (size_t)m->regions[i].elements * sizeof(float);
+    return bytes;
+}
+
+/* Gradients and weights after an update; NULL: it failed. */
 static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_stop)
 {
     run r;
@@ -333,8 +343,16 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
     r.cfg.loss.early_stop_imp_ratio = early_stop;
     float *g = NULL;
     if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
-        g = ares_malloc(r.model->grads_bytes);
-        memcpy(g, r.model->grads, r.model->grads_bytes);
+        char *to = ares_malloc(result_bytes(r.model));
+        g = (float *)(void *)to;
+        memcpy(to, r.model->grads, r.model->grads_bytes);
+        to += r.model->grads_bytes;
+        for (int i = 0; i < r.model->n_regions; i++) {
+            const ares_region *region = &r.model->regions[i];
+            memcpy(to, region->host ? region->host : region->weights,
+                   (size_t)region->elements * sizeof(float));
+            to += (size_t)region->elements * sizeof(float);
+        }
     }
     case_close(&r, &ref);
     return g;
@@ -366,9 +384,19 @@ static size_t gradient_bytes(void)
     return bytes;
 }
 
+static size_t updated_bytes(void)
+{
+    run r;
+    reference ref;
+    size_t bytes = 0;
+    if (case_open(&r, &cases[0], 30, &ref)) bytes = result_bytes(r.model);
+    case_close(&r, &ref);
+    return bytes;
+}
+
 TEST(no_micro_batch_and_no_second_pass_changes_a_bit_of_any_gradient)
 {
-    size_t bytes = gradient_bytes();
+    size_t bytes = updated_bytes();
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         float *whole = gradients_of(&cases[i], 10000, NAN), *cut = gradients_of(&cases[i], 30, NAN),
               *each = gradients_of(&cases[i], 1, NAN),
@@ -386,6 +414,33 @@ TEST(no_micro_batch_and_no_second_pass_changes_a_bit_of_any_gradient)
                       cases[i].kl);
         }
         ares_free(whole), ares_free(cut), ares_free(each), ares_free(two), ares_free(kept);
+    }
+}
+
+/*
+ * The actor's weights, or the reference's alone, in host memory: rounds of all micro-batches. Seen
+ * to fail where the forward of the losses was kept although another one had followed it, and where
+ * AdamW's weights did not go back to the host.
+ */
+TEST(weights_in_host_memory_change_no_bit_of_an_update)
+{
+    size_t bytes = updated_bytes();
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        float *whole = gradients_of(&cases[i], 30, NAN);
+        reference_on_host = true;
+        float *beside = gradients_of(&cases[i], 30, NAN);
+        weights_on_host = true;
+        float *host = gradients_of(&cases[i], 30, NAN), *stop = gradients_of(&cases[i], 30, 1e9);
+        weights_on_host = reference_on_host = false;
+        if (whole && beside && host && stop) {
+            CHECK_MSG(memcmp(whole, beside, bytes) == 0, "%s, %s: the reference", cases[i].loss,
+                      cases[i].kl);
+            CHECK_MSG(memcmp(whole, host, bytes) == 0, "%s, %s: the actor", cases[i].loss,
+                      cases[i].kl);
+            CHECK_MSG(memcmp(whole, stop, bytes) == 0, "%s, %s: two passes", cases[i].loss,
+                      cases[i].kl);
+        }
+        ares_free(whole), ares_free(beside), ares_free(host), ares_free(stop);
     }
 }
 

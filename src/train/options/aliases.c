@@ -39,6 +39,7 @@
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
 #define OFFLOAD "weights and states stay on the device"
+#define OFFLOADED_STATES "optimizer states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
 #define TWO_WEIGHTS "means algorithm.kl_coef here, which is set as well; keep one"
@@ -84,12 +85,12 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
-    { "worker.critic.offload.*", "", NULL, OFFLOAD },
+    { "worker.critic.offload.*", "", NULL, OFFLOADED_STATES },
     { "worker.ref.padding_free", "", NULL, PACKED },
     { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
     { "worker.ref.fsdp.*", "", NULL, SHARDS },
-    { "worker.ref.offload.*", "", NULL, OFFLOAD },
+    { "worker.ref.offload.*", "", NULL, "a reference has no optimizer states" },
     { "worker.rollout.limit_images", "", NULL, IMAGES },
     { "worker.rollout.dtype", "", NULL,
       "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype" },

@@ -68,12 +68,16 @@ int actor_log_probs(actor *a, ares_batch *b)
     ARES_PUT(b, old_log_probs);
     const learner_scoring scoring = learner_scoring_of(a->cfg);
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
+    learner_rows *runs = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *runs);
+    int64_t n = 0;
     for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* adjacent groups go together */
         for (end = g; end < b->groups && !fresh(a, b, end);) end++;
-        int64_t row = b->group_start[g], last = b->group_start[end];
-        float *out = b->old_log_probs + b->row_start[row];
-        if (row < last) ARES_TRY(learner_log_probs(&a->learner, &scoring, b, row, last, out, NULL));
+        if (end > g) runs[n++] = (learner_rows){ b->group_start[g], b->group_start[end] };
     }
+    int64_t most = n;
+    if (ares_model_by_region(a->learner.model)) /* all ranks bring the weights, or none */
+        ARES_TRY(ares_world_max_i64(a->learner.world, &most, 1));
+    if (most) ARES_TRY(learner_log_probs_of(&a->learner, &scoring, b, runs, n, b->old_log_probs));
     fill_rollout_log_probs(b);
     return ARES_OK;
 }

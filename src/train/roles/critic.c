@@ -19,7 +19,8 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
-    const ares_model_share share = sharing_of(cfg->critic.fsdp_size, group);
+    ares_model_share share = sharing_of(cfg->critic.fsdp_size, group);
+    share.weights_on_host = cfg->critic.offload_params;
     ares_model_options opt = { .storage =
                                    cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
                                        ? ARES_BF16
@@ -38,7 +39,8 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
                             .world = world,
                             .optim = &cfg->critic_optim,
                             .total_steps = total_steps,
-                            .gradient_checkpointing = cfg->critic.gradient_checkpointing });
+                            .gradient_checkpointing =
+                                cfg->critic.gradient_checkpointing || cfg->critic.offload_params });
 }
 
 void critic_close(critic *c)
@@ -48,48 +50,56 @@ void critic_close(critic *c)
     ares_model_free(m);
 }
 
-/* Activations of a micro-batch, in the learner's scratch. */
-typedef struct value_scratch {
-    void *value, *d_hidden; /* [n] values or their derivatives, [n][hidden] */
-} value_scratch;
-static int reserve(critic *c, int32_t n, value_scratch *out)
+/* A micro-batch of a round: values or their derivatives, [n_out], on the device. */
+static void value_of(const critic *c, const learner_pass *p, void *value, float *to)
 {
-    learner *l = &c->learner;
-    size_t each = ares_dtype_bytes(l->model->device->k->act),
-           values = ((size_t)n * each + 63) / 64 * 64;
-    ARES_TRY(learner_reserve(l, values + (size_t)n * (size_t)l->model->cfg.hidden * each));
-    char *p = l->scratch;
-    *out = (value_scratch){ p, p + values };
-    return ARES_OK;
-}
-
-int critic_reserve(critic *c, int32_t rows)
-{
-    value_scratch s;
-    return reserve(c, rows, &s);
-}
-
-/* Values of the response tokens of some rows, in the order of the runs, on the device. */
-static int forward(critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
-                   float *values)
-{
-    learner *l = &c->learner;
-    ares_model *model = l->model;
+    const ares_model *model = c->learner.model;
     ares_device *d = model->device;
-    value_scratch s;
-    ARES_TRY(learner_forward(l, b, rows, c->cfg->critic.share_prompts, p));
     int32_t n = p->packed.n_out;
-    if (!n) return ARES_OK;
-    ARES_TRY(reserve(c, n, &s));
     ares_linear_args a = { .m = n,
                            .x = p->hidden,
                            .ldx = model->cfg.hidden,
                            .w = &model->value->weight,
                            .bias = model->value_bias->act,
-                           .y = s.value,
+                           .y = value,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);
-    d->k->convert(d, values, ARES_F32, s.value, d->k->act, n);
+    d->k->convert(d, to, ARES_F32, value, d->k->act, n);
+}
+
+/* The forward of a round, and memory: *value for the values of the largest micro-batch. */
+static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, int64_t n, bool keep,
+                   learner_pass *p, void **value)
+{
+    learner *l = &c->learner;
+    int32_t most = 0;
+    ARES_TRY(learner_forward_round(l, b, sets, n, c->cfg->critic.share_prompts, keep, p));
+    for (int64_t i = 0; i < n; i++) most = ARES_MAX(most, p[i].packed.n_out);
+    size_t bytes = (size_t)most * ares_dtype_bytes(l->model->device->k->act);
+    if (keep) return learner_reserve_round(l, p, n, bytes, value);
+    return learner_reserve_round(l, p, 0, bytes, value);
+}
+
+int critic_reserve(critic *c, int32_t rows)
+{
+    learner *l = &c->learner;
+    learner_pass p = { .packed.n_out = rows };
+    void *value;
+    return learner_reserve_round(l, &p, 1,
+                                 (size_t)rows * ares_dtype_bytes(l->model->device->k->act), &value);
+}
+
+/* Values of the response tokens of a round, set by set, on the device. */
+static int values_of_round(critic *c, ares_batch *b, const ares_micro_set *sets, int64_t n,
+                           float *values)
+{
+    learner_pass *p = ares_arena_alloc(&b->arena, (size_t)(n + 1) * sizeof *p);
+    void *value;
+    ARES_TRY(forward(c, b, sets, n, false, p, &value));
+    learner_hold_head(&c->learner);
+    for (int64_t i = 0; i < n; values += sets[i++].out)
+        if (p[i].packed.n_out) value_of(c, &p[i], value, values);
+    learner_drop_head(&c->learner);
     return ARES_OK;
 }
 
@@ -106,11 +116,13 @@ int critic_values(critic *c, ares_batch *b)
     ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
                             c->cfg->critic.share_prompts, &b->arena, &sets, &n));
     ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
-    float *on = columns_place(&l->stats, values, bytes);
-    for (int64_t i = 0, at = 0; i < n; at += sets[i++].out) {
-        learner_pass p;
-        ARES_TRY(forward(c, b, &sets[i], &p, on + at));
-    }
+    float *on = columns_place(&l->stats, values, bytes), *at_round = on;
+    int64_t begun = 0;
+    do {
+        int64_t k = learner_together(l, NULL, n - begun);
+        ARES_TRY(values_of_round(c, b, sets + begun, k, at_round));
+        for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
+    } while (begun < n);
     columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
     ARES_TRY(d->k->sync(d));
     for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
@@ -192,36 +204,49 @@ static ares_value_args args_of(value_update *u, const critic_columns *c, int64_t
                               .card = u->card };
 }
 
-static int micro_batch(value_update *u, const ares_micro_batch *m)
+/* The values of a micro-batch, their loss, and the derivatives of its hidden states. */
+static int value_loss(value_update *u, const ares_micro_batch *m, const learner_pass *p,
+                      void *value)
 {
     critic *c = u->critic;
     learner *l = &c->learner;
     ares_model *model = l->model;
     ares_device *d = model->device;
-    learner_pass p;
-    value_scratch s;
     const ares_value_args a = args_of(u, &u->col, m->row, m->end);
-    const ares_micro_set rows = { 1, m, m->tokens, m->out };
-    int32_t width = model->cfg.hidden;
-    ARES_TRY(forward(c, u->batch, &rows, &p, u->col.value + a.first));
-    int32_t n = p.packed.n_out;
+    int32_t width = model->cfg.hidden, n = p->packed.n_out;
     if (!n) return ARES_OK;
+    value_of(c, p, value, u->col.value + a.first);
     ARES_TRY(columns_ready(&l->columns));
     ARES_TRY(ares_value_loss_on(d, &a));
-    ARES_TRY(reserve(c, n, &s));
-    d->k->convert(d, s.value, d->k->act, a.d_value, ARES_F32, n);
+    d->k->convert(d, value, d->k->act, a.d_value, ARES_F32, n);
     ares_linear_backward_args back = { .m = n,
-                                       .dy = s.value,
+                                       .dy = value,
                                        .lddy = 1,
                                        .w = &model->value->weight,
-                                       .dx = s.d_hidden,
+                                       .dx = p->d_hidden,
                                        .lddx = width,
-                                       .x = p.hidden,
+                                       .x = p->hidden,
                                        .ldx = width,
                                        .dw = &model->value->grad,
                                        .dbias = model->value_bias->grad.data };
     d->k->linear_backward(d, &back);
-    return learner_backward(l, &p, s.d_hidden);
+    return ARES_OK;
+}
+
+/* The micro-batches of a round: forward, loss, backward. */
+static int one_round(value_update *u, const ares_micro_batch *m, int64_t n)
+{
+    critic *c = u->critic;
+    ares_arena *arena = &u->batch->arena;
+    learner_pass *p = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *p);
+    void *value;
+    ARES_TRY(forward(c, u->batch, learner_sets_of(m, n, arena), n, true, p, &value));
+    int rc = ARES_OK;
+    learner_hold_head(&c->learner);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = value_loss(u, &m[i], &p[i], value);
+    learner_drop_head(&c->learner);
+    ARES_TRY(learner_agree(&c->learner, NULL, rc));
+    return learner_backward_round(&c->learner, p, n);
 }
 
 /* The columns of rows [row, end) before their losses; a card's sums begin at 0. */
@@ -290,7 +315,12 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len,
                                c->cfg->critic.share_prompts, plan);
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(u, &plan[i]);
+    int64_t i = 0;
+    do {
+        int64_t k = learner_together(l, NULL, n - i);
+        rc = one_round(u, plan + i, k);
+        i += k;
+    } while (i < n && rc == ARES_OK);
     if (rc == ARES_OK) rc = finish(u, row, end);
     rc = ares_world_agree(l->world, rc);
     ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));

@@ -2,6 +2,7 @@
 #include "roles/learner.h"
 
 #include <math.h>
+#include <string.h>
 
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d)
 {
@@ -56,27 +57,106 @@ int learner_reserve(learner *l, size_t bytes)
                                   l->role, bytes, l->role);
 }
 
-int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
-                    learner_pass *out)
+bool learner_by_region(const learner *l, const learner *with)
 {
-    *out = (learner_pass){ 0 };
-    const int32_t *targets;
-    ares_arena_reset(&l->arena);
-    ares_pack_build(b, rows, share_prompts, &l->arena, &out->packed, &targets);
-    if (!out->packed.n_out) return ARES_OK;
-    size_t bytes = (size_t)out->packed.n_out * sizeof *targets;
-    ARES_TRY(columns_open(&l->targets, l->model->device, l->role, bytes, 1));
-    int32_t *on = columns_place(&l->targets, (int32_t *)(uintptr_t)targets, bytes);
-    columns_in(&l->targets, on, targets, bytes);
-    out->targets = on;
-    return ares_model_forward(l->model, l->workspace, &out->packed, &out->hidden);
+    return ares_model_by_region(l->model) || (with && ares_model_by_region(with->model));
 }
 
-int learner_forward_rows(learner *l, const ares_batch *b, const ares_micro_batch *m,
-                         bool share_prompts, learner_pass *out)
+int64_t learner_together(const learner *l, const learner *with, int64_t n)
 {
-    const ares_micro_set rows = { 1, m, m->tokens, m->out };
-    return learner_forward(l, b, &rows, share_prompts, out);
+    return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
+}
+
+/* Packs the rows, and brings the targets to the device. */
+static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                      bool share_prompts, learner_pass *out)
+{
+    const int32_t **targets = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *targets);
+    size_t bytes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (learner_pass){ 0 };
+        ares_pack_build(b, &sets[i], share_prompts, &l->arena, &out[i].packed, &targets[i]);
+        bytes += (size_t)out[i].packed.n_out * sizeof **targets;
+    }
+    ARES_TRY(columns_open(&l->targets, l->model->device, l->role, bytes, (int)n));
+    for (int64_t i = 0; i < n; i++) {
+        size_t size = (size_t)out[i].packed.n_out * sizeof **targets;
+        int32_t *on = columns_place(&l->targets, (int32_t *)(uintptr_t)targets[i], size);
+        columns_in(&l->targets, on, targets[i], size);
+        out[i].targets = on;
+    }
+    return ARES_OK;
+}
+
+/* The passes that have a response token, as the model takes them. */
+static int packed_of(learner *l, const learner_pass *p, int64_t n, ares_packed **packed)
+{
+    int present = 0;
+    *packed = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof **packed);
+    for (int64_t i = 0; i < n; i++)
+        if (p[i].packed.n_out) (*packed)[present++] = p[i].packed;
+    return present;
+}
+
+/* The forward of model l->model over passes that l, or another learner, has packed. */
+static int run_round(learner *l, const learner_pass *p, int64_t n, bool keep, void **hidden)
+{
+    ares_packed *packed;
+    void **found = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *found);
+    int present = packed_of(l, p, n, &packed);
+    ARES_TRY(ares_model_forward_round(l->model, l->workspace, packed, present, keep, found));
+    for (int64_t i = 0, k = 0; i < n; i++) hidden[i] = p[i].packed.n_out ? found[k++] : NULL;
+    return ARES_OK;
+}
+
+int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                          bool share_prompts, bool keep, learner_pass *out)
+{
+    ares_arena_reset(&l->arena);
+    void **hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *hidden);
+    ARES_TRY(pack_round(l, b, sets, n, share_prompts, out));
+    ARES_TRY(run_round(l, out, n, keep, hidden));
+    for (int64_t i = 0; i < n; i++) out[i].hidden = hidden[i];
+    return ARES_OK;
+}
+
+int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden)
+{
+    ares_arena_reset(&l->arena);
+    return run_round(l, p, n, false, hidden);
+}
+
+ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena)
+{
+    ares_micro_set *sets = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *sets);
+    for (int64_t i = 0; i < n; i++) sets[i] = (ares_micro_set){ 1, &m[i], m[i].tokens, m[i].out };
+    return sets;
+}
+
+int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, void **rest)
+{
+    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act), at = 0;
+    enum { ALIGN = 256 };
+    for (int64_t i = 0; i < n; i++)
+        at += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
+    ARES_TRY(learner_reserve(l, at + more));
+    char *to = l->scratch;
+    for (int64_t i = 0; i < n; i++) {
+        p[i].d_hidden = to;
+        to += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    if (rest) *rest = to;
+    return ARES_OK;
+}
+
+void learner_hold_head(const learner *l)
+{
+    ares_region_hold(l->model, ares_model_head_region(l->model));
+}
+
+void learner_drop_head(const learner *l)
+{
+    ares_region_drop(l->model, ares_model_head_region(l->model));
 }
 
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
@@ -92,22 +172,30 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
 
 int learner_reserve_backward(learner *l, int32_t rows)
 {
-    return learner_reserve(l, (size_t)rows * (size_t)l->model->cfg.hidden *
-                                  ares_dtype_bytes(l->model->device->k->act));
+    learner_pass p = { .packed.n_out = rows };
+    return learner_reserve_round(l, &p, 1, 0, NULL);
 }
 
-int learner_head_backward(learner *l, ares_head_args *h)
+void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)
 {
-    ARES_TRY(learner_reserve_backward(l, h->rows));
-    h->dx = l->scratch;
+    h->dx = p->d_hidden;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);
-    return ARES_OK;
 }
 
-int learner_backward(learner *l, const learner_pass *p, void *d_hidden)
+int learner_agree(const learner *l, const learner *with, int rc)
 {
-    return ares_model_backward(l->model, l->workspace, &p->packed, d_hidden);
+    return learner_by_region(l, with) ? ares_world_agree(l->world, rc) : rc;
+}
+
+int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
+{
+    ares_packed *packed;
+    const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
+    int present = packed_of(l, p, n, &packed);
+    for (int64_t i = 0, k = 0; i < n; i++)
+        if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
+    return ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden);
 }
 
 learner_scoring learner_scoring_of(const ares_train_config *cfg)
@@ -125,48 +213,86 @@ static void head_writes(ares_head_args *h, float *stats, size_t n)
     h->lse = stats + 2 * n;
 }
 
+/* stats [3][n]: of a round, of its rows the first of each. */
 static int score(learner *l, const learner_scoring *s, const ares_batch *b,
-                 const ares_micro_set *rows, float *stats, size_t n)
+                 const ares_micro_set *sets, int64_t n_sets, learner_pass *p, float *stats,
+                 size_t n)
 {
     ares_device *d = l->model->device;
-    learner_pass p;
-    ARES_TRY(learner_forward(l, b, rows, s->share_prompts, &p));
-    if (!p.packed.n_out) return ARES_OK;
-    ares_head_args h = learner_head(l, &p, s->temperature);
-    head_writes(&h, stats, n);
-    d->k->head(d, &h);
+    ARES_TRY(learner_forward_round(l, b, sets, n_sets, s->share_prompts, false, p));
+    learner_hold_head(l);
+    for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
+        if (!p[i].packed.n_out) continue;
+        ares_head_args h = learner_head(l, &p[i], s->temperature);
+        head_writes(&h, stats, n);
+        d->k->head(d, &h);
+    }
+    learner_drop_head(l);
     return columns_ready(&l->stats);
 }
 
 /* stats [3][n]: of the sets, one after the other, on the host once all have been computed. */
 static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
-                     const ares_micro_set *sets, int64_t n_sets, float *stats, size_t n)
+                     const ares_micro_set *sets, int64_t n_sets, ares_arena *arena, float *stats,
+                     size_t n)
 {
     ares_device *d = l->model->device;
     size_t bytes = 3 * n * sizeof *stats;
+    learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
     ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
-    float *on = columns_place(&l->stats, stats, bytes);
-    for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
-        ARES_TRY(score(l, s, b, &sets[i], on + at, n));
+    float *on = columns_place(&l->stats, stats, bytes), *at = on;
+    int64_t i = 0;
+    do { /* once where there is no set, too: the passes of other ranks wait for it */
+        int64_t k = learner_together(l, NULL, n_sets - i);
+        ARES_TRY(score(l, s, b, sets + i, k, p, at, n));
+        for (int64_t end = i + k; i < end; i++) at += sets[i].out;
+    } while (i < n_sets);
     columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
     return d->k->sync(d);
 }
 
-int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
-                      int64_t end, float *log_probs, float *entropies)
+/* All runs in one pass over their sets. The columns' first number is the batch's token `first`. */
+static int score_runs(learner *l, const learner_scoring *s, const ares_batch *b,
+                      const learner_rows *runs, int64_t n_runs, int64_t first, float *log_probs,
+                      float *entropies)
 {
     ares_arena plan = { 0 };
-    ares_micro_set *sets;
-    int64_t sets_n, n = b->row_start[end] - b->row_start[row], first = b->row_start[row];
-    int rc = ares_pack_sets(b, row, end, s->max_token_len, s->share_prompts, &plan, &sets, &sets_n);
+    int64_t n_sets = 0, rows = 0, n = 0;
+    for (int64_t i = 0; i < n_runs; i++) {
+        rows += runs[i].end - runs[i].row;
+        n += b->row_start[runs[i].end] - b->row_start[runs[i].row];
+    }
+    ares_micro_set *sets = ares_arena_alloc(&plan, (size_t)(rows + 1) * sizeof *sets);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n_runs && rc == ARES_OK; i++) {
+        ares_micro_set *more;
+        int64_t count = 0;
+        rc = ares_pack_sets(b, runs[i].row, runs[i].end, s->max_token_len, s->share_prompts, &plan,
+                            &more, &count);
+        if (rc == ARES_OK && count) memcpy(sets + n_sets, more, (size_t)count * sizeof *sets);
+        n_sets += rc == ARES_OK ? count : 0;
+    }
     float *stats = ares_arena_alloc(&plan, ((size_t)n * 3 + 1) * sizeof *stats);
-    if (rc == ARES_OK) rc = score_all(l, s, b, sets, sets_n, stats, (size_t)n);
-    for (int64_t i = 0, at = 0; rc == ARES_OK && i < sets_n; at += sets[i++].out) {
+    if (rc == ARES_OK) rc = score_all(l, s, b, sets, n_sets, &plan, stats, (size_t)n);
+    for (int64_t i = 0, at = 0; rc == ARES_OK && i < n_sets; at += sets[i++].out) {
         if (log_probs) ares_pack_scatter(b, &sets[i], stats + at, first, log_probs);
         if (entropies) ares_pack_scatter(b, &sets[i], stats + n + at, first, entropies);
     }
     ares_arena_fini(&plan);
     return rc;
+}
+
+int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
+                      int64_t end, float *log_probs, float *entropies)
+{
+    return score_runs(l, s, b, &(learner_rows){ row, end }, 1, b->row_start[row], log_probs,
+                      entropies);
+}
+
+int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const learner_rows *runs, int64_t n, float *column)
+{
+    return score_runs(l, s, b, runs, n, 0, column, NULL);
 }
 
 int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg,
@@ -197,39 +323,83 @@ static void linear_losses(void *ctx, int32_t row, int32_t n, const float *log_pr
     x->device->k->copy(x->device, c_log_prob, x->d_log_prob + row, (size_t)n * sizeof(float));
 }
 
-/* Of the rows of the last pass, whose log-probs lie at `on` on the device. */
-static int linear_sum(learner *l, const float *d_log_prob, const float *on, float *log_prob,
-                      size_t n, double *sum)
+/* Numbers of a round of a linear loss, one per response token: on the host, on the device. */
+typedef struct linear_columns {
+    float *host_stats, *stats;  /* [3][n] */
+    float *host_d, *d_log_prob; /* [n] */
+    size_t n;
+} linear_columns;
+
+static int linear_open(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
+                       const float *d_log_prob, linear_columns *out)
 {
-    ares_device *d = l->model->device;
-    columns_out(&l->stats, &(column_part){ log_prob, on, n * sizeof *on }, 1);
-    ARES_TRY(d->k->sync(d));
-    for (size_t i = 0; i < n; i++)
-        if (d_log_prob[i] != 0) /* others may have probability 0 */
-            *sum += (double)d_log_prob[i] * (double)log_prob[i];
+    *out = (linear_columns){ 0 };
+    for (int64_t i = 0; i < n; i++) out->n += (size_t)m[i].out;
+    size_t bytes = out->n * sizeof(float);
+    float *to = out->host_d = ares_arena_alloc(&l->arena, bytes + 1);
+    out->host_stats = ares_arena_calloc(&l->arena, 3 * out->n + 1, sizeof(float));
+    for (int64_t i = 0; i < n; to += m[i++].out)
+        if (m[i].out)
+            memcpy(to, d_log_prob + b->row_start[m[i].row], (size_t)m[i].out * sizeof *to);
+    ARES_TRY(columns_open(&l->stats, l->model->device, l->role, 4 * bytes, 2));
+    out->stats = columns_place(&l->stats, out->host_stats, 3 * bytes);
+    out->d_log_prob = columns_place(&l->stats, out->host_d, bytes);
+    columns_in(&l->stats, out->d_log_prob, out->host_d, bytes);
     return ARES_OK;
 }
 
-int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
-                          const ares_micro_batch *m, const float *d_log_prob, double *sum)
+static int linear_sum(learner *l, const linear_columns *c, double *sum)
 {
     ares_device *d = l->model->device;
-    learner_pass p;
-    ARES_TRY(learner_forward_rows(l, b, m, s->share_prompts, &p));
-    if (!p.packed.n_out) return ARES_OK;
-    size_t n = (size_t)p.packed.n_out, bytes = n * 3 * sizeof(float);
-    float *stats = ares_arena_calloc(&l->arena, n * 3, sizeof *stats);
-    ARES_TRY(columns_open(&l->stats, d, l->role, bytes + n * sizeof *stats, 2));
-    float *on = columns_place(&l->stats, stats, bytes),
-          *d_on = columns_place(&l->stats, (float *)(uintptr_t)d_log_prob, n * sizeof *stats);
-    columns_in(&l->stats, d_on, d_log_prob, n * sizeof *stats);
-    linear_loss loss = { d, d_on };
-    ares_head_args h = learner_head(l, &p, s->temperature);
-    head_writes(&h, on, n);
-    ARES_TRY(learner_head_backward(l, &h));
-    d->k->head_fused(d, &h, linear_losses, &loss);
-    ARES_TRY(learner_backward(l, &p, l->scratch));
-    return sum ? linear_sum(l, d_log_prob, on, stats, n, sum) : ARES_OK;
+    columns_out(&l->stats, &(column_part){ c->host_stats, c->stats, c->n * sizeof(float) }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (size_t i = 0; i < c->n; i++)
+        if (c->host_d[i] != 0) /* others may have probability 0 */
+            *sum += (double)c->host_d[i] * (double)c->host_stats[i];
+    return ARES_OK;
+}
+
+static int add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const ares_micro_batch *m, int64_t n, learner_pass *p,
+                         const float *d_log_prob, double *sum)
+{
+    ares_device *d = l->model->device;
+    ares_arena arena = { 0 };
+    int rc =
+        learner_forward_round(l, b, learner_sets_of(m, n, &arena), n, s->share_prompts, true, p);
+    ares_arena_fini(&arena);
+    ARES_TRY(rc);
+    linear_columns c;
+    ARES_TRY(linear_open(l, b, m, n, d_log_prob, &c));
+    ARES_TRY(learner_reserve_round(l, p, n, 0, NULL));
+    learner_hold_head(l);
+    for (int64_t i = 0, at = 0; i < n; at += m[i++].out) {
+        if (!p[i].packed.n_out) continue;
+        linear_loss loss = { d, c.d_log_prob + at };
+        ares_head_args h = learner_head(l, &p[i], s->temperature);
+        head_writes(&h, c.stats + at, c.n);
+        learner_head_backward(l, &p[i], &h);
+        d->k->head_fused(d, &h, linear_losses, &loss);
+    }
+    learner_drop_head(l);
+    ARES_TRY(learner_backward_round(l, p, n));
+    return sum ? linear_sum(l, &c, sum) : ARES_OK;
+}
+
+int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                          const ares_micro_batch *m, int64_t n, const float *d_log_prob,
+                          double *sum)
+{
+    learner_pass *p = ares_malloc((size_t)(n + 1) * sizeof *p);
+    int64_t i = 0;
+    int rc;
+    do {
+        int64_t k = learner_together(l, NULL, n - i);
+        rc = add_gradients(l, s, b, m + i, k, p, d_log_prob, sum);
+        i += k;
+    } while (i < n && rc == ARES_OK);
+    ares_free(p);
+    return rc;
 }
 
 double learner_lr(const learner *l)

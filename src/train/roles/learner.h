@@ -42,26 +42,49 @@ int learner_reserve(learner *l, size_t bytes);
 /* For the derivatives of so many rows of hidden states. */
 int learner_reserve_backward(learner *l, int32_t rows);
 
-/* Some rows of a batch after their forward pass. It lives until the learner's next one. */
+/* Some rows of a batch after their forward pass. It lives until the learner's next round. */
 typedef struct learner_pass {
     ares_packed packed;     /* packed.n_out: response tokens of the rows; 0: nothing was computed */
     const int32_t *targets; /* device, [n_out]: these tokens, run by run in batch order */
     void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
+    void *d_hidden;         /* their derivatives, in the scratch (learner_reserve_round) */
 } learner_pass;
-int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
-                    learner_pass *out);
-/* The same of a micro-batch: head row i is about batch token row_start[m->row] + i. */
-int learner_forward_rows(learner *l, const ares_batch *b, const ares_micro_batch *m,
-                         bool share_prompts, learner_pass *out);
+/* Whether the weights of l, or of `with` (NULL: none), come to the device region by region. */
+bool learner_by_region(const learner *l, const learner *with);
+/*
+ * How many of the next n micro-batches are a round, which goes through the model together: all
+ * where weights come region by region; else one, whose activations stay in cache.
+ */
+int64_t learner_together(const learner *l, const learner *with, int64_t n);
+/* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
+int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                          bool share_prompts, bool keep, learner_pass *out);
+/*
+ * The hidden states of another model over the rows of a round, one pointer per pass; NULL where a
+ * pass has no response token.
+ */
+int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden);
+/* Sets of one micro-batch each: head row i is about batch token row_start[m->row] + i. */
+ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena);
+/* Memory for d_hidden of a round, and so many bytes more, at *rest. */
+int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, void **rest);
+/* The weights of the head, which are on the device between the two. */
+void learner_hold_head(const learner *l);
+void learner_drop_head(const learner *l);
 /*
  * The head over a pass, forward only; what it writes (log_prob, ...), on the device, is for the
  * caller to set.
  */
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
-/* Adds what the head's backward needs besides: dx, in the scratch, and the gradient dw. */
-int learner_head_backward(learner *l, ares_head_args *h);
-/* Adds the gradients of a pass. d_hidden: device, [n_out][hidden] */
-int learner_backward(learner *l, const learner_pass *p, void *d_hidden);
+/* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
+void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
+/*
+ * What became of a round's losses: the same on every rank where the passes that follow are
+ * collectives, else rc.
+ */
+int learner_agree(const learner *l, const learner *with, int rc);
+/* Adds the gradients of a round, whose passes have their d_hidden. */
+int learner_backward_round(learner *l, const learner_pass *p, int64_t n);
 
 /* How a pass over rows is cut, and the temperature of its log-probs. */
 typedef struct learner_scoring {
@@ -71,6 +94,9 @@ typedef struct learner_scoring {
 } learner_scoring;
 /* As the actor is configured, at the rollout's temperature. */
 learner_scoring learner_scoring_of(const ares_train_config *cfg);
+typedef struct learner_rows {
+    int64_t row, end;
+} learner_rows;
 /*
  * Log-probs and entropies (NULL: not wanted) of the response tokens of rows [row, end). Of rows
  * that rollout sampled under these weights at this temperature they are what it recorded, bit for
@@ -78,13 +104,17 @@ learner_scoring learner_scoring_of(const ares_train_config *cfg);
  */
 int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
                       int64_t end, float *log_probs, float *entropies);
+/* The log-probs of several runs of rows, ascending. column [b->tokens]: others stay as they are */
+int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const learner_rows *runs, int64_t n, float *column);
 
 /*
- * Adds the gradients of sum(d_log_prob * log-prob) over the response tokens of rows m.
- * d_log_prob: of the tokens from row_start[m->row] on; sum: is added to; NULL: not wanted
+ * Adds the gradients of sum(d_log_prob * log-prob) over the response tokens of n micro-batches.
+ * d_log_prob [b->tokens]; sum: is added to; NULL: not wanted
  */
 int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
-                          const ares_micro_batch *m, const float *d_log_prob, double *sum);
+                          const ares_micro_batch *m, int64_t n, const float *d_log_prob,
+                          double *sum);
 
 /*
  * The optimizer step of a mini-batch whose gradients are there. rc is what computing them gave, the

@@ -236,8 +236,11 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
     /* as torch.nn.utils.clip_grad_norm_ */
     double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
     for (int i = 0; i < m->n_regions; i++) {
+        ares_region_hold(m, i);
         step_region(o, m, &m->regions[i], lr, scale);
         gather_weights(m, &m->regions[i]);
+        ares_region_store(m, i);
+        ares_region_drop(m, i);
     }
     return finish(m);
 }

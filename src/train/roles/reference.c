@@ -5,9 +5,11 @@
 
 int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, const char *weights)
 {
+    const ares_model_share share = { .weights_on_host = cfg->ref.offload_params };
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
-                                              : ARES_F32 };
+                                              : ARES_F32,
+                               .share = &share };
     *r = (reference){ .cfg = cfg };
     ares_model *m;
     ARES_TRY(learner_check_storage("ref", opt.storage, d));
@@ -32,29 +34,36 @@ int reference_log_probs(reference *r, double temperature, ares_batch *b)
 }
 
 /*
- * Both models forward over some rows; the head compares them token by token. stats [5][n]: on the
- * device, of these rows the first of each.
+ * Both models forward over the rows of a round; the head compares them token by token. stats
+ * [5][n]: on the device, of these rows the first of each.
  */
-static int compare(reference *r, learner *policy, double temperature, const ares_batch *b,
-                   const ares_micro_set *rows, float *stats, size_t n)
+static int compare(reference *r, learner *policy, double temperature, ares_batch *b,
+                   const ares_micro_set *sets, int64_t n_sets, float *stats, size_t n)
 {
     ares_device *d = policy->model->device;
     learner *ref = &r->learner;
-    learner_pass p;
-    void *ref_hidden;
-    ARES_TRY(learner_forward(policy, b, rows, r->cfg->actor.share_prompts, &p));
-    if (!p.packed.n_out) return ARES_OK;
-    ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p.packed, &ref_hidden));
-    ares_head_args h = learner_head(policy, &p, temperature);
-    h.kl = stats;
-    h.log_prob = stats + n;
-    h.entropy = stats + 2 * n;
-    h.lse = stats + 3 * n;
-    h.ref_lse = stats + 4 * n;
-    h.ref_x = ref_hidden;
-    h.ld_ref = ref->model->cfg.hidden;
-    h.ref_w = ares_model_head(ref->model);
-    d->k->head(d, &h);
+    size_t count = (size_t)n_sets + 1;
+    learner_pass *p = ares_arena_alloc(&b->arena, count * sizeof *p);
+    void **ref_hidden = ares_arena_alloc(&b->arena, count * sizeof *ref_hidden);
+    ARES_TRY(learner_forward_round(policy, b, sets, n_sets, r->cfg->actor.share_prompts, false, p));
+    ARES_TRY(learner_forward_beside(ref, p, n_sets, ref_hidden));
+    learner_hold_head(policy);
+    learner_hold_head(ref);
+    for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
+        if (!p[i].packed.n_out) continue;
+        ares_head_args h = learner_head(policy, &p[i], temperature);
+        h.kl = stats;
+        h.log_prob = stats + n;
+        h.entropy = stats + 2 * n;
+        h.lse = stats + 3 * n;
+        h.ref_lse = stats + 4 * n;
+        h.ref_x = ref_hidden[i];
+        h.ld_ref = ref->model->cfg.hidden;
+        h.ref_w = ares_model_head(ref->model);
+        d->k->head(d, &h);
+    }
+    learner_drop_head(policy);
+    learner_drop_head(ref);
     return columns_ready(&policy->stats);
 }
 
@@ -71,8 +80,13 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
                             &b->arena, &sets, &n_sets));
     ARES_TRY(columns_open(&policy->stats, d, policy->role, bytes, 1));
     float *on = columns_place(&policy->stats, stats, bytes);
-    for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
-        ARES_TRY(compare(r, policy, temperature, b, &sets[i], on + at, n));
+    float *at_round = on;
+    int64_t begun = 0;
+    do {
+        int64_t k = learner_together(policy, &r->learner, n_sets - begun);
+        ARES_TRY(compare(r, policy, temperature, b, sets + begun, k, at_round, n));
+        for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
+    } while (begun < n_sets);
     columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
     ARES_TRY(d->k->sync(d));
     for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)

@@ -29,16 +29,14 @@ int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t e
     scoring.temperature = s->temperature;
     int64_t first, last;
     second_rows(s, row, end, &first, &last);
-    if (first == last) return ARES_OK;
     ares_arena arena = { 0 };
     ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(last - first + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, first, last, scoring.max_token_len, scoring.share_prompts, plan);
-    int rc = ARES_OK;
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        const float *d_log_prob = s->d_log_prob + b->row_start[plan[i].row];
-        if (!all_zero(d_log_prob, plan[i].out))
-            rc = learner_add_gradients(&a->learner, &scoring, b, &plan[i], d_log_prob, NULL);
-    }
+    int64_t n = ares_pack_plan(b, first, last, scoring.max_token_len, scoring.share_prompts, plan),
+            kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!all_zero(s->d_log_prob + b->row_start[plan[i].row], plan[i].out))
+            plan[kept++] = plan[i];
+    int rc = learner_add_gradients(&a->learner, &scoring, b, plan, kept, s->d_log_prob, NULL);
     ares_arena_fini(&arena);
     return rc;
 }

@@ -194,73 +194,126 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
     if (u->rc == ARES_OK) u->rc = losses(u, &s);
 }
 
-/* A micro-batch between its forward and its backward. */
-typedef struct micro_pass {
-    learner_pass rows;
-    ares_head_args head;
-} micro_pass;
+/* The micro-batches of a round, each between its forward and its backward. */
+typedef struct round_pass {
+    const ares_micro_batch *micro; /* [n] */
+    int64_t n;
+    learner_pass *rows;
+    ares_head_args *head;
+} round_pass;
 
-/* The reference over the same rows, for the head to compare with. */
-static int reference_hidden(update *u, micro_pass *p)
+/* The reference where it goes over the rows of the update, too. */
+static learner *beside(const actor *a)
 {
-    learner *ref = &u->actor->ref->learner;
-    void *hidden;
-    ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p->rows.packed, &hidden));
-    p->head.ref_x = hidden;
-    p->head.ld_ref = ref->model->cfg.hidden;
-    p->head.ref_w = ares_model_head(ref->model);
+    return exact_kl(a) ? &a->ref->learner : NULL;
+}
+
+/* The reference over the same rows, for the heads to compare with. */
+static int reference_hidden(update *u, round_pass *p)
+{
+    learner *ref = beside(u->actor);
+    void **hidden = ares_arena_alloc(&u->batch->arena, (size_t)(p->n + 1) * sizeof *hidden);
+    ARES_TRY(learner_forward_beside(ref, p->rows, p->n, hidden));
+    for (int64_t i = 0; i < p->n; i++) {
+        p->head[i].ref_x = hidden[i];
+        p->head[i].ld_ref = ref->model->cfg.hidden;
+        p->head[i].ref_w = ares_model_head(ref->model);
+    }
     return ARES_OK;
 }
 
-static int forward(update *u, const ares_micro_batch *m, micro_pass *p)
+/* The head of a micro-batch, which writes to the columns of its tokens. */
+static ares_head_args head_of(const update *u, const ares_micro_batch *m, const learner_pass *rows)
 {
-    actor *a = u->actor;
+    const actor *a = u->actor;
     const update_columns *c = &u->col;
     int64_t t = u->batch->row_start[m->row];
-    p->head = (ares_head_args){ 0 };
-    ARES_TRY(learner_forward_rows(&a->learner, u->batch, m, a->cfg->actor.share_prompts, &p->rows));
-    if (!p->rows.packed.n_out) return ARES_OK;
-    p->head = learner_head(&a->learner, &p->rows, a->cfg->rollout.temperature);
-    p->head.log_prob = c->log_prob + t;
-    p->head.entropy = c->entropy + t;
-    p->head.lse = c->lse + t;
-    p->head.c_log_prob = c->c_log_prob + t;
-    p->head.c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL;
-    ARES_TRY(learner_head_backward(&a->learner, &p->head));
-    if (!exact_kl(a)) return ARES_OK;
-    p->head.kl = c->kl + t;
-    p->head.ref_lse = c->ref_lse + t;
-    p->head.c_kl = c->c_kl + t;
-    return reference_hidden(u, p);
+    ares_head_args h = learner_head(&a->learner, rows, a->cfg->rollout.temperature);
+    h.log_prob = c->log_prob + t;
+    h.entropy = c->entropy + t;
+    h.lse = c->lse + t;
+    h.c_log_prob = c->c_log_prob + t;
+    h.c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL;
+    learner_head_backward(&a->learner, rows, &h);
+    if (!exact_kl(a)) return h;
+    h.kl = c->kl + t;
+    h.ref_lse = c->ref_lse + t;
+    h.c_kl = c->c_kl + t;
+    return h;
 }
 
-static int backward(update *u, const micro_pass *p)
+static int forward(update *u, const ares_micro_batch *m, int64_t n, round_pass *p)
 {
     learner *l = &u->actor->learner;
-    ares_device *d = l->model->device;
-    d->k->head_backward(d, &p->head);
-    return learner_backward(l, &p->rows, l->scratch);
+    ares_arena *arena = &u->batch->arena;
+    size_t count = (size_t)n + 1;
+    *p = (round_pass){ .micro = m,
+                       .n = n,
+                       .rows = ares_arena_alloc(arena, count * sizeof *p->rows),
+                       .head = ares_arena_alloc(arena, count * sizeof *p->head) };
+    ARES_TRY(learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
+                                   u->actor->cfg->actor.share_prompts, true, p->rows));
+    ARES_TRY(learner_reserve_round(l, p->rows, n, 0, NULL));
+    for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
+    return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
 }
 
-/* Forward, loss and backward of a micro-batch whose loss needs no other micro-batch. */
-static int whole_micro_batch(update *u, const ares_micro_batch *m)
+/*
+ * Visits the micro-batches that have a response token, with the weights of the heads on the device.
+ * Fails on every rank where one has failed.
+ */
+static int visit(update *u, const round_pass *p,
+                 int (*each)(update *u, const ares_micro_batch *m, ares_head_args *h))
+{
+    const actor *a = u->actor;
+    int rc = ARES_OK;
+    learner_hold_head(&a->learner);
+    if (beside(a)) learner_hold_head(beside(a));
+    for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
+        if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
+    learner_drop_head(&a->learner);
+    if (beside(a)) learner_drop_head(beside(a));
+    return learner_agree(&a->learner, beside(a), rc);
+}
+
+static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    (void)m;
+    ares_device *d = u->actor->learner.model->device;
+    d->k->head(d, h);
+    return columns_ready(&u->actor->learner.columns);
+}
+
+static int head_backward(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    (void)m;
+    ares_device *d = u->actor->learner.model->device;
+    d->k->head_backward(d, h);
+    return ARES_OK;
+}
+
+/* Head, loss and the head's backward of a micro-batch whose loss needs no other micro-batch. */
+static int head_and_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
 {
     actor *a = u->actor;
     ares_device *d = a->learner.model->device;
-    micro_pass p;
-    ARES_TRY(forward(u, m, &p));
-    if (!p.rows.packed.n_out) return ARES_OK;
     if ((a->loss->flags & ARES_LOSS_LOCAL) && !exact_kl(a)) {
         u->micro = m;
-        d->k->head_fused(d, &p.head, token_losses, u);
-        ARES_TRY(u->rc);
-        return learner_backward(&a->learner, &p.rows, a->learner.scratch);
+        d->k->head_fused(d, h, token_losses, u);
+        return u->rc;
     }
-    d->k->head(d, &p.head);
-    ARES_TRY(columns_ready(&a->learner.columns));
+    ARES_TRY(head(u, m, h));
     const span s = span_of(u, &u->col, m->row, m->end);
     ARES_TRY(losses(u, &s));
-    return backward(u, &p);
+    return head_backward(u, m, h);
+}
+
+static int whole_round(update *u, const ares_micro_batch *m, int64_t n)
+{
+    round_pass p;
+    ARES_TRY(forward(u, m, n, &p));
+    ARES_TRY(visit(u, &p, head_and_loss));
+    return learner_backward_round(&u->actor->learner, p.rows, n);
 }
 
 /*
@@ -385,64 +438,113 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
  * policy's where the weights are still the same: then its forward passes are left out, and the one
  * before each backward is the first. Whether that is so does not depend on the cuts.
  */
-static bool take_log_probs(update *u, int64_t row, int64_t end)
+static bool all_current(const update *u, int64_t row, int64_t end)
 {
     const ares_batch *b = u->batch;
-    int64_t first = b->row_start[row], last = b->row_start[end];
-    if (!(u->actor->loss->flags & ARES_LOSS_PAIRS)) return false;
-    for (int64_t i = first; i < last; i++)
+    for (int64_t i = b->row_start[row]; i < b->row_start[end]; i++)
         if (!actor_current(u->actor, b, i)) return false;
-    memcpy(u->host.log_prob + first, b->rollout_log_probs + first,
-           (size_t)(last - first) * sizeof *u->host.log_prob);
     return true;
 }
 
-static int forward_and_head(update *u, const ares_micro_batch *m, micro_pass *p)
+static int take_log_probs(update *u, int64_t row, int64_t end)
 {
-    ares_device *d = u->actor->learner.model->device;
-    ARES_TRY(forward(u, m, p));
-    if (!p->rows.packed.n_out) return ARES_OK;
-    d->k->head(d, &p->head);
-    return columns_ready(&u->actor->learner.columns);
+    const ares_batch *b = u->batch;
+    const actor *a = u->actor;
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS) || !all_current(u, row, end);
+    if (learner_by_region(&a->learner, beside(a))) /* all ranks go forward, or none */
+        ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
+    u->known = !passes;
+    if (u->known)
+        memcpy(u->host.log_prob + first, b->rollout_log_probs + first,
+               (size_t)(last - first) * sizeof *u->host.log_prob);
+    return ARES_OK;
 }
 
-/* The backward of a micro-batch after the losses; its forward, too, unless it is the latest. */
-static int finish(update *u, const ares_micro_batch *m, bool latest, micro_pass *p)
+static int forward_and_head(update *u, const ares_micro_batch *m, int64_t n, round_pass *p)
 {
-    if (u->known) {
-        const span s = span_of(u, &u->col, m->row, m->end);
-        ARES_TRY(forward_and_head(u, m, p));
-        ARES_TRY(late_terms(u, &s));
-    } else if (!latest) ARES_TRY(forward(u, m, p));
-    return p->rows.packed.n_out ? backward(u, p) : ARES_OK;
+    ARES_TRY(forward(u, m, n, p));
+    return visit(u, p, head);
+}
+
+static int known_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    const span s = span_of(u, &u->col, m->row, m->end);
+    ARES_TRY(head(u, m, h));
+    ARES_TRY(late_terms(u, &s));
+    return head_backward(u, m, h);
+}
+
+/* The backward of a round after the losses; its forward, too, unless it is kept in p. */
+static int finish(update *u, const ares_micro_batch *m, int64_t n, bool kept, round_pass *p)
+{
+    if (!kept) ARES_TRY(forward(u, m, n, p));
+    ARES_TRY(visit(u, p, u->known ? known_loss : head_backward));
+    return learner_backward_round(&u->actor->learner, p->rows, n);
+}
+
+static int forward_all(update *u, const cuts *c, round_pass *p)
+{
+    const actor *a = u->actor;
+    int64_t i = 0;
+    do {
+        int64_t k = learner_together(&a->learner, beside(a), c->n - i);
+        ARES_TRY(forward_and_head(u, c->plan + i, k, p));
+        i += k;
+    } while (i < c->n);
+    return ARES_OK;
+}
+
+/*
+ * Whether the forward passes of the losses serve the backward: they were one round, of which no
+ * micro-batch is left out. n: micro-batches; left: those that are not stopped
+ */
+static int keeps_forward(const update *u, int64_t n, int64_t left, bool *kept)
+{
+    const learner *l = &u->actor->learner, *ref = beside(u->actor);
+    int64_t stopped = n - left;
+    if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
+    *kept = !u->known && !stopped && learner_together(l, ref, n) == n;
+    return ARES_OK;
 }
 
 /* All micro-batches forward, then the loss, then all backward. */
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
-    micro_pass p = { 0 };
+    const actor *a = u->actor;
+    const learner *l = &a->learner, *ref = beside(a);
+    round_pass p = { 0 };
     cuts c;
     make_cuts(u, row, end, &c);
     bool *run_stopped =
         ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
-    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
-    int rc = u->actor->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
-    u->known = take_log_probs(u, row, end);
-    for (int64_t i = 0; i < c.n && rc == ARES_OK && !u->known; i++)
-        rc = forward_and_head(u, &c.plan[i], &p);
+    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped), kept;
+    ares_micro_batch *left = ares_arena_alloc(&u->batch->arena, (size_t)(c.n + 1) * sizeof *left);
+    int rc = a->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
+    ARES_TRY(take_log_probs(u, row, end));
+    if (rc == ARES_OK && !u->known) rc = forward_all(u, &c, &p);
     if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
-    ARES_TRY(ares_world_agree(u->actor->learner.world, rc)); /* what follows adds over ranks */
+    ARES_TRY(ares_world_agree(l->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
-    for (int64_t i = 0; i < c.n_runs; i++) {
-        u->stopped_micro += run_stopped[i];
-        for (int64_t k = c.first[i]; k < c.first[i + 1]; k++) stopped[k] = run_stopped[i];
+    int64_t n = 0, i = 0;
+    for (int64_t r = 0; r < c.n_runs; r++) {
+        u->stopped_micro += run_stopped[r];
+        for (int64_t k = c.first[r]; k < c.first[r + 1]; k++) {
+            stopped[k] = run_stopped[r];
+            if (!stopped[k]) left[n++] = c.plan[k];
+        }
     }
     ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
     u->stopped_mini += *idle;
     if (*idle) return ARES_OK;
-    ARES_TRY(mini_batch_losses(u, row, end, c.plan, c.n, stopped));
-    for (int64_t i = 0; i < c.n; i++)
-        if (!stopped[i]) ARES_TRY(finish(u, &c.plan[i], c.n == 1, &p));
+    rc = mini_batch_losses(u, row, end, c.plan, c.n, stopped);
+    ARES_TRY(learner_agree(l, ref, rc));
+    ARES_TRY(keeps_forward(u, c.n, n, &kept));
+    do {
+        int64_t k = learner_together(l, ref, n - i);
+        ARES_TRY(finish(u, left + i, k, kept, &p));
+        i += k;
+    } while (i < n);
     return ARES_OK;
 }
 
@@ -480,7 +582,12 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
     ares_micro_batch *plan =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
-    for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    int64_t i = 0;
+    do {
+        int64_t k = learner_together(&u->actor->learner, beside(u->actor), n - i);
+        ARES_TRY(whole_round(u, plan + i, k));
+        i += k;
+    } while (i < n);
     return ARES_OK;
 }
 

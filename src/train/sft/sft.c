@@ -187,7 +187,7 @@ static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *
                        const float *d_log_prob, double *loss)
 {
     const learner_scoring scoring = { .temperature = 1 };
-    ARES_TRY(learner_add_gradients(l, &scoring, b, m, d_log_prob + b->row_start[m->row], loss));
+    ARES_TRY(learner_add_gradients(l, &scoring, b, m, 1, d_log_prob, loss));
     if (isfinite(*loss)) return ARES_OK;
     const ares_row *row = b->samples[m->row].row;
     return ares_fail(ARES_ENUMERIC,

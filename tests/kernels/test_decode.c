@@ -250,7 +250,7 @@ static void step_by_step(const heads *h, bool bf16, float *x, const float *bias,
 /*
  * Bounds: in f32 some ulps of numbers below 8; in bf16 a step that the card rounds to the other
  * neighbour (2^-8 of it), met by a rotation: 1/64 of the largest. Seen to fail without the bias of
- * v, with the norm of q at the heads of k, and with the norm after the rotation.
+ * v, and with the norm of q at the heads of k.
  */
 TEST_GPU(bias_norms_rotation_and_store_in_one_launch_are_the_steps_one_by_one)
 {

@@ -125,12 +125,21 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
     return true;
 }
 
+/* From here on updates are those of all ranks, whose gradients add up. A collective. */
+static inline void run_join(run *r, ares_world *w)
+{
+    r->actor.learner.world = w;
+    CHECK_OK(ares_group_open(w, &r->device, ares_world_size(w), 1, &r->model->share.group));
+}
+
 static void run_close(run *r)
 {
+    ares_group *g = r->model->share.group;
     actor_close(&r->actor);
     ares_batch_fini(&r->batch);
     ares_metrics_free(r->metrics);
     ares_model_free(r->model);
+    ares_group_close(g);
     ares_device_close(&r->device);
 }
 

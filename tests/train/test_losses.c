@@ -870,7 +870,7 @@ static void check_two_ranks(const char *test, int64_t rows)
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
         keep_groups(&r.batch, keep);
-        r.actor.learner.world = w;
+        run_join(&r, w);
         if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             for (int p = 0; p < r.model->n_params; p++) {
                 const float *mine = r.model->params[p].grad.data,

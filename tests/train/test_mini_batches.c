@@ -400,7 +400,7 @@ static float *gradients_by_micro_batch(const int64_t *order, int64_t n, ares_wor
     r.cfg.actor.mini_batch_unit = "rows";
     r.cfg.actor.micro_batch_size = 1;
     r.cfg.loss.loss_norm = "micro";
-    r.actor.learner.world = w;
+    if (w) run_join(&r, w);
     ares_batch_take(&r.batch, order, n);
     CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
     /* the embedding's own part is not summed over ranks: it has been added to the head's */

@@ -264,7 +264,7 @@ TEST_MPI(second_batches_of_two_ranks_add_up)
     pairs_open(&q, &r, keep, begin);
     r.cfg.actor.max_grad_norm = 1e9;
     keep_groups(&r.batch, keep);
-    r.actor.learner.world = w;
+    run_join(&r, w);
     double *alone = gradients_of(&both, &p), *mine = gradients_of(&r, &q);
     double largest = 0, off = 0;
     for (int64_t i = 0; i < ares_model_count(r.model); i++) {

@@ -104,7 +104,7 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
     double total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d),
            share = t->run.cfg->rollout.gpu_memory_utilization, left = share * total - used;
     bool given = t->run.cfg->rollout.cache_tokens != ARES_NULL_I64;
-    *bytes = given ? 0 : (int64_t)left;
+    *bytes = given || total == 0 ? 0 : (int64_t)left;
     if (total == 0 || left > 0 || given) return ARES_OK;
     return ares_fail(ARES_ELIMIT,
                      "rollout: kv cache: %.2f GiB of the card's %.2f are in use before it, more "

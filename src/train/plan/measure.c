@@ -3,6 +3,7 @@
  * counting device by the functions that open them in a run, so there is no second formula: what
  * each has taken is the growth of the device's count.
  */
+#include <math.h>
 #include <string.h>
 
 #include "options/sharing.h"
@@ -316,8 +317,9 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
     ares_batch_init(&t->batch);
     /* of the schedule, which is no matter of memory */
     t->run.total_steps = 1;
+    /* of a card whose memory nobody knows: 0, and the cache is what a CPU's would be */
     ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c),
-                              where->memory, &t->run.device);
+                              isfinite(where->memory) ? where->memory : 0, &t->run.device);
     int rc = rehearse(t, where, p);
     if (rc == ARES_OK) {
         add_up(&t->run.device, p);

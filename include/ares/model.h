@@ -91,7 +91,10 @@ typedef struct ares_region {
      * shards of the ranks; all of norms and biases, and all of the region where nothing is shared
      */
     int64_t own_first, own;
-    /* whole, and from own_first on; whole ones are NULL while a region on the host is not held */
+    /*
+     * whole, and from own_first on; whole ones are NULL while a region that is on the host, or
+     * shared, is not held, and own ones while a region on the host is not
+     */
     void *weights, *own_weights;
     void *host; /* all of its weights, in host memory; NULL: they are on the device */
     void *act;  /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
@@ -116,8 +119,8 @@ typedef struct ares_model_layer {
 
 /*
  * What the ranks of a group do not all keep: nothing is shared, or each keeps the optimizer states
- * of its own part of every region, or also the weights of that part alone. No choice changes a bit
- * of a result (docs/ranks.md#sharing).
+ * of its own part of every region, or also the weights of that part alone (of a model that is not
+ * trained). No choice changes a bit of a result (docs/ranks.md#sharing).
  */
 typedef enum { ARES_SHARE_NONE, ARES_SHARE_STATES, ARES_SHARE_ALL } ares_sharing;
 typedef struct ares_model_share {
@@ -160,7 +163,9 @@ typedef struct ares_model {
 
 /*
  * Weights that are not whole on the device (hold.c): a region's come into one of a few slots of its
- * memory. Where they are whole, all of this does nothing.
+ * memory, from the host's or from the ranks that share them. Then all ranks make the same passes,
+ * and a failure to gather is kept for ares_group_sync. Where weights are whole, all of this does
+ * nothing.
  */
 bool ares_model_by_region(const ares_model *m); /* whether some are not */
 /* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */

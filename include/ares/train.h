@@ -133,6 +133,11 @@ ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 #define ARES_REF_OPTIONS(X)                                                        \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
       "how the weights of the reference model are stored; null is bf16")           \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
+      "true: each of several ranks keeps its part of the reference's weights; "    \
+      "blocks are gathered once per pass over the batch; not with "                \
+      "worker.ref.offload.offload_params or VAPOR; same results",                  \
+      ARES_NO_RESULT)                                                              \
     X(flag, offload_params, "offload.offload_params", "false", "",                 \
       "keep the weights of the reference in host memory; they come to the device " \
       "block by block, once per pass over the batch; same results",                \

@@ -58,6 +58,12 @@ int ares_group_size(const ares_group *g)
     return g ? g->size : 1;
 }
 
+int ares_group_agree(ares_group *g, int rc)
+{
+    ARES_ASSERT(g->size == ares_world_size(g->world));
+    return ares_world_agree(g->world, rc);
+}
+
 int64_t ares_group_bytes(const ares_group *g)
 {
     return g->bytes;

@@ -448,7 +448,9 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
                              bool keep, void **hidden)
 {
     ARES_ASSERT(w->model == m);
-    ARES_TRY(begin(w, p, n, keep && w->keep != ARES_KEEP_NOTHING));
+    int rc = begin(w, p, n, keep && w->keep != ARES_KEEP_NOTHING);
+    /* from here on nothing fails on one rank alone */
+    ARES_TRY(m->share.how == ARES_SHARE_ALL ? ares_group_agree(m->share.group, rc) : rc);
     run(m, w, p, hidden);
     return ARES_OK;
 }

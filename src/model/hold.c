@@ -1,7 +1,8 @@
 /*
- * Weights that lie in host memory and are on the device while somebody computes with them. Two
- * slots, each as large as the largest region, take turns: a pass that holds block i asks ahead for
- * block i + 1, whose slot block i - 1 has left (docs/design.md#weights-in-host-memory).
+ * Weights that are whole on the device only while somebody computes with them: they lie in host
+ * memory, or each rank of a group has its part. Two slots, each as large as the largest region,
+ * take turns: a pass that holds block i asks ahead for block i + 1, whose slot block i - 1 has left
+ * (docs/design.md#weights-in-host-memory).
  */
 #include "region.h"
 
@@ -12,6 +13,7 @@ typedef struct slot {
     int region; /* -1: none */
     int holds;  /* 0: it has come ahead, or may go */
     bool on_its_way;
+    ares_ticket ticket; /* of the group that gathers it */
 } slot;
 
 struct ares_slots {
@@ -24,18 +26,24 @@ static size_t weight_bytes(const ares_region *r)
     return (size_t)r->elements * ares_dtype_bytes(r->dtype);
 }
 
+bool region_apart(const ares_model *m, const ares_region *r)
+{
+    return r->host || (r->decay && m->share.how == ARES_SHARE_ALL);
+}
+
 int slots_open(ares_model *m)
 {
     ares_device *d = m->device;
     struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
     for (int i = 0; i < m->n_regions; i++)
-        if (m->regions[i].host) s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
+        if (region_apart(m, &m->regions[i]))
+            s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
     for (int i = 0; i < SLOTS; i++) {
         s->slot[i] = (slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
         if (!s->slot[i].memory)
             return ares_fail(ARES_ELIMIT,
-                             "model: %.2f GiB for weights that come from host memory do not fit on "
-                             "the device",
+                             "model: %.2f GiB for weights that come region by region do not fit "
+                             "on the device",
                              (double)s->bytes * SLOTS / 1073741824.0);
     }
     return ARES_OK;
@@ -67,7 +75,10 @@ static void begin_fill(ares_model *m, slot *s, int r)
     const ares_region *from = &m->regions[r];
     s->region = r;
     s->on_its_way = true;
-    m->device->k->bring(m->device, s->memory, from->host, weight_bytes(from));
+    if (from->host) m->device->k->bring(m->device, s->memory, from->host, weight_bytes(from));
+    else
+        s->ticket = ares_group_gather(m->share.group, from->own_weights, s->memory,
+                                      (size_t)from->own * ares_dtype_bytes(from->dtype));
 }
 
 /* What is launched from here on finds all slots filled. */
@@ -75,7 +86,12 @@ static void arrive(ares_model *m)
 {
     ares_device *d = m->device;
     if (d->k->brought) d->k->brought(d);
-    for (int i = 0; i < SLOTS; i++) m->slots->slot[i].on_its_way = false;
+    for (int i = 0; i < SLOTS; i++) {
+        slot *s = &m->slots->slot[i];
+        if (s->on_its_way && m->share.how == ARES_SHARE_ALL)
+            ares_group_join(m->share.group, s->ticket);
+        s->on_its_way = false;
+    }
 }
 
 void slots_close(ares_model *m)
@@ -100,8 +116,9 @@ static void point_at(ares_model *m, int r, void *weights)
 {
     size_t each = ares_dtype_bytes(m->regions[r].dtype);
     m->regions[r].weights = weights;
-    m->regions[r].own_weights =
-        weights ? (char *)weights + (size_t)m->regions[r].own_first * each : NULL;
+    if (m->share.how != ARES_SHARE_ALL) /* the part of a rank stays where it is */
+        m->regions[r].own_weights =
+            weights ? (char *)weights + (size_t)m->regions[r].own_first * each : NULL;
     for (int i = 0; i < m->n_params; i++)
         if (m->params[i].region == r)
             m->params[i].weight.data =
@@ -110,14 +127,14 @@ static void point_at(ares_model *m, int r, void *weights)
 
 void region_ahead(ares_model *m, int r)
 {
-    if (!m->regions[r].host || slot_of(m, r)) return;
+    if (!region_apart(m, &m->regions[r]) || slot_of(m, r)) return;
     slot *s = free_slot(m);
     if (s) begin_fill(m, s, r);
 }
 
 void ares_region_hold(ares_model *m, int r)
 {
-    if (!m->regions[r].host) return;
+    if (!region_apart(m, &m->regions[r])) return;
     slot *s = slot_of(m, r);
     if (!s) {
         s = free_slot(m);
@@ -130,7 +147,7 @@ void ares_region_hold(ares_model *m, int r)
 
 void ares_region_drop(ares_model *m, int r)
 {
-    if (!m->regions[r].host) return;
+    if (!region_apart(m, &m->regions[r])) return;
     slot *s = slot_of(m, r);
     ARES_ASSERT(s && s->holds > 0);
     if (--s->holds) return;

@@ -73,6 +73,12 @@ static bool on_host(const ares_model *m, const ares_region *r)
     return m->share.weights_on_host && r->decay;
 }
 
+/* How many of a region's weights this rank has. */
+static int64_t kept(const ares_model *m, const ares_region *r)
+{
+    return r->decay && m->share.how == ARES_SHARE_ALL ? r->own : r->elements;
+}
+
 /* Divides the arenas among regions, and those among their parameters. */
 static void give_memory(ares_model *m)
 {
@@ -84,6 +90,9 @@ static void give_memory(ares_model *m)
         if (on_host(m, r)) {
             r->host = host;
             host += (size_t)r->elements * each;
+        } else if (region_apart(m, r)) {
+            r->own_weights = w;
+            w += (size_t)r->own * each;
         } else {
             r->weights = w;
             r->own_weights = w + (size_t)r->own_first * each;
@@ -110,10 +119,13 @@ static void give_memory(ares_model *m)
 int regions_allocate(ares_model *m, bool trainable)
 {
     ares_device *d = m->device;
+    bool all = m->share.how == ARES_SHARE_ALL;
+    /* gradients and weights in host memory are whole on every rank that has them */
+    ARES_ASSERT(!all || (m->share.group && !trainable && !m->share.weights_on_host));
     lay_out(m);
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        size_t bytes = (size_t)r->elements * ares_dtype_bytes(r->dtype);
+        size_t bytes = (size_t)kept(m, r) * ares_dtype_bytes(r->dtype);
         *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
         m->grads_bytes += trainable ? (size_t)r->elements * sizeof(float) : 0;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
@@ -135,7 +147,7 @@ int regions_allocate(ares_model *m, bool trainable)
                          "model: %.2f GiB of weights do not fit in page-locked host memory",
                          (double)m->host_weights_bytes / 1073741824.0);
     give_memory(m);
-    return m->host_weights ? slots_open(m) : ARES_OK;
+    return m->host_weights || all ? slots_open(m) : ARES_OK;
 }
 
 void regions_release(ares_model *m)

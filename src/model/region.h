@@ -14,10 +14,12 @@ int regions_allocate(ares_model *m, bool trainable);
 int regions_refresh(ares_model *m);
 void regions_release(ares_model *m); /* weights, gradients, optimizer states */
 
-/* Memory of the device for weights that lie on the host. (hold.c) */
+/* Whether a region's weights are whole on the device only while they are held. (hold.c) */
+bool region_apart(const ares_model *m, const ares_region *r);
+/* Memory of the device for such weights. */
 int slots_open(ares_model *m);
 void slots_close(ares_model *m);
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
 void region_ahead(ares_model *m, int r);
-void slots_forget(ares_model *m); /* weights on the host were written */
+void slots_forget(ares_model *m); /* weights were written where they lie */
 #endif

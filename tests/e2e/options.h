@@ -800,6 +800,8 @@ static const option_case options[] = {
 
     /* ------------------------------------------------------------ reference */
     { "worker.ref.fsdp.torch_dtype", "bf16", "kl_loss", "actor/kl > 0; base:actor/kl == 0" },
+    { "worker.ref.fsdp.enable_full_shard", NULL, "test_train",
+      "what_two_ranks_share_changes_no_bit" },
     { "worker.ref.offload.offload_params", "true", "kl_loss", "same" },
     { "worker.ref.strategy", "megatron", "kl_loss", "same" },
     { "worker.ref.ulysses_size", "2", "kl_loss",

@@ -1,7 +1,7 @@
 /*
- * What ranks share of the models that they train changes no bit: three steps of three algorithms,
- * with everything on every rank and with the optimizer's states shared, with one micro-batch on a
- * rank and with several, whose number differs from rank to rank.
+ * What ranks share of their models changes no bit: three steps of four algorithms, with everything
+ * on every rank, with the optimizer's states shared and with the reference's weights shared, with
+ * one micro-batch on a rank and with several, whose number differs from rank to rank.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +18,19 @@ static const char *const algorithms[][WORDS] = {
     { "algorithm.disable_kl=false", "algorithm.use_kl_loss=true", "algorithm.kl_coef=0.1",
       "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_ratio=0.2",
       "worker.actor.clip_cov_lb=-5" },
+    { "algorithm.disable_kl=false", "algorithm.use_kl_loss=true", "algorithm.kl_coef=0.1",
+      "algorithm.kl_penalty=full" },
 };
 
 /* What is tried: how ranks share, and tokens of a micro-batch. The first is what others must be. */
-static const char *const ways[][2 * 2] = {
+static const char *const ways[][2 * 2 + 1] = {
     { "worker.actor.fsdp.fsdp_size=1", "worker.critic.fsdp.fsdp_size=1",
       "worker.actor.max_token_len_per_device=4096", "worker.critic.max_token_len_per_device=4096" },
     { "worker.actor.fsdp.fsdp_size=-1", "worker.critic.fsdp.fsdp_size=-1",
       "worker.actor.max_token_len_per_device=4096", "worker.critic.max_token_len_per_device=4096" },
     { "worker.actor.fsdp.enable_full_shard=false", "worker.critic.fsdp.enable_full_shard=false",
-      "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64" },
+      "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64",
+      "worker.ref.fsdp.enable_full_shard=true" },
 };
 
 /* The folder of the model is the parent's. */
@@ -48,7 +51,7 @@ static bool open_way(opened *o, ares_world *w, const char *const *algorithm, con
     snprintf(model, sizeof model, "worker.actor.model.model_path=%s", model_dir());
     snprintf(rows, sizeof rows, "data.train_files=%s",
              test_source("examples/data/sums/train.jsonl"));
-    const char *words[16 + WORDS + 4] = { model,
+    const char *words[16 + WORDS + 5] = { model,
                                           rows,
                                           "trainer.run_dir=unused",
                                           "trainer.threads=1",
@@ -63,7 +66,7 @@ static bool open_way(opened *o, ares_world *w, const char *const *algorithm, con
                                           "worker.reward.accuracy=random" };
     int n = 13;
     for (int i = 0; i < WORDS && algorithm[i]; i++) words[n++] = algorithm[i];
-    for (int i = 0; i < ARES_COUNT(ways[0]); i++) words[n++] = way[i];
+    for (int i = 0; i < ARES_COUNT(ways[0]) && way[i]; i++) words[n++] = way[i];
     memset(o, 0, sizeof *o);
     o->options = ares_config_new();
     ares_train_config_declare(o->options, &o->c);
@@ -134,6 +137,18 @@ static bool take_steps(opened *o, ares_world *w, const char *what)
     return CHECK_MSG(apart, "%s: the ranks never differed in what they had", what);
 }
 
+/* A rank that shares the reference has its part of every matrix alone, between passes too. */
+static void check_reference(const ares_model *ref, const ares_model *policy, bool shared)
+{
+    CHECK_EQ(ares_model_shards(ref), shared ? ares_model_shards(policy) : 1);
+    for (int i = 0; i < ref->n_regions; i++) {
+        const ares_region *r = &ref->regions[i];
+        bool apart = shared && r->decay;
+        CHECK((r->weights == NULL) == apart);
+        CHECK_EQ(r->own, apart ? r->elements / ares_model_shards(ref) : r->elements);
+    }
+}
+
 static void try_algorithm(ares_world *w, const char *const *algorithm)
 {
     arrays *actor = NULL, *critic = NULL;
@@ -145,6 +160,7 @@ static void try_algorithm(ares_world *w, const char *const *algorithm)
         bool well = open_way(&o, w, algorithm, ways[i]) && take_steps(&o, w, what);
         ares_model *m = o.t.run.model, *c = o.t.critic ? o.t.critic->learner.model : NULL;
         CHECK_EQ(ares_model_shards(m), i ? ares_world_size(w) : 1);
+        if (well && o.t.ref) check_reference(o.t.ref->learner.model, m, i == 2);
         if (well && !i) {
             actor = remember(m);
             critic = c ? remember(c) : NULL;

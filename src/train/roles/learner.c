@@ -67,6 +67,13 @@ int64_t learner_together(const learner *l, const learner *with, int64_t n)
     return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
 }
 
+/* What became of this rank's part, before passes that gather the model's weights. */
+static int agree(const learner *l, int rc)
+{
+    const ares_model_share *s = &l->model->share;
+    return s->how == ARES_SHARE_ALL ? ares_group_agree(s->group, rc) : rc;
+}
+
 /* Packs the rows, and brings the targets to the device. */
 static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
                       bool share_prompts, learner_pass *out)
@@ -114,7 +121,7 @@ int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set 
 {
     ares_arena_reset(&l->arena);
     void **hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *hidden);
-    ARES_TRY(pack_round(l, b, sets, n, share_prompts, out));
+    ARES_TRY(agree(l, pack_round(l, b, sets, n, share_prompts, out)));
     ARES_TRY(run_round(l, out, n, keep, hidden));
     for (int64_t i = 0; i < n; i++) out[i].hidden = hidden[i];
     return ARES_OK;
@@ -183,6 +190,13 @@ void learner_head_backward(const learner *l, const learner_pass *p, ares_head_ar
     h->dw = ares_model_head_grad(l->model);
 }
 
+int learner_sync(const learner *l)
+{
+    ares_model *m = l->model;
+    bool gathered = m->share.how == ARES_SHARE_ALL;
+    return gathered ? ares_group_sync(m->share.group) : m->device->k->sync(m->device);
+}
+
 int learner_agree(const learner *l, const learner *with, int rc)
 {
     return learner_by_region(l, with) ? ares_world_agree(l->world, rc) : rc;
@@ -239,7 +253,7 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     ares_device *d = l->model->device;
     size_t bytes = 3 * n * sizeof *stats;
     learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
-    ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
+    ARES_TRY(agree(l, columns_open(&l->stats, d, l->role, bytes, 1)));
     float *on = columns_place(&l->stats, stats, bytes), *at = on;
     int64_t i = 0;
     do { /* once where there is no set, too: the passes of other ranks wait for it */
@@ -248,7 +262,7 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
         for (int64_t end = i + k; i < end; i++) at += sets[i].out;
     } while (i < n_sets);
     columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
-    return d->k->sync(d);
+    return learner_sync(l);
 }
 
 /* All runs in one pass over their sets. The columns' first number is the batch's token `first`. */
@@ -273,6 +287,7 @@ static int score_runs(learner *l, const learner_scoring *s, const ares_batch *b,
         n_sets += rc == ARES_OK ? count : 0;
     }
     float *stats = ares_arena_alloc(&plan, ((size_t)n * 3 + 1) * sizeof *stats);
+    rc = agree(l, rc);
     if (rc == ARES_OK) rc = score_all(l, s, b, sets, n_sets, &plan, stats, (size_t)n);
     for (int64_t i = 0, at = 0; rc == ARES_OK && i < n_sets; at += sets[i++].out) {
         if (log_probs) ares_pack_scatter(b, &sets[i], stats + at, first, log_probs);

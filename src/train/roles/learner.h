@@ -78,9 +78,11 @@ void learner_drop_head(const learner *l);
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
 /* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
+/* Waits for what was launched; where weights are gathered, also the first failure of that. */
+int learner_sync(const learner *l);
 /*
- * What became of a round's losses: the same on every rank where the passes that follow are
- * collectives, else rc.
+ * What became of this rank's part, before passes that may be collectives: the same on every rank
+ * where weights come region by region, else rc.
  */
 int learner_agree(const learner *l, const learner *with, int rc);
 /* Adds the gradients of a round, whose passes have their d_hidden. */

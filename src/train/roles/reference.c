@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, const char *weights)
+#include "options/sharing.h"
+
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_group *group,
+                   const char *weights)
 {
-    const ares_model_share share = { .weights_on_host = cfg->ref.offload_params };
+    const ares_model_share share = sharing_of_reference(cfg, group);
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32,
@@ -45,7 +48,8 @@ static int compare(reference *r, learner *policy, double temperature, ares_batch
     size_t count = (size_t)n_sets + 1;
     learner_pass *p = ares_arena_alloc(&b->arena, count * sizeof *p);
     void **ref_hidden = ares_arena_alloc(&b->arena, count * sizeof *ref_hidden);
-    ARES_TRY(learner_forward_round(policy, b, sets, n_sets, r->cfg->actor.share_prompts, false, p));
+    int rc = learner_forward_round(policy, b, sets, n_sets, r->cfg->actor.share_prompts, false, p);
+    ARES_TRY(learner_agree(policy, ref, rc));
     ARES_TRY(learner_forward_beside(ref, p, n_sets, ref_hidden));
     learner_hold_head(policy);
     learner_hold_head(ref);
@@ -76,9 +80,10 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
     int64_t n_sets;
     size_t n = (size_t)b->tokens, bytes = (5 * n + 1) * sizeof(float);
     float *stats = ares_arena_alloc(&b->arena, bytes);
-    ARES_TRY(ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
-                            &b->arena, &sets, &n_sets));
-    ARES_TRY(columns_open(&policy->stats, d, policy->role, bytes, 1));
+    int rc = ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
+                            &b->arena, &sets, &n_sets);
+    if (rc == ARES_OK) rc = columns_open(&policy->stats, d, policy->role, bytes, 1);
+    ARES_TRY(learner_agree(policy, &r->learner, rc));
     float *on = columns_place(&policy->stats, stats, bytes);
     float *at_round = on;
     int64_t begun = 0;
@@ -88,7 +93,7 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
         for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
     } while (begun < n_sets);
     columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
-    ARES_TRY(d->k->sync(d));
+    ARES_TRY(learner_sync(&r->learner));
     for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], stats + at, 0, b->kl);
     for (int64_t t = 0; t < b->tokens; t++)

@@ -251,9 +251,10 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, round_pass *
                        .n = n,
                        .rows = ares_arena_alloc(arena, count * sizeof *p->rows),
                        .head = ares_arena_alloc(arena, count * sizeof *p->head) };
-    ARES_TRY(learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
-                                   u->actor->cfg->actor.share_prompts, true, p->rows));
-    ARES_TRY(learner_reserve_round(l, p->rows, n, 0, NULL));
+    int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
+                                   u->actor->cfg->actor.share_prompts, true, p->rows);
+    if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
+    ARES_TRY(learner_agree(l, beside(u->actor), rc));
     for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
     return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
 }

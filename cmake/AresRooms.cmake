@@ -11,7 +11,7 @@ function(ares_kernel_isas room)
     endif()
     set(optimise -O3) # in a debug build too
     if(ARES_SANITIZE) # watching the scope of every lane's temporaries triples the time to compile
-        set(optimise -O1 -g1 -fno-sanitize-address-use-after-scope)
+        set(optimise -O2 -g1 -fno-sanitize-address-use-after-scope)
     endif()
     set(isas plain)
     set(flags_plain "")

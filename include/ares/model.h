@@ -98,7 +98,11 @@ typedef struct ares_region {
     void *weights, *own_weights;
     void *host; /* all of its weights, in host memory; NULL: they are on the device */
     void *act;  /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
-    float *grad, *own_grad; /* the same of gradients; NULL: frozen */
+    /*
+     * the same of gradients; NULL: frozen. Where weights are shared, the whole one of matrices is
+     * there between ares_region_grad and ares_region_sum alone
+     */
+    float *grad, *own_grad;
     /*
      * the optimizer's [own]; NULL until ares_model_optimizer_alloc, master also where weights are
      * f32
@@ -119,8 +123,8 @@ typedef struct ares_model_layer {
 
 /*
  * What the ranks of a group do not all keep: nothing is shared, or each keeps the optimizer states
- * of its own part of every region, or also the weights of that part alone (of a model that is not
- * trained). No choice changes a bit of a result (docs/ranks.md#sharing).
+ * of its own part of every region, or also the weights and gradients of that part alone. No choice
+ * changes a bit of a result (docs/ranks.md#sharing).
  */
 typedef enum { ARES_SHARE_NONE, ARES_SHARE_STATES, ARES_SHARE_ALL } ares_sharing;
 typedef struct ares_model_share {
@@ -141,7 +145,7 @@ typedef struct ares_model {
     ares_param *embed, *final_norm, *lm_head;
     /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */
     ares_param *value, *value_bias;
-    /* tied models: the gradient of the look-up, added to the head's once per optimizer step */
+    /* the look-up's gradient; of tied models apart, and added to the head's once per step */
     ares_matrix embed_grad;
     ares_model_layer *layer;
     struct ares_rope *rope;
@@ -153,6 +157,7 @@ typedef struct ares_model {
     void *host_weights; /* the arena of regions whose weights lie on the host */
     size_t host_weights_bytes;
     struct ares_slots *slots; /* where these come to on the device; NULL: there are none */
+    struct ares_grad_slots *grad_slots; /* of whole gradients, in m->grads; NULL: they stay */
     /*
      * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
      * rank after rank where the ranks have parts of their own, norms and biases last
@@ -172,7 +177,10 @@ bool ares_model_by_region(const ares_model *m); /* whether some are not */
 void ares_region_hold(ares_model *m, int r);
 /* And at NULL again, so that whoever reads them anyway faults at once. */
 void ares_region_drop(ares_model *m, int r);
-/* Weights that were written while they are held go back to where they lie. */
+/*
+ * The weights of a region were written: held ones of the host go back to where they lie, and what
+ * has been gathered ahead of own ones is out of date.
+ */
 void ares_region_store(ares_model *m, int r);
 
 typedef struct ares_model_options {
@@ -229,12 +237,19 @@ int ares_model_shards(const ares_model *m);
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
-void ares_model_zero_grad(ares_model *m);
-/* Tied models: lm_head.grad += embed_grad. Once per optimizer step. */
+void ares_model_zero_grad(ares_model *m); /* before the passes of an optimizer step */
+/*
+ * Before a gradient of the region is written: where weights are shared, gives the whole gradient a
+ * place, all zeros, unless it has one. A backward does so for its blocks and for the embedding; the
+ * head is for who computes its derivatives.
+ */
+void ares_region_grad(ares_model *m, int region);
+/* Tied models: lm_head.grad += embed_grad, unless the backward has. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
 /*
  * A region's gradients of all ranks are complete: own_grad becomes their sum, added from rank 0 up,
- * and where nothing is shared grad does. A failure is kept for ares_group_sync.
+ * and where nothing is shared grad does. Where weights are shared, a backward has added matrices to
+ * own_grad, and grad is NULL again. A failure is kept for ares_group_sync.
  */
 void ares_region_sum(ares_model *m, int region);
 /*

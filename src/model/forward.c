@@ -500,10 +500,13 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
     int32_t layers = m->cfg.layers;
+    int head = ares_model_head_region(m);
     /* what one micro-batch has left for its backward is the next one's after it */
     bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n && m->grads);
     if (layers) region_ahead(m, region_of(m, layers - 1));
+    ares_region_grad(m, head); /* where no micro-batch has reached the head, too */
+    if (head != m->embed->region) gradients_leave(m, head);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
         ARES_ASSERT(u->pass.rows == p[j].rows && !p[j].cache);
@@ -511,6 +514,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     }
     for (int32_t i = layers - 1; i >= 0; i--) {
         ares_region_hold(m, region_of(m, i));
+        ares_region_grad(m, region_of(m, i));
         if (i > 0) region_ahead(m, region_of(m, i - 1));
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
@@ -521,11 +525,14 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
             block_backward(m, i, &u->pass, s, &w->scratch, stream(w, layers, u));
         }
         ares_region_drop(m, region_of(m, i));
+        gradients_leave(m, region_of(m, i));
     }
+    gradients_begin_look_up(m);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
         k->embedding_backward(d, &m->embed_grad, u->ids, p[j].rows, stream(w, layers, u),
                               m->cfg.hidden);
     }
-    return k->sync(d);
+    gradients_end_look_up(m);
+    return m->share.how == ARES_SHARE_ALL ? ares_group_sync(m->share.group) : k->sync(d);
 }

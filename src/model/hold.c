@@ -158,5 +158,7 @@ void ares_region_drop(ares_model *m, int r)
 void ares_region_store(ares_model *m, int r)
 {
     const ares_region *to = &m->regions[r];
+    slot *ahead = m->slots ? slot_of(m, r) : NULL;
+    if (ahead && !ahead->holds) ahead->region = -1;
     if (to->host) m->device->k->copy_out(m->device, to->host, to->weights, weight_bytes(to));
 }

@@ -83,7 +83,6 @@ static int64_t kept(const ares_model *m, const ares_region *r)
 static void give_memory(ares_model *m)
 {
     char *w = m->weights, *host = m->host_weights;
-    float *g = m->grads;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
         size_t each = ares_dtype_bytes(r->dtype);
@@ -98,10 +97,6 @@ static void give_memory(ares_model *m)
             r->own_weights = w + (size_t)r->own_first * each;
             w += (size_t)r->elements * each;
         }
-        if (!g) continue;
-        r->grad = g;
-        r->own_grad = g + r->own_first;
-        g += r->elements;
     }
     if (m->device->k->act != ARES_F32) m->regions[m->n_regions - 1].act = w;
     for (int i = 0; i < m->n_params; i++) {
@@ -109,30 +104,27 @@ static void give_memory(ares_model *m)
         const ares_region *r = &m->regions[p->region];
         if (r->weights)
             p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
-        if (g) p->grad.data = r->grad + p->at;
         if (p->rank == 1) p->act = r->act ? (uint16_t *)r->act + p->at : p->weight.data;
     }
-    m->embed_grad = m->embed->grad;
-    if (g && m->cfg.tied) m->embed_grad.data = g;
+    if (m->grads) gradients_give_memory(m);
 }
 
 int regions_allocate(ares_model *m, bool trainable)
 {
     ares_device *d = m->device;
     bool all = m->share.how == ARES_SHARE_ALL;
-    /* gradients and weights in host memory are whole on every rank that has them */
-    ARES_ASSERT(!all || (m->share.group && !trainable && !m->share.weights_on_host));
+    /* weights in host memory are whole on every rank that has them */
+    ARES_ASSERT(!all || (m->share.group && !m->share.weights_on_host));
     lay_out(m);
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
         size_t bytes = (size_t)kept(m, r) * ares_dtype_bytes(r->dtype);
         *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
-        m->grads_bytes += trainable ? (size_t)r->elements * sizeof(float) : 0;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
     }
     if (d->k->act != ARES_F32)
         m->weights_bytes += (size_t)m->regions[m->n_regions - 1].elements * sizeof(uint16_t);
-    if (trainable && m->cfg.tied) m->grads_bytes += (size_t)m->embed->elements * sizeof(float);
+    if (trainable) m->grads_bytes = (size_t)gradients_elements(m) * sizeof(float);
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (trainable) m->grads = d->k->alloc(d, m->grads_bytes);
     if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
@@ -154,6 +146,7 @@ void regions_release(ares_model *m)
 {
     ares_device *d = m->device;
     slots_close(m);
+    gradients_close(m);
     d->k->release_host(d, m->host_weights, m->host_weights_bytes);
     d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
@@ -169,34 +162,6 @@ int regions_refresh(ares_model *m)
     if (!r->act) return ARES_OK;
     m->device->k->convert(m->device, r->act, m->device->k->act, r->weights, ARES_F32, r->elements);
     return m->device->k->sync(m->device);
-}
-
-void ares_model_zero_grad(ares_model *m)
-{
-    m->device->k->zero(m->device, m->grads, m->grads_bytes);
-}
-
-void ares_model_join_embed_grad(ares_model *m)
-{
-    if (m->cfg.tied && m->grads)
-        m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
-}
-
-void ares_region_sum(ares_model *m, int region)
-{
-    const ares_region *r = &m->regions[region];
-    ares_group *g = m->share.group;
-    if (!g || ares_group_size(g) == 1) return;
-    if (!r->decay) {
-        ares_group_join(g, ares_group_sum(g, r->grad, r->elements));
-        return;
-    }
-    int64_t n = r->elements / ares_group_size(g);
-    float *mine = r->grad + n * ares_group_rank(g);
-    ares_ticket t = ares_group_sum_scatter(g, r->grad, mine, n, false);
-    if (m->share.how == ARES_SHARE_NONE)
-        t = ares_group_gather(g, mine, r->grad, (size_t)n * sizeof *mine);
-    ares_group_join(g, t);
 }
 
 /* The third state: what a weight of 16 bits lacks. */
@@ -230,9 +195,10 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
         r->master = s;
         s += one;
         if (of_short != ARES_F32) continue;
-        ares_region_hold(m, i);
+        bool apart = !r->own_weights; /* on the host */
+        if (apart) ares_region_hold(m, i);
         d->k->convert(d, r->master, ARES_F32, r->own_weights, r->dtype, r->own);
-        ares_region_drop(m, i);
+        if (apart) ares_region_drop(m, i);
     }
     return d->k->sync(d);
 }

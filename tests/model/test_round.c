@@ -1,8 +1,9 @@
 /*
  * A round, block after block over all its micro-batches, has the bits of one micro-batch after the
- * other: hidden states and every gradient, with weights on the device or in host memory. Seen to
- * fail where the micro-batches of a block went backward in the opposite order, and where a slot was
- * filled with the region before.
+ * other: hidden states and every gradient, with weights on the device or in host memory, and with
+ * weights and gradients that ranks share. Seen to fail where the micro-batches of a block went
+ * backward in the opposite order, where a slot was filled with the region before, where a region's
+ * gradient did not leave, and where a slot of gradients was not cleared.
  */
 #include <stdio.h>
 
@@ -155,4 +156,154 @@ TEST(a_round_has_the_bits_of_one_micro_batch_after_the_other)
             ares_free(want);
             free_round(&r);
         }
+}
+
+/* What a rank has after a round: hidden states, and the sums of its own parts of gradients. */
+typedef struct shared_result {
+    result of;
+    ares_model *m; /* freed with d and g */
+    ares_device d;
+    ares_group *g;
+} shared_result;
+
+/* Some derivatives of the head's weight, unlike those of other ranks. */
+static void write_head_gradient(ares_model *m, int rank, int round)
+{
+    ares_region_grad(m, ares_model_head_region(m));
+    float *g = m->value ? m->value->grad.data : ares_model_head_grad(m)->data;
+    for (int i = 0; i < 64; i++) g[i] += (float)((i * 7 + rank * 3 + round) % 11 - 5) / 32;
+}
+
+static void train_shared(ares_world *world, const char *path, bool value_head, const round_of *r,
+                         ares_sharing how, shared_result *out)
+{
+    ares_workspace *w;
+    void *hidden[MICRO];
+    int ranks = ares_world_size(world);
+    REQUIRE_OK(ares_device_open("cpu", 1, &out->d));
+    REQUIRE_OK(ares_group_open(world, &out->d, ranks, 1, &out->g));
+    ares_model_share share = { .group = out->g, .how = how };
+    ares_model_options opt = {
+        .storage = ARES_F32, .trainable = true, .value_head = value_head, .share = &share
+    };
+    REQUIRE_OK(ares_model_load(path, &out->d, &opt, &out->m));
+    ares_model *m = out->m;
+    REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_INPUTS, &w));
+    /* what a step that was left out has written must not be seen by the next */
+    if (r->n) write_head_gradient(m, 5, 0);
+    ares_model_zero_grad(m);
+    CHECK_OK(ares_model_forward_round(m, w, r->packed, r->n, true, hidden));
+    for (int i = 0; i < r->n; i++) add_hidden(&out->of, m, &r->packed[i], hidden[i]);
+    if (r->n) write_head_gradient(m, ares_world_rank(world), 1);
+    CHECK_OK(ares_model_backward_round(m, w, r->packed, r->n, (const void *const *)r->d_hidden));
+    ares_model_join_embed_grad(m);
+    for (int i = 0; i < m->n_regions; i++) ares_region_sum(m, i);
+    CHECK_OK(ares_group_sync(out->g));
+    for (int i = 0; i < m->n_params; i++) {
+        bool there = m->params[i].rank == 1 || how != ARES_SHARE_ALL;
+        CHECK((m->params[i].weight.data != NULL) == there);
+        CHECK((m->params[i].grad.data != NULL) == there);
+    }
+    ares_workspace_free(w);
+}
+
+/*
+ * Every matrix is gathered for the forward, those of blocks once more for the backward, and its
+ * gradient leaves once, however many micro-batches there are; norms and biases are added.
+ */
+static int64_t bytes_of_round(const shared_result *x)
+{
+    const ares_model *m = x->m;
+    int64_t others = ares_group_size(x->g) - 1, sent = 0;
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        bool block = i > 0 && i <= m->cfg.layers;
+        int gathered = r->decay * (1 + block);
+        /* a tied head comes again; one with values lies behind it */
+        gathered += i == 0 && ares_model_head_region(m) == 0;
+        sent += others * r->own * (int64_t)sizeof(float) * (1 + gathered);
+    }
+    return sent;
+}
+
+static void shared_close(shared_result *x)
+{
+    ares_model_free(x->m);
+    ares_group_close(x->g);
+    ares_device_close(&x->d);
+    ares_free(x);
+}
+
+static void check_shared_gradients(const shared_result *whole, const shared_result *shared)
+{
+    for (int i = 0; i < whole->m->n_regions; i++) {
+        const ares_region *a = &whole->m->regions[i], *b = &shared->m->regions[i];
+        REQUIRE(a->elements == b->elements);
+        CHECK_EQ(b->own, b->decay ? b->elements / ares_group_size(shared->g) : b->elements);
+        CHECK_MSG(memcmp(a->grad + b->own_first, b->own_grad, (size_t)b->own * sizeof(float)) == 0,
+                  "the gradient of %s", a->name);
+    }
+    CHECK_EQ((int64_t)whole->of.floats, (int64_t)shared->of.floats);
+    CHECK_MEM(shared->of.hidden, whole->of.hidden, whole->of.floats * sizeof *whole->of.hidden);
+}
+
+/* Ranks have 3, 1 or no micro-batch. */
+static void share_rounds(ares_world *w)
+{
+    static const struct {
+        const char *variant;
+        bool value_head;
+    } models[] = { { "qwen2_tied", false },
+                   { "qwen2_untied", false },
+                   { "qwen3_tied_bias", true } };
+    static const int counts[] = { 3, 1, 0 };
+    for (int v = 0; v < ARES_COUNT(models); v++) {
+        char path[600];
+        round_of r;
+        ares_model_config cfg;
+        (void)snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"),
+                       models[v].variant);
+        REQUIRE_OK(ares_model_config_load(path, &cfg));
+        make_round(&r, counts[ares_world_rank(w) % ARES_COUNT(counts)], cfg.hidden);
+        shared_result *none = ares_calloc(1, sizeof *none), *all = ares_calloc(1, sizeof *all);
+        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_NONE, none);
+        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_ALL, all);
+        check_shared_gradients(none, all);
+        CHECK_EQ(ares_group_bytes(all->g), bytes_of_round(all));
+        /* own parts, and two slots in which whole gradients take turns */
+        if (ares_world_size(w) > 2) CHECK(all->m->grads_bytes < none->m->grads_bytes);
+        shared_close(none);
+        shared_close(all);
+        free_round(&r);
+    }
+}
+
+TEST(a_rank_alone_shares_gradients_with_itself)
+{
+    share_rounds(NULL);
+}
+
+static void share_as_ranks(int ranks, const char *name)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, ranks, name);
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    ares_world *w = NULL;
+    REQUIRE_OK(ares_world_open(&w));
+    share_rounds(w);
+    ares_world_close(w);
+}
+
+TEST_MPI(two_ranks_share_the_gradients_of_a_round)
+{
+    share_as_ranks(2, "two_ranks_share_the_gradients_of_a_round");
+}
+
+TEST_MPI(four_ranks_share_the_gradients_of_a_round)
+{
+    share_as_ranks(4, "four_ranks_share_the_gradients_of_a_round");
 }

@@ -1,0 +1,184 @@
+/*
+ * Gradients of a pass. Where ranks keep their own parts of the weights alone, so they do of the
+ * gradients: a region's whole gradient is there from the beginning of its backward until the ranks
+ * have added it, in one of two slots as large as the largest region. While one region's leaves, the
+ * next one's is computed in the other (docs/ranks.md#sharing).
+ */
+#include "region.h"
+
+enum { SLOTS = 2, NOBODY = -1 };
+
+typedef struct slot {
+    float *memory;
+    int of; /* a region, m->n_regions: a look-up apart from the head, or NOBODY */
+    ares_ticket leaving;
+} slot;
+
+struct ares_grad_slots {
+    slot slot[SLOTS];
+};
+
+static int64_t largest(const ares_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->n_regions; i++)
+        if (m->regions[i].decay) n = ARES_MAX(n, m->regions[i].elements);
+    return n;
+}
+
+/* Whether whole gradients of matrices come and go. */
+static bool in_parts(const ares_model *m)
+{
+    return m->share.how == ARES_SHARE_ALL;
+}
+
+/* A tied look-up has a gradient of its own, which the head's takes in once per step. */
+static int64_t of_look_up(const ares_model *m)
+{
+    return m->cfg.tied && !in_parts(m) ? m->embed->elements : 0;
+}
+
+int64_t gradients_elements(const ares_model *m)
+{
+    int64_t n = of_look_up(m) + (in_parts(m) ? SLOTS * largest(m) : 0);
+    for (int i = 0; i < m->n_regions; i++)
+        n += in_parts(m) ? m->regions[i].own : m->regions[i].elements;
+    return n;
+}
+
+/* grad NULL: nowhere */
+static void point_at(ares_model *m, int r, float *grad)
+{
+    m->regions[r].grad = grad;
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].region == r) m->params[i].grad.data = grad ? grad + m->params[i].at : NULL;
+    if (r == m->embed->region && (!m->cfg.tied || in_parts(m)))
+        m->embed_grad.data = m->embed->grad.data;
+}
+
+void gradients_give_memory(ares_model *m)
+{
+    float *g = m->grads;
+    m->embed_grad = m->embed->grad;
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        bool part = in_parts(m) && r->decay;
+        r->own_grad = part ? g : g + r->own_first;
+        if (!part) point_at(m, i, g);
+        g += part ? r->own : r->elements;
+    }
+    if (of_look_up(m)) m->embed_grad.data = g;
+    if (!in_parts(m)) return;
+    m->grad_slots = ares_calloc(1, sizeof *m->grad_slots);
+    for (int i = 0; i < SLOTS; i++)
+        m->grad_slots->slot[i] = (slot){ .memory = g + i * largest(m), .of = NOBODY };
+}
+
+void gradients_close(ares_model *m)
+{
+    ares_free(m->grad_slots);
+}
+
+static slot *slot_of(const ares_model *m, int of)
+{
+    slot *s = m->grad_slots->slot, *end = s + SLOTS;
+    while (s < end && s->of != of) s++;
+    return s < end ? s : NULL;
+}
+
+/* Zeroed memory for so many elements; of two free slots the one that has waited longer. */
+static float *take(ares_model *m, int of, int64_t elements)
+{
+    slot *found = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        slot *s = &m->grad_slots->slot[i];
+        if (s->of == NOBODY && (!found || s->leaving < found->leaving)) found = s;
+    }
+    ARES_ASSERT(found); /* of the head, and of what is at hand */
+    ares_group_join(m->share.group, found->leaving);
+    m->device->k->zero(m->device, found->memory, (size_t)elements * sizeof(float));
+    found->of = of;
+    return found->memory;
+}
+
+void ares_region_grad(ares_model *m, int r)
+{
+    if (!m->grads || m->regions[r].grad) return;
+    point_at(m, r, take(m, r, m->regions[r].elements));
+}
+
+void ares_model_zero_grad(ares_model *m)
+{
+    size_t bytes = m->grads_bytes;
+    if (m->grad_slots) bytes = (size_t)(m->grad_slots->slot[0].memory - (float *)m->grads) * 4;
+    m->device->k->zero(m->device, m->grads, bytes);
+    for (int i = 0; i < SLOTS && m->grad_slots; i++) { /* of a pass that went no further */
+        slot *s = &m->grad_slots->slot[i];
+        if (s->of != NOBODY && s->of < m->n_regions) point_at(m, s->of, NULL);
+        s->of = NOBODY;
+    }
+}
+
+void ares_model_join_embed_grad(ares_model *m)
+{
+    if (of_look_up(m) && m->grads)
+        m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
+}
+
+/* The whole gradient goes to the ranks that own its parts, and its slot is free. */
+static void leave(ares_model *m, int region)
+{
+    ares_region *r = &m->regions[region];
+    slot *s = slot_of(m, region);
+    if (!s) return; /* it has left */
+    s->leaving = ares_group_sum_scatter(m->share.group, r->grad, r->own_grad, r->own, true);
+    s->of = NOBODY;
+    point_at(m, region, NULL);
+}
+
+void ares_region_sum(ares_model *m, int region)
+{
+    const ares_region *r = &m->regions[region];
+    ares_group *g = m->share.group;
+    if (r->decay && in_parts(m)) {
+        leave(m, region);
+        return;
+    }
+    if (!g || ares_group_size(g) == 1) return;
+    if (!r->decay) {
+        ares_group_join(g, ares_group_sum(g, r->grad, r->elements));
+        return;
+    }
+    int64_t n = r->elements / ares_group_size(g);
+    float *mine = r->grad + n * ares_group_rank(g);
+    ares_ticket t = ares_group_sum_scatter(g, r->grad, mine, n, false);
+    if (m->share.how == ARES_SHARE_NONE)
+        t = ares_group_gather(g, mine, r->grad, (size_t)n * sizeof *mine);
+    ares_group_join(g, t);
+}
+
+void gradients_leave(ares_model *m, int region)
+{
+    if (in_parts(m)) leave(m, region);
+}
+
+void gradients_begin_look_up(ares_model *m)
+{
+    int r = m->embed->region;
+    if (!in_parts(m)) return;
+    /* of a tied model the head's is there, and stays apart until both are complete */
+    if (m->regions[r].grad) m->embed_grad.data = take(m, m->n_regions, m->embed->elements);
+    else ares_region_grad(m, r);
+}
+
+void gradients_end_look_up(ares_model *m)
+{
+    int r = m->embed->region;
+    if (!in_parts(m)) return;
+    slot *apart = slot_of(m, m->n_regions);
+    if (apart) {
+        m->device->k->add(m->device, m->regions[r].grad, apart->memory, m->embed->elements);
+        apart->of = NOBODY;
+    }
+    leave(m, r);
+}

@@ -74,18 +74,29 @@ static void trained_close(trained *t)
     ares_config_free(t->options);
 }
 
-/* Gradients of a step: normal numbers, keyed by parameter; padding stays zero. */
-static void give_gradients(ares_model *m, uint64_t step, float scale)
+static void give_gradient(ares_model *m, int region, uint64_t step, float scale)
 {
-    ares_model_zero_grad(m);
+    ares_region_grad(m, region);
     for (int i = 0; i < m->n_params; i++) {
         const ares_param *p = &m->params[i];
+        if (p->region != region) continue;
         int64_t n = (int64_t)p->weight.n * p->weight.k;
         float *rows = ares_malloc((size_t)n * sizeof *rows);
         ares_rng_key key = ares_rng_sub(ares_rng_root(9, ARES_RNG_TEST), step, (uint64_t)i);
         for (int64_t e = 0; e < n; e++) rows[e] = scale * (float)ares_rng_normal(key, (uint64_t)e);
         ares_matrix_pack(&p->grad, rows, ARES_F32);
         ares_free(rows);
+    }
+}
+
+/* Gradients of a step: normal numbers, keyed by parameter; padding stays zero. */
+static void give_gradients(ares_model *m, uint64_t step, float scale)
+{
+    ares_model_zero_grad(m);
+    for (int i = 0; i < m->n_regions; i++) {
+        give_gradient(m, i, step, scale);
+        /* as a backward does */
+        if (m->share.how == ARES_SHARE_ALL && m->regions[i].decay) ares_region_sum(m, i);
     }
 }
 
@@ -422,8 +433,9 @@ static void check_shared(const ares_model *shared, const ares_model *whole)
         const ares_region *r = &shared->regions[i], *a = &whole->regions[i];
         int64_t n = ARES_MIN(r->elements, a->elements),
                 own = ARES_MAX(0, ARES_MIN(r->own, a->elements - r->own_first));
-        check_part(r->weights, a->weights, 0, n, r->dtype);
+        if (r->weights) check_part(r->weights, a->weights, 0, n, r->dtype);
         if (!own) continue;
+        check_part(r->own_weights, a->weights, r->own_first, own, r->dtype);
         check_part(r->m, a->m, r->own_first, own, r->states);
         check_part(r->v, a->v, r->own_first, own, r->states);
         check_part(r->master, a->master, r->own_first, own, r->states);
@@ -442,11 +454,11 @@ TEST_MPI(ranks_take_the_step_of_the_sum_of_their_gradients)
     if (!as_ranks(ARES_COUNT(scales), "ranks_take_the_step_of_the_sum_of_their_gradients", &w))
         return;
     int rank = ares_world_rank(w);
-    for (int c = 0; c < ARES_COUNT(settings) * 2; c++) {
+    for (int c = 0; c < ARES_COUNT(settings) * 3; c++) {
         trained all, one;
         double norm[2] = { 0 };
-        const setting *s = &settings[c / 2];
-        ares_sharing how = c % 2 ? ARES_SHARE_STATES : ARES_SHARE_NONE;
+        const setting *s = &settings[c / 3];
+        ares_sharing how = (ares_sharing)(c % 3);
         if (!wide_open(s, w, how, &all) || !wide_open(s, NULL, ARES_SHARE_NONE, &one)) return;
         CHECK(all.m->states_bytes < one.m->states_bytes || how == ARES_SHARE_NONE);
         for (uint64_t step = 1; step <= 3; step++) {
@@ -465,26 +477,29 @@ TEST_MPI(ranks_take_the_step_of_the_sum_of_their_gradients)
 
 /*
  * What a step sends: every gradient once to the rank that adds it, and back from there what the
- * others lack: the sum, or the weights that it gave and the chunks' sums of squares.
+ * others lack: the sum, or the weights that it gave and the chunks' sums of squares. Where weights
+ * are shared gradients have left before, and weights do not come back.
  */
 TEST_MPI(a_step_sends_no_more_than_it_must)
 {
     ares_world *w = NULL;
     if (!as_ranks(2, "a_step_sends_no_more_than_it_must", &w)) return;
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < 6; c++) {
         trained t;
         double norm;
-        const setting *s = &settings[c < 2 ? 1 : 2];
-        ares_sharing how = c % 2 ? ARES_SHARE_STATES : ARES_SHARE_NONE;
+        const setting *s = &settings[c < 3 ? 1 : 2];
+        ares_sharing how = (ares_sharing)(c % 3);
         if (!wide_open(s, w, how, &t)) return;
         const ares_region *vectors = &t.m->regions[t.m->n_regions - 1];
         int64_t matrices = 0, own;
         for (int i = 0; i < t.m->n_regions - 1; i++) matrices += t.m->regions[i].elements;
         own = matrices / 2;
-        int64_t want = own * 4 + vectors->elements * 4;
-        want += how == ARES_SHARE_NONE ? own * 4
-                                       : own * (int64_t)ares_dtype_bytes(s->storage) +
-                                             own / ARES_SUM_CHUNK * (int64_t)sizeof(double);
+        int64_t weights = own * (int64_t)ares_dtype_bytes(s->storage),
+                squares = own / ARES_SUM_CHUNK * (int64_t)sizeof(double),
+                want = vectors->elements * 4;
+        want += how == ARES_SHARE_NONE     ? own * 4 + own * 4
+                : how == ARES_SHARE_STATES ? own * 4 + weights + squares
+                                           : squares;
         give_gradients(t.m, 1, 1);
         int64_t before = ares_group_bytes(t.g);
         CHECK_OK(optim_step(&t.o, t.m, w, 1e-3, 1, "test", &norm));

@@ -39,8 +39,7 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
                             .world = world,
                             .optim = &cfg->critic_optim,
                             .total_steps = total_steps,
-                            .gradient_checkpointing =
-                                cfg->critic.gradient_checkpointing || cfg->critic.offload_params });
+                            .gradient_checkpointing = cfg->critic.gradient_checkpointing });
 }
 
 void critic_close(critic *c)
@@ -76,8 +75,7 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, i
     ARES_TRY(learner_forward_round(l, b, sets, n, c->cfg->critic.share_prompts, keep, p));
     for (int64_t i = 0; i < n; i++) most = ARES_MAX(most, p[i].packed.n_out);
     size_t bytes = (size_t)most * ares_dtype_bytes(l->model->device->k->act);
-    if (keep) return learner_reserve_round(l, p, n, bytes, value);
-    return learner_reserve_round(l, p, 0, bytes, value);
+    return learner_agree(l, NULL, learner_reserve_round(l, p, keep ? n : 0, bytes, value));
 }
 
 int critic_reserve(critic *c, int32_t rows)
@@ -113,9 +111,10 @@ int critic_values(critic *c, ares_batch *b)
     int64_t n;
     size_t bytes = ((size_t)b->tokens + 1) * sizeof(float);
     float *values = ares_arena_alloc(&b->arena, bytes);
-    ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
-                            c->cfg->critic.share_prompts, &b->arena, &sets, &n));
-    ARES_TRY(columns_open(&l->stats, d, l->role, bytes, 1));
+    int rc = ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
+                            c->cfg->critic.share_prompts, &b->arena, &sets, &n);
+    if (rc == ARES_OK) rc = columns_open(&l->stats, d, l->role, bytes, 1);
+    ARES_TRY(learner_agree(l, NULL, rc));
     float *on = columns_place(&l->stats, values, bytes), *at_round = on;
     int64_t begun = 0;
     do {
@@ -124,7 +123,7 @@ int critic_values(critic *c, ares_batch *b)
         for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
     } while (begun < n);
     columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
-    ARES_TRY(d->k->sync(d));
+    ARES_TRY(learner_sync(l));
     for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], values + at, 0, b->values);
     for (int64_t t = 0; t < b->tokens; t++)
@@ -242,6 +241,7 @@ static int one_round(value_update *u, const ares_micro_batch *m, int64_t n)
     void *value;
     ARES_TRY(forward(c, u->batch, learner_sets_of(m, n, arena), n, true, p, &value));
     int rc = ARES_OK;
+    ares_region_grad(c->learner.model, ares_model_head_region(c->learner.model));
     learner_hold_head(&c->learner);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = value_loss(u, &m[i], &p[i], value);
     learner_drop_head(&c->learner);

@@ -20,8 +20,9 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
     ARES_TRY(optim_alloc_states(&l->optim, m));
-    return ares_workspace_new(m, o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL,
-                              &l->workspace);
+    /* a round of several micro-batches computes blocks again in any case */
+    bool inputs = o->gradient_checkpointing || ares_model_by_region(m);
+    return ares_workspace_new(m, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &l->workspace);
 }
 
 static void close_columns(learner *l)
@@ -185,6 +186,7 @@ int learner_reserve_backward(learner *l, int32_t rows)
 
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)
 {
+    ares_region_grad(l->model, ares_model_head_region(l->model));
     h->dx = p->d_hidden;
     h->lddx = l->model->cfg.hidden;
     h->dw = ares_model_head_grad(l->model);

@@ -212,7 +212,7 @@ static void step_region(const optim *o, ares_model *m, const ares_region *r, dou
 static void gather_weights(ares_model *m, const ares_region *r)
 {
     ares_group *g = m->share.group;
-    if (ares_model_shards(m) == 1 || !r->decay) return;
+    if (m->share.how != ARES_SHARE_STATES || !r->decay) return;
     size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
     (void)ares_group_gather(g, r->own_weights, r->weights, bytes); /* finish waits for it */
 }
@@ -236,11 +236,13 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
     /* as torch.nn.utils.clip_grad_norm_ */
     double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
     for (int i = 0; i < m->n_regions; i++) {
-        ares_region_hold(m, i);
-        step_region(o, m, &m->regions[i], lr, scale);
-        gather_weights(m, &m->regions[i]);
+        const ares_region *r = &m->regions[i];
+        bool apart = !r->own_weights; /* on the host */
+        if (apart) ares_region_hold(m, i);
+        step_region(o, m, r, lr, scale);
+        gather_weights(m, r);
         ares_region_store(m, i);
-        ares_region_drop(m, i);
+        if (apart) ares_region_drop(m, i);
     }
     return finish(m);
 }

@@ -93,6 +93,7 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
         for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
     } while (begun < n_sets);
     columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
+    ARES_TRY(learner_sync(policy));
     ARES_TRY(learner_sync(&r->learner));
     for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], stats + at, 0, b->kl);

@@ -230,8 +230,8 @@ static int score_share(collapse_pool *p, const drawn_turn *turns, int64_t n,
     for (int64_t r = 0; r < b.rows; r++)
         memcpy(b.responses + b.row_start[r], turns[r % n].z,
                (size_t)turns[r % n].of->z_len * sizeof *b.responses);
-    int rc = b.rows ? learner_log_probs(&t->actor.learner, &scoring, &b, 0, b.rows, log_probs, NULL)
-                    : ARES_OK;
+    /* without a row, too: all ranks make the same passes */
+    int rc = learner_log_probs(&t->actor.learner, &scoring, &b, 0, b.rows, log_probs, NULL);
     for (int64_t j = ares_world_rank(t->run.world); j < prompts; j += ranks)
         for (int64_t i = 0; i < n; i++, row++)
             for (int64_t k = b.row_start[row]; k < b.row_start[row + 1]; k++)

@@ -182,18 +182,18 @@ static int next_batch(sft_trainer *t, ares_batch *b)
 }
 
 /* ------------------------------------------------------------------ the step */
-/* d_log_prob: of the batch's tokens; loss: is added to */
-static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *m,
-                       const float *d_log_prob, double *loss)
+/* n micro-batches, which may be none. d_log_prob: of the batch's tokens; loss: is added to */
+static int a_round(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
+                   const float *d_log_prob, double *loss)
 {
     const learner_scoring scoring = { .temperature = 1 };
-    ARES_TRY(learner_add_gradients(l, &scoring, b, m, 1, d_log_prob, loss));
+    ARES_TRY(learner_add_gradients(l, &scoring, b, m, n, d_log_prob, loss));
     if (isfinite(*loss)) return ARES_OK;
     const ares_row *row = b->samples[m->row].row;
     return ares_fail(ARES_ENUMERIC,
                      "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
                      "the learning rate, or look at these rows",
-                     *loss, (long long)(m->end - m->row), row->file, (long long)row->line);
+                     *loss, (long long)(m[n - 1].end - m->row), row->file, (long long)row->line);
 }
 
 typedef struct step_sums {
@@ -223,10 +223,14 @@ static int backward(sft_trainer *t, step_sums *out)
 
     int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg.actor.max_token_len, false, plan);
     double loss = 0;
-    int rc = ARES_OK;
+    int64_t i = 0;
+    int rc;
     ares_model_zero_grad(l->model);
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++)
-        rc = micro_batch(l, b, &plan[i], weight, &loss);
+    do { /* once where there is no row, too: all ranks make the same passes */
+        int64_t k = learner_together(l, NULL, n - i);
+        rc = a_round(l, b, plan + i, k, weight, &loss);
+        i += k;
+    } while (i < n && rc == ARES_OK);
     rc = ares_world_agree(t->run.world, rc);
     *out = (step_sums){
         .loss = loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
@@ -277,7 +281,7 @@ static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
         add_row(b, rows[b->rows]);
     }
     fill(b, rows);
-    float *log_probs = ares_arena_alloc(&b->arena, (size_t)b->tokens * sizeof *log_probs);
+    float *log_probs = ares_arena_alloc(&b->arena, (size_t)(b->tokens + 1) * sizeof *log_probs);
     const learner_scoring scoring = learner_scoring_of(&t->cfg);
     ARES_TRY(learner_log_probs(&t->policy, &scoring, b, 0, b->rows, log_probs, NULL));
     for (int64_t i = 0; i < b->tokens; i++) {
@@ -295,9 +299,8 @@ static int validate_sft(training *run, ares_metrics *m, ares_str *samples)
     int64_t ranks = ares_world_size(t->run.world), stride = ranks * VALIDATED_AT_ONCE;
     double sums[2] = { 0 };
     int rc = ARES_OK;
-    for (int64_t first = ares_world_rank(t->run.world); first < t->val.count && rc == ARES_OK;
-         first += stride)
-        rc = score(t, first, ranks, sums);
+    for (int64_t at = 0; at < t->val.count && rc == ARES_OK; at += stride) /* as often everywhere */
+        rc = score(t, at + ares_world_rank(t->run.world), ranks, sums);
     ARES_TRY(ares_world_agree(t->run.world, rc));
     ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     double loss = sums[0] / sums[1];

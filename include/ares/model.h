@@ -320,9 +320,12 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
  * four times per block, so every output is one chain on one rank, and a slice computes the bits of
  * the whole model. All ranks of the group make the same passes.
  */
-/* With weights of its own, which fill brings; tp and the model's device are borrowed. */
+/*
+ * With weights of its own, which fill brings; tp and the model's device are borrowed. tp NULL: this
+ * rank alone, whose slice is the whole model, of one whose weights come region by region.
+ */
 int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out);
-/* After the weights of the whole model have changed. */
-int ares_model_slice_fill(ares_model *slice, const ares_model *whole);
+/* After the weights of the whole model have changed. A collective of ranks that share them. */
+int ares_model_slice_fill(ares_model *slice, ares_model *whole);
 
 #endif

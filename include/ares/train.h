@@ -34,8 +34,9 @@
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
-      "several ranks share the actor's optimizer states, with false too; true, which asks for "   \
-      "shared weights as well, is accepted, but weights stay whole on every rank",                \
+      "true: each of several ranks keeps its part of the actor's weights and gradients; "         \
+      "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
+      "its optimizer states alone; same results",                                                 \
       ARES_NO_RESULT)                                                                             \
     X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
       "ranks that share the actor's optimizer states: -1: all; 1: each rank keeps everything; "   \
@@ -94,8 +95,9 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "   \
       "fp32")                                                                                     \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
-      "several ranks share the critic's optimizer states, with false too; true, which asks for "  \
-      "shared weights as well, is accepted, but weights stay whole on every rank",                \
+      "true: each of several ranks keeps its part of the critic's weights and gradients; "        \
+      "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
+      "its optimizer states alone; same results",                                                 \
       ARES_NO_RESULT)                                                                             \
     X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
       "ranks that share the critic's optimizer states: -1: all; 1: each rank keeps everything; "  \

@@ -87,18 +87,30 @@ static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *
                    (size_t)ares_matrix_elements(to->layout, to->n, to->k) * each);
 }
 
-int ares_model_slice_fill(ares_model *slice, const ares_model *whole)
+/* The slice's rows of a region's parameters, whose weights are whole on the device. */
+static void fill_region(ares_model *slice, const ares_model *whole, int region)
 {
-    ares_device *d = slice->device;
     int32_t parts = slice->tp ? ares_group_size(slice->tp) : 1,
             part = slice->tp ? ares_group_rank(slice->tp) : 0;
     for (int i = 0; i < slice->n_params; i++) {
         const ares_matrix *to = &slice->params[i].weight, *from = &whole->params[i].weight;
+        if (slice->params[i].region != region) continue;
         int32_t first = to->n == from->n ? 0 : part * to->n;
         if (!slice->cfg.tied && &slice->params[i] == slice->lm_head)
             first = ares_vocab_part_first(slice->cfg.vocab, parts, part);
-        if (to->n) copy_rows(d, to, from, first);
+        if (to->n) copy_rows(slice->device, to, from, first);
     }
+}
+
+int ares_model_slice_fill(ares_model *slice, ares_model *whole)
+{
+    for (int r = 0; r < slice->n_regions; r++) {
+        ares_region_hold(whole, r);
+        if (r + 1 < slice->n_regions) region_ahead(whole, r + 1);
+        fill_region(slice, whole, r);
+        ares_region_drop(whole, r);
+    }
+    if (whole->share.how == ARES_SHARE_ALL) ARES_TRY(ares_group_sync(whole->share.group));
     return regions_refresh(slice);
 }
 

@@ -140,7 +140,8 @@ int trainer_open_rollout(ares_trainer *t)
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
-    if (t->tp) ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
+    if (t->tp || ares_model_by_region(t->run.model))
+        ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     t->slice_version = -1;
     return ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout);
 }

@@ -9,50 +9,72 @@ static bool is_true(const ares_json *flag)
 }
 
 static void check(ares_config *cfg, const char *full_shard_path, const ares_json *full_shard,
-                  const char *size_path, int64_t size, int world)
+                  const char *why_not, const char *size_path, int64_t size, int world)
 {
-    if (is_true(full_shard) && world > 1)
-        ares_log(ARES_LOG_INFO,
-                 "config: %s -> ranks share optimizer states; weights stay whole on every rank",
-                 full_shard_path);
+    if (is_true(full_shard) && world > 1 && why_not)
+        ares_log(ARES_LOG_INFO, "config: %s -> weights stay whole on every rank: %s",
+                 full_shard_path, why_not);
     if (size > 1 && size != world)
         ares_config_fault(cfg, size_path,
                           "all %d ranks share, or none: set -1, or 1 to share nothing", world);
 }
 
+/* VAPOR's second batch is a round of its own, and so its gradients would be another sum. */
+static const char *why_not_actor(const ares_train_config *c)
+{
+    return vapor_wanted(c) ? "vapor trains on two batches at once" : NULL;
+}
+
+static const char *why_not_critic(const ares_train_config *c)
+{
+    return c->critic.offload_params ? "worker.critic.offload.offload_params keeps them in host "
+                                      "memory"
+                                    : NULL;
+}
+
 /* VAPOR asks the reference on some ranks only, and a gather needs all. */
 static const char *why_not_reference(const ares_train_config *c)
 {
-    if (c->ref.offload_params) return "worker.ref.offload.offload_params keeps it in host memory";
-    return vapor_wanted(c) ? "vapor asks it on some ranks only" : NULL;
+    if (c->ref.offload_params) return "worker.ref.offload.offload_params keeps them in host memory";
+    return vapor_wanted(c) ? "vapor asks the reference on some ranks only" : NULL;
 }
 
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
 {
-    check(cfg, "worker.actor.fsdp.enable_full_shard", c->actor.full_shard,
+    check(cfg, "worker.actor.fsdp.enable_full_shard", c->actor.full_shard, why_not_actor(c),
           "worker.actor.fsdp.fsdp_size", c->actor.fsdp_size, world);
-    check(cfg, "worker.critic.fsdp.enable_full_shard", c->critic.full_shard,
+    check(cfg, "worker.critic.fsdp.enable_full_shard", c->critic.full_shard, why_not_critic(c),
           "worker.critic.fsdp.fsdp_size", c->critic.fsdp_size, world);
-    const char *why = why_not_reference(c);
-    if (is_true(c->ref.full_shard) && world > 1 && why)
-        ares_log(ARES_LOG_INFO,
-                 "config: worker.ref.fsdp.enable_full_shard -> the reference stays whole on every "
-                 "rank: %s",
-                 why);
+    check(cfg, "worker.ref.fsdp.enable_full_shard", c->ref.full_shard, why_not_reference(c), NULL,
+          1, world);
 }
 
-ares_model_share sharing_of(int64_t fsdp_size, ares_group *group)
+static ares_model_share share_of(const ares_json *full_shard, const char *why_not, int64_t size,
+                                 ares_group *group)
 {
-    bool shares = group && ares_group_size(group) > 1 && fsdp_size != 1;
-    return (ares_model_share){ .group = group,
-                               .how = shares ? ARES_SHARE_STATES : ARES_SHARE_NONE };
+    ares_model_share share = { .group = group };
+    if (!group || ares_group_size(group) == 1 || size == 1) return share;
+    share.how = is_true(full_shard) && !why_not ? ARES_SHARE_ALL : ARES_SHARE_STATES;
+    return share;
+}
+
+ares_model_share sharing_of_actor(const ares_train_config *c, ares_group *group)
+{
+    return share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, group);
+}
+
+ares_model_share sharing_of_critic(const ares_train_config *c, ares_group *group)
+{
+    ares_model_share share =
+        share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, group);
+    share.weights_on_host = c->critic.offload_params;
+    return share;
 }
 
 ares_model_share sharing_of_reference(const ares_train_config *c, ares_group *group)
 {
-    bool shares =
-        is_true(c->ref.full_shard) && group && ares_group_size(group) > 1 && !why_not_reference(c);
-    return (ares_model_share){ .group = shares ? group : NULL,
-                               .how = shares ? ARES_SHARE_ALL : ARES_SHARE_NONE,
-                               .weights_on_host = c->ref.offload_params };
+    ares_model_share share = share_of(c->ref.full_shard, why_not_reference(c), -1, group);
+    if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
+    share.weights_on_host = c->ref.offload_params;
+    return share;
 }

@@ -5,8 +5,8 @@
 
 /* Refuses what the ranks of a run, world of them, cannot share. */
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world);
-/* As worker.*.fsdp.fsdp_size asks; group: of all ranks; NULL: one. */
-ares_model_share sharing_of(int64_t fsdp_size, ares_group *group);
-/* As worker.ref.fsdp.enable_full_shard asks. */
+/* As worker.*.fsdp and worker.*.offload ask; group: of all ranks; NULL: one. */
+ares_model_share sharing_of_actor(const ares_train_config *c, ares_group *group);
+ares_model_share sharing_of_critic(const ares_train_config *c, ares_group *group);
 ares_model_share sharing_of_reference(const ares_train_config *c, ares_group *group);
 #endif

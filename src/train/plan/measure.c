@@ -93,7 +93,7 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     ares_device *d = &t->run.device;
     size_t at = 0;
     ARES_TRY(ares_group_open(NULL, d, where->ranks, 1, &t->run.group));
-    const ares_model_share share = sharing_of(c->actor.fsdp_size, t->run.group);
+    const ares_model_share share = sharing_of_actor(c, t->run.group);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
                                .share = &share };

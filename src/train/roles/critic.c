@@ -19,8 +19,7 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
-    ares_model_share share = sharing_of(cfg->critic.fsdp_size, group);
-    share.weights_on_host = cfg->critic.offload_params;
+    const ares_model_share share = sharing_of_critic(cfg, group);
     ares_model_options opt = { .storage =
                                    cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
                                        ? ARES_BF16

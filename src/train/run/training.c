@@ -62,7 +62,7 @@ int training_set_positions(ares_model_config *m, const ares_json *override)
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    const ares_model_share share = sharing_of(c->actor.fsdp_size, t->group);
+    const ares_model_share share = sharing_of_actor(c, t->group);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
                                .share = &share };

@@ -78,6 +78,33 @@ static inline void store_keys(ares_device *d, int32_t rows, int32_t n_kv, int32_
     ares_free(none);
 }
 
+/* AdamW of n f32 weights in its step `step`; a test changes what it is about. */
+static inline ares_adamw_args adamw_of(int64_t n, void *w, const float *grad, void *m, void *v,
+                                       int64_t step)
+{
+    return (ares_adamw_args){ .n = n,
+                              .w = w,
+                              .dtype = ARES_F32,
+                              .grad = grad,
+                              .m = m,
+                              .v = v,
+                              .lr = 1e-3,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .grad_scale = 0.5,
+                              .step = step };
+}
+/* The same in bf16, with the Kahan sum of what rounding leaves out in c. */
+static inline ares_adamw_args adamw_kahan_of(int64_t n, void *w, void *c, const float *grad,
+                                             void *m, void *v, int64_t step)
+{
+    ares_adamw_args a = adamw_of(n, w, grad, m, v, step);
+    a.dtype = ARES_BF16, a.kahan = true, a.master = c;
+    return a;
+}
+
 /* |got - want| <= bound everywhere; bound [n]. A failure reports the worst entry. */
 static inline bool within(const char *what, const float *got, const double *want,
                           const double *bound, int64_t n)

@@ -17,19 +17,8 @@ TEST(adamw_follows_the_paper_for_many_steps)
         for (int j = 0; j < N; j++) wd[j] = w0[j], md[j] = vd[j] = 0;
         for (int step = 1; step <= STEPS; step++) {
             float *g = normals(100 + (uint64_t)step, N, 3);
-            ares_adamw_args a = { .n = N,
-                                  .w = w,
-                                  .dtype = ARES_F32,
-                                  .grad = g,
-                                  .m = m,
-                                  .v = v,
-                                  .lr = 1e-2,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.99,
-                                  .eps = 1e-8,
-                                  .weight_decay = 0.1,
-                                  .grad_scale = 0.25,
-                                  .step = step };
+            ares_adamw_args a = adamw_of(N, w, g, m, v, step);
+            a.lr = 1e-2, a.grad_scale = 0.25;
             d.k->adamw(&d, &a);
             for (int j = 0; j < N; j++) {
                 double x = g[j] * 0.25;
@@ -66,18 +55,8 @@ TEST(adamw_keeps_a_master_of_bf16_weights)
         float mm[N], m[N] = { 0 }, v[N] = { 0 }, m2[N] = { 0 }, v2[N] = { 0 };
         memcpy(mm, master, N * 4);
         memcpy(w, master, N * 4);
-        ares_adamw_args a = { .n = N,
-                              .w = w,
-                              .dtype = ARES_F32,
-                              .grad = g,
-                              .m = m,
-                              .v = v,
-                              .lr = 1e-4,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-8,
-                              .grad_scale = 1,
-                              .step = 1 };
+        ares_adamw_args a = adamw_of(N, w, g, m, v, 1);
+        a.lr = 1e-4, a.beta2 = 0.95, a.weight_decay = 0, a.grad_scale = 1;
         d.k->adamw(&d, &a);
         a.w = half, a.dtype = ARES_BF16, a.master = mm, a.m = m2, a.v = v2;
         d.k->adamw(&d, &a);
@@ -139,21 +118,8 @@ TEST(states_of_16_bits_are_those_of_32_bits_that_are_rounded_after_each_operatio
             w32[j] = kernels_bf16_to_f32(w[j] = kernels_f32_to_bf16(start[j]));
         for (int step = 1; step <= STEPS; step++) {
             float *g = normals(200 + (uint64_t)step, N, 3);
-            ares_adamw_args a = { .n = N,
-                                  .w = w,
-                                  .dtype = ARES_BF16,
-                                  .kahan = true,
-                                  .master = c,
-                                  .grad = g,
-                                  .m = m,
-                                  .v = v,
-                                  .lr = 1e-3,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.99,
-                                  .eps = 1e-8,
-                                  .weight_decay = 0.1,
-                                  .grad_scale = 0.25,
-                                  .step = step };
+            ares_adamw_args a = adamw_kahan_of(N, w, c, g, m, v, step);
+            a.grad_scale = 0.25;
             d.k->adamw(&d, &a);
             kahan_in_32_bits(&a, w32, c32, m32, v32);
             ares_free(g);

@@ -549,20 +549,10 @@ TEST(adamw_follows_libtorchs_over_twenty_steps)
                   tv = at_zeros(AT_F64, AT_DIMS(N)), count = at_zeros(AT_F32, AT_SCALAR);
         for (int step = 1; step <= STEPS; step++) {
             g = normals(100 + (uint64_t)step, N, step % 5 == 0 ? 10 : 0.1);
-            ares_adamw_args a = { .n = N,
-                                  .w = cases[i].master ? (void *)stored : (void *)w,
-                                  .dtype = cases[i].master ? ARES_BF16 : ARES_F32,
-                                  .master = cases[i].master ? w : NULL,
-                                  .grad = g,
-                                  .m = m,
-                                  .v = v,
-                                  .lr = cases[i].lr,
-                                  .beta1 = cases[i].beta1,
-                                  .beta2 = cases[i].beta2,
-                                  .eps = cases[i].eps,
-                                  .weight_decay = cases[i].decay,
-                                  .grad_scale = 0.5,
-                                  .step = step };
+            ares_adamw_args a = adamw_of(N, w, g, m, v, step);
+            a.lr = cases[i].lr, a.eps = cases[i].eps, a.weight_decay = cases[i].decay;
+            a.beta1 = cases[i].beta1, a.beta2 = cases[i].beta2;
+            if (cases[i].master) a.w = stored, a.dtype = ARES_BF16, a.master = w;
             d.k->adamw(&d, &a);
             at_tensor tg = at_mul_s(tensor_of(g, N, 0, AT_F64), 0.5);
             at_value in[] = { AT_TS(&tw, 1),
@@ -665,21 +655,8 @@ static void check_kahan(const char *isa, double lr)
                 at_zeros(AT_BF16, AT_DIMS(N)), at_zeros(AT_BF16, AT_DIMS(N)) };
     for (int step = 1; step <= STEPS; step++) {
         float *g = bf16_gradients(step, N);
-        ares_adamw_args a = { .n = N,
-                              .w = w,
-                              .dtype = ARES_BF16,
-                              .kahan = true,
-                              .master = c,
-                              .grad = g,
-                              .m = m,
-                              .v = v,
-                              .lr = lr,
-                              .beta1 = 0.9,
-                              .beta2 = 0.99,
-                              .eps = 1e-8,
-                              .weight_decay = 0.01,
-                              .grad_scale = 1,
-                              .step = step };
+        ares_adamw_args a = adamw_kahan_of(N, w, c, g, m, v, step);
+        a.lr = lr, a.weight_decay = 0.01, a.grad_scale = 1;
         d.k->adamw(&d, &a);
         kahan_step(&k, at_to(tensor_of(g, N, 0, AT_F32), AT_BF16), &a);
         for (int e = 0; e < N; e++) { /* in f64, without any rounding */

@@ -1140,19 +1140,7 @@ static void adamw_cases(table which)
           *v_up = up_floats(&p, v, N), *plain_up = up_floats(&p, plain, N);
     uint16_t *half_up = up(&p, half, N * 2);
     for (int64_t step = 1; step < 4; step++) {
-        ares_adamw_args a = { .n = N,
-                              .w = plain,
-                              .dtype = ARES_F32,
-                              .grad = g,
-                              .m = m,
-                              .v = v,
-                              .lr = 1e-3,
-                              .beta1 = 0.9,
-                              .beta2 = 0.99,
-                              .eps = 1e-8,
-                              .weight_decay = 0.1,
-                              .grad_scale = 0.5,
-                              .step = step };
+        ares_adamw_args a = adamw_of(N, plain, g, m, v, step);
         ares_adamw_args b = a;
         b.w = plain_up, b.grad = g_up, b.m = m_up, b.v = v_up;
         p.cpu.k->adamw(&p.cpu, &a);
@@ -1179,21 +1167,7 @@ static void adamw_cases(table which)
     uint16_t *m_short = up(&p, short_m, N * 2), *v_short = up(&p, short_v, N * 2),
              *c_short = up(&p, short_c, N * 2);
     for (int64_t step = 4; step < 6; step++) {
-        ares_adamw_args a = { .n = N,
-                              .w = half,
-                              .dtype = ARES_BF16,
-                              .kahan = true,
-                              .master = short_c,
-                              .grad = g,
-                              .m = short_m,
-                              .v = short_v,
-                              .lr = 1e-3,
-                              .beta1 = 0.9,
-                              .beta2 = 0.99,
-                              .eps = 1e-8,
-                              .weight_decay = 0.1,
-                              .grad_scale = 0.5,
-                              .step = step };
+        ares_adamw_args a = adamw_kahan_of(N, half, short_c, g, short_m, short_v, step);
         ares_adamw_args b = a;
         b.w = half_up, b.master = c_short, b.grad = g_up, b.m = m_short, b.v = v_short;
         p.cpu.k->adamw(&p.cpu, &a);

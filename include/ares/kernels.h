@@ -149,6 +149,12 @@ typedef struct ares_rms_norm_args {
     void *y;
     int64_t ldy;
     float *rstd; /* [rows]; written by forward, where it may be NULL; read by backward */
+    /*
+     * forward, where the table has rope_store: sum = x + bias [k], of the type of activations, for
+     * the product that then adds to sum. Its rows are ldx apart; it may be x. NULL: not wanted
+     */
+    const void *bias;
+    void *sum;
     /* backward: dx += (residual streams meet there), dw += one chain over the rows */
     const void *dy;
     int64_t lddy;
@@ -162,6 +168,8 @@ typedef struct ares_silu_mul_args {
     int32_t rows, k;
     const void *gate, *up;
     int64_t ldgu;
+    /* [k], added to gate and up, where the table has rope_store. Forward only; NULL: none */
+    const void *gate_bias, *up_bias;
     /*
      * written; backward writes the same numbers again, for the gradient of the weight that follows,
      * unless y is NULL

@@ -106,9 +106,12 @@ static void products_backward(ares_device *d, const ares_linear *const *l, int n
     }
 }
 
-/* y = norm(x) over rows of width k; rstd may be NULL. */
-static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t k, const void *x,
-                 void *y, float *rstd)
+/*
+ * y = norm(x) over rows of width k; rstd may be NULL. next: a product that will add to x, whose
+ * bias is added to x here; NULL: none.
+ */
+static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t k, void *x,
+                 void *y, float *rstd, const ares_linear *next)
 {
     ares_rms_norm_args a = { .rows = rows,
                              .k = k,
@@ -118,7 +121,9 @@ static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t
                              .eps = m->cfg.rms_norm_eps,
                              .y = y,
                              .ldy = k,
-                             .rstd = rstd };
+                             .rstd = rstd,
+                             .bias = next ? bias_of(next) : NULL,
+                             .sum = next ? x : NULL };
     m->device->k->rms_norm(m->device, &a);
 }
 
@@ -238,11 +243,21 @@ static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_
 
 /*
  * Whether one launch stands for the bias of q, k and v, the norms of heads, the rotation and the
- * cache's rows.
+ * cache's rows, and another for the bias of gate and up and the activation.
  */
 static bool stores_at_once(const ares_model *m, const block_pass *p)
 {
     return p->cache && m->device->k->rope_store;
+}
+
+/*
+ * Whether the norm before it adds the bias of a product to the stream. Then the product adds to
+ * memory that it finds, which needs no launch of its own: only where the stream stays in place, and
+ * not in a slice, which computes its columns elsewhere.
+ */
+static bool norms_add_biases(const ares_model *m, const block_pass *p, const block_saved *s)
+{
+    return stores_at_once(m, p) && s->x_mid == s->x_in && !m->tp;
 }
 
 /* The rotation of q and k, whose heads follow each other, and the cache's rows of k and v. */
@@ -288,12 +303,14 @@ static void *gathered(const ares_model *m, int32_t rows, void *mine, int64_t n, 
 }
 
 /* out = stream + l(x); out may be the stream. A slice computes its columns, and gathers them. */
-static void add_to_stream(const ares_model *m, const block_pass *p, const block_scratch *t,
-                          const ares_linear *l, const void *x, const void *stream, void *out)
+static void add_to_stream(const ares_model *m, const block_pass *p, const block_saved *s,
+                          const block_scratch *t, const ares_linear *l, const void *x,
+                          const void *stream, void *out)
 {
     ares_device *d = m->device;
     int32_t n = l->w->weight.n;
     ares_linear_args a = product(p, l, x, stream, m->tp ? t->part : out, n);
+    if (norms_add_biases(m, p, s)) a.bias = NULL;
     if (m->tp) {
         a.residual = at(d, stream, (int64_t)ares_group_rank(m->tp) * n);
         a.ldr = m->cfg.hidden;
@@ -313,29 +330,34 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     widths n = widths_of(c);
     void *values = at(d, s->qkv, n.q + n.kv);
 
-    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in);
+    bool at_once = stores_at_once(m, p), early = norms_add_biases(m, p, s);
+    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in, early ? &l->o : NULL);
     void *qk = s->qk_raw ? s->qk_raw : s->qkv;
     int64_t ld_qk = s->qk_raw ? n.q + n.kv : n.qkv;
     ares_linear_args qkv[] = { product(p, &l->q, t->h, NULL, qk, ld_qk),
                                product(p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
                                product(p, &l->v, t->h, NULL, values, n.qkv) };
-    bool at_once = stores_at_once(m, p);
     for (int i = 0; at_once && i < 3; i++) qkv[i].bias = NULL;
     k->linear(d, qkv, 3);
     if (c->qk_norm && !at_once) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
     rotate_and_store(m, l, p, s);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
-    add_to_stream(m, p, t, &l->o, gathered(m, rows, s->attn, n.q, t->all), s->x_in, s->x_mid);
+    add_to_stream(m, p, s, t, &l->o, gathered(m, rows, s->attn, n.q, t->all), s->x_in, s->x_mid);
 
-    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid, early ? &l->down : NULL);
     ares_linear_args gate_up[] = { product(p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
                                    product(p, &l->up, t->h, NULL, at(d, s->gate_up, n.wide),
                                            2 * n.wide) };
-    k->linear(d, gate_up, 2);
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
+    if (at_once) {
+        gate_up[0].bias = gate_up[1].bias = NULL;
+        act.gate_bias = bias_of(&l->gate);
+        act.up_bias = bias_of(&l->up);
+    }
+    k->linear(d, gate_up, 2);
     k->silu_mul(d, &act);
-    add_to_stream(m, p, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
+    add_to_stream(m, p, s, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
 }
 
 /* dx as in block_backward, of the MLP alone. */
@@ -354,7 +376,7 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, int32_t
     act.lddgu = 2 * (int64_t)wide;
     d->k->silu_mul_backward(d, &act);
     product_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
-    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
     products_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
                       2 * (int64_t)wide, t->h, t->d_h);
     norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
@@ -385,7 +407,7 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     k->attention_backward(d, &a);
     k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, p->cos_sin, true);
     if (c->qk_norm) head_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
-    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL);
+    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
     products_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
                       t->h, t->d_h);
     norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);

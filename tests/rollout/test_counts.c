@@ -58,8 +58,9 @@ static bool decode(ares_model *m, count_fn *count, cost *out)
 
 TEST_GPU(a_decoded_token_has_few_launches_and_waits)
 {
-    /* plain, with biases of q, k and v, and with norms of heads */
-    static const char *const models[] = { "llama_plain", "qwen2_tied", "qwen3_untied" };
+    /* plain, with biases of q, k and v, with norms of heads, and with biases of all products */
+    static const char *const models[] = { "llama_plain", "qwen2_tied", "qwen3_untied",
+                                          "llama_biases" };
     for (int i = 0; i < ARES_COUNT(models); i++) {
         ares_device device;
         ares_model *model = NULL;

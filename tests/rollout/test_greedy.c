@@ -54,9 +54,9 @@ static void check_sequence(const char *variant, ares_model *m, const ares_json *
     ares_rollout_free(r);
 }
 
-TEST(greedy_continuations_equal_those_of_transformers)
+static void check_variants(const char *device, const char *const *variants, int n)
 {
-    for (int v = 0; v < ARES_COUNT(variants); v++) {
+    for (int v = 0; v < n; v++) {
         char path[600];
         ares_arena arena = { 0 };
         ares_str text = { 0 };
@@ -69,7 +69,7 @@ TEST(greedy_continuations_equal_those_of_transformers)
         REQUIRE_OK(ares_file_read(path, &text));
         REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&text), path, &root));
         snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variants[v]);
-        REQUIRE_OK(ares_device_open("cpu", 2, &d));
+        REQUIRE_OK(ares_device_open(device, 2, &d));
         REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
         const ares_json *sequences = ares_json_get(root, "sequences");
         for (int64_t s = 0; s < sequences->count; s++)
@@ -79,4 +79,22 @@ TEST(greedy_continuations_equal_those_of_transformers)
         ares_str_fini(&text);
         ares_arena_fini(&arena);
     }
+}
+
+TEST(greedy_continuations_equal_those_of_transformers)
+{
+    check_variants("cpu", variants, ARES_COUNT(variants));
+}
+
+/*
+ * Biases of q, k and v, of all products, norms of heads. Seen to fail with a model whose norms
+ * leave the bias of the next product out.
+ */
+TEST_GPU(a_card_continues_greedily_as_transformers)
+{
+    static const char *const some[] = { "qwen2_tied", "llama_biases", "qwen3_untied" };
+    ares_device d;
+    if (ares_device_open("cuda", 1, &d) != ARES_OK) SKIP(ares_error_message());
+    ares_device_close(&d);
+    check_variants("cuda", some, ARES_COUNT(some));
 }

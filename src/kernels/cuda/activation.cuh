@@ -21,4 +21,21 @@ static __device__ inline void cuda_put(uint16_t *to, float x)
     *to = cuda_to_bf16(x);
 }
 
+template <typename T> static __device__ inline float cuda_rounded(float x);
+template <> __device__ inline float cuda_rounded<float>(float x)
+{
+    return x;
+}
+template <> __device__ inline float cuda_rounded<uint16_t>(float x)
+{
+    return cuda_from_bf16(cuda_to_bf16(x));
+}
+
+/* Number i of a product's result, with the bias it lacks, rounded as where the product adds it. */
+template <typename T>
+static __device__ inline float cuda_with_bias(const T *x, const T *bias, int64_t i)
+{
+    return bias ? cuda_rounded<T>(cuda_get(x + i) + cuda_get(bias + i)) : cuda_get(x + i);
+}
+
 #endif

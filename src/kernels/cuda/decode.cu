@@ -338,22 +338,6 @@ static __device__ T *slot_row(T *cache, int32_t slot, int32_t n_kv, int32_t h, i
     return cache + ((block * n_kv + h) * 2 * ARES_KV_BLOCK + row) * dim;
 }
 
-template <typename T> static __device__ float rounded(float x);
-template <> __device__ float rounded<float>(float x)
-{
-    return x;
-}
-template <> __device__ float rounded<uint16_t>(float x)
-{
-    return cuda_from_bf16(cuda_to_bf16(x));
-}
-
-/* Number d of a head with its bias, rounded as a product with bias rounds it. */
-template <typename T> static __device__ float with_bias(const T *head, const T *bias, int32_t d)
-{
-    return bias ? rounded<T>(cuda_get(head + d) + cuda_get(bias + d)) : cuda_get(head + d);
-}
-
 /*
  * A warp per head of q, k and v. The norm sums in the order of rms_norm.cu, and each step is
  * rounded as the kernels that do it alone round it, so that rollout follows training.
@@ -379,24 +363,24 @@ static __global__ void __launch_bounds__(THREADS) store_heads(ares_rope_store_ar
     }
     const T *bias = biases ? (const T *)biases + (int64_t)h * dim : NULL;
     if (value) {
-        for (int32_t d = lane; d < dim; d += 32) cuda_put(to + d, with_bias(from, bias, d));
+        for (int32_t d = lane; d < dim; d += 32) cuda_put(to + d, cuda_with_bias(from, bias, d));
         return;
     }
     float scale = 1.0f;
     if (norm) {
         float sum = 0.0f;
         for (int32_t d = lane; d < dim; d += 32) {
-            float x = with_bias(from, bias, d);
+            float x = cuda_with_bias(from, bias, d);
             sum = fmaf(x, x, sum);
         }
         scale = 1.0f / sqrtf(cuda_warp_sum(sum) / (float)dim + a.eps);
     }
     const float *cosines = a.cos_sin + r * dim, *sines = cosines + half;
     for (int32_t i = lane; i < half; i += 32) {
-        float x = with_bias(from, bias, i), y = with_bias(from, bias, i + half);
+        float x = cuda_with_bias(from, bias, i), y = cuda_with_bias(from, bias, i + half);
         if (norm) {
-            x = rounded<T>(x * scale * norm[i]);
-            y = rounded<T>(y * scale * norm[i + half]);
+            x = cuda_rounded<T>(x * scale * norm[i]);
+            y = cuda_rounded<T>(y * scale * norm[i + half]);
         }
         cuda_put(to + i, fmaf(-y, sines[i], x * cosines[i]));
         cuda_put(to + i + half, fmaf(x, sines[i], y * cosines[i]));

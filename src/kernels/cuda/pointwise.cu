@@ -38,8 +38,9 @@ template <typename T> static __global__ void swiglu(ares_silu_mul_args a)
     CUDA_EACH(at, (int64_t)a.rows * a.k)
     {
         int64_t r = at / a.k, i = at % a.k;
-        float g = cuda_get(gate + r * a.ldgu + i);
-        cuda_put((T *)a.y + r * a.ldy + i, g * sigmoid(g) * cuda_get(up + r * a.ldgu + i));
+        float g = cuda_with_bias(gate + r * a.ldgu, (const T *)a.gate_bias, i),
+              u = cuda_with_bias(up + r * a.ldgu, (const T *)a.up_bias, i);
+        cuda_put((T *)a.y + r * a.ldy + i, g * sigmoid(g) * u);
     }
 }
 void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)

@@ -24,8 +24,12 @@ template <typename T> static __global__ void norm_row(ares_rms_norm_args a)
     }
     float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + a.eps);
     if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
-    for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
-        cuda_put(y + i, cuda_get(x + i) * scale * w[i]);
+    for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
+        float v = cuda_get(x + i);
+        cuda_put(y + i, v * scale * w[i]);
+        if (a.bias)
+            cuda_put((T *)a.sum + row_at(a, row, a.ldx) + i, v + cuda_get((const T *)a.bias + i));
+    }
 }
 
 /* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)) */

@@ -47,9 +47,9 @@ int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t 
 int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on failure */
 /*
  * The same file, written by several processes: each declares all tensors and writes rectangles of
- * them, in any order, at their places in the file. data [rows][columns]; a tensor of one dimension
- * is a column. One process is the lead: it writes the header and sets the size. Nobody sees whether
- * the others have written everything.
+ * them, in any order, at their places in the file. data [rows][columns]: a row is all of a tensor
+ * but its first dimension, and a tensor of one dimension is a column. One process is the lead: it
+ * writes the header and sets the size. Nobody sees whether the others have written everything.
  */
 int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors_writer **out);
 int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int64_t row,

@@ -28,12 +28,28 @@ typedef struct ares_rope_config {
     double theta, factor, attention_factor; /* attention_factor < 0: derived from factor (yarn) */
     double low_freq_factor, high_freq_factor, beta_fast, beta_slow, mscale, mscale_all_dim;
     int32_t original_max_position; /* 0: max_position */
-    bool truncate;                 /* yarn: round the correction bounds to integers */
+    /* how many of the angles turn by a token's time, its row and its column; 0 0 0: one position */
+    int32_t section[3];
+    bool truncate; /* yarn: round the correction bounds to integers */
 } ares_rope_config;
+
+/* The vision tower of Qwen2-VL and Qwen2.5-VL (docs/vision.md). */
+typedef struct ares_vision_config {
+    int32_t depth; /* blocks; 0: the model reads text alone */
+    int32_t width, heads, intermediate;
+    int32_t out; /* width of its features: the text part's hidden size */
+    /* a patch: channels x temporal x patch x patch pixels; merge x merge patches make one token */
+    int32_t channels, patch, merge, temporal;
+    bool gated;     /* Qwen2.5-VL: RMS norms, silu(gate) * up; otherwise LayerNorm and quick GELU */
+    int32_t window; /* side of attention's windows in pixels; 0: every block sees the whole frame */
+    uint64_t full_blocks;     /* bit i: block i sees the whole frame */
+    double tokens_per_second; /* steps of position per second of a video; 0: one per frame pair */
+    int32_t image_token, video_token, vision_start, vision_end; /* ids */
+} ares_vision_config;
 
 enum { ARES_MAX_EOS = 16 };
 typedef struct ares_model_config {
-    char model_type[32]; /* "qwen2", "qwen3", "llama" */
+    char model_type[32]; /* "qwen2", "qwen3", "llama", "qwen2_vl", "qwen2_5_vl" */
     int32_t vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, max_position;
     float rms_norm_eps;
     bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
@@ -42,6 +58,10 @@ typedef struct ares_model_config {
     /* keys of the sliding window in layers from window_from_layer on; window 0: none */
     int32_t window, window_from_layer;
     ares_rope_config rope;
+    ares_vision_config vision;
+    /* what the names of the text part's tensors, and the tower's, begin with; NULL: "model",
+     * "visual" */
+    const char *text_names, *vision_names;
     double initializer_range;
     ares_dtype file_dtype; /* of the tensors in the files; saving keeps it */
     /* bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together */
@@ -55,7 +75,8 @@ bool ares_model_ends(const ares_model_config *c, int32_t id);
 typedef struct ares_param {
     const char *name; /* as in Hugging Face's files */
     int rank;
-    int64_t shape[2];
+    int64_t
+        shape[5]; /* of the files; a matrix of more than two axes has rows of all but the first */
     ares_matrix weight; /* matrices in the device's layout, vectors f32 ROWS */
     ares_matrix grad;   /* f32, the same layout; data NULL: frozen */
     /*
@@ -78,7 +99,9 @@ typedef struct ares_param {
  * block, the head where it is not tied, the value head, each with its matrices in the order of
  * m->params (of a block: q, k, v, o, gate, up, down) and padded by zeros to a multiple of
  * ARES_SUM_CHUNK times the ranks that share the model; last the norms and biases of the whole
- * model, in f32. A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients
+ * model, in f32. Behind these n_regions come the n_frozen of a vision tower, which have neither
+ * gradients nor states: its patches and merger, each of its blocks, and its norms and biases.
+ * A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients
  * have the same layout, optimizer states that of the region's own part.
  */
 typedef struct ares_region {
@@ -140,7 +163,8 @@ typedef struct ares_model {
     ares_param *params; /* in the order of files */
     int n_params;
     ares_region *regions;
-    int n_regions;
+    int n_regions, n_frozen;
+    char *config_text; /* config.json as it was read, to be written again; NULL: made from cfg */
     /* lm_head == embed when tied, and where there is a value head */
     ares_param *embed, *final_norm, *lm_head;
     /* value head: [1][hidden] and [1], as in Hugging Face's token classification; otherwise NULL */

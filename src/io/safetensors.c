@@ -423,7 +423,9 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     ARES_ASSERT(w->header == 0);
     static const char *const names[] = { "F32", "BF16", "F16" };
     uint64_t bytes = ares_dtype_bytes(dtype);
+    int64_t columns = 1;
     for (int i = 0; i < rank; i++) bytes *= (uint64_t)shape[i];
+    for (int i = 1; i < rank; i++) columns *= shape[i];
     ares_str *e = &w->entries;
     ares_json_begin(ares_json_key(e, name), '{');
     ares_json_write_string(ares_json_key(e, "dtype"), ares_view_of(names[dtype]));
@@ -439,7 +441,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
         remember(w, name,
                  (declared){ .at = w->bytes,
                              .rows = rank > 0 ? shape[0] : 1,
-                             .columns = rank > 1 ? shape[1] : 1,
+                             .columns = columns,
                              .size = ares_dtype_bytes(dtype) });
     w->bytes += bytes;
 }

@@ -5,13 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A file being read. After a failure the getters do nothing; the caller adds the path to it. */
-typedef struct reader {
-    const ares_json *root;
-    int rc;
-} reader;
+typedef config_reader reader;
 
-static int32_t get_i32(reader *r, const char *key, int64_t absent, int64_t least)
+int32_t config_i32(reader *r, const char *key, int64_t absent, int64_t least)
 {
     int64_t v = absent;
     if (r->rc == ARES_OK) r->rc = ares_json_get_i64(r->root, key, absent, &v);
@@ -21,7 +17,7 @@ static int32_t get_i32(reader *r, const char *key, int64_t absent, int64_t least
     return (int32_t)v;
 }
 
-static double get_double(reader *r, const ares_json *o, const char *key, double absent)
+double config_double(reader *r, const ares_json *o, const char *key, double absent)
 {
     double v = absent;
     if (r->rc == ARES_OK) r->rc = ares_json_get_double(o, key, absent, &v);
@@ -40,13 +36,14 @@ static bool get_bool(reader *r, const char *key) /* absent: false */
 static const char *const rope_kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
 
 /* The kind of rope: `rope_type`, or `type` in older files. */
-static void read_rope_kind(reader *r, const ares_json *o, ares_rope_kind *out)
+static void read_rope_kind(reader *r, const ares_json *o, bool sections, ares_rope_kind *out)
 {
     ares_view type = ARES_VIEW("default");
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "type", "default", &type);
     if (r->rc == ARES_OK && ares_json_get(o, "rope_type"))
         r->rc = ares_json_get_string(o, "rope_type", "default", &type);
     if (r->rc != ARES_OK) return;
+    if (sections && ares_view_is(type, "mrope")) type = ARES_VIEW("default");
     char name[64];
     if (type.len >= sizeof name) type.len = sizeof name - 1;
     memcpy(name, type.data, type.len);
@@ -57,7 +54,31 @@ static void read_rope_kind(reader *r, const ares_json *o, ares_rope_kind *out)
     *out = (ares_rope_kind)kind;
 }
 
-static void read_rope(reader *r, ares_model_config *c)
+/* The axes that angles turn by; without the key those of the published models, where they fit. */
+static void read_sections(reader *r, const ares_json *o, ares_model_config *c)
+{
+    static const int32_t published[] = { 16, 24, 24 };
+    const ares_json *list = ares_json_get(o, "mrope_section");
+    if (r->rc != ARES_OK) return;
+    if (!list || list->type == ARES_JSON_NULL) {
+        if (c->head_dim == 128) memcpy(c->rope.section, published, sizeof published);
+        return;
+    }
+    int64_t sum = 0;
+    bool right = list->type == ARES_JSON_ARRAY && list->count == ARES_COUNT(published);
+    for (int i = 0; right && i < ARES_COUNT(published); i++) {
+        const ares_json *x = &list->items[i];
+        right = x->type == ARES_JSON_INT && x->integer >= 0 && x->integer <= c->head_dim;
+        c->rope.section[i] = right ? (int32_t)x->integer : 0;
+        sum += c->rope.section[i];
+    }
+    if (!right || sum * 2 != c->head_dim)
+        r->rc = ares_fail(ARES_EFORMAT,
+                          "'mrope_section' is not three numbers whose sum is half of head_dim = %d",
+                          c->head_dim);
+}
+
+static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
 {
     ares_rope_config *rope = &c->rope;
     const ares_json *top = r->root, *o = ares_json_get(top, "rope_parameters");
@@ -67,18 +88,20 @@ static void read_rope(reader *r, ares_model_config *c)
         r->rc = ares_fail(ARES_EFORMAT, "'rope_parameters' (or 'rope_scaling') is not an object");
         return;
     }
-    *rope = (ares_rope_config){ .theta = get_double(r, top, "rope_theta", 10000.0),
+    *rope = (ares_rope_config){ .theta = config_double(r, top, "rope_theta",
+                                                       a->rope_theta > 0 ? a->rope_theta : 10000.0),
                                 .factor = 1,
                                 .attention_factor = -1,
                                 .beta_fast = 32,
                                 .beta_slow = 1,
                                 .truncate = true };
     rope->original_max_position = c->max_position;
+    if (a->vision) read_sections(r, o, c);
     if (!o) return;
-    rope->theta = get_double(r, o, "rope_theta", rope->theta);
-    read_rope_kind(r, o, &rope->kind);
+    rope->theta = config_double(r, o, "rope_theta", rope->theta);
+    read_rope_kind(r, o, a->vision, &rope->kind);
     if (r->rc != ARES_OK) return;
-    if (get_double(r, o, "partial_rotary_factor", 1.0) != 1.0) {
+    if (config_double(r, o, "partial_rotary_factor", 1.0) != 1.0) {
         r->rc =
             ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
         return;
@@ -95,19 +118,19 @@ static void read_rope(reader *r, ares_model_config *c)
         r->rc = ares_fail(ARES_EFORMAT, "'original_max_position_embeddings' = %lld is out of range",
                           (long long)original);
     rope->original_max_position = (int32_t)original;
-    rope->factor = get_double(r, o, "factor", -1);
+    rope->factor = config_double(r, o, "factor", -1);
     if (rope->factor < 0 && rope->kind == ARES_ROPE_YARN)
         rope->factor = (double)c->max_position / (double)original;
     if (r->rc == ARES_OK && !(rope->factor > 0))
         r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'",
                           rope_kinds[rope->kind]);
-    rope->low_freq_factor = get_double(r, o, "low_freq_factor", 1);
-    rope->high_freq_factor = get_double(r, o, "high_freq_factor", 4);
-    rope->attention_factor = get_double(r, o, "attention_factor", -1);
-    rope->beta_fast = get_double(r, o, "beta_fast", 32);
-    rope->beta_slow = get_double(r, o, "beta_slow", 1);
-    rope->mscale = get_double(r, o, "mscale", 0);
-    rope->mscale_all_dim = get_double(r, o, "mscale_all_dim", 0);
+    rope->low_freq_factor = config_double(r, o, "low_freq_factor", 1);
+    rope->high_freq_factor = config_double(r, o, "high_freq_factor", 4);
+    rope->attention_factor = config_double(r, o, "attention_factor", -1);
+    rope->beta_fast = config_double(r, o, "beta_fast", 32);
+    rope->beta_slow = config_double(r, o, "beta_slow", 1);
+    rope->mscale = config_double(r, o, "mscale", 0);
+    rope->mscale_all_dim = config_double(r, o, "mscale_all_dim", 0);
     if (r->rc == ARES_OK) r->rc = ares_json_get_bool(o, "truncate", true, &rope->truncate);
 }
 
@@ -120,8 +143,8 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     c->window = 0;
     c->window_from_layer = 0;
     if (!a->window_keys || !get_bool(r, "use_sliding_window")) return;
-    c->window = get_i32(r, "sliding_window", 4096, 1);
-    c->window_from_layer = get_i32(r, "max_window_layers", 28, 0);
+    c->window = config_i32(r, "sliding_window", 4096, 1);
+    c->window_from_layer = config_i32(r, "max_window_layers", 28, 0);
     const ares_json *types = ares_json_get(r->root, "layer_types");
     if (!types || types->type != ARES_JSON_ARRAY) return;
     if (types->count != c->layers) {
@@ -190,20 +213,28 @@ static void read_config(reader *r, ares_model_config *c)
         r->rc = ARES_EUNSUPPORTED;
         return;
     }
-    c->vocab = get_i32(r, "vocab_size", a->vocab, 1);
-    c->hidden = get_i32(r, "hidden_size", a->hidden, 1);
-    c->intermediate = get_i32(r, "intermediate_size", a->intermediate, 1);
-    c->layers = get_i32(r, "num_hidden_layers", a->layers, 1);
-    c->heads = get_i32(r, "num_attention_heads", a->heads, 1);
-    c->kv_heads = get_i32(
+    reader top = *r;
+    const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
+    if (text && text->type == ARES_JSON_OBJECT) r->root = text;
+    c->vocab = config_i32(r, "vocab_size", a->vocab, 1);
+    c->hidden = config_i32(r, "hidden_size", a->hidden, 1);
+    c->intermediate = config_i32(r, "intermediate_size", a->intermediate, 1);
+    c->layers = config_i32(r, "num_hidden_layers", a->layers, 1);
+    c->heads = config_i32(r, "num_attention_heads", a->heads, 1);
+    c->kv_heads = config_i32(
         r, "num_key_value_heads",
         a->kv_heads && !ares_json_get(r->root, "num_attention_heads") ? a->kv_heads : c->heads, 1);
-    if (r->rc == ARES_OK)
-        c->head_dim = get_i32(r, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads, 2);
-    c->max_position = get_i32(r, "max_position_embeddings", a->max_position, 1);
-    c->rms_norm_eps = (float)get_double(r, r->root, "rms_norm_eps", 1e-6);
-    c->initializer_range = get_double(r, r->root, "initializer_range", 0.02);
+    if (r->rc == ARES_OK && a->vision) c->head_dim = c->hidden / c->heads;
+    else if (r->rc == ARES_OK)
+        c->head_dim =
+            config_i32(r, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads, 2);
+    c->max_position = config_i32(r, "max_position_embeddings", a->max_position, 1);
+    c->rms_norm_eps = (float)config_double(r, r->root, "rms_norm_eps",
+                                           a->rms_norm_eps > 0 ? a->rms_norm_eps : 1e-6);
+    c->initializer_range = config_double(r, r->root, "initializer_range", 0.02);
     c->tied = get_bool(r, "tie_word_embeddings");
+    if (r->rc == ARES_OK && !c->tied) c->tied = get_bool(&top, "tie_word_embeddings");
+    if (top.rc != ARES_OK) r->rc = top.rc;
     bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias");
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
@@ -213,16 +244,21 @@ static void read_config(reader *r, ares_model_config *c)
     if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
         r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: silu)",
                           (int)act.len, act.data);
-    c->bos = get_i32(r, "bos_token_id", a->bos, -1);
-    c->pad = get_i32(r, "pad_token_id", -1, -1);
-    read_rope(r, c);
+    c->bos = config_i32(r, "bos_token_id", a->bos, -1);
+    c->pad = config_i32(r, "pad_token_id", -1, -1);
+    read_rope(r, a, c);
     read_window(r, a, c);
     read_eos(r, r->root, c);
+    if (c->n_eos == 0) read_eos(r, top.root, c);
     check_sizes(r, c);
+    if (a->vision && r->rc == ARES_OK) {
+        config_read_vision(&top, a->gated_tower, c);
+        r->rc = top.rc;
+    }
 
     ares_view dtype = ARES_VIEW("float32");
-    const char *key = ares_json_get(r->root, "dtype") ? "dtype" : "torch_dtype";
-    if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, key, "float32", &dtype);
+    const char *key = ares_json_get(top.root, "dtype") ? "dtype" : "torch_dtype";
+    if (r->rc == ARES_OK) r->rc = ares_json_get_string(top.root, key, "float32", &dtype);
     c->file_dtype = ares_view_is(dtype, "bfloat16")  ? ARES_BF16
                     : ares_view_is(dtype, "float16") ? ARES_F16
                                                      : ARES_F32;
@@ -266,7 +302,7 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
         if (r.rc == ARES_OK)
             r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
         if (r.rc == ARES_OK) read_eos(&r, r.root, c);
-        if (r.rc == ARES_OK && c->pad < 0) c->pad = get_i32(&r, "pad_token_id", -1, -1);
+        if (r.rc == ARES_OK && c->pad < 0) c->pad = config_i32(&r, "pad_token_id", -1, -1);
         if (r.rc != ARES_OK) ares_fail_in(r.rc, "model: %s", path.data);
     }
     if (r.rc == ARES_OK && c->n_eos == 0) {

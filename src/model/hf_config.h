@@ -3,6 +3,19 @@
 
 #include "ares/model.h"
 
+/* A file being read. After a failure the getters do nothing; the caller adds the path to it. */
+typedef struct config_reader {
+    const ares_json *root;
+    int rc;
+} config_reader;
+int32_t config_i32(config_reader *r, const char *key, int64_t absent, int64_t least);
+double config_double(config_reader *r, const ares_json *o, const char *key, double absent);
+/*
+ * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
+ * of Qwen2.5-VL. The text part has been read. (vision/config.c)
+ */
+void config_read_vision(config_reader *top, bool gated, ares_model_config *c);
+
 /*
  * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
  * reads both from 4.43 on.

@@ -35,7 +35,7 @@ int slots_open(ares_model *m)
 {
     ares_device *d = m->device;
     struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
-    for (int i = 0; i < m->n_regions; i++)
+    for (int i = 0; i < regions_count(m); i++)
         if (region_apart(m, &m->regions[i]))
             s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
     for (int i = 0; i < SLOTS; i++) {

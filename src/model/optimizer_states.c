@@ -4,6 +4,7 @@
  * are widened, which loses nothing. Vectors are f32 in memory for every storage type: their .master
  * is the weight itself, which the model's files round.
  */
+#include "param.h"
 #include "region.h"
 #include "save.h"
 
@@ -36,8 +37,7 @@ static int check(const ares_model *m, const ares_safetensors *s, piece_kind kind
         const ares_param *p = &m->params[i];
         if (!pieces_exist(m, p, kind)) continue;
         const ares_tensor_info *t = save_find(s, p, kind);
-        if (!t || !t->is_float || t->dtype != ARES_F32 || t->rank != p->rank ||
-            t->shape[0] != p->shape[0] || (p->rank == 2 && t->shape[1] != p->shape[1]))
+        if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
             return ares_fail(ARES_EFORMAT,
                              "model: %s: the states of '%s' are missing or of another shape; the "
                              "checkpoint belongs to another model or storage type",

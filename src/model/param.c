@@ -6,27 +6,19 @@
 
 #include "region.h"
 #include "rope_angles.h"
+#include "vision/tower.h"
 
-/* What the parameters of a model are listed with. */
-typedef struct listing {
-    ares_model *m;
-    ares_dtype storage;
-    ares_layout layout; /* of matrices */
-    int region;         /* of the matrices that are listed now */
-    int32_t parts;      /* among which outputs are divided; 1: the model is whole */
-} listing;
-
-/* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
-static ares_param *add_param(const listing *l, int32_t n, int32_t k, const char *format, int index)
+ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format, int index)
 {
-    char name[96];
-    snprintf(name, sizeof name, format, index);
+    char own[96], name[128];
+    snprintf(own, sizeof own, format, index);
+    snprintf(name, sizeof name, "%s%s%s", l->stem, *l->stem ? "." : "", own);
     ares_model *m = l->m;
     ares_param *p = &m->params[m->n_params++];
     *p = (ares_param){ .name = ares_strdup(name),
                        .rank = k ? 2 : 1,
                        .shape = { n, k },
-                       .region = k ? l->region : m->n_regions - 1 };
+                       .region = k ? l->region : l->vectors };
     p->weight = (ares_matrix){ .dtype = k ? l->storage : ARES_F32,
                                .layout = k ? l->layout : ARES_ROWS,
                                .n = n,
@@ -37,19 +29,26 @@ static ares_param *add_param(const listing *l, int32_t n, int32_t k, const char 
     return p;
 }
 
-static ares_linear add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *stem)
+ares_linear param_add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *stem,
+                             int index)
 {
     char format[96];
-    int index = l->region - 1;
-    snprintf(format, sizeof format, "model.layers.%%d.%s.weight", stem);
-    ares_linear y = { .w = add_param(l, n, k, format, index) };
-    snprintf(format, sizeof format, "model.layers.%%d.%s.bias", stem);
-    if (bias) y.bias = add_param(l, n, 0, format, index);
+    snprintf(format, sizeof format, "%s.weight", stem);
+    ares_linear y = { .w = param_add(l, n, k, format, index) };
+    snprintf(format, sizeof format, "%s.bias", stem);
+    if (bias) y.bias = param_add(l, n, 0, format, index);
     return y;
 }
 
-/* The layer's weight, and its bias, directly behind those of the layer that was added before. */
-static ares_linear beside(ares_linear l)
+/* Of the block that is listed now. */
+static ares_linear add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *stem)
+{
+    char format[96];
+    snprintf(format, sizeof format, "layers.%%d.%s", stem);
+    return param_add_linear(l, n, k, bias, format, l->region - 1);
+}
+
+ares_linear param_beside(ares_linear l)
 {
     l.w->adjacent = true;
     if (l.bias) l.bias->adjacent = true;
@@ -61,18 +60,18 @@ static void list_block(const listing *l, int i)
     const ares_model_config *c = &l->m->cfg;
     ares_model_layer *y = &l->m->layer[i];
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, wide = c->intermediate;
-    y->input_norm = add_param(l, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
+    y->input_norm = param_add(l, c->hidden, 0, "layers.%d.input_layernorm.weight", i);
     y->q = add_linear(l, q, c->hidden, c->qkv_bias, "self_attn.q_proj");
-    y->k = beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj"));
-    y->v = beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.v_proj"));
+    y->k = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.k_proj"));
+    y->v = param_beside(add_linear(l, kv, c->hidden, c->qkv_bias, "self_attn.v_proj"));
     if (c->qk_norm) {
-        y->q_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
-        y->k_norm = add_param(l, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
+        y->q_norm = param_add(l, c->head_dim, 0, "layers.%d.self_attn.q_norm.weight", i);
+        y->k_norm = param_add(l, c->head_dim, 0, "layers.%d.self_attn.k_norm.weight", i);
     }
     y->o = add_linear(l, c->hidden / l->parts, q * l->parts, c->o_bias, "self_attn.o_proj");
-    y->post_norm = add_param(l, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+    y->post_norm = param_add(l, c->hidden, 0, "layers.%d.post_attention_layernorm.weight", i);
     y->gate = add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.gate_proj");
-    y->up = beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
+    y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
     y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
 }
 
@@ -89,28 +88,38 @@ static int32_t head_rows(const ares_model *m)
 static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
-    listing l = { m, storage, layout, 0, m->tp ? ares_group_size(m->tp) : 1 };
-    m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
+    int32_t tower = c->vision.depth;
+    listing l = { .m = m,
+                  .stem = c->text_names ? c->text_names : "model",
+                  .storage = storage,
+                  .layout = layout,
+                  .parts = m->tp ? ares_group_size(m->tp) : 1 };
+    m->params = ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     m->n_regions = 1 + c->layers + !c->tied + c->value_head + 1;
+    m->n_frozen = tower ? tower + 2 : 0;
+    l.vectors = m->n_regions - 1;
     /* an embedding of its own is only looked up, and whole rows are read fastest */
     if (!c->tied) l.layout = ARES_ROWS;
-    m->embed = add_param(&l, c->vocab, c->hidden, "model.embed_tokens.weight", 0);
+    m->embed = param_add(&l, c->vocab, c->hidden, "embed_tokens.weight", 0);
     l.layout = layout;
     for (int32_t i = 0; i < c->layers; i++) {
         l.region++;
         list_block(&l, i);
     }
-    m->final_norm = add_param(&l, c->hidden, 0, "model.norm.weight", 0);
+    m->final_norm = param_add(&l, c->hidden, 0, "norm.weight", 0);
     m->lm_head = m->embed;
+    l.stem = "";
     if (!c->tied) {
         l.region++;
-        m->lm_head = add_param(&l, head_rows(m), c->hidden, "lm_head.weight", 0);
+        m->lm_head = param_add(&l, head_rows(m), c->hidden, "lm_head.weight", 0);
     }
-    if (!c->value_head) return;
-    l.region++;
-    m->value = add_param(&l, 1, c->hidden, "score.weight", 0);
-    m->value_bias = add_param(&l, 1, 0, "score.bias", 0);
+    if (c->value_head) {
+        l.region++;
+        m->value = param_add(&l, 1, c->hidden, "score.weight", 0);
+        m->value_bias = param_add(&l, 1, 0, "score.bias", 0);
+    }
+    if (tower) tower_list(&l);
 }
 
 static void free_params(ares_model *m)
@@ -118,11 +127,17 @@ static void free_params(ares_model *m)
     for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
     ares_free(m->params);
     ares_free(m->layer);
+    ares_free(m->config_text);
 }
 
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
                    ares_group *tp, ares_model **out)
 {
+    if (opt->value_head && cfg->vision.depth)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: a critic that starts as a %s is not offered; use an estimator "
+                         "without a critic, or a critic of another model",
+                         cfg->model_type);
     ares_model *m = ares_calloc(1, sizeof *m);
     m->tp = tp;
     m->cfg = *cfg;
@@ -157,6 +172,13 @@ ares_param *model_param(const ares_model *m, const char *name)
     for (int i = 0; i < m->n_params; i++)
         if (strcmp(m->params[i].name, name) == 0) return &m->params[i];
     return NULL;
+}
+
+bool param_has_shape(const ares_param *p, const ares_tensor_info *t)
+{
+    bool same = t->rank == p->rank;
+    for (int i = 0; i < p->rank && same; i++) same = t->shape[i] == p->shape[i];
+    return same;
 }
 
 int64_t ares_model_count(const ares_model *m)
@@ -197,5 +219,13 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n)
                              "model: token %lld has id %d; the embedding holds 0 to %d; is this "
                              "the model's own tokenizer?",
                              (long long)i, ids[i], m->cfg.vocab - 1);
+    const ares_vision_config *v = &m->cfg.vision;
+    for (int64_t i = 0; i < n && v->depth; i++)
+        if (ids[i] == v->image_token || ids[i] == v->video_token)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "model: token %lld is the place of %s (id %d); a %s reads text alone "
+                             "so far",
+                             (long long)i, ids[i] == v->image_token ? "an image" : "a video",
+                             ids[i], m->cfg.model_type);
     return ARES_OK;
 }

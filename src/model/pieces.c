@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "region.h"
 #include "transfer.h"
 
 /* Elements [low, high) of a parameter's memory. */
@@ -59,6 +60,7 @@ static stretch held_weights(const ares_model *m, const ares_region *r)
 static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
 {
     char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
+    if (kind != OF_WEIGHTS && r - m->regions >= m->n_regions) return (stretch){ 0 }; /* frozen */
     /* norms and biases are f32 in memory, though the model's files may round them */
     bool is_weight = kind == OF_MASTER && !data && m->cfg.file_dtype != ARES_F32;
     if (kind == OF_WEIGHTS || is_weight) return held_weights(m, r);
@@ -109,7 +111,7 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
 int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
 {
     visit v = { .fn = fn, .ctx = ctx };
-    for (int i = 0; i < m->n_regions && v.rc == ARES_OK; i++) {
+    for (int i = 0; i < regions_count(m) && v.rc == ARES_OK; i++) {
         v.held = held(m, &m->regions[i], kind);
         if (v.held.data) pieces_of_region(m, i, v.held.first, v.held.n, meet, &v);
     }

@@ -26,6 +26,16 @@ static void name_regions(ares_model *m)
     if (m->value) snprintf(m->regions[n++].name, sizeof m->regions->name, "the value head");
     snprintf(m->regions[n++].name, sizeof m->regions->name, "norms and biases");
     ARES_ASSERT(n == m->n_regions);
+    if (!m->n_frozen) return;
+    snprintf(m->regions[n++].name, sizeof m->regions->name, "patches and merger");
+    for (int i = 0; i < m->cfg.vision.depth; i++)
+        snprintf(m->regions[n++].name, sizeof m->regions->name, "vision block %d", i);
+    snprintf(m->regions[n].name, sizeof m->regions->name, "the tower's vectors");
+}
+
+int regions_count(const ares_model *m)
+{
+    return m->n_regions + m->n_frozen;
 }
 
 int ares_model_shards(const ares_model *m)
@@ -48,7 +58,7 @@ static void cut(const ares_model *m, ares_region *r)
 
 static void lay_out(ares_model *m)
 {
-    m->regions = ares_calloc((size_t)m->n_regions, sizeof *m->regions);
+    m->regions = ares_calloc((size_t)regions_count(m), sizeof *m->regions);
     name_regions(m);
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
@@ -57,9 +67,9 @@ static void lay_out(ares_model *m)
         p->at = r->elements;
         r->elements += p->elements;
         r->dtype = p->weight.dtype;
-        r->decay = p->rank == 2;
+        r->decay = p->rank > 1;
     }
-    for (int i = 0; i < m->n_regions; i++) cut(m, &m->regions[i]);
+    for (int i = 0; i < regions_count(m); i++) cut(m, &m->regions[i]);
 }
 
 int64_t ares_region_chunks(const ares_region *r)
@@ -83,7 +93,7 @@ static int64_t kept(const ares_model *m, const ares_region *r)
 static void give_memory(ares_model *m)
 {
     char *w = m->weights, *host = m->host_weights;
-    for (int i = 0; i < m->n_regions; i++) {
+    for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
         size_t each = ares_dtype_bytes(r->dtype);
         if (on_host(m, r)) {
@@ -116,10 +126,11 @@ int regions_allocate(ares_model *m, bool trainable)
     /* weights in host memory are whole on every rank that has them */
     ARES_ASSERT(!all || (m->share.group && !m->share.weights_on_host));
     lay_out(m);
-    for (int i = 0; i < m->n_regions; i++) {
+    for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
         size_t bytes = (size_t)kept(m, r) * ares_dtype_bytes(r->dtype);
         *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
+        if (i >= m->n_regions) continue;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
     }
     if (d->k->act != ARES_F32)

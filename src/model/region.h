@@ -3,6 +3,7 @@
 
 #include "ares/model.h"
 
+int regions_count(const ares_model *m); /* the frozen ones too */
 /*
  * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
  * gradients. What it has allocated when it fails is released by regions_release.

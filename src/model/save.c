@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "region.h"
 #include "transfer.h"
 
 typedef struct saving {
@@ -126,7 +127,7 @@ static int save_region(saving *s, int region)
 static int save_all(saving *s)
 {
     for (int k = 0; k < s->f->n_kinds; k++)
-        for (int i = 0; i < s->m->n_regions; i++) {
+        for (int i = 0; i < regions_count(s->m); i++) {
             s->kind = s->f->kinds[k];
             ARES_TRY(save_region(s, i));
         }

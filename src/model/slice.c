@@ -53,6 +53,7 @@ int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
                          "model: %d ranks divide a model only by the CPU's native kernels, not by "
                          "those of '%s'; set worker.rollout.tensor_parallel_size to 1",
                          parts, whole->device->k->name);
+    cfg.vision.depth = 0; /* features come from the whole model */
     cfg.heads /= parts;
     cfg.kv_heads /= parts;
     cfg.intermediate /= parts;

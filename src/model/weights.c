@@ -39,8 +39,7 @@ static int check_param(const ares_param *p, const ares_tensor_info *t, const cha
     else if (!t->is_float)
         rc = ares_fail(ARES_EUNSUPPORTED, "model: %s: tensor '%s' is %s (choices: F32, BF16, F16)",
                        t->file, p->name, t->dtype_name);
-    else if (t->rank != p->rank || t->shape[0] != p->shape[0] ||
-             (p->rank == 2 && t->shape[1] != p->shape[1]))
+    else if (!param_has_shape(p, t))
         rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' has shape %s; config.json asks for %s",
                        t->file, p->name, shape_text(&have, t->rank, t->shape), want.data);
     ares_str_fini(&want);
@@ -74,10 +73,9 @@ static float *new_value_head(const ares_model *m, uint64_t seed)
     return rows;
 }
 
-static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
+static int load_weights(ares_model *m, const ares_safetensors *s, const char *dir,
+                        uint64_t value_seed)
 {
-    ares_safetensors *s;
-    ARES_TRY(ares_safetensors_open(dir, &s));
     loading l = { .m = m, .s = s };
     int rc = ARES_OK;
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
@@ -96,7 +94,6 @@ static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
     if (rc == ARES_OK) rc = pieces_held(m, OF_WEIGHTS, load_piece, &l);
     if (rc == ARES_OK) rc = regions_refresh(m);
     ares_free(l.fresh);
-    ares_safetensors_close(s);
     return rc;
 }
 
@@ -129,16 +126,43 @@ int ares_model_find(const char *path, ares_str *dir)
     return rc;
 }
 
+/* The two forms of a vision model's names, which say nothing about that of its config.json. */
+static void find_names(const ares_safetensors *s, ares_model_config *c)
+{
+    for (int64_t i = 0; i < ares_safetensors_count(s) && c->vision.depth; i++) {
+        const char *name = ares_safetensors_at(s, i)->name;
+        if (strncmp(name, "model.language_model.", 21) == 0) c->text_names = "model.language_model";
+        if (strncmp(name, "model.visual.", 13) == 0) c->vision_names = "model.visual";
+    }
+}
+
+/* A vision model's config.json, of which nothing is made anew. */
+static int keep_config(ares_model *m, const char *dir)
+{
+    ares_str path = { 0 }, text = { 0 };
+    int rc = m->cfg.vision.depth ? ares_file_read(ares_path_join(&path, dir, "config.json"), &text)
+                                 : ARES_OK;
+    if (rc == ARES_OK && text.len) m->config_text = ares_strdup(text.data);
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return rc;
+}
+
 int ares_model_load(const char *path, ares_device *device, const ares_model_options *opt,
                     ares_model **out)
 {
     ares_str dir = { 0 };
     ares_model_config cfg;
     ares_model *m = NULL;
+    ares_safetensors *s = NULL;
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
+    if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
+    if (s) find_names(s, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
-    if (rc == ARES_OK && !device->counting) rc = load_weights(m, dir.data, opt->value_seed);
+    if (rc == ARES_OK) rc = keep_config(m, dir.data);
+    if (rc == ARES_OK && s) rc = load_weights(m, s, dir.data, opt->value_seed);
+    if (s) ares_safetensors_close(s);
     ares_str_fini(&dir);
     if (rc != ARES_OK) {
         ares_model_free(m);
@@ -180,7 +204,7 @@ static int init_piece(void *ctx, const piece *x)
     float *rows = ares_calloc((size_t)n, sizeof *rows);
     if (norm)
         for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
-    if (x->p->rank == 2) {
+    if (x->p->rank > 1) {
         /* keyed by the name, so that a parameter's values do not depend on the others */
         j->key = ares_rng_sub(ares_rng_root(j->seed, ARES_RNG_INIT),
                               ares_fnv1a(ARES_FNV1A, x->p->name, length), 0);
@@ -278,8 +302,13 @@ static int save_files(const ares_model *m, const char *dir, int files, const are
 
 static int begin_save(const ares_model *m, const char *dir)
 {
+    ares_str path = { 0 };
     ARES_TRY(ares_dir_make(dir));
-    return model_config_save(&m->cfg, dir);
+    if (!m->config_text) return model_config_save(&m->cfg, dir);
+    int rc = ares_file_write(ares_path_join(&path, dir, "config.json"), m->config_text,
+                             strlen(m->config_text));
+    ares_str_fini(&path);
+    return rc;
 }
 
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum)

@@ -167,3 +167,65 @@ TEST(the_length_that_a_rope_was_made_for_has_its_bounds)
         else if (CHECK_OK(rc)) CHECK_EQ(c.rope.original_max_position, cases[i].want);
     }
 }
+
+TEST(a_vision_model_is_read_from_all_layouts)
+{
+    static const struct {
+        const char *variant;
+        int32_t width, heads, intermediate, patch, image, section;
+        double theta, eps;
+        bool tied;
+        uint64_t full;
+    } cases[] = {
+        { "qwen2_vl_flat", 24, 2, 72, 14, 294, 2, 1e6, 1e-6, false, 0 },
+        { "qwen2_vl_nested", 16, 2, 64, 10, 290, 4, 1e5, 1e-5, true, 0 },
+        { "qwen2_5_vl_flat", 24, 2, 44, 14, 291, 2, 1e6, 1e-6, true, 10 },
+        { "qwen2_5_vl_mid", 24, 3, 40, 8, 292, 1, 1e4, 1e-6, false, 8 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_model_config c;
+        REQUIRE_OK(read_with(cases[i].variant, "{", "{", &c));
+        CHECK_EQ(c.vision.width, cases[i].width);
+        CHECK_EQ(c.vision.heads, cases[i].heads);
+        CHECK_EQ(c.vision.intermediate, cases[i].intermediate);
+        CHECK_EQ(c.vision.patch, cases[i].patch);
+        CHECK_EQ(c.vision.image_token, cases[i].image);
+        CHECK_EQ(c.vision.full_blocks, cases[i].full);
+        CHECK_EQ(c.vision.channels, 3);
+        CHECK_EQ(c.rope.section[0], cases[i].section);
+        CHECK_EQ((c.rope.section[0] + c.rope.section[1] + c.rope.section[2]) * 2, c.head_dim);
+        CHECK_NEAR(c.rope.theta, cases[i].theta, 0);
+        CHECK_NEAR(c.rms_norm_eps, (float)cases[i].eps, 0);
+        CHECK_EQ(c.tied, cases[i].tied);
+        CHECK_EQ(c.file_dtype, ARES_F32);
+    }
+}
+
+/* The same files with one thing changed. */
+TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
+{
+    static const struct {
+        const char *variant, *from, *to, *part;
+    } cases[] = {
+        { "qwen2_vl_flat", "\"vision_config\": {", "\"vision_config\": 3, \"was\": {",
+          "'vision_config' is not an object" },
+        { "qwen2_vl_flat", "\"hidden_size\": 48,\n    \"in_chans\"",
+          "\"hidden_size\": 40,\n    \"in_chans\"", "features have 40 numbers" },
+        { "qwen2_vl_flat", "\"num_heads\": 2", "\"num_heads\": 4", "multiple of 4" },
+        { "qwen2_vl_flat", "\"depth\": 3", "\"depth\": 65", "limit of 64" },
+        { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"hidden_act\": \"gelu\"", "choices: quick_gelu" },
+        { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"mlp_ratio\": -1", "'mlp_ratio'" },
+        { "qwen2_vl_flat", "\"image_token_id\": 294", "\"image_token_id\": 291", "both 291" },
+        { "qwen2_vl_flat", "\"image_token_id\": 294", "\"was_id\": 294",
+          "'image_token_id' = 151655 lies outside" },
+        { "qwen2_vl_flat", "\"mrope_section\": [\n      2", "\"mrope_section\": [\n      1",
+          "'mrope_section'" },
+        { "qwen2_5_vl_mid", "\"window_size\": 64", "\"window_size\": 15", "window_size = 15" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_model_config c;
+        int rc = read_with(cases[i].variant, cases[i].from, cases[i].to, &c);
+        CHECK_MSG(rc != ARES_OK && strstr(ares_error_message(), cases[i].part), "case %d: %s", i,
+                  rc == ARES_OK ? "it is read" : ares_error_message());
+    }
+}

@@ -15,11 +15,18 @@
 #include "state.h"
 #include "vapor/vapor.h"
 
-static const char *const tokenizer_files[] = {
-    "tokenizer.json",      "tokenizer_config.json",   "vocab.json",
-    "merges.txt",          "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja", "generation_config.json"
-};
+static const char *const tokenizer_files[] = { "tokenizer.json",
+                                               "tokenizer_config.json",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               "special_tokens_map.json",
+                                               "added_tokens.json",
+                                               "chat_template.jinja",
+                                               "generation_config.json",
+                                               "chat_template.json",
+                                               "preprocessor_config.json",
+                                               "processor_config.json",
+                                               "video_preprocessor_config.json" };
 
 int ares_train_copy_tokenizer(const char *from, const char *to)
 {

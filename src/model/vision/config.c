@@ -1,0 +1,113 @@
+/*
+ * vision_config, which names its sizes in two ways: in Qwen2-VL `hidden_size` is the width of the
+ * features and `embed_dim` that of the tower, in Qwen2.5-VL `out_hidden_size` and `hidden_size`.
+ */
+#include "hf_config.h"
+
+enum { MAX_DEPTH = 64 }; /* bits of full_blocks */
+
+static void read_full_blocks(config_reader *r, ares_vision_config *v)
+{
+    static const int published[] = { 7, 15, 23, 31 };
+    const ares_json *list = ares_json_get(r->root, "fullatt_block_indexes");
+    if (r->rc != ARES_OK) return;
+    if (!list || list->type == ARES_JSON_NULL) {
+        for (int i = 0; i < ARES_COUNT(published); i++) v->full_blocks |= 1ull << published[i];
+        return;
+    }
+    for (int64_t i = 0; list->type == ARES_JSON_ARRAY && i < list->count; i++) {
+        const ares_json *x = &list->items[i];
+        if (x->type == ARES_JSON_INT && x->integer >= 0 && x->integer < MAX_DEPTH)
+            v->full_blocks |= 1ull << x->integer;
+    }
+}
+
+static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
+{
+    ares_view act = { 0 };
+    const char *wanted = gated ? "silu" : "quick_gelu";
+    v->gated = gated;
+    v->depth = config_i32(r, "depth", 32, 1);
+    v->width = config_i32(r, gated ? "hidden_size" : "embed_dim", gated ? 3584 : 1280, 1);
+    v->out = config_i32(r, gated ? "out_hidden_size" : "hidden_size", 3584, 1);
+    v->heads = config_i32(r, "num_heads", 16, 1);
+    double ratio = gated ? 1 : config_double(r, r->root, "mlp_ratio", 4);
+    v->intermediate = gated ? config_i32(r, "intermediate_size", 3420, 1)
+                      : ratio * v->width >= 1 && ratio * v->width < 1 << 20
+                          ? (int32_t)(ratio * v->width)
+                          : 0;
+    v->channels = config_i32(r, "in_channels", config_i32(r, "in_chans", 3, 1), 1);
+    v->patch = config_i32(r, "patch_size", 14, 1);
+    v->merge = config_i32(r, "spatial_merge_size", 2, 1);
+    v->temporal = config_i32(r, "temporal_patch_size", 2, 1);
+    if (gated) {
+        v->window = config_i32(r, "window_size", 112, 1);
+        v->tokens_per_second = config_double(r, r->root, "tokens_per_second", 4);
+        read_full_blocks(r, v);
+    }
+    if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", wanted, &act);
+    if (r->rc == ARES_OK && !ares_view_is(act, wanted))
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: %s)",
+                          (int)act.len, act.data, wanted);
+}
+
+static int check_sizes(const ares_vision_config *v, const ares_model_config *c)
+{
+    if (v->depth > MAX_DEPTH)
+        return ares_fail(ARES_ELIMIT, "depth = %d exceeds the limit of %d", v->depth, MAX_DEPTH);
+    if (v->intermediate < 1) return ares_fail(ARES_EFORMAT, "'mlp_ratio' is out of range");
+    if (v->patch > 1024 || v->merge > 64 || v->temporal > 64 || v->channels > 64 ||
+        v->width > 1 << 16)
+        return ares_fail(ARES_ELIMIT, "patches or width are too large");
+    if (v->out != c->hidden)
+        return ares_fail(ARES_EFORMAT,
+                         "the tower's features have %d numbers, the text part's "
+                         "hidden_size is %d",
+                         v->out, c->hidden);
+    if (v->width % v->heads || v->width / v->heads % 4)
+        return ares_fail(ARES_EFORMAT,
+                         "a width of %d and %d heads: the width of a head must be a "
+                         "multiple of 4",
+                         v->width, v->heads);
+    if (v->gated && v->window / v->merge / v->patch < 1)
+        return ares_fail(ARES_EFORMAT, "window_size = %d is smaller than a token of %d x %d pixels",
+                         v->window, v->merge * v->patch, v->merge * v->patch);
+    return ARES_OK;
+}
+
+/* At the top only: files of some versions repeat the keys in text_config, with null. */
+static void read_ids(config_reader *top, ares_vision_config *v, int32_t vocab)
+{
+    static const char *const keys[] = { "image_token_id", "video_token_id", "vision_start_token_id",
+                                        "vision_end_token_id" };
+    static const int32_t published[] = { 151655, 151656, 151652, 151653 };
+    int32_t ids[ARES_COUNT(keys)];
+    for (int i = 0; i < ARES_COUNT(keys); i++) {
+        ids[i] = config_i32(top, keys[i], published[i], 0);
+        if (top->rc == ARES_OK && ids[i] >= vocab)
+            top->rc = ares_fail(ARES_EFORMAT, "'%s' = %d lies outside the vocabulary of %d",
+                                keys[i], ids[i], vocab);
+        for (int j = 0; j < i && top->rc == ARES_OK; j++)
+            if (ids[i] == ids[j])
+                top->rc =
+                    ares_fail(ARES_EFORMAT, "'%s' and '%s' are both %d", keys[j], keys[i], ids[i]);
+    }
+    v->image_token = ids[0];
+    v->video_token = ids[1];
+    v->vision_start = ids[2];
+    v->vision_end = ids[3];
+}
+
+void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
+{
+    config_reader r = { ares_json_get(top->root, "vision_config"), top->rc };
+    if (!r.root || r.root->type != ARES_JSON_OBJECT) {
+        top->rc = ares_fail(ARES_EFORMAT, "'vision_config' is not an object");
+        return;
+    }
+    read_sizes(&r, gated, &c->vision);
+    if (r.rc == ARES_OK) r.rc = check_sizes(&c->vision, c);
+    if (r.rc != ARES_OK) r.rc = ares_fail_in(r.rc, "vision_config");
+    top->rc = r.rc;
+    if (top->rc == ARES_OK) read_ids(top, &c->vision, c->vocab);
+}

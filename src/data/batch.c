@@ -81,6 +81,11 @@ int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens
 
 void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name)
 {
+    if (!b->rows) { /* there are ends, all 0, without a row too */
+        grow_groups(b);
+        grow_rows(b);
+        b->group_start[b->groups] = b->row_start[0] = 0;
+    }
     if (present) {
         char what[96];
         (void)snprintf(what, sizeof what, "that column '%s' is written once", name);

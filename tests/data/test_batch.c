@@ -230,3 +230,12 @@ TEST(rows_taken_of_some_columns_put_no_other)
     CHECK(ARES_PUT(&b, advantages) != NULL);
     ares_batch_fini(&b);
 }
+
+TEST(a_batch_without_a_row_has_ends)
+{
+    ares_batch b;
+    ares_batch_init(&b);
+    ARES_PUT(&b, responses);
+    CHECK(b.row_start && b.row_start[0] == 0 && b.group_start && b.group_start[0] == 0);
+    ares_batch_fini(&b);
+}

@@ -183,7 +183,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     if (weights && moves) ares_path_join(&path, weights, "../reference");
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    int rc = reference_open(t->ref, c, &t->run.device, t->run.group, path.data);
+    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, t->run.group, path.data);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     ares_str_fini(&path);
     return rc;

@@ -16,6 +16,9 @@ int learner_check_storage(const char *role, ares_dtype storage, const ares_devic
 
 int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
+    const ares_model_share *s = &m->share; /* the world's ranks make the same passes */
+    /* a plan has no world */
+    ARES_ASSERT(!o->world || !s->group || ares_group_size(s->group) == ares_world_size(o->world));
     *l = (learner){ .role = o->role, .model = m, .world = o->world };
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));

@@ -14,7 +14,6 @@ int pair_log_probs(update *u, int64_t row, int64_t end)
     int64_t first, last;
     if (!s) return ARES_OK;
     second_rows(s, row, end, &first, &last);
-    if (first == last) return ARES_OK;
     int64_t token = s->batch->row_start[first], tokens = s->batch->row_start[last] - token;
     learner_scoring scoring = learner_scoring_of(u->actor->cfg);
     scoring.temperature = s->temperature;

@@ -5,8 +5,8 @@
 
 #include "options/sharing.h"
 
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_group *group,
-                   const char *weights)
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                   ares_group *group, const char *weights)
 {
     const ares_model_share share = sharing_of_reference(cfg, group);
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
@@ -17,7 +17,7 @@ int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, a
     ares_model *m;
     ARES_TRY(learner_check_storage("ref", opt.storage, d));
     ARES_TRY(ares_model_load(weights ? weights : cfg->actor.model_path, d, &opt, &m));
-    return learner_open(&r->learner, m, &(learner_options){ .role = "ref" });
+    return learner_open(&r->learner, m, &(learner_options){ .role = "ref", .world = world });
 }
 
 void reference_close(reference *r)

@@ -13,8 +13,8 @@ typedef struct reference {
  * group: of all ranks, which may share it; NULL: one rank. weights: of a reference that has moved;
  * NULL: the model that training began from
  */
-int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_group *group,
-                   const char *weights);
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                   ares_group *group, const char *weights);
 void reference_close(reference *r);
 /* Puts column ref_log_probs. */
 int reference_log_probs(reference *r, double temperature, ares_batch *b);

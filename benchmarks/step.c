@@ -361,7 +361,7 @@ static int grpo(const options *o)
     train_config(o, o->prompts, &cfg);
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(actor_open(&a, &cfg, m, NULL, 100));
-    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d, NULL, NULL));
+    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d, NULL, NULL, NULL));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

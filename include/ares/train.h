@@ -138,7 +138,7 @@ ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
       "true: each of several ranks keeps its part of the reference's weights; "    \
       "blocks are gathered once per pass over the batch; not with "                \
-      "worker.ref.offload.offload_params or VAPOR; same results",                  \
+      "worker.ref.offload.offload_params; same results",                           \
       ARES_NO_RESULT)                                                              \
     X(flag, offload_params, "offload.offload_params", "false", "",                 \
       "keep the weights of the reference in host memory; they come to the device " \

@@ -124,6 +124,37 @@ TEST(two_ranks_learn_what_one_learns_from_pairs)
     CHECK(e2e_metric("vapor_two", 2, "vapor/ref_new_pairs") == 0);
 }
 
+/*
+ * Four ranks answer four prompts, of which one has no pair. The reference moves after each step, so
+ * that it is asked in each, by three ranks; its parts are saved and loaded.
+ */
+TEST(a_shared_reference_that_moves_is_the_whole_one)
+{
+    E2E_NEEDS_MPI();
+    static const char moves[] = "worker.actor.global_batch_size=4 "
+                                "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1";
+    static const char *const shared[] = { "false", "true", "true" }, *const runs[] = {
+        "vapor_whole_ref", "vapor_parts", "vapor_parts"
+    };
+    for (int i = 0; i < ARES_COUNT(runs); i++) {
+        ares_str out = { 0 };
+        if (i == 2 && !e2e_go_back(runs[i], "vapor_parts_at_once", 1)) return;
+        int rc = e2e_program(&out,
+                             "train --ranks 4 %s trainer.max_steps=2 trainer.threads=1 %s "
+                             "worker.ref.fsdp.enable_full_shard=%s",
+                             words(runs[i]), moves, shared[i]);
+        CHECK_MSG(rc == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+    }
+    CHECK(e2e_same_runs(runs[0], "vapor_parts_at_once", 2) && e2e_same_runs(runs[0], runs[1], 2));
+    CHECK(e2e_metric(runs[1], 2, "vapor/ref_new_pairs") == 3);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && diff -rq %s/checkpoints/step_000002/reference "
+                        "%s/checkpoints/step_000002/reference",
+                        test_file("."), runs[0], runs[1]),
+             0);
+}
+
 TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
 {
     static const struct {

@@ -32,11 +32,10 @@ static const char *why_not_critic(const ares_train_config *c)
                                     : NULL;
 }
 
-/* VAPOR asks the reference on some ranks only, and a gather needs all. */
 static const char *why_not_reference(const ares_train_config *c)
 {
-    if (c->ref.offload_params) return "worker.ref.offload.offload_params keeps them in host memory";
-    return vapor_wanted(c) ? "vapor asks the reference on some ranks only" : NULL;
+    return c->ref.offload_params ? "worker.ref.offload.offload_params keeps them in host memory"
+                                 : NULL;
 }
 
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world)

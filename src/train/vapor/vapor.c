@@ -109,33 +109,42 @@ static void put_ids(ares_batch *b, int64_t row, const ares_stored_answer *a)
     memcpy(b->responses + b->row_start[row], a->ids + a->prompt_len, (size_t)a->n * sizeof *a->ids);
 }
 
-/* Log-probs of answers that the reference has not seen yet, groups [group, end). */
-static int ask_reference(vapor *v, reference *ref, int64_t group, int64_t end, float *out)
+/* What the reference has said of a group of the second batch; NULL: nothing yet. */
+static const float *kept(const vapor *v, int64_t group)
+{
+    return v->ref[v->batch.samples[v->batch.group_start[group]].row->id];
+}
+
+/*
+ * Log-probs of the answers that the reference has not seen yet. All ranks ask, or none, since they
+ * may hold its weights in parts.
+ */
+static int ask_reference(vapor *v, reference *ref, float *out)
 {
     ares_batch *b = &v->batch;
     learner_scoring scoring = learner_scoring_of(v->cfg);
-    int64_t first = b->group_start[group], last = b->group_start[end];
-    if (first == last) return ARES_OK;
-    scoring.temperature = v->second.temperature;
-    ARES_TRY(learner_log_probs(&ref->learner, &scoring, b, first, last, out + b->row_start[first],
-                               NULL));
-    for (int64_t g = group; g < end; g++) {
-        int64_t row = b->group_start[g];
-        vapor_keep(v, b->samples[row].row->id, out + b->row_start[row]);
+    learner_rows *runs = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *runs);
+    int64_t n = 0, most;
+    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours go together */
+        for (end = g; end < b->groups && !kept(v, end);) end++;
+        if (end > g) runs[n++] = (learner_rows){ b->group_start[g], b->group_start[end] };
     }
-    return ARES_OK;
+    most = n;
+    ARES_TRY(ares_world_max_i64(ref->learner.world, &most, 1));
+    if (!most) return ARES_OK;
+    scoring.temperature = v->second.temperature;
+    return learner_log_probs_of(&ref->learner, &scoring, b, runs, n, out);
 }
 
 static int reference_log_probs_of(vapor *v, reference *ref, float *out)
 {
-    ares_batch *b = &v->batch;
-    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours go together */
-        for (end = g; end < b->groups && !v->ref[b->samples[b->group_start[end]].row->id];) end++;
-        ARES_TRY(ask_reference(v, ref, g, end, out));
-        if (end == b->groups) break;
-        int64_t row = b->group_start[end], from = b->row_start[row];
-        memcpy(out + from, v->ref[b->samples[row].row->id],
-               (size_t)(b->row_start[b->group_start[end + 1]] - from) * sizeof *out);
+    const ares_batch *b = &v->batch;
+    ARES_TRY(ask_reference(v, ref, out));
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t row = b->group_start[g], from = b->row_start[row];
+        size_t bytes = (size_t)(b->row_start[b->group_start[g + 1]] - from) * sizeof *out;
+        if (kept(v, g)) memcpy(out + from, kept(v, g), bytes);
+        else vapor_keep(v, b->samples[row].row->id, out + from);
     }
     return ARES_OK;
 }
@@ -189,7 +198,7 @@ int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step)
 
 const actor_second *vapor_second(const vapor *v)
 {
-    return v && v->batch.groups ? &v->second : NULL;
+    return v && v->ref && v->pairs.counts.pairs ? &v->second : NULL;
 }
 
 bool vapor_span(const ares_vapor_config *cfg, const ares_tokenizer *t, ares_trajectory *y,

@@ -33,7 +33,7 @@ int vapor_open(ares_trainer *t, vapor **out);
 void vapor_close(vapor *v); /* NULL is fine */
 /* Makes the second batch of a step from the stored answers to its prompts. A collective. */
 int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m);
-/* NULL where v is NULL, or no prompt of the step has a pair. */
+/* Of the step, with or without a pair; NULL on every rank where no row of the run has one. */
 const actor_second *vapor_second(const vapor *v);
 /* After every ref_model_sync_steps steps: moves the reference towards the policy. */
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);

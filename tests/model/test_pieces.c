@@ -222,6 +222,7 @@ TEST_MPI(files_that_ranks_write_together_are_those_of_one)
     if (open_model(&d, &m)) {
         save_together(w, m, dir);
         load_and_save(w, &d, dir, ARES_SHARE_STATES);
+        load_and_save(w, &d, dir, ARES_SHARE_ALL);
         ares_model_free(m);
         ares_device_close(&d);
     }

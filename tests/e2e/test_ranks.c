@@ -299,6 +299,26 @@ static void check_going_on(int ranks, const char *run)
     ares_str_fini(&out);
 }
 
+/* Step 3 by two ranks that have their own parts of the weights alone is that of the run itself. */
+static void check_going_on_in_parts(void)
+{
+    ares_str out = { 0 };
+    CHECK_MSG(e2e_program(&out,
+                          "--ranks 2 --config '%s' trainer.max_steps=3 trainer.threads=1 "
+                          "data.rollout_batch_size=6 worker.actor.global_batch_size=6 "
+                          "trainer.save_freq=1 worker.actor.fsdp.enable_full_shard=true "
+                          "trainer.load_checkpoint_path='%s'",
+                          e2e_train_words("parts"), test_file(SAVED)) == 0,
+              "%s", ares_str_view(&out).data);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && for f in model/model.safetensors optimizer.safetensors; do "
+                        "cmp saved/checkpoints/step_000003/$f parts/checkpoints/step_000003/$f || "
+                        "exit 1; done",
+                        test_file(".")),
+             0);
+    ares_str_fini(&out);
+}
+
 /* Fails when the sum in state.json leaves out a file, or a file a rectangle. */
 static void check_damage(const char *file, const char *named)
 {
@@ -330,6 +350,7 @@ TEST_MPI(a_checkpoint_of_two_ranks_goes_on_with_one_and_three_and_tells_of_damag
               "%s", ares_str_view(&out).data);
     check_going_on(1, "one");
     check_going_on(3, "three");
+    check_going_on_in_parts();
     check_damage("model/model.safetensors", "bad: model/ does");
     check_damage("optimizer.safetensors", "bad: optimizer.safetensors does");
     ares_str_fini(&out);

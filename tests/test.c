@@ -336,6 +336,16 @@ bool test_in_mpi(void)
     return getenv("ARES_TEST_MPI") != NULL;
 }
 
+bool test_as_ranks(int ranks, const char *test_name)
+{
+    if (test_in_mpi()) return true;
+    ares_str out = { 0 };
+    int status = test_mpirun(&out, ranks, test_name);
+    CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+    ares_str_fini(&out);
+    return false;
+}
+
 /* ---------------------------------------------------------------- running */
 
 static void remove_tree(const char *path)

@@ -154,5 +154,7 @@ int test_shell(ares_str *out, const char *format, ...) ARES_PRINTF(2, 3);
  */
 int test_mpirun(ares_str *out, int ranks, const char *test_name);
 bool test_in_mpi(void);
+/* Whether this is a rank. If not, runs the test again as so many, and fails where they do. */
+bool test_as_ranks(int ranks, const char *test_name);
 
 #endif

@@ -234,13 +234,7 @@ TEST(the_order_of_rows_and_groups_changes_no_bit)
 
 TEST_MPI(two_ranks_give_the_bits_of_one)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "two_ranks_give_the_bits_of_one");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "two_ranks_give_the_bits_of_one")) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     /* three groups, and one */

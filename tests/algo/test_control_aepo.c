@@ -1390,13 +1390,7 @@ TEST(the_exact_kl_is_not_guessed_from_log_probs)
 
 TEST_MPI(two_ranks_remember_what_one_would)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "two_ranks_remember_what_one_would");
-        CHECK_MSG(status == 0, "%s", out.data ? out.data : "");
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "two_ranks_remember_what_one_would")) return;
     static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
                                          "algorithm.drop_easy_prompts=true",
                                          "algorithm.kl_bucket_controller=log_space",

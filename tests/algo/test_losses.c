@@ -481,13 +481,7 @@ TEST(the_kth_smallest_key_is_found)
 
 TEST_MPI(selections_over_ranks_are_those_of_one)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 3, "selections_over_ranks_are_those_of_one");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(3, "selections_over_ranks_are_those_of_one")) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     static const char *const names[] = { "clip_cov", "kl_cov" };

@@ -8,17 +8,11 @@
  * Outside mpirun a test starts itself as three ranks; inside, the same function does the work of a
  * rank.
  */
-#define AS_RANKS(name)                                          \
-    if (!test_in_mpi()) {                                       \
-        ares_str out = { 0 };                                   \
-        int status = test_mpirun(&out, 3, #name);               \
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data); \
-        ares_str_fini(&out);                                    \
-        return;                                                 \
-    }                                                           \
-    ares_world *w = NULL;                                       \
-    REQUIRE_OK(ares_world_open(&w));                            \
-    int rank = ares_world_rank(w), size = ares_world_size(w);   \
+#define AS_RANKS(name)                                        \
+    if (!test_as_ranks(3, #name)) return;                     \
+    ares_world *w = NULL;                                     \
+    REQUIRE_OK(ares_world_open(&w));                          \
+    int rank = ares_world_rank(w), size = ares_world_size(w); \
     CHECK_EQ(size, 3);
 
 TEST(a_world_of_one_needs_no_launcher)

@@ -7,24 +7,16 @@
 #include <string.h>
 
 /* Outside mpirun a test starts itself as 1, 2, 3 and 4 ranks; inside, it has a device. */
-#define AS_UP_TO_FOUR_RANKS(name, device)                          \
-    if (!test_in_mpi()) {                                          \
-        for (int ranks = 1; ranks <= 4; ranks++) as(ranks, #name); \
-        return;                                                    \
-    }                                                              \
-    ares_world *w = NULL;                                          \
-    ares_device d = { 0 };                                         \
-    REQUIRE_OK(ares_world_open(&w));                               \
-    REQUIRE_OK(ares_device_open(device, 2, &d));                   \
+#define AS_UP_TO_FOUR_RANKS(name, device)                                           \
+    if (!test_in_mpi()) {                                                           \
+        for (int ranks = 1; ranks <= 4; ranks++) (void)test_as_ranks(ranks, #name); \
+        return;                                                                     \
+    }                                                                               \
+    ares_world *w = NULL;                                                           \
+    ares_device d = { 0 };                                                          \
+    REQUIRE_OK(ares_world_open(&w));                                                \
+    REQUIRE_OK(ares_device_open(device, 2, &d));                                    \
     int rank = ares_world_rank(w), size = ares_world_size(w)
-
-static void as(int ranks, const char *name)
-{
-    ares_str out = { 0 };
-    int status = test_mpirun(&out, ranks, name);
-    CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-    ares_str_fini(&out);
-}
 
 static void end(ares_device *d, ares_world *w)
 {
@@ -226,7 +218,7 @@ TEST_GPU(ranks_with_cards_have_the_sums_and_columns_of_the_host)
             char text[8];
             snprintf(text, sizeof text, "%d", seed);
             setenv("ARES_EMULATE_SEED", text, 1);
-            as(seed, "ranks_with_cards_have_the_sums_and_columns_of_the_host");
+            (void)test_as_ranks(seed, "ranks_with_cards_have_the_sums_and_columns_of_the_host");
         }
         unsetenv("ARES_EMULATE_SEED");
         return;

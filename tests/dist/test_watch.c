@@ -234,13 +234,7 @@ MEETS(a_rank_that_runs_out_of_memory_is_named, 0, 0, "dist: rank %d (process ")
 
 TEST_MPI(a_rank_that_comes_late_is_waited_for)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, RANKS, "a_rank_that_comes_late_is_waited_for");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(RANKS, "a_rank_that_comes_late_is_waited_for")) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     double limits[] = { 0, 60 };

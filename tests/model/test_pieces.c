@@ -204,13 +204,8 @@ TEST_MPI(files_that_ranks_write_together_are_those_of_one)
 {
     if (!test_in_mpi()) {
         setenv("ARES_TEST_DIR", test_file("."), 1);
-        for (int ranks = 3; ranks <= 4; ranks++) {
-            ares_str out = { 0 };
-            int status =
-                test_mpirun(&out, ranks, "files_that_ranks_write_together_are_those_of_one");
-            CHECK_MSG(status == 0, "%s", out.data ? out.data : "");
-            ares_str_fini(&out);
-        }
+        for (int ranks = 3; ranks <= 4; ranks++)
+            (void)test_as_ranks(ranks, "files_that_ranks_write_together_are_those_of_one");
         return;
     }
     ares_world *w;

@@ -285,13 +285,7 @@ TEST(a_rank_alone_shares_gradients_with_itself)
 
 static void share_as_ranks(int ranks, const char *name)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, ranks, name);
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(ranks, name)) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     share_rounds(w);

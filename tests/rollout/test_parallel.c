@@ -9,15 +9,9 @@
 #include "test.h"
 
 /* Outside mpirun a test starts itself as four ranks; inside, it does the work of a rank. */
-#define AS_FOUR_RANKS(name)                                     \
-    if (!test_in_mpi()) {                                       \
-        ares_str out = { 0 };                                   \
-        int status = test_mpirun(&out, 4, #name);               \
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data); \
-        ares_str_fini(&out);                                    \
-        return;                                                 \
-    }                                                           \
-    ares_world *w = NULL;                                       \
+#define AS_FOUR_RANKS(name)               \
+    if (!test_as_ranks(4, #name)) return; \
+    ares_world *w = NULL;                 \
     REQUIRE_OK(ares_world_open(&w));
 
 enum { TOKENS = 20, MOST = 16 };

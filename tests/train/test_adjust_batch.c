@@ -136,13 +136,7 @@ TEST(rows_that_train_nothing_are_neither_copied_nor_counted)
 TEST_MPI(two_ranks_choose_the_rows_that_one_chooses)
 {
     static const char name[] = "two_ranks_choose_the_rows_that_one_chooses";
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, name);
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, name)) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     for (int kept = 1; kept <= 5; kept += 2) {

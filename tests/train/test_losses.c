@@ -845,13 +845,7 @@ static void check_metrics(const run *one, const run *all, const char *what)
 /* Two ranks with a group each have the gradients of one with both. rows: of a mini-batch; 0: all */
 static void check_two_ranks(const char *test, int64_t rows)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, test);
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, test)) return;
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     for (int i = 0; i < ARES_COUNT(cases); i++) {

@@ -123,14 +123,7 @@ TEST(rows_are_ordered_where_balance_is_wanted_and_no_shuffle)
 
 TEST_MPI(rows_of_two_ranks_are_numbered_by_the_places_of_their_groups)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status =
-            test_mpirun(&out, 2, "rows_of_two_ranks_are_numbered_by_the_places_of_their_groups");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "rows_of_two_ranks_are_numbered_by_the_places_of_their_groups")) return;
     ares_world *w = NULL;
     ares_batch b;
     REQUIRE_OK(ares_world_open(&w));
@@ -157,13 +150,7 @@ TEST_MPI(rows_of_two_ranks_are_numbered_by_the_places_of_their_groups)
 /* Rows 0-2 and 5-7 of rows_of_like_length_make_a_mini_batch are the first rank's. */
 TEST_MPI(rows_of_two_ranks_are_ordered_as_those_of_one)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "rows_of_two_ranks_are_ordered_as_those_of_one");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "rows_of_two_ranks_are_ordered_as_those_of_one")) return;
     mini_batch_size size = { .count = 3, .rows = true, .by_length = true };
     ares_world *w = NULL;
     ares_batch b;
@@ -414,14 +401,7 @@ static float *gradients_by_micro_batch(const int64_t *order, int64_t n, ares_wor
 /* A mini-batch of rows may give the ranks different numbers of them. */
 TEST_MPI(micro_batches_weigh_the_same_whatever_each_rank_has_of_them)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status =
-            test_mpirun(&out, 2, "micro_batches_weigh_the_same_whatever_each_rank_has_of_them");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "micro_batches_weigh_the_same_whatever_each_rank_has_of_them")) return;
     static const int64_t order[] = { 0, 1, 2, 3 };
     ares_world *w = NULL;
     size_t n = 0;

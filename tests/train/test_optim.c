@@ -407,12 +407,7 @@ static bool wide_open(const setting *s, ares_world *w, ares_sharing how, trained
 /* Runs the test again as ranks; true in them, whose world is *w. */
 static bool as_ranks(int n, const char *name, ares_world **w)
 {
-    if (test_in_mpi()) return CHECK_OK(ares_world_open(w));
-    ares_str out = { 0 };
-    int status = test_mpirun(&out, n, name);
-    CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-    ares_str_fini(&out);
-    return false;
+    return test_as_ranks(n, name) && CHECK_OK(ares_world_open(w));
 }
 
 /* b has a part of a's array, from element `first` on. */

@@ -245,13 +245,7 @@ TEST(a_mini_batch_without_a_token_leaves_its_second_rows_out)
 
 TEST_MPI(second_batches_of_two_ranks_add_up)
 {
-    if (!test_in_mpi()) {
-        ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "second_batches_of_two_ranks_add_up");
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
-        ares_str_fini(&out);
-        return;
-    }
+    if (!test_as_ranks(2, "second_batches_of_two_ranks_add_up")) return;
     ares_world *w = NULL;
     run r, both;
     pairs p, q;

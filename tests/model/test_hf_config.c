@@ -220,6 +220,8 @@ TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
           "'image_token_id' = 151655 lies outside" },
         { "qwen2_vl_flat", "\"mrope_section\": [\n      2", "\"mrope_section\": [\n      1",
           "'mrope_section'" },
+        { "qwen2_5_vl_mid", "\"fullatt_block_indexes\": [", "\"fullatt_block_indexes\": [-1, ",
+          "'fullatt_block_indexes'" },
         { "qwen2_5_vl_mid", "\"window_size\": 64", "\"window_size\": 15", "window_size = 15" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {

@@ -15,11 +15,14 @@ static void read_full_blocks(config_reader *r, ares_vision_config *v)
         for (int i = 0; i < ARES_COUNT(published); i++) v->full_blocks |= 1ull << published[i];
         return;
     }
-    for (int64_t i = 0; list->type == ARES_JSON_ARRAY && i < list->count; i++) {
+    bool right = list->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; right && i < list->count; i++) {
         const ares_json *x = &list->items[i];
-        if (x->type == ARES_JSON_INT && x->integer >= 0 && x->integer < MAX_DEPTH)
-            v->full_blocks |= 1ull << x->integer;
+        right = x->type == ARES_JSON_INT && x->integer >= 0;
+        if (right && x->integer < MAX_DEPTH) v->full_blocks |= 1ull << x->integer;
     }
+    if (!right)
+        r->rc = ares_fail(ARES_EFORMAT, "'fullatt_block_indexes' is not a list of block numbers");
 }
 
 static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)

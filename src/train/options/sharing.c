@@ -11,6 +11,7 @@ static bool is_true(const ares_json *flag)
 static void check(ares_config *cfg, const char *full_shard_path, const ares_json *full_shard,
                   const char *why_not, const char *size_path, int64_t size, int world)
 {
+    if (size == 1) why_not = "fsdp_size = 1 shares nothing";
     if (is_true(full_shard) && world > 1 && why_not)
         ares_log(ARES_LOG_INFO, "config: %s -> weights stay whole on every rank: %s",
                  full_shard_path, why_not);
@@ -45,7 +46,7 @@ void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
     check(cfg, "worker.critic.fsdp.enable_full_shard", c->critic.full_shard, why_not_critic(c),
           "worker.critic.fsdp.fsdp_size", c->critic.fsdp_size, world);
     check(cfg, "worker.ref.fsdp.enable_full_shard", c->ref.full_shard, why_not_reference(c), NULL,
-          1, world);
+          -1, world);
 }
 
 static ares_model_share share_of(const ares_json *full_shard, const char *why_not, int64_t size,

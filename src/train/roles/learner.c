@@ -390,8 +390,9 @@ static int add_gradients(learner *l, const learner_scoring *s, const ares_batch 
     ares_arena_fini(&arena);
     ARES_TRY(rc);
     linear_columns c;
-    ARES_TRY(linear_open(l, b, m, n, d_log_prob, &c));
-    ARES_TRY(learner_reserve_round(l, p, n, 0, NULL));
+    rc = linear_open(l, b, m, n, d_log_prob, &c);
+    if (rc == ARES_OK) rc = learner_reserve_round(l, p, n, 0, NULL);
+    ARES_TRY(agree(l, rc));
     learner_hold_head(l);
     for (int64_t i = 0, at = 0; i < n; at += m[i++].out) {
         if (!p[i].packed.n_out) continue;

@@ -59,9 +59,8 @@ typedef struct ares_model_config {
     int32_t window, window_from_layer;
     ares_rope_config rope;
     ares_vision_config vision;
-    /* what the names of the text part's tensors, and the tower's, begin with; NULL: "model",
-     * "visual" */
-    const char *text_names, *vision_names;
+    const char *text_names;   /* what names of the text part's tensors begin with; NULL: "model" */
+    const char *vision_names; /* and those of the tower's; NULL: "visual" */
     double initializer_range;
     ares_dtype file_dtype; /* of the tensors in the files; saving keeps it */
     /* bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together */
@@ -75,8 +74,8 @@ bool ares_model_ends(const ares_model_config *c, int32_t id);
 typedef struct ares_param {
     const char *name; /* as in Hugging Face's files */
     int rank;
-    int64_t
-        shape[5]; /* of the files; a matrix of more than two axes has rows of all but the first */
+    /* of the files; a matrix of more than two axes has rows of all but the first */
+    int64_t shape[5];
     ares_matrix weight; /* matrices in the device's layout, vectors f32 ROWS */
     ares_matrix grad;   /* f32, the same layout; data NULL: frozen */
     /*

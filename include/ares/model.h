@@ -292,8 +292,11 @@ typedef struct ares_workspace ares_workspace;
 typedef enum { ARES_KEEP_NOTHING, ARES_KEEP_INPUTS, ARES_KEEP_ALL } ares_keep;
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out);
 void ares_workspace_free(ares_workspace *w);
-/* Memory for a pass of so many rows and outputs; a pass takes it itself where it is missing. */
-int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out);
+/*
+ * Memory for a round of n micro-batches, each of so many rows and outputs; a pass takes it itself
+ * where it is missing. keep: for a backward
+ */
+int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
 size_t ares_workspace_bytes(const ares_workspace *w); /* its memory for activations */
 
 /*

@@ -245,10 +245,13 @@ static int reserve(ares_workspace *w, const ares_packed *p, int n, bool keep)
     return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
 }
 
-int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep)
 {
-    return reserve(w, &(ares_packed){ .rows = rows, .n_out = n_out }, 1,
-                   w->keep != ARES_KEEP_NOTHING);
+    ares_packed *p = ares_calloc((size_t)n, sizeof *p);
+    for (int i = 0; i < n; i++) p[i] = (ares_packed){ .rows = rows, .n_out = n_out };
+    int rc = reserve(w, p, n, keep && w->keep != ARES_KEEP_NOTHING);
+    ares_free(p);
+    return rc;
 }
 
 /*

@@ -105,7 +105,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
         rollout_blocks_init(&r->blocks, (int32_t)total);
         rc = open_cache(r);
     }
-    if (rc == ARES_OK) rc = ares_workspace_reserve(r->workspace, r->max_rows, r->max_seqs);
+    if (rc == ARES_OK)
+        rc = ares_workspace_reserve(r->workspace, r->max_rows, r->max_seqs, 1, false);
     if (rc != ARES_OK) {
         ares_rollout_free(r);
         return rc;

@@ -170,35 +170,73 @@ static void keep_activations(plan *p, plan_owner owner, double taken, double kep
     p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken;
 }
 
+/* Micro-batches of a rank in an update, and in a batch. */
+static int64_t in_update(const plan_micro *m)
+{
+    return ARES_MAX(1, (m->per_optimizer + m->groups - 1) / ARES_MAX(1, m->groups));
+}
+static int64_t in_batch(const ares_train_config *c, const plan_micro *m)
+{
+    return in_update(m) * ARES_MAX(1, c->data.rollout_batch_size / c->actor.global_batch_size);
+}
+
+/* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
+static bool compares_batch(const ares_trainer *t)
+{
+    return t->ref && !t->actor.kl->value && !actor_beside(&t->actor);
+}
+
 static int train_actor(ares_trainer *t, plan *p)
 {
-    learner *l = &t->actor.learner;
+    learner *l = &t->actor.learner, *with = t->ref ? actor_beside(&t->actor) : NULL;
+    const ares_train_config *c = t->run.cfg;
+    int32_t rows = (int32_t)p->micro.tokens, out = (int32_t)p->micro.out;
+    int64_t n = learner_together(l, with, in_update(&p->micro));
     size_t at = t->run.device.allocated;
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)p->micro.tokens, (int32_t)p->micro.out));
+    ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)n, true));
+    if (compares_batch(t) || c->actor.recompute_log_probs) {
+        with = compares_batch(t) ? &t->ref->learner : NULL;
+        int64_t all = learner_together(l, with, in_batch(c, &p->micro));
+        ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)all, false));
+    }
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace));
-    ARES_TRY(learner_reserve_backward(l, (int32_t)p->micro.out));
+    ARES_TRY(learner_reserve_backward(l, out, n, 0));
     both(p, PLAN_SCRATCH, grown(&t->run.device, &at));
     return ARES_OK;
 }
 
-static int train_others(ares_trainer *t, plan *p)
+static int train_reference(ares_trainer *t, plan *p)
 {
     const plan_micro *m = &p->micro;
+    learner *l = &t->ref->learner;
+    const learner *policy = &t->actor.learner;
+    int64_t n = learner_together(l, compares_batch(t) ? policy : NULL, in_batch(t->run.cfg, m));
     size_t at = t->run.device.allocated;
-    if (t->ref)
-        ARES_TRY(
-            ares_workspace_reserve(t->ref->learner.workspace, (int32_t)m->tokens, (int32_t)m->out));
+    if (actor_beside(&t->actor)) n = ARES_MAX(n, learner_together(l, policy, in_update(m)));
+    ARES_TRY(
+        ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)n, false));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
-    if (!t->critic) return ARES_OK;
-    ares_workspace *w = t->critic->learner.workspace;
-    double share =
-        (double)t->run.cfg->critic.max_token_len / (double)t->run.cfg->actor.max_token_len;
+    return ARES_OK;
+}
+
+/* Its micro-batches have limits of their own, and hold as many tokens together. */
+static int train_critic(ares_trainer *t, plan *p)
+{
+    const plan_micro *m = &p->micro;
+    const ares_train_config *c = t->run.cfg;
+    learner *l = &t->critic->learner;
+    size_t at = t->run.device.allocated;
+    double share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
     int64_t tokens = ARES_MAX(m->group, (int64_t)((double)m->tokens * share)),
-            out = (m->out * tokens + m->tokens - 1) / m->tokens;
-    ARES_TRY(ares_workspace_reserve(w, (int32_t)tokens, (int32_t)out));
-    keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), (double)ares_workspace_bytes(w));
-    ARES_TRY(critic_reserve(t->critic, (int32_t)out));
+            out = (m->out * tokens + m->tokens - 1) / m->tokens,
+            n = learner_together(l, NULL, (in_update(m) * m->tokens + tokens - 1) / tokens),
+            all = learner_together(l, NULL, (in_batch(c, m) * m->tokens + tokens - 1) / tokens);
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)n, true));
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)all, false));
+    keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
+                     (double)ares_workspace_bytes(l->workspace));
+    ARES_TRY(critic_reserve(t->critic, (int32_t)out, n));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
     return ARES_OK;
 }
@@ -213,12 +251,13 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     if (where->reinforcement) ARES_TRY(open_rollout(t, p));
     if (c->trainer.val_only) return ARES_OK;
     ARES_TRY(train_actor(t, p));
-    return where->reinforcement ? train_others(t, p) : ARES_OK;
+    if (t->ref) ARES_TRY(train_reference(t, p));
+    return t->critic ? train_critic(t, p) : ARES_OK;
 }
 
 /* ---------------- what fits */
-/* Bytes of a training pass of so many tokens, each an output of the head. */
-static double pass_bytes(ares_model *m, bool checkpointing, int64_t tokens)
+/* Bytes of an update's pass of so many tokens, each an output of the head, n times in a round. */
+static double pass_bytes(ares_model *m, bool checkpointing, int64_t tokens, int64_t n)
 {
     ares_device *d = m->device;
     struct ares_phases *phases = d->phases;
@@ -226,9 +265,11 @@ static double pass_bytes(ares_model *m, bool checkpointing, int64_t tokens)
     ares_workspace *w;
     d->phases = NULL; /* all of it is counted */
     ares_keep keep = checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL;
-    double bytes = (double)tokens * (double)m->cfg.hidden * (double)ares_dtype_bytes(d->k->act);
+    double row = (double)m->cfg.hidden * (double)ares_dtype_bytes(d->k->act),
+           bytes = (double)n * (double)tokens * row;
     (void)ares_workspace_new(m, keep, &w);
-    if (ares_workspace_reserve(w, (int32_t)tokens, (int32_t)tokens) != ARES_OK) ares_error_clear();
+    if (ares_workspace_reserve(w, (int32_t)tokens, (int32_t)tokens, (int)n, true) != ARES_OK)
+        ares_error_clear();
     bytes += (double)(d->allocated - before);
     ares_workspace_free(w);
     d->phases = phases;
@@ -245,10 +286,12 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
            left = where->memory - others - (p->card ? cache : ARES_MIN(cache, p->cache_least));
     if (p->card && !p->no_cache)
         left = ARES_MAX(left, cache); /* in the cache's memory, or beside it */
-    int64_t lo = 0, hi = MOST_TOKENS;
+    learner *l = &t->actor.learner;
+    bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
+    int64_t lo = 0, hi = MOST_TOKENS, all = m->per_optimizer * m->group;
     while (lo + 1 < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (pass_bytes(t->run.model, c->actor.gradient_checkpointing, mid) <= left) lo = mid;
+        int64_t mid = lo + (hi - lo) / 2, n = learner_together(l, NULL, (all + mid - 1) / mid);
+        if (pass_bytes(t->run.model, inputs, mid, n) <= left) lo = mid;
         else hi = mid;
     }
     bool share = where->reinforcement && c->actor.share_prompts;
@@ -301,8 +344,7 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
                       .how = p->how,
                       .tokens = groups * (double)m->group,
                       .length = (double)(m->prompt + m->response),
-                      .micro_batches = (int)ARES_MAX(1, (m->per_optimizer + m->groups - 1) /
-                                                            ARES_MAX(1, m->groups)),
+                      .micro_batches = (int)in_update(m),
                       .recompute = c->actor.gradient_checkpointing,
                       .flops = p->flops,
                       .link = p->link };

@@ -22,6 +22,8 @@ void actor_close(actor *a);
  * computed again (docs/design.md#old-log-probs).
  */
 int actor_log_probs(actor *a, ares_batch *b);
+/* The reference where it goes over the rows of the update, too; NULL: it does not. */
+learner *actor_beside(const actor *a);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of

@@ -77,13 +77,11 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, i
     return learner_agree(l, NULL, learner_reserve_round(l, p, keep ? n : 0, bytes, value));
 }
 
-int critic_reserve(critic *c, int32_t rows)
+int critic_reserve(critic *c, int32_t rows, int64_t n)
 {
     learner *l = &c->learner;
-    learner_pass p = { .packed.n_out = rows };
-    void *value;
-    return learner_reserve_round(l, &p, 1,
-                                 (size_t)rows * ares_dtype_bytes(l->model->device->k->act), &value);
+    return learner_reserve_backward(l, rows, n,
+                                    (size_t)rows * ares_dtype_bytes(l->model->device->k->act));
 }
 
 /* Values of the response tokens of a round, set by set, on the device. */

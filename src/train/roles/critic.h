@@ -16,7 +16,8 @@ typedef struct critic {
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 ares_group *group, int64_t total_steps, const char *weights);
 void critic_close(critic *c);
-int critic_reserve(critic *c, int32_t rows); /* scratch for so many outputs of a pass */
+/* Scratch for a round of n passes, so many outputs each. */
+int critic_reserve(critic *c, int32_t rows, int64_t n);
 int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
 int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
 #endif

@@ -181,10 +181,13 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
                              .inv_temperature = ares_inv_temperature((float)temperature) };
 }
 
-int learner_reserve_backward(learner *l, int32_t rows)
+int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more)
 {
-    learner_pass p = { .packed.n_out = rows };
-    return learner_reserve_round(l, &p, 1, 0, NULL);
+    learner_pass *p = ares_calloc((size_t)n, sizeof *p);
+    for (int64_t i = 0; i < n; i++) p[i].packed.n_out = rows;
+    int rc = learner_reserve_round(l, p, n, more, NULL);
+    ares_free(p);
+    return rc;
 }
 
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)

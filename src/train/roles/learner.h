@@ -39,8 +39,8 @@ int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */
 /* Makes the scratch hold so many bytes; what it held is lost where it grows. */
 int learner_reserve(learner *l, size_t bytes);
-/* For the derivatives of so many rows of hidden states. */
-int learner_reserve_backward(learner *l, int32_t rows);
+/* For the derivatives of n passes' hidden states, so many rows each, and `more` bytes. */
+int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more);
 
 /* Some rows of a batch after their forward pass. It lives until the learner's next round. */
 typedef struct learner_pass {

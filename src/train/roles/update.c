@@ -202,8 +202,7 @@ typedef struct round_pass {
     ares_head_args *head;
 } round_pass;
 
-/* The reference where it goes over the rows of the update, too. */
-static learner *beside(const actor *a)
+learner *actor_beside(const actor *a)
 {
     return exact_kl(a) ? &a->ref->learner : NULL;
 }
@@ -211,7 +210,7 @@ static learner *beside(const actor *a)
 /* The reference over the same rows, for the heads to compare with. */
 static int reference_hidden(update *u, round_pass *p)
 {
-    learner *ref = beside(u->actor);
+    learner *ref = actor_beside(u->actor);
     void **hidden = ares_arena_alloc(&u->batch->arena, (size_t)(p->n + 1) * sizeof *hidden);
     ARES_TRY(learner_forward_beside(ref, p->rows, p->n, hidden));
     for (int64_t i = 0; i < p->n; i++) {
@@ -254,7 +253,7 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, round_pass *
     int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
                                    u->actor->cfg->actor.share_prompts, true, p->rows);
     if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
-    ARES_TRY(learner_agree(l, beside(u->actor), rc));
+    ARES_TRY(learner_agree(l, actor_beside(u->actor), rc));
     for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
     return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
 }
@@ -269,12 +268,12 @@ static int visit(update *u, const round_pass *p,
     const actor *a = u->actor;
     int rc = ARES_OK;
     learner_hold_head(&a->learner);
-    if (beside(a)) learner_hold_head(beside(a));
+    if (actor_beside(a)) learner_hold_head(actor_beside(a));
     for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
         if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
     learner_drop_head(&a->learner);
-    if (beside(a)) learner_drop_head(beside(a));
-    return learner_agree(&a->learner, beside(a), rc);
+    if (actor_beside(a)) learner_drop_head(actor_beside(a));
+    return learner_agree(&a->learner, actor_beside(a), rc);
 }
 
 static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
@@ -453,7 +452,7 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     const actor *a = u->actor;
     int64_t first = b->row_start[row], last = b->row_start[end];
     int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS) || !all_current(u, row, end);
-    if (learner_by_region(&a->learner, beside(a))) /* all ranks go forward, or none */
+    if (learner_by_region(&a->learner, actor_beside(a))) /* all ranks go forward, or none */
         ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
     u->known = !passes;
     if (u->known)
@@ -489,7 +488,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
     const actor *a = u->actor;
     int64_t i = 0;
     do {
-        int64_t k = learner_together(&a->learner, beside(a), c->n - i);
+        int64_t k = learner_together(&a->learner, actor_beside(a), c->n - i);
         ARES_TRY(forward_and_head(u, c->plan + i, k, p));
         i += k;
     } while (i < c->n);
@@ -502,7 +501,7 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
  */
 static int keeps_forward(const update *u, int64_t n, int64_t left, bool *kept)
 {
-    const learner *l = &u->actor->learner, *ref = beside(u->actor);
+    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
     int64_t stopped = n - left;
     if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
     *kept = !u->known && !stopped && learner_together(l, ref, n) == n;
@@ -513,7 +512,7 @@ static int keeps_forward(const update *u, int64_t n, int64_t left, bool *kept)
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     const actor *a = u->actor;
-    const learner *l = &a->learner, *ref = beside(a);
+    const learner *l = &a->learner, *ref = actor_beside(a);
     round_pass p = { 0 };
     cuts c;
     make_cuts(u, row, end, &c);
@@ -585,7 +584,7 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
     int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
     int64_t i = 0;
     do {
-        int64_t k = learner_together(&u->actor->learner, beside(u->actor), n - i);
+        int64_t k = learner_together(&u->actor->learner, actor_beside(u->actor), n - i);
         ARES_TRY(whole_round(u, plan + i, k));
         i += k;
     } while (i < n);

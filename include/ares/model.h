@@ -14,6 +14,7 @@
 #include "ares/dist.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
+#include "ares/kernels_phases.h"
 
 /* ------------------------------------------------------------------ config.json (hf_config.c) */
 typedef enum {
@@ -175,6 +176,8 @@ typedef struct ares_model {
     /* a slice (slice.c): among whom the model is divided, borrowed, and its rows of the head */
     ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
     ares_matrix head;
+    bool slice, filled;             /* a slice; whether its weights are there since the last fill */
+    ares_held of_rollout;           /* a slice's weights, which lie in memory of rollout's phase */
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
     void *host_weights; /* the arena of regions whose weights lie on the host */
@@ -347,10 +350,18 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
  * the whole model. All ranks of the group make the same passes.
  */
 /*
- * With weights of its own, which fill brings; tp and the model's device are borrowed. tp NULL: this
- * rank alone, whose slice is the whole model, of one whose weights come region by region.
+ * With weights of its own, which take gives memory and fill brings; tp and the model's device are
+ * borrowed. tp NULL: this rank alone, whose slice is the whole model, of one whose weights come
+ * region by region.
  */
 int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out);
+/*
+ * Memory of the device's rollout phase, unless it has it already: `filled` is false where it is
+ * new. Nothing for a model that is no slice.
+ */
+int ares_model_slice_take(ares_model *m);
+/* Bytes that take would ask for. */
+size_t ares_model_slice_wants(const ares_model *m);
 /* After the weights of the whole model have changed. A collective of ranks that share them. */
 int ares_model_slice_fill(ares_model *slice, ares_model *whole);
 

@@ -86,7 +86,10 @@ typedef struct ares_rollout_options {
      */
     int64_t cache_tokens;
     int64_t cache_bytes; /* 0: 6 GiB, or one sample where that needs more */
-    /* training takes turns in the cache's memory: between the last token and the next clear */
+    /*
+     * training takes turns in the memory of the cache, and of a slice's weights where they have
+     * none yet (ares_model_slice_take): between the last token and the next clear
+     */
     bool lends_cache;
     int32_t max_num_seqs;           /* samples decoded at once */
     int32_t max_num_batched_tokens; /* rows of one forward; a longer prefill is divided */
@@ -145,7 +148,10 @@ int ares_rollout_step(ares_rollout *r, int64_t *active);
  * come in the order (tokens, request, index).
  */
 bool ares_rollout_next(ares_rollout *r, ares_completion *out);
-/* Forgets all samples and the cache, for new weights. Memory is kept. */
+/*
+ * Forgets all samples and the cache, for new weights. Memory is kept, or taken again; a slice's
+ * weights are taken before.
+ */
 void ares_rollout_clear(ares_rollout *r);
 
 typedef struct ares_rollout_stats {

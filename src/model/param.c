@@ -131,7 +131,7 @@ static void free_params(ares_model *m)
 }
 
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
-                   ares_group *tp, ares_model **out)
+                   const model_slice *slice, ares_model **out)
 {
     if (opt->value_head && cfg->vision.depth)
         return ares_fail(ARES_EUNSUPPORTED,
@@ -139,7 +139,8 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
                          "without a critic, or a critic of another model",
                          cfg->model_type);
     ares_model *m = ares_calloc(1, sizeof *m);
-    m->tp = tp;
+    m->slice = slice != NULL;
+    m->tp = slice ? slice->tp : NULL;
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;

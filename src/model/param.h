@@ -23,10 +23,13 @@ ares_linear param_beside(ares_linear l);
 
 /*
  * A model with all its parameters listed and their memory zeroed; their values are the caller's.
- * tp: cfg is a slice's; NULL: the model is whole.
+ * slice: cfg is a slice's, whose memory ares_model_slice_take takes; NULL: the model is no slice.
  */
+typedef struct model_slice {
+    ares_group *tp; /* NULL: all outputs are its own */
+} model_slice;
 int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
-                   ares_group *tp, ares_model **out);
+                   const model_slice *slice, ares_model **out);
 bool param_has_shape(const ares_param *p, const ares_tensor_info *t);
 ares_param *model_param(const ares_model *m, const char *name); /* NULL when absent */
 #endif

@@ -90,7 +90,7 @@ static int64_t kept(const ares_model *m, const ares_region *r)
 }
 
 /* Divides the arenas among regions, and those among their parameters. */
-static void give_memory(ares_model *m)
+void regions_give_memory(ares_model *m)
 {
     char *w = m->weights, *host = m->host_weights;
     for (int i = 0; i < regions_count(m); i++) {
@@ -136,6 +136,7 @@ int regions_allocate(ares_model *m, bool trainable)
     if (d->k->act != ARES_F32)
         m->weights_bytes += (size_t)m->regions[m->n_regions - 1].elements * sizeof(uint16_t);
     if (trainable) m->grads_bytes = (size_t)gradients_elements(m) * sizeof(float);
+    if (m->slice) return ARES_OK; /* ares_model_slice_take */
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (trainable) m->grads = d->k->alloc(d, m->grads_bytes);
     if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
@@ -149,7 +150,7 @@ int regions_allocate(ares_model *m, bool trainable)
         return ares_fail(ARES_ELIMIT,
                          "model: %.2f GiB of weights do not fit in page-locked host memory",
                          (double)m->host_weights_bytes / 1073741824.0);
-    give_memory(m);
+    regions_give_memory(m);
     return m->host_weights || all ? slots_open(m) : ARES_OK;
 }
 
@@ -159,7 +160,8 @@ void regions_release(ares_model *m)
     slots_close(m);
     gradients_close(m);
     d->k->release_host(d, m->host_weights, m->host_weights_bytes);
-    d->k->release(d, m->weights, m->weights_bytes);
+    if (m->slice) ares_phase_give_back(d, &m->of_rollout);
+    else d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
     d->k->release(d, m->states, m->states_bytes);

@@ -13,7 +13,8 @@ int regions_allocate(ares_model *m, bool trainable);
  * Norms and biases in the type of activations, after their weights were written; AdamW writes both.
  */
 int regions_refresh(ares_model *m);
-void regions_release(ares_model *m); /* weights, gradients, optimizer states */
+void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
+void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
 
 /* Whether a region's weights are whole on the device only while they are held. (hold.c) */
 bool region_apart(const ares_model *m, const ares_region *r);

@@ -57,8 +57,28 @@ int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
     cfg.heads /= parts;
     cfg.kv_heads /= parts;
     cfg.intermediate /= parts;
-    ARES_TRY(model_allocate(&cfg, whole->device, &opt, parts > 1 ? tp : NULL, out));
-    if (parts > 1) cut_head(*out);
+    return model_allocate(&cfg, whole->device, &opt, &(model_slice){ .tp = parts > 1 ? tp : NULL },
+                          out);
+}
+
+size_t ares_model_slice_wants(const ares_model *m)
+{
+    return m->slice && !ares_phase_holds(m->device, &m->of_rollout) ? m->weights_bytes : 0;
+}
+
+int ares_model_slice_take(ares_model *m)
+{
+    size_t bytes = ares_model_slice_wants(m);
+    if (!bytes) return ARES_OK;
+    m->filled = false;
+    m->weights = ares_phase_take(m->device, ARES_PHASE_ROLLOUT, &m->of_rollout, bytes);
+    if (!m->weights)
+        return ares_fail(ARES_ELIMIT,
+                         "model: %.2f GiB for rollout's copy of the weights do not fit on the "
+                         "device",
+                         (double)bytes / 1073741824.0);
+    regions_give_memory(m);
+    if (m->tp) cut_head(m);
     return ARES_OK;
 }
 
@@ -105,6 +125,7 @@ static void fill_region(ares_model *slice, const ares_model *whole, int region)
 
 int ares_model_slice_fill(ares_model *slice, ares_model *whole)
 {
+    ARES_TRY(ares_model_slice_take(slice));
     for (int r = 0; r < slice->n_regions; r++) {
         ares_region_hold(whole, r);
         if (r + 1 < slice->n_regions) region_ahead(whole, r + 1);
@@ -112,7 +133,9 @@ int ares_model_slice_fill(ares_model *slice, ares_model *whole)
         ares_region_drop(whole, r);
     }
     if (whole->share.how == ARES_SHARE_ALL) ARES_TRY(ares_group_sync(whole->share.group));
-    return regions_refresh(slice);
+    ARES_TRY(regions_refresh(slice));
+    slice->filled = true;
+    return ARES_OK;
 }
 
 static void gather_parts(void *tp, const void *mine, void *all, size_t bytes)

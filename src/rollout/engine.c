@@ -46,10 +46,15 @@ static void take_cache(ares_rollout *r)
         ares_phase_take(r->model->device, ARES_PHASE_ROLLOUT, &r->cache_memory, r->cache_bytes);
 }
 
+/* A slice's weights first, then the cache: as in every phase, so that both stay where they are. */
 static int open_cache(ares_rollout *r)
 {
-    int rc = r->options.lends_cache ? ares_phases_open(r->model->device, r->cache_bytes) : ARES_OK;
-    if (rc == ARES_OK) take_cache(r);
+    enum { ALIGN = 256 }; /* of what is taken in a phase */
+    size_t weights = (ares_model_slice_wants(r->model) + ALIGN - 1) / ALIGN * ALIGN;
+    if (r->options.lends_cache)
+        ARES_TRY(ares_phases_open(r->model->device, weights + r->cache_bytes));
+    ARES_TRY(ares_model_slice_take(r->model));
+    take_cache(r);
     if (r->cache) return ARES_OK;
     return ares_fail(ARES_ELIMIT,
                      "rollout: kv cache of %.2f GiB does not fit on the device; lower "

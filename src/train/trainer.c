@@ -96,12 +96,13 @@ int64_t trainer_longest(const ares_trainer *t)
 
 /*
  * What the cache may take of a card, beside all that stays there: weights, gradients, optimizer
- * states, other models. 0 on the CPU.
+ * states, other models; and beside rollout's own weights. 0 on the CPU.
  */
 static int cache_budget(const ares_trainer *t, int64_t *bytes)
 {
     const ares_device *d = &t->run.device;
-    double total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d),
+    double slice = t->slice ? (double)ares_model_slice_wants(t->slice) : 0,
+           total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d) + slice,
            share = t->run.cfg->rollout.gpu_memory_utilization, left = share * total - used;
     bool given = t->run.cfg->rollout.cache_tokens != ARES_NULL_I64;
     *bytes = given || total == 0 ? 0 : (int64_t)left;
@@ -124,6 +125,8 @@ int trainer_open_rollout(ares_trainer *t)
                  "config: worker.rollout.val_override_config: max_new_tokens = %d: the longest "
                  "prompts leave less: prompt and answer have at most %lld tokens together",
                  t->val_sampling.max_new_tokens, (long long)most);
+    if (!t->slice && (t->tp || ares_model_by_region(t->run.model)))
+        ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     ARES_TRY(cache_budget(t, &budget));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
@@ -140,8 +143,6 @@ int trainer_open_rollout(ares_trainer *t)
         .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
         .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
-    if (t->tp || ares_model_by_region(t->run.model))
-        ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     t->slice_version = -1;
     return ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout);
 }
@@ -149,8 +150,9 @@ int trainer_open_rollout(ares_trainer *t)
 int trainer_renew_rollout(ares_trainer *t)
 {
     int64_t version = t->actor.learner.optim.updates;
+    if (t->slice) ARES_TRY(ares_model_slice_take(t->slice)); /* training may have had its memory */
     ares_rollout_clear(t->rollout);
-    if (!t->slice || t->slice_version == version) return ARES_OK;
+    if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;
     ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));
     t->slice_version = version;
     return ARES_OK;

@@ -102,8 +102,10 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     p->model = t->run.model->cfg;
     p->how = share.how;
     p->parameters = (double)ares_model_count(t->run.model);
-    both(p, PLAN_WEIGHTS, (double)t->run.model->weights_bytes);
-    both(p, PLAN_GRADIENTS, grown(d, &at) - (double)t->run.model->weights_bytes);
+    double host = p->card ? 0 : (double)t->run.model->host_weights_bytes,
+           weights = (double)t->run.model->weights_bytes + host;
+    both(p, PLAN_WEIGHTS, weights);
+    both(p, PLAN_GRADIENTS, grown(d, &at) - weights);
     if (c->trainer.val_only) return ARES_OK;
     if (where->reinforcement)
         ARES_TRY(actor_open(&t->actor, c, t->run.model, NULL, t->run.total_steps));
@@ -150,10 +152,13 @@ static int open_rollout(ares_trainer *t, plan *p)
     }
     if (rc != ARES_OK) return rc;
     ares_rollout_get_stats(t->rollout, &stats);
-    double all = grown(d, &at), block = (double)ares_rollout_cache_bytes(t->rollout) /
-                                        (double)ARES_MAX(stats.total_blocks, 1);
+    double weights = t->slice ? (double)t->slice->weights_bytes : 0, all = grown(d, &at) - weights,
+           block = (double)ares_rollout_cache_bytes(t->rollout) /
+                   (double)ARES_MAX(stats.total_blocks, 1);
     p->cache_tokens = (double)(stats.total_blocks * ARES_KV_BLOCK);
     p->cache_least = block * (double)(trainer_longest(t) / ARES_KV_BLOCK + 2);
+    both(p, PLAN_WEIGHTS, weights);
+    p->slice = weights;
     both(p, PLAN_CACHE, (double)ares_rollout_cache_bytes(t->rollout));
     both(p, PLAN_BUFFERS, all - (double)ares_rollout_cache_bytes(t->rollout));
     return ARES_OK;
@@ -161,13 +166,16 @@ static int open_rollout(ares_trainer *t, plan *p)
 
 /*
  * What a pass keeps for its backward: `kept` bytes, of which `taken` come from the device and the
- * others from memory that is the cache's in the other phase.
+ * others from memory that rollout's own weights and the cache have in the other phase.
  */
 static void keep_activations(plan *p, plan_owner owner, double taken, double kept)
 {
     p->bytes[owner][PLAN_ROLLOUT] += taken;
     p->bytes[owner][PLAN_TRAINING] += kept;
-    p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken;
+    double of_slice = ARES_MIN(kept - taken, p->slice);
+    p->slice -= of_slice;
+    p->bytes[PLAN_WEIGHTS][PLAN_TRAINING] -= of_slice;
+    p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken - of_slice;
 }
 
 /* Micro-batches of a rank in an update, and in a batch. */
@@ -281,11 +289,13 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
     const ares_train_config *c = t->run.cfg;
     const plan_micro *m = &p->micro;
     double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT],
-           others = p->total[PLAN_TRAINING] - p->bytes[PLAN_ACTIVATIONS][PLAN_TRAINING] -
+           slice = t->slice ? (double)t->slice->weights_bytes : 0,
+           others = p->total[PLAN_TRAINING] + slice - p->slice -
+                    p->bytes[PLAN_ACTIVATIONS][PLAN_TRAINING] -
                     p->bytes[PLAN_SCRATCH][PLAN_TRAINING] - p->bytes[PLAN_CACHE][PLAN_TRAINING],
            left = where->memory - others - (p->card ? cache : ARES_MIN(cache, p->cache_least));
     if (p->card && !p->no_cache)
-        left = ARES_MAX(left, cache); /* in the cache's memory, or beside it */
+        left = ARES_MAX(left, cache + slice); /* in rollout's memory, or beside it */
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
     int64_t lo = 0, hi = MOST_TOKENS, all = m->per_optimizer * m->group;

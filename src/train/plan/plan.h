@@ -53,6 +53,7 @@ typedef struct plan {
     bool card;
     double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
     double allocated;   /* of the device at most, without BASE: perf/max_memory_allocated_gb */
+    double slice;       /* of rollout's own weights: bytes that training has not taken */
     double cache_least; /* of the cache: what one sample of full length takes */
     double cache_tokens;
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */

@@ -9,7 +9,7 @@
 #include "count.h"
 #include "counting.h"
 
-/* Memory of the host, which is none of the device's. */
+/* Memory of the host: none of a card's, and all there is of a CPU. */
 static void *reserve_host(ares_device *d, size_t bytes)
 {
     (void)d;
@@ -70,8 +70,8 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
                          .alloc = reserve,
                          .release = release,
                          .copy_in = copy_in,
-                         .alloc_host = reserve_host,
-                         .release_host = release_host,
+                         .alloc_host = card ? reserve_host : reserve,
+                         .release_host = card ? release_host : release,
                          .bring = copy_in,
                          .convert = convert,
                          .zero = zero,

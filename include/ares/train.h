@@ -42,6 +42,11 @@
       "ranks that share the actor's optimizer states: -1: all; 1: each rank keeps everything; "   \
       "other numbers than that of all ranks are refused",                                         \
       ARES_NO_RESULT)                                                                             \
+    X(flag, offload_params, "offload.offload_params", "false", "",                                \
+      "keep the actor's weights in host memory; they come to the device block by block, twice "   \
+      "per optimizer step; blocks are computed again in the backward pass, and rollout decodes "  \
+      "with a copy of its own, which a card has in memory that training uses too; same results",  \
+      ARES_NO_RESULT)                                                                             \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)",                                 \
       "prompts per optimizer step, over all ranks; rows where worker.actor.mini_batch_unit says " \
       "so")                                                                                       \

@@ -695,6 +695,7 @@ static const option_case options[] = {
     { "worker.actor.fsdp.enable_full_shard", NULL, "test_train",
       "what_two_ranks_share_changes_no_bit" },
     { "worker.actor.fsdp.fsdp_size", NULL, "test_train", "what_two_ranks_share_changes_no_bit" },
+    { "worker.actor.offload.offload_params", "true", "plain", "same" },
     { "worker.actor.fsdp.enable_cpu_offload", "true", "plain", "same" },
     { "worker.actor.global_batch_size", "2", "plain",
       "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },

@@ -115,6 +115,12 @@ TEST_GPU(reference_and_critic_in_host_memory_train_on_a_card_as_on_the_cpu)
                 "worker.critic.offload.offload_params=true");
 }
 
+/* And the actor's; rollout decodes with a copy in memory that training takes. */
+TEST_GPU(an_actor_in_host_memory_trains_on_a_card_as_on_the_cpu)
+{
+    trains_sums("worker.actor.offload.offload_params=true");
+}
+
 TEST_GPU(an_exact_kl_trains_on_a_card_as_on_the_cpu)
 {
     trains_sums("algorithm.disable_kl=false algorithm.use_kl_loss=true "

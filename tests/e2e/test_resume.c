@@ -76,6 +76,7 @@ static const struct {
     { "worker.actor.fsdp.enable_full_shard", "null", "false" },
     { "worker.actor.fsdp.fsdp_size", "-1", "1" },
     { "worker.actor.fsdp.enable_cpu_offload", "false", "true" },
+    { "worker.actor.offload.offload_params", "true", "false" },
     { "worker.actor.strategy", "fsdp", "megatron" },
     { "worker.actor.micro_batch_size_per_device_for_experience", "null", "8" },
     { "worker.critic.max_token_len_per_device", "1024", "150" },

@@ -51,7 +51,8 @@ TEST(nothing_that_divides_the_work_changes_a_bit_of_vapor)
 {
     static const char *const others[] = { "worker.actor.max_token_len_per_device=16",
                                           "worker.rollout.max_num_seqs=3",
-                                          "worker.actor.model.enable_gradient_checkpointing=true" };
+                                          "worker.actor.model.enable_gradient_checkpointing=true",
+                                          "worker.actor.offload.offload_params=true" };
     REQUIRE(e2e_program(NULL, "train %s", words("vapor_plain")) == 0);
     for (int i = 0; i < ARES_COUNT(others); i++) {
         char run[32];

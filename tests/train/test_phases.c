@@ -26,7 +26,13 @@ static bool lend(ares_trainer *t)
                                .lends_cache = true };
     ares_rollout_free(t->rollout);
     t->rollout = NULL;
-    return CHECK_OK(ares_rollout_new(t->run.model, t->run.tokenizer, &o, &t->rollout));
+    if (t->slice) { /* one that has no memory yet */
+        ares_model_free(t->slice);
+        if (!CHECK_OK(ares_model_slice(t->run.model, NULL, &t->slice))) return false;
+        t->slice_version = -1;
+    }
+    return CHECK_OK(
+        ares_rollout_new(t->slice ? t->slice : t->run.model, t->run.tokenizer, &o, &t->rollout));
 }
 
 static bool train(const char *first, const char *second, bool lends, record *out)
@@ -44,9 +50,11 @@ static bool train(const char *first, const char *second, bool lends, record *out
     }
     if (well) {
         out->grew = o.t.run.device.most_allocated - begun;
-        out->bytes = o.t.run.model->weights_bytes;
+        const ares_model *m = o.t.run.model;
+        bool on_host = m->host_weights != NULL;
+        out->bytes = on_host ? m->host_weights_bytes : m->weights_bytes;
         out->weights = ares_malloc(out->bytes);
-        memcpy(out->weights, o.t.run.model->weights, out->bytes);
+        memcpy(out->weights, on_host ? m->host_weights : m->weights, out->bytes);
     }
     close_trainer(&o);
     return well;
@@ -76,4 +84,32 @@ TEST(partial_samples_go_on_in_memory_that_the_cache_lends)
 {
     same_steps("worker.reward.rewards=[{name: random}]",
                "curriculum={over_sampling_batch_size: 8, partial_rollout: true}");
+}
+
+/* Rollout's own weights lie there, too. */
+TEST(weights_of_rollout_in_memory_that_training_takes_have_the_same_bits)
+{
+    same_steps("worker.reward.rewards=[{name: random}]",
+               "worker.actor.offload.offload_params=true");
+}
+
+TEST(weights_of_rollout_are_filled_again_where_training_has_left_the_policy_as_it_was)
+{
+    opened o;
+    ares_held training = { 0 };
+    bool well = CHECK_OK(open_trainer(&o, "worker.actor.offload.offload_params=true",
+                                      "worker.rollout.top_p=0.95")) &&
+                lend(&o.t) && CHECK_OK(trainer_renew_rollout(&o.t));
+    if (well) {
+        const ares_model *slice = o.t.slice;
+        size_t bytes = slice->weights_bytes;
+        void *had = memcpy(ares_malloc(bytes), slice->weights, bytes);
+        void *taken = ares_phase_take(&o.t.run.device, ARES_PHASE_TRAIN, &training, bytes);
+        CHECK(taken == slice->weights);
+        memset(taken, 7, bytes);
+        CHECK_OK(trainer_renew_rollout(&o.t));
+        CHECK_MEM(slice->weights, had, bytes);
+        ares_free(had);
+    }
+    close_trainer(&o);
 }

@@ -1,6 +1,7 @@
 /*
  * What ranks share of their models changes no bit: three steps of four algorithms, with everything
- * on every rank, with the optimizer's states shared and with all weights shared, with one
+ * on every rank, with the optimizer's states shared, with all weights shared, and with shared
+ * states and weights in host memory, with one
  * micro-batch on a rank and with several, whose number differs from rank to rank. Seen to fail
  * where a block's gradient was not added over ranks.
  */
@@ -25,7 +26,7 @@ static const char *const algorithms[][WORDS] = {
 
 /*
  * What is tried: how ranks share, and tokens of a micro-batch. The first is what others must be;
- * the place of a way is what is shared of actor and critic.
+ * the place of a way is what is shared of actor and critic; the last shares states.
  */
 static const char *const ways[][2 * 2 + 1] = {
     { "worker.actor.fsdp.fsdp_size=1", "worker.critic.fsdp.fsdp_size=1",
@@ -35,6 +36,9 @@ static const char *const ways[][2 * 2 + 1] = {
     { "worker.actor.fsdp.enable_full_shard=true", "worker.critic.fsdp.enable_full_shard=true",
       "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64",
       "worker.ref.fsdp.enable_full_shard=true" },
+    { "worker.actor.offload.offload_params=true", "worker.critic.offload.offload_params=true",
+      "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64",
+      "worker.ref.offload.offload_params=true" },
 };
 
 /* The folder of the model is the parent's. */
@@ -108,11 +112,13 @@ static void compare(const ares_model *m, const arrays *want, const char *what)
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
         size_t first = (size_t)r->own_first * sizeof(float), own = (size_t)r->own * sizeof(float);
-        if (r->weights)
-            CHECK_MSG(memcmp(r->weights, want[i].weights, want[i].bytes) == 0, "weights of %s: %s",
-                      what, r->name);
-        CHECK_MSG(memcmp(r->own_weights, want[i].weights + first, own) == 0,
-                  "own weights of %s: %s", what, r->name);
+        const void *whole = r->host ? r->host : r->weights;
+        if (whole)
+            CHECK_MSG(memcmp(whole, want[i].weights, want[i].bytes) == 0, "weights of %s: %s", what,
+                      r->name);
+        if (!r->host)
+            CHECK_MSG(memcmp(r->own_weights, want[i].weights + first, own) == 0,
+                      "own weights of %s: %s", what, r->name);
         CHECK_MSG(memcmp(r->m, want[i].m + first, own) == 0, "m of %s: %s", what, r->name);
         CHECK_MSG(memcmp(r->v, want[i].v + first, own) == 0, "v of %s: %s", what, r->name);
     }
@@ -144,13 +150,17 @@ static bool take_steps(opened *o, ares_world *w, const char *what)
     return CHECK_MSG(apart, "%s: the ranks never differed in what they had", what);
 }
 
-/* Between passes a rank that shares weights has its part of every matrix alone. */
-static void check_parts(const ares_model *m, int ranks, ares_sharing how)
+/*
+ * Between passes a rank that shares weights has its part of every matrix alone, and none on the
+ * device where they lie on the host.
+ */
+static void check_parts(const ares_model *m, int ranks, ares_sharing how, bool host)
 {
     CHECK_EQ((int64_t)m->share.how, (int64_t)how);
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
-        CHECK((r->weights == NULL) == (how == ARES_SHARE_ALL && r->decay));
+        CHECK((r->weights == NULL) == ((host || how == ARES_SHARE_ALL) && r->decay));
+        CHECK((r->host != NULL) == (host && r->decay));
         CHECK_EQ(r->own, how != ARES_SHARE_NONE && r->decay ? r->elements / ranks : r->elements);
     }
 }
@@ -166,11 +176,12 @@ static void try_algorithm(ares_world *w, const char *const *algorithm)
         bool well = open_way(&o, w, algorithm, ways[i]) && take_steps(&o, w, what);
         ares_model *m = o.t.run.model, *c = o.t.critic ? o.t.critic->learner.model : NULL;
         int ranks = ares_world_size(w);
-        bool all = i == ARES_SHARE_ALL;
-        if (well) check_parts(m, ranks, (ares_sharing)i);
-        if (well && c) check_parts(c, ranks, (ares_sharing)i);
-        if (well && o.t.ref)
-            check_parts(o.t.ref->learner.model, ranks, all ? ARES_SHARE_ALL : ARES_SHARE_NONE);
+        bool host = i == ARES_COUNT(ways) - 1;
+        ares_sharing how = host ? ARES_SHARE_STATES : (ares_sharing)i,
+                     of_ref = how == ARES_SHARE_ALL ? how : ARES_SHARE_NONE;
+        if (well) check_parts(m, ranks, how, host);
+        if (well && c) check_parts(c, ranks, how, host);
+        if (well && o.t.ref) check_parts(o.t.ref->learner.model, ranks, of_ref, host);
         if (well && !i) {
             actor = remember(m);
             critic = c ? remember(c) : NULL;

@@ -38,7 +38,6 @@
 #define IMAGES "it concerns images and videos; models read only text so far"
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
-#define OFFLOAD "weights and states stay on the device"
 #define OFFLOADED_STATES "optimizer states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
@@ -76,7 +75,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
-    { "worker.actor.offload.*", "", NULL, OFFLOAD },
+    { "worker.actor.offload.*", "", NULL, OFFLOADED_STATES },
     { "worker.critic.padding_free", "", NULL, PACKED },
     { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },

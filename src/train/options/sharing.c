@@ -23,7 +23,9 @@ static void check(ares_config *cfg, const char *full_shard_path, const ares_json
 /* VAPOR's second batch is a round of its own, and so its gradients would be another sum. */
 static const char *why_not_actor(const ares_train_config *c)
 {
-    return vapor_wanted(c) ? "vapor trains on two batches at once" : NULL;
+    if (vapor_wanted(c)) return "vapor trains on two batches at once";
+    return c->actor.offload_params ? "worker.actor.offload.offload_params keeps them in host memory"
+                                   : NULL;
 }
 
 static const char *why_not_critic(const ares_train_config *c)
@@ -60,7 +62,10 @@ static ares_model_share share_of(const ares_json *full_shard, const char *why_no
 
 ares_model_share sharing_of_actor(const ares_train_config *c, ares_group *group)
 {
-    return share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, group);
+    ares_model_share share =
+        share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, group);
+    share.weights_on_host = c->actor.offload_params;
+    return share;
 }
 
 ares_model_share sharing_of_critic(const ares_train_config *c, ares_group *group)

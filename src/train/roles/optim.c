@@ -214,7 +214,8 @@ static void gather_weights(ares_model *m, const ares_region *r)
     ares_group *g = m->share.group;
     if (m->share.how != ARES_SHARE_STATES || !r->decay) return;
     size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
-    (void)ares_group_gather(g, r->own_weights, r->weights, bytes); /* finish waits for it */
+    ares_ticket t = ares_group_gather(g, r->own_weights, r->weights, bytes);
+    if (r->host) ares_group_join(g, t); /* they go on to the host; otherwise finish waits */
 }
 
 int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,

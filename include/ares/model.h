@@ -127,8 +127,8 @@ typedef struct ares_region {
      */
     float *grad, *own_grad;
     /*
-     * the optimizer's [own]; NULL until ares_model_optimizer_alloc, master also where weights are
-     * f32
+     * the optimizer's [own], in host memory where share.states_on_host says so; NULL until
+     * ares_model_optimizer_alloc, master also where weights are f32
      */
     ares_dtype states; /* of the three */
     void *master, *m, *v;
@@ -183,6 +183,8 @@ typedef struct ares_model {
     void *host_weights; /* the arena of regions whose weights lie on the host */
     size_t host_weights_bytes;
     struct ares_slots *slots; /* where these come to on the device; NULL: there are none */
+    struct ares_windows
+        *windows; /* where optimizer states of the host come to; NULL: they are not */
     struct ares_grad_slots *grad_slots; /* of whole gradients, in m->grads; NULL: they stay */
     /*
      * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
@@ -283,6 +285,18 @@ void ares_region_sum(ares_model *m, int region);
  * starts as the weight; bf16: all three in 16 bits, the third for what rounding leaves out, from 0
  */
 int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short);
+/* States of elements [first, first + n) of a region's own part, on the device. */
+typedef struct ares_states {
+    int64_t first, n;
+    void *master, *m, *v; /* master may be NULL */
+} ares_states;
+/*
+ * The states of a region, stretch after stretch; *s is all 0 before the first. Those in host memory
+ * come to the device, the next ones of this region or the following one meanwhile, and go back with
+ * what was written. false: there are no more. To be called until then, for one region after the
+ * other.
+ */
+bool ares_states_next(ares_model *m, int region, ares_states *s);
 /* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (optimizer_states.c). */
 int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
                               uint64_t *sum);

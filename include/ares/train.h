@@ -47,6 +47,10 @@
       "per optimizer step; blocks are computed again in the backward pass, and rollout decodes "  \
       "with a copy of its own, which a card has in memory that training uses too; same results",  \
       ARES_NO_RESULT)                                                                             \
+    X(flag, offload_optimizer, "offload.offload_optimizer", "false", "",                          \
+      "keep the actor's optimizer states in host memory; they come to the device piece by piece " \
+      "in an optimizer step, and go back; same results",                                          \
+      ARES_NO_RESULT)                                                                             \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)",                                 \
       "prompts per optimizer step, over all ranks; rows where worker.actor.mini_batch_unit says " \
       "so")                                                                                       \
@@ -134,6 +138,10 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "keep the critic's weights in host memory; they come to the device block by block, once "   \
       "per pass over the batch and twice per optimizer step; blocks are computed again in the "   \
       "backward pass; same results",                                                              \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, offload_optimizer, "offload.offload_optimizer", "false", "",                          \
+      "keep the critic's optimizer states in host memory; they come to the device piece by "      \
+      "piece in an optimizer step, and go back; same results",                                    \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 

@@ -39,6 +39,10 @@ static void copy_in(ares_device *d, void *device, const void *host, size_t bytes
 {
     (void)d, (void)device, (void)host, (void)bytes;
 }
+static void copy_out(ares_device *d, void *host, const void *device, size_t bytes)
+{
+    (void)d, (void)host, (void)device, (void)bytes;
+}
 static void convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
                     ares_dtype from_type, int64_t n)
 {
@@ -73,6 +77,7 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
                          .alloc_host = card ? reserve_host : reserve,
                          .release_host = card ? release_host : release,
                          .bring = copy_in,
+                         .copy_out = copy_out,
                          .convert = convert,
                          .zero = zero,
                          .sync = sync,

@@ -164,7 +164,7 @@ void regions_release(ares_model *m)
     else d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
-    d->k->release(d, m->states, m->states_bytes);
+    windows_close(m);
     ares_free(m->regions);
 }
 
@@ -175,43 +175,4 @@ int regions_refresh(ares_model *m)
     if (!r->act) return ARES_OK;
     m->device->k->convert(m->device, r->act, m->device->k->act, r->weights, ARES_F32, r->elements);
     return m->device->k->sync(m->device);
-}
-
-/* The third state: what a weight of 16 bits lacks. */
-static bool has_master(const ares_region *r)
-{
-    return r->dtype != ARES_F32;
-}
-
-int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
-{
-    ares_device *d = m->device;
-    ARES_ASSERT(m->grads && !m->states && of_short != ARES_F16);
-    size_t bytes = 0;
-    for (int i = 0; i < m->n_regions; i++) {
-        ares_region *r = &m->regions[i];
-        r->states = has_master(r) ? of_short : ARES_F32;
-        bytes += (size_t)r->own * ares_dtype_bytes(r->states) * (has_master(r) ? 3 : 2);
-    }
-    char *s = m->states = d->k->alloc(d, bytes);
-    m->states_bytes = s ? bytes : 0;
-    if (!s)
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device",
-                         (double)bytes / 1073741824.0);
-    for (int i = 0; i < m->n_regions; i++) {
-        ares_region *r = &m->regions[i];
-        size_t one = (size_t)r->own * ares_dtype_bytes(r->states);
-        r->m = s;
-        r->v = s + one;
-        s += 2 * one;
-        if (!has_master(r)) continue;
-        r->master = s;
-        s += one;
-        if (of_short != ARES_F32) continue;
-        bool apart = !r->own_weights; /* on the host */
-        if (apart) ares_region_hold(m, i);
-        d->k->convert(d, r->master, ARES_F32, r->own_weights, r->dtype, r->own);
-        if (apart) ares_region_drop(m, i);
-    }
-    return d->k->sync(d);
 }

@@ -34,4 +34,6 @@ void gradients_leave(ares_model *m, int region);
 /* Around the backward of the look-up: m->embed_grad has a place; the embedding's is complete. */
 void gradients_begin_look_up(ares_model *m);
 void gradients_end_look_up(ares_model *m);
+
+void windows_close(ares_model *m); /* optimizer states, wherever they lie (windows.c) */
 #endif

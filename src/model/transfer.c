@@ -4,11 +4,16 @@
  */
 #include "transfer.h"
 
-/* Weights may lie in host memory beside a card, too. */
+static bool lies_in(const char *p, const char *memory, size_t bytes)
+{
+    return memory && p >= memory && p < memory + bytes;
+}
+
+/* Weights and optimizer states may lie in host memory beside a card, too. */
 static bool on_host(const ares_model *m, const ares_matrix *t)
 {
-    const char *p = t->data, *host = m->host_weights;
-    return m->device->index < 0 || (host && p >= host && p < host + m->host_weights_bytes);
+    return m->device->index < 0 || lies_in(t->data, m->host_weights, m->host_weights_bytes) ||
+           (m->windows && lies_in(t->data, m->states, m->states_bytes));
 }
 
 static size_t tensor_bytes(const ares_matrix *w)

@@ -115,10 +115,14 @@ TEST_GPU(reference_and_critic_in_host_memory_train_on_a_card_as_on_the_cpu)
                 "worker.critic.offload.offload_params=true");
 }
 
-/* And the actor's; rollout decodes with a copy in memory that training takes. */
+/*
+ * And the actor's, with its optimizer states; rollout decodes with a copy in memory that training
+ * takes.
+ */
 TEST_GPU(an_actor_in_host_memory_trains_on_a_card_as_on_the_cpu)
 {
-    trains_sums("worker.actor.offload.offload_params=true");
+    trains_sums("worker.actor.offload.offload_params=true "
+                "worker.actor.offload.offload_optimizer=true");
 }
 
 TEST_GPU(an_exact_kl_trains_on_a_card_as_on_the_cpu)

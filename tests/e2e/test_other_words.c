@@ -44,7 +44,6 @@ static const struct {
     { "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share",
       "worker.actor.fsdp.use_orig_params=true worker.critic.fsdp.use_orig_params=true "
       "worker.ref.fsdp.enable_cpu_offload=true" },
-    { "optimizer states stay on the device", "worker.actor.offload.offload_optimizer=true" },
     { "the critic reads the actor's tokens", "worker.critic.model.tokenizer_path=t" },
     { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype",
       "worker.rollout.dtype=bf16" },

@@ -44,6 +44,7 @@ TEST(what_a_run_allocates_is_what_plan_says)
         "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1",
         "algorithm.adv_estimator=gae",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.offload.offload_params=true "
+        "worker.actor.offload.offload_optimizer=true "
         "worker.actor.max_token_len_per_device=53",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
         "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=160",

@@ -285,6 +285,75 @@ TEST(the_norm_is_that_of_all_gradients)
     }
 }
 
+/* A model whose embedding has more states than come to the device at once. */
+static bool large_open(const char *device, const char *strategy, bool on_host, trained *t)
+{
+    const ares_model_share share = { .weights_on_host = on_host, .states_on_host = on_host };
+    const ares_model_options opt = { .storage = ARES_BF16, .trainable = true, .share = &share };
+    const setting s = { NULL, strategy, ARES_BF16, false };
+    ares_model_config c;
+    options_open(&s, t);
+    if (!CHECK_OK(ares_device_open(device, 2, &t->d)) ||
+        !CHECK_OK(ares_model_config_load(test_source("tests/golden/models/qwen2_tied"), &c)))
+        return false;
+    c.vocab = (1 << 21) / c.hidden + 3000;
+    return CHECK_OK(ares_model_new(&c, &t->d, &opt, 1, &t->m)) &&
+           CHECK_OK(optim_init(&t->o, &t->cfg.optim, 100)) &&
+           CHECK_OK(optim_alloc_states(&t->o, t->m));
+}
+
+static void step_large(trained *t, int step)
+{
+    ares_model *m = t->m;
+    double norm;
+    float *g = ares_malloc(m->grads_bytes);
+    for (size_t i = 0; i < m->grads_bytes / sizeof *g; i++)
+        g[i] = (float)((i * 7919 + (size_t)step) % 1013) * 1e-3f - 0.5f;
+    t->d.k->copy_in(&t->d, m->grads, g, m->grads_bytes);
+    CHECK_OK(optim_step(&t->o, m, NULL, 1e-2, 1, "test", &norm));
+    ares_free(g);
+}
+
+/* Weights and states as files hold them. */
+static void sums_of(trained *t, uint64_t sums[2])
+{
+    CHECK_OK(ares_model_sum(t->m, NULL, &sums[0], &sums[1]));
+}
+
+static void states_step_anywhere(const char *device, const char *strategy)
+{
+    trained on_device, on_host;
+    uint64_t want[2], got[2];
+    if (!large_open(device, strategy, false, &on_device) ||
+        !large_open(device, strategy, true, &on_host))
+        return;
+    CHECK(on_host.m->regions[0].own > 1 << 21);
+    for (int step = 0; step < 2; step++) {
+        step_large(&on_device, step);
+        step_large(&on_host, step);
+    }
+    sums_of(&on_device, want);
+    sums_of(&on_host, got);
+    CHECK(want[0] == got[0]);
+    CHECK(want[1] == got[1]);
+    trained_close(&on_device);
+    trained_close(&on_host);
+}
+
+TEST(states_in_host_memory_take_the_steps_of_states_on_the_device)
+{
+    states_step_anywhere("cpu", "adamw");
+    states_step_anywhere("cpu", "adamw_bf16");
+}
+
+TEST_GPU(states_in_pinned_memory_take_the_steps_of_states_on_the_card)
+{
+    ares_device d;
+    if (ares_device_open("cuda", 1, &d) != ARES_OK) SKIP(ares_error_message());
+    ares_device_close(&d);
+    states_step_anywhere("cuda", "adamw");
+}
+
 /* Calls of a table, counted. */
 static const ares_kernels *counted;
 static int adamw_calls, sum_calls, reads;

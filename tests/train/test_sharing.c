@@ -28,17 +28,18 @@ static const char *const algorithms[][WORDS] = {
  * What is tried: how ranks share, and tokens of a micro-batch. The first is what others must be;
  * the place of a way is what is shared of actor and critic; the last shares states.
  */
-static const char *const ways[][2 * 2 + 1] = {
+static const char *const ways[][7] = {
     { "worker.actor.fsdp.fsdp_size=1", "worker.critic.fsdp.fsdp_size=1",
       "worker.actor.max_token_len_per_device=4096", "worker.critic.max_token_len_per_device=4096" },
     { "worker.actor.fsdp.fsdp_size=-1", "worker.critic.fsdp.fsdp_size=-1",
       "worker.actor.max_token_len_per_device=4096", "worker.critic.max_token_len_per_device=4096" },
     { "worker.actor.fsdp.enable_full_shard=true", "worker.critic.fsdp.enable_full_shard=true",
       "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64",
-      "worker.ref.fsdp.enable_full_shard=true" },
+      "worker.ref.fsdp.enable_full_shard=true", "worker.critic.offload.offload_optimizer=true" },
     { "worker.actor.offload.offload_params=true", "worker.critic.offload.offload_params=true",
       "worker.actor.max_token_len_per_device=64", "worker.critic.max_token_len_per_device=64",
-      "worker.ref.offload.offload_params=true" },
+      "worker.ref.offload.offload_params=true", "worker.actor.offload.offload_optimizer=true",
+      "worker.critic.offload.offload_optimizer=true" },
 };
 
 /* The folder of the model is the parent's. */
@@ -59,7 +60,7 @@ static bool open_way(opened *o, ares_world *w, const char *const *algorithm, con
     snprintf(model, sizeof model, "worker.actor.model.model_path=%s", model_dir());
     snprintf(rows, sizeof rows, "data.train_files=%s",
              test_source("examples/data/sums/train.jsonl"));
-    const char *words[16 + WORDS + 5] = { model,
+    const char *words[16 + WORDS + 7] = { model,
                                           rows,
                                           "trainer.run_dir=unused",
                                           "trainer.threads=1",

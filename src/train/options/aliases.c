@@ -38,7 +38,6 @@
 #define IMAGES "it concerns images and videos; models read only text so far"
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
-#define OFFLOADED_STATES "optimizer states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
 #define TWO_WEIGHTS "means algorithm.kl_coef here, which is set as well; keep one"
@@ -75,7 +74,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
-    { "worker.actor.offload.*", "", NULL, OFFLOADED_STATES },
     { "worker.critic.padding_free", "", NULL, PACKED },
     { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },
@@ -84,7 +82,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
-    { "worker.critic.offload.*", "", NULL, OFFLOADED_STATES },
     { "worker.ref.padding_free", "", NULL, PACKED },
     { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },

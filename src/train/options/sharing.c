@@ -65,6 +65,7 @@ ares_model_share sharing_of_actor(const ares_train_config *c, ares_group *group)
     ares_model_share share =
         share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, group);
     share.weights_on_host = c->actor.offload_params;
+    share.states_on_host = c->actor.offload_optimizer;
     return share;
 }
 
@@ -73,6 +74,7 @@ ares_model_share sharing_of_critic(const ares_train_config *c, ares_group *group
     ares_model_share share =
         share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, group);
     share.weights_on_host = c->critic.offload_params;
+    share.states_on_host = c->critic.offload_optimizer;
     return share;
 }
 

@@ -59,6 +59,21 @@ static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
     snprintf(word, WORD, "worker.rollout.gpu_memory_utilization=0.9");
     return true;
 }
+/* Of a card: the CPU has no other memory. */
+static bool states_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || c->actor.offload_optimizer) return false;
+    c->actor.offload_optimizer = true;
+    snprintf(word, WORD, "worker.actor.offload.offload_optimizer=true");
+    return true;
+}
+static bool critic_states_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || p->bytes[PLAN_CRITIC][0] == 0 || c->critic.offload_optimizer) return false;
+    c->critic.offload_optimizer = true;
+    snprintf(word, WORD, "worker.critic.offload.offload_optimizer=true");
+    return true;
+}
 static bool in_bf16(const char *dtype)
 {
     return dtype && strcmp(dtype, "bf16") == 0;
@@ -82,9 +97,10 @@ static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
 }
 
 /* First what changes no result. */
-static remedy_fn *const remedies[] = { more_of_the_card,  shorter_micro_batch, keep_inputs,
-                                       critic_inputs,     small_cache,         single_rows,
-                                       reference_in_bf16, states_in_bf16 };
+static remedy_fn *const remedies[] = { more_of_the_card, shorter_micro_batch,   keep_inputs,
+                                       critic_inputs,    small_cache,           single_rows,
+                                       states_on_host,   critic_states_on_host, reference_in_bf16,
+                                       states_in_bf16 };
 
 /* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
 static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,

@@ -183,18 +183,25 @@ static int not_finite(ares_model *m, ares_world *world, double norm, double *squ
     return ares_fail_in(rc, "gradient norm is %g", norm);
 }
 
-/* AdamW of the part of a region that is this rank's. */
-static void step_region(const optim *o, ares_model *m, const ares_region *r, double lr,
-                        double scale)
+/* A stretch of an array of the type. */
+static void *at(void *array, ares_dtype dtype, int64_t first)
 {
-    ares_adamw_args a = { .n = r->own,
-                          .w = r->act ? r->act : r->own_weights,
+    return (char *)array + (size_t)first * ares_dtype_bytes(dtype);
+}
+
+/* AdamW of a stretch of the part of a region that is this rank's. */
+static void step_stretch(const optim *o, ares_model *m, const ares_region *r, const ares_states *s,
+                         double lr, double scale)
+{
+    void *own = at(r->own_weights, r->dtype, s->first);
+    ares_adamw_args a = { .n = s->n,
+                          .w = r->act ? at(r->act, ARES_BF16, s->first) : own,
                           .dtype = r->act ? ARES_BF16 : r->dtype,
                           .kahan = r->states == ARES_BF16,
-                          .master = r->act ? r->own_weights : r->master,
-                          .grad = r->own_grad,
-                          .m = r->m,
-                          .v = r->v,
+                          .master = r->act ? own : s->master,
+                          .grad = r->own_grad + s->first,
+                          .m = s->m,
+                          .v = s->v,
                           .lr = lr,
                           .beta1 = o->cfg->betas.items[0],
                           .beta2 = o->cfg->betas.items[1],
@@ -239,8 +246,9 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
         bool apart = !r->own_weights; /* on the host */
+        ares_states s = { 0 };
         if (apart) ares_region_hold(m, i);
-        step_region(o, m, r, lr, scale);
+        while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
         gather_weights(m, r);
         ares_region_store(m, i);
         if (apart) ares_region_drop(m, i);

@@ -176,8 +176,10 @@ typedef struct ares_model {
     /* a slice (slice.c): among whom the model is divided, borrowed, and its rows of the head */
     ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
     ares_matrix head;
-    bool slice, filled;             /* a slice; whether its weights are there since the last fill */
-    ares_held of_rollout;           /* a slice's weights, which lie in memory of rollout's phase */
+    bool slice, filled;    /* a slice; whether its weights are there since the last fill */
+    ares_held of_rollout;  /* a slice's weights, which lie in memory of rollout's phase */
+    bool trainable;        /* gradients are computed, and have memory when they are zeroed */
+    ares_held of_training; /* the gradients', which lie in memory of training's phase */
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
     void *host_weights; /* the arena of regions whose weights lie on the host */
@@ -213,7 +215,7 @@ void ares_region_store(ares_model *m, int r);
 
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
-    bool trainable;     /* allocate gradients */
+    bool trainable;     /* gradients, too */
     /*
      * score.weight and score.bias in place of the language model's head; where the files lack them,
      * the weight is normal(0, 0.02), keyed by value_seed, and the bias 0
@@ -265,7 +267,11 @@ int ares_model_shards(const ares_model *m);
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);
-void ares_model_zero_grad(ares_model *m); /* before the passes of an optimizer step */
+/*
+ * Before the passes of an optimizer step. Gradients have memory of the device's training phase from
+ * here until the phase ends; those of parameters point nowhere before.
+ */
+int ares_model_zero_grad(ares_model *m);
 /*
  * Before a gradient of the region is written: where weights are shared, gives the whole gradient a
  * place, all zeros, unless it has one. A backward does so for its blocks and for the embedding; the

@@ -506,7 +506,8 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     int head = ares_model_head_region(m);
     /* what one micro-batch has left for its backward is the next one's after it */
     bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
-    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n && m->grads);
+    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n);
+    ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
     if (layers) region_ahead(m, region_of(m, layers - 1));
     ares_region_grad(m, head); /* where no micro-batch has reached the head, too */
     if (head != m->embed->region) gradients_leave(m, head);

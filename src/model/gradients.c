@@ -6,6 +6,8 @@
  */
 #include "region.h"
 
+#include "ares/kernels_phases.h"
+
 enum { SLOTS = 2, NOBODY = -1 };
 
 typedef struct slot {
@@ -56,7 +58,8 @@ static void point_at(ares_model *m, int r, float *grad)
         m->embed_grad.data = m->embed->grad.data;
 }
 
-void gradients_give_memory(ares_model *m)
+/* Divides the arena among regions. */
+static void give_memory(ares_model *m)
 {
     float *g = m->grads;
     m->embed_grad = m->embed->grad;
@@ -69,13 +72,26 @@ void gradients_give_memory(ares_model *m)
     }
     if (of_look_up(m)) m->embed_grad.data = g;
     if (!in_parts(m)) return;
-    m->grad_slots = ares_calloc(1, sizeof *m->grad_slots);
+    if (!m->grad_slots) m->grad_slots = ares_calloc(1, sizeof *m->grad_slots);
     for (int i = 0; i < SLOTS; i++)
         m->grad_slots->slot[i] = (slot){ .memory = g + i * largest(m), .of = NOBODY };
 }
 
+static int take_memory(ares_model *m)
+{
+    ares_device *d = m->device;
+    if (ares_phase_holds(d, &m->of_training)) return ARES_OK;
+    m->grads = ares_phase_take(d, ARES_PHASE_TRAIN, &m->of_training, m->grads_bytes);
+    if (!m->grads)
+        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of gradients do not fit on the device",
+                         (double)m->grads_bytes / 1073741824.0);
+    give_memory(m);
+    return ARES_OK;
+}
+
 void gradients_close(ares_model *m)
 {
+    ares_phase_give_back(m->device, &m->of_training);
     ares_free(m->grad_slots);
 }
 
@@ -103,13 +119,15 @@ static float *take(ares_model *m, int of, int64_t elements)
 
 void ares_region_grad(ares_model *m, int r)
 {
-    if (!m->grads || m->regions[r].grad) return;
+    if (!m->trainable || m->regions[r].grad) return;
     point_at(m, r, take(m, r, m->regions[r].elements));
 }
 
-void ares_model_zero_grad(ares_model *m)
+int ares_model_zero_grad(ares_model *m)
 {
     size_t bytes = m->grads_bytes;
+    ARES_ASSERT(m->trainable);
+    ARES_TRY(take_memory(m));
     if (m->grad_slots) bytes = (size_t)(m->grad_slots->slot[0].memory - (float *)m->grads) * 4;
     m->device->k->zero(m->device, m->grads, bytes);
     for (int i = 0; i < SLOTS && m->grad_slots; i++) { /* of a pass that went no further */
@@ -117,11 +135,12 @@ void ares_model_zero_grad(ares_model *m)
         if (s->of != NOBODY && s->of < m->n_regions) point_at(m, s->of, NULL);
         s->of = NOBODY;
     }
+    return ARES_OK;
 }
 
 void ares_model_join_embed_grad(ares_model *m)
 {
-    if (of_look_up(m) && m->grads)
+    if (of_look_up(m) && m->trainable)
         m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
 }
 

@@ -209,7 +209,7 @@ const ares_matrix *ares_model_head(const ares_model *m)
 }
 const ares_matrix *ares_model_head_grad(const ares_model *m)
 {
-    return m->grads ? &m->lm_head->grad : NULL;
+    return m->trainable ? &m->lm_head->grad : NULL;
 }
 
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n)

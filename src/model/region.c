@@ -116,7 +116,6 @@ void regions_give_memory(ares_model *m)
             p->weight.data = (char *)r->weights + (size_t)p->at * ares_dtype_bytes(r->dtype);
         if (p->rank == 1) p->act = r->act ? (uint16_t *)r->act + p->at : p->weight.data;
     }
-    if (m->grads) gradients_give_memory(m);
 }
 
 int regions_allocate(ares_model *m, bool trainable)
@@ -125,6 +124,7 @@ int regions_allocate(ares_model *m, bool trainable)
     bool all = m->share.how == ARES_SHARE_ALL;
     /* weights in host memory are whole on every rank that has them */
     ARES_ASSERT(!all || (m->share.group && !m->share.weights_on_host));
+    m->trainable = trainable;
     lay_out(m);
     for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
@@ -138,13 +138,10 @@ int regions_allocate(ares_model *m, bool trainable)
     if (trainable) m->grads_bytes = (size_t)gradients_elements(m) * sizeof(float);
     if (m->slice) return ARES_OK; /* ares_model_slice_take */
     m->weights = d->k->alloc(d, m->weights_bytes);
-    if (trainable) m->grads = d->k->alloc(d, m->grads_bytes);
     if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
-    if (!m->weights || (trainable && (!m->grads || !m->grad_squares)))
-        return ares_fail(
-            ARES_ELIMIT,
-            "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device",
-            (double)m->weights_bytes / 1073741824.0, (double)m->grads_bytes / 1073741824.0);
+    if (!m->weights || (trainable && !m->grad_squares))
+        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of weights do not fit on the device",
+                         (double)m->weights_bytes / 1073741824.0);
     if (m->host_weights_bytes) m->host_weights = d->k->alloc_host(d, m->host_weights_bytes);
     if (m->host_weights_bytes && !m->host_weights)
         return ares_fail(ARES_ELIMIT,
@@ -162,7 +159,6 @@ void regions_release(ares_model *m)
     d->k->release_host(d, m->host_weights, m->host_weights_bytes);
     if (m->slice) ares_phase_give_back(d, &m->of_rollout);
     else d->k->release(d, m->weights, m->weights_bytes);
-    d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
     windows_close(m);
     ares_free(m->regions);

@@ -25,9 +25,8 @@ void slots_close(ares_model *m);
 void region_ahead(ares_model *m, int r);
 void slots_forget(ares_model *m); /* weights were written where they lie */
 
-/* Of a trained model: elements of m->grads, and who has which of them. (gradients.c) */
+/* Of a trained model: elements of m->grads. (gradients.c) */
 int64_t gradients_elements(const ares_model *m);
-void gradients_give_memory(ares_model *m);
 void gradients_close(ares_model *m);
 /* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
 void gradients_leave(ares_model *m, int region);

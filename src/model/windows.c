@@ -160,7 +160,7 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
 {
     ares_device *d = m->device;
     bool host = m->share.states_on_host;
-    ARES_ASSERT(m->grads && !m->states && of_short != ARES_F16);
+    ARES_ASSERT(m->trainable && !m->states && of_short != ARES_F16);
     size_t bytes = 0;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];

@@ -144,7 +144,7 @@ static void check_variant(const char *variant, const char *table)
 
     column(&g, &b, "a", (float *)h.c_log_prob);
     column(&g, &b, "b", (float *)h.c_entropy);
-    ares_model_zero_grad(m);
+    CHECK_OK(ares_model_zero_grad(m));
     d.k->head_backward(&d, &h);
     CHECK_OK(ares_model_backward_round(m, w, &p, 1, (const void *[]){ h.dx }));
     ares_model_join_embed_grad(m);

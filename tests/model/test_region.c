@@ -38,7 +38,7 @@ static bool load(const shape *s, ares_dtype states, ares_device *d, ares_model *
     table.layout = s->layout;
     d->k = &table;
     return CHECK_OK(ares_model_load(test_source(path), d, &opt, m)) &&
-           CHECK_OK(ares_model_optimizer_alloc(*m, states));
+           CHECK_OK(ares_model_zero_grad(*m)) && CHECK_OK(ares_model_optimizer_alloc(*m, states));
 }
 
 static void close_model(ares_device *d, ares_model *m)

@@ -92,7 +92,7 @@ static void compute(const char *path, const round_of *r, ares_keep keep, bool on
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     REQUIRE_OK(ares_workspace_new(m, keep, &w));
-    ares_model_zero_grad(m);
+    REQUIRE_OK(ares_model_zero_grad(m));
     if (how == FORWARD_FIRST)
         CHECK_OK(ares_model_forward_round(m, w, r->packed, r->n, false, hidden));
     for (int i = 0; i < r->n && how == ONE_BY_ONE; i++) {
@@ -190,8 +190,9 @@ static void train_shared(ares_world *world, const char *path, bool value_head, c
     ares_model *m = out->m;
     REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_INPUTS, &w));
     /* what a step that was left out has written must not be seen by the next */
+    REQUIRE_OK(ares_model_zero_grad(m));
     if (r->n) write_head_gradient(m, 5, 0);
-    ares_model_zero_grad(m);
+    REQUIRE_OK(ares_model_zero_grad(m));
     CHECK_OK(ares_model_forward_round(m, w, r->packed, r->n, true, hidden));
     for (int i = 0; i < r->n; i++) add_hidden(&out->of, m, &r->packed[i], hidden[i]);
     if (r->n) write_head_gradient(m, ares_world_rank(world), 1);

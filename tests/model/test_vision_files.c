@@ -59,6 +59,7 @@ TEST(a_vision_model_is_saved_as_it_was_read)
         CHECK_OK(ares_device_open_table("cpu", "native", ARES_F32, 1, &d));
         REQUIRE_OK(ares_model_load(path_of(path, models[i]), &d, &opt, &m));
         REQUIRE_OK(ares_model_optimizer_alloc(m, ARES_F32));
+        REQUIRE_OK(ares_model_zero_grad(m));
         for (int k = 0; k < m->n_params; k++) {
             bool tower = strstr(m->params[k].name, "visual.") != NULL;
             CHECK_EQ(m->params[k].grad.data == NULL, tower);

@@ -132,13 +132,17 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     real_alloc = k.alloc;
     k.alloc = failing_alloc;
     d.k = &k;
-    for (int at = 0; at < 3; at++) { /* weights, gradients, sums of their squares */
+    for (int at = 0; at < 2; at++) { /* weights, sums of gradients' squares */
         until_failure = at;
         CHECK_FAIL(ares_model_load(path, &d, &opt, &m), ARES_ELIMIT,
-                   "of gradients do not fit on the device");
+                   "of weights do not fit on the device");
     }
     until_failure = -1;
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
+    until_failure = 0;
+    CHECK_FAIL(ares_model_zero_grad(m), ARES_ELIMIT, "of gradients do not fit on the device");
+    until_failure = -1;
+    CHECK_OK(ares_model_zero_grad(m));
     until_failure = 0;
     CHECK_FAIL(ares_model_optimizer_alloc(m, ARES_F32), ARES_ELIMIT,
                "of optimizer state do not fit on the device");

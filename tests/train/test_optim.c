@@ -92,7 +92,7 @@ static void give_gradient(ares_model *m, int region, uint64_t step, float scale)
 /* Gradients of a step: normal numbers, keyed by parameter; padding stays zero. */
 static void give_gradients(ares_model *m, uint64_t step, float scale)
 {
-    ares_model_zero_grad(m);
+    if (!CHECK_OK(ares_model_zero_grad(m))) return;
     for (int i = 0; i < m->n_regions; i++) {
         give_gradient(m, i, step, scale);
         /* as a backward does */
@@ -306,6 +306,7 @@ static void step_large(trained *t, int step)
 {
     ares_model *m = t->m;
     double norm;
+    if (!CHECK_OK(ares_model_zero_grad(m))) return;
     float *g = ares_malloc(m->grads_bytes);
     for (size_t i = 0; i < m->grads_bytes / sizeof *g; i++)
         g[i] = (float)((i * 7919 + (size_t)step) % 1013) * 1e-3f - 0.5f;

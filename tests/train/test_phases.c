@@ -44,6 +44,8 @@ static bool train(const char *first, const char *second, bool lends, record *out
     for (int i = 0; i < STEPS && well; i++) {
         well = CHECK_OK(ares_train_step(&o.t, o.m));
         o.t.run.step++;
+        CHECK_EQ(o.t.run.model->of_training.turn > 0, lends);
+        CHECK_EQ(o.t.actor.learner.scratch.turn > 0, lends);
         ares_metrics_get(o.m, "actor/grad_norm", &out->grad_norm[i]);
         ares_metrics_get(o.m, "reward/overall", &out->reward[i]);
         CHECK(ares_metrics_get(o.m, "exact/rollout_train_max_abs", &out->exact[i]) || !well);

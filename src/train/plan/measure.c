@@ -173,6 +173,7 @@ static void keep_activations(plan *p, plan_owner owner, double taken, double kep
     p->bytes[owner][PLAN_ROLLOUT] += taken;
     p->bytes[owner][PLAN_TRAINING] += kept;
     double of_slice = ARES_MIN(kept - taken, p->slice);
+    p->lent[owner] += kept - taken;
     p->slice -= of_slice;
     p->bytes[PLAN_WEIGHTS][PLAN_TRAINING] -= of_slice;
     p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken - of_slice;
@@ -201,16 +202,22 @@ static int train_actor(ares_trainer *t, plan *p)
     int32_t rows = (int32_t)p->micro.tokens, out = (int32_t)p->micro.out;
     int64_t n = learner_together(l, with, in_update(&p->micro));
     size_t at = t->run.device.allocated;
-    ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)n, true));
+    double kept;
     if (compares_batch(t) || c->actor.recompute_log_probs) {
         with = compares_batch(t) ? &t->ref->learner : NULL;
         int64_t all = learner_together(l, with, in_batch(c, &p->micro));
         ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)all, false));
     }
+    kept = (double)ares_workspace_bytes(l->workspace);
+    keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at), kept);
+    ARES_TRY(ares_model_zero_grad(l->model));
+    keep_activations(p, PLAN_GRADIENTS, grown(&t->run.device, &at),
+                     (double)l->model->of_training.bytes);
+    ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)n, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
-                     (double)ares_workspace_bytes(l->workspace));
+                     (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(learner_reserve_backward(l, out, n, 0));
-    both(p, PLAN_SCRATCH, grown(&t->run.device, &at));
+    keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
     return ARES_OK;
 }
 
@@ -235,17 +242,22 @@ static int train_critic(ares_trainer *t, plan *p)
     const ares_train_config *c = t->run.cfg;
     learner *l = &t->critic->learner;
     size_t at = t->run.device.allocated;
-    double share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
+    double kept, share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
     int64_t tokens = ARES_MAX(m->group, (int64_t)((double)m->tokens * share)),
             out = (m->out * tokens + m->tokens - 1) / m->tokens,
             n = learner_together(l, NULL, (in_update(m) * m->tokens + tokens - 1) / tokens),
             all = learner_together(l, NULL, (in_batch(c, m) * m->tokens + tokens - 1) / tokens);
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)n, true));
     ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)all, false));
+    kept = (double)ares_workspace_bytes(l->workspace);
+    keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);
+    ARES_TRY(ares_model_zero_grad(l->model));
+    keep_activations(p, PLAN_CRITIC, grown(&t->run.device, &at),
+                     (double)l->model->of_training.bytes);
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)n, true));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
-                     (double)ares_workspace_bytes(l->workspace));
+                     (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(critic_reserve(t->critic, (int32_t)out, n));
-    both(p, PLAN_PASSES, grown(&t->run.device, &at));
+    keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), (double)l->scratch.bytes);
     return ARES_OK;
 }
 
@@ -289,13 +301,15 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
     const ares_train_config *c = t->run.cfg;
     const plan_micro *m = &p->micro;
     double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT],
-           slice = t->slice ? (double)t->slice->weights_bytes : 0,
+           slice = t->slice ? (double)t->slice->weights_bytes : 0, lent = 0,
            others = p->total[PLAN_TRAINING] + slice - p->slice -
                     p->bytes[PLAN_ACTIVATIONS][PLAN_TRAINING] -
                     p->bytes[PLAN_SCRATCH][PLAN_TRAINING] - p->bytes[PLAN_CACHE][PLAN_TRAINING],
            left = where->memory - others - (p->card ? cache : ARES_MIN(cache, p->cache_least));
-    if (p->card && !p->no_cache)
-        left = ARES_MAX(left, cache + slice); /* in rollout's memory, or beside it */
+    for (int i = 0; i < PLAN_OWNERS_N; i++)
+        if (i != PLAN_ACTIVATIONS && i != PLAN_SCRATCH) lent += p->lent[i];
+    if (p->card && !p->no_cache) /* in rollout's memory, or beside it */
+        left = ARES_MAX(left + lent, cache + slice - lent);
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
     int64_t lo = 0, hi = MOST_TOKENS, all = m->per_optimizer * m->group;

@@ -52,9 +52,10 @@ typedef struct plan {
     ares_sharing how; /* what ranks share of the actor */
     bool card;
     double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
-    double allocated;   /* of the device at most, without BASE: perf/max_memory_allocated_gb */
-    double slice;       /* of rollout's own weights: bytes that training has not taken */
-    double cache_least; /* of the cache: what one sample of full length takes */
+    double allocated; /* of the device at most, without BASE: perf/max_memory_allocated_gb */
+    double lent[PLAN_OWNERS_N]; /* of the bytes in training: in rollout's memory */
+    double slice;               /* of rollout's own weights: bytes that training has not taken */
+    double cache_least;         /* of the cache: what one sample of full length takes */
     double cache_tokens;
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
     plan_micro micro;

@@ -308,7 +308,7 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts,
                               u->host.weight + b->row_start[row]));
     begin(u, row, end);
-    ares_model_zero_grad(l->model);
+    ARES_TRY(learner_zero_grad(l, NULL));
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len,
                                c->cfg->critic.share_prompts, plan);

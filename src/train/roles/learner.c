@@ -39,7 +39,7 @@ void learner_close(learner *l)
 {
     if (!l->model) return;
     ares_device *d = l->model->device;
-    d->k->release(d, l->scratch, l->scratch_bytes);
+    ares_phase_give_back(d, &l->scratch);
     ares_workspace_free(l->workspace);
     close_columns(l);
     ares_arena_fini(&l->arena);
@@ -49,16 +49,13 @@ void learner_close(learner *l)
 int learner_reserve(learner *l, size_t bytes)
 {
     ares_device *d = l->model->device;
-    if (bytes <= l->scratch_bytes) return ARES_OK;
-    d->k->release(d, l->scratch, l->scratch_bytes);
-    l->scratch_bytes = bytes;
-    l->scratch = d->k->alloc(d, bytes);
-    if (!l->scratch) l->scratch_bytes = 0;
-    return l->scratch ? ARES_OK
-                      : ares_fail(ARES_ELIMIT,
-                                  "%s: %zu bytes do not fit on the device; lower "
-                                  "worker.%s.max_token_len_per_device",
-                                  l->role, bytes, l->role);
+    l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
+    if (ares_phase_take(d, ARES_PHASE_TRAIN, &l->scratch, l->scratch_bytes)) return ARES_OK;
+    l->scratch_bytes = 0;
+    return ares_fail(ARES_ELIMIT,
+                     "%s: %zu bytes do not fit on the device; lower "
+                     "worker.%s.max_token_len_per_device",
+                     l->role, bytes, l->role);
 }
 
 bool learner_by_region(const learner *l, const learner *with)
@@ -151,7 +148,7 @@ int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, v
     for (int64_t i = 0; i < n; i++)
         at += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
     ARES_TRY(learner_reserve(l, at + more));
-    char *to = l->scratch;
+    char *to = l->scratch.data;
     for (int64_t i = 0; i < n; i++) {
         p[i].d_hidden = to;
         to += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
@@ -208,6 +205,11 @@ int learner_sync(const learner *l)
 int learner_agree(const learner *l, const learner *with, int rc)
 {
     return learner_by_region(l, with) ? ares_world_agree(l->world, rc) : rc;
+}
+
+int learner_zero_grad(const learner *l, const learner *with)
+{
+    return learner_agree(l, with, ares_model_zero_grad(l->model));
 }
 
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n)

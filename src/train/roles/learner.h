@@ -15,12 +15,13 @@ typedef struct learner {
     ares_world *world; /* the ranks whose gradients are summed; NULL: this process alone */
     optim optim;       /* of a model that is trained */
     int64_t step;      /* training steps it has been updated in: the clock of its schedule */
-    void *scratch;     /* device, of a micro-batch: derivatives of its hidden states, at least */
-    size_t scratch_bytes;
-    columns targets;  /* of a pass */
-    columns stats;    /* what the head finds, of a scoring */
-    columns columns;  /* of an update */
-    ares_arena arena; /* of a micro-batch */
+    /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
+    ares_held scratch;
+    size_t scratch_bytes; /* the most that it has held */
+    columns targets;      /* of a pass */
+    columns stats;        /* what the head finds, of a scoring */
+    columns columns;      /* of an update */
+    ares_arena arena;     /* of a micro-batch */
 } learner;
 
 typedef struct learner_options {
@@ -85,6 +86,8 @@ int learner_sync(const learner *l);
  * where weights come region by region, else rc.
  */
 int learner_agree(const learner *l, const learner *with, int rc);
+/* Before the passes of an optimizer step, which goes over both models where `with` is given. */
+int learner_zero_grad(const learner *l, const learner *with);
 /* Adds the gradients of a round, whose passes have their d_hidden. */
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n);
 

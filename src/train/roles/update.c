@@ -616,7 +616,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     *idle = trained == 0;
     u->empty += *idle;
     if (*idle) return ARES_OK;
-    ares_model_zero_grad(a->learner.model);
+    ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
     if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));

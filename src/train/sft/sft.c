@@ -225,7 +225,7 @@ static int backward(sft_trainer *t, step_sums *out)
     double loss = 0;
     int64_t i = 0;
     int rc;
-    ares_model_zero_grad(l->model);
+    ARES_TRY(learner_zero_grad(l, NULL));
     do { /* once where there is no row, too: all ranks make the same passes */
         int64_t k = learner_together(l, NULL, n - i);
         rc = a_round(l, b, plan + i, k, weight, &loss);

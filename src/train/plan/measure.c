@@ -312,7 +312,8 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
         left = ARES_MAX(left + lent, cache + slice - lent);
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
-    int64_t lo = 0, hi = MOST_TOKENS, all = m->per_optimizer * m->group;
+    int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = MOST_TOKENS,
+            all = m->per_optimizer * m->group;
     while (lo + 1 < hi) {
         int64_t mid = lo + (hi - lo) / 2, n = learner_together(l, NULL, (all + mid - 1) / mid);
         if (pass_bytes(t->run.model, inputs, mid, n) <= left) lo = mid;

@@ -163,6 +163,38 @@ typedef struct ares_rms_norm_args {
     float *dw; /* [k]; NULL: frozen */
 } ares_rms_norm_args;
 
+/*
+ * y = (x - mean) * rstd * w + bias, rstd = 1/sqrt(mean((x - mean)^2) + eps) ("lanes"), for rows of
+ * width k (Ba et al. 2016).
+ */
+typedef struct ares_layer_norm_args {
+    int32_t rows, k;
+    const void *x;
+    int64_t ldx;
+    const float *w, *bias; /* [k] */
+    float eps;
+    void *y;
+    int64_t ldy;
+    float *mean, *rstd; /* [rows]; written by forward, where they may be NULL; read by backward */
+    /* backward: dx += (residual streams meet there), dw and dbias += one chain over the rows */
+    const void *dy;
+    int64_t lddy;
+    void *dx;
+    int64_t lddx;
+    float *dw, *dbias; /* [k]; both NULL: frozen */
+} ares_layer_norm_args;
+
+/* y = f(x), n numbers: x Phi(x) (Hendrycks and Gimpel 2016), or x sigmoid(1.702 x). */
+typedef enum { ARES_GELU, ARES_QUICK_GELU } ares_activation;
+typedef struct ares_activation_args {
+    ares_activation f;
+    int64_t n;
+    const void *x;
+    void *y; /* forward; may be x */
+    const void *dy;
+    void *dx; /* backward: f'(x) dy, written; may be dy */
+} ares_activation_args;
+
 /* y = silu(gate) * up, rows of width k; gate and up have the same distance of rows, ldgu. */
 typedef struct ares_silu_mul_args {
     int32_t rows, k;
@@ -485,6 +517,11 @@ typedef struct ares_kernels {
 
     void (*rms_norm)(ares_device *d, const ares_rms_norm_args *a);
     void (*rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
+    /* of vision towers; NULL: the device does not offer them */
+    void (*layer_norm)(ares_device *d, const ares_layer_norm_args *a);
+    void (*layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a);
+    void (*activation)(ares_device *d, const ares_activation_args *a);
+    void (*activation_backward)(ares_device *d, const ares_activation_args *a);
 
     /*
      * Rotates the pairs (i, i + head_dim/2) of every head in place by the angles of its row:

@@ -23,6 +23,10 @@ void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int
                                 int32_t n, const void *dy, int64_t lddy);
 void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a);
 void ARES_K(rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
+void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a);
+void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a);
+void ARES_K(activation)(ares_device *d, const ares_activation_args *a);
+void ARES_K(activation_backward)(ares_device *d, const ares_activation_args *a);
 void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
                   int64_t ldx, const float *cos_sin, bool inverse);
 void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a);

@@ -1,0 +1,124 @@
+/* Layer norm with weight and bias (Ba et al. 2016). The variance is biased, of x - mean. */
+#include "isa.h"
+
+enum { ROW_CHUNK = 16, COLUMN_CHUNK = 64 };
+
+typedef struct layer_norm_job {
+    ares_layer_norm_args a;
+    int64_t row_tasks; /* backward: the tasks before those of the columns */
+} layer_norm_job;
+
+V16_INLINE v16 at(const float *p, int32_t i, int32_t k)
+{
+    return k - i >= 16 ? v16_load(p + i) : v16_load_first(p + i, k - i);
+}
+V16_INLINE void put(float *p, int32_t i, int32_t k, v16 v)
+{
+    if (k - i >= 16) v16_store(p + i, v);
+    else v16_store_first(p + i, v, k - i);
+}
+/* x - mean; 0 in the lanes beyond the row. */
+V16_INLINE v16 centred(const float *x, int32_t i, int32_t k, v16 mean)
+{
+    v16 v = v16_sub(at(x, i, k), mean);
+    return k - i >= 16 ? v : v16_select(v16m_first(k - i), v, v16_zero());
+}
+
+static void forward_task(void *ctx, int64_t task, int worker)
+{
+    const ares_layer_norm_args *a = &((const layer_norm_job *)ctx)->a;
+    int32_t k = a->k;
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
+    for (int64_t r = task * ROW_CHUNK; r < end; r++) {
+        const float *x = (const float *)a->x + r * a->ldx;
+        float *y = (float *)a->y + r * a->ldy;
+        v16 sum = v16_zero(), squares = v16_zero();
+        for (int32_t i = 0; i < k; i += 16) sum = v16_add(sum, at(x, i, k));
+        float mean = v16_sum(sum) / (float)k;
+        v16 m = v16_set1(mean);
+        for (int32_t i = 0; i < k; i += 16) {
+            v16 v = centred(x, i, k, m);
+            squares = v16_fma(v, v, squares);
+        }
+        float rstd = 1.0f / sqrtf(v16_sum(squares) / (float)k + a->eps);
+        if (a->mean) a->mean[r] = mean;
+        if (a->rstd) a->rstd[r] = rstd;
+        v16 scale = v16_set1(rstd);
+        for (int32_t i = 0; i < k; i += 16)
+            put(y, i, k,
+                v16_fma(v16_mul(v16_sub(at(x, i, k), m), scale), at(a->w, i, k),
+                        at(a->bias, i, k)));
+    }
+}
+
+void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a)
+{
+    layer_norm_job j = { .a = *a };
+    kernels_run(d, (double)a->rows * a->k / 4e3, (a->rows + ROW_CHUNK - 1) / ROW_CHUNK,
+                forward_task, &j);
+}
+
+/* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
+static void row_backward(const ares_layer_norm_args *a, int64_t r)
+{
+    int32_t k = a->k;
+    const float *x = (const float *)a->x + r * a->ldx, *dy = (const float *)a->dy + r * a->lddy;
+    float *dx = (float *)a->dx + r * a->lddx;
+    v16 mean = v16_set1(a->mean[r]), rstd = v16_set1(a->rstd[r]), sum = v16_zero(),
+        product = v16_zero();
+    for (int32_t i = 0; i < k; i += 16) {
+        v16 g = v16_mul(at(dy, i, k), at(a->w, i, k));
+        sum = v16_add(sum, g);
+        product = v16_fma(g, v16_mul(centred(x, i, k, mean), rstd), product);
+    }
+    v16 shift = v16_set1(v16_sum(sum) / (float)k), pull = v16_set1(v16_sum(product) / (float)k);
+    for (int32_t i = 0; i < k; i += 16) {
+        v16 hat = v16_mul(centred(x, i, k, mean), rstd),
+            g = v16_sub(v16_mul(at(dy, i, k), at(a->w, i, k)), shift);
+        put(dx, i, k, v16_fma(v16_fnma(hat, pull, g), rstd, at(dx, i, k)));
+    }
+}
+
+static void columns_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
+{
+    int32_t k = a->k;
+    v16 dw[COLUMN_CHUNK / 16], db[COLUMN_CHUNK / 16];
+    for (int32_t i = from; i < to; i += 16) {
+        dw[(i - from) / 16] = at(a->dw, i, k);
+        db[(i - from) / 16] = at(a->dbias, i, k);
+    }
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = (const float *)a->x + r * a->ldx, *dy = (const float *)a->dy + r * a->lddy;
+        v16 mean = v16_set1(a->mean[r]), rstd = v16_set1(a->rstd[r]);
+        for (int32_t i = from; i < to; i += 16) {
+            v16 *w = &dw[(i - from) / 16], *b = &db[(i - from) / 16], g = at(dy, i, k);
+            *w = v16_fma(v16_mul(centred(x, i, k, mean), rstd), g, *w);
+            *b = v16_add(*b, g);
+        }
+    }
+    for (int32_t i = from; i < to; i += 16) {
+        put(a->dw, i, k, dw[(i - from) / 16]);
+        put(a->dbias, i, k, db[(i - from) / 16]);
+    }
+}
+
+static void backward_task(void *ctx, int64_t task, int worker)
+{
+    const layer_norm_job *j = ctx;
+    (void)worker;
+    if (task < j->row_tasks) {
+        int64_t end = ARES_MIN((int64_t)j->a.rows, (task + 1) * ROW_CHUNK);
+        for (int64_t r = task * ROW_CHUNK; r < end; r++) row_backward(&j->a, r);
+        return;
+    }
+    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK;
+    columns_backward(&j->a, from, ARES_MIN(j->a.k, from + COLUMN_CHUNK));
+}
+
+void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a)
+{
+    layer_norm_job j = { .a = *a, .row_tasks = (a->rows + ROW_CHUNK - 1) / ROW_CHUNK };
+    int64_t column_tasks = a->dw ? (a->k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
+    kernels_run(d, (double)a->rows * a->k / 1.5e3, j.row_tasks + column_tasks, backward_task, &j);
+}

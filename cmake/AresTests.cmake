@@ -168,7 +168,7 @@ endif()
 
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
-    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/model)
     ares_link_rooms(ares-golden)
     add_dependencies(ares-golden ares_torch)
     # Functions that are still to come are listed in unknown.txt.

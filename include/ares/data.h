@@ -310,7 +310,19 @@ typedef struct ares_packed {
     int32_t rows;             /* fed tokens */
     const int32_t *ids;       /* [rows] */
     const int32_t *positions; /* [rows] */
-    ares_segments seg;        /* host arrays */
+    /* [rows] of a vision model's rows and columns, beside positions of time; NULL: the same as
+     * those */
+    const int32_t *positions_h, *positions_w;
+    /*
+     * embeddings that others take the place of, of rows feature_rows [n_features]: activations
+     * [n_features][hidden] on the device. d_features: their derivatives, written by a backward;
+     * NULL: not wanted
+     */
+    int32_t n_features;
+    const int32_t *feature_rows;
+    const void *features;
+    void *d_features;
+    ares_segments seg; /* host arrays */
     /*
      * [seg.n] length of the whole sequence, the token that is not fed included; NULL: the number of
      * fed tokens. Only dynamic rope reads it.

@@ -156,6 +156,17 @@ typedef struct ares_model_share {
     bool weights_on_host, states_on_host; /* in host memory, pinned beside a card */
 } ares_model_share;
 
+/* The tower: norms have a bias in Qwen2-VL; gate is the only product into the MLP there. */
+typedef struct ares_tower_layer {
+    ares_param *norm1, *norm1_bias, *norm2, *norm2_bias;
+    ares_linear qkv, proj, gate, up, down;
+} ares_tower_layer;
+typedef struct ares_tower {
+    ares_param *patches, *norm, *norm_bias;
+    ares_linear merge, out;
+    ares_tower_layer *layer; /* [depth] */
+} ares_tower;
+
 typedef struct ares_model {
     ares_model_config cfg;
     ares_device *device; /* borrowed */
@@ -172,6 +183,7 @@ typedef struct ares_model {
     /* the look-up's gradient; of tied models apart, and added to the head's once per step */
     ares_matrix embed_grad;
     ares_model_layer *layer;
+    ares_tower tower; /* where cfg.vision.depth is not 0 */
     struct ares_rope *rope;
     /* a slice (slice.c): among whom the model is divided, borrowed, and its rows of the head */
     ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
@@ -361,6 +373,28 @@ const ares_matrix *ares_model_head_grad(const ares_model *m);
 ares_vocab_parts ares_model_head_parts(const ares_model *m);
 /* Fails unless every id lies in [0, vocab). */
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
+
+/* ---------------- vision (vision/; docs/vision.md) */
+typedef struct ares_grid {
+    int32_t t, h, w; /* in patches; h and w are multiples of merge */
+} ares_grid;
+typedef struct ares_medium {
+    bool video;
+    ares_grid grid;
+    double second_per_grid; /* of a video: between pairs of frames */
+} ares_medium;
+/*
+ * The three positions of each of n tokens (docs/vision.md#positions). media: in the order of the
+ * tokens, images and videos apart. A token that follows stands at n + *delta in all three.
+ */
+int ares_mrope_positions(const ares_vision_config *v, const int32_t *ids, int32_t n,
+                         const ares_medium *media, int32_t n_media, int32_t *t, int32_t *h,
+                         int32_t *w, int32_t *delta);
+/*
+ * The features of one picture or video: f32 [t h w / merge^2][hidden], host. patches: f32
+ * [t h w][channels][temporal][patch][patch], blocks of merge x merge patches row by row.
+ */
+int ares_model_features(ares_model *m, ares_grid grid, const float *patches, float *features);
 
 /* ---------------- tensor parallelism (slice.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share

@@ -282,8 +282,12 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p, const micro *u)
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (prefix || p->cache) ARES_TRY(ares_model_check_length(w->model, length));
-        for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
-            rope_row(w->model, p->positions[r], length, w->cos_sin + (u->row + r) * c->head_dim);
+        for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) {
+            int32_t t = p->positions[r];
+            const int32_t axes[] = { t, p->positions_h ? p->positions_h[r] : t,
+                                     p->positions_w ? p->positions_w[r] : t };
+            rope_row_of_three(w->model, axes, length, w->cos_sin + (u->row + r) * c->head_dim);
+        }
     }
     return ARES_OK;
 }
@@ -412,6 +416,33 @@ static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
                                  .rstd = w->out_rstd + u->out_row };
 }
 
+/* The row of the residual stream that a feature takes the place of. */
+static void *feature_row(const ares_workspace *w, int32_t layer, const micro *u,
+                         const ares_packed *p, int32_t i)
+{
+    return (char *)stream(w, layer, u) + (size_t)p->feature_rows[i] * row_bytes(w);
+}
+
+static void place_features(const ares_workspace *w, const micro *u, const ares_packed *p)
+{
+    ares_device *d = w->model->device;
+    for (int32_t i = 0; i < p->n_features; i++)
+        d->k->copy(d, feature_row(w, 0, u, p, i),
+                   (const char *)p->features + (size_t)i * row_bytes(w), row_bytes(w));
+}
+
+/* Their derivatives go to the features, and none to the embeddings that they replaced. */
+static void take_features(const ares_workspace *w, const micro *u, const ares_packed *p)
+{
+    ares_device *d = w->model->device;
+    for (int32_t i = 0; i < p->n_features; i++) {
+        void *row = feature_row(w, w->model->cfg.layers, u, p, i);
+        if (p->d_features)
+            d->k->copy(d, (char *)p->d_features + (size_t)i * row_bytes(w), row, row_bytes(w));
+        d->k->zero(d, row, row_bytes(w));
+    }
+}
+
 /* The pass over w->micro; hidden[i]: [n_out][hidden] */
 static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
@@ -421,9 +452,11 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     int n = w->n_micro;
     ares_region_hold(m, m->embed->region);
     region_ahead(m, region_of(m, 0));
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
                      width);
+        place_features(w, &w->micro[j], &p[j]);
+    }
     ares_region_drop(m, m->embed->region);
     for (int32_t i = 0; i < layers; i++) {
         ares_region_hold(m, region_of(m, i));
@@ -534,6 +567,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     gradients_begin_look_up(m);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
+        take_features(w, u, &p[j]);
         k->embedding_backward(d, &m->embed_grad, u->ids, p[j].rows, stream(w, layers, u),
                               m->cfg.hidden);
     }

@@ -127,6 +127,7 @@ static void free_params(ares_model *m)
     for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
     ares_free(m->params);
     ares_free(m->layer);
+    ares_free(m->tower.layer);
     ares_free(m->config_text);
 }
 

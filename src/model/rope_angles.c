@@ -142,3 +142,19 @@ void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_
     }
     memcpy(cos_sin, slab + (size_t)(position % ROWS_PER_SLAB) * (size_t)r->head_dim, bytes);
 }
+
+void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t length,
+                       float *cos_sin)
+{
+    const int32_t *section = m->cfg.rope.section, half = m->cfg.head_dim / 2;
+    rope_row(m, position[0], length, cos_sin);
+    if (position[1] == position[0] && position[2] == position[0]) return;
+    float *other = ares_malloc((size_t)half * 2 * sizeof *other);
+    for (int a = 1, at = section[0]; a < 3; at += section[a++]) {
+        size_t bytes = (size_t)section[a] * sizeof *other;
+        rope_row(m, position[a], length, other);
+        memcpy(cos_sin + at, other + at, bytes);
+        memcpy(cos_sin + half + at, other + half + at, bytes);
+    }
+    ares_free(other);
+}

@@ -11,4 +11,7 @@ void rope_free(ares_rope *r);
  * whole sequence; only dynamic scaling depends on it.
  */
 void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
+/* The same of a position in time, row and column: each turns its section of the angles. */
+void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t length,
+                       float *cos_sin);
 #endif

@@ -15,6 +15,7 @@
 #include "ares/io.h"
 #include "ares/kernels.h"
 #include "ares/kernels_phases.h"
+#include "ares/media.h"
 
 /* ------------------------------------------------------------------ config.json (hf_config.c) */
 typedef enum {
@@ -375,14 +376,6 @@ ares_vocab_parts ares_model_head_parts(const ares_model *m);
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
 
 /* ---------------- vision (vision/; docs/vision.md) */
-typedef struct ares_grid {
-    int32_t t, h, w; /* in patches; h and w are multiples of merge */
-} ares_grid;
-typedef struct ares_medium {
-    bool video;
-    ares_grid grid;
-    double second_per_grid; /* of a video: between pairs of frames */
-} ares_medium;
 /*
  * The three positions of each of n tokens (docs/vision.md#positions). media: in the order of the
  * tokens, images and videos apart. A token that follows stands at n + *delta in all three.

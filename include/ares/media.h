@@ -1,0 +1,75 @@
+/*
+ * media: pictures and videos, from what a row says to the numbers that a vision tower reads, as
+ * EasyR1's data path and the image processors of Qwen2-VL and Qwen2.5-VL make them (docs/vision.md).
+ *
+ * What a file's header says is read first (ares_media_open): sizes, and so the number of tokens,
+ * are known before anything is decoded, and what is too large is refused before memory is asked
+ * for. All functions may be called on any thread of the pool; results depend on nothing else.
+ */
+#ifndef ARES_MEDIA_H
+#define ARES_MEDIA_H
+
+#include "ares/core.h"
+#include "ares/io.h"
+
+/* ---------------- the processor of a model directory (processor.c; docs/vision.md#processor) */
+typedef struct ares_processor {
+    int32_t patch, merge, temporal; /* sides in pixels, in patches, in frames */
+    /* limits of a picture and of a frame, in pixels */
+    int64_t image_min, image_max, video_min, video_max;
+    float mean[3], std[3];
+    bool resize, rescale, normalize;
+    double rescale_factor;
+} ares_processor;
+/* From processor_config.json or (video_)preprocessor_config.json; defaults where there is none. */
+int ares_processor_load(const char *dir, ares_processor *out);
+
+/* What a run asks for beside it. */
+typedef struct ares_media_options {
+    int64_t min_pixels, max_pixels; /* of EasyR1's own resize, before the processor's; 0: no limit */
+    double video_fps;               /* frames per second to take from a video */
+    const char *image_dir;          /* relative paths begin there; NULL: in the working directory */
+} ares_media_options;
+
+/* ---------------- pictures and videos of a row (source.c, plan.c) */
+typedef struct ares_grid {
+    int32_t t, h, w; /* in patches; h and w are multiples of merge */
+} ares_grid;
+typedef struct ares_medium {
+    bool video;
+    ares_grid grid;
+    double second_per_grid; /* of a video: between pairs of frames */
+    /* where it comes from and how it is sized: of ares_media_open and ares_medium_read alone */
+    const struct media_source *source;
+} ares_medium;
+typedef struct ares_media {
+    int32_t n, n_images, n_videos;
+    const ares_medium *items; /* [n] images in their order, then videos in theirs */
+    int32_t turned; /* images whose EXIF data ask for a turn, which is not made */
+} ares_media;
+/* Tokens that stand for it: t h w / merge^2. */
+int32_t ares_medium_tokens(const ares_medium *m, int32_t merge);
+/*
+ * Reads the headers of a row's images and videos: lists of entries, or NULL. An entry is a path, a
+ * data: URL, bare base64, {"bytes": ..., "path": ...}, and of a video also a list of frames
+ * (docs/vision.md#rows). In the arena, which must live as long as `out`; entries are borrowed. The
+ * error names the entry. ARES_ELIMIT: the picture's sides differ too much (docs/vision.md#limits),
+ * so that the row is one to be dropped like one that is too long.
+ */
+int ares_media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
+                    const ares_media_options *o, ares_arena *arena, ares_media *out);
+/*
+ * Decodes and resizes it. *pixels: RGB, 8 bits, [frames][14 h][14 w][3] (an image: one frame), to
+ * be freed by ares_free; *key: of these bytes and sizes, two pictures with one key are one.
+ */
+int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pixels,
+                     uint64_t *key);
+/*
+ * What the tower reads: patches f32 [t h w][3][temporal][patch][patch], blocks of merge x merge
+ * patches row by row; of an image all times are the picture, of an odd number of frames the last
+ * stands for the one that lacks.
+ */
+void ares_medium_patches(const ares_medium *m, const ares_processor *p, const uint8_t *pixels,
+                         float *patches);
+
+#endif

@@ -32,6 +32,9 @@ ares_find(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
 ares_find(UTF8PROC utf8proc.h utf8proc libutf8proc-dev)
 ares_find(MPFR mpfr.h mpfr libmpfr-dev) # before what it needs
 ares_find(GMP gmp.h gmp libgmp-dev)
+ares_find(PNG png.h png libpng-dev)
+ares_find(JPEG jpeglib.h jpeg libjpeg-dev)
+ares_find(WEBP webp/decode.h webp libwebp-dev)
 if(missing)
     list(JOIN missing " " missing)
     message(FATAL_ERROR "C libraries not found; install ${missing} (scripts/setup.sh does), "

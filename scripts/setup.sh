@@ -59,6 +59,9 @@ header pcre2.h libpcre2-dev
 header utf8proc.h libutf8proc-dev
 header gmp.h libgmp-dev
 header mpfr.h libmpfr-dev
+header png.h libpng-dev
+header jpeglib.h libjpeg-dev
+header webp/decode.h libwebp-dev
 if [[ ${ARES_MPI:-AUTO} != OFF ]]; then
     command -v mpicc >/dev/null || optional+=(libopenmpi-dev)
     command -v mpirun >/dev/null || optional+=(openmpi-bin)
@@ -71,6 +74,13 @@ fi
 if [[ ${ARES_COMPRESSED:-AUTO} != OFF ]]; then
     [[ -e /usr/include/zlib.h ]] || optional+=(zlib1g-dev)
     [[ -e /usr/include/zstd.h ]] || optional+=(libzstd-dev)
+fi
+
+if [[ ${ARES_VIDEO:-AUTO} != OFF ]]; then
+    for name in avformat avcodec swscale avutil; do
+        compgen -G "/usr/include/*-linux-gnu/lib$name/$name.h" >/dev/null ||
+            [[ -e /usr/include/lib$name/$name.h ]] || optional+=("lib$name-dev")
+    done
 fi
 
 # --- libtorch: where FindAresTorch.cmake will look
@@ -139,7 +149,7 @@ if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${option
         problems+=("$problem")
     else
         say "going on without ${optional[*]}: no several processes, no environments on OpenEnv" \
-            "servers, or no compressed rows; $remedy"
+            "servers, no compressed rows, or no files of videos; $remedy"
     fi
 fi
 

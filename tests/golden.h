@@ -16,6 +16,7 @@
 typedef struct golden {
     const char *file, *function,
         *name; /* base name without .json; name: the case's key, or its place in the list */
+    const char *folder; /* of the file: names of other files in it are relative to this */
     const ares_json *root, *inputs, *expected;
     ares_arena *arena;              /* of the case */
     double absolute, relative;      /* equal: within absolute or relative * |expected| */

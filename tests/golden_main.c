@@ -230,13 +230,14 @@ static bool allowed(const ares_map *allow, const golden *g)
            ares_map_get(allow, ares_view_of(g->function), NULL);
 }
 
-static void run_case(const char *file, const char *name, const ares_json *root,
+static void run_case(const char *folder, const char *file, const char *name, const ares_json *root,
                      const ares_json *header, const char *only, const ares_map *allow,
                      ares_map *told)
 {
     ares_view function = ares_json_get(root, "function")->text;
     ares_arena arena = { 0 };
     golden g = { .file = file,
+                 .folder = folder,
                  .name = name,
                  .root = root,
                  .arena = &arena,
@@ -281,6 +282,8 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
     if (rc == ARES_OK) {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
                    *end = strstr(base, ".json");
+        char *folder =
+            base > path ? ares_arena_copy(&arena, path, (size_t)(base - path)) : (char[]){ "./" };
         char *file = ares_arena_copy(&arena, base, end ? (size_t)(end - base) : strlen(base));
         const ares_json *list = ares_json_get(document, "cases"),
                         *header = ares_json_get(document, "_header");
@@ -292,7 +295,7 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
                             : name && name->type == ARES_JSON_STRING ? name->text
                                                                      : (ares_view){ NULL, 0 };
             if (is_case(v))
-                run_case(file,
+                run_case(folder, file,
                          key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i),
                          v, header, only, allow, told);
         }
@@ -300,7 +303,7 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
              i++) {
             ares_view key = document->members[i].key;
             if (is_case(document->members[i].value))
-                run_case(file, ares_arena_copy(&arena, key.data, key.len),
+                run_case(folder, file, ares_arena_copy(&arena, key.data, key.len),
                          document->members[i].value, header, only, allow, told);
         }
     }

@@ -98,6 +98,9 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
         set(oracle ares_torch)
     endif()
     ares_link_rooms(test_${room} ${oracle} ${ARES_ROOMS_UP_TO_${room}})
+    if(room MATCHES "^(media|e2e)$" AND TARGET ares_video) # opened for files of videos
+        add_dependencies(test_${room} ares_video)
+    endif()
     if(room MATCHES "^(model|e2e)$" AND TARGET ares_torch) # opened for the aten table
         add_dependencies(test_${room} ares_torch)
     endif()
@@ -168,7 +171,8 @@ endif()
 
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
-    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/model)
+    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests
+        ${CMAKE_SOURCE_DIR}/src/model ${CMAKE_SOURCE_DIR}/src/media)
     ares_link_rooms(ares-golden)
     add_dependencies(ares-golden ares_torch)
     # Functions that are still to come are listed in unknown.txt.

@@ -1,6 +1,7 @@
 /*
  * media: pictures and videos, from what a row says to the numbers that a vision tower reads, as
- * EasyR1's data path and the image processors of Qwen2-VL and Qwen2.5-VL make them (docs/vision.md).
+ * EasyR1's data path and the image processors of Qwen2-VL and Qwen2.5-VL make them
+ * (docs/vision.md).
  *
  * What a file's header says is read first (ares_media_open): sizes, and so the number of tokens,
  * are known before anything is decoded, and what is too large is refused before memory is asked
@@ -26,9 +27,10 @@ int ares_processor_load(const char *dir, ares_processor *out);
 
 /* What a run asks for beside it. */
 typedef struct ares_media_options {
-    int64_t min_pixels, max_pixels; /* of EasyR1's own resize, before the processor's; 0: no limit */
-    double video_fps;               /* frames per second to take from a video */
-    const char *image_dir;          /* relative paths begin there; NULL: in the working directory */
+    int64_t min_pixels,
+        max_pixels;        /* of EasyR1's own resize, before the processor's; 0: no limit */
+    double video_fps;      /* frames per second to take from a video */
+    const char *image_dir; /* relative paths begin there; NULL: in the working directory */
 } ares_media_options;
 
 /* ---------------- pictures and videos of a row (source.c, plan.c) */
@@ -38,6 +40,7 @@ typedef struct ares_grid {
 typedef struct ares_medium {
     bool video;
     ares_grid grid;
+    int32_t frames;         /* in the bytes of ares_medium_read; of an image 1 */
     double second_per_grid; /* of a video: between pairs of frames */
     /* where it comes from and how it is sized: of ares_media_open and ares_medium_read alone */
     const struct media_source *source;
@@ -45,7 +48,7 @@ typedef struct ares_medium {
 typedef struct ares_media {
     int32_t n, n_images, n_videos;
     const ares_medium *items; /* [n] images in their order, then videos in theirs */
-    int32_t turned; /* images whose EXIF data ask for a turn, which is not made */
+    int32_t turned;           /* images whose EXIF data ask for a turn, which is not made */
 } ares_media;
 /* Tokens that stand for it: t h w / merge^2. */
 int32_t ares_medium_tokens(const ares_medium *m, int32_t merge);

@@ -13,7 +13,7 @@
 enum { LANES = 16, PILLOW_BITS = 22, BLOCK = 64 };
 
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define FOR_THIS_CPU __attribute__((target_clones("avx2", "default")))
+#define FOR_THIS_CPU __attribute__((target_clones("arch=haswell", "default")))
 #else
 #define FOR_THIS_CPU
 #endif
@@ -36,6 +36,38 @@ static double cubic(double x)
     if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
     return 0;
+}
+
+/*
+ * The same in f32, with a product and a sum in one rounding each, as torch's build for processors
+ * of today computes it.
+ */
+static float cubic_f32(float x)
+{
+    const float a = -0.5f;
+    x = fabsf(x);
+    if (x < 1) return fmaf(fmaf(a + 2, x, -(a + 3)) * x, x, 1);
+    if (x < 2) return fmaf(fmaf(fmaf(a, x, -5 * a), x, 8 * a), x, -4 * a);
+    return 0;
+}
+
+/* torch computes where weights begin in double and single precision by turns; so does this. */
+static void axis_floats(axis *a, int32_t n_in)
+{
+    float scale = (float)n_in / (float)a->n_out, support = scale >= 1 ? 2 * scale : 2,
+          inverse = scale >= 1 ? (float)(1.0 / scale) : 1;
+    for (int32_t i = 0; i < a->n_out; i++) {
+        float centre = (float)(scale * (i + 0.5)), sum = 0, *w = a->f + (int64_t)i * a->taps;
+        int32_t lo = ARES_MAX((int32_t)((double)(centre - support) + 0.5), 0),
+                hi = ARES_MIN((int32_t)((double)(centre + support) + 0.5), n_in);
+        a->first[i] = lo;
+        a->n[i] = ARES_MIN(hi - lo, a->taps);
+        for (int32_t k = 0; k < a->n[i]; k++) {
+            w[k] = cubic_f32((float)(((double)((float)(k + lo) - centre) + 0.5) * inverse));
+            sum += w[k];
+        }
+        for (int32_t k = 0; k < a->n[i]; k++) w[k] /= sum;
+    }
 }
 
 static void axis_init(axis *a, int32_t n_in, int32_t n_out)
@@ -71,7 +103,6 @@ static void axis_round(axis *a, media_filter filter)
     for (int64_t i = 0; i < all; i++) {
         double v = a->weight[i] * (1 << a->bits);
         a->q[i] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
-        a->f[i] = (float)a->weight[i];
     }
 }
 
@@ -175,27 +206,41 @@ static void resample_bytes(const axis *across, const axis *down, const uint8_t *
     else memcpy(out, in, (size_t)from.w * (size_t)from.h * 3);
 }
 
-/* Videos alone take this way, and of them those that EasyR1 resizes; it is not made fast. */
+/* out[x] += w * in[x], in one rounding as torch's build computes it */
+FOR_THIS_CPU
+static void add_row(const float *in, float w, float *out, int64_t n)
+{
+    for (int64_t x = 0; x < n; x++) out[x] = fmaf(in[x], w, out[x]);
+}
+
+FOR_THIS_CPU
+static void sum_row_floats(const uint8_t *in, const axis *a, float *out)
+{
+    for (int32_t i = 0; i < a->n_out; i++, out += 3) {
+        const float *w = a->f + (int64_t)i * a->taps;
+        const uint8_t *pixel = in + (int64_t)a->first[i] * 3;
+        out[0] = out[1] = out[2] = 0;
+        for (int32_t k = 0; k < a->n[i]; k++, pixel += 3)
+            for (int c = 0; c < 3; c++) out[c] = fmaf((float)pixel[c], w[k], out[c]);
+    }
+}
+
+/* Videos alone take this way, and of them those that EasyR1 resizes. */
 static void resample_floats(const axis *across, const axis *down, const uint8_t *in,
                             media_size from, uint8_t *out, media_size to)
 {
     int64_t row = (int64_t)to.w * 3;
-    float *between = ares_calloc((size_t)from.h * (size_t)row, sizeof *between);
+    float *between = ares_malloc((size_t)from.h * (size_t)row * sizeof *between),
+          *sum = ares_malloc((size_t)row * sizeof *sum);
     for (int64_t y = 0; y < from.h; y++)
-        for (int32_t i = 0; i < to.w; i++)
-            for (int32_t k = 0; k < across->n[i]; k++) {
-                float w = across->f[(int64_t)i * across->taps + k];
-                const uint8_t *pixel = in + (y * from.w + across->first[i] + k) * 3;
-                for (int c = 0; c < 3; c++) between[y * row + i * 3 + c] += w * (float)pixel[c];
-            }
-    float *sum = ares_malloc((size_t)row * sizeof *sum);
+        if (from.w != to.w) sum_row_floats(in + y * from.w * 3, across, between + y * row);
+        else
+            for (int64_t x = 0; x < row; x++) between[y * row + x] = in[y * row + x];
     for (int64_t i = 0; i < to.h; i++) {
         memset(sum, 0, (size_t)row * sizeof *sum);
-        for (int32_t k = 0; k < down->n[i]; k++) {
-            float w = down->f[i * down->taps + k];
-            const float *at = between + (down->first[i] + k) * row;
-            for (int64_t x = 0; x < row; x++) sum[x] += w * at[x];
-        }
+        if (from.h == to.h) memcpy(sum, between + i * row, (size_t)row * sizeof *sum);
+        for (int32_t k = 0; from.h != to.h && k < down->n[i]; k++)
+            add_row(between + (down->first[i] + k) * row, down->f[i * down->taps + k], sum, row);
         for (int64_t x = 0; x < row; x++)
             out[i * row + x] = (uint8_t)rintf(fminf(fmaxf(sum[x], 0), 255));
     }
@@ -209,10 +254,15 @@ void media_resample(media_filter filter, const uint8_t *in, media_size from, uin
     axis across, down;
     axis_init(&across, from.w, to.w);
     axis_init(&down, from.h, to.h);
-    axis_round(&across, filter);
-    axis_round(&down, filter);
-    (filter == MEDIA_TORCH_F32 ? resample_floats : resample_bytes)(&across, &down, in, from, out,
-                                                                   to);
+    if (filter == MEDIA_TORCH_F32) {
+        axis_floats(&across, from.w);
+        axis_floats(&down, from.h);
+        resample_floats(&across, &down, in, from, out, to);
+    } else {
+        axis_round(&across, filter);
+        axis_round(&down, filter);
+        resample_bytes(&across, &down, in, from, out, to);
+    }
     axis_fini(&across);
     axis_fini(&down);
 }

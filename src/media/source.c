@@ -20,8 +20,10 @@ static const char *name_place(ares_arena *arena, const char *where, ares_view te
 /* The text after "scheme://", or an empty one. */
 static ares_view scheme(ares_view text)
 {
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-.";
     size_t n = 0;
-    while (n < text.len && (text.data[n] | 32) >= 'a' && (text.data[n] | 32) <= 'z') n++;
+    while (n < text.len && memchr(allowed, text.data[n], sizeof allowed - 1)) n++;
     ares_view rest = { text.data + n, text.len - n };
     return n && ares_view_starts(rest, ARES_VIEW("://")) ? (ares_view){ text.data, n }
                                                          : (ares_view){ text.data, 0 };

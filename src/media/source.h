@@ -28,6 +28,8 @@ typedef struct media_source {
 /* XXH64 of bytes: one number for one picture (read.c). */
 uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed);
 
+/* An error where the file of a video is shorter than it says (container.c). */
+int media_container_check(const media_input *in);
 /* The frames of a video's file (video.c). */
 int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size);
 /* rgb: [chosen][h][w][3] */

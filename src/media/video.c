@@ -59,6 +59,7 @@ int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_
     char why[256] = "";
     ARES_TRY(open_input(e, &in));
     int rc = find("ares_video_count", (void **)&count);
+    if (rc == ARES_OK) rc = media_container_check(&in);
     if (rc == ARES_OK && count(&in, MEDIA_MOST_PIXELS, &facts, why, sizeof why) != 0)
         rc = ares_fail(ARES_EFORMAT, "%s", why);
     media_input_close(&in);

@@ -213,7 +213,8 @@ foreach(source IN LISTS sources)
             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(fuzz.${what} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
     endif()
-    target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests
+        ${CMAKE_SOURCE_DIR}/src/media) # sizes before they are reduced
     ares_link_rooms(${program})
 endforeach()
 

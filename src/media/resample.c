@@ -1,6 +1,7 @@
 /*
- * The weights of both passes, and the passes. The integer sums are exact in 32 bits, so that the
- * order in which a compiler adds them up makes no difference.
+ * The weights of both passes, and the passes in plain C. The integer sums are exact in 32 bits, so
+ * that the order in which they are added up makes no difference, and the passes for AVX2 give the
+ * same bytes.
  *
  * Both passes run along contiguous memory: the one over columns adds whole rows, the one over rows
  * takes LANES of them side by side, transposed.
@@ -8,25 +9,18 @@
 #include "resample.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 16, PILLOW_BITS = 22, BLOCK = 64 };
+#include "passes.h"
+
+enum { LANES = 16, PILLOW_BITS = 22, BLOCK = 64, CHUNK = 64 };
 
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define FOR_THIS_CPU __attribute__((target_clones("arch=haswell", "default")))
+#define FOR_THIS_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define FOR_THIS_CPU
 #endif
-
-/* The weights of one axis: output i sums weight[i * taps + k] * input[first[i] + k], k < n[i]. */
-typedef struct axis {
-    int32_t n_out, taps;
-    int32_t *first, *n;
-    double *weight;
-    int32_t *q; /* the same as integers of `bits` fractional bits */
-    float *f;
-    int bits;
-} axis;
 
 /* Keys' cubic convolution with a = -1/2, in the order of operations of Pillow and torch. */
 static double cubic(double x)
@@ -73,7 +67,7 @@ static void axis_floats(axis *a, int32_t n_in)
 static void axis_init(axis *a, int32_t n_in, int32_t n_out)
 {
     double scale = (double)n_in / n_out, widen = fmax(scale, 1), support = 2 * widen;
-    *a = (axis){ .n_out = n_out, .taps = (int32_t)ceil(support) * 2 + 1 };
+    *a = (axis){ .n_out = n_out, .taps = ((int32_t)ceil(support) * 2 + 4) / 4 * 4 };
     size_t outs = (size_t)n_out, all = outs * (size_t)a->taps;
     a->first = ares_calloc(outs, sizeof *a->first);
     a->n = ares_calloc(outs, sizeof *a->n);
@@ -103,6 +97,7 @@ static void axis_round(axis *a, media_filter filter)
     for (int64_t i = 0; i < all; i++) {
         double v = a->weight[i] * (1 << a->bits);
         a->q[i] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
+        a->wide |= a->q[i] != (int16_t)a->q[i];
     }
 }
 
@@ -120,30 +115,21 @@ static inline uint8_t clamp(int32_t x)
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-/* out[x] = sum over k of q[k] * in[k * stride + x], of `bytes` bytes side by side */
-FOR_THIS_CPU
-static void sum_rows(const uint8_t *in, int64_t stride, const int32_t *q, int32_t n, int bits,
-                     uint8_t *out, int64_t bytes)
+void media_column_plain(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, uint8_t *out)
 {
+    const int32_t *q = a->q + (int64_t)i * a->taps, n = a->n[i], half = 1 << (a->bits - 1);
+    int32_t sum[BLOCK];
     for (int64_t x = 0; x < bytes; x += BLOCK) {
-        int32_t acc[BLOCK];
+        int wide = (int)ARES_MIN(bytes - x, (int64_t)BLOCK);
         const uint8_t *at = in + x;
-        if (bytes - x >= BLOCK) {
-            for (int j = 0; j < BLOCK; j++) acc[j] = 1 << (bits - 1);
-            for (int32_t k = 0; k < n; k++, at += stride)
-                for (int j = 0; j < BLOCK; j++) acc[j] += q[k] * at[j];
-            for (int j = 0; j < BLOCK; j++) out[x + j] = clamp(acc[j] >> bits);
-        } else
-            for (int64_t j = x; j < bytes; j++) {
-                int32_t sum = 1 << (bits - 1);
-                for (int32_t k = 0; k < n; k++) sum += q[k] * in[k * stride + j];
-                out[j] = clamp(sum >> bits);
-            }
+        for (int j = 0; j < wide; j++) sum[j] = half;
+        for (int32_t k = 0; k < n; k++, at += bytes)
+            for (int j = 0; j < wide; j++) sum[j] += q[k] * at[j];
+        for (int j = 0; j < wide; j++) out[x + j] = clamp(sum[j] >> a->bits);
     }
 }
 
 /* LANES rows of pixels side by side: in [pixels][3][LANES], out [n_out][3][LANES] */
-FOR_THIS_CPU
 static void sum_pixels(const uint8_t *in, const axis *a, uint8_t *out)
 {
     for (int32_t i = 0; i < a->n_out; i++, out += 3 * LANES) {
@@ -170,7 +156,7 @@ static void transpose_out(const uint8_t *in, int32_t rows, int64_t bytes, uint8_
         for (int64_t c = 0; c < bytes; c++) out[r * bytes + c] = in[c * LANES + r];
 }
 
-static void pass_rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
+void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
 {
     int64_t in_bytes = (int64_t)from.w * 3, out_bytes = (int64_t)a->n_out * 3;
     uint8_t *lanes = ares_malloc((size_t)(in_bytes + out_bytes) * LANES),
@@ -184,25 +170,56 @@ static void pass_rows(const axis *a, const uint8_t *in, media_size from, uint8_t
     ares_free(lanes);
 }
 
-static void pass_columns(const axis *a, const uint8_t *in, int32_t w, uint8_t *out)
+#ifdef __x86_64__
+/* ARES_ISA=plain, as for the kernels, asks for the passes without vector instructions. */
+static bool has_avx2(void)
 {
-    int64_t bytes = (int64_t)w * 3;
-    for (int32_t i = 0; i < a->n_out; i++)
-        sum_rows(in + a->first[i] * bytes, bytes, a->q + (int64_t)i * a->taps, a->n[i], a->bits,
-                 out + i * bytes, bytes);
+    const char *isa = getenv("ARES_ISA");
+    return __builtin_cpu_supports("avx2") && !(isa && strcmp(isa, "plain") == 0);
+}
+#endif
+
+/*
+ * Both passes, a few rows at a time: as many as an output needs and CHUNK more lie between them, so
+ * that they stay in a cache.
+ */
+static void both_passes(media_rows_fn *rows, media_column_fn *column, const axis *across,
+                        const axis *down, const uint8_t *in, media_size from, uint8_t *out)
+{
+    int64_t in_row = (int64_t)from.w * 3, row = (int64_t)across->n_out * 3;
+    int32_t room = ARES_MIN(from.h, down->taps + CHUNK), start = 0, held = 0;
+    uint8_t *between = ares_malloc((size_t)(room * row));
+    for (int32_t i = 0; i < down->n_out; i++) {
+        int32_t first = down->first[i];
+        if (first + down->n[i] > start + held) { /* keep what is still needed, and make more */
+            held -= first - start;
+            ARES_ASSERT(held >= 0 && down->n[i] <= room);
+            memmove(between, between + (first - start) * row, (size_t)(held * row));
+            start = first;
+            int32_t more = ARES_MIN(room - held, from.h - start - held);
+            rows(across, in + (start + held) * in_row, (media_size){ from.w, more },
+                 between + held * row);
+            held += more;
+        }
+        column(down, i, between + (first - start) * row, row, out + i * row);
+    }
+    ares_free(between);
 }
 
 static void resample_bytes(const axis *across, const axis *down, const uint8_t *in, media_size from,
                            uint8_t *out, media_size to)
 {
-    bool rows = from.w != to.w, columns = from.h != to.h;
-    if (rows && columns) {
-        uint8_t *between = ares_malloc((size_t)from.h * (size_t)to.w * 3);
-        pass_rows(across, in, from, between);
-        pass_columns(down, between, to.w, out);
-        ares_free(between);
-    } else if (rows) pass_rows(across, in, from, out);
-    else if (columns) pass_columns(down, in, to.w, out);
+    media_rows_fn *rows = media_rows_plain;
+    media_column_fn *column = media_column_plain;
+    int64_t row = (int64_t)to.w * 3;
+#ifdef __x86_64__
+    if (has_avx2()) rows = media_rows_avx2, column = media_column_avx2;
+#endif
+    if (from.w != to.w && from.h != to.h) both_passes(rows, column, across, down, in, from, out);
+    else if (from.w != to.w) rows(across, in, from, out);
+    else if (from.h != to.h)
+        for (int32_t i = 0; i < to.h; i++)
+            column(down, i, in + down->first[i] * row, row, out + i * row);
     else memcpy(out, in, (size_t)from.w * (size_t)from.h * 3);
 }
 

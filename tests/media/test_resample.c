@@ -56,9 +56,13 @@ static void check(media_filter filter, media_size from, media_size to)
             want[y * to.w * 3 + x] =
                 from.h == to.h ? between[y * to.w * 3 + x]
                                : (uint8_t)line_at(filter, between + x, to.w * 3, from.h, to.h, y);
-    media_resample(filter, in, from, got, to);
-    CHECK_MSG(memcmp(got, want, n) == 0, "filter %d, %d x %d to %d x %d", filter, from.w, from.h,
-              to.w, to.h);
+    for (int plain = 0; plain < 2; plain++) {
+        if (plain) setenv("ARES_ISA", "plain", 1);
+        media_resample(filter, in, from, got, to);
+        unsetenv("ARES_ISA");
+        CHECK_MSG(memcmp(got, want, n) == 0, "filter %d, %d x %d to %d x %d%s", filter, from.w,
+                  from.h, to.w, to.h, plain ? ", plain" : "");
+    }
     ares_arena_fini(&arena);
 }
 
@@ -82,6 +86,15 @@ TEST(one_side_alone_may_change)
             check(MEDIA_PILLOW, (media_size){ sides[i], 19 }, (media_size){ sides[k], 19 });
             check(MEDIA_PILLOW, (media_size){ 23, sides[i] }, (media_size){ 23, sides[k] });
         }
+}
+
+/* more rows than lie between the passes at a time */
+TEST(tall_pictures_pass_in_pieces)
+{
+    check(MEDIA_TORCH_U8, (media_size){ 13, 300 }, (media_size){ 16, 301 });
+    check(MEDIA_PILLOW, (media_size){ 17, 301 }, (media_size){ 11, 90 });
+    check(MEDIA_TORCH_U8, (media_size){ 12, 500 }, (media_size){ 20, 7 });
+    check(MEDIA_PILLOW, (media_size){ 12, 70 }, (media_size){ 20, 700 });
 }
 
 TEST(a_much_smaller_picture_takes_all_its_bytes_into_account)

@@ -1,0 +1,127 @@
+/*
+ * The passes with AVX2's multiply-and-add of 16-bit pairs. A weight of more than 16 bits (Pillow's)
+ * is taken as two: q = high 2^11 + low, and the sums are put together at the end; all of it is
+ * exact, modulo 2^32.
+ */
+#include "passes.h"
+
+#include <string.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+#define INLINE static inline __attribute__((always_inline, target("avx2")))
+enum { SPLIT = 11, PADDING = 64 };
+
+/* Weights k and k + 1 of an output, side by side in 32 bits: those of `low` or those of `high`. */
+INLINE __m256i pair(const int32_t *q, bool wide, bool high)
+{
+    int32_t a = high   ? q[0] >> SPLIT
+                : wide ? q[0] & ((1 << SPLIT) - 1)
+                       : q[0],
+            b = high   ? q[1] >> SPLIT
+                : wide ? q[1] & ((1 << SPLIT) - 1)
+                       : q[1];
+    return _mm256_set1_epi32((a & 0xffff) | (int32_t)((uint32_t)b << 16));
+}
+
+INLINE __m256i sum_up(__m256i low, __m256i high, bool wide, __m128i bits)
+{
+    if (wide) low = _mm256_add_epi32(low, _mm256_slli_epi32(high, SPLIT));
+    return _mm256_sra_epi32(low, bits);
+}
+
+/* Two rows at a time, one in each half of a register; four pixels of each at a step. */
+INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out, bool wide)
+{
+    const __m256i first = _mm256_broadcastsi128_si256(
+                      _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1)),
+                  second = _mm256_broadcastsi128_si256(
+                      _mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1)),
+                  zero = _mm256_setzero_si256(), half = _mm256_set1_epi32(1 << (a->bits - 1));
+    const __m128i bits = _mm_cvtsi32_si128(a->bits);
+    size_t row = (size_t)from.w * 3, out_row = (size_t)a->n_out * 3;
+    /* the last steps read beyond a row, where the weights are 0 */
+    uint8_t *two = ares_calloc(2, row + PADDING);
+    for (int32_t y = 0; y < from.h; y += 2) {
+        int32_t below = ARES_MIN(y + 1, from.h - 1);
+        memcpy(two, in + (size_t)y * row, row);
+        memcpy(two + row + PADDING, in + (size_t)below * row, row);
+        for (int32_t i = 0; i < a->n_out; i++) {
+            const int32_t *q = a->q + (int64_t)i * a->taps;
+            const uint8_t *at = two + (size_t)a->first[i] * 3;
+            __m256i low = half, high = zero;
+            for (int32_t k = 0; k < a->n[i]; k += 4, at += 12) {
+                __m256i v = _mm256_inserti128_si256(
+                    _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)at)),
+                    _mm_loadu_si128((const __m128i *)(at + row + PADDING)), 1);
+                __m256i p = _mm256_shuffle_epi8(v, first), r = _mm256_shuffle_epi8(v, second);
+                low = _mm256_add_epi32(low, _mm256_madd_epi16(p, pair(q + k, wide, false)));
+                low = _mm256_add_epi32(low, _mm256_madd_epi16(r, pair(q + k + 2, wide, false)));
+                if (!wide) continue;
+                high = _mm256_add_epi32(high, _mm256_madd_epi16(p, pair(q + k, wide, true)));
+                high = _mm256_add_epi32(high, _mm256_madd_epi16(r, pair(q + k + 2, wide, true)));
+            }
+            __m256i sum = sum_up(low, high, wide, bits);
+            sum = _mm256_packus_epi16(_mm256_packs_epi32(sum, sum), zero);
+            int32_t upper = _mm256_extract_epi32(sum, 0), lower = _mm256_extract_epi32(sum, 4);
+            memcpy(out + (size_t)y * out_row + (size_t)i * 3, &upper, 3);
+            memcpy(out + (size_t)below * out_row + (size_t)i * 3, &lower, 3);
+        }
+    }
+    ares_free(two);
+}
+
+/* 32 bytes side by side, of two rows at a step. */
+INLINE void block(const axis *a, const int32_t *q, int32_t n, const uint8_t *in, int64_t bytes,
+                  uint8_t *out, bool wide)
+{
+    const __m256i zero = _mm256_setzero_si256(), half = _mm256_set1_epi32(1 << (a->bits - 1));
+    const __m128i bits = _mm_cvtsi32_si128(a->bits);
+    __m256i low[4] = { half, half, half, half }, high[4] = { zero, zero, zero, zero };
+    for (int32_t k = 0; k < n; k += 2, in += 2 * bytes) {
+        /* an odd last row is taken twice, once with weight 0 */
+        const uint8_t *below = k + 1 < n ? in + bytes : in;
+        __m256i u = _mm256_loadu_si256((const __m256i *)in),
+                v = _mm256_loadu_si256((const __m256i *)below), left = _mm256_unpacklo_epi8(u, v),
+                right = _mm256_unpackhi_epi8(u, v);
+        __m256i word[4] = { _mm256_unpacklo_epi8(left, zero), _mm256_unpackhi_epi8(left, zero),
+                            _mm256_unpacklo_epi8(right, zero), _mm256_unpackhi_epi8(right, zero) };
+        __m256i w = pair(q + k, wide, false);
+        for (int j = 0; j < 4; j++)
+            low[j] = _mm256_add_epi32(low[j], _mm256_madd_epi16(word[j], w));
+        if (!wide) continue;
+        w = pair(q + k, wide, true);
+        for (int j = 0; j < 4; j++)
+            high[j] = _mm256_add_epi32(high[j], _mm256_madd_epi16(word[j], w));
+    }
+    for (int j = 0; j < 4; j++) low[j] = sum_up(low[j], high[j], wide, bits);
+    _mm256_storeu_si256((__m256i *)out, _mm256_packus_epi16(_mm256_packs_epi32(low[0], low[1]),
+                                                            _mm256_packs_epi32(low[2], low[3])));
+}
+
+INLINE void column(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, uint8_t *out,
+                   bool wide)
+{
+    enum { WIDTH = 32 };
+    for (int64_t x = 0; x < bytes; x += WIDTH) {
+        int64_t at = ARES_MIN(x, bytes - WIDTH); /* the last block may overlap the one before */
+        block(a, a->q + (int64_t)i * a->taps, a->n[i], in + at, bytes, out + at, wide);
+    }
+}
+
+AVX2 void media_rows_avx2(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
+{
+    if (a->wide) rows(a, in, from, out, true);
+    else rows(a, in, from, out, false);
+}
+
+AVX2 void media_column_avx2(const axis *a, int32_t i, const uint8_t *in, int64_t bytes,
+                            uint8_t *out)
+{
+    if (bytes < 32) media_column_plain(a, i, in, bytes, out);
+    else if (a->wide) column(a, i, in, bytes, out, true);
+    else column(a, i, in, bytes, out, false);
+}
+#endif

@@ -1,7 +1,7 @@
-"""Runs both sides of the measures P1 to P13 in turn, prints their JSON lines and the ratios,
+"""Runs both sides of the measures P1 to P14 in turn, prints their JSON lines and the ratios,
 appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P13] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+    python benchmarks/compare.py [P1 ... P14] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
                                  [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
@@ -665,6 +665,28 @@ def p13(r):
             )
 
 
+# (at least, goal) from a file, where both sides decode with the same libraries, and from pixels.
+PICTURES = {
+    "JPEG 640 x 480, from its file": (1.5, 10),
+    "JPEG 640 x 480, from its pixels": (3, 10),
+    "PNG 1024 x 1024, from its file": (1.2, 10),
+    "PNG 1024 x 1024, from its pixels": (3, 10),
+}
+
+
+def p14(r):
+    with tempfile.TemporaryDirectory() as d:
+        a, p = {}, {}
+        for _ in range(r.args.rounds):
+            for x in r.ares("bench_media", d, 30, id="P14"):
+                a.setdefault(x["case"], []).append(x)
+            words = [sys.executable, HERE / "peers/media.py", d, "--threads", 1, "--repeat", 30]
+            for x in r.command(words, {"id": "P14", "script": "media.py"}):
+                p.setdefault(x["case"], []).append(x)
+        for case, goals in PICTURES.items():
+            r.ratio("P14", case, values(a[case]), values(p[case]), *goals, "pictures/s", True)
+
+
 MEASURES = {
     "P1": p1,
     "P2": p2,
@@ -679,6 +701,7 @@ MEASURES = {
     "P11": p11,
     "P12": p12,
     "P13": p13,
+    "P14": p14,
 }
 WHAT = {
     "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
@@ -699,6 +722,8 @@ WHAT = {
     "tokens), against transformers with a dynamic cache that stays over the turns; and what a turn "
     "prefills, by counters",
     "P13": "environments on one thread, from state to state, against their Python",
+    "P14": "pictures to a vision tower's patches on one thread, against Pillow and transformers with "
+    "torchvision",
 }
 
 
@@ -861,7 +886,7 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("ids", nargs="*", metavar="P1 ... P13", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P14", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -1,6 +1,7 @@
 /*
- * Pictures per second on one thread, from a file to a tower's patches: decoding, the processor's
- * resize, pixel values. A JSON line per picture, the best and all of several runs.
+ * Pictures per second on one thread, from a file to a tower's patches (decoding, the processor's
+ * resize, pixel values), and the same without the decoding, for which both sides use the same
+ * libraries. JSON lines, the best and all of several runs.
  *
  *   bench_media FOLDER [REPEAT]
  *
@@ -16,7 +17,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
-#include "ares/media.h"
+#include "source.h"
 
 enum { RUNS = 1000 };
 
@@ -71,64 +72,85 @@ static void write_png(const char *path, const uint8_t *rgb, int w, int h)
     ARES_ASSERT(png_image_write_to_file(&image, path, 0, rgb, 0, NULL));
 }
 
-/* Where the time goes, of one run. */
-typedef struct seconds {
-    double open, read, patches;
-} seconds;
+/* One picture, and what its runs reuse, as a program that reads many does. */
+typedef struct job {
+    const ares_json *list;
+    ares_processor p;
+    ares_medium m; /* of the last run */
+    uint8_t *pixels;
+    float *patches;
+} job;
 
-static int run(const ares_json *list, const ares_processor *p, float **patches, seconds *s,
-               int32_t *tokens)
+static int from_file(job *j)
 {
     ares_arena arena = { 0 };
     ares_media media;
-    uint8_t *pixels;
     uint64_t key;
-    double begin = ares_now_s();
-    int rc = ares_media_open(list, NULL, p, &(ares_media_options){ 0 }, &arena, &media);
-    double opened = ares_now_s(), read = opened;
-    if (rc == ARES_OK) rc = ares_medium_read(&media.items[0], p, &pixels, &key);
+    ares_free(j->pixels);
+    j->pixels = NULL;
+    int rc = ares_media_open(j->list, NULL, &j->p, &(ares_media_options){ 0 }, &arena, &media);
     if (rc == ARES_OK) {
-        const ares_medium *m = &media.items[0];
-        read = ares_now_s();
-        if (!*patches)
-            *patches = ares_malloc((size_t)m->grid.h * (size_t)m->grid.w * 1176 * sizeof(float));
-        ares_medium_patches(m, p, pixels, *patches);
-        *tokens = ares_medium_tokens(m, p->merge);
-        ares_free(pixels);
+        j->m = media.items[0];
+        rc = ares_medium_read(&j->m, &j->p, &j->pixels, &key);
     }
-    *s = (seconds){ opened - begin, read - opened, ares_now_s() - read };
+    if (rc == ARES_OK) {
+        size_t n = (size_t)j->m.grid.h * (size_t)j->m.grid.w * 1176;
+        if (!j->patches) j->patches = ares_malloc(n * sizeof *j->patches);
+        ares_medium_patches(&j->m, &j->p, j->pixels, j->patches);
+    }
     ares_arena_fini(&arena);
     return rc;
 }
 
-static int bench(const char *name, const char *path, int repeat)
+/* What ares_medium_read does after decoding, and the patches. */
+static void from_pixels(job *j, const uint8_t *rgb, media_size size)
 {
-    static double all[RUNS];
-    ares_arena arena = { 0 };
-    ares_processor p;
-    const ares_json *list;
-    float *patches = NULL;
-    int32_t tokens = 0;
-    seconds best = { 0 };
-    ARES_TRY(ares_processor_load("/nonexistent", &p)); /* the defaults of Qwen2-VL */
-    p.image_max = 12845056;                            /* of the published models */
-    char *text = ares_arena_printf(&arena, "[\"%s\"]", path);
-    ARES_TRY(ares_json_parse(&arena, ares_view_of(text), "list", &list));
-    for (int i = -1; i < repeat; i++) { /* the first does not count */
-        seconds s;
-        ARES_TRY(run(list, &p, &patches, &s, &tokens));
-        double total = s.open + s.read + s.patches, before = best.open + best.read + best.patches;
-        if (i >= 0) all[i] = 1 / total;
-        if (i == 0 || (i > 0 && total < before)) best = s;
-    }
-    printf("{\"measure\":\"media\",\"side\":\"ares\",\"case\":\"%s\",\"value\":%.5g,"
-           "\"unit\":\"pictures/s\",\"tokens\":%d,\"open_ms\":%.3f,\"read_ms\":%.3f,"
-           "\"patches_ms\":%.3f,\"all\":[",
-           name, 1 / (best.open + best.read + best.patches), tokens, best.open * 1e3,
-           best.read * 1e3, best.patches * 1e3);
-    for (int i = 0; i < repeat; i++) printf("%s%.5g", i ? "," : "", all[i]);
+    media_size to = { j->m.grid.w * j->p.patch, j->m.grid.h * j->p.patch };
+    size_t n = (size_t)to.w * (size_t)to.h * 3;
+    uint8_t *pixels = ares_malloc(n);
+    volatile uint64_t key;
+    media_resample(MEDIA_TORCH_U8, rgb, size, pixels, to);
+    key = media_hash(pixels, n, 0);
+    (void)key;
+    ares_medium_patches(&j->m, &j->p, pixels, j->patches);
+    ares_free(pixels);
+}
+
+static void print(const char *name, const char *what, const job *j, const double *rate, int n)
+{
+    double best = 0;
+    for (int i = 0; i < n; i++) best = fmax(best, rate[i]);
+    printf("{\"measure\":\"media\",\"side\":\"ares\",\"case\":\"%s, %s\",\"value\":%.5g,"
+           "\"unit\":\"pictures/s\",\"tokens\":%d,\"all\":[",
+           name, what, best, ares_medium_tokens(&j->m, j->p.merge));
+    for (int i = 0; i < n; i++) printf("%s%.5g", i ? "," : "", rate[i]);
     printf("]}\n");
-    ares_free(patches);
+}
+
+static int bench(const char *name, const char *path, const uint8_t *rgb, media_size size,
+                 int repeat)
+{
+    static double rate[RUNS];
+    ares_arena arena = { 0 };
+    job j = { 0 };
+    ARES_TRY(ares_processor_load("/nonexistent", &j.p)); /* the defaults of Qwen2-VL */
+    j.p.image_max = 12845056;                            /* of the published models */
+    char *text = ares_arena_printf(&arena, "[\"%s\"]", path);
+    ARES_TRY(ares_json_parse(&arena, ares_view_of(text), "list", &j.list));
+    for (int i = -1; i < repeat; i++) { /* the first does not count */
+        double begin = ares_now_s();
+        ARES_TRY(from_file(&j));
+        if (i >= 0) rate[i] = 1 / (ares_now_s() - begin);
+    }
+    print(name, "from its file", &j, rate, repeat);
+    for (int i = -1; i < repeat; i++) {
+        double begin = ares_now_s();
+        from_pixels(&j, rgb, size);
+        if (i >= 0) rate[i] = 1 / (ares_now_s() - begin);
+    }
+    print(name, "from its pixels", &j, rate, repeat);
+    ares_free(j.pixels);
+    ares_free(j.patches);
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -136,25 +158,20 @@ static int bench(const char *name, const char *path, int repeat)
 int main(int argc, char **argv)
 {
     int repeat = argc > 2 ? atoi(argv[2]) : 20;
-    ares_str jpeg = { 0 }, png = { 0 };
+    ares_str path = { 0 };
     if (argc < 2 || repeat < 1 || repeat > RUNS)
         return fprintf(stderr, "usage: bench_media FOLDER [REPEAT]\n"), 2;
-    ares_path_join(&jpeg, argv[1], "a.jpg");
-    ares_path_join(&png, argv[1], "b.png");
-    if (!ares_file_exists(jpeg.data)) {
-        uint8_t *rgb = scene(640, 480);
-        write_jpeg(jpeg.data, rgb, 640, 480);
-        ares_free(rgb);
-    }
-    if (!ares_file_exists(png.data)) {
-        uint8_t *rgb = scene(1024, 1024);
-        write_png(png.data, rgb, 1024, 1024);
-        ares_free(rgb);
-    }
-    int rc = bench("JPEG 640 x 480", jpeg.data, repeat);
-    if (rc == ARES_OK) rc = bench("PNG 1024 x 1024", png.data, repeat);
+    uint8_t *small = scene(640, 480), *large = scene(1024, 1024);
+    ares_path_join(&path, argv[1], "a.jpg");
+    if (!ares_file_exists(path.data)) write_jpeg(path.data, small, 640, 480);
+    int rc = bench("JPEG 640 x 480", path.data, small, (media_size){ 640, 480 }, repeat);
+    ares_path_join(&path, argv[1], "b.png");
+    if (!ares_file_exists(path.data)) write_png(path.data, large, 1024, 1024);
+    if (rc == ARES_OK)
+        rc = bench("PNG 1024 x 1024", path.data, large, (media_size){ 1024, 1024 }, repeat);
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
-    ares_str_fini(&jpeg);
-    ares_str_fini(&png);
+    ares_str_fini(&path);
+    ares_free(small);
+    ares_free(large);
     return rc == ARES_OK ? 0 : 1;
 }

@@ -4,6 +4,8 @@
 
 #include "resample.h"
 
+enum { MEDIA_SPLIT = 11 };
+
 /* The weights of one side: output i sums weight[i * taps + k] * input[first[i] + k], k < n[i]. */
 typedef struct axis {
     int32_t n_out, taps; /* taps: a multiple of 4; weights from n[i] on are 0 */
@@ -12,7 +14,12 @@ typedef struct axis {
     int32_t *q; /* the same as integers of `bits` fractional bits */
     float *f;
     int bits;
-    bool wide; /* some of q need more than 16 bits */
+    /*
+     * q for multiply-and-add: weights 2 j and 2 j + 1 as halves of 32 bits. wide: some of q need
+     * more than 16 bits, and all are high 2^MEDIA_SPLIT + low.
+     */
+    bool wide;
+    int32_t *low, *high; /* [n_out][taps / 2] */
 } axis;
 
 /* in [h][w][3] to out [h][a->n_out][3] */

@@ -12,23 +12,16 @@
 
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((always_inline, target("avx2")))
-enum { SPLIT = 11, PADDING = 64 };
+enum { PADDING = 64 };
 
-/* Weights k and k + 1 of an output, side by side in 32 bits: those of `low` or those of `high`. */
-INLINE __m256i pair(const int32_t *q, bool wide, bool high)
+INLINE __m256i add(__m256i sum, __m256i words, int32_t weights)
 {
-    int32_t a = high   ? q[0] >> SPLIT
-                : wide ? q[0] & ((1 << SPLIT) - 1)
-                       : q[0],
-            b = high   ? q[1] >> SPLIT
-                : wide ? q[1] & ((1 << SPLIT) - 1)
-                       : q[1];
-    return _mm256_set1_epi32((a & 0xffff) | (int32_t)((uint32_t)b << 16));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi32(weights)));
 }
 
 INLINE __m256i sum_up(__m256i low, __m256i high, bool wide, __m128i bits)
 {
-    if (wide) low = _mm256_add_epi32(low, _mm256_slli_epi32(high, SPLIT));
+    if (wide) low = _mm256_add_epi32(low, _mm256_slli_epi32(high, MEDIA_SPLIT));
     return _mm256_sra_epi32(low, bits);
 }
 
@@ -49,7 +42,8 @@ INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out
         memcpy(two, in + (size_t)y * row, row);
         memcpy(two + row + PADDING, in + (size_t)below * row, row);
         for (int32_t i = 0; i < a->n_out; i++) {
-            const int32_t *q = a->q + (int64_t)i * a->taps;
+            const int32_t *lows = a->low + (int64_t)i * (a->taps / 2),
+                          *highs = a->high + (int64_t)i * (a->taps / 2);
             const uint8_t *at = two + (size_t)a->first[i] * 3;
             __m256i low = half, high = zero;
             for (int32_t k = 0; k < a->n[i]; k += 4, at += 12) {
@@ -57,11 +51,8 @@ INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out
                     _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)at)),
                     _mm_loadu_si128((const __m128i *)(at + row + PADDING)), 1);
                 __m256i p = _mm256_shuffle_epi8(v, first), r = _mm256_shuffle_epi8(v, second);
-                low = _mm256_add_epi32(low, _mm256_madd_epi16(p, pair(q + k, wide, false)));
-                low = _mm256_add_epi32(low, _mm256_madd_epi16(r, pair(q + k + 2, wide, false)));
-                if (!wide) continue;
-                high = _mm256_add_epi32(high, _mm256_madd_epi16(p, pair(q + k, wide, true)));
-                high = _mm256_add_epi32(high, _mm256_madd_epi16(r, pair(q + k + 2, wide, true)));
+                low = add(add(low, p, lows[k / 2]), r, lows[k / 2 + 1]);
+                if (wide) high = add(add(high, p, highs[k / 2]), r, highs[k / 2 + 1]);
             }
             __m256i sum = sum_up(low, high, wide, bits);
             sum = _mm256_packus_epi16(_mm256_packs_epi32(sum, sum), zero);
@@ -74,9 +65,11 @@ INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out
 }
 
 /* 32 bytes side by side, of two rows at a step. */
-INLINE void block(const axis *a, const int32_t *q, int32_t n, const uint8_t *in, int64_t bytes,
-                  uint8_t *out, bool wide)
+INLINE void block(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, uint8_t *out,
+                  bool wide)
 {
+    const int32_t *lows = a->low + (int64_t)i * (a->taps / 2),
+                  *highs = a->high + (int64_t)i * (a->taps / 2), n = a->n[i];
     const __m256i zero = _mm256_setzero_si256(), half = _mm256_set1_epi32(1 << (a->bits - 1));
     const __m128i bits = _mm_cvtsi32_si128(a->bits);
     __m256i low[4] = { half, half, half, half }, high[4] = { zero, zero, zero, zero };
@@ -88,13 +81,10 @@ INLINE void block(const axis *a, const int32_t *q, int32_t n, const uint8_t *in,
                 right = _mm256_unpackhi_epi8(u, v);
         __m256i word[4] = { _mm256_unpacklo_epi8(left, zero), _mm256_unpackhi_epi8(left, zero),
                             _mm256_unpacklo_epi8(right, zero), _mm256_unpackhi_epi8(right, zero) };
-        __m256i w = pair(q + k, wide, false);
-        for (int j = 0; j < 4; j++)
-            low[j] = _mm256_add_epi32(low[j], _mm256_madd_epi16(word[j], w));
-        if (!wide) continue;
-        w = pair(q + k, wide, true);
-        for (int j = 0; j < 4; j++)
-            high[j] = _mm256_add_epi32(high[j], _mm256_madd_epi16(word[j], w));
+        for (int j = 0; j < 4; j++) {
+            low[j] = add(low[j], word[j], lows[k / 2]);
+            if (wide) high[j] = add(high[j], word[j], highs[k / 2]);
+        }
     }
     for (int j = 0; j < 4; j++) low[j] = sum_up(low[j], high[j], wide, bits);
     _mm256_storeu_si256((__m256i *)out, _mm256_packus_epi16(_mm256_packs_epi32(low[0], low[1]),
@@ -107,7 +97,7 @@ INLINE void column(const axis *a, int32_t i, const uint8_t *in, int64_t bytes, u
     enum { WIDTH = 32 };
     for (int64_t x = 0; x < bytes; x += WIDTH) {
         int64_t at = ARES_MIN(x, bytes - WIDTH); /* the last block may overlap the one before */
-        block(a, a->q + (int64_t)i * a->taps, a->n[i], in + at, bytes, out + at, wide);
+        block(a, i, in + at, bytes, out + at, wide);
     }
 }
 

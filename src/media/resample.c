@@ -74,6 +74,8 @@ static void axis_init(axis *a, int32_t n_in, int32_t n_out)
     a->weight = ares_calloc(all, sizeof *a->weight);
     a->q = ares_calloc(all, sizeof *a->q);
     a->f = ares_calloc(all, sizeof *a->f);
+    a->low = ares_calloc(all / 2, sizeof *a->low);
+    a->high = ares_calloc(all / 2, sizeof *a->high);
     for (int32_t i = 0; i < n_out; i++) {
         double centre = (i + 0.5) * scale, sum = 0, *w = a->weight + (int64_t)i * a->taps;
         int32_t lo = ARES_MAX((int32_t)(centre - support + 0.5), 0),
@@ -99,6 +101,14 @@ static void axis_round(axis *a, media_filter filter)
         a->q[i] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
         a->wide |= a->q[i] != (int16_t)a->q[i];
     }
+    for (int64_t i = 0; i < all; i += 2) {
+        uint32_t one = (uint32_t)a->q[i], two = (uint32_t)a->q[i + 1],
+                 mask = a->wide ? (1 << MEDIA_SPLIT) - 1 : 0xffff;
+        a->low[i / 2] = (int32_t)((one & mask) | (two & mask) << 16);
+        one = (uint32_t)(a->q[i] >> MEDIA_SPLIT);
+        two = (uint32_t)(a->q[i + 1] >> MEDIA_SPLIT);
+        a->high[i / 2] = (int32_t)((one & 0xffff) | two << 16);
+    }
 }
 
 static void axis_fini(axis *a)
@@ -108,6 +118,8 @@ static void axis_fini(axis *a)
     ares_free(a->weight);
     ares_free(a->q);
     ares_free(a->f);
+    ares_free(a->low);
+    ares_free(a->high);
 }
 
 static inline uint8_t clamp(int32_t x)

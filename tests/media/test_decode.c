@@ -26,7 +26,7 @@ TEST(other_kinds_of_pictures_are_named_in_the_error)
           16, "a video (MP4" },
         { "%PDF-1.7........", 16, "a PDF document" },
         { "<!DOCTYPE html>.", 16, "an HTML page" },
-        { "version https://git-lfs.github.com/spec/v1", 42, "a pointer of Git LFS" },
+        { "version https://git-lfs.github.com/x", 36, "a pointer of Git LFS" },
     };
     for (int i = 0; i < ARES_COUNT(kinds); i++)
         CHECK_BAD(((ares_view){ kinds[i].bytes, kinds[i].n }), ARES_EUNSUPPORTED, kinds[i].name);
@@ -202,27 +202,6 @@ TEST(an_animated_png_is_refused)
     ares_str_fini(&s);
 }
 
-/* A profile that unpacks to several times the limit of a chunk: it is not unpacked at all. */
-TEST(a_bomb_in_a_colour_profile_costs_nothing)
-{
-    ares_arena arena = { 0 };
-    ares_str s = { 0 }, profile = { 0 };
-    ares_view data = packed_zeros(&arena, 5, 5), bomb = packed_zeros(&arena, 6000, 2500);
-    uint8_t *rgb;
-    media_header header;
-    ares_str_add(&profile, "a\0\0", 3);
-    ares_str_add_view(&profile, bomb);
-    begin_png(&s, 5, 5);
-    put_chunk(&s, "iCCP", profile.data, profile.len);
-    put_chunk(&s, "IDAT", data.data, data.len);
-    put_chunk(&s, "IEND", "", 0);
-    CHECK_OK(decode_bytes(ares_str_view(&s), &header, &rgb));
-    ares_free(rgb);
-    ares_str_fini(&profile);
-    ares_str_fini(&s);
-    ares_arena_fini(&arena);
-}
-
 /* ---------------------------------------------------------------- JPEG and WebP */
 
 TEST(a_jpeg_of_a_thousand_scans_is_refused)
@@ -308,11 +287,12 @@ TEST(an_orientation_is_counted_and_not_followed)
     ares_arena_fini(&arena);
 }
 
-static bool turns(const char *bytes, size_t n)
+/* Of EXIF data of n bytes in a file that ends with them, and in one that goes on. */
+static bool turns(const char *bytes, size_t n, size_t file)
 {
-    uint8_t *copy = ares_malloc(n + 1);
-    memcpy(copy, bytes, n);
-    media_input in = { .data = copy, .size = (int64_t)n, .fd = -1 };
+    uint8_t *copy = ares_malloc(file + 1);
+    memcpy(copy, bytes, file);
+    media_input in = { .data = copy, .size = (int64_t)file, .fd = -1 };
     bool is = media_exif_turns(&in, 0, (int64_t)n);
     ares_free(copy);
     return is;
@@ -322,14 +302,14 @@ TEST(exif_data_are_read_in_both_orders_of_bytes_and_within_their_bounds)
 {
     static const char little[] = "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0",
                       big[] = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0";
-    CHECK(turns(little, 28));
-    CHECK(turns(big, 22));
-    for (size_t n = 0; n < 28; n++) CHECK(!turns(little, n));
+    CHECK(turns(little, 28, 28));
+    CHECK(turns(big, 22, 22));
+    for (size_t n = 0; n < 28; n++) CHECK(!turns(little, n, n) && !turns(little, n, 28));
     char upright[28], far[28];
     memcpy(upright, little, 28);
     upright[24] = 1;
-    CHECK(!turns(upright, 28));
+    CHECK(!turns(upright, 28, 28));
     memcpy(far, little, 28);
     memset(far + 10, 0xff, 4); /* the directory lies 4 GB away */
-    CHECK(!turns(far, 28));
+    CHECK(!turns(far, 28, 28));
 }

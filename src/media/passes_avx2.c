@@ -25,6 +25,13 @@ INLINE __m256i sum_up(__m256i low, __m256i high, bool wide, __m128i bits)
     return _mm256_sra_epi32(low, bits);
 }
 
+/* Four bytes are one store: the pixel after this one overwrites the fourth. */
+INLINE void put(uint8_t *out, int32_t pixel, bool last)
+{
+    if (last) memcpy(out, &pixel, 3);
+    else memcpy(out, &pixel, 4);
+}
+
 /* Two rows at a time, one in each half of a register; four pixels of each at a step. */
 INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out, bool wide)
 {
@@ -57,8 +64,8 @@ INLINE void rows(const axis *a, const uint8_t *in, media_size from, uint8_t *out
             __m256i sum = sum_up(low, high, wide, bits);
             sum = _mm256_packus_epi16(_mm256_packs_epi32(sum, sum), zero);
             int32_t upper = _mm256_extract_epi32(sum, 0), lower = _mm256_extract_epi32(sum, 4);
-            memcpy(out + (size_t)y * out_row + (size_t)i * 3, &upper, 3);
-            memcpy(out + (size_t)below * out_row + (size_t)i * 3, &lower, 3);
+            put(out + (size_t)y * out_row + (size_t)i * 3, upper, i + 1 == a->n_out);
+            put(out + (size_t)below * out_row + (size_t)i * 3, lower, i + 1 == a->n_out);
         }
     }
     ares_free(two);

@@ -1,4 +1,4 @@
-/* Decodes and resizes, frame by frame, so that no more than one frame is held at its first size. */
+/* Decodes and resizes, one frame after the other: no more than one is held at its first size. */
 #include <string.h>
 
 #include "source.h"
@@ -50,16 +50,20 @@ uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed)
 }
 
 /* ---------------- one frame */
-/* Both resizes of a frame; spare: of the size between them, where there is one. */
-static void resize(const media_source *s, media_size to, const uint8_t *in, uint8_t *spare,
-                   uint8_t *out)
+typedef struct reading {
+    const media_source *s;
+    media_size to;
+    uint8_t *spare; /* a frame of the size between both resizes; NULL: there is no first */
+    uint8_t *out;
+} reading;
+
+/* Both resizes of frame i. */
+static void take_frame(void *ctx, int32_t i, const uint8_t *rgb)
 {
-    bool first = s->size.w != s->sized.w || s->size.h != s->sized.h;
-    if (first) {
-        media_resample(s->filter, in, s->size, spare, s->sized);
-        in = spare;
-    }
-    media_resample(MEDIA_TORCH_U8, in, s->sized, out, to);
+    const reading *r = ctx;
+    if (r->spare) media_resample(r->s->filter, rgb, r->s->size, r->spare, r->s->sized);
+    media_resample(MEDIA_TORCH_U8, r->spare ? r->spare : rgb, r->s->sized,
+                   r->out + (size_t)i * (size_t)r->to.w * (size_t)r->to.h * 3, r->to);
 }
 
 static int decode(const media_entry *e, media_size want, uint8_t *rgb)
@@ -75,32 +79,43 @@ static int decode(const media_entry *e, media_size want, uint8_t *rgb)
     return rc;
 }
 
+static uint8_t *room(media_size s, int32_t frames)
+{
+    return ares_malloc((size_t)s.w * (size_t)s.h * 3 * (size_t)frames);
+}
+
+static int read_frames(const ares_medium *m, reading *r, uint8_t *rgb)
+{
+    const media_source *s = m->source;
+    if (s->file) {
+        int rc = media_video_read(s->entries, &s->chosen, s->size, rgb, take_frame, r);
+        return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", s->entries->place);
+    }
+    for (int32_t i = 0; i < m->frames; i++) {
+        int rc = decode(&s->entries[i], s->size, rgb);
+        if (rc != ARES_OK) return ares_fail_in(rc, "%s", s->entries[i].place);
+        take_frame(r, i, rgb);
+    }
+    return ARES_OK;
+}
+
 int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pixels, uint64_t *key)
 {
     const media_source *s = m->source;
     media_size to = { m->grid.w * p->patch, m->grid.h * p->patch };
-    size_t frame = (size_t)s->size.w * (size_t)s->size.h * 3,
-           out_frame = (size_t)to.w * (size_t)to.h * 3, all = out_frame * (size_t)m->frames;
-    uint8_t *rgb = ares_malloc(s->file ? frame * (size_t)m->frames : frame),
-            *spare = ares_malloc((size_t)s->sized.w * (size_t)s->sized.h * 3),
-            *out = ares_malloc(all);
-    int rc = s->file ? media_video_read(s->entries, &s->chosen, s->size, rgb) : ARES_OK;
-    if (rc != ARES_OK) rc = ares_fail_in(rc, "%s", s->entries->place);
-    for (int32_t i = 0; rc == ARES_OK && i < m->frames; i++) {
-        if (!s->file) rc = decode(&s->entries[i], s->size, rgb);
-        if (rc != ARES_OK) rc = ares_fail_in(rc, "%s", s->entries[i].place);
-        else
-            resize(s, to, s->file ? rgb + (size_t)i * frame : rgb, spare,
-                   out + (size_t)i * out_frame);
-    }
+    bool first = s->size.w != s->sized.w || s->size.h != s->sized.h;
+    uint8_t *rgb = room(s->size, 1);
+    reading r = { s, to, first ? room(s->sized, 1) : NULL, room(to, m->frames) };
+    int rc = read_frames(m, &r, rgb);
     ares_free(rgb);
-    ares_free(spare);
-    *pixels = out;
+    ares_free(r.spare);
+    *pixels = r.out;
     if (rc == ARES_OK) {
         uint64_t sizes[] = { m->video, (uint64_t)m->frames, (uint64_t)to.w, (uint64_t)to.h };
-        *key = media_hash(out, all, media_hash((const uint8_t *)sizes, sizeof sizes, 0));
+        *key = media_hash(r.out, (size_t)m->frames * (size_t)to.w * (size_t)to.h * 3,
+                          media_hash((const uint8_t *)sizes, sizeof sizes, 0));
     } else {
-        ares_free(out);
+        ares_free(r.out);
         *pixels = NULL;
     }
     return rc;

@@ -4,6 +4,7 @@
 
 #include "decode.h"
 #include "resample.h"
+#include "video.h"
 
 /* An entry: a file, or bytes as a text in base64. */
 typedef struct media_entry {
@@ -32,7 +33,7 @@ uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed);
 int media_container_check(const media_input *in);
 /* The frames of a video's file (video.c). */
 int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size);
-/* rgb: [chosen][h][w][3] */
+/* rgb: room for one frame, in which each is handed over */
 int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
-                     uint8_t *rgb);
+                     uint8_t *rgb, media_frame_fn *take, void *ctx);
 #endif

@@ -2,15 +2,13 @@
  * A video's file by FFmpeg, which only libares_video.so knows. It is opened when the first such
  * file is: the program starts, and builds, without it.
  */
-#include "video.h"
+#include "source.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "source.h"
 
 /* $ARES_VIDEO_LIB, or libares_video.so beside the running program. */
 static void library_path(char *path, size_t size)
@@ -71,7 +69,7 @@ int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_
 }
 
 int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
-                     uint8_t *rgb)
+                     uint8_t *rgb, media_frame_fn *take, void *ctx)
 {
     media_video_frames_fn *read;
     media_input in;
@@ -79,7 +77,7 @@ int media_video_read(const media_entry *e, const media_frames *chosen, media_siz
     ARES_TRY(open_input(e, &in));
     int rc = find("ares_video_frames", (void **)&read);
     if (rc == ARES_OK &&
-        read(&in, chosen->index, chosen->n, size.w, size.h, rgb, why, sizeof why) != 0)
+        read(&in, chosen->index, chosen->n, size.w, size.h, rgb, take, ctx, why, sizeof why) != 0)
         rc = ares_fail(ARES_EFORMAT, "%s", why);
     media_input_close(&in);
     return rc;

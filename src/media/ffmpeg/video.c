@@ -205,18 +205,18 @@ EXPORT int ares_video_count(const media_input *in, int64_t most_pixels, media_vi
 }
 
 EXPORT int ares_video_frames(const media_input *in, const int32_t *index, int32_t n, int32_t w,
-                             int32_t h, uint8_t *rgb, char *error, size_t error_size)
+                             int32_t h, uint8_t *rgb, media_frame_fn *take, void *ctx, char *error,
+                             size_t error_size)
 {
     reader r = { .in = in, .error = error, .error_size = error_size, .w = w, .h = h };
     struct SwsContext *sws = NULL;
     int rc = open_reader(&r, (int64_t)w * h), at = 0;
-    size_t bytes = (size_t)w * (size_t)h * 3;
     for (int64_t i = 0; rc == 0 && at < n; i++) {
         int more = next_frame(&r);
         if (more == 0) rc = fail(&r, "fewer frames than when it was first read", 0);
         else if (more < 0) rc = -1;
-        for (; rc == 0 && at < n && index[at] == i; at++)
-            rc = to_rgb(&r, &sws, rgb + (size_t)at * bytes);
+        else if (index[at] == i) rc = to_rgb(&r, &sws, rgb);
+        for (; rc == 0 && at < n && index[at] == i; at++) take(ctx, at, rgb);
     }
     sws_freeContext(sws);
     close_reader(&r);

@@ -5,23 +5,9 @@
  *   x_mid = x + Wo attention(norm(x))      x_out = x_mid + Wdown (silu(gate) * up)(norm(x_mid))
  */
 #include "block.h"
+#include "linear.h"
 
 #include <math.h>
-
-static const float *vector(const ares_param *p)
-{
-    return p ? p->weight.data : NULL;
-}
-static float *vector_grad(const ares_param *p)
-{
-    return p ? p->grad.data : NULL;
-}
-
-/* Activation number n of x. */
-static void *at(const ares_device *d, const void *x, int64_t n)
-{
-    return (char *)(uintptr_t)x + (size_t)n * ares_dtype_bytes(d->k->act);
-}
 
 /* The widths of what lies side by side in a row. */
 typedef struct widths {
@@ -31,79 +17,6 @@ static widths widths_of(const ares_model_config *c)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
     return (widths){ q, kv, q + 2 * kv, c->intermediate };
-}
-
-static const void *bias_of(const ares_linear *l)
-{
-    return l->bias ? l->bias->act : NULL;
-}
-
-static ares_linear_args product(const block_pass *p, const ares_linear *l, const void *x,
-                                const void *residual, void *y, int64_t ldy)
-{
-    return (ares_linear_args){ .m = p->rows,
-                               .x = x,
-                               .ldx = l->w->weight.k,
-                               .w = &l->w->weight,
-                               .bias = bias_of(l),
-                               .residual = residual,
-                               .ldr = l->w->weight.n,
-                               .y = y,
-                               .ldy = ldy };
-}
-
-/* The gradients of y = l(x): the weight's where x is given, x's where dx is given. */
-static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const void *dy,
-                             int64_t lddy, const void *x, void *dx, bool accumulate)
-{
-    ares_linear_backward_args a = { .m = rows,
-                                    .dy = dy,
-                                    .lddy = lddy,
-                                    .w = &l->w->weight,
-                                    .dx = dx,
-                                    .lddx = l->w->weight.k,
-                                    .accumulate = accumulate };
-    if (x && l->w->grad.data) {
-        a.x = x;
-        a.ldx = l->w->weight.k;
-        a.dw = &l->w->grad;
-        a.dbias = vector_grad(l->bias);
-    }
-    d->k->linear_backward(d, &a);
-}
-
-static bool follows(const ares_matrix *a, const ares_matrix *b)
-{
-    return (!a->data && !b->data) ||
-           (const char *)b->data ==
-               (const char *)a->data + (size_t)(a->n * (int64_t)a->k) * ares_dtype_bytes(a->dtype);
-}
-
-/* Whether b's weight, bias and gradients lie directly after a's, so that one product reads both. */
-static bool adjacent(const ares_linear *a, const ares_linear *b)
-{
-    return a->w->weight.layout == ARES_ROWS && follows(&a->w->weight, &b->w->weight) &&
-           follows(&a->w->grad, &b->w->grad) &&
-           (!a->bias || (follows(&a->bias->weight, &b->bias->weight) &&
-                         follows(&a->bias->grad, &b->bias->grad)));
-}
-
-/*
- * The gradients of products of the same x, whose results lie side by side in rows of dy: dx is
- * written. Adjacent weights are one product, so that nothing rounds dx on the way.
- */
-static void products_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
-                              const void *dy, int64_t lddy, const void *x, void *dx)
-{
-    for (int i = 0, end; i < n; i = end) {
-        ares_param w = *l[i]->w;
-        for (end = i + 1; end < n && adjacent(l[end - 1], l[end]); end++) {
-            w.weight.n += l[end]->w->weight.n;
-            w.grad.n = w.weight.n;
-        }
-        product_backward(d, &(ares_linear){ &w, l[i]->bias }, rows, dy, lddy, x, dx, i > 0);
-        dy = at(d, dy, w.weight.n);
-    }
 }
 
 /*
@@ -117,12 +30,12 @@ static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t
                              .k = k,
                              .x = x,
                              .ldx = k,
-                             .w = vector(w),
+                             .w = param_vector(w),
                              .eps = m->cfg.rms_norm_eps,
                              .y = y,
                              .ldy = k,
                              .rstd = rstd,
-                             .bias = next ? bias_of(next) : NULL,
+                             .bias = next ? linear_bias(next) : NULL,
                              .sum = next ? x : NULL };
     m->device->k->rms_norm(m->device, &a);
 }
@@ -135,13 +48,13 @@ static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int
                              .k = k,
                              .x = x,
                              .ldx = k,
-                             .w = vector(w),
+                             .w = param_vector(w),
                              .rstd = (float *)rstd,
                              .dy = dy,
                              .lddy = k,
                              .dx = dx,
                              .lddx = k,
-                             .dw = vector_grad(w) };
+                             .dw = param_vector_grad(w) };
     d->k->rms_norm_backward(d, &a);
 }
 
@@ -156,7 +69,7 @@ static void head_norms(const ares_model *m, const ares_model_layer *l, const blo
                              .heads = c->heads,
                              .x = x,
                              .ldx = ldx,
-                             .w = vector(l->q_norm),
+                             .w = param_vector(l->q_norm),
                              .eps = c->rms_norm_eps,
                              .y = y,
                              .ldy = ldy,
@@ -164,9 +77,9 @@ static void head_norms(const ares_model *m, const ares_model_layer *l, const blo
                        k = q;
     k.rows = rows * c->kv_heads;
     k.heads = c->kv_heads;
-    k.x = at(d, x, widths_of(c).q);
-    k.w = vector(l->k_norm);
-    k.y = at(d, y, widths_of(c).q);
+    k.x = acts_at(d, x, widths_of(c).q);
+    k.w = param_vector(l->k_norm);
+    k.y = acts_at(d, y, widths_of(c).q);
     k.rstd = s->k_rstd;
     d->k->rms_norm(d, &q);
     d->k->rms_norm(d, &k);
@@ -185,22 +98,22 @@ static void head_norms_backward(const ares_model *m, const ares_model_layer *l,
                              .heads = c->heads,
                              .x = s->qk_raw,
                              .ldx = n.q + n.kv,
-                             .w = vector(l->q_norm),
+                             .w = param_vector(l->q_norm),
                              .rstd = s->q_rstd,
                              .dy = dy,
                              .lddy = ld,
                              .dx = dx,
                              .lddx = ld,
-                             .dw = vector_grad(l->q_norm) },
+                             .dw = param_vector_grad(l->q_norm) },
                        k = q;
     k.rows = rows * c->kv_heads;
     k.heads = c->kv_heads;
-    k.x = at(d, s->qk_raw, n.q);
-    k.w = vector(l->k_norm);
+    k.x = acts_at(d, s->qk_raw, n.q);
+    k.w = param_vector(l->k_norm);
     k.rstd = s->k_rstd;
-    k.dy = at(d, dy, n.q);
-    k.dx = at(d, dx, n.q);
-    k.dw = vector_grad(l->k_norm);
+    k.dy = acts_at(d, dy, n.q);
+    k.dx = acts_at(d, dx, n.q);
+    k.dw = param_vector_grad(l->k_norm);
     d->k->rms_norm_backward(d, &q);
     d->k->rms_norm_backward(d, &k);
 }
@@ -220,8 +133,8 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
                                       c->window && layer >= c->window_from_layer ? c->window : 0,
                                   .q = s->qkv,
                                   .ldq = n.qkv,
-                                  .k = at(m->device, s->qkv, n.q),
-                                  .v = at(m->device, s->qkv, n.q + n.kv),
+                                  .k = acts_at(m->device, s->qkv, n.q),
+                                  .v = acts_at(m->device, s->qkv, n.q + n.kv),
                                   .ldkv = n.qkv,
                                   .cache = p->cache,
                                   .out = s->attn,
@@ -235,7 +148,7 @@ static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_
     return (ares_silu_mul_args){ .rows = rows,
                                  .k = wide,
                                  .gate = s->gate_up,
-                                 .up = at(m->device, s->gate_up, wide),
+                                 .up = acts_at(m->device, s->gate_up, wide),
                                  .ldgu = 2 * (int64_t)wide,
                                  .y = y,
                                  .ldy = wide };
@@ -275,11 +188,11 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
                                    .head_dim = c->head_dim,
                                    .qkv = s->qkv,
                                    .ld = n.qkv,
-                                   .q_bias = bias_of(&l->q),
-                                   .k_bias = bias_of(&l->k),
-                                   .v_bias = bias_of(&l->v),
-                                   .q_norm = vector(l->q_norm),
-                                   .k_norm = vector(l->k_norm),
+                                   .q_bias = linear_bias(&l->q),
+                                   .k_bias = linear_bias(&l->k),
+                                   .v_bias = linear_bias(&l->v),
+                                   .q_norm = param_vector(l->q_norm),
+                                   .k_norm = param_vector(l->k_norm),
                                    .eps = c->rms_norm_eps,
                                    .cos_sin = p->cos_sin,
                                    .slots = p->slots,
@@ -289,8 +202,8 @@ static void rotate_and_store(const ares_model *m, const ares_model_layer *l, con
     }
     k->rope(d, p->rows, c->heads + c->kv_heads, c->head_dim, s->qkv, n.qkv, p->cos_sin, false);
     if (p->cache)
-        k->store_kv(d, p->rows, c->kv_heads, c->head_dim, at(d, s->qkv, n.q),
-                    at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
+        k->store_kv(d, p->rows, c->kv_heads, c->head_dim, acts_at(d, s->qkv, n.q),
+                    acts_at(d, s->qkv, n.q + n.kv), n.qkv, p->slots, p->cache);
 }
 
 /* Rows of width n, those of all ranks side by side in `all` where the model is a slice. */
@@ -309,10 +222,10 @@ static void add_to_stream(const ares_model *m, const block_pass *p, const block_
 {
     ares_device *d = m->device;
     int32_t n = l->w->weight.n;
-    ares_linear_args a = product(p, l, x, stream, m->tp ? t->part : out, n);
+    ares_linear_args a = linear_args(p->rows, l, x, stream, m->tp ? t->part : out, n);
     if (norms_add_biases(m, p, s)) a.bias = NULL;
     if (m->tp) {
-        a.residual = at(d, stream, (int64_t)ares_group_rank(m->tp) * n);
+        a.residual = acts_at(d, stream, (int64_t)ares_group_rank(m->tp) * n);
         a.ldr = m->cfg.hidden;
     }
     d->k->linear(d, &a, 1);
@@ -328,15 +241,15 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     const ares_model_layer *l = &m->layer[layer];
     int32_t rows = p->rows, hidden = c->hidden;
     widths n = widths_of(c);
-    void *values = at(d, s->qkv, n.q + n.kv);
+    void *values = acts_at(d, s->qkv, n.q + n.kv);
 
     bool at_once = stores_at_once(m, p), early = norms_add_biases(m, p, s);
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in, early ? &l->o : NULL);
     void *qk = s->qk_raw ? s->qk_raw : s->qkv;
     int64_t ld_qk = s->qk_raw ? n.q + n.kv : n.qkv;
-    ares_linear_args qkv[] = { product(p, &l->q, t->h, NULL, qk, ld_qk),
-                               product(p, &l->k, t->h, NULL, at(d, qk, n.q), ld_qk),
-                               product(p, &l->v, t->h, NULL, values, n.qkv) };
+    ares_linear_args qkv[] = { linear_args(p->rows, &l->q, t->h, NULL, qk, ld_qk),
+                               linear_args(p->rows, &l->k, t->h, NULL, acts_at(d, qk, n.q), ld_qk),
+                               linear_args(p->rows, &l->v, t->h, NULL, values, n.qkv) };
     for (int i = 0; at_once && i < 3; i++) qkv[i].bias = NULL;
     k->linear(d, qkv, 3);
     if (c->qk_norm && !at_once) head_norms(m, l, s, rows, qk, ld_qk, s->qkv, n.qkv);
@@ -346,14 +259,15 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     add_to_stream(m, p, s, t, &l->o, gathered(m, rows, s->attn, n.q, t->all), s->x_in, s->x_mid);
 
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid, early ? &l->down : NULL);
-    ares_linear_args gate_up[] = { product(p, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
-                                   product(p, &l->up, t->h, NULL, at(d, s->gate_up, n.wide),
-                                           2 * n.wide) };
+    ares_linear_args gate_up[] = {
+        linear_args(p->rows, &l->gate, t->h, NULL, s->gate_up, 2 * n.wide),
+        linear_args(p->rows, &l->up, t->h, NULL, acts_at(d, s->gate_up, n.wide), 2 * n.wide)
+    };
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     if (at_once) {
         gate_up[0].bias = gate_up[1].bias = NULL;
-        act.gate_bias = bias_of(&l->gate);
-        act.up_bias = bias_of(&l->up);
+        act.gate_bias = linear_bias(&l->gate);
+        act.up_bias = linear_bias(&l->up);
     }
     k->linear(d, gate_up, 2);
     k->silu_mul(d, &act);
@@ -367,18 +281,18 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, int32_t
     ares_device *d = m->device;
     int32_t hidden = m->cfg.hidden, wide = m->cfg.intermediate;
     /* the activation and the normed stream are computed again, which is cheaper than memory */
-    product_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
+    linear_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
     ares_silu_mul_args act = swiglu(m, rows, s, t->act);
     act.dy = t->d_act;
     act.lddy = wide;
     act.d_gate = t->d_gate_up;
-    act.d_up = at(d, t->d_gate_up, wide);
+    act.d_up = acts_at(d, t->d_gate_up, wide);
     act.lddgu = 2 * (int64_t)wide;
     d->k->silu_mul_backward(d, &act);
-    product_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
+    linear_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
-    products_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
-                      2 * (int64_t)wide, t->h, t->d_h);
+    linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
+                     2 * (int64_t)wide, t->h, t->d_h);
     norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
 }
 
@@ -394,21 +308,21 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     void *d_qk = c->qk_norm ? t->d_qk : t->d_qkv;
 
     mlp_backward(m, l, rows, s, t, dx);
-    product_backward(d, &l->o, rows, dx, hidden, s->attn, t->d_attn, false);
+    linear_backward(d, &l->o, rows, dx, hidden, s->attn, t->d_attn, false);
     if (c->qk_norm) /* the norms' backward adds to it */
         k->zero(d, t->d_qkv, (size_t)(rows * n.qkv) * ares_dtype_bytes(k->act));
     ares_attention_args a = attention(m, layer, p, s);
     a.d_out = t->d_attn;
     a.dq = d_qk;
     a.lddq = n.qkv;
-    a.dk = at(d, d_qk, n.q);
-    a.dv = at(d, t->d_qkv, n.q + n.kv);
+    a.dk = acts_at(d, d_qk, n.q);
+    a.dv = acts_at(d, t->d_qkv, n.q + n.kv);
     a.lddkv = n.qkv;
     k->attention_backward(d, &a);
     k->rope(d, rows, c->heads + c->kv_heads, c->head_dim, d_qk, n.qkv, p->cos_sin, true);
     if (c->qk_norm) head_norms_backward(m, l, s, rows, d_qk, t->d_qkv, n.qkv);
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
-    products_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
-                      t->h, t->d_h);
+    linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
+                     t->h, t->d_h);
     norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
 }

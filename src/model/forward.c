@@ -1,5 +1,6 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "block.h"
+#include "carve.h"
 #include "region.h"
 #include "rope_angles.h"
 
@@ -78,28 +79,6 @@ void ares_workspace_free(ares_workspace *w)
 size_t ares_workspace_bytes(const ares_workspace *w)
 {
     return w->pass.bytes + w->stream.bytes + w->tail.bytes;
-}
-
-/* Hands out consecutive pieces of one allocation; where base is NULL it only counts bytes. */
-typedef struct carver {
-    char *base;
-    size_t at;
-    ares_dtype act;
-} carver;
-
-static void *carve_bytes(carver *c, int64_t rows, int64_t width, size_t each)
-{
-    void *p = c->base ? c->base + c->at : NULL;
-    c->at += ((size_t)(rows * width) * each + 63) / 64 * 64;
-    return p;
-}
-static float *carve_floats(carver *c, int64_t rows, int64_t width)
-{
-    return carve_bytes(c, rows, width, sizeof(float));
-}
-static void *carve(carver *c, int64_t rows, int64_t width) /* activations */
-{
-    return carve_bytes(c, rows, width, ares_dtype_bytes(c->act));
 }
 
 static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int64_t rows,

@@ -100,15 +100,22 @@ typedef struct ares_param {
  * block, the head where it is not tied, the value head, each with its matrices in the order of
  * m->params (of a block: q, k, v, o, gate, up, down) and padded by zeros to a multiple of
  * ARES_SUM_CHUNK times the ranks that share the model; last the norms and biases of the whole
- * model, in f32. Behind these n_regions come the n_frozen of a vision tower, which have neither
- * gradients nor states: its patches and merger, each of its blocks, and its norms and biases.
+ * model, in f32. The matrices of a vision tower are regions, too: its patches and merger, and each
+ * of its blocks. Where it is trained they come after the last head, and its norms and biases are
+ * among the model's; otherwise they come behind these n_regions, with its norms and biases as the
+ * last of the n_frozen, which have neither gradients nor states.
  * A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients
  * have the same layout, optimizer states that of the region's own part.
  */
 typedef struct ares_region {
-    char name[24]; /* "block 3" */
+    char name[32]; /* "block 3" */
     ares_dtype dtype;
-    bool decay;       /* of matrices; false for norms and biases */
+    bool decay; /* of matrices; false for norms and biases */
+    /*
+     * each rank has its own part of the weights and gradients alone, as ARES_SHARE_ALL says; not of
+     * a tower, whose passes are as many as a rank's own pictures
+     */
+    bool in_parts;
     int64_t elements; /* padding included, which is zero and stays zero */
     /*
      * what this rank's optimizer updates: elements [own_first, own_first + own), one of the equal
@@ -165,7 +172,8 @@ typedef struct ares_tower_layer {
 typedef struct ares_tower {
     ares_param *patches, *norm, *norm_bias;
     ares_linear merge, out;
-    ares_tower_layer *layer; /* [depth] */
+    ares_tower_layer *layer;           /* [depth] */
+    ares_held of_forward, of_training; /* buffers of its passes */
 } ares_tower;
 
 typedef struct ares_model {
@@ -229,6 +237,7 @@ void ares_region_store(ares_model *m, int r);
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
     bool trainable;     /* gradients, too */
+    bool freeze_vision; /* none of a vision tower, whose weights stay as they are */
     /*
      * score.weight and score.bias in place of the language model's head; where the files lack them,
      * the weight is normal(0, 0.02), keyed by value_seed, and the bias 0
@@ -388,6 +397,15 @@ int ares_mrope_positions(const ares_vision_config *v, const int32_t *ids, int32_
  * [t h w][channels][temporal][patch][patch], blocks of merge x merge patches row by row.
  */
 int ares_model_features(ares_model *m, ares_grid grid, const float *patches, float *features);
+/*
+ * Adds to the gradients of the tower's parameters, which are not frozen. d_features: the
+ * derivatives by its features, f32, host, in their order. The forward pass is made again, and keeps
+ * the inputs of blocks or everything. Gradients of several pictures add up in the order of calls.
+ */
+int ares_model_features_backward(ares_model *m, ares_keep keep, ares_grid grid,
+                                 const float *patches, const float *d_features);
+/* Memory for pictures and videos of up to so many patches; keep: as in the pass to come. */
+int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
 
 /* ---------------- tensor parallelism (slice.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share

@@ -24,7 +24,7 @@ static int64_t largest(const ares_model *m)
 {
     int64_t n = 0;
     for (int i = 0; i < m->n_regions; i++)
-        if (m->regions[i].decay) n = ARES_MAX(n, m->regions[i].elements);
+        if (m->regions[i].in_parts) n = ARES_MAX(n, m->regions[i].elements);
     return n;
 }
 
@@ -44,7 +44,7 @@ int64_t gradients_elements(const ares_model *m)
 {
     int64_t n = of_look_up(m) + (in_parts(m) ? SLOTS * largest(m) : 0);
     for (int i = 0; i < m->n_regions; i++)
-        n += in_parts(m) ? m->regions[i].own : m->regions[i].elements;
+        n += m->regions[i].in_parts ? m->regions[i].own : m->regions[i].elements;
     return n;
 }
 
@@ -65,10 +65,9 @@ static void give_memory(ares_model *m)
     m->embed_grad = m->embed->grad;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        bool part = in_parts(m) && r->decay;
-        r->own_grad = part ? g : g + r->own_first;
-        if (!part) point_at(m, i, g);
-        g += part ? r->own : r->elements;
+        r->own_grad = r->in_parts ? g : g + r->own_first;
+        if (!r->in_parts) point_at(m, i, g);
+        g += r->in_parts ? r->own : r->elements;
     }
     if (of_look_up(m)) m->embed_grad.data = g;
     if (!in_parts(m)) return;
@@ -159,7 +158,7 @@ void ares_region_sum(ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
     ares_group *g = m->share.group;
-    if (r->decay && in_parts(m)) {
+    if (r->in_parts) {
         leave(m, region);
         return;
     }

@@ -26,9 +26,9 @@ static size_t weight_bytes(const ares_region *r)
     return (size_t)r->elements * ares_dtype_bytes(r->dtype);
 }
 
-bool region_apart(const ares_model *m, const ares_region *r)
+bool region_apart(const ares_region *r)
 {
-    return r->host || (r->decay && m->share.how == ARES_SHARE_ALL);
+    return r->host || r->in_parts;
 }
 
 int slots_open(ares_model *m)
@@ -36,7 +36,7 @@ int slots_open(ares_model *m)
     ares_device *d = m->device;
     struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
     for (int i = 0; i < regions_count(m); i++)
-        if (region_apart(m, &m->regions[i]))
+        if (region_apart(&m->regions[i]))
             s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
     for (int i = 0; i < SLOTS; i++) {
         s->slot[i] = (slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
@@ -116,7 +116,7 @@ static void point_at(ares_model *m, int r, void *weights)
 {
     size_t each = ares_dtype_bytes(m->regions[r].dtype);
     m->regions[r].weights = weights;
-    if (m->share.how != ARES_SHARE_ALL) /* the part of a rank stays where it is */
+    if (!m->regions[r].in_parts) /* otherwise the part of a rank stays where it is */
         m->regions[r].own_weights =
             weights ? (char *)weights + (size_t)m->regions[r].own_first * each : NULL;
     for (int i = 0; i < m->n_params; i++)
@@ -127,14 +127,14 @@ static void point_at(ares_model *m, int r, void *weights)
 
 void region_ahead(ares_model *m, int r)
 {
-    if (!region_apart(m, &m->regions[r]) || slot_of(m, r)) return;
+    if (!region_apart(&m->regions[r]) || slot_of(m, r)) return;
     slot *s = free_slot(m);
     if (s) begin_fill(m, s, r);
 }
 
 void ares_region_hold(ares_model *m, int r)
 {
-    if (!region_apart(m, &m->regions[r])) return;
+    if (!region_apart(&m->regions[r])) return;
     slot *s = slot_of(m, r);
     if (!s) {
         s = free_slot(m);
@@ -147,7 +147,7 @@ void ares_region_hold(ares_model *m, int r)
 
 void ares_region_drop(ares_model *m, int r)
 {
-    if (!region_apart(m, &m->regions[r])) return;
+    if (!region_apart(&m->regions[r])) return;
     slot *s = slot_of(m, r);
     ARES_ASSERT(s && s->holds > 0);
     if (--s->holds) return;

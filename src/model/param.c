@@ -85,7 +85,7 @@ static int32_t head_rows(const ares_model *m)
 }
 
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
-static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
+static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, bool train_tower)
 {
     const ares_model_config *c = &m->cfg;
     int32_t tower = c->vision.depth;
@@ -96,8 +96,9 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
                   .parts = m->tp ? ares_group_size(m->tp) : 1 };
     m->params = ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
-    m->n_regions = 1 + c->layers + !c->tied + c->value_head + 1;
-    m->n_frozen = tower ? tower + 2 : 0;
+    int first_of_tower = 1 + c->layers + !c->tied + c->value_head;
+    m->n_regions = first_of_tower + (train_tower && tower ? tower + 1 : 0) + 1;
+    m->n_frozen = train_tower || !tower ? 0 : tower + 2;
     l.vectors = m->n_regions - 1;
     /* an embedding of its own is only looked up, and whole rows are read fastest */
     if (!c->tied) l.layout = ARES_ROWS;
@@ -119,6 +120,8 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout)
         m->value = param_add(&l, 1, c->hidden, "score.weight", 0);
         m->value_bias = param_add(&l, 1, 0, "score.bias", 0);
     }
+    l.region = m->n_frozen ? m->n_regions : first_of_tower;
+    if (m->n_frozen) l.vectors = m->n_regions + m->n_frozen - 1;
     if (tower) tower_list(&l);
 }
 
@@ -149,7 +152,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
     if (opt->share) m->share = *opt->share;
-    list_params(m, opt->storage, device->k->layout);
+    list_params(m, opt->storage, device->k->layout, opt->trainable && !opt->freeze_vision);
     m->rope = rope_new(&m->cfg);
     int rc = regions_allocate(m, opt->trainable);
     if (rc != ARES_OK) {
@@ -164,6 +167,7 @@ void ares_model_free(ares_model *m)
 {
     if (!m) return;
     regions_release(m);
+    tower_close(m);
     free_params(m);
     rope_free(m->rope);
     ares_free(m);
@@ -194,7 +198,7 @@ int64_t ares_model_count(const ares_model *m)
 int64_t ares_model_config_count(const ares_model_config *cfg)
 {
     ares_model m = { .cfg = *cfg };
-    list_params(&m, ARES_F32, ARES_ROWS);
+    list_params(&m, ARES_F32, ARES_ROWS, false);
     int64_t n = ares_model_count(&m);
     free_params(&m);
     return n;

@@ -50,10 +50,9 @@ typedef struct stretch {
     ares_dtype dtype;
 } stretch;
 
-static stretch held_weights(const ares_model *m, const ares_region *r)
+static stretch held_weights(const ares_region *r)
 {
-    if (r->decay && m->share.how == ARES_SHARE_ALL)
-        return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
+    if (r->in_parts) return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
     return (stretch){ 0, r->elements, r->host ? r->host : r->weights, r->dtype };
 }
 
@@ -63,7 +62,7 @@ static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
     if (kind != OF_WEIGHTS && r - m->regions >= m->n_regions) return (stretch){ 0 }; /* frozen */
     /* norms and biases are f32 in memory, though the model's files may round them */
     bool is_weight = kind == OF_MASTER && !data && m->cfg.file_dtype != ARES_F32;
-    if (kind == OF_WEIGHTS || is_weight) return held_weights(m, r);
+    if (kind == OF_WEIGHTS || is_weight) return held_weights(r);
     return (stretch){ r->own_first, r->own, data, r->states };
 }
 
@@ -87,7 +86,7 @@ static ares_matrix lying(const stretch *s, const piece *x)
 
 ares_matrix pieces_other(const ares_model *other, const piece *x)
 {
-    stretch s = held_weights(other, &other->regions[x->p->region]);
+    stretch s = held_weights(&other->regions[x->p->region]);
     return lying(&s, x);
 }
 

@@ -24,13 +24,23 @@ static void name_regions(ares_model *m)
         snprintf(m->regions[n++].name, sizeof m->regions->name, "block %d", i);
     if (!m->cfg.tied) snprintf(m->regions[n++].name, sizeof m->regions->name, "the head");
     if (m->value) snprintf(m->regions[n++].name, sizeof m->regions->name, "the value head");
-    snprintf(m->regions[n++].name, sizeof m->regions->name, "norms and biases");
-    ARES_ASSERT(n == m->n_regions);
-    if (!m->n_frozen) return;
+    snprintf(m->regions[m->n_regions - 1].name, sizeof m->regions->name, "norms and biases");
+    if (m->n_frozen)
+        snprintf(m->regions[regions_count(m) - 1].name, sizeof m->regions->name,
+                 "the tower's norms and biases");
+    if (!m->tower.patches) return;
+    n = m->tower.patches->region;
     snprintf(m->regions[n++].name, sizeof m->regions->name, "patches and merger");
     for (int i = 0; i < m->cfg.vision.depth; i++)
         snprintf(m->regions[n++].name, sizeof m->regions->name, "vision block %d", i);
-    snprintf(m->regions[n].name, sizeof m->regions->name, "the tower's vectors");
+}
+
+/* Whether region i is one of the matrices of a vision tower. */
+static bool of_tower(const ares_model *m, int i)
+{
+    if (!m->tower.patches) return false;
+    int first = m->tower.patches->region;
+    return i >= first && i <= first + m->cfg.vision.depth;
 }
 
 int regions_count(const ares_model *m)
@@ -69,7 +79,11 @@ static void lay_out(ares_model *m)
         r->dtype = p->weight.dtype;
         r->decay = p->rank > 1;
     }
-    for (int i = 0; i < regions_count(m); i++) cut(m, &m->regions[i]);
+    for (int i = 0; i < regions_count(m); i++) {
+        ares_region *r = &m->regions[i];
+        r->in_parts = r->decay && m->share.how == ARES_SHARE_ALL && !of_tower(m, i);
+        cut(m, r);
+    }
 }
 
 int64_t ares_region_chunks(const ares_region *r)
@@ -83,10 +97,10 @@ static bool on_host(const ares_model *m, const ares_region *r)
     return m->share.weights_on_host && r->decay;
 }
 
-/* How many of a region's weights this rank has. */
-static int64_t kept(const ares_model *m, const ares_region *r)
+/* Products read biases in the type of activations. */
+static bool has_act(const ares_model *m, const ares_region *r)
 {
-    return r->decay && m->share.how == ARES_SHARE_ALL ? r->own : r->elements;
+    return !r->decay && m->device->k->act != ARES_F32;
 }
 
 /* Divides the arenas among regions, and those among their parameters. */
@@ -99,7 +113,7 @@ void regions_give_memory(ares_model *m)
         if (on_host(m, r)) {
             r->host = host;
             host += (size_t)r->elements * each;
-        } else if (region_apart(m, r)) {
+        } else if (region_apart(r)) {
             r->own_weights = w;
             w += (size_t)r->own * each;
         } else {
@@ -108,7 +122,11 @@ void regions_give_memory(ares_model *m)
             w += (size_t)r->elements * each;
         }
     }
-    if (m->device->k->act != ARES_F32) m->regions[m->n_regions - 1].act = w;
+    for (int i = 0; i < regions_count(m); i++)
+        if (has_act(m, &m->regions[i])) {
+            m->regions[i].act = w;
+            w += (size_t)m->regions[i].elements * sizeof(uint16_t);
+        }
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
         const ares_region *r = &m->regions[p->region];
@@ -128,13 +146,12 @@ int regions_allocate(ares_model *m, bool trainable)
     lay_out(m);
     for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
-        size_t bytes = (size_t)kept(m, r) * ares_dtype_bytes(r->dtype);
+        size_t bytes = (size_t)(r->in_parts ? r->own : r->elements) * ares_dtype_bytes(r->dtype);
         *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
+        if (has_act(m, r)) m->weights_bytes += (size_t)r->elements * sizeof(uint16_t);
         if (i >= m->n_regions) continue;
         m->n_squares += trainable ? ares_region_chunks(r) : 0;
     }
-    if (d->k->act != ARES_F32)
-        m->weights_bytes += (size_t)m->regions[m->n_regions - 1].elements * sizeof(uint16_t);
     if (trainable) m->grads_bytes = (size_t)gradients_elements(m) * sizeof(float);
     if (m->slice) return ARES_OK; /* ares_model_slice_take */
     m->weights = d->k->alloc(d, m->weights_bytes);
@@ -166,9 +183,12 @@ void regions_release(ares_model *m)
 
 int regions_refresh(ares_model *m)
 {
+    ares_device *d = m->device;
     slots_forget(m);
-    const ares_region *r = &m->regions[m->n_regions - 1];
-    if (!r->act) return ARES_OK;
-    m->device->k->convert(m->device, r->act, m->device->k->act, r->weights, ARES_F32, r->elements);
-    return m->device->k->sync(m->device);
+    if (d->k->act == ARES_F32) return ARES_OK;
+    for (int i = 0; i < regions_count(m); i++) {
+        const ares_region *r = &m->regions[i];
+        if (r->act) d->k->convert(d, r->act, d->k->act, r->weights, ARES_F32, r->elements);
+    }
+    return d->k->sync(d);
 }

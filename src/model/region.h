@@ -17,7 +17,7 @@ void regions_give_memory(ares_model *m); /* m->weights among regions and paramet
 void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
 
 /* Whether a region's weights are whole on the device only while they are held. (hold.c) */
-bool region_apart(const ares_model *m, const ares_region *r);
+bool region_apart(const ares_region *r);
 /* Memory of the device for such weights. */
 int slots_open(ares_model *m);
 void slots_close(ares_model *m);

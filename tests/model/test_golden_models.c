@@ -83,7 +83,7 @@ static void column(const golden *g, const ares_batch *b, const char *key, float 
 static void load(const char *variant, ares_device *d, bool trainable, ares_model **m)
 {
     char path[500];
-    ares_model_options opt = { .storage = ARES_F32, .trainable = trainable };
+    ares_model_options opt = { .storage = ARES_F32, .trainable = trainable, .freeze_vision = true };
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
     CHECK_OK(ares_model_load(path, d, &opt, m));
 }

@@ -11,7 +11,7 @@ typedef struct shape {
     bool value_head;
     ares_layout layout;
 } shape;
-/* Tied and not, q and k with norms, biases of all kinds, panels that are not full. */
+/* Tied and not, q and k with norms, biases of all kinds, panels that are not full, a tower. */
 static const shape shapes[] = {
     { "qwen2_tied", ARES_F32, false, ARES_PANEL32 },
     { "qwen2_untied", ARES_F32, false, ARES_ROWS },
@@ -21,6 +21,8 @@ static const shape shapes[] = {
     { "qwen3_tied_bias", ARES_F32, true, ARES_ROWS },
     { "llama_biases", ARES_BF16, false, ARES_ROWS },
     { "llama_gqa_9_3", ARES_F32, true, ARES_PANEL32 },
+    { "qwen2_5_vl_flat", ARES_BF16, false, ARES_ROWS },
+    { "qwen2_vl_flat", ARES_F32, false, ARES_PANEL32 },
 };
 
 /* The CPU's functions, and the layout of weights that is asked for. */
@@ -54,14 +56,16 @@ TEST(every_parameter_has_its_own_place_in_one_region)
         ares_model *m;
         int64_t elements = 0;
         if (!load(&shapes[c], ARES_F32, &d, &m)) return;
-        CHECK_EQ(m->n_regions, m->cfg.layers + 2 + !m->cfg.tied + shapes[c].value_head);
+        int32_t tower = m->cfg.vision.depth ? m->cfg.vision.depth + 1 : 0;
+        CHECK_EQ(m->n_regions, m->cfg.layers + 2 + !m->cfg.tied + shapes[c].value_head + tower);
+        CHECK_EQ(m->n_frozen, 0);
         for (int i = 0; i < m->n_regions; i++) {
             const ares_region *r = &m->regions[i];
             uint8_t *owners = ares_calloc((size_t)r->elements, 1);
             for (int k = 0; k < m->n_params; k++) {
                 const ares_param *p = &m->params[k];
                 if (p->region != i) continue;
-                CHECK_EQ(p->rank == 2, i < m->n_regions - 1);
+                CHECK_EQ(p->rank > 1, i < m->n_regions - 1);
                 if (!CHECK(p->at >= 0 && p->at + p->elements <= r->elements)) break;
                 for (int64_t e = 0; e < p->elements; e++) owners[p->at + e]++;
                 CHECK(p->weight.data ==
@@ -125,7 +129,44 @@ TEST(weights_that_one_product_may_read_lie_side_by_side)
                 CHECK(at_256((void *)((const char *)apart[k]->grad.data - grads)));
             }
         }
+        for (int i = 0; i < m->cfg.vision.depth; i++) {
+            const ares_tower_layer *l = &m->tower.layer[i];
+            if (!l->up.w) continue;
+            check_adjacent(l->gate.w, l->up.w);
+            check_adjacent(l->gate.bias, l->up.bias);
+        }
         close_model(&d, m);
+    }
+}
+
+TEST(a_frozen_tower_has_neither_gradients_nor_states_nor_a_place_in_the_norm)
+{
+    static const char *const variants[] = { "qwen2_vl_nested", "qwen2_5_vl_flat" };
+    for (int v = 0; v < ARES_COUNT(variants); v++) {
+        int64_t squares[2];
+        for (int frozen = 0; frozen < 2; frozen++) {
+            ares_device d;
+            ares_model *m;
+            ares_model_options opt = { .storage = ARES_F32,
+                                       .trainable = true,
+                                       .freeze_vision = frozen };
+            char path[300];
+            (void)snprintf(path, sizeof path, "tests/golden/models/%s", variants[v]);
+            CHECK_OK(ares_device_open("cpu", 1, &d));
+            REQUIRE_OK(ares_model_load(test_source(path), &d, &opt, &m));
+            REQUIRE_OK(ares_model_zero_grad(m));
+            REQUIRE_OK(ares_model_optimizer_alloc(m, ARES_F32));
+            for (int i = 0; i < m->n_params; i++) {
+                const ares_param *p = &m->params[i];
+                bool rests = frozen && strstr(p->name, "visual.");
+                CHECK_EQ(p->region >= m->n_regions, rests);
+                CHECK_EQ(p->grad.data == NULL, rests);
+                CHECK_EQ(m->regions[p->region].m == NULL, rests);
+            }
+            squares[frozen] = m->n_squares;
+            close_model(&d, m);
+        }
+        CHECK(squares[1] < squares[0]);
     }
 }
 

@@ -55,7 +55,7 @@ TEST(a_vision_model_is_saved_as_it_was_read)
     for (int i = 0; i < ARES_COUNT(models); i++) {
         ares_device d;
         ares_model *m;
-        ares_model_options opt = { .storage = ARES_F32, .trainable = true };
+        ares_model_options opt = { .storage = ARES_F32, .trainable = true, .freeze_vision = true };
         CHECK_OK(ares_device_open_table("cpu", "native", ARES_F32, 1, &d));
         REQUIRE_OK(ares_model_load(path_of(path, models[i]), &d, &opt, &m));
         REQUIRE_OK(ares_model_optimizer_alloc(m, ARES_F32));

@@ -31,11 +31,9 @@ void tower_list(listing *l)
 {
     ares_tower *y = &l->m->tower;
     const ares_vision_config *v = &l->m->cfg.vision;
-    int first = l->m->n_regions;
+    int first = l->region;
     y->layer = ares_calloc((size_t)v->depth, sizeof *y->layer);
     l->stem = l->m->cfg.vision_names ? l->m->cfg.vision_names : "visual";
-    l->vectors = first + v->depth + 1;
-    l->region = first;
     y->patches = param_add(l, v->width, v->channels * v->temporal * v->patch * v->patch,
                            "patch_embed.proj.weight", 0);
     const int64_t shape[] = { v->width, v->channels, v->temporal, v->patch, v->patch };

@@ -1,230 +1,385 @@
 /*
- * The vision tower, forward: patches -> blocks -> merger (docs/vision.md#tower). One call is one
- * picture or video, so its features depend on nothing else. In Qwen2.5-VL the tokens are in the
- * order of attention's windows from the first block to the merger.
+ * The vision tower: patches -> blocks -> merger, and back (docs/vision.md#tower). One call is one
+ * picture or video, so its features depend on nothing else, and gradients of several ones add up in
+ * the order of the calls. In Qwen2.5-VL the rows are in the order of attention's windows from the
+ * first block to the merger.
  */
-#include <math.h>
+#include "ares/kernels_phases.h"
 
+#include "linear.h"
 #include "region.h"
 #include "vision/tower.h"
 
-static const float eps = 1e-6f;
+/* A picture or video, and the buffers of its pass, on the device. */
+typedef struct picture {
+    tower_pass p;
+    int32_t tokens;
+    int32_t *row_order, *order; /* the row of patches, and the token, that stands in each place */
+    int32_t *row_place, *place; /* and the place of each */
+    int32_t *frame, *window;    /* where segments start */
+    float *cos_sin;
+    float *pixels, *numbers; /* f32: [rows][a patch], [tokens][out] */
+    void *patches;           /* pixels, as products read them */
+    void **x;                /* [depth + 1]: the stream before each block and after the last */
+    tower_saved *saved;      /* [n_saved] */
+    int n_saved;             /* 1, or one per block */
+    tower_stats stats;       /* of the merger's norm */
+    void *wide, *act, *last; /* of the merger: [tokens][merged] twice, [tokens][out] */
+    void *ordered;           /* [tokens][out] */
+    void *d_x, *d_act, *d_wide;
+    ares_arena host;
+} picture;
 
-typedef struct pass {
-    ares_model *m;
-    const ares_vision_config *v;
-    ares_grid grid;
-    int32_t rows, tokens;
-    int32_t *order;              /* [tokens] the token in each place */
-    int32_t *row_order;          /* [rows] the same of patches */
-    ares_segments frame, window; /* rows that see each other */
-    float *cos_sin;              /* [rows][width / heads] */
-    float *x, *h, *qkv, *attn, *wide, *act;
-    ares_arena arena;
-} pass;
-
-static float *floats(pass *p, int64_t rows, int64_t width)
+static const ares_vision_config *config(const picture *u)
 {
-    return ares_arena_alloc(&p->arena, (size_t)(rows * width) * sizeof(float));
+    return &u->p.m->cfg.vision;
 }
 
-static ares_segments segments(const int32_t *start, int32_t n)
+/* Numbers of a patch, of a row of the merger. */
+static int64_t patch_width(const picture *u)
+{
+    return u->p.m->tower.patches->weight.k;
+}
+static int64_t merged_width(const picture *u)
+{
+    return u->p.m->tower.merge.w->weight.n;
+}
+
+static int32_t *carve_ids(carver *c, int64_t n)
+{
+    return carve_bytes(c, n, 1, sizeof(int32_t));
+}
+
+static void carve_merger(carver *c, picture *u, bool back)
+{
+    const ares_vision_config *v = config(u);
+    int64_t merged = merged_width(u), out = v->out, tokens = u->tokens, rows = u->p.rows;
+    u->wide = carve(c, tokens, merged);
+    u->act = carve(c, tokens, merged);
+    u->last = carve(c, tokens, out);
+    u->ordered = carve(c, tokens, out);
+    if (!back) return;
+    u->stats =
+        (tower_stats){ v->gated ? NULL : carve_floats(c, rows, 1), carve_floats(c, rows, 1) };
+    u->d_wide = carve(c, tokens, merged);
+    u->d_act = carve(c, tokens, merged);
+    u->d_x = carve(c, rows, v->width);
+}
+
+/* The bytes of all buffers, which base NULL only counts; u->x and u->saved lie on the host. */
+static size_t carve_picture(picture *u, char *base, ares_keep keep)
+{
+    const ares_vision_config *v = config(u);
+    bool back = keep != ARES_KEEP_NOTHING;
+    int64_t rows = u->p.rows, tokens = u->tokens;
+    ares_dtype act = u->p.m->device->k->act;
+    carver c = { base, 0, act };
+    u->row_order = carve_ids(&c, rows);
+    u->row_place = carve_ids(&c, rows);
+    u->order = carve_ids(&c, tokens);
+    u->place = carve_ids(&c, tokens);
+    u->frame = carve_ids(&c, rows + 1);
+    u->window = carve_ids(&c, rows + 1);
+    u->cos_sin = carve_floats(&c, rows, v->width / v->heads);
+    u->pixels = carve_floats(&c, rows, patch_width(u));
+    u->patches = act == ARES_F32 ? u->pixels : carve(&c, rows, patch_width(u));
+    u->numbers = carve_floats(&c, tokens, v->out);
+    for (int i = 0; i <= v->depth; i++)
+        u->x[i] = back || i == 0 ? carve(&c, rows, v->width) : u->x[0];
+    for (int i = 0; i < u->n_saved; i++) tower_carve_saved(&c, v, back, rows, &u->saved[i]);
+    tower_carve_scratch(&c, v, back, rows, &u->p.t);
+    carve_merger(&c, u, back);
+    return c.at;
+}
+
+/*
+ * What a forward alone needs is kept beside the rollout's cache; what a backward needs lies in the
+ * memory of training's phase.
+ */
+static void *take(ares_model *m, ares_keep keep, size_t bytes)
+{
+    ares_device *d = m->device;
+    ares_held *h = &m->tower.of_forward;
+    if (keep != ARES_KEEP_NOTHING)
+        return ares_phase_take(d, ARES_PHASE_TRAIN, &m->tower.of_training, bytes);
+    if (h->bytes >= bytes) return h->data;
+    ares_phase_give_back(d, h);
+    void *data = d->k->alloc(d, bytes);
+    *h = (ares_held){ data, data ? bytes : 0, 0 };
+    return data;
+}
+
+void tower_close(ares_model *m)
+{
+    ares_phase_give_back(m->device, &m->tower.of_forward);
+    ares_phase_give_back(m->device, &m->tower.of_training);
+}
+
+static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
+{
+    const ares_vision_config *v = &m->cfg.vision;
+    int32_t each = v->merge * v->merge;
+    *u = (picture){ .p = { .m = m, .rows = rows },
+                    .tokens = rows / each,
+                    .n_saved = keep == ARES_KEEP_ALL ? v->depth : 1 };
+    u->x = ares_arena_calloc(&u->host, (size_t)v->depth + 1, sizeof *u->x);
+    u->saved = ares_arena_calloc(&u->host, (size_t)u->n_saved, sizeof *u->saved);
+    size_t bytes = carve_picture(u, NULL, keep);
+    char *base = take(m, keep, bytes);
+    if (!base) {
+        ares_arena_fini(&u->host);
+        return ares_fail(ARES_ELIMIT,
+                         "model: a picture or video of %d patches takes %.2f GiB in the vision "
+                         "tower, which do not fit on the device; lower data.max_pixels",
+                         rows, (double)bytes / 1073741824.0);
+    }
+    (void)carve_picture(u, base, keep);
+    for (int i = 0; i < u->n_saved; i++) {
+        u->saved[i].x_in = u->x[i];
+        if (keep == ARES_KEEP_NOTHING) u->saved[i].x_mid = u->x[0];
+    }
+    return ARES_OK;
+}
+
+static void to_device(const picture *u, void *to, const void *host, size_t bytes)
+{
+    ares_device *d = u->p.m->device;
+    d->k->copy_in(d, to, host, bytes);
+}
+static void ids_to_device(const picture *u, int32_t *to, const int32_t *host, int64_t n)
+{
+    to_device(u, to, host, (size_t)n * sizeof *to);
+}
+
+/* start [n + 1]: on the host, and where it goes on the device */
+static ares_segments segments(const picture *u, const int32_t *start, int32_t n, int32_t *to)
 {
     ares_segments seg = { .n = n, .rows = start[n], .start = start };
     ares_segments_measure(&seg);
+    ids_to_device(u, to, start, n + 1);
+    seg.start = to;
     return seg;
 }
 
-static void set_order(pass *p)
+/* Returns the row that stands in each place. */
+static const int32_t *set_order(picture *u, ares_grid grid)
 {
-    int32_t each = p->v->merge * p->v->merge, frame_rows = p->grid.h * p->grid.w;
-    int32_t *frame = ares_arena_alloc(&p->arena, ((size_t)p->grid.t + 1) * sizeof *frame),
-            *window = ares_arena_alloc(&p->arena, ((size_t)p->tokens + 1) * sizeof *window);
-    p->order = ares_arena_alloc(&p->arena, (size_t)p->tokens * sizeof *p->order);
-    p->row_order = ares_arena_alloc(&p->arena, (size_t)p->rows * sizeof *p->row_order);
-    int32_t windows = tower_windows(p->v, p->grid, p->order, window);
-    for (int32_t i = 0; i <= windows; i++) window[i] *= each;
-    for (int32_t i = 0; i <= p->grid.t; i++) frame[i] = i * frame_rows;
-    for (int32_t i = 0; i < p->rows; i++) p->row_order[i] = p->order[i / each] * each + i % each;
-    p->frame = segments(frame, p->grid.t);
-    p->window = segments(window, windows);
+    const ares_vision_config *v = config(u);
+    int32_t each = v->merge * v->merge, rows = u->p.rows, tokens = u->tokens;
+    int32_t *ids = ares_arena_calloc(&u->host, 2 * (size_t)(rows + tokens), sizeof *ids),
+            *row_place = ids + rows, *order = row_place + rows, *place = order + tokens,
+            *start = ares_arena_calloc(&u->host, (size_t)(grid.t + tokens) + 2, sizeof *start),
+            *frame = start + tokens + 1;
+    int32_t windows = tower_windows(v, grid, order, start);
+    for (int32_t i = 0; i <= windows; i++) start[i] *= each;
+    for (int32_t i = 0; i <= grid.t; i++) frame[i] = i * grid.h * grid.w;
+    for (int32_t i = 0; i < tokens; i++) place[order[i]] = i;
+    for (int32_t i = 0; i < rows; i++) ids[i] = order[i / each] * each + i % each;
+    for (int32_t i = 0; i < rows; i++) row_place[ids[i]] = i;
+    ids_to_device(u, u->row_order, ids, rows);
+    ids_to_device(u, u->row_place, row_place, rows);
+    ids_to_device(u, u->order, order, tokens);
+    ids_to_device(u, u->place, place, tokens);
+    u->p.window = segments(u, start, windows, u->window);
+    u->p.frame = segments(u, frame, grid.t, u->frame);
+    return ids;
 }
 
 /* Half of the angles turn by the patch's row, half by its column. */
-static void set_angles(pass *p)
+static void set_angles(picture *u, ares_grid grid, const int32_t *row_order)
 {
-    int32_t dim = p->v->width / p->v->heads, half = dim / 2, quarter = dim / 4;
-    int32_t *y = ares_arena_alloc(&p->arena, (size_t)p->rows * 2 * sizeof *y), *x = y + p->rows;
-    p->cos_sin = floats(p, p->rows, dim);
-    tower_places(p->v, p->grid, y, x);
-    for (int32_t r = 0; r < p->rows; r++)
-        for (int32_t j = 0; j < half; j++) {
-            int32_t at = p->row_order[r];
-            float inverse =
-                1.0f / (float)ares_f64_pow(10000.0, (double)(2 * (j % quarter)) / (double)half);
-            float angle = (float)(j < quarter ? y[at] : x[at]) * inverse;
-            p->cos_sin[(int64_t)r * dim + j] = (float)ares_f64_cos((double)angle);
-            p->cos_sin[(int64_t)r * dim + half + j] = (float)ares_f64_sin((double)angle);
+    const ares_vision_config *v = config(u);
+    int32_t dim = v->width / v->heads, half = dim / 2, quarter = dim / 4,
+            most = ARES_MAX(grid.h, grid.w), rows = u->p.rows;
+    int32_t *y = ares_arena_calloc(&u->host, 2 * (size_t)rows, sizeof *y), *x = y + rows;
+    float *cosine = ares_arena_calloc(&u->host, (size_t)(most * half), sizeof *cosine),
+          *sine = cosine + most * quarter,
+          *all = ares_arena_calloc(&u->host, (size_t)rows * (size_t)dim, sizeof *all);
+    tower_places(v, grid, y, x);
+    for (int32_t j = 0; j < quarter; j++) {
+        float inverse = 1.0f / (float)ares_f64_pow(10000.0, (double)(2 * j) / (double)half);
+        for (int32_t at = 0; at < most; at++) {
+            double angle = (double)((float)at * inverse);
+            cosine[at * quarter + j] = (float)ares_f64_cos(angle);
+            sine[at * quarter + j] = (float)ares_f64_sin(angle);
         }
-}
-
-static void norm(pass *p, const ares_param *w, const ares_param *bias, const float *x, float *y)
-{
-    ares_device *d = p->m->device;
-    int32_t k = p->v->width;
-    if (p->v->gated) {
-        ares_rms_norm_args a = { .rows = p->rows,
-                                 .k = k,
-                                 .x = x,
-                                 .ldx = k,
-                                 .w = w->weight.data,
-                                 .eps = eps,
-                                 .y = y,
-                                 .ldy = k };
-        d->k->rms_norm(d, &a);
-        return;
     }
-    ares_layer_norm_args a = { .rows = p->rows,
-                               .k = k,
-                               .x = x,
-                               .ldx = k,
-                               .w = w->weight.data,
-                               .bias = bias->weight.data,
-                               .eps = eps,
-                               .y = y,
-                               .ldy = k };
-    d->k->layer_norm(d, &a);
+    for (int32_t r = 0; r < rows; r++)
+        for (int32_t j = 0; j < half; j++) {
+            int32_t row = row_order[r], at = (j < quarter ? y : x)[row] * quarter + j % quarter;
+            all[(int64_t)r * dim + j] = cosine[at];
+            all[(int64_t)r * dim + half + j] = sine[at];
+        }
+    to_device(u, u->cos_sin, all, (size_t)rows * (size_t)dim * sizeof *all);
+    u->p.cos_sin = u->cos_sin;
 }
 
-static void product(pass *p, int32_t rows, const ares_linear *l, const float *x,
-                    const float *residual, float *y, int64_t ldy)
+static void place_inputs(picture *u, ares_grid grid, const float *patches)
 {
-    const ares_matrix *w = &l->w->weight;
-    ares_linear_args a = { .m = rows,
-                           .x = x,
-                           .ldx = w->k,
-                           .w = w,
-                           .bias = l->bias ? l->bias->weight.data : NULL,
-                           .residual = residual,
-                           .ldr = w->n,
-                           .y = y,
-                           .ldy = ldy };
-    p->m->device->k->linear(p->m->device, &a, 1);
+    ares_device *d = u->p.m->device;
+    int64_t n = u->p.rows * patch_width(u);
+    set_angles(u, grid, set_order(u, grid));
+    to_device(u, u->pixels, patches, (size_t)n * sizeof *patches);
+    if (u->patches != u->pixels) d->k->convert(d, u->patches, d->k->act, u->pixels, ARES_F32, n);
 }
 
-static void attention(pass *p, bool whole_frame)
+/* Row i of `to` = row ids[i] of `from`, n of both. */
+static void gather(const picture *u, int32_t n, int64_t width, const int32_t *ids, const void *from,
+                   void *to)
 {
-    ares_device *d = p->m->device;
-    int32_t heads = p->v->heads, dim = p->v->width / heads;
-    int64_t width = p->v->width;
-    d->k->rope(d, p->rows, 2 * heads, dim, p->qkv, 3 * width, p->cos_sin, false);
-    ares_attention_args a = { .seg = whole_frame ? p->frame : p->window,
-                              .n_heads = heads,
-                              .n_kv_heads = heads,
-                              .head_dim = dim,
-                              .scale = 1.0f / sqrtf((float)dim),
-                              .q = p->qkv,
-                              .ldq = 3 * width,
-                              .k = p->qkv + width,
-                              .v = p->qkv + 2 * width,
-                              .ldkv = 3 * width,
-                              .out = p->attn,
-                              .ldo = width };
-    d->k->attention(d, &a);
+    ares_device *d = u->p.m->device;
+    ares_matrix all = { (void *)(uintptr_t)from, d->k->act, ARES_ROWS, n, (int32_t)width };
+    d->k->embedding(d, &all, ids, n, to, width);
 }
 
-static void mlp(pass *p, const ares_tower_layer *l)
+static void product(const picture *u, int32_t rows, const ares_linear *l, const void *x, void *y)
 {
-    ares_device *d = p->m->device;
-    int32_t wide = p->v->intermediate;
-    if (p->v->gated) {
-        product(p, p->rows, &l->gate, p->h, NULL, p->wide, 2 * (int64_t)wide);
-        product(p, p->rows, &l->up, p->h, NULL, p->wide + wide, 2 * (int64_t)wide);
-        ares_silu_mul_args a = { .rows = p->rows,
-                                 .k = wide,
-                                 .gate = p->wide,
-                                 .up = p->wide + wide,
-                                 .ldgu = 2 * (int64_t)wide,
-                                 .y = p->act,
-                                 .ldy = wide };
-        d->k->silu_mul(d, &a);
-    } else {
-        product(p, p->rows, &l->gate, p->h, NULL, p->act, wide);
-        ares_activation_args a = {
-            .f = ARES_QUICK_GELU, .n = (int64_t)p->rows * wide, .x = p->act, .y = p->act
-        };
-        d->k->activation(d, &a);
-    }
-    product(p, p->rows, &l->down, p->act, p->x, p->x, p->v->width);
+    ares_device *d = u->p.m->device;
+    ares_linear_args a = linear_args(rows, l, x, NULL, y, l->w->weight.n);
+    d->k->linear(d, &a, 1);
 }
 
-static void block(pass *p, int i)
+static ares_activation_args gelu(const picture *u)
 {
-    const ares_tower_layer *l = &p->m->tower.layer[i];
-    int r = l->qkv.w->region;
-    ares_region_hold(p->m, r);
-    norm(p, l->norm1, l->norm1_bias, p->x, p->h);
-    product(p, p->rows, &l->qkv, p->h, NULL, p->qkv, 3 * (int64_t)p->v->width);
-    attention(p, !p->v->window || p->v->full_blocks >> i & 1);
-    product(p, p->rows, &l->proj, p->attn, p->x, p->x, p->v->width);
-    norm(p, l->norm2, l->norm2_bias, p->x, p->h);
-    mlp(p, l);
-    ares_region_drop(p->m, r);
+    return (ares_activation_args){
+        .f = ARES_GELU, .n = u->tokens * merged_width(u), .x = u->wide, .y = u->act
+    };
 }
 
-/* Rows of merge x merge patches become one, and features go back to the order of patches. */
-static void merge(pass *p, float *features)
+/* Rows of merge x merge patches become one; `last` is in the order of windows. */
+static void merge(const picture *u)
 {
-    ares_device *d = p->m->device;
-    const ares_tower *t = &p->m->tower;
-    int64_t merged = t->merge.w->weight.n, out = p->v->out;
-    float *inner = floats(p, p->tokens, merged), *last = floats(p, p->tokens, out);
-    norm(p, t->norm, t->norm_bias, p->x, p->h);
-    product(p, p->tokens, &t->merge, p->h, NULL, inner, merged);
-    ares_activation_args a = { .f = ARES_GELU, .n = p->tokens * merged, .x = inner, .y = inner };
+    ares_device *d = u->p.m->device;
+    const ares_tower *t = &u->p.m->tower;
+    ares_activation_args a = gelu(u);
+    tower_norm(&u->p, t->norm, t->norm_bias, u->x[config(u)->depth], u->stats, u->p.t.h);
+    product(u, u->tokens, &t->merge, u->p.t.h, u->wide);
     d->k->activation(d, &a);
-    product(p, p->tokens, &t->out, inner, NULL, last, out);
-    for (int32_t i = 0; i < p->tokens; i++)
-        d->k->copy(d, features + p->order[i] * out, last + i * out, (size_t)out * sizeof *last);
+    product(u, u->tokens, &t->out, u->act, u->last);
 }
 
-static void open_pass(pass *p)
+static tower_saved *saved_of(const picture *u, int i)
 {
-    int64_t width = p->v->width, wide = p->v->intermediate;
-    set_order(p);
-    set_angles(p);
-    p->x = floats(p, p->rows, width);
-    p->h = floats(p, p->rows, width);
-    p->qkv = floats(p, p->rows, 3 * width);
-    p->attn = floats(p, p->rows, width);
-    p->wide = p->v->gated ? floats(p, p->rows, 2 * wide) : NULL;
-    p->act = floats(p, p->rows, wide);
+    tower_saved *s = &u->saved[u->n_saved > 1 ? i : 0];
+    s->x_in = u->x[i];
+    return s;
+}
+
+static int region_of(const ares_model *m, int i)
+{
+    return m->tower.layer[i].qkv.w->region;
+}
+
+static void forward(const picture *u)
+{
+    ares_model *m = u->p.m;
+    int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
+    ares_region_hold(m, ends);
+    region_ahead(m, region_of(m, 0));
+    product(u, u->p.rows, &(ares_linear){ m->tower.patches, NULL }, u->patches, u->p.t.h);
+    ares_region_drop(m, ends);
+    gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
+    for (int i = 0; i < depth; i++) {
+        ares_region_hold(m, region_of(m, i));
+        region_ahead(m, i + 1 < depth ? region_of(m, i + 1) : ends);
+        tower_block_forward(&u->p, i, saved_of(u, i), u->x[i + 1]);
+        ares_region_drop(m, region_of(m, i));
+    }
+    ares_region_hold(m, ends);
+    merge(u);
+    ares_region_drop(m, ends);
+}
+
+/* From u->last, the derivatives of what it held, to u->d_x. */
+static void merge_backward(const picture *u)
+{
+    ares_device *d = u->p.m->device;
+    const ares_tower *t = &u->p.m->tower;
+    const void *stream = u->x[config(u)->depth];
+    int64_t width = config(u)->width;
+    ares_activation_args a = gelu(u);
+    a.dy = u->d_act;
+    a.dx = u->d_wide;
+    linear_backward(d, &t->out, u->tokens, u->last, config(u)->out, u->act, u->d_act, false);
+    d->k->activation_backward(d, &a);
+    tower_norm(&u->p, t->norm, t->norm_bias, stream, (tower_stats){ 0 }, u->p.t.h);
+    linear_backward(d, &t->merge, u->tokens, u->d_wide, merged_width(u), u->p.t.h, u->p.t.d_h,
+                    false);
+    d->k->zero(d, u->d_x, (size_t)(u->p.rows * width) * ares_dtype_bytes(d->k->act));
+    tower_norm_backward(&u->p, t->norm, t->norm_bias, u->p.t.d_h, stream, u->stats, u->d_x);
+}
+
+static void backward(const picture *u)
+{
+    ares_model *m = u->p.m;
+    int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
+    ares_region_hold(m, ends);
+    region_ahead(m, region_of(m, depth - 1));
+    merge_backward(u);
+    ares_region_drop(m, ends);
+    for (int i = depth - 1; i >= 0; i--) {
+        const tower_saved *s = saved_of(u, i);
+        ares_region_hold(m, region_of(m, i));
+        if (i > 0) region_ahead(m, region_of(m, i - 1));
+        /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
+        if (u->n_saved < depth && i + 1 < depth) tower_block_forward(&u->p, i, s, u->p.t.d_h);
+        tower_block_backward(&u->p, i, s, u->d_x);
+        ares_region_drop(m, region_of(m, i));
+    }
+    gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
+    linear_backward(m->device, &(ares_linear){ m->tower.patches, NULL }, u->p.rows, u->p.t.d_h,
+                    config(u)->width, u->patches, NULL, false);
+}
+
+static int32_t patches_of(const ares_vision_config *v, ares_grid grid)
+{
+    ARES_ASSERT(v->depth && grid.t > 0 && grid.h % v->merge == 0 && grid.w % v->merge == 0);
+    return grid.t * grid.h * grid.w;
+}
+
+int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep)
+{
+    picture u;
+    ARES_TRY(open_picture(m, patches, keep, &u));
+    ares_arena_fini(&u.host);
+    return ARES_OK;
 }
 
 int ares_model_features(ares_model *m, ares_grid grid, const float *patches, float *features)
 {
-    const ares_vision_config *v = &m->cfg.vision;
     ares_device *d = m->device;
+    picture u;
     if (!d->k->activation)
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: the vision tower of a %s runs on the CPU's native kernels alone, "
                          "not on those of '%s'",
                          m->cfg.model_type, d->k->name);
-    ARES_ASSERT(v->depth && grid.t > 0 && grid.h % v->merge == 0 && grid.w % v->merge == 0);
-    int32_t rows = grid.t * grid.h * grid.w;
-    pass p = { .m = m, .v = v, .grid = grid, .rows = rows, .tokens = rows / (v->merge * v->merge) };
-    open_pass(&p);
-    int ends = m->tower.patches->region;
-    const ares_linear first = { m->tower.patches, NULL };
-    ares_region_hold(m, ends);
-    product(&p, rows, &first, patches, NULL, p.h, v->width);
-    ares_region_drop(m, ends);
-    ares_matrix all = { p.h, ARES_F32, ARES_ROWS, rows, v->width };
-    d->k->embedding(d, &all, p.row_order, rows, p.x, v->width); /* a look-up also gathers rows */
-    for (int i = 0; i < v->depth; i++) block(&p, i);
-    ares_region_hold(m, ends);
-    merge(&p, features);
-    ares_region_drop(m, ends);
-    ares_arena_fini(&p.arena);
+    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, grid), ARES_KEEP_NOTHING, &u));
+    int64_t n = (int64_t)u.tokens * config(&u)->out;
+    place_inputs(&u, grid, patches);
+    forward(&u);
+    gather(&u, u.tokens, config(&u)->out, u.place, u.last, u.ordered);
+    d->k->convert(d, u.numbers, ARES_F32, u.ordered, d->k->act, n);
+    d->k->copy_out(d, features, u.numbers, (size_t)n * sizeof *features);
+    ares_arena_fini(&u.host);
+    return d->k->sync(d);
+}
+
+int ares_model_features_backward(ares_model *m, ares_keep keep, ares_grid grid,
+                                 const float *patches, const float *d_features)
+{
+    ares_device *d = m->device;
+    picture u;
+    ARES_ASSERT(m->trainable && !m->n_frozen && keep != ARES_KEEP_NOTHING);
+    ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
+    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, grid), keep, &u));
+    int64_t n = (int64_t)u.tokens * config(&u)->out;
+    place_inputs(&u, grid, patches);
+    forward(&u);
+    to_device(&u, u.numbers, d_features, (size_t)n * sizeof *d_features);
+    d->k->convert(d, u.ordered, d->k->act, u.numbers, ARES_F32, n);
+    gather(&u, u.tokens, config(&u)->out, u.order, u.ordered, u.last);
+    backward(&u);
+    ares_arena_fini(&u.host);
     return d->k->sync(d);
 }

@@ -1,10 +1,12 @@
 #ifndef ARES_MODEL_VISION_TOWER_H
 #define ARES_MODEL_VISION_TOWER_H
 
+#include "carve.h"
 #include "param.h"
 
-/* Lists the tower's parameters, behind all others, in the frozen regions. */
+/* Lists the tower's parameters, behind all others; its regions begin at l->region. */
 void tower_list(listing *l);
+void tower_close(ares_model *m); /* memory of its passes */
 /*
  * Attention's windows in a grid: order[i] is the token, in the order of patches, that stands in
  * place i; window w has the places [start[w], start[w + 1]). Both arrays have room for tokens + 1
@@ -13,4 +15,47 @@ void tower_list(listing *l);
 int32_t tower_windows(const ares_vision_config *v, ares_grid grid, int32_t *order, int32_t *start);
 /* The row and the column of each patch in the whole picture, in the order of patches. */
 void tower_places(const ares_vision_config *v, ares_grid grid, int32_t *y, int32_t *x);
+
+/* ---------------- blocks (block.c); void *: of the activations' type, all on the device */
+/* Of a norm's rows; mean only of LayerNorm. NULL where there is no backward. */
+typedef struct tower_stats {
+    float *mean, *rstd;
+} tower_stats;
+/* What a block keeps for its backward. */
+typedef struct tower_saved {
+    void *x_in; /* [rows][width] */
+    tower_stats in, mid;
+    void *qkv;   /* [rows][3 width], after rotation */
+    void *attn;  /* [rows][width] */
+    float *lse;  /* [rows][heads] */
+    void *x_mid; /* the stream between attention and MLP; x_in where there is no backward */
+    void *wide;  /* [rows][I], [rows][2 I] if gated: what the activation reads */
+} tower_saved;
+/* Buffers that every block uses and none keeps; those named d_ are for backward. */
+typedef struct tower_scratch {
+    void *h, *act; /* [rows][width], [rows][I] */
+    void *d_h, *d_act, *d_wide, *d_attn, *d_qkv;
+} tower_scratch;
+/* The rows of a picture or video, in the order of windows. */
+typedef struct tower_pass {
+    ares_model *m;
+    int32_t rows;
+    ares_segments frame, window; /* rows that see each other */
+    const float *cos_sin;        /* [rows][width / heads] */
+    tower_scratch t;
+} tower_pass;
+
+void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
+                       tower_saved *s);
+void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int64_t rows,
+                         tower_scratch *t);
+void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias, const void *x,
+                tower_stats stats, void *y);
+/* dx += the gradient of x, and those of the weight and of the bias. */
+void tower_norm_backward(const tower_pass *p, const ares_param *w, const ares_param *bias,
+                         const void *dy, const void *x, tower_stats stats, void *dx);
+/* x_out = the stream after block i; it may be s->x_in. */
+void tower_block_forward(const tower_pass *p, int i, const tower_saved *s, void *x_out);
+/* dx [rows][width]: d loss / d x_out on entry, d loss / d x_in on return. */
+void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx);
 #endif

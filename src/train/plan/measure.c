@@ -96,6 +96,7 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     const ares_model_share share = sharing_of_actor(c, t->run.group);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
+                               .freeze_vision = true, /* rows have no pictures yet */
                                .share = &share };
     ARES_TRY(ares_model_load(c->actor.model_path, d, &opt, &t->run.model));
     ARES_TRY(training_set_positions(&t->run.model->cfg, c->published.actor_override));

@@ -219,7 +219,7 @@ static void step_stretch(const optim *o, ares_model *m, const ares_region *r, co
 static void gather_weights(ares_model *m, const ares_region *r)
 {
     ares_group *g = m->share.group;
-    if (m->share.how != ARES_SHARE_STATES || !r->decay) return;
+    if (m->share.how == ARES_SHARE_NONE || r->in_parts || !r->decay) return;
     size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
     ares_ticket t = ares_group_gather(g, r->own_weights, r->weights, bytes);
     if (r->host) ares_group_join(g, t); /* they go on to the host; otherwise finish waits */

@@ -65,6 +65,7 @@ int training_open_model(training *t, const char *weights)
     const ares_model_share share = sharing_of_actor(c, t->group);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
+                               .freeze_vision = true, /* rows have no pictures yet */
                                .share = &share };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));

@@ -23,6 +23,8 @@ static const setting settings[] = {
     { "qwen3_tied_bias", "adamw_bf16", ARES_BF16, false },
     { "llama_biases", "adamw_bf16", ARES_BF16, false },
     { "llama_gqa_9_3", "adamw", ARES_F32, true },
+    { "qwen2_5_vl_flat", "adamw", ARES_F32, false },
+    { "qwen2_vl_nested", "adamw_bf16", ARES_BF16, false },
 };
 
 typedef struct trained {
@@ -96,7 +98,7 @@ static void give_gradients(ares_model *m, uint64_t step, float scale)
     for (int i = 0; i < m->n_regions; i++) {
         give_gradient(m, i, step, scale);
         /* as a backward does */
-        if (m->share.how == ARES_SHARE_ALL && m->regions[i].decay) ares_region_sum(m, i);
+        if (m->regions[i].in_parts) ares_region_sum(m, i);
     }
 }
 
@@ -146,7 +148,7 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
                 ares_adamw_args one = { .n = p->elements,
                                         .w = a[i].w,
                                         .dtype = p->weight.dtype,
-                                        .kahan = p->rank == 2 &&
+                                        .kahan = p->rank > 1 &&
                                                  strcmp(settings[c].strategy, "adamw_bf16") == 0,
                                         .master = a[i].master,
                                         .grad = p->grad.data,
@@ -156,7 +158,7 @@ TEST(regions_take_the_steps_that_their_parameters_would_take_one_by_one)
                                         .beta1 = t.cfg.optim.betas.items[0],
                                         .beta2 = t.cfg.optim.betas.items[1],
                                         .eps = t.cfg.optim.eps,
-                                        .weight_decay = p->rank == 2 ? 0.1 : 0,
+                                        .weight_decay = p->rank > 1 ? 0.1 : 0,
                                         .grad_scale = 1,
                                         .step = step };
                 t.d.k->adamw(&t.d, &one);
@@ -464,6 +466,7 @@ static bool wide_open(const setting *s, ares_world *w, ares_sharing how, trained
         return false;
     c.vocab = 4000;
     c.intermediate = 900;
+    c.vision.intermediate = 4000;
     if (!CHECK_OK(ares_group_open(w, &t->d, ares_world_size(w), 1, &t->g))) return false;
     const ares_model_share share = { .group = t->g, .how = how };
     const ares_model_options opt = {

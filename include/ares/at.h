@@ -145,6 +145,7 @@ at_tensor at_sqrt(at_tensor t);
 at_tensor at_rsqrt(at_tensor t);
 at_tensor at_sigmoid(at_tensor t);
 at_tensor at_silu(at_tensor t);
+at_tensor at_gelu(at_tensor t); /* x Phi(x), not its approximation by tanh */
 at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value);
 at_tensor at_add_(at_tensor a, at_tensor b);
 at_tensor at_sub_(at_tensor a, at_tensor b);
@@ -178,8 +179,9 @@ at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps); /* over the la
 at_tensor at_softmax(at_tensor t, int dim);
 at_tensor at_log_softmax(at_tensor t, int dim);
 at_tensor at_log_softmax_out(at_tensor out, at_tensor t, int dim); /* out may be t */
-/* d silu(x) / dx times gradient; out may be an operand */
+/* d silu(x) / dx times gradient, and of gelu; out may be an operand */
 at_tensor at_silu_backward_out(at_tensor out, at_tensor gradient, at_tensor x);
+at_tensor at_gelu_backward_out(at_tensor out, at_tensor gradient, at_tensor x);
 at_tensor at_gather(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_select(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source);

@@ -517,7 +517,7 @@ typedef struct ares_kernels {
 
     void (*rms_norm)(ares_device *d, const ares_rms_norm_args *a);
     void (*rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
-    /* of vision towers; NULL: the device does not offer them */
+    /* of vision towers */
     void (*layer_norm)(ares_device *d, const ares_layer_norm_args *a);
     void (*layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a);
     void (*activation)(ares_device *d, const ares_activation_args *a);

@@ -11,6 +11,7 @@
 #include <ATen/ops/dot.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/silu_backward.h>
@@ -105,6 +106,11 @@ at_tensor at_silu_backward_out(at_tensor out, at_tensor gradient, at_tensor x)
 {
     AT_INTO(out, AT_OPERANDS(gradient, x), fits(out, x->t.sizes());
             at::silu_backward_out(out->t, gradient->t, x->t));
+}
+at_tensor at_gelu_backward_out(at_tensor out, at_tensor gradient, at_tensor x)
+{
+    AT_INTO(out, AT_OPERANDS(gradient, x), fits(out, x->t.sizes());
+            at::gelu_backward_out(out->t, gradient->t, x->t));
 }
 at_tensor at_index_add_(at_tensor t, int dim, at_tensor index, at_tensor source)
 {

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
@@ -157,6 +158,10 @@ at_tensor at_sigmoid(at_tensor t)
 at_tensor at_silu(at_tensor t)
 {
     AT_OP(AT_OPERANDS(t), at::silu(t->t));
+}
+at_tensor at_gelu(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), at::gelu(t->t));
 }
 at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value)
 {

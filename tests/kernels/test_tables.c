@@ -180,8 +180,7 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
 
 /*
  * No entry is missing but brought, which is so where bring returns when it is done; those from
- * rope_store on are there together or not at all, and rope_store takes the place of store_kv. What
- * only vision towers need may be missing (docs/vision.md#tower).
+ * rope_store on are there together or not at all, and rope_store takes the place of store_kv.
  */
 static void check_complete(const ares_kernels *k)
 {
@@ -189,11 +188,9 @@ static void check_complete(const ares_kernels *k)
     const size_t first = offsetof(ares_kernels, alloc) / sizeof *entry,
                  decoding = offsetof(ares_kernels, rope_store) / sizeof *entry,
                  store = offsetof(ares_kernels, store_kv) / sizeof *entry,
-                 brought = offsetof(ares_kernels, brought) / sizeof *entry,
-                 tower = offsetof(ares_kernels, layer_norm) / sizeof *entry,
-                 behind_tower = offsetof(ares_kernels, rope) / sizeof *entry;
+                 brought = offsetof(ares_kernels, brought) / sizeof *entry;
     for (size_t i = first; i < decoding; i++)
-        if (i != brought && (i < tower || i >= behind_tower))
+        if (i != brought)
             CHECK_MSG(!entry[i] == (i == store && entry[decoding]), "%s: entry %zu", k->name, i);
     for (size_t i = decoding; i < sizeof *k / sizeof *entry; i++)
         CHECK_MSG(!entry[i] == !entry[decoding], "%s: entry %zu", k->name, i);
@@ -599,6 +596,96 @@ static void rms_norm_cases(table which)
 }
 ON_ALL(rms_norm_and_its_gradients_agree_with_the_cpu, rms_norm_cases)
 
+static void layer_norm_cases(table which)
+{
+    static const int32_t shapes[][2] = { { 1, 2 }, { 5, 33 }, { 70, 128 }, { 67, 1280 } };
+    for (int s = 0; s < ARES_COUNT(shapes); s++) {
+        pair p;
+        if (!pair_open(&p, which)) return;
+        int32_t rows = shapes[s][0], k = shapes[s][1];
+        int64_t ld = k + 2, n = rows * ld;
+        float *x = normals(1, n, 2.0), *w = normals(2, k, 1.0), *dy = normals(3, n, 1.0),
+              *y = filled(n, 0), *mean = filled(rows, NAN), *rstd = filled(rows, NAN),
+              *dx = normals(4, n, 1.0), *dw = normals(5, k, 1.0), *bias = normals(6, k, 1.0),
+              *db = normals(7, k, 1.0);
+        for (int64_t i = 0; i < n; i++) x[i] += 3;
+        void *x_up = up_acts(&p, x, n), *dy_up = up_acts(&p, dy, n), *y_up = up_acts(&p, y, n),
+             *dx_up = up_acts(&p, dx, n);
+        ares_layer_norm_args a = { .rows = rows,
+                                   .k = k,
+                                   .x = x,
+                                   .ldx = ld,
+                                   .w = w,
+                                   .bias = bias,
+                                   .eps = 1e-6f,
+                                   .y = y,
+                                   .ldy = ld,
+                                   .mean = mean,
+                                   .rstd = rstd,
+                                   .dy = dy,
+                                   .lddy = ld,
+                                   .dx = dx,
+                                   .lddx = ld,
+                                   .dw = dw,
+                                   .dbias = db },
+                             b = a;
+        b.x = x_up, b.y = y_up, b.dy = dy_up, b.dx = dx_up;
+        b.w = up_floats(&p, w, k), b.bias = up_floats(&p, bias, k);
+        b.mean = up_floats(&p, mean, rows), b.rstd = up_floats(&p, rstd, rows);
+        b.dw = up_floats(&p, dw, k), b.dbias = up_floats(&p, db, k);
+        p.cpu.k->layer_norm(&p.cpu, &a);
+        p.other.k->layer_norm(&p.other, &b);
+        agree_acts(&p, "y", y_up, y, n, 2e-6);
+        agree_device(&p, "mean", b.mean, mean, rows, 1e-6);
+        agree_device(&p, "rstd", b.rstd, rstd, rows, 2e-6);
+        p.cpu.k->layer_norm_backward(&p.cpu, &a);
+        p.other.k->layer_norm_backward(&p.other, &b);
+        /* of a row of two numbers only rounding errors are left, times rstd */
+        agree_acts(&p, "dx", dx_up, dx, n, k == 2 ? 1e-5 : 2e-6);
+        agree_device(&p, "dw", b.dw, dw, k, 4e-6);
+        agree_device(&p, "dbias", b.dbias, db, k, 2e-6);
+        float *all[] = { x, w, dy, y, mean, rstd, dx, dw, bias, db };
+        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+        pair_close(&p);
+    }
+}
+ON_ALL(layer_norm_and_its_gradients_agree_with_the_cpu, layer_norm_cases)
+
+static void activation_cases(table which)
+{
+    enum { N = 5003 };
+    pair p;
+    if (!pair_open(&p, which)) return;
+    for (int f = ARES_GELU; f <= ARES_QUICK_GELU; f++) {
+        float *x = normals(1, N, 3.0), *dy = normals(2, N, 1.0), *y = filled(N, 0),
+              *dx = filled(N, 0);
+        x[0] = 0, x[1] = 60, x[2] = -60;
+        ares_activation_args a = { .f = (ares_activation)f,
+                                   .n = N,
+                                   .x = x,
+                                   .y = y,
+                                   .dy = dy,
+                                   .dx = dx },
+                             b = a;
+        void *x_up = up_acts(&p, x, N), *dy_up = up_acts(&p, dy, N);
+        b.x = x_up, b.dy = dy_up;
+        b.y = up_acts(&p, y, N), b.dx = dy_up; /* in place */
+        p.cpu.k->activation(&p.cpu, &a);
+        p.other.k->activation(&p.other, &b);
+        agree_acts(&p, "y", b.y, y, N, 1e-6);
+        p.cpu.k->activation_backward(&p.cpu, &a);
+        p.other.k->activation_backward(&p.other, &b);
+        agree_acts(&p, "dx", dy_up, dx, N, 1e-6);
+        b.y = x_up;
+        p.other.k->activation(&p.other, &b);
+        agree_acts(&p, "y in place", x_up, y, N, 1e-6);
+        float *all[] = { x, dy, y, dx };
+        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    }
+    pair_close(&p);
+}
+ON_ALL(activations_and_their_gradients_agree_with_the_cpu, activation_cases)
+
 static void rope_and_silu_cases(table which)
 {
     pair p;
@@ -681,6 +768,9 @@ static const shape shapes[] = {
     { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0 },
     { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 },
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
+    /* windows and frames of vision towers */
+    { 6, { 64, 32, 16, 8, 4, 100 }, { -1, -1, -1, -1, -1, -1 }, 4, 4, 80, false, 0 },
+    { 5, { 64, 4, 16, 36, 8 }, { -1, -1, -1, -1, -1 }, 2, 2, 12, false, 0 },
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
     { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
     /* from the cache: rows that decode, with sequences of different lengths */

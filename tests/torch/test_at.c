@@ -159,6 +159,7 @@ TEST(every_operation_computes_what_its_name_says)
     SAME(at_rsqrt(at_exp(t)), 1 / sqrt(exp(x[i])));
     SAME(at_sigmoid(t), 1 / (1 + exp(-x[i])));
     SAME(at_silu(t), x[i] / (1 + exp(-x[i])));
+    SAME(at_gelu(t), x[i] * erfc(-x[i] / sqrt(2)) / 2);
     SAME(at_softmax(t, 0), exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
     SAME(at_exp(at_log_softmax(t, 0)),
          exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));

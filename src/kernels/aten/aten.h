@@ -74,6 +74,10 @@ void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_
                              const void *dy, int64_t lddy);
 void aten_rms_norm(ares_device *d, const ares_rms_norm_args *a);
 void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
+void aten_layer_norm(ares_device *d, const ares_layer_norm_args *a);
+void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a);
+void aten_activation(ares_device *d, const ares_activation_args *a);
+void aten_activation_backward(ares_device *d, const ares_activation_args *a);
 void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse);
 void aten_silu_mul(ares_device *d, const ares_silu_mul_args *a);

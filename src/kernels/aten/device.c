@@ -137,10 +137,10 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     k->embedding_backward = aten_embedding_backward;
     k->rms_norm = aten_rms_norm;
     k->rms_norm_backward = aten_rms_norm_backward;
-    k->layer_norm = NULL; /* vision towers run on the native table alone */
-    k->layer_norm_backward = NULL;
-    k->activation = NULL;
-    k->activation_backward = NULL;
+    k->layer_norm = aten_layer_norm;
+    k->layer_norm_backward = aten_layer_norm_backward;
+    k->activation = aten_activation;
+    k->activation_backward = aten_activation_backward;
     k->rope = aten_rope;
     k->silu_mul = aten_silu_mul;
     k->silu_mul_backward = aten_silu_mul_backward;

@@ -1,4 +1,4 @@
-/* What is computed row by row, in f32: the norm, rotations, the gated activation. */
+/* What is computed row by row, in f32: norms, rotations, activations. */
 #include "aten.h"
 
 /* The rows of a norm as [rows / heads][heads][k], and one number for each. */
@@ -45,6 +45,43 @@ void aten_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     aten_leave(d, s);
 }
 
+void aten_layer_norm(ares_device *d, const ares_layer_norm_args *a)
+{
+    at_scope *s = a->rows > 0 ? aten_enter(d, "layer_norm") : NULL;
+    if (!s) return;
+    at_tensor x = aten_wide(d, a->x, a->rows, a->k, a->ldx), mean = at_mean_dim(x, 1, true),
+              centred = at_sub(x, mean),
+              rstd = at_rsqrt(
+                  at_add_s(at_mean_dim(at_mul(centred, centred), 1, true), (double)a->eps));
+    at_mul_(at_mul_(centred, rstd), aten_vector(d, a->w, a->k));
+    at_copy_(aten_acts(d, a->y, a->rows, a->k, a->ldy),
+             at_add_(centred, aten_vector(d, a->bias, a->k)));
+    if (a->mean) at_copy_(aten_rows(d, a->mean, a->rows, 1, 1), mean);
+    if (a->rstd) at_copy_(aten_rows(d, a->rstd, a->rows, 1, 1), rstd);
+    aten_leave(d, s);
+}
+
+/* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
+void aten_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
+{
+    at_scope *s = a->rows > 0 ? aten_enter(d, "layer_norm_backward") : NULL;
+    if (!s) return;
+    at_tensor dy = aten_wide(d, a->dy, a->rows, a->k, a->lddy),
+              rstd = aten_rows(d, a->rstd, a->rows, 1, 1),
+              hat = at_mul_(at_sub(aten_wide(d, a->x, a->rows, a->k, a->ldx),
+                                   aten_rows(d, a->mean, a->rows, 1, 1)),
+                            rstd),
+              product = at_mul(hat, dy), w = aten_vector(d, a->w, a->k), g = at_mul(dy, w);
+    if (a->dw) {
+        at_add_(aten_vector(d, a->dw, a->k), at_sum_dim(product, 0, false));
+        at_add_(aten_vector(d, a->dbias, a->k), at_sum_dim(dy, 0, false));
+    }
+    at_tensor shift = at_mean_dim(g, 1, true), pull = at_mean_dim(at_mul_(product, w), 1, true);
+    at_sub_(at_sub_(g, shift), at_mul_(hat, pull));
+    at_add_(aten_acts(d, a->dx, a->rows, a->k, a->lddx), at_mul_(g, rstd));
+    aten_leave(d, s);
+}
+
 void aten_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse)
 {
@@ -87,5 +124,39 @@ void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
     /* gate and up have been read for all that follows: they may be overwritten */
     at_silu_backward_out(aten_acts(d, a->d_gate, a->rows, a->k, a->lddgu), d_silu, gate);
     at_mul_out(aten_acts(d, a->d_up, a->rows, a->k, a->lddgu), silu, dy);
+    aten_leave(d, s);
+}
+
+static at_tensor flat(const ares_device *d, const ares_activation_args *a, const void *x)
+{
+    return aten_acts(d, x, 1, a->n, a->n);
+}
+static at_tensor flat_wide(const ares_device *d, const ares_activation_args *a, const void *x)
+{
+    return aten_wide(d, x, 1, a->n, a->n);
+}
+
+void aten_activation(ares_device *d, const ares_activation_args *a)
+{
+    at_scope *s = a->n > 0 ? aten_enter(d, "activation") : NULL;
+    if (!s) return;
+    at_tensor x = flat_wide(d, a, a->x);
+    if (a->f == ARES_GELU) at_copy_(flat(d, a, a->y), at_gelu(x));
+    else at_mul_out(flat(d, a, a->y), x, at_sigmoid(at_mul_s(x, 1.702)));
+    aten_leave(d, s);
+}
+
+/* With s = sigmoid(1.702 x): (x s)' = s + 1.702 x s (1 - s). */
+void aten_activation_backward(ares_device *d, const ares_activation_args *a)
+{
+    at_scope *s = a->n > 0 ? aten_enter(d, "activation_backward") : NULL;
+    if (!s) return;
+    at_tensor x = flat_wide(d, a, a->x), dy = flat_wide(d, a, a->dy), dx = flat(d, a, a->dx);
+    if (a->f == ARES_GELU) at_gelu_backward_out(dx, dy, x);
+    else {
+        at_tensor by = at_mul_s(x, 1.702), sigma = at_sigmoid(by),
+                  rest = at_mul_(by, at_add_s(at_neg(sigma), 1));
+        at_mul_out(dx, at_mul_(sigma, at_add_s(rest, 1)), dy);
+    }
     aten_leave(d, s);
 }

@@ -222,6 +222,10 @@ void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_
                              const void *dy, int64_t lddy);
 void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a);
 void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a);
+void cuda_layer_norm(ares_device *d, const ares_layer_norm_args *a);
+void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a);
+void cuda_activation(ares_device *d, const ares_activation_args *a);
+void cuda_activation_backward(ares_device *d, const ares_activation_args *a);
 void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x, int64_t ldx,
                const float *cos_sin, bool inverse);
 void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a);

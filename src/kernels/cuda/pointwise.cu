@@ -1,4 +1,4 @@
-/* Kernels that visit each number once: rotation, SwiGLU, conversion. */
+/* Kernels that visit each number once: rotation, SwiGLU, GELU, conversion. */
 #include "activation.cuh"
 
 #include <math.h>
@@ -68,6 +68,44 @@ void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "silu_mul_backward", CUDA_BY_TYPE(c, swiglu_back),
                 cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
+}
+
+static __device__ float normal_cdf(float x)
+{
+    return 0.5f * erfcf(-0.70710678f * x);
+}
+
+template <typename T> static __global__ void activate(ares_activation_args a)
+{
+    CUDA_EACH(i, a.n)
+    {
+        float x = cuda_get((const T *)a.x + i);
+        cuda_put((T *)a.y + i, x * (a.f == ARES_GELU ? normal_cdf(x) : sigmoid(1.702f * x)));
+    }
+}
+void cuda_activation(ares_device *d, const ares_activation_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "activation", CUDA_BY_TYPE(c, activate), cuda_blocks(a->n), CUDA_THREADS, 0, *a);
+}
+
+static __device__ float slope(ares_activation f, float x)
+{
+    if (f == ARES_GELU) return fmaf(x, 0.39894228f * expf(-0.5f * x * x), normal_cdf(x));
+    float s = sigmoid(1.702f * x);
+    return fmaf(1.702f * x * s, 1.0f - s, s);
+}
+template <typename T> static __global__ void activate_back(ares_activation_args a)
+{
+    CUDA_EACH(i, a.n)
+    cuda_put((T *)a.dx + i,
+             slope(a.f, cuda_get((const T *)a.x + i)) * cuda_get((const T *)a.dy + i));
+}
+void cuda_activation_backward(ares_device *d, const ares_activation_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "activation_backward", CUDA_BY_TYPE(c, activate_back), cuda_blocks(a->n),
+                CUDA_THREADS, 0, *a);
 }
 
 static __global__ void widen(float *to, const uint16_t *from, int64_t n)

@@ -1,0 +1,87 @@
+/*
+ * Layer norm: one block per row, and for the gradients of weight and bias one block per 32 columns,
+ * each summed in 32 strands of rows.
+ */
+#include "activation.cuh"
+
+enum { ROW_THREADS = 256 };
+
+template <typename T>
+static __global__ void __launch_bounds__(ROW_THREADS) norm_row(ares_layer_norm_args a)
+{
+    int64_t row = blockIdx.x;
+    int32_t k = a.k;
+    const T *x = (const T *)a.x + row * a.ldx;
+    T *y = (T *)a.y + row * a.ldy;
+    float sum = 0.0f, squares = 0.0f;
+    for (int32_t i = threadIdx.x; i < k; i += ROW_THREADS) sum += cuda_get(x + i);
+    float mean = cuda_block_sum(sum) / (float)k;
+    for (int32_t i = threadIdx.x; i < k; i += ROW_THREADS) {
+        float v = cuda_get(x + i) - mean;
+        squares = fmaf(v, v, squares);
+    }
+    float rstd = 1.0f / sqrtf(cuda_block_sum(squares) / (float)k + a.eps);
+    if (a.mean && threadIdx.x == 0) a.mean[row] = mean;
+    if (a.rstd && threadIdx.x == 0) a.rstd[row] = rstd;
+    for (int32_t i = threadIdx.x; i < k; i += ROW_THREADS)
+        cuda_put(y + i, fmaf((cuda_get(x + i) - mean) * rstd, a.w[i], a.bias[i]));
+}
+
+/* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
+template <typename T>
+static __global__ void __launch_bounds__(ROW_THREADS) norm_row_back(ares_layer_norm_args a)
+{
+    int64_t row = blockIdx.x;
+    int32_t k = a.k;
+    const T *x = (const T *)a.x + row * a.ldx, *dy = (const T *)a.dy + row * a.lddy;
+    T *dx = (T *)a.dx + row * a.lddx;
+    float mean = a.mean[row], rstd = a.rstd[row], sum = 0.0f, product = 0.0f;
+    for (int32_t i = threadIdx.x; i < k; i += ROW_THREADS) {
+        float g = cuda_get(dy + i) * a.w[i];
+        sum += g;
+        product = fmaf(g, (cuda_get(x + i) - mean) * rstd, product);
+    }
+    float shift = cuda_block_sum(sum) / (float)k, pull = cuda_block_sum(product) / (float)k;
+    for (int32_t i = threadIdx.x; i < k; i += ROW_THREADS) {
+        float hat = (cuda_get(x + i) - mean) * rstd, g = cuda_get(dy + i) * a.w[i] - shift;
+        cuda_put(dx + i, fmaf(fmaf(-hat, pull, g), rstd, cuda_get(dx + i)));
+    }
+}
+
+template <typename T> static __global__ void vectors_back(ares_layer_norm_args a)
+{
+    __shared__ float tile[32 * 33];
+    int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
+    const T *x = (const T *)a.x, *dy = (const T *)a.dy;
+    float of_weight = 0.0f, of_bias = 0.0f;
+    if (column < a.k)
+        for (int64_t r = threadIdx.y; r < a.rows; r += 32) {
+            float g = cuda_get(dy + r * a.lddy + column);
+            of_weight =
+                fmaf((cuda_get(x + r * a.ldx + column) - a.mean[r]) * a.rstd[r], g, of_weight);
+            of_bias += g;
+        }
+    of_weight = cuda_column_tree(tile, of_weight);
+    __syncthreads(); /* the tile is read by one row of threads and then written by all */
+    of_bias = cuda_column_tree(tile, of_bias);
+    if (threadIdx.y == 0 && column < a.k) {
+        a.dw[column] += of_weight;
+        a.dbias[column] += of_bias;
+    }
+}
+
+void cuda_layer_norm(ares_device *d, const ares_layer_norm_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "layer_norm", CUDA_BY_TYPE(c, norm_row), (unsigned)a->rows, ROW_THREADS, 0, *a);
+}
+
+void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "layer_norm_backward", CUDA_BY_TYPE(c, norm_row_back), (unsigned)a->rows,
+                ROW_THREADS, 0, *a);
+    if (a->dw && a->rows)
+        cuda_launch(c, "layer_norm_backward: weight and bias", CUDA_BY_TYPE(c, vectors_back),
+                    (unsigned)(a->k + 31) / 32, dim3(32, 32), 0, *a);
+}

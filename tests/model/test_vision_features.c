@@ -13,6 +13,7 @@
 
 #include "ares/model.h"
 #include "test.h"
+#include "transfer.h"
 #include "vision_row.h"
 
 static const char *const cases[] = { "qwen2_vl_flat-image",   "qwen2_vl_flat-long_video",
@@ -102,15 +103,32 @@ static void close_row(row *r)
     ares_arena_fini(&r->arena);
 }
 
+/* False after a SKIP, or after a failure where a card is required. */
+static bool have_card(void)
+{
+    ares_device d;
+    const char *required = getenv("ARES_REQUIRE_CUDA");
+    int rc = ares_device_open("cuda", 0, &d);
+    if (rc == ARES_OK) ares_device_close(&d);
+    else if (!required || !*required) test_skip(ares_error_message());
+    return rc == ARES_OK || (required && *required && CHECK_OK(rc));
+}
+
+typedef struct place {
+    const char *device, *table;
+    ares_dtype act, storage;
+    int threads;
+} place;
+static const place native = { "cpu", "native", ARES_F32, ARES_F32, 2 };
+
 /* The model of a case: what comes before the minus sign of its name. */
-static void open_model(const char *name, const char *table, int threads, ares_device *d,
-                       ares_model **m)
+static void open_model(const char *name, const place *at, ares_device *d, ares_model **m)
 {
     char model[300];
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true };
+    ares_model_options opt = { .storage = at->storage, .trainable = true };
     (void)snprintf(model, sizeof model, "%s/%.*s", test_source("tests/golden/models"),
                    (int)(strchr(name, '-') - name), name);
-    CHECK_OK(ares_device_open_table("cpu", table, ARES_F32, threads, d));
+    REQUIRE_OK(ares_device_open_table(at->device, at->table, at->act, at->threads, d));
     REQUIRE_OK(ares_model_load(model, d, &opt, m));
 }
 
@@ -165,7 +183,7 @@ static void gradients_agree(const row *r, const char *name, const char *path)
         if (!CHECK_MSG(t && p->grad.data, "%s has no gradient", p->name)) continue;
         float *mine = ares_malloc((size_t)t->count * sizeof *mine),
               *theirs = ares_malloc((size_t)t->bytes);
-        ares_matrix_unpack(&p->grad, mine, ARES_F32);
+        CHECK_OK(model_get(r->x.m, &p->grad, mine, ARES_F32));
         memcpy(theirs, t->data, (size_t)t->bytes);
         double worst = 0, largest = 0;
         for (int64_t e = 0; e < t->count; e++) {
@@ -186,7 +204,7 @@ static bool has_gradients(const char *name, char path[static 300])
     return ares_file_exists(path);
 }
 
-TEST(rows_with_images_and_videos_are_those_of_transformers)
+static void rows_agree(const place *at)
 {
     int with_gradients = 0;
     for (int c = 0; c < ARES_COUNT(cases); c++) {
@@ -194,7 +212,7 @@ TEST(rows_with_images_and_videos_are_those_of_transformers)
         ares_device d;
         row r;
         open_row(&r, cases[c]);
-        open_model(cases[c], "native", 2, &d, &r.x.m);
+        open_model(cases[c], at, &d, &r.x.m);
         REQUIRE_OK(vision_row_run(&r.x));
         features_agree(&r, cases[c]);
         positions_agree(&r);
@@ -211,6 +229,97 @@ TEST(rows_with_images_and_videos_are_those_of_transformers)
     CHECK_EQ(with_gradients, 3);
 }
 
+TEST(rows_with_images_and_videos_are_those_of_transformers)
+{
+    rows_agree(&native);
+}
+TEST(rows_with_images_and_videos_are_the_same_on_libtorchs_kernels)
+{
+    rows_agree(&(place){ "cpu", "aten", ARES_F32, ARES_F32, 1 });
+}
+TEST_GPU(rows_with_images_and_videos_are_the_same_on_a_card)
+{
+    if (have_card()) rows_agree(&(place){ "cuda", "native", ARES_F32, ARES_F32, 0 });
+}
+
+/* ---------------------------------------------------------------- in bf16 */
+/* All features and gradients of a case, one after the other. */
+typedef struct results {
+    int n;
+    float *x[200];
+    int64_t count[200];
+    char name[200][120];
+} results;
+
+static void add_result(results *s, const char *name, int64_t n, float **x)
+{
+    ARES_ASSERT(s->n < 200);
+    (void)snprintf(s->name[s->n], sizeof s->name[s->n], "%s", name);
+    s->count[s->n] = n;
+    *x = s->x[s->n++] = ares_malloc((size_t)n * sizeof **x);
+}
+
+static void results_of(const char *name, const place *at, results *s)
+{
+    ares_device d;
+    row r;
+    float *x;
+    s->n = 0;
+    open_row(&r, name);
+    open_model(name, at, &d, &r.x.m);
+    REQUIRE_OK(vision_row_run(&r.x));
+    int64_t n = (int64_t)r.x.n_features * r.x.m->cfg.hidden;
+    add_result(s, "features", n, &x);
+    memcpy(x, r.x.features, (size_t)n * sizeof *x);
+    for (int i = 0; i < r.x.m->n_params; i++) {
+        const ares_param *p = &r.x.m->params[i];
+        add_result(s, p->name, (int64_t)p->weight.n * p->weight.k, &x);
+        CHECK_OK(model_get(r.x.m, &p->grad, x, ARES_F32));
+    }
+    ares_model_free(r.x.m);
+    ares_device_close(&d);
+    close_row(&r);
+}
+
+/*
+ * From the same weights. Rounding to 8 bits on the way adds up to some hundredths of an array's
+ * length; a wrong sign, order or factor, to more than half of it.
+ */
+static void near_in_bf16(const char *name, const place *at)
+{
+    static results want, got;
+    const place exact = { "cpu", "native", ARES_F32, ARES_BF16, 2 };
+    results_of(name, &exact, &want);
+    results_of(name, at, &got);
+    REQUIRE(want.n == got.n);
+    for (int i = 0; i < want.n; i++) {
+        double length = 0, off = 0;
+        for (int64_t k = 0; k < want.count[i]; k++) {
+            double x = (double)want.x[i][k], e = (double)got.x[i][k] - x;
+            length += x * x;
+            off += e * e;
+        }
+        CHECK_MSG(sqrt(off) <= 0.08 * sqrt(length), "%s: %s: off by %g of %g", name, want.name[i],
+                  sqrt(off), sqrt(length));
+        ares_free(want.x[i]);
+        ares_free(got.x[i]);
+    }
+}
+
+TEST(rows_with_images_and_videos_are_near_in_bf16_on_libtorchs_kernels)
+{
+    const place at = { "cpu", "aten", ARES_BF16, ARES_BF16, 1 };
+    near_in_bf16(cases[2], &at);
+    near_in_bf16(cases[4], &at);
+}
+TEST_GPU(rows_with_images_and_videos_are_near_in_bf16_on_a_card)
+{
+    const place at = { "cuda", "native", ARES_BF16, ARES_BF16, 0 };
+    if (!have_card()) return;
+    near_in_bf16(cases[2], &at);
+    near_in_bf16(cases[4], &at);
+}
+
 /* ---------------------------------------------------------------- what must not change a bit */
 /* All gradients of a case; the caller frees them. */
 static void gradients_of(const char *name, int threads, ares_keep keep, const char *isa,
@@ -220,7 +329,7 @@ static void gradients_of(const char *name, int threads, ares_keep keep, const ch
     row r;
     if (isa) setenv("ARES_ISA", isa, 1);
     open_row(&r, name);
-    open_model(name, "native", threads, &d, &r.x.m);
+    open_model(name, &(place){ "cpu", "native", ARES_F32, ARES_F32, threads }, &d, &r.x.m);
     if (isa) unsetenv("ARES_ISA");
     r.x.keep = keep;
     REQUIRE_OK(vision_row_run(&r.x));
@@ -365,7 +474,7 @@ TEST(a_towers_gradient_is_the_slope_of_its_features)
         ares_device d;
         row r;
         open_row(&r, cases[which[k]]);
-        open_model(cases[which[k]], "native", 2, &d, &r.x.m);
+        open_model(cases[which[k]], &native, &d, &r.x.m);
         int64_t n = find(r.file, "features", 0)->count;
         float *c = ares_arena_calloc(&r.arena, (size_t)n, sizeof *c);
         ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);

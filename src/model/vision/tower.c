@@ -349,11 +349,6 @@ int ares_model_features(ares_model *m, ares_grid grid, const float *patches, flo
 {
     ares_device *d = m->device;
     picture u;
-    if (!d->k->activation)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "model: the vision tower of a %s runs on the CPU's native kernels alone, "
-                         "not on those of '%s'",
-                         m->cfg.model_type, d->k->name);
     ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, grid), ARES_KEEP_NOTHING, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
     place_inputs(&u, grid, patches);

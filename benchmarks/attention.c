@@ -1,7 +1,7 @@
 /*
- * Speed of attention as JSON lines: training forward and backward, prefill and decode, one line per
- * case, the best of many runs. FLOPs count the products of visible pairs only (4 D forward, 10 D
- * backward), so that work on masked halves of blocks lowers the result.
+ * Speed of attention as JSON lines: training forward and backward, prefill, pictures and decode,
+ * one line per case, the best of many runs. FLOPs count the products of visible pairs only (4 D
+ * forward, 10 D backward), so that work on masked halves of blocks lowers the result.
  *
  *   bench_attention [THREADS]
  */
@@ -106,6 +106,45 @@ static void train(ares_device *d, int threads, const char *name, int groups, int
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
+/* A picture of a vision tower: every patch sees all of its segment. */
+static void picture(ares_device *d, int threads, const char *name, int segments, int each,
+                    int heads, int dim)
+{
+    int32_t *start = ares_calloc((size_t)segments + 1, 4);
+    for (int i = 0; i <= segments; i++) start[i] = i * each;
+    int64_t rows = (int64_t)segments * each, wide = (int64_t)heads * dim;
+    float *qkv = numbers(rows * 3 * wide), *o = numbers(rows * wide), *d_out = numbers(rows * wide),
+          *d_qkv = numbers(rows * 3 * wide), *lse = numbers(rows * heads);
+    ares_attention_args a = { .seg = { .n = segments, .start = start },
+                              .n_heads = heads,
+                              .n_kv_heads = heads,
+                              .head_dim = dim,
+                              .scale = 1.0f / sqrtf((float)dim),
+                              .q = qkv,
+                              .ldq = 3 * wide,
+                              .k = qkv + wide,
+                              .v = qkv + 2 * wide,
+                              .ldkv = 3 * wide,
+                              .out = o,
+                              .ldo = wide,
+                              .lse = lse,
+                              .d_out = d_out,
+                              .dq = d_qkv,
+                              .lddq = 3 * wide,
+                              .dk = d_qkv + wide,
+                              .dv = d_qkv + 2 * wide,
+                              .lddkv = 3 * wide };
+    double pairs = (double)rows * each;
+    char text[128];
+    snprintf(text, sizeof text, "attention_forward %s", name);
+    line(d, text, threads, best_us(d->k->attention, d, &a), pairs * heads * dim * 4, (double)rows);
+    snprintf(text, sizeof text, "attention_backward %s", name);
+    line(d, text, threads, best_us(d->k->attention_backward, d, &a), pairs * heads * dim * 10,
+         (double)rows);
+    void *all[] = { start, qkv, o, d_out, d_qkv, lse };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+}
+
 static void decode(ares_device *d, int threads, const char *name, int batch, int context, int heads,
                    int kv, int dim)
 {
@@ -157,6 +196,9 @@ int main(int argc, char **argv)
     train(&d, threads, "smol 8x512", 8, 511, 1, 1, false, 9, 3, 64);
     train(&d, threads, "qwen 0.5b 2x1024", 2, 1023, 1, 1, false, 14, 2, 64);
     train(&d, threads, "dim 128 1x2048", 1, 2047, 1, 1, false, 16, 8, 128);
+    picture(&d, threads, "picture 1x1024 dim 80", 1, 1024, 16, 80);
+    picture(&d, threads, "picture 1x4096 dim 80", 1, 4096, 16, 80);
+    picture(&d, threads, "picture 64x64 dim 80", 64, 64, 16, 80);
     decode(&d, threads, "tiny B=1 ctx 128", 1, 128, 4, 2, 32);
     decode(&d, threads, "tiny B=64 ctx 128", 64, 128, 4, 2, 32);
     decode(&d, threads, "smol B=1 ctx 128", 1, 128, 9, 3, 64);

@@ -28,13 +28,19 @@ typedef struct block_range {
     int32_t leader, shared, first;
 } block_range;
 
+/* Queries of a segment from `first` on, at most QUERIES, and the heads of one KV head. */
+typedef struct attention_unit {
+    int32_t s, first, h;
+} attention_unit;
+
 typedef struct attention_job {
+    ares_device *d;
     const ares_attention_args *a;
     const float *cache;
-    float *laid_out;     /* packed: the keys and values as a cache, in scratch */
-    block_range *range;  /* packed: [segments] */
-    int32_t *item;       /* pairs: segment, first of its queries */
-    int64_t *first_unit; /* [tasks + 1] a task's units; a unit is an item and a KV head */
+    float *laid_out;    /* packed: the keys and values as a cache, in scratch */
+    block_range *range; /* packed: [segments] */
+    attention_unit *unit;
+    int64_t *first_unit; /* [tasks + 1] a task's units */
 } attention_job;
 
 static int64_t block_of(const attention_job *job, int s, int chunk)
@@ -184,7 +190,8 @@ static void finish_row(float *out, int head_dim, float sum)
  * Queries [first, first + n) of segment s against all keys they see, for query heads [head, head +
  * heads), which belong to KV head h.
  */
-static void attend(const attention_job *job, int s, int first, int n, int h, int head, int heads)
+static void attend(const attention_job *job, int worker, int s, int first, int n, int h, int head,
+                   int heads)
 {
     const ares_attention_args *a = job->a;
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s),
@@ -192,13 +199,25 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
     const float *q = (const float *)a->q + row * a->ldq + column;
     float *out = (float *)a->out + row * a->ldo + column;
-    float max[QUERIES * HEADS], sum[QUERIES * HEADS];
+    float max[QUERIES * HEADS], sum[QUERIES * HEADS], *to = out;
 
     /* Rows of a strip: queries of one head or, when they are few (decoding), heads of a query. */
     bool across = n < heads;
     int bands = across ? n : heads, rows = across ? heads : n;
     int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq,
             band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
+    if (!across) {
+        float *own =
+            kernels_scratch(job->d, worker, (size_t)(2 * bands * rows * dim) * sizeof *own);
+        for (int band = 0; band < bands; band++)
+            for (int r = 0; r < rows; r++)
+                memcpy(own + (band * rows + r) * dim, q + band * band_q + r * row_q,
+                       (size_t)dim * sizeof *own);
+        q = own;
+        out = own + bands * rows * dim;
+        row_q = row_o = dim;
+        band_q = band_o = (int64_t)rows * dim;
+    }
     for (int band = 0; band < bands; band++)
         for (int r = 0; r < rows; r++) {
             max[band * rows + r] = -INFINITY;
@@ -238,6 +257,9 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
         for (int r = 0; r < rows; r++) {
             float total = sum[band * rows + r];
             finish_row(out + band * band_o + r * row_o, dim, total);
+            if (!across)
+                memcpy(to + band * dim + r * a->ldo, out + band * band_o + r * row_o,
+                       (size_t)dim * sizeof *out);
             if (a->lse) {
                 int64_t query = row + (across ? band : r);
                 a->lse[query * a->n_heads + head + (across ? r : band)] =
@@ -248,16 +270,15 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
 
 static void attend_task(void *ctx, int64_t task, int worker)
 {
-    (void)worker;
     const attention_job *job = ctx;
     const ares_attention_args *a = job->a;
     int group = a->n_heads / a->n_kv_heads;
-    for (int64_t u = job->first_unit[task]; u < job->first_unit[task + 1]; u++) {
-        const int32_t *item = job->item + u / a->n_kv_heads * 2;
-        int h = (int)(u % a->n_kv_heads), left = segment_rows(&a->seg, item[0]) - item[1];
+    for (int64_t i = job->first_unit[task]; i < job->first_unit[task + 1]; i++) {
+        const attention_unit *u = &job->unit[i];
+        int left = segment_rows(&a->seg, u->s) - u->first;
         for (int g = 0; g < group; g += HEADS)
-            attend(job, item[0], item[1], left < QUERIES ? left : QUERIES, h, h * group + g,
-                   group - g < HEADS ? group - g : HEADS);
+            attend(job, worker, u->s, u->first, left < QUERIES ? left : QUERIES, u->h,
+                   u->h * group + g, group - g < HEADS ? group - g : HEADS);
     }
 }
 
@@ -278,8 +299,7 @@ static int64_t divide_units(const attention_job *job, int64_t units, double shar
     double load = 0.0;
     job->first_unit[0] = 0;
     for (int64_t u = 0; u < units; u++) {
-        const int32_t *item = job->item + u / a->n_kv_heads * 2;
-        load += cost_of(a, item[0], item[1]);
+        load += cost_of(a, job->unit[u].s, job->unit[u].first);
         if (load >= share || u + 1 == units) {
             job->first_unit[++tasks] = u + 1;
             load = 0.0;
@@ -303,25 +323,27 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
     size_t blocks_bytes =
         round_up((size_t)(blocks * a->n_kv_heads * 64 * a->head_dim) * sizeof(float));
     size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)),
-           item_bytes = round_up((size_t)items * 2 * sizeof(int32_t));
+           unit_bytes = round_up((size_t)units * sizeof(attention_unit));
     char *scratch = kernels_scratch(d, KERNELS_SHARED,
-                                    blocks_bytes + range_bytes + item_bytes +
+                                    blocks_bytes + range_bytes + unit_bytes +
                                         (size_t)(units + 1) * sizeof(int64_t));
-    attention_job job = { .a = a,
+    attention_job job = { .d = d,
+                          .a = a,
                           .cache = a->cache,
                           .laid_out = (void *)scratch,
                           .range = (void *)(scratch + blocks_bytes),
-                          .item = (void *)(scratch + blocks_bytes + range_bytes),
+                          .unit = (void *)(scratch + blocks_bytes + range_bytes),
                           .first_unit =
-                              (void *)(scratch + blocks_bytes + range_bytes + item_bytes) };
+                              (void *)(scratch + blocks_bytes + range_bytes + unit_bytes) };
     double total = 0.0;
     int64_t count = 0;
+    /* head after head, so that the keys of one stay in cache for all queries of a segment */
     for (int s = 0; s < seg->n; s++)
-        for (int first = 0; first < segment_rows(seg, s); first += QUERIES, count++) {
-            job.item[2 * count] = s;
-            job.item[2 * count + 1] = first;
-            total += cost_of(a, s, first) * a->n_kv_heads;
-        }
+        for (int h = 0; h < a->n_kv_heads; h++)
+            for (int first = 0; first < segment_rows(seg, s); first += QUERIES) {
+                job.unit[count++] = (attention_unit){ s, first, h };
+                total += cost_of(a, s, first);
+            }
     double share = total / (8.0 * ares_pool_threads(d->pool));
     int64_t tasks = divide_units(&job, units, share < 1e6 ? 1e6 : share);
 

@@ -10,7 +10,10 @@
  */
 #include "attention.h"
 
-enum { QUERIES = 48 };
+enum {
+    QUERIES = 48,
+    COPIES_BYTES = 8 << 20 /* most that a task copies: about what a core has of the last cache */
+};
 
 typedef struct backward_job {
     ares_device *d;
@@ -75,20 +78,29 @@ static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 d
     }
 }
 
+/*
+ * The queries of a segment and one head: where they lie, or copies without gaps. Rows that are far
+ * apart meet in a few sets of the cache, and every chunk of keys visits all of them.
+ */
+typedef struct query_rows {
+    const float *q, *d_out;
+    int64_t ldq, ldo, lddq;
+    float *dq;
+    float *delta; /* [rows]: d_out . out */
+} query_rows;
+
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
-static void rows_back(const ares_attention_args *a, int s, int head, int first, int n,
-                      const chunk *c)
+static void rows_back(const ares_attention_args *a, const query_rows *x, int s, int head, int first,
+                      int n, const chunk *c)
 {
     float p[QUERIES][32], ds[QUERIES][32];
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s);
-    int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
-    const float *q = (const float *)a->q + row * a->ldq + column,
-                *d_out = (const float *)a->d_out + row * a->ldo + column,
-                *out = (const float *)a->out + row * a->ldo + column;
-    float *dq = (float *)a->dq + row * a->lddq + column;
+    int64_t row = a->seg.start[s] + first;
+    const float *q = x->q + first * x->ldq, *d_out = x->d_out + first * x->ldo;
+    float *dq = x->dq + first * x->lddq;
 
-    times_chunk(p, q, a->ldq, c->kt, n, dim);
-    times_chunk(ds, d_out, a->ldo, c->vt, n, dim);
+    times_chunk(p, q, x->ldq, c->kt, n, dim);
+    times_chunk(ds, d_out, x->ldo, c->vt, n, dim);
     const v16 scale = v16_set1(a->scale);
     for (int r = 0; r < n; r++) {
         int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32,
@@ -96,10 +108,10 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
         if (high > c->keys) high = c->keys;
         uint32_t seen = keys_between(ARES_MAX(low, 0), ARES_MAX(high, 0));
         differentiate_row(p[r], ds[r], seen, v16_set1(a->lse[(row + r) * a->n_heads + head]),
-                          v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim)), scale);
+                          v16_set1(x->delta[first + r]), scale);
     }
     tile_product((tile_args){ .c = dq,
-                              .ldc = a->lddq,
+                              .ldc = x->lddq,
                               .a = ds[0],
                               .row = 32,
                               .step = 1,
@@ -107,8 +119,8 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
                               .ldb = dim,
                               .steps = c->keys },
                  n, dim);
-    add_to_keys(c->dv, p, d_out, a->ldo, n, c->keys, dim);
-    add_to_keys(c->dk, ds, q, a->ldq, n, c->keys, dim);
+    add_to_keys(c->dv, p, d_out, x->ldo, n, c->keys, dim);
+    add_to_keys(c->dk, ds, q, x->ldq, n, c->keys, dim);
 }
 
 /* dk and dv of the chunk: from a->dk and a->dv into the chunk (load), or back. */
@@ -124,6 +136,50 @@ static void move_gradients(const ares_attention_args *a, int s, int h, const chu
     }
 }
 
+/* Floats of scratch for the queries of a segment and one head; with copies of them, or without. */
+static int64_t floats_of_rows(int64_t rows, int dim, bool copies)
+{
+    return (rows + 15) / 16 * 16 * (1 + (copies ? 3 * dim : 0));
+}
+
+/* scratch: as floats_of_rows says */
+static query_rows open_rows(const ares_attention_args *a, int s, int head, bool copies,
+                            float *scratch)
+{
+    int64_t row = a->seg.start[s], rows = segment_rows(&a->seg, s), dim = a->head_dim,
+            column = head * dim;
+    const float *out = (const float *)a->out + row * a->ldo + column;
+    query_rows x = { .q = (const float *)a->q + row * a->ldq + column,
+                     .d_out = (const float *)a->d_out + row * a->ldo + column,
+                     .ldq = a->ldq,
+                     .ldo = a->ldo,
+                     .lddq = a->lddq,
+                     .dq = (float *)a->dq + row * a->lddq + column,
+                     .delta = scratch };
+    for (int64_t r = 0; r < rows; r++)
+        x.delta[r] = dot(x.d_out + r * x.ldo, out + r * a->ldo, (int)dim);
+    if (!copies) return x;
+    float *q = scratch + (rows + 15) / 16 * 16, *d_out = q + rows * dim;
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(q + r * dim, x.q + r * x.ldq, (size_t)dim * sizeof *q);
+        memcpy(d_out + r * dim, x.d_out + r * x.ldo, (size_t)dim * sizeof *q);
+    }
+    x.q = q;
+    x.d_out = d_out;
+    x.dq = d_out + rows * dim;
+    x.ldq = x.ldo = x.lddq = dim;
+    memset(x.dq, 0, (size_t)(rows * dim) * sizeof *q);
+    return x;
+}
+
+static void close_rows(const ares_attention_args *a, const query_rows *x, int s, int head)
+{
+    int64_t row = a->seg.start[s], dim = a->head_dim;
+    float *dq = (float *)a->dq + row * a->lddq + head * dim;
+    for (int64_t r = 0; r < segment_rows(&a->seg, s) && dq != x->dq; r++)
+        memcpy(dq + r * a->lddq, x->dq + r * dim, (size_t)dim * sizeof *dq);
+}
+
 /* dq, dk and dv of a segment's own rows, for KV head h and its query heads, begin at 0. */
 static void zero_gradients(const ares_attention_args *a, int s, int h)
 {
@@ -136,7 +192,8 @@ static void zero_gradients(const ares_attention_args *a, int s, int h)
     }
 }
 
-static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
+/* x: of the query heads of KV head h */
+static void segment_back(const ares_attention_args *a, const query_rows *x, int s, int h, chunk *c)
 {
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), rows = segment_rows(&a->seg, s),
         keys = prefix + rows;
@@ -156,7 +213,8 @@ static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
         move_gradients(a, s, h, c, true);
         for (int g = 0; g < group; g++)
             for (int r = first; r < last; r += QUERIES)
-                rows_back(a, s, h * group + g, r, last - r < QUERIES ? last - r : QUERIES, c);
+                rows_back(a, &x[g], s, h * group + g, r, last - r < QUERIES ? last - r : QUERIES,
+                          c);
         move_gradients(a, s, h, c, false);
     }
 }
@@ -165,8 +223,16 @@ static void back_task(void *ctx, int64_t task, int worker)
 {
     const backward_job *job = ctx;
     const ares_attention_args *a = job->a;
-    int64_t size = 32 * (int64_t)a->head_dim;
-    float *scratch = kernels_scratch(job->d, worker, (size_t)size * 5 * sizeof(float));
+    int group = a->n_heads / a->n_kv_heads, dim = a->head_dim;
+    int64_t size = 32 * (int64_t)dim, most = 0;
+    int lead = job->lead[task / a->n_kv_heads], h = (int)(task % a->n_kv_heads);
+    for (int s = lead; s >= 0; s = job->next[s]) most = ARES_MAX(most, segment_rows(&a->seg, s));
+    bool copies = group * floats_of_rows(most, dim, true) * (int64_t)sizeof(float) <= COPIES_BYTES;
+    int64_t each = floats_of_rows(most, dim, copies);
+    size_t heads_bytes = ((size_t)group * sizeof(query_rows) + 63) / 64 * 64;
+    query_rows *x = kernels_scratch(
+        job->d, worker, heads_bytes + (size_t)(5 * size + group * each) * sizeof(float));
+    float *scratch = (float *)((char *)x + heads_bytes), *rows = scratch + 5 * size;
     /* lanes beyond the last key are computed and not used; they must hold numbers */
     memset(scratch, 0, (size_t)size * 2 * sizeof(float));
     chunk c = { .kt = scratch,
@@ -174,9 +240,13 @@ static void back_task(void *ctx, int64_t task, int worker)
                 .k = scratch + 2 * size,
                 .dk = scratch + 3 * size,
                 .dv = scratch + 4 * size };
-    int lead = job->lead[task / a->n_kv_heads], h = (int)(task % a->n_kv_heads);
     for (int s = lead; s >= 0; s = job->next[s]) zero_gradients(a, s, h);
-    for (int s = lead; s >= 0; s = job->next[s]) segment_back(a, s, h, &c);
+    for (int s = lead; s >= 0; s = job->next[s]) {
+        for (int g = 0; g < group; g++)
+            x[g] = open_rows(a, s, h * group + g, copies, rows + g * each);
+        segment_back(a, x, s, h, &c);
+        for (int g = 0; g < group; g++) close_rows(a, &x[g], s, h * group + g);
+    }
 }
 
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)

@@ -12,7 +12,7 @@ set(ARES_TEST_ENV
 if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(emulate ${CMAKE_SOURCE_DIR}/tests/gpu/emulate)
     file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*.cu)
-    set(sources ${emulate}/fibers.cpp ${emulate}/memory.cpp ${emulate}/streams.cpp
+    set(sources ${emulate}/cards.cpp ${emulate}/fibers.cpp ${emulate}/memory.cpp ${emulate}/streams.cpp
         ${emulate}/cublas.cpp)
     foreach(kernel IN LISTS kernels) # as C++: in ares_cuda they are CUDA
         string(REGEX REPLACE ".*/([a-z]+)/cuda/(.*)\\.cu$" "\\1_\\2.cpp" name ${kernel})
@@ -109,7 +109,7 @@ endforeach()
 
 # What the emulator refuses.
 if(TARGET ares_cuda_emulated)
-    add_executable(test_emulate ${emulate}/test_refusals.cpp ${emulate}/fibers.cpp
+    add_executable(test_emulate ${emulate}/test_refusals.cpp ${emulate}/cards.cpp ${emulate}/fibers.cpp
         ${emulate}/memory.cpp ${emulate}/streams.cpp ${CMAKE_SOURCE_DIR}/tests/test.c)
     target_include_directories(test_emulate PRIVATE ${emulate}/include ${emulate}
         ${CMAKE_SOURCE_DIR}/tests)

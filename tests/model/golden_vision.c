@@ -12,11 +12,10 @@ static int32_t add_media(golden *g, const char *key, bool video, const ares_json
     for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
         const ares_json *x = list->items[i].items;
         double s = seconds && i < seconds->count ? golden_value(&seconds->items[i]) : 1;
-        media[n++] =
-            (ares_medium){ .video = video,
-                           .grid = { (int32_t)x[0].integer, (int32_t)x[1].integer,
-                                     (int32_t)x[2].integer },
-                           .second_per_grid = s };
+        media[n++] = (ares_medium){ .video = video,
+                                    .grid = { (int32_t)x[0].integer, (int32_t)x[1].integer,
+                                              (int32_t)x[2].integer },
+                                    .second_per_grid = s };
     }
     return n;
 }

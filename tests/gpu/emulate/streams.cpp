@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 struct CUevent_st {
@@ -18,11 +19,12 @@ struct CUevent_st {
     cudaStream_t stream;     /* of the last record */
     bool in_graph;           /* the last record was captured */
 };
-/* Runs a function, or notes a record of an event, or waits for one. */
+/* Runs a function, or notes a record of an event, or waits for one, or needs other processes. */
 typedef struct operation {
     std::function<void()> run;
     cudaEvent_t record, await;
     uint64_t version;
+    std::function<bool()> attempt; /* true: done */
 } operation;
 struct CUgraph_st {
     std::vector<operation> operations;
@@ -38,6 +40,7 @@ struct CUstream_st {
 };
 
 static std::recursive_mutex mutex;
+static int locked; /* how often, by the thread that holds it */
 static std::vector<cudaStream_t> streams;
 static cudaError_t last_error;
 static std::map<const void *, int> shared_of;
@@ -47,10 +50,22 @@ static auto &counts = *new std::map<std::pair<std::string, std::string>, int64_t
 emulate_lock::emulate_lock()
 {
     mutex.lock();
+    locked++;
 }
 emulate_lock::~emulate_lock()
 {
+    locked--;
     mutex.unlock();
+}
+/* Other processes, and the thread that works for them (nccl.cpp), get on. */
+static void rest(void)
+{
+    int held = locked;
+    locked = 0;
+    for (int i = 0; i < held; i++) mutex.unlock();
+    usleep(200);
+    for (int i = 0; i < held; i++) mutex.lock();
+    locked = held;
 }
 
 unsigned emulate_draw(unsigned n)
@@ -149,12 +164,15 @@ static bool can_run(const CUstream_st *s)
     const operation *head = s->queue.empty() ? NULL : &s->queue.front();
     return head && (!head->await || head->await->done >= head->version);
 }
-static void run_head(CUstream_st *s)
+/* False: other processes are not that far. */
+static bool run_head(CUstream_st *s)
 {
+    if (s->queue.front().attempt && !s->queue.front().attempt()) return false;
     operation o = std::move(s->queue.front());
     s->queue.pop_front();
     if (o.record && o.version > o.record->done) o.record->done = o.version;
     if (o.run) o.run();
+    return true;
 }
 /* The stream that must run for s to go on. */
 static CUstream_st *needed_by(CUstream_st *s)
@@ -166,25 +184,48 @@ static CUstream_st *needed_by(CUstream_st *s)
     }
     emulate_end("streams wait for each other, or for an event that is never recorded");
 }
-/*
- * Runs operations until the target has none left before `until`, or none at all: only what it
- * needs, or everything else first, or whatever is drawn.
- */
+/* How a wait goes on: only with what it needs, or with everything else first, or as is drawn. */
+enum { NEEDED, OTHERS, DRAWN, WAYS };
+static CUstream_st *choose(CUstream_st *target, unsigned how)
+{
+    std::vector<CUstream_st *> others;
+    for (CUstream_st *s : streams)
+        if (s != target && can_run(s)) others.push_back(s);
+    if (how == NEEDED || others.empty()) return needed_by(target);
+    if (how == OTHERS || !can_run(target) || emulate_draw(2))
+        return others[emulate_draw((unsigned)others.size())];
+    return target;
+}
+static bool advance(CUstream_st *target, unsigned how)
+{
+    return run_head(choose(target, how)) || run_head(needed_by(target));
+}
+/* Runs operations until the target has none left before `until`, or none at all. */
 template <typename F> static void run_until(CUstream_st *target, F reached)
 {
-    unsigned how = emulate_draw(3);
+    unsigned how = emulate_draw(WAYS);
     if (reached()) return;
     emulate_memory_open();
-    while (!reached()) {
-        std::vector<CUstream_st *> others;
-        for (CUstream_st *s : streams)
-            if (s != target && can_run(s)) others.push_back(s);
-        if (how == 0 || others.empty()) run_head(needed_by(target));
-        else if (how == 1 || !can_run(target) || emulate_draw(2))
-            run_head(others[emulate_draw((unsigned)others.size())]);
-        else run_head(target);
-    }
+    while (!reached())
+        if (!advance(target, how)) rest();
     emulate_memory_close();
+}
+/* One operation, or none: who asks again and again gets there. */
+static void run_one(CUstream_st *target)
+{
+    if (target->queue.empty() || !emulate_draw(2)) return;
+    emulate_memory_open();
+    advance(target, emulate_draw(WAYS));
+    emulate_memory_close();
+}
+bool emulate_advance(cudaStream_t stream)
+{
+    CUstream_st *s = of(stream);
+    if (s->queue.empty()) return false;
+    emulate_memory_open();
+    bool ran = advance(s, emulate_draw(WAYS));
+    emulate_memory_close();
+    return ran;
 }
 static void finish(CUstream_st *s)
 {
@@ -231,7 +272,12 @@ static cudaError_t push(cudaStream_t stream, operation o)
 }
 cudaError_t emulate_push(cudaStream_t stream, std::function<void()> run)
 {
-    return push(stream, { std::move(run), NULL, NULL, 0 });
+    return push(stream, { std::move(run), NULL, NULL, 0, NULL });
+}
+cudaError_t emulate_push_attempt(cudaStream_t stream, std::function<bool()> attempt)
+{
+    if (capturing(of(stream))) return lose(of(stream));
+    return push(stream, { NULL, NULL, NULL, 0, std::move(attempt) });
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
@@ -423,14 +469,12 @@ cudaError_t cudaDeviceSynchronize(void)
     emulate_finish_all();
     return cudaSuccess;
 }
-/* A query lets one operation run, or none: who asks again and again gets there. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     emulate_lock lock;
     CUstream_st *s = of(stream);
     if (capturing(s)) return lose(s);
-    size_t left = s->queue.size();
-    if (left && emulate_draw(2)) run_until(s, [&] { return s->queue.size() < left; });
+    run_one(s);
     return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -467,7 +511,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     event->in_graph = capturing(of(stream));
     if (event->in_graph) return cudaSuccess; /* it can only order what one stream orders */
     event->stream = stream;
-    return push(stream, { NULL, event, NULL, ++event->recorded });
+    return push(stream, { NULL, event, NULL, ++event->recorded, NULL });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
@@ -475,16 +519,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->in_graph && capturing(of(stream))) return cudaSuccess;
     /* to record several streams in one graph is CUDA's, not the emulator's */
     if (event->in_graph || capturing(of(stream))) return lose(of(stream));
-    return push(stream, { NULL, NULL, event, event->recorded });
+    return push(stream, { NULL, NULL, event, event->recorded, NULL });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     emulate_lock lock;
     if (!emulate_allowed()) return emulate_error(cudaErrorStreamCaptureUnsupported);
-    CUstream_st *s = of(event->stream);
-    size_t left = s->queue.size();
-    if (event->done < event->recorded && emulate_draw(2))
-        run_until(s, [&] { return s->queue.size() < left; });
+    if (event->done < event->recorded) run_one(of(event->stream));
     return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
@@ -493,37 +534,5 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     if (!from->recorded || !to->recorded) return emulate_error(cudaErrorInvalidResourceHandle);
     if (from->done < from->recorded || to->done < to->recorded) return cudaErrorNotReady;
     *ms = 0; /* the emulator has no clock */
-    return cudaSuccess;
-}
-
-/* ------------------------------------------------------------------ the device */
-
-cudaError_t cudaGetDeviceCount(int *n)
-{
-    *n = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int index)
-{
-    return index == 0 ? cudaSuccess : emulate_error(cudaErrorInvalidDevice);
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index)
-{
-    if (index != 0) return emulate_error(cudaErrorInvalidDevice);
-    *p = {};
-    snprintf(p->name, sizeof p->name, "emulated");
-    size_t left;
-    cudaMemGetInfo(&left, &p->totalGlobalMem);
-    p->sharedMemPerBlockOptin = 227 * 1024;
-    p->major = 9;
-    p->multiProcessorCount = 132;
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int)
-{
-    *value = what == cudaDevAttrMultiProcessorCount       ? 132
-             : what == cudaDevAttrComputeCapabilityMajor  ? 9
-             : what == cudaDevAttrMaxSharedMemoryPerBlock ? 48 * 1024
-                                                          : 227 * 1024;
     return cudaSuccess;
 }

@@ -3,7 +3,8 @@
  * with nothing, is planted here once. A mistake that ends the program is made in a process of its
  * own, whose last words are read.
  */
-#include <cuda_runtime.h>
+#include "emulate.h"
+
 #include <launch.cuh>
 
 #include <signal.h>
@@ -337,4 +338,52 @@ TEST(a_launch_that_no_card_takes_is_refused)
     cuda_start("put", put, dim3(1), dim3(1), (size_t)64 * 1024, (cudaStream_t)NULL, p, 0, 1.0f);
     CHECK_EQ(cudaGetLastError(), cudaSuccess);
     cudaFree(p);
+}
+
+/* ------------------------------------------------------------------ several cards and processes */
+
+TEST(an_operation_that_needs_other_processes_holds_up_its_stream_alone)
+{
+    cudaStream_t a = new_stream(), b = new_stream();
+    float *p = device_floats(2), x[2];
+    int attempts = 0;
+    bool others_came = false;
+    emulate_push_attempt(a, [&] { return ++attempts > 3 && others_came; });
+    run_put(p, 0, 1, a);
+    run_put(p, 1, 2, b);
+    CHECK_EQ(cudaStreamSynchronize(b), cudaSuccess);
+    CHECK_EQ(cudaStreamQuery(b), cudaSuccess);
+    for (int i = 0; i < 50; i++) CHECK_EQ(cudaStreamQuery(a), cudaErrorNotReady);
+    CHECK(!emulate_advance(a));
+    others_came = true;
+    CHECK_EQ(cudaStreamSynchronize(a), cudaSuccess);
+    CHECK(attempts > 4);
+    cudaMemcpyAsync(x, p, sizeof x, cudaMemcpyDeviceToHost);
+    CHECK_EQ(x[0], 1);
+    CHECK_EQ(x[1], 2);
+    cudaFree(p);
+    cudaStreamDestroy(a);
+    cudaStreamDestroy(b);
+}
+
+static void use_two_cards(void)
+{
+    setenv("ARES_EMULATE_CARDS", "2", 1);
+    cudaSetDevice(0);
+    device_floats(1);
+    cudaSetDevice(1);
+}
+TEST(a_process_uses_one_of_several_cards)
+{
+    int n = 0;
+    cudaDeviceProp first, second;
+    CHECK_EQ(cudaSetDevice(1), cudaErrorInvalidDevice);
+    setenv("ARES_EMULATE_CARDS", "2", 1);
+    CHECK_EQ(cudaGetDeviceCount(&n), cudaSuccess);
+    CHECK_EQ(n, 2);
+    cudaGetDeviceProperties(&first, 0);
+    cudaGetDeviceProperties(&second, 1);
+    CHECK(memcmp(&first.uuid, &second.uuid, sizeof first.uuid) != 0);
+    unsetenv("ARES_EMULATE_CARDS");
+    refuses(use_two_cards, "a process with memory on card 0", "turns to card 1");
 }

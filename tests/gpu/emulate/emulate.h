@@ -7,7 +7,7 @@
 #define OWN __attribute__((visibility("hidden")))
 
 /* Says what the program did wrong, and ends it. */
-OWN void emulate_end(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void emulate_end(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* ---------------- fibers.cpp: a grid of blocks, one after the other */
 OWN void emulate_grid(const char *operation, dim3 grid, dim3 block, size_t shared,
@@ -16,8 +16,8 @@ OWN const char *emulate_running(void); /* the kernel that runs and its place, fo
 
 /* ---------------- memory.cpp */
 /* Device memory can be touched between these two only; they nest. */
-OWN void emulate_memory_open(void);
-OWN void emulate_memory_close(void);
+void emulate_memory_open(void);
+void emulate_memory_close(void);
 bool emulate_on_device(const void *p, size_t bytes);       /* all of it, within one allocation */
 OWN bool emulate_near_device(const void *p, size_t bytes); /* some of it in the device's range */
 OWN bool emulate_pinned(const void *p, size_t bytes);

@@ -164,14 +164,16 @@ static bool can_run(const CUstream_st *s)
     const operation *head = s->queue.empty() ? NULL : &s->queue.front();
     return head && (!head->await || head->await->done >= head->version);
 }
-/* False: other processes are not that far. */
+/* False: other processes are not that far. An attempt opens the memory itself when it needs it. */
 static bool run_head(CUstream_st *s)
 {
     if (s->queue.front().attempt && !s->queue.front().attempt()) return false;
     operation o = std::move(s->queue.front());
     s->queue.pop_front();
     if (o.record && o.version > o.record->done) o.record->done = o.version;
+    emulate_memory_open();
     if (o.run) o.run();
+    emulate_memory_close();
     return true;
 }
 /* The stream that must run for s to go on. */
@@ -213,19 +215,12 @@ template <typename F> static void run_until(CUstream_st *target, F reached)
 /* One operation, or none: who asks again and again gets there. */
 static void run_one(CUstream_st *target)
 {
-    if (target->queue.empty() || !emulate_draw(2)) return;
-    emulate_memory_open();
-    advance(target, emulate_draw(WAYS));
-    emulate_memory_close();
+    if (!target->queue.empty() && emulate_draw(2)) advance(target, emulate_draw(WAYS));
 }
 bool emulate_advance(cudaStream_t stream)
 {
     CUstream_st *s = of(stream);
-    if (s->queue.empty()) return false;
-    emulate_memory_open();
-    bool ran = advance(s, emulate_draw(WAYS));
-    emulate_memory_close();
-    return ran;
+    return !s->queue.empty() && advance(s, emulate_draw(WAYS));
 }
 static void finish(CUstream_st *s)
 {

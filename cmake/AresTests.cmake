@@ -29,6 +29,12 @@ if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(ares_cuda_emulated PRIVATE -O2 -march=native -ftree-vectorize
         -U_FORTIFY_SOURCE)
     target_link_options(ares_cuda_emulated PRIVATE -Wl,-Bsymbolic)
+    # NCCL between emulated cards; links the library that the program has opened
+    add_library(ares_nccl_fake SHARED ${emulate}/nccl.cpp)
+    set_target_properties(ares_nccl_fake PROPERTIES OUTPUT_NAME nccl_fake)
+    target_include_directories(ares_nccl_fake PRIVATE ${emulate}/include ${emulate})
+    target_link_libraries(ares_nccl_fake PRIVATE ares_flags ares_cuda_emulated)
+    target_link_options(ares_nccl_fake PRIVATE LINKER:--allow-shlib-undefined) # the program's
     set(ARES_EMULATED "ARES_CUDA_LIB=$<TARGET_FILE:ares_cuda_emulated>;ARES_REQUIRE_CUDA=1")
 endif()
 
@@ -61,7 +67,7 @@ function(ares_add_ctests room program sources)
                 LABELS ${label} TIMEOUT 2400)
             # libtorch knows no emulated card
             if(label STREQUAL "gpu" AND TARGET ares_cuda_emulated AND NOT room STREQUAL "torch")
-                add_dependencies(${program} ares_cuda_emulated)
+                add_dependencies(${program} ares_cuda_emulated ares_nccl_fake)
                 add_test(NAME ${room}.emulated COMMAND ${program} --label gpu ${without} ${jobs}
                     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
                 set_tests_properties(${room}.emulated PROPERTIES TIMEOUT 2400

@@ -41,6 +41,12 @@ int ares_world_threads(const ares_world *w);
  * the run in any case.
  */
 void ares_world_set_timeout(ares_world *w, double seconds);
+/*
+ * What moves bytes between the cards of groups that are opened from here on, the same on all ranks:
+ * "staged": over host memory, "nccl", or "auto": NCCL where every rank has a card of its own and
+ * NCCL is there (docs/ranks.md#how-ranks-share-memory).
+ */
+void ares_world_set_transport(ares_world *w, const char *name);
 /* Prints the last error message and ends every rank with the exit code of `code`. */
 void ares_world_abort(const ares_world *w, int code) __attribute__((noreturn));
 
@@ -70,7 +76,8 @@ int ares_world_agree(ares_world *w, int rc);
  *
  * Work is done in the order given, beside the device's kernels: it begins when what was launched on
  * the device before the call is done, and kernels launched after ares_group_join(ticket) begin when
- * it is done. On the CPU it is done on return. A failure is kept for ares_group_sync.
+ * it is done. On the CPU it is done on return. A failure of MPI on the CPU is kept for
+ * ares_group_sync; on a card a failure ends all ranks, because the others have begun the same call.
  *
  * Sums add the ranks from 0 up in double and round once.
  */

@@ -1,7 +1,8 @@
 /*
  * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
  * ranks; the device of a rank adds them, from rank 0 up in double. On the CPU ("host") MPI moves
- * them, in pieces, so that buffers stay small however long an array is; on a card: staged.c.
+ * them, in pieces, so that buffers stay small however long an array is; on a card: staged.c,
+ * nccl.c.
  */
 #include "group.h"
 
@@ -13,6 +14,33 @@ enum {
     TASK_ELEMENTS = 1 << 15   /* of a sum, for one thread */
 };
 
+/* A rank's side between cards, by the way that all ranks take. A collective of the world. */
+static int open_side(ares_group *g)
+{
+    ares_cuda_dist_twins_fn *twins;
+    *(void **)&twins = ares_device_symbol(g->device, "ares_cuda_dist_twins");
+    ARES_ASSERT(twins); /* the library and the program are of one build */
+    ARES_TRY(dist_way_choose(g->world, g->device, twins(), g->size, &g->way));
+    g->twins = twins();
+    g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
+    return ares_world_agree(g->world, g->way->open(g)); /* a wait that is watched */
+}
+
+int dist_side_memory(ares_group *g, size_t bytes)
+{
+    g->side.bytes = bytes;
+    g->side.on_device = g->device->k->alloc(g->device, bytes);
+    return g->side.on_device
+               ? ARES_OK
+               : ares_fail(ARES_EDEVICE, "dist: no %zu MiB left on the card for a group of ranks",
+                           bytes >> 20);
+}
+
+void dist_must(ares_group *g, int rc)
+{
+    if (rc != ARES_OK) ares_world_abort(g->world, rc);
+}
+
 int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out)
 {
     if (d->counting) { /* the first of as many ranks, none of which is there */
@@ -23,14 +51,17 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
     ARES_ASSERT(size > 0 && stride > 0 && ares_world_size(w) % (size * stride) == 0);
     *out = NULL;
     ares_group *g = ares_calloc(1, sizeof *g);
-    *g = (ares_group){
-        .world = w, .device = d, .size = size, .rank = ares_world_rank(w) / stride % size
-    };
-    int rc = size > 1 && d->index >= 0 ? staged_open(g) : ARES_OK;
-    if (size > 1) {
-        rc = ares_world_agree(w, rc); /* a wait that is watched, which a split is not */
-        if (rc == ARES_OK) rc = dist_comm_open(w, size, stride, &g->comm);
-    }
+    *g = (ares_group){ .world = w,
+                       .device = d,
+                       .size = size,
+                       .stride = stride,
+                       .rank = ares_world_rank(w) / stride % size };
+    int rc = ARES_OK;
+    if (size > 1 && d->index >= 0) rc = open_side(g);
+    else if (size > 1) rc = ares_world_agree(w, ARES_OK); /* a wait that is watched */
+    if (rc == ARES_OK && size > 1)
+        rc = g->way && g->way->connect ? g->way->connect(g)
+                                       : dist_comm_open(w, size, stride, &g->comm);
     if (rc != ARES_OK) {
         ares_group_close(g);
         return rc;
@@ -42,7 +73,11 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g)
 {
     if (!g) return;
-    staged_close(g);
+    if (g->twins) {
+        dist_nccl_close(g);
+        g->twins->close(&g->side);
+        g->device->k->release(g->device, g->side.on_device, g->side.bytes);
+    }
     dist_comm_close(g->comm);
     ares_str_fini(&g->message);
     ares_free(g);
@@ -74,7 +109,8 @@ static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
 {
     ares_world *w = g->world;
     g->bytes += bytes * (g->size - 1);
-    dist_watch_name(w, kind, size);
+    if (g->way == &dist_nccl) dist_nccl_issue(g, kind, size);
+    else dist_watch_name(w, kind, size);
     if (g->size < w->size) return; /* other groups may make other calls */
     uint64_t call = (uint64_t)size * 31 + (uint64_t)kind;
     w->calls = (w->calls ^ call) * 0x9e3779b97f4a7c15u;
@@ -101,7 +137,7 @@ ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t
 {
     char *own = (char *)all + (size_t)g->rank * bytes;
     if (g->size > 1) begin(g, DIST_GROUP_GATHER, (int64_t)bytes, (int64_t)bytes);
-    if (g->twins) return staged_gather(g, mine, all, bytes);
+    if (g->way) return g->way->gather(g, mine, all, bytes);
     copy(g, own, mine, bytes);
     if (g->size == 1) return 0;
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
@@ -124,7 +160,7 @@ ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all
     }
     int64_t most = (int64_t)(PIECE_BYTES / bytes);
     begin(g, DIST_GROUP_COLUMNS, rows * (int64_t)bytes, rows * (int64_t)bytes);
-    if (g->twins) return staged_gather_columns(g, mine, all, rows, bytes);
+    if (g->way) return g->way->gather_columns(g, mine, all, rows, bytes);
     for (int64_t at = 0; at < rows; at += most)
         if (!keep(g, dist_comm_gather(g->world, g->comm, (const char *)mine + (size_t)at * bytes,
                                       (char *)all + (size_t)at * row, ARES_MIN(rows - at, most),
@@ -175,7 +211,7 @@ ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine,
         return 0;
     }
     begin(g, DIST_GROUP_SUM_SCATTER, n, n * (int64_t)sizeof *all);
-    if (g->twins) return staged_sum_scatter(g, all, mine, n, add);
+    if (g->way) return g->way->sum_scatter(g, all, mine, n, add);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         float *slices = slices_of(g, piece);
@@ -192,7 +228,7 @@ ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
     ARES_ASSERT(n >= 0);
     if (g->size == 1) return 0;
     begin(g, DIST_GROUP_SUM, n, n * (int64_t)sizeof *x);
-    if (g->twins) return staged_sum(g, x, n);
+    if (g->way) return g->way->sum(g, x, n);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         size_t bytes = (size_t)piece * sizeof *x;

@@ -11,29 +11,11 @@
 
 enum { STAGED_BYTES = 8 << 20 }; /* of each of the three buffers */
 
-int staged_open(ares_group *g)
+static int open_side(ares_group *g)
 {
-    ares_device *d = g->device;
-    ares_cuda_dist_twins_fn *twins;
-    *(void **)&twins = ares_device_symbol(d, "ares_cuda_dist_twins");
-    ARES_ASSERT(twins); /* the library and the program are of one build */
-    g->twins = twins();
-    g->side = (ares_dist_side){ .device = d, .bytes = STAGED_BYTES };
+    g->side.host_bytes = STAGED_BYTES;
     int rc = g->twins->open(&g->side);
-    if (rc == ARES_OK) {
-        g->side.on_device = d->k->alloc(d, STAGED_BYTES);
-        if (!g->side.on_device)
-            rc = ares_fail(ARES_EDEVICE, "dist: no %d MiB left on the card for a group of ranks",
-                           STAGED_BYTES >> 20);
-    }
-    return rc;
-}
-
-void staged_close(ares_group *g)
-{
-    if (!g->twins) return;
-    g->twins->close(&g->side);
-    if (g->side.on_device) g->device->k->release(g->device, g->side.on_device, STAGED_BYTES);
+    return rc == ARES_OK ? dist_side_memory(g, STAGED_BYTES) : rc;
 }
 
 /* ---------------- pieces */
@@ -48,15 +30,10 @@ static void queue(ares_group *g, void *to, const void *from, size_t bytes)
     g->twins->copy(&g->side, to, from, bytes);
 }
 
-/* What was queued is done, and MPI may move it; then its own result. The other ranks come to this
- * collective and would wait for ever: a rank that cannot go on ends them. */
-static void moved(ares_group *g, int rc)
-{
-    if (rc != ARES_OK) ares_world_abort(g->world, rc);
-}
+/* What was queued is done, and MPI may move it. */
 static void sent(ares_group *g)
 {
-    moved(g, g->twins->wait(&g->side));
+    dist_must(g, g->twins->wait(&g->side));
 }
 
 /* The pieces of all ranks, one after the other, into side.arrived. */
@@ -65,20 +42,20 @@ static void gather_piece(ares_group *g, const void *own, size_t bytes)
     char *arrived = g->side.arrived;
     queue(g, arrived + (size_t)g->rank * bytes, own, bytes);
     sent(g);
-    moved(g, dist_comm_gather(g->world, g->comm, NULL, arrived, 1, bytes, bytes, bytes));
+    dist_must(g, dist_comm_gather(g->world, g->comm, NULL, arrived, 1, bytes, bytes, bytes));
 }
 
 /* What other ranks sent goes to the card; the place of the own piece is left as it is. */
 static void receive(ares_group *g, size_t bytes)
 {
-    char *to = (char *)g->side.on_device, *from = g->side.arrived;
+    char *to = g->side.on_device, *from = g->side.arrived;
     size_t before = (size_t)g->rank * bytes, after = before + bytes;
     queue(g, to, from, before);
     queue(g, to + after, from + after, (size_t)g->size * bytes - after);
 }
 
 /* ---------------- calls */
-ares_ticket staged_gather(ares_group *g, const void *mine, void *all, size_t bytes)
+static ares_ticket staged_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
     char *to = all, *own = to + (size_t)g->rank * bytes;
     size_t most = most_of_each(g), piece;
@@ -94,8 +71,8 @@ ares_ticket staged_gather(ares_group *g, const void *mine, void *all, size_t byt
     return g->twins->end(&g->side);
 }
 
-ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
-                                  size_t bytes)
+static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
+                                         size_t bytes)
 {
     size_t row = bytes * (size_t)g->size;
     int64_t most = (int64_t)(STAGED_BYTES / row), n;
@@ -105,14 +82,15 @@ ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *all, in
         n = ARES_MIN(rows - at, most);
         queue(g, g->side.sent, (const char *)mine + (size_t)at * bytes, (size_t)n * bytes);
         sent(g);
-        moved(g, dist_comm_gather(g->world, g->comm, g->side.sent, g->side.arrived, n, bytes, row,
-                                  bytes));
+        dist_must(g, dist_comm_gather(g->world, g->comm, g->side.sent, g->side.arrived, n, bytes,
+                                      row, bytes));
         queue(g, (char *)all + (size_t)at * row, g->side.arrived, (size_t)n * row);
     }
     return g->twins->end(&g->side);
 }
 
-ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n, bool add)
+static ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
+                                      bool add)
 {
     int64_t most = (int64_t)(most_of_each(g) / sizeof *all), piece;
     g->twins->begin(&g->side);
@@ -122,16 +100,16 @@ ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mine, int
         for (int r = 0; r < g->size; r++)
             if (r != g->rank) queue(g, g->side.sent + (size_t)r * bytes, all + r * n + at, bytes);
         sent(g);
-        moved(g,
-              dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
+        dist_must(
+            g, dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
         receive(g, bytes);
-        g->twins->merge(&g->side, all + g->rank * n + at, g->side.on_device, mine + at, piece,
-                        g->size, g->rank, add);
+        g->twins->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
+                        piece, add);
     }
     return g->twins->end(&g->side);
 }
 
-ares_ticket staged_sum(ares_group *g, float *x, int64_t n)
+static ares_ticket staged_sum(ares_group *g, float *x, int64_t n)
 {
     int64_t most = (int64_t)(most_of_each(g) / sizeof *x), piece;
     g->twins->begin(&g->side);
@@ -140,8 +118,14 @@ ares_ticket staged_sum(ares_group *g, float *x, int64_t n)
         size_t bytes = (size_t)piece * sizeof *x;
         gather_piece(g, x + at, bytes);
         receive(g, bytes);
-        g->twins->merge(&g->side, x + at, g->side.on_device, x + at, piece, g->size, g->rank,
-                        false);
+        g->twins->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
     }
     return g->twins->end(&g->side);
 }
+
+const dist_way dist_staged = { .name = "staged",
+                               .open = open_side,
+                               .gather = staged_gather,
+                               .gather_columns = staged_gather_columns,
+                               .sum_scatter = staged_sum_scatter,
+                               .sum = staged_sum };

@@ -186,20 +186,27 @@ static int halted(const dist_standing *s, int n, int me, const char **state)
     return me;
 }
 
-/* All ranks of this machine have begun the same collective. state: what keeps this one, or NULL */
+/*
+ * All ranks of this machine have begun the same collective, or what their cards do is queued.
+ * state: what keeps this one, or NULL
+ */
 static void describe_others(const dist_standing *s, int n, int world, int me, const char *state,
                             ares_str *out)
 {
+    bool same = true;
     for (int i = 0; i < n; i++)
-        if (takes_part(&s[me], &s[i]) && (s[i].kind != s[me].kind || s[i].size != s[me].size)) {
-            ares_str_addf(out, ", rank %d at ", s[i].rank);
+        if (takes_part(&s[me], &s[i]) &&
+            (compare(&s[i], &s[me]) != 0 || s[i].kind != s[me].kind || s[i].size != s[me].size)) {
+            ares_str_addf(out, ", rank %d %s ", s[i].rank, s[i].inside ? "at" : "behind");
             add_name(&s[i], out);
+            same = same && compare(&s[i], &s[me]) == 0;
         }
-    ares_str_add_z(out, world > n ? ", and so do all ranks of this machine; a rank of another "
-                                    "machine does not come: is it alive?"
-                                  : ", and so do all ranks");
+    if (world > n)
+        ares_str_add_z(out, ", and so do all ranks of this machine; a rank of another machine does "
+                            "not come: is it alive?");
+    else if (same) ares_str_add_z(out, ", and so do all ranks");
     if (state) ares_str_addf(out, "; process %d of rank %d %s", s[me].pid, s[me].rank, state);
-    else if (world == n) ares_str_add_z(out, ", but MPI does not end it");
+    else if (world == n) ares_str_add_z(out, ", but it does not end");
 }
 
 /* The first rank, of those that take part in my collective, that has come least far. */
@@ -276,6 +283,33 @@ void dist_watch_leave(ares_world *w)
     s->inside = false;
 }
 
+dist_place dist_watch_issue(ares_world *w, int size, int stride)
+{
+    if (size == w->size) (void)dist_watch_enter(w);
+    else (void)dist_watch_enter_group(w, size, stride);
+    dist_watch_leave(w);
+    return dist_watch_place(w);
+}
+
+dist_place dist_watch_place(const ares_world *w)
+{
+    const dist_standing *s = &w->standing[w->local_rank];
+    return (dist_place){ s->kind, s->size, s->count, s->inner, s->group_size, s->group_stride };
+}
+
+void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
+{
+    dist_standing *s = &w->standing[w->local_rank];
+    s->kind = p->kind;
+    s->size = p->size;
+    s->count = p->count;
+    s->inner = p->inner;
+    s->group_size = p->group_size;
+    s->group_stride = p->group_stride;
+    s->since = ares_now_s();
+    s->inside = inside;
+}
+
 static void end_if_gone(ares_world *w, dist_wait *wait)
 {
     const dist_standing *gone = find_gone(), *before = wait->gone;
@@ -308,6 +342,12 @@ static void end_if_late(ares_world *w, const dist_wait *wait)
     ares_world_abort(w, ARES_EDIST);
 }
 
+void dist_watch_rest(dist_wait *wait)
+{
+    wait->pause_s = ARES_MIN(most_pause_s, ARES_MAX(least_pause_s, 2 * wait->pause_s));
+    nanosleep(&(struct timespec){ .tv_nsec = (long)(wait->pause_s * 1e9) }, NULL);
+}
+
 void dist_watch_pause(ares_world *w, dist_wait *wait)
 {
     double now = ares_now_s();
@@ -323,6 +363,5 @@ void dist_watch_pause(ares_world *w, dist_wait *wait)
         end_if_gone(w, wait);
         end_if_late(w, wait);
     }
-    wait->pause_s = ARES_MIN(most_pause_s, ARES_MAX(least_pause_s, 2 * wait->pause_s));
-    nanosleep(&(struct timespec){ .tv_nsec = (long)(wait->pause_s * 1e9) }, NULL);
+    dist_watch_rest(wait);
 }

@@ -57,6 +57,15 @@ void ares_world_set_timeout(ares_world *w, double seconds)
     if (w) w->timeout_s = seconds;
 }
 
+void ares_world_set_transport(ares_world *w, const char *name)
+{
+    static const char *const names[] = { "auto", "staged", "nccl" };
+    int i;
+    if (ares_lookup(ARES_ECONFIG, "dist: transport", name, names, ARES_COUNT(names), &i) == ARES_OK)
+        w->transport = (dist_transport)i;
+    else ARES_ASSERT(!"the option has no other choices");
+}
+
 void ares_world_abort(const ares_world *w, int code)
 {
     int exit_code = ares_error_exit_code(code);
@@ -68,6 +77,7 @@ void ares_world_abort(const ares_world *w, int code)
     dist_watch_end();
     ares_log(ARES_LOG_ERROR, "%s; ending all ranks", ares_error_message());
     fflush(NULL);
+    dist_groups_abort(w);
     dist_transport_abort(exit_code);
 }
 

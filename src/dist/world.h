@@ -17,6 +17,7 @@
     X(MAX_I64, "maximum of %lld i64")                            \
     X(GATHER, "gather, %lld bytes")                              \
     X(AGREE, "agreement")                                        \
+    X(GROUP_OPEN, "opening of a group of %lld ranks")            \
     X(GROUP_GATHER, "gather in a group, %lld bytes")             \
     X(GROUP_COLUMNS, "gather of columns in a group, %lld bytes") \
     X(GROUP_SUM_SCATTER, "scattered sum in a group, %lld f32")   \
@@ -50,6 +51,15 @@ typedef struct dist_standing {
     _Atomic bool told; /* of the first entry: a rank of this machine has said what is wrong */
 } dist_standing;
 
+/* Where a rank stood or stands: of a dist_standing, what changes with each collective. */
+typedef struct dist_place {
+    int kind;
+    int64_t size, count, inner;
+    int group_size, group_stride;
+} dist_place;
+
+typedef enum { DIST_AUTO, DIST_STAGED, DIST_NCCL } dist_transport;
+
 /* Ranks that exchange bytes by MPI; transport.c. */
 typedef struct dist_comm dist_comm;
 
@@ -59,11 +69,14 @@ struct ares_world {
     uint64_t calls;
     char *buffer; /* of the collectives; kept, because gradients are summed in every step */
     size_t buffer_bytes;
-    dist_standing *standing; /* [local_size]; NULL in a world of one */
-    double timeout_s;        /* 0: wait for ever */
+    dist_standing *standing;  /* [local_size]; NULL in a world of one */
+    double timeout_s;         /* 0: wait for ever */
+    dist_transport transport; /* that was asked for */
+    ares_group *groups;       /* that are open and whose cards wait for each other */
 };
 
 char *dist_buffer(ares_world *w, size_t bytes);
+void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (nccl.c) */
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
 int dist_transport_size(void); /* ranks that a launcher announced; 1 without one */
@@ -106,7 +119,16 @@ typedef struct dist_wait {
 dist_wait dist_watch_enter(ares_world *w);
 dist_wait dist_watch_enter_group(ares_world *w, int size, int stride);
 void dist_watch_pause(ares_world *w, dist_wait *wait);
+void dist_watch_rest(dist_wait *wait); /* the same for a wait that is nobody's fault */
 void dist_watch_leave(ares_world *w);
+/*
+ * Calls that a card works off later, one after the other. dist_watch_issue counts one and gives its
+ * place; a rank whose host waits for the card stands at a place, or behind it, until it stands
+ * again where it was.
+ */
+dist_place dist_watch_issue(ares_world *w, int size, int stride);
+dist_place dist_watch_place(const ares_world *w);
+void dist_watch_stand(ares_world *w, const dist_place *p, bool inside);
 /* Nobody need say that this rank is gone. May be called by a signal handler. */
 void dist_watch_end(void);
 /* Says which rank of this machine is gone, if one is. May be called by a signal handler. */

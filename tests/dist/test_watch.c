@@ -77,7 +77,7 @@ TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)
     s[3].kind = DIST_BROADCAST; /* the ranks do not run the same program */
     says(s, 4, 4, 0,
          "rank 0 stands at collective 7 (sum of 33 f64) for 10 s, rank 3 at collective 7 "
-         "(broadcast, 33 bytes), and so do all ranks, but MPI does not end it");
+         "(broadcast, 33 bytes), and so do all ranks, but it does not end");
 }
 
 TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)

@@ -38,7 +38,7 @@ static void next_piece(cuda_context *c, cuda_ring *r)
     cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
     r->now = (r->now + 1) % CUDA_PIECES;
     r->used = 0;
-    cuda_waited(c, cudaEventSynchronize(r->done[r->now])); /* at once where it was never recorded */
+    cuda_wait_event(c, r->done[r->now]); /* at once where it was never recorded */
 }
 
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
@@ -79,7 +79,7 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
     for (int64_t i = 0; i <= pieces && !c->failed; i++) {
         if (i < pieces) fill_piece(c, i, device, bytes);
         if (i == 0 || c->failed) continue;
-        if (!cuda_waited(c, cudaEventSynchronize(c->out.done[(i - 1) % CUDA_PIECES]))) break;
+        if (!cuda_wait_event(c, c->out.done[(i - 1) % CUDA_PIECES])) break;
         memcpy((char *)host + (size_t)(i - 1) * PIECE, piece_of(&c->out, i - 1),
                piece_bytes(i - 1, bytes));
     }
@@ -121,7 +121,7 @@ void cuda_release_host(ares_device *d, void *p, size_t bytes)
     (void)bytes;
     cuda_context *c = cuda_enter(d);
     if (!p) return;
-    cuda_waited(c, cudaStreamSynchronize(c->copies));
+    cuda_wait_stream(c, c->copies);
     (void)cudaFreeHost(p);
 }
 

@@ -48,13 +48,56 @@ bool cuda_waited(cuda_context *c, cudaError_t error)
     return !c->failed;
 }
 
+/* ------------------------------------------------------------------ waits */
+
+static bool pause_beside(cuda_context *c)
+{
+    bool under_way = false;
+    for (cuda_beside *b = c->beside; b; b = b->next)
+        if (b->under_way(b)) {
+            b->pause(b);
+            under_way = true;
+        }
+    return under_way;
+}
+static void waited_beside(cuda_context *c)
+{
+    for (cuda_beside *b = c->beside; b; b = b->next) b->waited(b);
+}
+
+/* Until the stream or event is done, or nothing is left that may never come. */
+static void poll(cuda_context *c, cudaStream_t stream, cudaEvent_t event)
+{
+    while ((event ? cudaEventQuery(event) : cudaStreamQuery(stream)) == cudaErrorNotReady)
+        if (!pause_beside(c)) break;
+    waited_beside(c);
+}
+bool cuda_wait_stream(cuda_context *c, cudaStream_t stream)
+{
+    if (c->beside) poll(c, stream, NULL);
+    return cuda_waited(c, cudaStreamSynchronize(stream));
+}
+bool cuda_wait_event(cuda_context *c, cudaEvent_t event)
+{
+    if (c->beside) poll(c, NULL, event);
+    return cuda_waited(c, cudaEventSynchronize(event));
+}
+
 /* Waits for everything, and frees what was released before. */
 static bool wait(cuda_context *c)
 {
-    if (!cuda_waited(c, cudaStreamSynchronize(c->stream))) return false;
+    if (!cuda_wait_stream(c, c->stream)) return false;
+    if (c->n_released > 0 && c->beside) { /* cudaFree waits for all streams */
+        while (pause_beside(c)) {
+            /* its own failures end all ranks */
+        }
+        waited_beside(c);
+    }
     while (c->n_released > 0) cuda_check(c, cudaFree(c->released[--c->n_released]), "free");
     return !c->failed;
 }
+
+/* ------------------------------------------------------------------ memory that is given back */
 
 /* Kernels that were launched may still use it: it is freed at the next wait. */
 static void release(cuda_context *c, void *p)

@@ -44,6 +44,18 @@ typedef struct cuda_fetched_bytes {
     cudaEvent_t done;
 } cuda_fetched_bytes;
 
+/*
+ * Work beside the stream that needs other processes, which may never come (dist/cuda/nccl.cu).
+ * While it is under way, a wait for the card asks again and again instead of blocking.
+ */
+typedef struct cuda_beside {
+    bool (*under_way)(struct cuda_beside *b);
+    void (*pause)(struct cuda_beside *b);  /* between two looks at the card */
+    void (*waited)(struct cuda_beside *b); /* the wait is over */
+    void *side;
+    struct cuda_beside *next;
+} cuda_beside;
+
 typedef struct cuda_context {
     int index;
     ares_dtype act; /* of activations */
@@ -60,6 +72,7 @@ typedef struct cuda_context {
     int n_released, released_capacity;
     int64_t releases; /* so far: graphs made before the last one are of no use */
     cuda_fetched_bytes fetched[CUDA_FETCHES];
+    cuda_beside *beside;
     const char *last; /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
     char message[256];
@@ -72,6 +85,9 @@ bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
 /* The same for the result of a wait, which may be the failure of any kernel before it. */
 bool cuda_waited(cuda_context *c, cudaError_t error);
+/* Waits for all that a stream has, or for an event, and gives cuda_waited. */
+bool cuda_wait_stream(cuda_context *c, cudaStream_t stream);
+bool cuda_wait_event(cuda_context *c, cudaEvent_t event);
 /*
  * At least so many bytes; each slot has memory of its own, kept from call to call. NULL after a
  * recorded failure.

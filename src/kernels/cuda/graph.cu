@@ -32,7 +32,7 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
     if (c->failed) return;
     if (f->bytes < bytes) {
         /* a copy that nobody waited for may still be under way */
-        if (f->done && !cuda_check(c, cudaEventSynchronize(f->done), "fetch")) return;
+        if (f->done && !cuda_wait_event(c, f->done)) return;
         (void)cudaFreeHost(f->pinned);
         f->pinned = NULL;
         f->bytes = 2 * bytes;
@@ -52,7 +52,7 @@ int cuda_fetched(ares_device *d, int slot, const void **host)
     cuda_context *c = cuda_enter(d);
     cuda_fetched_bytes *f = &c->fetched[slot];
     *host = f->pinned;
-    if (!c->failed && f->done) cuda_waited(c, cudaEventSynchronize(f->done));
+    if (!c->failed && f->done) cuda_wait_event(c, f->done);
     return c->failed ? cuda_sync(d) : ARES_OK;
 }
 

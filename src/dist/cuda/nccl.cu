@@ -1,0 +1,261 @@
+/*
+ * Ranks with a card each: NCCL moves bytes between them and adds nothing. libnccl.so.2 is opened
+ * when the first group asks for it, and what is called of it is declared here, so that a build
+ * needs no nccl.h. A communicator never blocks the host (blocking = 0): a call may be in progress
+ * when it returns, and is asked about until it is queued.
+ */
+#include "group.cuh"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ the library */
+
+/* As in nccl.h of 2.19; later versions take this configuration for what its version says. */
+enum { SUCCESS = 0, IN_PROGRESS = 7, BYTE = 0, LEAST_VERSION = 21900 };
+static const unsigned MAGIC = 0xcafebeef;
+typedef struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+} nccl_config;
+typedef struct nccl_id {
+    uint8_t bytes[128];
+} nccl_id;
+typedef struct ncclComm *nccl_comm;
+
+#define NCCL_FUNCTIONS(X)                                                                    \
+    X(int, ncclGetVersion, (int *version))                                                   \
+    X(int, ncclGetUniqueId, (nccl_id * id))                                                  \
+    X(int, ncclCommInitRankConfig, (nccl_comm *, int, nccl_id, int rank, nccl_config *))     \
+    X(int, ncclCommFinalize, (nccl_comm))                                                    \
+    X(int, ncclCommDestroy, (nccl_comm))                                                     \
+    X(int, ncclCommAbort, (nccl_comm))                                                       \
+    X(int, ncclCommGetAsyncError, (nccl_comm, int *state))                                   \
+    X(const char *, ncclGetErrorString, (int result))                                        \
+    X(const char *, ncclGetLastError, (nccl_comm))                                           \
+    X(int, ncclAllGather, (const void *, void *, size_t, int type, nccl_comm, cudaStream_t)) \
+    X(int, ncclSend, (const void *, size_t, int type, int peer, nccl_comm, cudaStream_t))    \
+    X(int, ncclRecv, (void *, size_t, int type, int peer, nccl_comm, cudaStream_t))          \
+    X(int, ncclGroupStart, (void))                                                           \
+    X(int, ncclGroupEnd, (void))
+#define POINTER(type, name, parameters) static type(*name) parameters;
+NCCL_FUNCTIONS(POINTER)
+
+/* Beside libtorch, where it was installed with its wheel: site-packages/nvidia/nccl/lib. */
+static int beside_torch(struct dl_phdr_info *object, size_t, void *path)
+{
+    const char *torch = strstr(object->dlpi_name, "/torch/lib/libtorch");
+    if (!torch) return 0;
+    snprintf((char *)path, PATH_MAX, "%.*s/nvidia/nccl/lib/libnccl.so.2",
+             (int)(torch - object->dlpi_name), object->dlpi_name);
+    return 1;
+}
+
+static void *open_library(char *why, size_t size)
+{
+    const char *named = getenv("ARES_NCCL_LIB");
+    char path[PATH_MAX];
+    bool is_named = named && *named;
+    void *library = dlopen(is_named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) snprintf(why, size, "%s%s", is_named ? "ARES_NCCL_LIB: " : "", dlerror());
+    if (!library && !is_named && dl_iterate_phdr(beside_torch, path))
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+/* All functions, or none and why. */
+static bool find_functions(void *library, char *why, size_t size)
+{
+#define FIND(type, name, parameters)                       \
+    *(void **)&name = dlsym(library, #name);               \
+    if (!name) {                                           \
+        snprintf(why, size, "libnccl.so.2 has no " #name); \
+        return false;                                      \
+    }
+    NCCL_FUNCTIONS(FIND)
+    return true;
+}
+
+int group_find(int *version)
+{
+    static char why[512];
+    static int found; /* its version; -1: nothing to use */
+    if (found == 0) {
+        void *library = open_library(why, sizeof why); /* never closed: it has threads */
+        found = -1;
+        if (library && find_functions(library, why, sizeof why)) {
+            int is = 0;
+            (void)ncclGetVersion(&is);
+            if (is >= LEAST_VERSION) found = is;
+            else
+                snprintf(why, sizeof why, "libnccl.so.2 is NCCL %d.%d.%d; 2.19 or later is needed",
+                         is / 10000, is / 100 % 100, is % 100);
+        }
+    }
+    *version = found;
+    return found > 0 ? ARES_OK : ares_fail(ARES_EUNSUPPORTED, "%s", why);
+}
+
+/* ------------------------------------------------------------------ results */
+
+static int fail(group_context *g, int result, const char *call)
+{
+    const char *more = ncclGetLastError(g ? g->comm : NULL);
+    return ares_fail(ARES_EDIST, "dist: NCCL: %s: %s%s%s", call, ncclGetErrorString(result),
+                     more && *more ? ": " : "", more ? more : "");
+}
+
+static bool good(int result)
+{
+    return result == SUCCESS || result == IN_PROGRESS;
+}
+
+static bool done(cudaEvent_t e)
+{
+    return cudaEventQuery(e) != cudaErrorNotReady; /* a failure is found by who waits */
+}
+
+/* As ares_dist_side.pause has it; 0: nothing of the group is under way. */
+static ares_ticket card_at(group_context *g)
+{
+    while (g->finished < g->tickets && done(g->done[(g->finished + 1) % EVENTS])) g->finished++;
+    ares_ticket at = g->finished + 1;
+    if (at > g->tickets) return 0;
+    /* the event of a ticket that is EVENTS older is a later one's, and would say nothing */
+    return at + EVENTS <= g->tickets + g->calling || done(g->launched[at % EVENTS]) ? at : -at;
+}
+
+/* A call is queued; or the other ranks do not come, and then this does not return. */
+static int settle(ares_dist_side *s, int result, const char *call)
+{
+    group_context *g = group_of(s);
+    while (result == IN_PROGRESS) {
+        int asked = ncclCommGetAsyncError(g->comm, &result);
+        if (asked != SUCCESS) result = asked;
+        if (result == IN_PROGRESS) s->pause(s->owner, 0);
+    }
+    s->resume(s->owner);
+    return result == SUCCESS ? ARES_OK : fail(g, result, call);
+}
+
+/* ------------------------------------------------------------------ waits for the card */
+
+static ares_dist_side *side_of(cuda_beside *b)
+{
+    return (ares_dist_side *)b->side;
+}
+static bool under_way(cuda_beside *b)
+{
+    return card_at(group_of(side_of(b))) != 0;
+}
+static void pause(cuda_beside *b)
+{
+    ares_dist_side *s = side_of(b);
+    group_context *g = group_of(s);
+    ares_ticket at = card_at(g);
+    int state = SUCCESS, asked = ncclCommGetAsyncError(g->comm, &state);
+    bool wrong = asked != SUCCESS || !good(state);
+    if (wrong) {
+        (void)fail(g, asked != SUCCESS ? asked : state, "on the card");
+        s->fail(s->owner);
+    }
+    if (at != 0) s->pause(s->owner, at);
+}
+static void waited(cuda_beside *b)
+{
+    side_of(b)->resume(side_of(b)->owner);
+}
+
+/* ------------------------------------------------------------------ a group */
+
+void group_card(ares_device *d, uint8_t uuid[16])
+{
+    cuda_context *c = cuda_enter(d);
+    static cudaDeviceProp properties; /* one device per process */
+    if (cuda_check(c, cudaGetDeviceProperties(&properties, c->index), "properties of the card"))
+        memcpy(uuid, properties.uuid.bytes, 16);
+}
+
+int group_id(uint8_t id[128])
+{
+    nccl_id made;
+    int result = ncclGetUniqueId(&made);
+    if (result != SUCCESS) return fail(NULL, result, "ncclGetUniqueId");
+    memcpy(id, made.bytes, sizeof made.bytes);
+    return ARES_OK;
+}
+
+int group_connect(ares_dist_side *s, const uint8_t id[128])
+{
+    cuda_context *c = cuda_enter(s->device);
+    group_context *g = group_of(s);
+    nccl_id with;
+    nccl_config config = { sizeof config, MAGIC,   LEAST_VERSION, 0,      INT_MIN,
+                           INT_MIN,       INT_MIN, NULL,          INT_MIN };
+    memcpy(with.bytes, id, sizeof with.bytes);
+    int result = ncclCommInitRankConfig(&g->comm, s->size, with, s->rank, &config);
+    ARES_TRY(settle(s, result, "ncclCommInitRankConfig"));
+    g->beside = { under_way, pause, waited, s, c->beside };
+    c->beside = &g->beside;
+    return ARES_OK;
+}
+
+/* The other ranks close the group too. */
+void group_disconnect(ares_dist_side *s)
+{
+    cuda_context *c = cuda_enter(s->device);
+    group_context *g = group_of(s);
+    if (!g->comm) return;
+    for (cuda_beside **b = &c->beside; *b; b = &(*b)->next)
+        if (*b == &g->beside) {
+            *b = g->beside.next;
+            break;
+        }
+    if (settle(s, ncclCommFinalize(g->comm), "ncclCommFinalize") == ARES_OK)
+        (void)ncclCommDestroy(g->comm);
+    else (void)ncclCommAbort(g->comm);
+    g->comm = NULL;
+}
+
+void group_abort(ares_dist_side *s)
+{
+    group_context *g = group_of(s);
+    if (g && g->comm) (void)ncclCommAbort(g->comm);
+}
+
+/* ------------------------------------------------------------------ between ranks */
+
+int group_gather(ares_dist_side *s, const void *mine, void *all, size_t bytes)
+{
+    cuda_context *c = cuda_enter(s->device);
+    group_context *g = group_of(s);
+    if (c->failed) return cuda_sync(s->device);
+    if (bytes == 0) return ARES_OK;
+    return settle(s, ncclAllGather(mine, all, bytes, BYTE, g->comm, g->stream), "ncclAllGather");
+}
+
+int group_exchange(ares_dist_side *s, const void *to_each, size_t apart, void *from_each,
+                   size_t bytes)
+{
+    cuda_context *c = cuda_enter(s->device);
+    group_context *g = group_of(s);
+    if (c->failed) return cuda_sync(s->device);
+    if (bytes == 0) return ARES_OK;
+    int result = ncclGroupStart();
+    for (int r = 0; r < s->size && good(result); r++) {
+        if (r == s->rank) continue;
+        result =
+            ncclSend((const char *)to_each + (size_t)r * apart, bytes, BYTE, r, g->comm, g->stream);
+        if (good(result))
+            result =
+                ncclRecv((char *)from_each + (size_t)r * bytes, bytes, BYTE, r, g->comm, g->stream);
+    }
+    if (good(result)) result = ncclGroupEnd();
+    return settle(s, result, "ncclSend and ncclRecv");
+}

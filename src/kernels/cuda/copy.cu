@@ -138,6 +138,7 @@ void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes)
 void cuda_brought(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
+    if (!c->copies) return; /* nothing has ever been brought */
     if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "bring");
     if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "bring");
 }

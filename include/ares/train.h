@@ -241,6 +241,11 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "not come; more than the longest time that ranks may be apart, such as in answering their " \
       "prompts; 0 or null: for ever (docs/ranks.md)",                                             \
       ARES_NO_RESULT)                                                                             \
+    X(choice, comm_transport, "comm_transport", "auto", "auto|staged|nccl",                       \
+      "what moves bytes between the cards of ranks: nccl; staged: MPI, over host memory; auto: "  \
+      "nccl where every rank has a card of its own and libnccl.so.2 is found, else staged "       \
+      "(docs/ranks.md)",                                                                          \
+      ARES_NO_RESULT)                                                                             \
     X(texts, logger, "logger", "[console, tensorboard]",                                          \
       "console|file|tensorboard|wandb|mlflow|swanlab",                                            \
       "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "        \

@@ -135,6 +135,7 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     if (o->print) return print_config(v, cfg);
     double timeout = c->trainer.comm_timeout;
     ares_world_set_timeout(world, ares_is_null_f64(timeout) ? 0 : timeout);
+    ares_world_set_transport(world, c->trainer.comm_transport);
     return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
 }
 

@@ -13,6 +13,10 @@ void device_check(ares_config *cfg, const ares_trainer_config *c)
                           "aten computes on the CPU, not on trainer.device=%s; set native, or "
                           "trainer.device=cpu",
                           c->device);
+    if (strncmp(c->device, "cuda", 4) != 0 && strcmp(c->comm_transport, "auto") != 0)
+        ares_config_fault(cfg, "trainer.comm_transport",
+                          "moves bytes between cards, and trainer.device=%s has none; set auto",
+                          c->device);
 }
 
 void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world)

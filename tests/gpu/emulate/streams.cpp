@@ -171,8 +171,9 @@ static bool run_head(CUstream_st *s)
     operation o = std::move(s->queue.front());
     s->queue.pop_front();
     if (o.record && o.version > o.record->done) o.record->done = o.version;
+    if (!o.run) return true;
     emulate_memory_open();
-    if (o.run) o.run();
+    o.run();
     emulate_memory_close();
     return true;
 }

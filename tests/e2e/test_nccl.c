@@ -1,0 +1,120 @@
+/*
+ * Whole runs of ranks with a card each: what NCCL moves and what goes over the host's memory give
+ * the same checkpoint, byte for byte, however the ranks share a model. On the emulator of cards
+ * NCCL is libnccl_fake.so (tests/gpu/emulate/nccl.cpp), whose operations run as late as they may,
+ * in an order drawn by a seed; with several cards it is NCCL itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ares/kernels.h"
+#include "e2e.h"
+
+#define WHOLE "worker.actor.fsdp.fsdp_size=1 "
+#define ALL                                                                               \
+    "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true " \
+    "worker.ref.fsdp.enable_full_shard=true "
+/* several micro-batches, as many on each rank as its rows make */
+#define CUT "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=150 "
+#define PPO                                                                               \
+    "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 algorithm.disable_kl=false " \
+    "algorithm.use_kl_loss=true worker.critic.fsdp.torch_dtype=fp32 "
+#define BF16                                                               \
+    "worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=bf16 " \
+    "worker.actor.optim.strategy=adamw_bf16 "
+
+static bool emulated(void)
+{
+    const char *library = getenv("ARES_CUDA_LIB");
+    return library && *library;
+}
+
+/* Whether n ranks can have a card each. */
+static bool have_cards(int n)
+{
+    char count[16];
+    ares_device d = { 0 };
+    const char *required = getenv("ARES_REQUIRE_CUDA");
+    if (!e2e_has_mpi()) {
+        test_skip("built without MPI, or no mpirun here");
+        return false;
+    }
+    if (!ares_cuda_expected() && !(required && *required)) {
+        test_skip("no CUDA device on this machine");
+        return false;
+    }
+    snprintf(count, sizeof count, "%d", n);
+    if (emulated()) setenv("ARES_EMULATE_CARDS", count, 1);
+    if (emulated()) setenv("ARES_NCCL_LIB", ARES_BINARY_DIR "/libnccl_fake.so", 1);
+    snprintf(count, sizeof count, "cuda:%d", n - 1);
+    int rc = ares_device_open(count, 1, &d);
+    if (rc == ARES_OK) ares_device_close(&d);
+    else test_skip(ares_error_message());
+    return rc == ARES_OK;
+}
+
+static bool train(const char *run, int ranks, int seed, const char *transport, const char *more)
+{
+    ares_str out = { 0 };
+    char text[16];
+    snprintf(text, sizeof text, "%d", seed);
+    setenv("ARES_EMULATE_SEED", text, 1);
+    int rc = e2e_program(&out,
+                         "--ranks %d --config '%s' trainer.max_steps=2 data.max_response_length=8 "
+                         "trainer.run_dir='%s' trainer.device=cuda trainer.threads=1 "
+                         "trainer.comm_transport=%s %s",
+                         ranks, e2e_train_words(run), test_file(run), transport, more);
+    unsetenv("ARES_EMULATE_SEED");
+    bool well = CHECK_MSG(rc == 0, "%s: %s", run, out.data ? out.data : "");
+    if (well)
+        CHECK_CONTAINS(out.data, strcmp(transport, "staged") == 0 ? "exchange over host memory"
+                                                                  : "exchange by NCCL");
+    ares_str_fini(&out);
+    return well;
+}
+
+static void same_checkpoint(const char *a, const char *b)
+{
+    ares_str out = { 0 };
+    int rc = test_shell(&out,
+                        "cd '%s/checkpoints/step_000002' && find . -name '*.safetensors' | while "
+                        "read f; do cmp $f '%s/checkpoints/step_000002/'$f || exit 1; done && "
+                        "find . -name '*.safetensors' | wc -l",
+                        test_file(a), test_file(b));
+    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK(atoi(out.data) >= 2);
+    ares_str_fini(&out);
+}
+
+static void same_by_both(int ranks, const char *what, const char *words)
+{
+    char staged[40], nccl[40];
+    snprintf(staged, sizeof staged, "%s_staged", what);
+    snprintf(nccl, sizeof nccl, "%s_nccl", what);
+    if (train(staged, ranks, 1, "staged", words) && train(nccl, ranks, 2, "auto", words))
+        same_checkpoint(staged, nccl);
+}
+
+TEST_GPU(what_goes_by_nccl_trains_the_bits_of_what_goes_over_the_host)
+{
+    if (!have_cards(2)) return;
+    same_by_both(2, "whole", WHOLE CUT);
+    same_by_both(2, "states", CUT);
+    same_by_both(2, "all", ALL CUT);
+    same_checkpoint("whole_nccl", "states_nccl");
+    same_checkpoint("whole_nccl", "all_nccl");
+}
+
+TEST_GPU(a_critic_and_a_reference_in_parts_train_the_same_by_nccl)
+{
+    if (!have_cards(2)) return;
+    same_by_both(2, "ppo", ALL PPO);
+    same_by_both(2, "bf16", ALL CUT BF16);
+}
+
+TEST_GPU(four_ranks_train_the_same_by_nccl)
+{
+    if (!have_cards(4)) return;
+    same_by_both(4, "four", ALL);
+}

@@ -927,6 +927,8 @@ static const option_case options[] = {
       "$ test $(($(tail -n 1 threads) - $(head -n 1 threads))) = 2" },
     { "trainer.comm_timeout_s", NULL, "test_e2e",
       "a_run_whose_rank_was_killed_or_stopped_goes_on_bit_for_bit" },
+    { "trainer.comm_transport", NULL, "test_e2e",
+      "what_goes_by_nccl_trains_the_bits_of_what_goes_over_the_host" },
     { "trainer.logger", "[tensorboard]", "plain",
       "says not step 1/1 |; $ test -e $RUN/events* && ! ls $BASE/events*" },
     { "trainer.balance_batch", NULL, "test_e2e",

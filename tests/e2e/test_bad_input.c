@@ -230,6 +230,13 @@ TEST(cuda_where_there_is_none_is_told_in_a_line)
     refuses("", "trainer.device=cuda", USE, "no CUDA device");
 }
 
+TEST(nccl_between_ranks_without_cards_is_refused)
+{
+    refuses("", "trainer.comm_transport=nccl", USE,
+            "trainer.comm_transport = 'nccl': nccl moves bytes between cards, and "
+            "trainer.device=cpu is none; set auto");
+}
+
 /* A user's reward that fails is counted and reported; the run continues with the failure score. */
 TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
 {

@@ -66,6 +66,7 @@ static const struct {
     { "worker.rollout.cache_tokens", "null", "256" },
     { "worker.rollout.gpu_memory_utilization", "0.6", "0.5" },
     { "trainer.comm_timeout_s", "600", "500" },
+    { "trainer.comm_transport", "auto", "staged" },
     { "worker.rollout.enable_prefix_caching", "true", "false" },
     { "worker.rollout.name", "native", "vllm" },
     { "worker.rollout.tensor_parallel_size", "null", "1" },

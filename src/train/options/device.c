@@ -13,9 +13,9 @@ void device_check(ares_config *cfg, const ares_trainer_config *c)
                           "aten computes on the CPU, not on trainer.device=%s; set native, or "
                           "trainer.device=cpu",
                           c->device);
-    if (strncmp(c->device, "cuda", 4) != 0 && strcmp(c->comm_transport, "auto") != 0)
+    if (cpu && strcmp(c->comm_transport, "nccl") == 0)
         ares_config_fault(cfg, "trainer.comm_transport",
-                          "moves bytes between cards, and trainer.device=%s has none; set auto",
+                          "nccl moves bytes between cards, and trainer.device=%s is none; set auto",
                           c->device);
 }
 

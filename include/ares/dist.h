@@ -91,6 +91,8 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g);
 int ares_group_rank(const ares_group *g);
 int ares_group_size(const ares_group *g);
+/* How many ranks compute on this rank's card, this one among them; 1 on the CPU. */
+int ares_group_on_card(const ares_group *g);
 /* all [size][bytes]; mine may already lie in its place, all + rank * bytes */
 ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t bytes);
 /* all [rows][size][bytes] from mine [rows][bytes] */

@@ -46,7 +46,7 @@ static bool find_lack(const told *t, int n, ares_str *why)
     return false;
 }
 
-/* Cards that this rank's own option sends over the host need not be looked at. */
+/* NULL: what was asked for is not to be had. */
 static const dist_way *choose(dist_transport wanted, const told *t, int n, ares_str *why)
 {
     if (wanted == DIST_STAGED) ares_str_add_z(why, "trainer.comm_transport = staged");
@@ -59,6 +59,13 @@ static const dist_way *choose(dist_transport wanted, const told *t, int n, ares_
     return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
 }
 
+static int count_same(const told *t, int n, const told *mine)
+{
+    int same = 0;
+    for (int r = 0; r < n; r++) same += memcmp(t[r].card, mine->card, sizeof mine->card) == 0;
+    return same;
+}
+
 static void say(const dist_way *way, const told *t, int size, const char *why)
 {
     if (way == &dist_nccl)
@@ -67,17 +74,18 @@ static void say(const dist_way *way, const told *t, int size, const char *why)
     else ares_info("dist: groups of %d ranks exchange over host memory: %s", size, why);
 }
 
-int dist_way_choose(ares_world *w, ares_device *d, const ares_dist_twins *twins, int size,
-                    const dist_way **out)
+int dist_way_choose(ares_group *g)
 {
     told mine;
+    ares_world *w = g->world;
     ares_str all = { 0 }, why = { 0 };
-    tell(d, twins, &mine);
+    tell(g->device, g->twins, &mine);
     int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
     if (rc == ARES_OK) {
         const told *t = (const told *)(const void *)all.data;
-        *out = choose(w->transport, t, w->size, &why);
-        if (*out) say(*out, t, size, why.data);
+        g->on_card = count_same(t, w->size, &mine);
+        g->way = choose(w->transport, t, w->size, &why);
+        if (g->way) say(g->way, t, g->size, why.data);
         else
             rc =
                 ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s", why.data);

@@ -20,8 +20,8 @@ static int open_side(ares_group *g)
     ares_cuda_dist_twins_fn *twins;
     *(void **)&twins = ares_device_symbol(g->device, "ares_cuda_dist_twins");
     ARES_ASSERT(twins); /* the library and the program are of one build */
-    ARES_TRY(dist_way_choose(g->world, g->device, twins(), g->size, &g->way));
     g->twins = twins();
+    ARES_TRY(dist_way_choose(g));
     g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
     return ares_world_agree(g->world, g->way->open(g)); /* a wait that is watched */
 }
@@ -91,6 +91,11 @@ int ares_group_rank(const ares_group *g)
 int ares_group_size(const ares_group *g)
 {
     return g ? g->size : 1;
+}
+
+int ares_group_on_card(const ares_group *g)
+{
+    return g->on_card > 1 ? g->on_card : 1;
 }
 
 int ares_group_agree(ares_group *g, int rc)

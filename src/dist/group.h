@@ -30,9 +30,10 @@ struct ares_group {
     int failure; /* the first since the last sync, and its message */
     ares_str message;
     /* of several ranks with cards */
-    const dist_way *way;          /* NULL: the CPU's */
-    const ares_dist_twins *twins; /* NULL until the side is open */
+    const dist_way *way; /* NULL: the CPU's */
+    const ares_dist_twins *twins;
     ares_dist_side side;
+    int on_card; /* ranks of the world, this one among them, that use this rank's card */
     /* of NCCL: the tickets so far; where a rank stands whose card is at one, and before it is */
     ares_ticket tickets;
     dist_place at[DIST_PLACES], behind[DIST_PLACES];
@@ -43,9 +44,8 @@ struct ares_group {
     ares_group *next; /* of world->groups */
 };
 
-/* Which way the groups of this world go, the same on every rank, and says it once. (cards.c) */
-int dist_way_choose(ares_world *w, ares_device *d, const ares_dist_twins *twins, int size,
-                    const dist_way **out);
+/* Sets way, the same on every rank, says it, and counts on_card. (cards.c) */
+int dist_way_choose(ares_group *g);
 /* Memory of the device for `bytes` of what other ranks send. */
 int dist_side_memory(ares_group *g, size_t bytes);
 /* What follows a failure between two ranks: the others have begun the call, and would wait. */

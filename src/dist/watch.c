@@ -44,6 +44,11 @@ static bool may_tell(void)
     return !atomic_exchange(&first->told, true);
 }
 
+bool dist_watch_reports(void)
+{
+    return !first || !atomic_exchange(&first->reported, true);
+}
+
 void dist_watch_end(void)
 {
     if (own) own->ended = true;

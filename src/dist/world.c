@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 int ares_world_open(ares_world **out)
 {
@@ -75,7 +76,9 @@ void ares_world_abort(const ares_world *w, int code)
         _Exit(exit_code);
     }
     dist_watch_end();
-    ares_log(ARES_LOG_ERROR, "%s; ending all ranks", ares_error_message());
+    if (dist_watch_reports())
+        ares_log(ARES_LOG_ERROR, "%s; ending all ranks", ares_error_message());
+    else nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL); /* the other's message comes first */
     fflush(NULL);
     dist_groups_abort(w);
     dist_transport_abort(exit_code);

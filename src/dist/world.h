@@ -48,7 +48,8 @@ typedef struct dist_standing {
     _Atomic double since;                 /* when it began or left the last one, by ares_now_s */
     _Atomic bool inside;                  /* is in it */
     _Atomic bool ended;                   /* ends in order, or has said why not */
-    _Atomic bool told; /* of the first entry: a rank of this machine has said what is wrong */
+    /* of the first entry: a rank of this machine has said who does not come; why all ranks end */
+    _Atomic bool told, reported;
 } dist_standing;
 
 /* Where a rank stood or stands: of a dist_standing, what changes with each collective. */
@@ -129,6 +130,8 @@ void dist_watch_leave(ares_world *w);
 dist_place dist_watch_issue(ares_world *w, int size, int stride);
 dist_place dist_watch_place(const ares_world *w);
 void dist_watch_stand(ares_world *w, const dist_place *p, bool inside);
+/* Whether this rank is the first of its machine to say why all ranks end. */
+bool dist_watch_reports(void);
 /* Nobody need say that this rank is gone. May be called by a signal handler. */
 void dist_watch_end(void);
 /* Says which rank of this machine is gone, if one is. May be called by a signal handler. */

@@ -11,11 +11,12 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ------------------------------------------------------------------ the library */
 
 /* As in nccl.h of 2.19; later versions take this configuration for what its version says. */
-enum { SUCCESS = 0, IN_PROGRESS = 7, BYTE = 0, LEAST_VERSION = 21900 };
+enum { SUCCESS = 0, IN_PROGRESS = 7, BYTE = 0, LEAST_VERSION = 21900, CLOSE_MS = 3000 };
 static const unsigned MAGIC = 0xcafebeef;
 typedef struct nccl_config {
     size_t size;
@@ -206,7 +207,21 @@ int group_connect(ares_dist_side *s, const uint8_t id[128])
     return ARES_OK;
 }
 
-/* The other ranks close the group too. */
+/*
+ * The other ranks close the group too, so that none takes away what another still receives; unless
+ * this one has failed alone: it waits for some seconds only.
+ */
+static int finalize(group_context *g)
+{
+    int result = ncclCommFinalize(g->comm);
+    for (int ms = 0; result == IN_PROGRESS && ms < CLOSE_MS; ms++) {
+        int asked = ncclCommGetAsyncError(g->comm, &result);
+        if (asked != SUCCESS) result = asked;
+        if (result == IN_PROGRESS) usleep(1000);
+    }
+    return result;
+}
+
 void group_disconnect(ares_dist_side *s)
 {
     cuda_context *c = cuda_enter(s->device);
@@ -217,9 +232,7 @@ void group_disconnect(ares_dist_side *s)
             *b = g->beside.next;
             break;
         }
-    if (settle(s, ncclCommFinalize(g->comm), "ncclCommFinalize") == ARES_OK)
-        (void)ncclCommDestroy(g->comm);
-    else (void)ncclCommAbort(g->comm);
+    (void)(finalize(g) == SUCCESS ? ncclCommDestroy(g->comm) : ncclCommAbort(g->comm));
     g->comm = NULL;
 }
 

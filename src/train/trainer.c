@@ -96,14 +96,18 @@ int64_t trainer_longest(const ares_trainer *t)
 
 /*
  * What the cache may take of a card, beside all that stays there: weights, gradients, optimizer
- * states, other models; and beside rollout's own weights. 0 on the CPU.
+ * states, other models; and beside rollout's own weights. Ranks that share a card share what is
+ * left equally: the driver's figures are those of all of them, once all have opened their parts.
+ * 0 on the CPU.
  */
 static int cache_budget(const ares_trainer *t, int64_t *bytes)
 {
     const ares_device *d = &t->run.device;
     double slice = t->slice ? (double)ares_model_slice_wants(t->slice) : 0,
-           total = ares_device_total_bytes(d), used = ares_device_memory_bytes(d) + slice,
-           share = t->run.cfg->rollout.gpu_memory_utilization, left = share * total - used;
+           total = ares_device_total_bytes(d), ranks = ares_group_on_card(t->run.group),
+           used = ares_device_memory_bytes(d) + ranks * slice,
+           share = t->run.cfg->rollout.gpu_memory_utilization,
+           left = (share * total - used) / ranks;
     bool given = t->run.cfg->rollout.cache_tokens != ARES_NULL_I64;
     *bytes = given || total == 0 ? 0 : (int64_t)left;
     if (total == 0 || left > 0 || given) return ARES_OK;
@@ -127,7 +131,8 @@ int trainer_open_rollout(ares_trainer *t)
                  t->val_sampling.max_new_tokens, (long long)most);
     if (!t->slice && (t->tp || ares_model_by_region(t->run.model)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
-    ARES_TRY(cache_budget(t, &budget));
+    ARES_TRY(ares_world_agree(t->run.world, ARES_OK)); /* all have opened what stays */
+    ARES_TRY(ares_world_agree(t->run.world, cache_budget(t, &budget)));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
         .cache_bytes = budget,

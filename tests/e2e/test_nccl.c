@@ -54,17 +54,22 @@ static bool have_cards(int n)
     return rc == ARES_OK;
 }
 
+static int start(ares_str *out, const char *run, int ranks, const char *more)
+{
+    return e2e_program(out,
+                       "--ranks %d --config '%s' trainer.max_steps=2 data.max_response_length=8 "
+                       "trainer.run_dir='%s' trainer.device=cuda trainer.threads=1 %s",
+                       ranks, e2e_train_words(run), test_file(run), more);
+}
+
 static bool train(const char *run, int ranks, int seed, const char *transport, const char *more)
 {
     ares_str out = { 0 };
-    char text[16];
+    char text[16], words[1000];
     snprintf(text, sizeof text, "%d", seed);
+    snprintf(words, sizeof words, "%s trainer.comm_transport=%s", more, transport);
     setenv("ARES_EMULATE_SEED", text, 1);
-    int rc = e2e_program(&out,
-                         "--ranks %d --config '%s' trainer.max_steps=2 data.max_response_length=8 "
-                         "trainer.run_dir='%s' trainer.device=cuda trainer.threads=1 "
-                         "trainer.comm_transport=%s %s",
-                         ranks, e2e_train_words(run), test_file(run), transport, more);
+    int rc = start(&out, run, ranks, words);
     unsetenv("ARES_EMULATE_SEED");
     bool well = CHECK_MSG(rc == 0, "%s: %s", run, out.data ? out.data : "");
     if (well)
@@ -108,13 +113,53 @@ TEST_GPU(what_goes_by_nccl_trains_the_bits_of_what_goes_over_the_host)
 
 TEST_GPU(a_critic_and_a_reference_in_parts_train_the_same_by_nccl)
 {
+    if (have_cards(2)) same_by_both(2, "ppo", ALL PPO);
+}
+
+TEST_GPU(bf16_weights_and_states_train_the_same_by_nccl)
+{
     if (!have_cards(2)) return;
-    same_by_both(2, "ppo", ALL PPO);
-    same_by_both(2, "bf16", ALL CUT BF16);
+    same_by_both(2, "all", ALL CUT BF16);
+    if (train("states", 2, 3, "auto", CUT BF16)) same_checkpoint("all_nccl", "states");
 }
 
 TEST_GPU(four_ranks_train_the_same_by_nccl)
 {
-    if (!have_cards(4)) return;
-    same_by_both(4, "four", ALL);
+    if (have_cards(4)) same_by_both(4, "four", ALL);
+}
+
+/* What cannot be allocated on one card ends all ranks before a collective, not in it. */
+TEST_GPU(a_rank_whose_card_is_too_small_ends_all_with_one_message)
+{
+    /* the group, weights, slots of regions, states, scratch, activations do not fit */
+    static const char *const card[] = { "1:60000000", "1:67700000", "1:68500000",
+                                        "1:69500000", "1:71500000", "1:74000000" };
+    if (!emulated()) SKIP("the cards of a machine are of one size");
+    for (int i = 0; i < ARES_COUNT(card) && have_cards(2); i++) {
+        ares_str out = { 0 };
+        setenv("ARES_EMULATE_MEMORY", card[i], 1);
+        CHECK(start(&out, card[i], 2,
+                    ALL "worker.rollout.cache_tokens=4096 trainer.comm_timeout_s=60") != 0);
+        const char *error = strstr(out.data, "error: rank 1: ");
+        CHECK_MSG(error && !strstr(error + 1, "error: "), "%s: %s", card[i], out.data);
+        CHECK(!strstr(out.data, "comm_timeout_s"));
+        ares_str_fini(&out);
+    }
+    unsetenv("ARES_EMULATE_MEMORY");
+}
+
+/* The default takes a share of a card's memory; of the same card for all that use it. */
+TEST_GPU(ranks_that_share_a_card_share_its_memory_for_the_cache)
+{
+    if (!have_cards(2)) return;
+    if (!emulated()) SKIP("a card's memory says nothing about one of its processes");
+    static const char words[] = "worker.rollout.gpu_memory_utilization=0.01 trainer.max_steps=1 "
+                                "worker.rollout.max_num_seqs=1024 data.max_prompt_length=1000 ";
+    char on_one[300];
+    snprintf(on_one, sizeof on_one, "%s trainer.device=cuda:0", words);
+    if (!train("own", 2, 1, "staged", words) || !train("shared", 2, 1, "staged", on_one)) return;
+    double own = e2e_metric("own", 1, "perf/max_memory_allocated_gb"),
+           shared = e2e_metric("shared", 1, "perf/max_memory_allocated_gb");
+    CHECK_NEAR(own, 0.01 * 16, 0.01);
+    CHECK_NEAR(shared, 0.01 * 16 / 2, 0.015); /* half, and half of what was there before */
 }

@@ -5,13 +5,13 @@
 #include "plan/plan.h"
 #include "run/run.h"
 
-/* Of this machine, for a rank: a card, or a share of its memory. */
+/* Of this machine, for a rank: a card, or a share of its memory or of the one card for all. */
 static double memory_here(const ares_train_config *c, int local_ranks)
 {
     double least = INFINITY;
     if (strncmp(c->trainer.device, "cuda", 4) != 0) return ares_memory_bytes() / local_ranks;
     if (ares_cuda_expected()) (void)train_cards("/proc/driver/nvidia/gpus", &least);
-    return least;
+    return strcmp(c->trainer.device, "cuda") == 0 ? least : least / local_ranks;
 }
 
 int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares_str *out)

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const size_t RANGE = (size_t)1 << 40, CARD = (size_t)16 << 30,
+static const size_t RANGE = (size_t)1 << 40,
                     FILLED = (size_t)64 << 20; /* of a large piece, its beginning */
 
 typedef struct piece {
@@ -23,6 +23,17 @@ static std::map<char *, size_t> pinned;
 static char *range, *range_at;
 static size_t used;
 static int opened;
+
+/* Of the card: 16 GiB, or what ARES_EMULATE_MEMORY=CARD:BYTES says of this one. */
+static size_t card_bytes(void)
+{
+    const char *said = getenv("ARES_EMULATE_MEMORY");
+    int card;
+    size_t bytes;
+    return said && sscanf(said, "%d:%zu", &card, &bytes) == 2 && card == emulate_card()
+               ? bytes
+               : (size_t)16 << 30;
+}
 
 static size_t page_bytes(void)
 {
@@ -113,7 +124,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     size_t page = page_bytes(), body = (bytes + 255) / 256 * 256,
            whole = (body + page - 1) / page * page;
     if (bytes == 0) return cudaSuccess;
-    if (bytes > CARD - used || whole + page > (size_t)(range + RANGE - range_at))
+    if (used + whole > card_bytes() || whole + page > (size_t)(range + RANGE - range_at))
         return emulate_error(cudaErrorMemoryAllocation);
     char *map = range_at, *at = map + whole - body;
     range_at += whole + page;
@@ -147,8 +158,8 @@ cudaError_t cudaFree(void *p)
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
     emulate_lock lock;
-    *total = CARD;
-    *left = CARD - used;
+    *total = card_bytes();
+    *left = *total - used;
     return cudaSuccess;
 }
 

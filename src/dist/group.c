@@ -21,8 +21,8 @@ static int open_side(ares_group *g)
     *(void **)&twins = ares_device_symbol(g->device, "ares_cuda_dist_twins");
     ARES_ASSERT(twins); /* the library and the program are of one build */
     g->twins = twins();
-    ARES_TRY(dist_way_choose(g));
     g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
+    ARES_TRY(dist_way_choose(g));
     return ares_world_agree(g->world, g->way->open(g)); /* a wait that is watched */
 }
 

@@ -29,7 +29,7 @@ static bool have_cards(int n)
         snprintf(count, sizeof count, "%d", n);
         setenv("ARES_EMULATE_CARDS", count, 1);
         setenv("ARES_NCCL_LIB", ARES_BINARY_DIR "/libnccl_fake.so", 1);
-        unsetenv("ARES_TEST_TRANSPORT");
+        unsetenv("ARES_TEST_TRANSPORT"); /* of the test before */
     }
     snprintf(last, sizeof last, "cuda:%d", n - 1);
     int rc = ares_device_open("cuda", 1, &d);
@@ -64,13 +64,25 @@ typedef struct run {
     ares_group *g;
 } run;
 
-/* A rank with a card of its own, or with the first one; ARES_TEST_TRANSPORT is the option. */
-static int start(run *r, bool own_card)
+/* ARES_TEST_SHARES: all ranks on the first card. */
+static bool shares(void)
 {
-    char card[16];
+    return getenv("ARES_TEST_SHARES") != NULL;
+}
+
+/*
+ * A rank with a card of its own, or with the first one; ARES_TEST_TRANSPORT is the option. NCCL
+ * refuses two ranks on a card of one host, and takes NCCL_HOSTID for the host.
+ */
+static int start(run *r)
+{
+    char card[16], host[16];
+    bool own_card = !shares();
     const char *transport = getenv("ARES_TEST_TRANSPORT");
     *r = (run){ 0 };
     ARES_TRY(ares_world_open(&r->w));
+    snprintf(host, sizeof host, "rank %d", ares_world_rank(r->w));
+    if (!own_card) setenv("NCCL_HOSTID", host, 1);
     snprintf(card, sizeof card, "cuda:%d", own_card ? ares_world_local_rank(r->w) : 0);
     ares_log_set(ARES_LOG_INFO, ares_world_rank(r->w));
     ares_world_set_timeout(r->w, 3);
@@ -92,13 +104,13 @@ TEST_GPU(nccl_gives_the_sums_and_columns_of_the_host)
     if (!test_in_mpi()) {
         for (int ranks = 1; ranks <= 4; ranks++)
             for (int s = 1; s <= (emulated() ? 3 : 1); s++) {
-                if (!have_cards(ranks)) return;
+                if (!have_cards(shares() ? 1 : ranks)) return;
                 seed(s * 10 + ranks);
                 (void)test_as_ranks(ranks, "nccl_gives_the_sums_and_columns_of_the_host");
             }
         return;
     }
-    REQUIRE_OK(start(&r, true));
+    REQUIRE_OK(start(&r));
     CHECK(ares_world_size(r.w) == 1 || r.g->way == &dist_nccl);
     size_t bytes = r.g->side.bytes;
     sums_of_a_group(r.g, &r.d);
@@ -118,7 +130,7 @@ TEST_GPU(nccl_groups_within_the_world_are_apart)
         if (have_cards(4)) (void)test_as_ranks(4, "nccl_groups_within_the_world_are_apart");
         return;
     }
-    REQUIRE_OK(start(&r, true));
+    REQUIRE_OK(start(&r));
     for (int stride = 1; stride <= 2; stride++) {
         int rank = ares_world_rank(r.w), first = stride == 1 ? rank / 2 * 2 : rank % 2;
         ares_group *g;
@@ -175,7 +187,7 @@ TEST_GPU(a_missing_join_and_a_missing_event_show_on_the_emulator)
         }
         return;
     }
-    REQUIRE_OK(start(&r, true));
+    REQUIRE_OK(start(&r));
     ares_dist_twins hasty = *r.g->twins;
     hasty.begin = begin_at_once;
     CHECK_EQ(wrong_rounds(&r, true), 0);
@@ -218,7 +230,7 @@ TEST_GPU(the_way_of_a_group_and_its_reason_are_said)
                 "cannot open");
         return;
     }
-    REQUIRE_OK(start(&r, getenv("ARES_TEST_SHARES") == NULL));
+    REQUIRE_OK(start(&r));
     CHECK_EQ(wrong_rounds(&r, true), 0);
     end(&r);
 }
@@ -244,7 +256,7 @@ TEST_GPU(nccl_that_is_wanted_and_not_to_be_had_is_a_failure)
         ares_str_fini(&out);
         return;
     }
-    int rc = start(&r, getenv("ARES_TEST_SHARES") == NULL);
+    int rc = start(&r);
     CHECK(rc != ARES_OK);
     printf("refused: %s\n", ares_error_message());
     end(&r);
@@ -268,7 +280,7 @@ TEST_GPU(a_failure_of_nccl_ends_all_ranks_with_its_message)
         ares_str_fini(&out);
         return;
     }
-    REQUIRE_OK(start(&r, true));
+    REQUIRE_OK(start(&r));
     (void)wrong_rounds(&r, true);
     puts("came through");
 }
@@ -293,7 +305,7 @@ TEST_GPU(ranks_with_cards_that_make_different_calls_are_told)
         ares_str_fini(&out);
         return;
     }
-    REQUIRE_OK(start(&r, true));
+    REQUIRE_OK(start(&r));
     bool first = ares_world_rank(r.w) == 0, none = strcmp(getenv("ARES_TEST_CALL"), "none") == 0;
     float *x = put_filled(&r.d, 0, 6), *all = put_filled(&r.d, 0, 6);
     if (first && none) ares_group_join(r.g, ares_group_sum(r.g, x, 0));
@@ -332,7 +344,7 @@ static void dies(const char *test, int what, const char *message)
 {
     run r;
     if (test_in_mpi()) {
-        REQUIRE_OK(start(&r, true));
+        REQUIRE_OK(start(&r));
         live(&r, what, atoi(getenv("ARES_TEST_DRAW")));
         return;
     }

@@ -102,7 +102,20 @@ step runs 3000 tests/gpu/runs.sh "$build"
 # shellcheck disable=SC2046
 [[ -x $build/test_e2e ]] && each_test "$build/test_e2e" 600 $(names "$build/test_e2e")
 
-# 5. memory, races in shared memory, barriers
+# 5. NCCL between ranks. With several cards the tests above have used them (they say SKIP with one);
+# here ranks share one card, and NCCL takes each for a machine of its own, so that it sends by sockets
+nccl=${ARES_NCCL_LIB:-$(ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p' | head -n 1)}
+for found in "$root"/.venv/lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2; do
+    [[ -z $nccl && -r $found ]] && nccl=$found
+done
+if [[ -n $nccl && -z ${ARES_CUDA_LIB:-} ]]; then
+    step nccl.ranks_on_one_card 300 env "ARES_NCCL_LIB=$nccl" ARES_TEST_SHARES=1 \
+        ARES_TEST_TRANSPORT=nccl "$build/test_dist" --label gpu nccl_gives_the_sums
+else
+    echo "nccl.ranks_on_one_card: left out (no libnccl.so.2, or no card)" | tee -a "$summary"
+fi
+
+# 6. memory, races in shared memory, barriers
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [[ -x $sanitizer && -z ${ARES_CUDA_LIB:-} ]]; then
     # cuda_memory* asks for more memory than there is and copies to invalid addresses, on purpose

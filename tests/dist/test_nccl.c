@@ -208,6 +208,28 @@ static void says_of(const char *test, int ranks, const char *name, const char *v
     ares_str_fini(&out);
 }
 
+/* On the loader's path; beside libtorch, which another library plays, where the loader's is none.
+ */
+static void finds_the_library(const char *test)
+{
+    static const char words[] = "by NCCL 2.27.3";
+    unsetenv("ARES_NCCL_LIB");
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && mkdir loader broken && ln -s '%s' loader/libnccl.so.2 && "
+                        "echo none >broken/libnccl.so.2 && mkdir -p torch/lib nvidia/nccl/lib && "
+                        "ln -s '%s' nvidia/nccl/lib/libnccl.so.2 && ln -s "
+                        "$(ldconfig -p | sed -n 's/.*libm.so.6 .*=> //p' | head -n 1) "
+                        "torch/lib/libtorch_cpu.so",
+                        test_file("."), ARES_BINARY_DIR "/libnccl_fake.so",
+                        ARES_BINARY_DIR "/libnccl_fake.so"),
+             0);
+    says_of(test, 2, "LD_LIBRARY_PATH", test_file("loader"), words);
+    setenv("LD_LIBRARY_PATH", test_file("broken"), 1);
+    says_of(test, 2, "LD_PRELOAD", test_file("torch/lib/libtorch_cpu.so"), words);
+    says_of(test, 2, NULL, NULL, "over host memory: rank 0 has no NCCL: ");
+    unsetenv("LD_LIBRARY_PATH");
+}
+
 TEST_GPU(the_way_of_a_group_and_its_reason_are_said)
 {
     static const char test[] = "the_way_of_a_group_and_its_reason_are_said";
@@ -228,6 +250,7 @@ TEST_GPU(the_way_of_a_group_and_its_reason_are_said)
         says_of(test, 2, NULL, NULL,
                 "over host memory: rank 0 has no NCCL: ARES_NCCL_LIB: /nowhere/libnccl.so.2: "
                 "cannot open");
+        finds_the_library(test);
         return;
     }
     REQUIRE_OK(start(&r));

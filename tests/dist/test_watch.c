@@ -132,6 +132,54 @@ TEST(a_group_waits_for_its_own_ranks)
     says(s, 4, 4, 3, want);
 }
 
+/* What a rank has queued for its card may be further than what the card is at. */
+TEST(ranks_whose_cards_wait_for_each_other_are_described)
+{
+    dist_standing s[4];
+    char want[300];
+    four_wait(s);
+    for (int i = 0; i < 4; i++) stand(&s[i], DIST_GROUP_GATHER, 64, 7, 90, true);
+    stand(&s[2], DIST_GROUP_SUM, 33, 6, 80, false); /* its card computes before collective 7 */
+    snprintf(want, sizeof want,
+             "rank 2 stands behind collective 6 (sum in a group, 33 f32) for 20 s, ranks 0-1, 3 at "
+             "collective 7 (gather in a group, 64 bytes); process %d of rank 2 runs",
+             getpid());
+    says(s, 4, 4, 0, want);
+    stand(&s[2], DIST_AGREE, 0, 9, 85, true); /* its host is further, and waits for the others */
+    snprintf(want, sizeof want,
+             "ranks 0-1, 3 stand at collective 7 (gather in a group, 64 bytes) for 10 s, rank 2 at "
+             "collective 9 (agreement); process %d of rank 0 runs; process %d of rank 1 runs; "
+             "process %d of rank 3 runs",
+             getpid(), getpid(), getpid());
+    says(s, 4, 4, 2, want);
+    says(s, 4, 4, 1,
+         "rank 1 stands at collective 7 (gather in a group, 64 bytes) for 10 s, rank 2 at "
+         "collective 9 (agreement), but it does not end");
+}
+
+TEST(a_place_is_shown_and_left)
+{
+    dist_standing s[4];
+    four_wait(s);
+    ares_world w = { .size = 4, .local_size = 4, .standing = s };
+    dist_watch_name(&w, DIST_GROUP_SUM, 5);
+    dist_place first = dist_watch_issue(&w, 4, 1);
+    dist_watch_name(&w, DIST_GROUP_GATHER, 12);
+    dist_place second = dist_watch_issue(&w, 2, 2);
+    CHECK_EQ(s[0].inside, false);
+    CHECK_EQ(s[0].count, 8);
+    CHECK_EQ(s[0].inner, 1);
+    dist_watch_stand(&w, &first, true);
+    CHECK_EQ(s[0].kind, DIST_GROUP_SUM);
+    CHECK_EQ(s[0].inner, 0);
+    CHECK_EQ(s[0].group_size, 0);
+    CHECK_EQ(s[0].inside, true);
+    dist_watch_stand(&w, &second, false);
+    CHECK_EQ(s[0].size, 12);
+    CHECK_EQ(s[0].group_stride, 2);
+    CHECK_EQ(s[0].inside, false);
+}
+
 TEST(time_in_which_the_waiting_rank_was_stopped_does_not_count)
 {
     dist_standing s[4];

@@ -22,7 +22,7 @@ static bool emulated(void)
 /* Whether there are so many cards, emulated ones if need be. */
 static bool have_cards(int n)
 {
-    char last[16], count[16];
+    char last[24], count[16];
     ares_device d = { 0 };
     const char *required = getenv("ARES_REQUIRE_CUDA");
     if (emulated()) {
@@ -76,7 +76,7 @@ static bool shares(void)
  */
 static int start(run *r)
 {
-    char card[16], host[16];
+    char card[24], host[24];
     bool own_card = !shares();
     const char *transport = getenv("ARES_TEST_TRANSPORT");
     *r = (run){ 0 };
@@ -123,11 +123,11 @@ TEST_GPU(nccl_gives_the_sums_and_columns_of_the_host)
 }
 
 /* Groups of neighbours and of every second rank, which make as many calls as they like. */
-TEST_GPU(nccl_groups_within_the_world_are_apart)
+TEST_GPU(nccl_keeps_groups_of_the_world_apart)
 {
     run r;
     if (!test_in_mpi()) {
-        if (have_cards(4)) (void)test_as_ranks(4, "nccl_groups_within_the_world_are_apart");
+        if (have_cards(4)) (void)test_as_ranks(4, "nccl_keeps_groups_of_the_world_apart");
         return;
     }
     REQUIRE_OK(start(&r));

@@ -33,7 +33,7 @@ static bool emulated(void)
 /* Whether n ranks can have a card each. */
 static bool have_cards(int n)
 {
-    char count[16];
+    char count[24];
     ares_device d = { 0 };
     const char *required = getenv("ARES_REQUIRE_CUDA");
     if (!e2e_has_mpi()) {

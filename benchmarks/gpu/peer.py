@@ -2,6 +2,7 @@
 
     peer.py decode MODEL BATCH PROMPT NEW    transformers' generate, eager, bf16, random prompts
     peer.py head ROWS VOCAB HIDDEN           log-prob and entropy by log_softmax, in chunks
+    torchrun --nproc-per-node N peer.py reduce_scatter MIB    NCCL's own sum, MIB per rank's part
 """
 
 import json
@@ -53,6 +54,23 @@ def head(rows, vocab, hidden, chunk=2048):
             "bytes": 2 * hidden * (vocab + rows), "flop": 2 * rows * vocab * hidden}
 
 
+def reduce_scatter(mib):
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl")
+    rank, ranks, n = dist.get_rank(), dist.get_world_size(), (mib << 20) // 4
+    torch.cuda.set_device(rank)
+    whole, part = torch.zeros(ranks * n, device="cuda"), torch.zeros(n, device="cuda")
+    seconds = best(lambda: dist.reduce_scatter_tensor(part, whole), 10)
+    dist.destroy_process_group()
+    return {"what": "reduce_scatter", "ranks": ranks, "mib": mib, "seconds": seconds,
+            "sent_gb_per_s": (ranks - 1) * n * 4 / seconds / 1e9} if rank == 0 else None
+
+
 what, args = sys.argv[1], sys.argv[2:]
-line = decode(args[0], *map(int, args[1:])) if what == "decode" else head(*map(int, args))
-print(json.dumps({"side": "torch", **line}))
+if what == "decode":
+    line = decode(args[0], *map(int, args[1:]))
+else:
+    line = {"head": head, "reduce_scatter": reduce_scatter}[what](*map(int, args))
+if line:
+    print(json.dumps({"side": "torch", **line}))

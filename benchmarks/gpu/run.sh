@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 
 [[ -n ${BUILT:-} ]] || cmake --build "$build" -j "$(nproc)" --target ares-train bench_card bench_step \
-    bench_algo_cuda >&2 || exit 2
+    bench_algo_cuda bench_group >&2 || exit 2
 measure() { # seconds at most, goal, command...: its JSON lines, with goal and command
     local limit=$1 goal=$2 rc=0
     shift 2
@@ -68,6 +68,15 @@ step 900 G15 update "$small" "${update[@]}" recompute=1
 step 900 G15 update "$middle" "${update[@]}" recompute=1
 step 1200 G16 grpo "$small" "${grpo[@]}"
 
+# between cards, where there are several
+cards=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+if [[ -z $tiny && $device == cuda ]] && ((cards > 1)); then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    for transport in nccl staged; do
+        measure 300 "" mpirun -n "$cards" --bind-to none "$build/bench_group" transport=$transport
+    done
+fi
+
 venv=${ARES_PEERS_VENV:-.venv-peers}
 if [[ -z $tiny && -x $venv/bin/python ]] &&
     "$venv/bin/python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
@@ -75,6 +84,8 @@ if [[ -z $tiny && -x $venv/bin/python ]] &&
     peer G1 decode "$small" 1 1024 128
     peer G2 decode "$small" 256 1024 128
     peer G8 head 16384 151936 896
+    ((cards < 2)) || measure 300 "" "$venv/bin/torchrun" --nproc-per-node "$cards" \
+        benchmarks/gpu/peer.py reduce_scatter 512
 fi
 
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)

@@ -24,8 +24,7 @@ static int set(bench *b, const char *word)
 {
     if (strncmp(word, "device=", 7) == 0) b->device = word + 7;
     else if (strncmp(word, "transport=", 10) == 0) b->transport = word + 10;
-    else if ((strncmp(word, "mib=", 4) != 0 ||
-              !ares_parse_i64(ares_view_of(word + 4), &b->mib)) &&
+    else if ((strncmp(word, "mib=", 4) != 0 || !ares_parse_i64(ares_view_of(word + 4), &b->mib)) &&
              (strncmp(word, "repeat=", 7) != 0 ||
               !ares_parse_i64(ares_view_of(word + 7), &b->repeat)))
         return ares_fail(ARES_EUSE, "bench_group: '%s': no such option", word);
@@ -44,9 +43,9 @@ static int open_all(bench *b)
     size_t bytes = (size_t)b->mib << 20;
     b->whole = b->d.k->alloc(&b->d, bytes * (size_t)ares_group_size(b->group));
     b->part = b->d.k->alloc(&b->d, bytes);
-    return b->whole && b->part ? ARES_OK
-                               : ares_fail(ARES_EDEVICE, "bench_group: %lld MiB do not fit",
-                                           (long long)b->mib);
+    return b->whole && b->part
+               ? ARES_OK
+               : ares_fail(ARES_EDEVICE, "bench_group: %lld MiB do not fit", (long long)b->mib);
 }
 
 /* The best of several, from a moment when all ranks have come until this one is done. */

@@ -24,6 +24,10 @@
     "worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=bf16 " \
     "worker.actor.optim.strategy=adamw_bf16 "
 
+#define LONGER                                                                                \
+    "trainer.max_steps=8 trainer.save_freq=1 data.max_response_length=8 trainer.device=cuda " \
+    "trainer.threads=1 trainer.comm_timeout_s=6 " ALL
+
 static bool emulated(void)
 {
     const char *library = getenv("ARES_CUDA_LIB");
@@ -162,4 +166,43 @@ TEST_GPU(ranks_that_share_a_card_share_its_memory_for_the_cache)
            shared = e2e_metric("shared", 1, "perf/max_memory_allocated_gb");
     CHECK_NEAR(own, 0.01 * 16, 0.01);
     CHECK_NEAR(shared, 0.01 * 16 / 2, 0.015); /* half, and half of what was there before */
+}
+
+/* Sends a signal to rank 1 after the second step; what is printed goes to out. */
+static int struck(ares_str *out, const char *run, const char *signal)
+{
+    return test_shell(
+        out,
+        "cd '%s'; config='%s'; run='%s'\n"
+        "'%s' --ranks 2 --config $config " LONGER "trainer.run_dir=$run & pid=$!\n"
+        "while kill -0 $pid 2>/dev/null && [ \"$(cat $run/metrics.jsonl 2>/dev/null | wc -l)\" "
+        "-lt 2 ]; do sleep 0.01; done; sleep 0.1\n"
+        "for p in $(grep -lzx OMPI_COMM_WORLD_RANK=1 /proc/[0-9]*/environ 2>/dev/null); do\n"
+        "  p=${p%%/environ}; grep -qaF $config $p/cmdline && kill -%s ${p#/proc/}\n"
+        "done\n"
+        "wait $pid",
+        test_source("."), e2e_train_words(run), test_file(run), test_program(), signal);
+}
+
+TEST_GPU(a_run_that_was_struck_in_nccl_goes_on_bit_for_bit)
+{
+    static const char *const signals[] = { "KILL", "STOP" };
+    if (!have_cards(2)) return;
+    if (!emulated()) SKIP("products of a card need not be those of another time");
+    CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' " LONGER "trainer.run_dir='%s'",
+                         e2e_train_words("whole"), test_file("whole")),
+             0);
+    for (int i = 0; i < ARES_COUNT(signals); i++) {
+        ares_str out = { 0 };
+        CHECK(struck(&out, signals[i], signals[i]) != 0);
+        CHECK_CONTAINS(out.data, "exchange by NCCL");
+        CHECK_CONTAINS(out.data, "dist: rank 1 ");
+        ares_str_clear(&out);
+        int rc = e2e_program(&out, "--ranks 2 --config '%s' " LONGER "trainer.run_dir='%s'",
+                             e2e_train_words(signals[i]), test_file(signals[i]));
+        CHECK_MSG(rc == 0, "%s", out.data);
+        CHECK_CONTAINS(out.data, "going on from ");
+        e2e_same_runs("whole", signals[i], 8);
+        ares_str_fini(&out);
+    }
 }

@@ -107,7 +107,7 @@ ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine,
 ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n); /* in place; for small arrays */
 void ares_group_join(ares_group *g, ares_ticket t);
 int ares_group_sync(ares_group *g); /* waits; the first failure since the last sync */
-/* ares_world_agree among a group of all ranks. */
+/* ares_world_agree among all ranks of the world, which the group is a part of. */
 int ares_group_agree(ares_group *g, int rc);
 int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */
 

@@ -159,7 +159,12 @@ typedef struct ares_model_layer {
  */
 typedef enum { ARES_SHARE_NONE, ARES_SHARE_STATES, ARES_SHARE_ALL } ares_sharing;
 typedef struct ares_model_share {
-    ares_group *group; /* the ranks that train this model together; NULL: this process alone */
+    ares_group *group; /* the ranks that cut this model into parts; NULL: this process alone */
+    /*
+     * one rank of each such group, all with the same part: gradients are summed in the group, then
+     * among them. NULL: the group is all ranks that train the model
+     */
+    ares_group *replicas;
     ares_sharing how;
     bool weights_on_host, states_on_host; /* in host memory, pinned beside a card */
 } ares_model_share;
@@ -284,8 +289,11 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
  * run's latest checkpoint. The error names what was looked for.
  */
 int ares_model_find(const char *path, ares_str *dir);
-/* Into how many parts, one for each rank, the matrices of a region are cut; 1: not at all. */
+/* Into how many parts, one for each rank of a group, the matrices of a region are cut; 1: none. */
 int ares_model_shards(const ares_model *m);
+int ares_model_ranks(const ares_model *m); /* that train it together */
+/* Waits for what its groups do; the first failure since the last time. */
+int ares_model_sync(const ares_model *m);
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
 int64_t ares_model_config_count(const ares_model_config *cfg);

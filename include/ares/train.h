@@ -38,9 +38,11 @@
       "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
       "its optimizer states alone; same results",                                                 \
       ARES_NO_RESULT)                                                                             \
-    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
-      "ranks that share the actor's optimizer states: -1: all; 1: each rank keeps everything; "   \
-      "other numbers than that of all ranks are refused",                                         \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                                         \
+      "how many neighbouring ranks share the actor, as enable_full_shard says, such as those of " \
+      "a machine: -1, null: all; 1: each rank keeps everything, with the same results; a "        \
+      "divisor of all ranks between, which changes the last bits of sums as the number of ranks " \
+      "does",                                                                                     \
       ARES_NO_RESULT)                                                                             \
     X(flag, offload_params, "offload.offload_params", "false", "",                                \
       "keep the actor's weights in host memory; they come to the device block by block, twice "   \
@@ -96,66 +98,72 @@ ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
       "learning rate at the end as a share of lr (linear, cosine); null is 0")
 ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 
-#define ARES_CRITIC_OPTIONS(X)                                                                    \
-    X(text, model_path, "model.model_path", "null", "nonempty",                                   \
-      "the model that the critic starts from (its value head is new): a model, checkpoint or "    \
-      "run directory; null: worker.actor.model.model_path")                                       \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
-      "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "   \
-      "fp32")                                                                                     \
-    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
-      "true: each of several ranks keeps its part of the critic's weights and gradients; "        \
-      "blocks are gathered twice per optimizer step and computed again; null, false: of "         \
-      "its optimizer states alone; same results",                                                 \
-      ARES_NO_RESULT)                                                                             \
-    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "-1|[1,)",                                          \
-      "ranks that share the critic's optimizer states: -1: all; 1: each rank keeps everything; "  \
-      "other numbers than that of all ranks are refused",                                         \
-      ARES_NO_RESULT)                                                                             \
-    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",            \
-      "keep only the inputs of the blocks and compute the rest again in the backward pass; less " \
-      "memory, slower, same results",                                                             \
-      ARES_NO_RESULT)                                                                             \
-    X(i64, global_batch_size, "global_batch_size", "null", "[1,)",                                \
-      "prompts, or rows, per optimizer step over all ranks; null: that of worker.actor")          \
-    X(choice, mini_batch_unit, "mini_batch_unit", "null", "?prompts|rows",                        \
-      "what worker.critic.global_batch_size counts; null: worker.actor.mini_batch_unit")          \
-    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                        \
-    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
-      "largest global norm of the gradients; larger ones are scaled down to it")                  \
-    X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)",                                     \
-      "how far a value may move from the old one in an update (the clipped value loss of PPO)")   \
-    X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                       \
-      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm",      \
-      "how the losses of tokens become one number; tokens and sequences are counted over all "    \
-      "ranks")                                                                                    \
-    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
-      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
-      ARES_NO_RESULT)                                                                             \
-    X(flag, share_prompts, "share_prompts", "true", "",                                           \
-      "compute the prompt that the samples of a group share once per group in the update")        \
-    X(flag, offload_params, "offload.offload_params", "false", "",                                \
-      "keep the critic's weights in host memory; they come to the device block by block, once "   \
-      "per pass over the batch and twice per optimizer step; blocks are computed again in the "   \
-      "backward pass; same results",                                                              \
-      ARES_NO_RESULT)                                                                             \
-    X(flag, offload_optimizer, "offload.offload_optimizer", "false", "",                          \
-      "keep the critic's optimizer states in host memory; they come to the device piece by "      \
-      "piece in an optimizer step, and go back; same results",                                    \
+#define ARES_CRITIC_OPTIONS(X)                                                                     \
+    X(text, model_path, "model.model_path", "null", "nonempty",                                    \
+      "the model that the critic starts from (its value head is new): a model, checkpoint or "     \
+      "run directory; null: worker.actor.model.model_path")                                        \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                    \
+      "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "    \
+      "fp32")                                                                                      \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                  \
+      "true: each of several ranks keeps its part of the critic's weights and gradients; "         \
+      "blocks are gathered twice per optimizer step and computed again; null, false: of "          \
+      "its optimizer states alone; same results",                                                  \
+      ARES_NO_RESULT)                                                                              \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                                          \
+      "how many neighbouring ranks share the critic, as enable_full_shard says, such as those of " \
+      "a machine: -1, null: all; 1: each rank keeps everything, with the same results; a "         \
+      "divisor of all ranks between, which changes the last bits of sums as the number of ranks "  \
+      "does",                                                                                      \
+      ARES_NO_RESULT)                                                                              \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",             \
+      "keep only the inputs of the blocks and compute the rest again in the backward pass; less "  \
+      "memory, slower, same results",                                                              \
+      ARES_NO_RESULT)                                                                              \
+    X(i64, global_batch_size, "global_batch_size", "null", "[1,)",                                 \
+      "prompts, or rows, per optimizer step over all ranks; null: that of worker.actor")           \
+    X(choice, mini_batch_unit, "mini_batch_unit", "null", "?prompts|rows",                         \
+      "what worker.critic.global_batch_size counts; null: worker.actor.mini_batch_unit")           \
+    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                         \
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                          \
+      "largest global norm of the gradients; larger ones are scaled down to it")                   \
+    X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)",                                      \
+      "how far a value may move from the old one in an update (the clipped value loss of PPO)")    \
+    X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                        \
+      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm",       \
+      "how the losses of tokens become one number; tokens and sequences are counted over all "     \
+      "ranks")                                                                                     \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                              \
+      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",    \
+      ARES_NO_RESULT)                                                                              \
+    X(flag, share_prompts, "share_prompts", "true", "",                                            \
+      "compute the prompt that the samples of a group share once per group in the update")         \
+    X(flag, offload_params, "offload.offload_params", "false", "",                                 \
+      "keep the critic's weights in host memory; they come to the device block by block, once "    \
+      "per pass over the batch and twice per optimizer step; blocks are computed again in the "    \
+      "backward pass; same results",                                                               \
+      ARES_NO_RESULT)                                                                              \
+    X(flag, offload_optimizer, "offload.offload_optimizer", "false", "",                           \
+      "keep the critic's optimizer states in host memory; they come to the device piece by "       \
+      "piece in an optimizer step, and go back; same results",                                     \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
-#define ARES_REF_OPTIONS(X)                                                        \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
-      "how the weights of the reference model are stored; null is bf16")           \
-    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
-      "true: each of several ranks keeps its part of the reference's weights; "    \
-      "blocks are gathered once per pass over the batch; not with "                \
-      "worker.ref.offload.offload_params; same results",                           \
-      ARES_NO_RESULT)                                                              \
-    X(flag, offload_params, "offload.offload_params", "false", "",                 \
-      "keep the weights of the reference in host memory; they come to the device " \
-      "block by block, once per pass over the batch; same results",                \
+#define ARES_REF_OPTIONS(X)                                                         \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",     \
+      "how the weights of the reference model are stored; null is bf16")            \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                   \
+      "true: each of several ranks keeps its part of the reference's weights; "     \
+      "blocks are gathered once per pass over the batch; not with "                 \
+      "worker.ref.offload.offload_params; same results",                            \
+      ARES_NO_RESULT)                                                               \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                           \
+      "how many neighbouring ranks share the reference, with enable_full_shard: "   \
+      "-1, null: all; a divisor of all ranks; 1: each has all of it; same results", \
+      ARES_NO_RESULT)                                                               \
+    X(flag, offload_params, "offload.offload_params", "false", "",                  \
+      "keep the weights of the reference in host memory; they come to the device "  \
+      "block by block, once per pass over the batch; same results",                 \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 

@@ -551,5 +551,5 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
                               m->cfg.hidden);
     }
     gradients_end_look_up(m);
-    return m->share.how == ARES_SHARE_ALL ? ares_group_sync(m->share.group) : k->sync(d);
+    return m->share.how == ARES_SHARE_ALL ? ares_model_sync(m) : k->sync(d);
 }

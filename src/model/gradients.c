@@ -154,25 +154,45 @@ static void leave(ares_model *m, int region)
     point_at(m, region, NULL);
 }
 
-void ares_region_sum(ares_model *m, int region)
+/* x [n] becomes the sum over the group: each rank sums its slice, and gathers those of others. */
+static void sum_everywhere(ares_group *g, float *x, int64_t n)
+{
+    if (ares_group_size(g) == 1) return;
+    n /= ares_group_size(g);
+    float *mine = x + n * ares_group_rank(g);
+    (void)ares_group_sum_scatter(g, x, mine, n, false);
+    ares_group_join(g, ares_group_gather(g, mine, x, (size_t)n * sizeof *mine));
+}
+
+static void sum_small(ares_group *g, float *x, int64_t n)
+{
+    if (ares_group_size(g) > 1) ares_group_join(g, ares_group_sum(g, x, n));
+}
+
+/* A matrix's gradient of all ranks of the group, where no backward has summed it. */
+static void sum_inside(ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
     ares_group *g = m->share.group;
-    if (r->in_parts) {
+    if (in_parts(m)) {
         leave(m, region);
-        return;
+        for (int i = 0; i < SLOTS; i++) ares_group_join(g, m->grad_slots->slot[i].leaving);
+    } else if (m->share.how == ARES_SHARE_NONE) sum_everywhere(g, r->grad, r->elements);
+    else ares_group_join(g, ares_group_sum_scatter(g, r->grad, r->own_grad, r->own, false));
+}
+
+void ares_region_sum(ares_model *m, int region)
+{
+    const ares_region *r = &m->regions[region];
+    const ares_model_share *s = &m->share;
+    if (!s->group) return;
+    if (r->decay) {
+        sum_inside(m, region);
+        sum_everywhere(s->replicas, r->own_grad, r->own);
+    } else {
+        sum_small(s->group, r->grad, r->elements);
+        sum_small(s->replicas, r->grad, r->elements);
     }
-    if (!g || ares_group_size(g) == 1) return;
-    if (!r->decay) {
-        ares_group_join(g, ares_group_sum(g, r->grad, r->elements));
-        return;
-    }
-    int64_t n = r->elements / ares_group_size(g);
-    float *mine = r->grad + n * ares_group_rank(g);
-    ares_ticket t = ares_group_sum_scatter(g, r->grad, mine, n, false);
-    if (m->share.how == ARES_SHARE_NONE)
-        t = ares_group_gather(g, mine, r->grad, (size_t)n * sizeof *mine);
-    ares_group_join(g, t);
 }
 
 void gradients_leave(ares_model *m, int region)

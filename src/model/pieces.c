@@ -132,14 +132,21 @@ int64_t pieces_turns(const ares_region *r, int ranks)
     return (share_of(r, ranks) + TURN - 1) / TURN;
 }
 
+/* Which of these runs is rank's: ranks that have the same part of a region write it together. */
+static int64_t run_of(const ares_model *m, int rank, int ranks)
+{
+    int shards = ares_model_shards(m), replicas = ranks / shards;
+    return rank % shards * replicas + rank / shards;
+}
+
 int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
                    int64_t turn, piece_fn *fn, void *ctx)
 {
     const ares_region *r = &m->regions[region];
     visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
-    int64_t share = share_of(r, ranks), first = rank * share + turn * TURN,
-            end = ARES_MIN(ARES_MIN((rank + 1) * share, (rank * share) + (turn + 1) * TURN),
-                           r->elements);
+    int64_t share = share_of(r, ranks), run = run_of(m, rank, ranks) * share,
+            first = run + turn * TURN,
+            end = ARES_MIN(ARES_MIN(run + share, first + TURN), r->elements);
     if (!v.held.data || first >= end) return ARES_OK;
     ARES_ASSERT(first >= v.held.first && end <= v.held.first + v.held.n);
     pieces_of_region(m, region, first, end - first, meet, &v);

@@ -54,16 +54,30 @@ int ares_model_shards(const ares_model *m)
     return s->group && s->how != ARES_SHARE_NONE ? ares_group_size(s->group) : 1;
 }
 
-/* The ranks' parts are equal, and a chunk of the gradient's norm lies in one of them. */
+int ares_model_ranks(const ares_model *m)
+{
+    return ares_group_size(m->share.group) * ares_group_size(m->share.replicas);
+}
+
+int ares_model_sync(const ares_model *m)
+{
+    const ares_model_share *s = &m->share;
+    int rc = s->group ? ares_group_sync(s->group) : m->device->k->sync(m->device);
+    int across = s->replicas ? ares_group_sync(s->replicas) : ARES_OK;
+    return rc == ARES_OK ? across : rc;
+}
+
+/*
+ * Parts are equal, and a chunk of the gradient's norm lies in one of them. Padding depends on the
+ * number of ranks alone, whoever shares: replicas cut the part that they have among them, too.
+ */
 static void cut(const ares_model *m, ares_region *r)
 {
-    ares_group *g = m->share.group;
-    int64_t ranks = g ? ares_group_size(g) : 1;
-    r->elements = rounded_up(r->elements, r->decay ? ranks * ARES_SUM_CHUNK : ALIGN);
+    r->elements = rounded_up(r->elements, r->decay ? ares_model_ranks(m) * ARES_SUM_CHUNK : ALIGN);
     r->own = r->elements;
     if (!r->decay || ares_model_shards(m) == 1) return;
-    r->own = r->elements / ranks;
-    r->own_first = r->own * ares_group_rank(g);
+    r->own = r->elements / ares_model_shards(m);
+    r->own_first = r->own * ares_group_rank(m->share.group);
 }
 
 static void lay_out(ares_model *m)

@@ -170,7 +170,7 @@ int trainer_open_critic(ares_trainer *t, const char *weights)
     if (weights) ares_path_join(&path, weights, "../critic");
     t->critic = ares_calloc(1, sizeof *t->critic);
     t->run.critic = &t->critic->learner;
-    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, t->run.group,
+    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, &t->run.groups,
                          t->run.total_steps, path.data);
     ares_str_fini(&path);
     return rc;
@@ -190,7 +190,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     if (weights && moves) ares_path_join(&path, weights, "../reference");
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, t->run.group, path.data);
+    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups, path.data);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     ares_str_fini(&path);
     return rc;

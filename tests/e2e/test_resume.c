@@ -92,6 +92,7 @@ static const struct {
     { "worker.critic.micro_batch_size_per_device_for_update", "16", "null" },
     { "worker.critic.micro_batch_size_per_device_for_experience", "null", "4" },
     { "worker.ref.fsdp.enable_full_shard", "null", "true" },
+    { "worker.ref.fsdp.fsdp_size", "-1", "1" },
     { "worker.ref.offload.offload_params", "true", "false" },
     { "worker.ref.strategy", "fsdp", "fsdp2" },
     { "trainer.threads", "1", "2" },

@@ -171,19 +171,21 @@ static void save_together(ares_world *w, const ares_model *m, const char *dir)
     }
 }
 
-/* Files of one rank, opened by ranks that share the model, and saved again. */
-static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_sharing how)
+/* Files of one rank, opened by ranks of which `size` share the model, and saved again. */
+static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_sharing how,
+                          int size)
 {
     static const char *const files[] = { "model/model.safetensors", "optimizer.safetensors" };
     const ares_writers by = { w, true };
-    ares_group *group;
+    ares_group *group, *replicas;
     ares_model *m;
     uint64_t sums[2];
     ares_str path = { 0 };
     char again[400];
-    (void)snprintf(again, sizeof again, "%s/again_%d", dir, (int)how);
-    REQUIRE_OK(ares_group_open(w, d, ares_world_size(w), 1, &group));
-    ares_model_share share = { .group = group, .how = how };
+    (void)snprintf(again, sizeof again, "%s/again_%d_%d", dir, (int)how, size);
+    REQUIRE_OK(ares_group_open(w, d, size, 1, &group));
+    REQUIRE_OK(ares_group_open(w, d, ares_world_size(w) / size, size, &replicas));
+    ares_model_share share = { .group = group, .replicas = replicas, .how = how };
     ares_model_options opt = { .storage = ARES_BF16, .trainable = true, .share = &share };
     CHECK_OK(ares_dir_make(again));
     if (CHECK_OK(ares_model_load(ares_path_join(&path, dir, "alone_0/model"), d, &opt, &m)) &&
@@ -196,6 +198,7 @@ static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_s
         CHECK_EQ(test_shell(NULL, "cmp '%s/alone_0/%s' '%s/%s'", dir, files[f], again, files[f]),
                  0);
     ares_model_free(m);
+    ares_group_close(replicas);
     ares_group_close(group);
     ares_str_fini(&path);
 }
@@ -216,8 +219,11 @@ TEST_MPI(files_that_ranks_write_together_are_those_of_one)
     (void)snprintf(dir, sizeof dir, "%s/%d_ranks", getenv("ARES_TEST_DIR"), ares_world_size(w));
     if (open_model(&d, &m)) {
         save_together(w, m, dir);
-        load_and_save(w, &d, dir, ARES_SHARE_STATES);
-        load_and_save(w, &d, dir, ARES_SHARE_ALL);
+        int ranks = ares_world_size(w);
+        for (int size = ranks; size > 1; size /= 2) { /* 3; 4 and 2 */
+            load_and_save(w, &d, dir, ARES_SHARE_STATES, size);
+            load_and_save(w, &d, dir, ARES_SHARE_ALL, size);
+        }
         ares_model_free(m);
         ares_device_close(&d);
     }

@@ -1,10 +1,12 @@
 /*
  * A round, block after block over all its micro-batches, has the bits of one micro-batch after the
  * other: hidden states and every gradient, with weights on the device or in host memory, and with
- * weights and gradients that ranks share. Seen to fail where the micro-batches of a block went
- * backward in the opposite order, where a slot was filled with the region before, where a region's
- * gradient did not leave, and where a slot of gradients was not cleared.
+ * weights and gradients that ranks share, all of them or in pairs. Seen to fail where the
+ * micro-batches of a block went backward in the opposite order, where a slot was filled with the
+ * region before, where a region's gradient did not leave, where a slot of gradients was not
+ * cleared, and where pairs did not add what other pairs had.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "ares/model.h"
@@ -163,7 +165,7 @@ typedef struct shared_result {
     result of;
     ares_model *m; /* freed with d and g */
     ares_device d;
-    ares_group *g;
+    ares_group *g, *replicas; /* replicas NULL: g is all ranks */
 } shared_result;
 
 /* Some derivatives of the head's weight, unlike those of other ranks. */
@@ -174,15 +176,18 @@ static void write_head_gradient(ares_model *m, int rank, int round)
     for (int i = 0; i < 64; i++) g[i] += (float)((i * 7 + rank * 3 + round) % 11 - 5) / 32;
 }
 
+/* size: ranks that share, neighbours */
 static void train_shared(ares_world *world, const char *path, bool value_head, const round_of *r,
-                         ares_sharing how, shared_result *out)
+                         ares_sharing how, int size, shared_result *out)
 {
     ares_workspace *w;
     void *hidden[MICRO];
     int ranks = ares_world_size(world);
     REQUIRE_OK(ares_device_open("cpu", 1, &out->d));
-    REQUIRE_OK(ares_group_open(world, &out->d, ranks, 1, &out->g));
-    ares_model_share share = { .group = out->g, .how = how };
+    REQUIRE_OK(ares_group_open(world, &out->d, size, 1, &out->g));
+    if (size < ranks)
+        REQUIRE_OK(ares_group_open(world, &out->d, ranks / size, size, &out->replicas));
+    ares_model_share share = { .group = out->g, .replicas = out->replicas, .how = how };
     ares_model_options opt = {
         .storage = ARES_F32, .trainable = true, .value_head = value_head, .share = &share
     };
@@ -199,7 +204,7 @@ static void train_shared(ares_world *world, const char *path, bool value_head, c
     CHECK_OK(ares_model_backward_round(m, w, r->packed, r->n, (const void *const *)r->d_hidden));
     ares_model_join_embed_grad(m);
     for (int i = 0; i < m->n_regions; i++) ares_region_sum(m, i);
-    CHECK_OK(ares_group_sync(out->g));
+    CHECK_OK(ares_model_sync(m));
     for (int i = 0; i < m->n_params; i++) {
         bool there = m->params[i].rank == 1 || how != ARES_SHARE_ALL;
         CHECK((m->params[i].weight.data != NULL) == there);
@@ -210,12 +215,13 @@ static void train_shared(ares_world *world, const char *path, bool value_head, c
 
 /*
  * Every matrix is gathered for the forward, those of blocks once more for the backward, and its
- * gradient leaves once, however many micro-batches there are; norms and biases are added.
+ * gradient leaves once, however many micro-batches there are; norms and biases are added. Replicas
+ * add the parts of matrices in slices, each of which then goes to all of them.
  */
 static int64_t bytes_of_round(const shared_result *x)
 {
     const ares_model *m = x->m;
-    int64_t others = ares_group_size(x->g) - 1, sent = 0;
+    int64_t others = ares_group_size(x->g) - 1, replicas = ares_group_size(x->replicas), sent = 0;
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
         bool block = i > 0 && i <= m->cfg.layers;
@@ -223,13 +229,21 @@ static int64_t bytes_of_round(const shared_result *x)
         /* a tied head comes again; one with values lies behind it */
         gathered += i == 0 && ares_model_head_region(m) == 0;
         sent += others * r->own * (int64_t)sizeof(float) * (1 + gathered);
+        int64_t slices = r->decay ? 2 * r->own / replicas : r->own;
+        sent += (replicas - 1) * slices * (int64_t)sizeof(float);
     }
     return sent;
+}
+
+static int64_t bytes_sent(const shared_result *x)
+{
+    return ares_group_bytes(x->g) + (x->replicas ? ares_group_bytes(x->replicas) : 0);
 }
 
 static void shared_close(shared_result *x)
 {
     ares_model_free(x->m);
+    ares_group_close(x->replicas);
     ares_group_close(x->g);
     ares_device_close(&x->d);
     ares_free(x);
@@ -248,6 +262,42 @@ static void check_shared_gradients(const shared_result *whole, const shared_resu
     CHECK_MEM(shared->of.hidden, whole->of.hidden, whole->of.floats * sizeof *whole->of.hidden);
 }
 
+/* Sums in pairs round twice, and are otherwise the sums of all. */
+static void check_near(const shared_result *whole, const shared_result *pairs)
+{
+    for (int i = 0; i < whole->m->n_regions; i++) {
+        const ares_region *a = &whole->m->regions[i], *b = &pairs->m->regions[i];
+        const float *want = a->grad + b->own_first;
+        double off = 0, largest = 0;
+        for (int64_t e = 0; e < a->elements; e++) largest = fmax(largest, fabs((double)a->grad[e]));
+        for (int64_t e = 0; e < b->own; e++)
+            off = fmax(off, fabs((double)b->own_grad[e] - (double)want[e]));
+        CHECK_MSG(off <= 1e-6 * largest, "the gradient of %s is off by %g of %g", a->name, off,
+                  largest);
+    }
+}
+
+/* Of four ranks each two share: states alone, and all, with the same bits. */
+static void share_in_pairs(ares_world *w, const char *path, bool value_head, const round_of *r,
+                           const shared_result *whole)
+{
+    shared_result *states = ares_calloc(1, sizeof *states), *all = ares_calloc(1, sizeof *all);
+    train_shared(w, path, value_head, r, ARES_SHARE_STATES, 2, states);
+    train_shared(w, path, value_head, r, ARES_SHARE_ALL, 2, all);
+    check_near(whole, states);
+    for (int i = 0; i < all->m->n_regions; i++) {
+        const ares_region *a = &states->m->regions[i], *b = &all->m->regions[i];
+        CHECK_EQ(a->elements, whole->m->regions[i].elements);
+        CHECK_EQ(b->own, b->decay ? b->elements / 2 : b->elements);
+        CHECK_MSG(memcmp(a->own_grad, b->own_grad, (size_t)b->own * sizeof(float)) == 0,
+                  "the gradient of %s", a->name);
+    }
+    CHECK_MEM(all->of.hidden, whole->of.hidden, whole->of.floats * sizeof *whole->of.hidden);
+    CHECK_EQ(bytes_sent(all), bytes_of_round(all));
+    shared_close(states);
+    shared_close(all);
+}
+
 /* Ranks have 3, 1 or no micro-batch. */
 static void share_rounds(ares_world *w)
 {
@@ -258,6 +308,7 @@ static void share_rounds(ares_world *w)
                    { "qwen2_untied", false },
                    { "qwen3_tied_bias", true } };
     static const int counts[] = { 3, 1, 0 };
+    int ranks = ares_world_size(w);
     for (int v = 0; v < ARES_COUNT(models); v++) {
         char path[600];
         round_of r;
@@ -267,12 +318,13 @@ static void share_rounds(ares_world *w)
         REQUIRE_OK(ares_model_config_load(path, &cfg));
         make_round(&r, counts[ares_world_rank(w) % ARES_COUNT(counts)], cfg.hidden);
         shared_result *none = ares_calloc(1, sizeof *none), *all = ares_calloc(1, sizeof *all);
-        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_NONE, none);
-        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_ALL, all);
+        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_NONE, ranks, none);
+        train_shared(w, path, models[v].value_head, &r, ARES_SHARE_ALL, ranks, all);
         check_shared_gradients(none, all);
-        CHECK_EQ(ares_group_bytes(all->g), bytes_of_round(all));
+        CHECK_EQ(bytes_sent(all), bytes_of_round(all));
         /* own parts, and two slots in which whole gradients take turns */
-        if (ares_world_size(w) > 2) CHECK(all->m->grads_bytes < none->m->grads_bytes);
+        if (ranks > 2) CHECK(all->m->grads_bytes < none->m->grads_bytes);
+        if (ranks == 4) share_in_pairs(w, path, models[v].value_head, &r, none);
         shared_close(none);
         shared_close(all);
         free_round(&r);

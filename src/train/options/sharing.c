@@ -1,6 +1,8 @@
 /* What ranks share of a model that they train together (docs/ranks.md#sharing). */
 #include "sharing.h"
 
+#include <stdio.h>
+
 #include "vapor/vapor.h"
 
 static bool is_true(const ares_json *flag)
@@ -8,16 +10,27 @@ static bool is_true(const ares_json *flag)
     return flag->type == ARES_JSON_BOOL && flag->boolean;
 }
 
-static void check(ares_config *cfg, const char *full_shard_path, const ares_json *full_shard,
-                  const char *why_not, const char *size_path, int64_t size, int world)
+/* How many neighbouring ranks share; fsdp_size: null and -1 are all of them. */
+static int size_of(int64_t fsdp_size, int ranks)
 {
-    if (size == 1) why_not = "fsdp_size = 1 shares nothing";
+    return fsdp_size == ARES_NULL_I64 || fsdp_size == -1 ? ranks : (int)fsdp_size;
+}
+
+static void check(ares_config *cfg, const char *section, const ares_json *full_shard,
+                  const char *why_not, int64_t fsdp_size, int world)
+{
+    char path[64];
+    if (fsdp_size == 1) why_not = "fsdp_size = 1 shares nothing";
     if (is_true(full_shard) && world > 1 && why_not)
-        ares_log(ARES_LOG_INFO, "config: %s -> weights stay whole on every rank: %s",
-                 full_shard_path, why_not);
-    if (size > 1 && size != world)
-        ares_config_fault(cfg, size_path,
-                          "all %d ranks share, or none: set -1, or 1 to share nothing", world);
+        ares_log(ARES_LOG_INFO,
+                 "config: %s.enable_full_shard -> weights stay whole on every rank: %s", section,
+                 why_not);
+    if (fsdp_size <= world && world % size_of(fsdp_size, world) == 0) return;
+    snprintf(path, sizeof path, "%s.fsdp_size", section);
+    ares_config_fault(cfg, path,
+                      "does not divide the %d ranks of this run: set a divisor, -1 for all ranks, "
+                      "or 1 to share nothing",
+                      world);
 }
 
 /* VAPOR's second batch is a round of its own, and so its gradients would be another sum. */
@@ -43,44 +56,90 @@ static const char *why_not_reference(const ares_train_config *c)
 
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
 {
-    check(cfg, "worker.actor.fsdp.enable_full_shard", c->actor.full_shard, why_not_actor(c),
-          "worker.actor.fsdp.fsdp_size", c->actor.fsdp_size, world);
-    check(cfg, "worker.critic.fsdp.enable_full_shard", c->critic.full_shard, why_not_critic(c),
-          "worker.critic.fsdp.fsdp_size", c->critic.fsdp_size, world);
-    check(cfg, "worker.ref.fsdp.enable_full_shard", c->ref.full_shard, why_not_reference(c), NULL,
-          -1, world);
+    check(cfg, "worker.actor.fsdp", c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size,
+          world);
+    check(cfg, "worker.critic.fsdp", c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size,
+          world);
+    check(cfg, "worker.ref.fsdp", c->ref.full_shard, why_not_reference(c), c->ref.fsdp_size, world);
 }
 
-static ares_model_share share_of(const ares_json *full_shard, const char *why_not, int64_t size,
-                                 ares_group *group)
+/* The groups of a size between 1 and all ranks; NULL: none are open. */
+static const sharing_cut *cut_of(const sharing_groups *g, int size)
 {
-    ares_model_share share = { .group = group };
-    if (!group || ares_group_size(group) == 1 || size == 1) return share;
+    for (int i = 0; i < g->n; i++)
+        if (ares_group_size(g->cut[i].group) == size) return &g->cut[i];
+    return NULL;
+}
+
+int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
+                 int ranks)
+{
+    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size };
+    *g = (sharing_groups){ 0 };
+    ARES_TRY(ares_group_open(world, d, ranks, 1, &g->all));
+    for (int i = 0; i < ARES_COUNT(asked); i++) {
+        int size = size_of(asked[i], ranks);
+        if (size == 1 || size == ranks || cut_of(g, size)) continue;
+        sharing_cut *cut = &g->cut[g->n];
+        ARES_TRY(ares_group_open(world, d, size, 1, &cut->group));
+        g->n++;
+        ARES_TRY(ares_group_open(world, d, ranks / size, size, &cut->replicas));
+    }
+    return ARES_OK;
+}
+
+void sharing_close(sharing_groups *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        ares_group_close(g->cut[i].replicas);
+        ares_group_close(g->cut[i].group);
+    }
+    ares_group_close(g->all);
+}
+
+int64_t sharing_bytes(const sharing_groups *g)
+{
+    int64_t bytes = ares_group_bytes(g->all);
+    for (int i = 0; i < g->n; i++)
+        bytes += ares_group_bytes(g->cut[i].group) + ares_group_bytes(g->cut[i].replicas);
+    return bytes;
+}
+
+/* Where nothing is shared, gradients are summed over all ranks, too. */
+static ares_model_share share_of(const ares_json *full_shard, const char *why_not,
+                                 int64_t fsdp_size, const sharing_groups *g)
+{
+    ares_model_share share = { .group = g ? g->all : NULL };
+    int ranks = ares_group_size(share.group), size = size_of(fsdp_size, ranks);
+    if (ranks == 1 || size == 1) return share;
     share.how = is_true(full_shard) && !why_not ? ARES_SHARE_ALL : ARES_SHARE_STATES;
+    if (size == ranks) return share;
+    const sharing_cut *cut = cut_of(g, size);
+    share.group = cut->group;
+    share.replicas = cut->replicas;
     return share;
 }
 
-ares_model_share sharing_of_actor(const ares_train_config *c, ares_group *group)
+ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g)
 {
-    ares_model_share share =
-        share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, group);
+    ares_model_share share = share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, g);
     share.weights_on_host = c->actor.offload_params;
     share.states_on_host = c->actor.offload_optimizer;
     return share;
 }
 
-ares_model_share sharing_of_critic(const ares_train_config *c, ares_group *group)
+ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g)
 {
     ares_model_share share =
-        share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, group);
+        share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, g);
     share.weights_on_host = c->critic.offload_params;
     share.states_on_host = c->critic.offload_optimizer;
     return share;
 }
 
-ares_model_share sharing_of_reference(const ares_train_config *c, ares_group *group)
+ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g)
 {
-    ares_model_share share = share_of(c->ref.full_shard, why_not_reference(c), -1, group);
+    ares_model_share share = share_of(c->ref.full_shard, why_not_reference(c), c->ref.fsdp_size, g);
     if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
     share.weights_on_host = c->ref.offload_params;
     return share;

@@ -92,8 +92,8 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     const ares_train_config *c = t->run.cfg;
     ares_device *d = &t->run.device;
     size_t at = 0;
-    ARES_TRY(ares_group_open(NULL, d, where->ranks, 1, &t->run.group));
-    const ares_model_share share = sharing_of_actor(c, t->run.group);
+    ARES_TRY(sharing_open(&t->run.groups, c, NULL, d, where->ranks));
+    const ares_model_share share = sharing_of_actor(c, &t->run.groups);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
                                .freeze_vision = true, /* rows have no pictures yet */

@@ -10,16 +10,15 @@
 #include <string.h>
 
 #include "ares/algo_twin.h"
-#include "options/sharing.h"
 #include "roles/mini_batches.h"
 
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                ares_group *group, int64_t total_steps, const char *weights)
+                const sharing_groups *groups, int64_t total_steps, const char *weights)
 {
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
                                                 : cfg->actor.model_path;
-    const ares_model_share share = sharing_of_critic(cfg, group);
+    const ares_model_share share = sharing_of_critic(cfg, groups);
     ares_model_options opt = { .storage =
                                    cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
                                        ? ARES_BF16

@@ -2,6 +2,7 @@
 #ifndef ARES_TRAIN_ROLES_CRITIC_H
 #define ARES_TRAIN_ROLES_CRITIC_H
 
+#include "options/sharing.h"
 #include "roles/learner.h"
 
 typedef struct critic {
@@ -10,11 +11,11 @@ typedef struct critic {
 } critic;
 
 /*
- * group: of all ranks; NULL: one. weights: a checkpoint's critic/, where a run goes on; NULL:
+ * groups: NULL: one rank. weights: a checkpoint's critic/, where a run goes on; NULL:
  * worker.critic.model.model_path
  */
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                ares_group *group, int64_t total_steps, const char *weights);
+                const sharing_groups *groups, int64_t total_steps, const char *weights);
 void critic_close(critic *c);
 /* Scratch for a round of n passes, so many outputs each. */
 int critic_reserve(critic *c, int32_t rows, int64_t n);

@@ -18,7 +18,7 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
     const ares_model_share *s = &m->share; /* the world's ranks make the same passes */
     /* a plan has no world */
-    ARES_ASSERT(!o->world || !s->group || ares_group_size(s->group) == ares_world_size(o->world));
+    ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
     *l = (learner){ .role = o->role, .model = m, .world = o->world };
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
@@ -199,7 +199,7 @@ int learner_sync(const learner *l)
 {
     ares_model *m = l->model;
     bool gathered = m->share.how == ARES_SHARE_ALL;
-    return gathered ? ares_group_sync(m->share.group) : m->device->k->sync(m->device);
+    return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
 }
 
 int learner_agree(const learner *l, const learner *with, int rc)

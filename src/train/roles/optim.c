@@ -51,13 +51,6 @@ void optim_skip(optim *o, const ares_world *world, const char *what)
     ares_error_clear();
 }
 
-/* What was launched is done; the first failure of it, or of what ranks did together. */
-static int finish(ares_model *m)
-{
-    ares_device *d = m->device;
-    return m->share.group ? ares_group_sync(m->share.group) : d->k->sync(d);
-}
-
 /* The sums of squares of all chunks of all regions, to the host, in the device's order. */
 static int read_squares(ares_model *m, double *squares)
 {
@@ -112,7 +105,7 @@ static int sum_squares(ares_model *m, double **squares)
     double *by_rank = ares_malloc((size_t)m->n_squares * sizeof *by_rank);
     *squares = ares_malloc((size_t)m->n_squares * sizeof **squares);
     int rc = read_squares(m, by_rank);
-    if (rc == ARES_OK) rc = finish(m);
+    if (rc == ARES_OK) rc = ares_model_sync(m);
     if (rc == ARES_OK) order_squares(m, by_rank, *squares);
     ares_free(by_rank);
     return rc;
@@ -222,7 +215,8 @@ static void gather_weights(ares_model *m, const ares_region *r)
     if (m->share.how == ARES_SHARE_NONE || r->in_parts || !r->decay) return;
     size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
     ares_ticket t = ares_group_gather(g, r->own_weights, r->weights, bytes);
-    if (r->host) ares_group_join(g, t); /* they go on to the host; otherwise finish waits */
+    if (r->host)
+        ares_group_join(g, t); /* they go on to the host; otherwise the end of the step waits */
 }
 
 int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
@@ -253,5 +247,5 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
         ares_region_store(m, i);
         if (apart) ares_region_drop(m, i);
     }
-    return finish(m);
+    return ares_model_sync(m);
 }

@@ -3,12 +3,10 @@
 
 #include <string.h>
 
-#include "options/sharing.h"
-
 int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                   ares_group *group, const char *weights)
+                   const sharing_groups *groups, const char *weights)
 {
-    const ares_model_share share = sharing_of_reference(cfg, group);
+    const ares_model_share share = sharing_of_reference(cfg, groups);
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32,

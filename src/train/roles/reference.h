@@ -2,6 +2,7 @@
 #ifndef ARES_TRAIN_ROLES_REFERENCE_H
 #define ARES_TRAIN_ROLES_REFERENCE_H
 
+#include "options/sharing.h"
 #include "roles/learner.h"
 
 typedef struct reference {
@@ -10,11 +11,11 @@ typedef struct reference {
 } reference;
 
 /*
- * group: of all ranks, which may share it; NULL: one rank. weights: of a reference that has moved;
+ * groups: of ranks, which may share it; NULL: one rank. weights: of a reference that has moved;
  * NULL: the model that training began from
  */
 int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
-                   ares_group *group, const char *weights);
+                   const sharing_groups *groups, const char *weights);
 void reference_close(reference *r);
 /* Puts column ref_log_probs. */
 int reference_log_probs(reference *r, double temperature, ares_batch *b);

@@ -162,7 +162,7 @@ static int step(run *r)
 {
     training *t = r->training;
     double started = ares_now_s(), tokens = 0;
-    int64_t sent = ares_group_bytes(t->group);
+    int64_t sent = sharing_bytes(&t->groups);
     state_begin_step(t);
     int rc = ares_config_at_step(r->config, t->step);
     if (rc == ARES_OK) rc = r->kind->step(t, r->metrics);
@@ -181,7 +181,7 @@ static int step(run *r)
     ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
     ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
     if (ares_world_size(t->world) > 1)
-        ares_metrics_set(r->metrics, "dist/gb", (double)(ares_group_bytes(t->group) - sent) / 1e9);
+        ares_metrics_set(r->metrics, "dist/gb", (double)(sharing_bytes(&t->groups) - sent) / 1e9);
     ARES_TRY(report_memory(t, r->metrics));
     ares_metrics_set(r->metrics, "epoch/id", (double)ares_source_epoch(&t->source));
     ares_metrics_set(r->metrics, "epoch/iter_num", (double)ares_source_epoch_draws(&t->source));

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "options/published.h"
-#include "options/sharing.h"
 
 void training_init(training *t, const ares_train_config *cfg, ares_world *world)
 {
@@ -38,7 +37,7 @@ static int open_device(training *t)
 int training_open_device(training *t)
 {
     ARES_TRY(ares_world_agree(t->world, open_device(t)));
-    return ares_group_open(t->world, &t->device, ares_world_size(t->world), 1, &t->group);
+    return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }
 
 /*
@@ -62,7 +61,7 @@ int training_set_positions(ares_model_config *m, const ares_json *override)
 int training_open_model(training *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    const ares_model_share share = sharing_of_actor(c, t->group);
+    const ares_model_share share = sharing_of_actor(c, &t->groups);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
                                .freeze_vision = true, /* rows have no pictures yet */
@@ -96,6 +95,6 @@ void training_close(training *t)
     step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
-    ares_group_close(t->group);
+    sharing_close(&t->groups);
     ares_device_close(&t->device);
 }

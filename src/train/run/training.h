@@ -6,6 +6,7 @@
 #define ARES_TRAIN_RUN_TRAINING_H
 
 #include "ares/data_source.h"
+#include "options/sharing.h"
 #include "roles/learner.h"
 
 typedef struct controls controls;
@@ -23,7 +24,7 @@ typedef struct training {
     const ares_train_config *cfg;
     ares_world *world;
     ares_device device;
-    ares_group *group; /* all ranks, which train its models together */
+    sharing_groups groups; /* of the ranks, which train its models together */
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *encoder;
     ares_curriculum curriculum; /* of the source; n 0: it is one data set, or environments */
@@ -63,7 +64,7 @@ void training_init(training *t, const ares_train_config *cfg, ares_world *world)
 ares_dtype training_storage(const ares_train_config *c);
 /* The longest sequence of a model, where worker.actor.model.override_config says another. */
 int training_set_positions(ares_model_config *m, const ares_json *override);
-/* Parts of opening: device, group, model_dir and its fingerprint. A collective. */
+/* Parts of opening: device, groups, model_dir and its fingerprint. A collective. */
 int training_open_device(training *t);
 /*
  * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:

@@ -135,6 +135,11 @@ typedef struct ares_region {
      */
     float *grad, *own_grad;
     /*
+     * of a matrix whose gradient is whole during a round: what this rank sums in its group, over
+     * the rounds so far; NULL: there is one round
+     */
+    float *round_sum;
+    /*
      * the optimizer's [own], in host memory where share.states_on_host says so; NULL until
      * ares_model_optimizer_alloc, master also where weights are f32
      */
@@ -165,6 +170,11 @@ typedef struct ares_model_share {
      * among them. NULL: the group is all ranks that train the model
      */
     ares_group *replicas;
+    /*
+     * a mini-batch is several rounds, each summed over the group by itself (ares_model_end_round);
+     * false: it is one, summed when it is done
+     */
+    bool by_round;
     ares_sharing how;
     bool weights_on_host, states_on_host; /* in host memory, pinned beside a card */
 } ares_model_share;
@@ -278,9 +288,10 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
 int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, uint64_t *states);
 /*
  * into = share x from + (1 - share) x into, of two models with the same parameters; rounded to the
- * type of into's files, so that saving and loading changes nothing.
+ * type of into's files, so that saving and loading changes nothing. A collective where ranks share
+ * from's weights.
  */
-int ares_model_mix(ares_model *into, const ares_model *from, double share);
+int ares_model_mix(ares_model *into, ares_model *from, double share);
 void ares_model_free(ares_model *m);
 /* A number computed from the tensors of a model directory; it tells two models apart. */
 int ares_model_fingerprint(const char *dir, uint64_t *out);
@@ -308,6 +319,13 @@ int ares_model_zero_grad(ares_model *m);
  * head is for who computes its derivatives.
  */
 void ares_region_grad(ares_model *m, int region);
+/*
+ * After the last backward of a round, where share.by_round says so: the gradients of matrices, over
+ * all ranks of the group, are added to those of earlier rounds, and begin at 0 again. Norms and
+ * biases go on, and are summed with the mini-batch; so do all gradients of a group of one rank. A
+ * failure is kept for ares_model_sync.
+ */
+void ares_model_end_round(ares_model *m);
 /* Tied models: lm_head.grad += embed_grad, unless the backward has. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
 /*

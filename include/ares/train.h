@@ -62,6 +62,11 @@
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
       "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
       ARES_NO_RESULT)                                                                             \
+    X(i64, round_tokens, "round_tokens", "null", "[1,)",                                          \
+      "tokens per round of a rank at most: micro-batches of a mini-batch that go through the "    \
+      "model together where weights come block by block (enable_full_shard, offload_params), "    \
+      "which keep the inputs of all blocks, and whose gradients ranks sum by themselves; null: "  \
+      "the mini-batch is one round")                                                              \
     X(i64, micro_batch_size, "micro_batch_size_per_device_for_update", "null", "[1,)",            \
       "samples per micro-batch where loss_norm: micro and early_stop_scope: micro count them; "   \
       "the computation itself is cut by max_token_len_per_device")                                \
@@ -136,6 +141,8 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                              \
       "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",    \
       ARES_NO_RESULT)                                                                              \
+    X(i64, round_tokens, "round_tokens", "null", "[1,)",                                           \
+      "as worker.actor.round_tokens, of the critic's update")                                      \
     X(flag, share_prompts, "share_prompts", "true", "",                                            \
       "compute the prompt that the samples of a group share once per group in the update")         \
     X(flag, offload_params, "offload.offload_params", "false", "",                                 \

@@ -34,6 +34,18 @@ static bool in_parts(const ares_model *m)
     return m->share.how == ARES_SHARE_ALL;
 }
 
+/* Whether sums of rounds have memory of their own: a rank alone goes on with one chain. */
+static bool adds_rounds(const ares_model *m)
+{
+    return m->share.by_round && !in_parts(m) && ares_group_size(m->share.group) > 1;
+}
+
+/* Of a matrix, what a rank sums in its group. */
+static int64_t slice_of(const ares_model *m, const ares_region *r)
+{
+    return r->elements / ares_group_size(m->share.group);
+}
+
 /* A tied look-up has a gradient of its own, which the head's takes in once per step. */
 static int64_t of_look_up(const ares_model *m)
 {
@@ -43,8 +55,11 @@ static int64_t of_look_up(const ares_model *m)
 int64_t gradients_elements(const ares_model *m)
 {
     int64_t n = of_look_up(m) + (in_parts(m) ? SLOTS * largest(m) : 0);
-    for (int i = 0; i < m->n_regions; i++)
-        n += m->regions[i].in_parts ? m->regions[i].own : m->regions[i].elements;
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        n += in_parts(m) ? r->own : r->elements;
+        n += adds_rounds(m) && r->decay ? slice_of(m, r) : 0;
+    }
     return n;
 }
 
@@ -65,9 +80,14 @@ static void give_memory(ares_model *m)
     m->embed_grad = m->embed->grad;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        r->own_grad = r->in_parts ? g : g + r->own_first;
-        if (!r->in_parts) point_at(m, i, g);
-        g += r->in_parts ? r->own : r->elements;
+        bool part = in_parts(m) && r->decay;
+        r->own_grad = part ? g : g + r->own_first;
+        if (!part) point_at(m, i, g);
+        g += part ? r->own : r->elements;
+        if (!adds_rounds(m) || !r->decay) continue;
+        r->round_sum = g;
+        if (m->share.how == ARES_SHARE_STATES) r->own_grad = g;
+        g += slice_of(m, r);
     }
     if (of_look_up(m)) m->embed_grad.data = g;
     if (!in_parts(m)) return;
@@ -169,7 +189,7 @@ static void sum_small(ares_group *g, float *x, int64_t n)
     if (ares_group_size(g) > 1) ares_group_join(g, ares_group_sum(g, x, n));
 }
 
-/* A matrix's gradient of all ranks of the group, where no backward has summed it. */
+/* A matrix's gradient of all ranks of the group, where no round has summed it. */
 static void sum_inside(ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
@@ -177,6 +197,10 @@ static void sum_inside(ares_model *m, int region)
     if (in_parts(m)) {
         leave(m, region);
         for (int i = 0; i < SLOTS; i++) ares_group_join(g, m->grad_slots->slot[i].leaving);
+    } else if (r->round_sum) {
+        if (m->share.how == ARES_SHARE_NONE)
+            ares_group_join(g, ares_group_gather(g, r->round_sum, r->grad,
+                                                 (size_t)slice_of(m, r) * sizeof(float)));
     } else if (m->share.how == ARES_SHARE_NONE) sum_everywhere(g, r->grad, r->elements);
     else ares_group_join(g, ares_group_sum_scatter(g, r->grad, r->own_grad, r->own, false));
 }
@@ -193,6 +217,26 @@ void ares_region_sum(ares_model *m, int region)
         sum_small(s->group, r->grad, r->elements);
         sum_small(s->replicas, r->grad, r->elements);
     }
+}
+
+void ares_model_end_round(ares_model *m)
+{
+    ares_device *d = m->device;
+    ares_ticket last = 0;
+    if (!adds_rounds(m)) return;
+    ares_model_join_embed_grad(m);
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        if (r->round_sum)
+            last =
+                ares_group_sum_scatter(m->share.group, r->grad, r->round_sum, slice_of(m, r), true);
+    }
+    ares_group_join(m->share.group, last);
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        if (r->round_sum) d->k->zero(d, r->grad, (size_t)r->elements * sizeof(float));
+    }
+    if (of_look_up(m)) d->k->zero(d, m->embed_grad.data, (size_t)of_look_up(m) * sizeof(float));
 }
 
 void gradients_leave(ares_model *m, int region)

@@ -30,10 +30,18 @@ static int mix_piece(void *ctx, const piece *x)
     return rc;
 }
 
-int ares_model_mix(ares_model *into, const ares_model *from, double share)
+/* What one model has of a region, the other may have other parts of: it is gathered for a while. */
+int ares_model_mix(ares_model *into, ares_model *from, double share)
 {
     mixing j = { into, from, share };
+    bool gathers = from->share.how == ARES_SHARE_ALL;
+    int rc = ARES_OK;
     ARES_ASSERT(into->n_params == from->n_params);
-    ARES_TRY(pieces_held(into, OF_WEIGHTS, mix_piece, &j));
-    return regions_refresh(into);
+    for (int i = 0; i < regions_count(into); i++) { /* a rank that has failed gathers on */
+        if (gathers) ares_region_hold(from, i);
+        if (rc == ARES_OK) rc = pieces_held_of(into, i, OF_WEIGHTS, mix_piece, &j);
+        if (gathers) ares_region_drop(from, i);
+    }
+    if (rc == ARES_OK && gathers) rc = ares_model_sync(from);
+    return rc == ARES_OK ? regions_refresh(into) : rc;
 }

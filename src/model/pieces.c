@@ -52,7 +52,8 @@ typedef struct stretch {
 
 static stretch held_weights(const ares_region *r)
 {
-    if (r->in_parts) return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
+    if (r->decay && m->share.how == ARES_SHARE_ALL && !r->weights)
+        return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
     return (stretch){ 0, r->elements, r->host ? r->host : r->weights, r->dtype };
 }
 
@@ -107,14 +108,19 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
     v->rc = v->fn(v->ctx, &x);
 }
 
+int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx)
+{
+    visit v = { .held = held(m, &m->regions[region], kind), .fn = fn, .ctx = ctx };
+    if (v.held.data) pieces_of_region(m, region, v.held.first, v.held.n, meet, &v);
+    return v.rc;
+}
+
 int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
 {
-    visit v = { .fn = fn, .ctx = ctx };
-    for (int i = 0; i < regions_count(m) && v.rc == ARES_OK; i++) {
-        v.held = held(m, &m->regions[i], kind);
-        if (v.held.data) pieces_of_region(m, i, v.held.first, v.held.n, meet, &v);
-    }
-    return v.rc;
+    int rc = ARES_OK;
+    for (int i = 0; i < regions_count(m) && rc == ARES_OK; i++)
+        rc = pieces_held_of(m, i, kind, fn, ctx);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- what each rank writes */

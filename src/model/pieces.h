@@ -32,6 +32,7 @@ typedef int piece_fn(void *ctx, const piece *x);
 bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind);
 /* Everything of that kind in this rank's memory. Ends with the first failure. */
 int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx);
+int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx);
 /* The weights of the same rectangle in another model of these parameters; this rank has them. */
 ares_matrix pieces_other(const ares_model *other, const piece *x);
 /*

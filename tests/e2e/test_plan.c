@@ -100,7 +100,8 @@ TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
 TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
 {
     static const char *const options[] = {
-        "", "worker.actor.fsdp.fsdp_size=1",
+        "",
+        "worker.actor.fsdp.fsdp_size=1",
         "worker.actor.fsdp.torch_dtype=bf16 data.rollout_batch_size=8 "
         "worker.actor.global_batch_size=4 worker.rollout.max_num_seqs=32",
         "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
@@ -110,7 +111,12 @@ TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
         "worker.actor.max_token_len_per_device=53 worker.critic.max_token_len_per_device=53",
         "worker.actor.fsdp.enable_full_shard=true worker.actor.recompute_log_probs=true "
         "data.rollout_batch_size=8 worker.actor.global_batch_size=4 "
-        "worker.rollout.max_num_seqs=32 worker.actor.max_token_len_per_device=53"
+        "worker.rollout.max_num_seqs=32 worker.actor.max_token_len_per_device=53",
+        "worker.actor.fsdp.enable_full_shard=true worker.actor.round_tokens=106 "
+        "worker.critic.round_tokens=53 algorithm.adv_estimator=gae "
+        "worker.actor.max_token_len_per_device=53 data.rollout_batch_size=8 "
+        "worker.actor.global_batch_size=8 worker.rollout.max_num_seqs=32",
+        "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32"
     };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {

@@ -156,6 +156,44 @@ TEST(a_shared_reference_that_moves_is_the_whole_one)
              0);
 }
 
+/*
+ * Rounds make the second batch a sum of its own whatever ranks share. The reference is whole, and
+ * moves towards weights of which each rank has a part. Seen to fail where other parts were not
+ * gathered for that, and where the stored answers were not a round.
+ */
+TEST(ranks_share_the_weights_that_vapor_trains_in_rounds)
+{
+    E2E_NEEDS_MPI();
+    static const char *const ways[] = { "", "worker.actor.fsdp.enable_full_shard=true" },
+                             *const runs[] = { "vapor_states", "vapor_all" };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(runs); i++) {
+        ares_str_clear(&out);
+        int rc = e2e_program(&out,
+                             "train --ranks 2 %s trainer.max_steps=2 trainer.threads=1 "
+                             "worker.actor.round_tokens=150 vapor.sync_ref_model=true "
+                             "vapor.ref_model_sync_steps=1 %s",
+                             words(runs[i]), ways[i]);
+        CHECK_MSG(rc == 0, "%s", ares_str_view(&out).data);
+        CHECK(!strstr(ares_str_view(&out).data, "weights stay whole"));
+    }
+    CHECK(e2e_same_runs(runs[0], runs[1], 2));
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && diff -rq %s/checkpoints/step_000002/reference "
+                        "%s/checkpoints/step_000002/reference",
+                        test_file("."), runs[0], runs[1]),
+             0);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "train --ranks 2 %s trainer.max_steps=1 trainer.threads=1 "
+                         "worker.actor.fsdp.enable_full_shard=true",
+                         words("vapor_one_round")),
+             0);
+    CHECK_CONTAINS(out.data, "weights stay whole on every rank: vapor's stored answers are a round "
+                             "of their own; set worker.actor.round_tokens");
+    ares_str_fini(&out);
+}
+
 TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
 {
     static const struct {

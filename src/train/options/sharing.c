@@ -33,10 +33,11 @@ static void check(ares_config *cfg, const char *section, const ares_json *full_s
                       world);
 }
 
-/* VAPOR's second batch is a round of its own, and so its gradients would be another sum. */
+/* VAPOR's second batch is a round of its own, which whole gradients would add to one chain. */
 static const char *why_not_actor(const ares_train_config *c)
 {
-    if (vapor_wanted(c)) return "vapor trains on two batches at once";
+    if (vapor_wanted(c) && c->actor.round_tokens == ARES_NULL_I64)
+        return "vapor's stored answers are a round of their own; set worker.actor.round_tokens";
     return c->actor.offload_params ? "worker.actor.offload.offload_params keeps them in host memory"
                                    : NULL;
 }
@@ -123,6 +124,7 @@ static ares_model_share share_of(const ares_json *full_shard, const char *why_no
 ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g)
 {
     ares_model_share share = share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, g);
+    share.by_round = c->actor.round_tokens != ARES_NULL_I64;
     share.weights_on_host = c->actor.offload_params;
     share.states_on_host = c->actor.offload_optimizer;
     return share;
@@ -132,6 +134,7 @@ ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_gro
 {
     ares_model_share share =
         share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, g);
+    share.by_round = c->critic.round_tokens != ARES_NULL_I64;
     share.weights_on_host = c->critic.offload_params;
     share.states_on_host = c->critic.offload_optimizer;
     return share;

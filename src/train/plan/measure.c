@@ -180,10 +180,30 @@ static void keep_activations(plan *p, plan_owner owner, double taken, double kep
     p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken - of_slice;
 }
 
+static int64_t divided(int64_t n, int64_t by)
+{
+    return ARES_MAX(1, (n + by - 1) / ARES_MAX(1, by));
+}
+
 /* Micro-batches of a rank in an update, and in a batch. */
 static int64_t in_update(const plan_micro *m)
 {
-    return ARES_MAX(1, (m->per_optimizer + m->groups - 1) / ARES_MAX(1, m->groups));
+    return divided(m->per_optimizer, m->groups);
+}
+
+/* most: tokens of a round at most; null: all of the mini-batch. m: as the role cuts it */
+static plan_round rounds_of(const plan_micro *m, int64_t most)
+{
+    int64_t units = m->per_optimizer;
+    if (most != ARES_NULL_I64) units = ARES_MIN(units, ARES_MAX(1, most / m->group));
+    plan_round r = { .n = divided(m->per_optimizer, units),
+                     .micro = divided(units, m->groups),
+                     .tokens = m->tokens,
+                     .out = m->out };
+    if (most == ARES_NULL_I64 || m->tokens <= most) return r;
+    r.tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most)); /* a round is less */
+    r.out = divided(m->out * r.tokens, m->tokens);
+    return r;
 }
 static int64_t in_batch(const ares_train_config *c, const plan_micro *m)
 {
@@ -201,7 +221,8 @@ static int train_actor(ares_trainer *t, plan *p)
     learner *l = &t->actor.learner, *with = t->ref ? actor_beside(&t->actor) : NULL;
     const ares_train_config *c = t->run.cfg;
     int32_t rows = (int32_t)p->micro.tokens, out = (int32_t)p->micro.out;
-    int64_t n = learner_together(l, with, in_update(&p->micro));
+    const plan_round r = rounds_of(&p->micro, c->actor.round_tokens);
+    int64_t n = learner_together(l, with, r.micro);
     size_t at = t->run.device.allocated;
     double kept;
     if (compares_batch(t) || c->actor.recompute_log_probs) {
@@ -214,10 +235,10 @@ static int train_actor(ares_trainer *t, plan *p)
     ARES_TRY(ares_model_zero_grad(l->model));
     keep_activations(p, PLAN_GRADIENTS, grown(&t->run.device, &at),
                      (double)l->model->of_training.bytes);
-    ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)n, true));
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
-    ARES_TRY(learner_reserve_backward(l, out, n, 0));
+    ARES_TRY(learner_reserve_backward(l, (int32_t)r.out, n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
     return ARES_OK;
 }
@@ -229,7 +250,9 @@ static int train_reference(ares_trainer *t, plan *p)
     const learner *policy = &t->actor.learner;
     int64_t n = learner_together(l, compares_batch(t) ? policy : NULL, in_batch(t->run.cfg, m));
     size_t at = t->run.device.allocated;
-    if (actor_beside(&t->actor)) n = ARES_MAX(n, learner_together(l, policy, in_update(m)));
+    if (actor_beside(&t->actor))
+        n = ARES_MAX(
+            n, learner_together(l, policy, rounds_of(m, t->run.cfg->actor.round_tokens).micro));
     ARES_TRY(
         ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)n, false));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
@@ -245,19 +268,25 @@ static int train_critic(ares_trainer *t, plan *p)
     size_t at = t->run.device.allocated;
     double kept, share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
     int64_t tokens = ARES_MAX(m->group, (int64_t)((double)m->tokens * share)),
-            out = (m->out * tokens + m->tokens - 1) / m->tokens,
-            n = learner_together(l, NULL, (in_update(m) * m->tokens + tokens - 1) / tokens),
-            all = learner_together(l, NULL, (in_batch(c, m) * m->tokens + tokens - 1) / tokens);
+            out = divided(m->out * tokens, m->tokens),
+            all = learner_together(l, NULL, divided(in_batch(c, m) * m->tokens, tokens));
+    const plan_micro own = { .group = m->group,
+                             .groups = ARES_MAX(1, m->groups * tokens / m->tokens),
+                             .per_optimizer = m->per_optimizer,
+                             .tokens = tokens,
+                             .out = out };
+    const plan_round r = rounds_of(&own, c->critic.round_tokens);
+    int64_t n = learner_together(l, NULL, r.micro);
     ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)all, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);
     ARES_TRY(ares_model_zero_grad(l->model));
     keep_activations(p, PLAN_CRITIC, grown(&t->run.device, &at),
                      (double)l->model->of_training.bytes);
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)n, true));
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
-    ARES_TRY(critic_reserve(t->critic, (int32_t)out, n));
+    ARES_TRY(critic_reserve(t->critic, (int32_t)r.out, n));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), (double)l->scratch.bytes);
     return ARES_OK;
 }
@@ -314,7 +343,7 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
     int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = MOST_TOKENS,
-            all = m->per_optimizer * m->group;
+            all = divided(m->per_optimizer, rounds_of(m, c->actor.round_tokens).n) * m->group;
     while (lo + 1 < hi) {
         int64_t mid = lo + (hi - lo) / 2, n = learner_together(l, NULL, (all + mid - 1) / mid);
         if (pass_bytes(t->run.model, inputs, mid, n) <= left) lo = mid;
@@ -366,7 +395,9 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
     replay_args a = { .model = &p->model,
                       .regions = model->regions,
                       .storage = training_storage(c),
-                      .ranks = where->ranks,
+                      .ranks = ares_group_size(model->share.group),
+                      .replicas = ares_group_size(model->share.replicas),
+                      .rounds = (int)rounds_of(m, c->actor.round_tokens).n,
                       .how = p->how,
                       .tokens = groups * (double)m->group,
                       .length = (double)(m->prompt + m->response),

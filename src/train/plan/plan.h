@@ -46,6 +46,12 @@ typedef struct plan_micro {
     int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
 } plan_micro;
 
+/* The rounds of a rank's update, and the largest micro-batch in one. */
+typedef struct plan_round {
+    int64_t n, micro;    /* rounds of a mini-batch; micro-batches of a round */
+    int64_t tokens, out; /* of such a micro-batch */
+} plan_round;
+
 typedef struct plan {
     ares_model_config model;
     double parameters;

@@ -64,6 +64,17 @@ static part *parts_of(const replay_args *a, int *n)
     return parts;
 }
 
+/* The part of a rank among those that have it, too: each sums a slice, and gathers the others. */
+static void sum_across(player *p, const part *parts, int n, double after)
+{
+    int replicas = p->a->replicas;
+    for (int i = 0; i < n && replicas > 1; i++) {
+        double sent = 2 * parts[i].summed / p->a->ranks * sizeof(float) * (replicas - 1) / replicas;
+        p->sent += sent;
+        (void)play(p, LINK, sent / p->a->link, after);
+    }
+}
+
 /* Backward of a region, in units of its forward: two products, and a block's forward again. */
 static double back_of(const replay_args *a, int i, int n)
 {
@@ -73,55 +84,73 @@ static double back_of(const replay_args *a, int i, int n)
 
 /*
  * Weights whole on every rank: micro-batches one after the other; the gradient of a region leaves
- * when the last one has gone back through it (early), or when all is done.
+ * when the last one has gone back through it (early), or when all is done. Each round waits for the
+ * sums of the one before, which take the memory of its gradients.
  */
 static void micro_batches_outside(player *p, const part *parts, int n)
 {
     const replay_args *a = p->a;
-    bool states = a->how == ARES_SHARE_STATES;
+    bool states = a->how == ARES_SHARE_STATES, sums = states || a->rounds > 1;
     double width = (double)ares_dtype_bytes(a->storage), done = 0, last = 0;
-    for (int i = 0; i < n; i++) { /* all but the last backward */
-        double back = back_of(a, i, n);
-        done = play(p, COMPUTE, parts[i].forward * (1 + back - back / a->micro_batches), 0);
+    for (int r = 0; r < a->rounds; r++) {
+        double begun = last;
+        for (int i = 0; i < n; i++) { /* all but the last backward */
+            double back = back_of(a, i, n);
+            done =
+                play(p, COMPUTE,
+                     parts[i].forward * ((1 + back) / a->rounds - back / a->micro_batches), begun);
+        }
+        for (int i = n - 1; i >= 0; i--) {
+            done = play(p, COMPUTE, parts[i].forward * back_of(a, i, n) / a->micro_batches, begun);
+            if (states && a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
+        }
+        for (int i = 0; i < n; i++)
+            if (sums && !(states && a->early))
+                last = transfer(p, parts[i].summed * sizeof(float), done);
     }
-    for (int i = n - 1; i >= 0; i--) {
-        done = play(p, COMPUTE, parts[i].forward * back_of(a, i, n) / a->micro_batches, 0);
-        if (states && a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
-    }
-    for (int i = 0; i < n; i++)
-        if (states && !a->early) last = transfer(p, parts[i].summed * sizeof(float), done);
+    if (!sums) last = done;
+    sum_across(p, parts, n, last);
     for (int i = 0; i < n; i++) /* after the norm, which needs all sums */
-        if (states) (void)transfer(p, parts[i].summed * width, last);
-        else (void)transfer(p, 2 * parts[i].summed * sizeof(float), done);
+        if (states) (void)transfer(p, parts[i].summed * width, p->free[LINK]);
+        else (void)transfer(p, (sums ? 1 : 2) * parts[i].summed * sizeof(float), last);
 }
 
 /*
  * Weights shared: region outside, forward and then back. Two slots: the next region is gathered
  * while one computes, once the one before it has left its slot; likewise two buffers of gradients.
- * The head is held from its forward to its backward.
+ * The head is held from its forward to its backward, and the embedding's backward needs no weights.
  */
 static void regions_outside(player *p, const part *parts, int n)
 {
     double width = (double)ares_dtype_bytes(p->a->storage);
     double computed[2] = { 0 }, summed[2] = { 0 };
-    double ready = transfer(p, parts[0].elements * width, 0), next = 0;
-    for (int i = 0; i < 2 * n - 1; i++, ready = next) {
-        bool back = i >= n - 1;
-        const part *r = &parts[back ? 2 * n - 2 - i : i];
-        const part *then = &parts[i + 1 >= n ? ARES_MAX(2 * n - 3 - i, 0) : i + 1];
-        if (i + 1 < 2 * n - 1) next = transfer(p, then->elements * width, computed[(i + 1) % 2]);
-        if (back) ready = fmax(ready, summed[i % 2]);
-        double times = !back ? 1 : i == n - 1 ? 1 + back_of(p->a, n - 1, n) : back_of(p->a, 0, n);
-        computed[i % 2] = play(p, COMPUTE, r->forward * times, ready);
-        if (back) summed[i % 2] = transfer(p, r->summed * sizeof(float), computed[i % 2]);
+    for (int round = 0; round < p->a->rounds; round++) {
+        double ready = transfer(p, parts[0].elements * width, fmax(computed[0], computed[1])),
+               next = 0;
+        for (int i = 0; i < 2 * n - 1; i++, ready = next) {
+            bool back = i >= n - 1;
+            int then = i + 1 >= n ? 2 * n - 3 - i : i + 1; /* -1, 0: nothing more is gathered */
+            const part *r = &parts[back ? 2 * n - 2 - i : i];
+            if (then > 0) next = transfer(p, parts[then].elements * width, computed[(i + 1) % 2]);
+            if (back) ready = fmax(ready, summed[i % 2]);
+            double times = !back        ? 1
+                           : i == n - 1 ? 1 + back_of(p->a, n - 1, n)
+                                        : back_of(p->a, 0, n);
+            computed[i % 2] = play(p, COMPUTE, r->forward * times / p->a->rounds, ready);
+            if (back) summed[i % 2] = transfer(p, r->summed * sizeof(float), computed[i % 2]);
+        }
     }
+    sum_across(p, parts, n, p->free[LINK]);
 }
 
 void plan_replay(const replay_args *a, replay *out)
 {
-    player p = { .a = a };
+    replay_args args = *a;
+    player p = { .a = &args };
     int n;
     part *parts = parts_of(a, &n);
+    args.rounds = ARES_MAX(1, a->rounds);
+    args.micro_batches = ARES_MAX(a->micro_batches, args.rounds);
     if (a->how == ARES_SHARE_ALL) regions_outside(&p, parts, n);
     else micro_batches_outside(&p, parts, n);
     *out = (replay){ .sent = p.sent,

@@ -15,7 +15,9 @@ typedef struct replay_args {
      */
     const ares_region *regions;
     ares_dtype storage; /* of the weights */
-    int ranks;
+    int ranks;          /* that share the model, */
+    int replicas;       /* and those that have the same part of it; 0: 1 */
+    int rounds;         /* of a mini-batch; 0: 1 */
     ares_sharing how;
     bool early; /* states: a sum leaves once its region's last backward is done, else after all */
     double tokens, length; /* fed per rank in a mini-batch; of a sequence */

@@ -27,7 +27,8 @@ int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world
                             .world = world,
                             .optim = &cfg->optim,
                             .total_steps = total_steps,
-                            .gradient_checkpointing = cfg->actor.gradient_checkpointing });
+                            .gradient_checkpointing = cfg->actor.gradient_checkpointing,
+                            .round_tokens = cfg->actor.round_tokens });
 }
 
 void actor_close(actor *a)

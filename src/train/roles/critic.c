@@ -37,7 +37,8 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
                             .world = world,
                             .optim = &cfg->critic_optim,
                             .total_steps = total_steps,
-                            .gradient_checkpointing = cfg->critic.gradient_checkpointing });
+                            .gradient_checkpointing = cfg->critic.gradient_checkpointing,
+                            .round_tokens = cfg->critic.round_tokens });
 }
 
 void critic_close(critic *c)
@@ -281,6 +282,32 @@ static int finish(value_update *u, int64_t row, int64_t end)
     return ares_value_fault(&a);
 }
 
+/* The passes of rows [row, end): a micro-batch after the other, or all together. */
+static int pass_over(value_update *u, int64_t row, int64_t end)
+{
+    const ares_critic_config *c = &u->critic->cfg->critic;
+    ares_micro_batch *plan =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t i = 0, n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
+    do {
+        int64_t k = learner_together(&u->critic->learner, NULL, n - i);
+        ARES_TRY(one_round(u, plan + i, k));
+        i += k;
+    } while (i < n);
+    return ARES_OK;
+}
+
+static int all_rounds(value_update *u, int64_t row, int64_t end)
+{
+    const learner *l = &u->critic->learner;
+    learner_rounds rounds;
+    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->critic->cfg->critic.share_prompts,
+                                &u->batch->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++)
+        ARES_TRY(learner_end_round(l, pass_over(u, rounds.round[i].row, rounds.round[i].end)));
+    return ARES_OK;
+}
+
 typedef struct mini_batch_result {
     bool empty;       /* no rank has a token to learn from, and no step was taken */
     double grad_norm; /* NaN: the update was left out, on every rank */
@@ -294,7 +321,6 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     ares_batch *b = u->batch;
     char what[80];
     ares_value_sums before = u->sums;
-    int rc = ARES_OK;
     snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
     ares_agg_counts counts = { 0 };
@@ -308,15 +334,7 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
                               u->host.weight + b->row_start[row]));
     begin(u, row, end);
     ARES_TRY(learner_zero_grad(l, NULL));
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len,
-                               c->cfg->critic.share_prompts, plan);
-    int64_t i = 0;
-    do {
-        int64_t k = learner_together(l, NULL, n - i);
-        rc = one_round(u, plan + i, k);
-        i += k;
-    } while (i < n && rc == ARES_OK);
+    int rc = all_rounds(u, row, end);
     if (rc == ARES_OK) rc = finish(u, row, end);
     rc = ares_world_agree(l->world, rc);
     ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));

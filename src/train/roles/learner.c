@@ -21,6 +21,7 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
     *l = (learner){ .role = o->role, .model = m, .world = o->world };
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
+    l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
     ARES_TRY(optim_alloc_states(&l->optim, m));
     /* a round of several micro-batches computes blocks again in any case */
@@ -66,6 +67,35 @@ bool learner_by_region(const learner *l, const learner *with)
 int64_t learner_together(const learner *l, const learner *with, int64_t n)
 {
     return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
+}
+
+int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
+                       ares_arena *arena, learner_rounds *out)
+{
+    int64_t n = 1, most;
+    ares_micro_batch *own = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *own);
+    *own = (ares_micro_batch){ .row = row, .end = end };
+    if (l->round_tokens) n = ares_pack_plan(b, row, end, l->round_tokens, share, own);
+    most = n;
+    if (l->round_tokens) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
+    ares_micro_batch *all = ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *all);
+    most = ARES_MAX(most, 1);
+    for (int64_t i = 0; i < most; i++)
+        all[i] = i < n ? own[i] : (ares_micro_batch){ .row = end, .end = end };
+    *out = (learner_rounds){ most, all };
+    return ARES_OK;
+}
+
+int learner_agree_round(const learner *l, int rc)
+{
+    return l->round_tokens ? ares_world_agree(l->world, rc) : rc;
+}
+
+int learner_end_round(const learner *l, int rc)
+{
+    ARES_TRY(learner_agree_round(l, rc));
+    if (l->round_tokens) ares_model_end_round(l->model);
+    return ARES_OK;
 }
 
 /* What became of this rank's part, before passes that gather the model's weights. */

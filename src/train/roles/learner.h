@@ -12,9 +12,10 @@ typedef struct learner {
     const char *role; /* "actor", "critic": errors name its options, worker.<role>.* */
     ares_model *model;
     ares_workspace *workspace;
-    ares_world *world; /* the ranks whose gradients are summed; NULL: this process alone */
-    optim optim;       /* of a model that is trained */
-    int64_t step;      /* training steps it has been updated in: the clock of its schedule */
+    ares_world *world;    /* the ranks whose gradients are summed; NULL: this process alone */
+    optim optim;          /* of a model that is trained */
+    int64_t round_tokens; /* fed for a round on a rank at most; 0: a mini-batch is one round */
+    int64_t step;         /* training steps it has been updated in: the clock of its schedule */
     /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
     ares_held scratch;
     size_t scratch_bytes; /* the most that it has held */
@@ -30,6 +31,7 @@ typedef struct learner_options {
     const ares_optim_config *optim; /* NULL: the weights stay as they are */
     int64_t total_steps;            /* of the schedule */
     bool gradient_checkpointing;
+    int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
 } learner_options;
 
 /* Refuses fp32 storage by name where the device computes in bf16, whose products take bf16 alone.
@@ -57,6 +59,25 @@ bool learner_by_region(const learner *l, const learner *with);
  * where weights come region by region; else one, whose activations stay in cache.
  */
 int64_t learner_together(const learner *l, const learner *with, int64_t n);
+/*
+ * A mini-batch, or a second batch beside it, as rounds: runs of this rank's rows, in their order,
+ * that ranks train on together and whose gradients are summed before those of the next
+ * (docs/ranks.md#rounds). All ranks have the same number, some of them without rows at the end.
+ */
+typedef struct learner_rounds {
+    int64_t n;                     /* at least 1 */
+    const ares_micro_batch *round; /* [n] */
+} learner_rounds;
+/* Of rows [row, end), in the arena. A collective where a mini-batch may be several rounds. */
+int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
+                       ares_arena *arena, learner_rounds *out);
+/*
+ * What became of this rank's part, before a round ends: the same on every rank where a mini-batch
+ * may be several rounds, whose ends are collectives; else rc.
+ */
+int learner_agree_round(const learner *l, int rc);
+/* After the passes of each round, which gave rc: agrees on it, and sums. */
+int learner_end_round(const learner *l, int rc);
 /* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
 int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
                           bool share_prompts, bool keep, learner_pass *out);

@@ -22,21 +22,37 @@ void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first
     *last = b->group_start[group_end];
 }
 
-int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end)
+/* Rows [first, last) of the second batch, without micro-batches that nothing depends on. */
+static int add_rows(actor *a, const actor_second *s, const learner_scoring *scoring, int64_t first,
+                    int64_t last)
 {
     const ares_batch *b = s->batch;
+    ares_arena arena = { 0 };
+    ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(last - first + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(b, first, last, scoring->max_token_len, scoring->share_prompts,
+                               plan),
+            kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!all_zero(s->d_log_prob + b->row_start[plan[i].row], plan[i].out))
+            plan[kept++] = plan[i];
+    int rc = learner_add_gradients(&a->learner, scoring, b, plan, kept, s->d_log_prob, NULL);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end)
+{
     learner_scoring scoring = learner_scoring_of(a->cfg);
     scoring.temperature = s->temperature;
     int64_t first, last;
     second_rows(s, row, end, &first, &last);
     ares_arena arena = { 0 };
-    ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(last - first + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, first, last, scoring.max_token_len, scoring.share_prompts, plan),
-            kept = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (!all_zero(s->d_log_prob + b->row_start[plan[i].row], plan[i].out))
-            plan[kept++] = plan[i];
-    int rc = learner_add_gradients(&a->learner, &scoring, b, plan, kept, s->d_log_prob, NULL);
+    learner_rounds rounds;
+    int rc = learner_cut_rounds(&a->learner, s->batch, first, last, scoring.share_prompts, &arena,
+                                &rounds);
+    for (int64_t i = 0; rc == ARES_OK && i < rounds.n; i++)
+        rc = learner_end_round(&a->learner,
+                               add_rows(a, s, &scoring, rounds.round[i].row, rounds.round[i].end));
     ares_arena_fini(&arena);
     return rc;
 }

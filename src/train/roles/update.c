@@ -4,9 +4,11 @@
  * between head forward and head backward of a micro-batch. Where the mini-batch decides
  * (covariances, early stop), all micro-batches go forward first, then the loss runs, and each
  * micro-batch goes forward again before its backward; with one micro-batch the first forward is
- * kept. A loss of pairs takes the rollout's log-probs where they are still the policy's, and needs
- * no forward before it. In all these ways the derivatives of a token are the same, and so are the
- * gradients, bit for bit.
+ * kept. Rounds (docs/ranks.md#rounds) are cuts of the mini-batch whose gradients are summed apart:
+ * there, too, all go forward before the loss, and none of these forwards is kept where there are
+ * several. A loss of pairs takes the rollout's log-probs where they are still the policy's, and
+ * needs no forward before it. In all these ways the derivatives of a token are the same, and so are
+ * the gradients, bit for bit.
  *
  * Losses compute where the head does (ares/algo_twin.h), with columns that lie there for the whole
  * update. On a card the host waits for them once a mini-batch, and once more where it decides
@@ -241,7 +243,8 @@ static ares_head_args head_of(const update *u, const ares_micro_batch *m, const 
     return h;
 }
 
-static int forward(update *u, const ares_micro_batch *m, int64_t n, round_pass *p)
+/* keep: for a backward */
+static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, round_pass *p)
 {
     learner *l = &u->actor->learner;
     ares_arena *arena = &u->batch->arena;
@@ -251,7 +254,7 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, round_pass *
                        .rows = ares_arena_alloc(arena, count * sizeof *p->rows),
                        .head = ares_arena_alloc(arena, count * sizeof *p->head) };
     int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
-                                   u->actor->cfg->actor.share_prompts, true, p->rows);
+                                   u->actor->cfg->actor.share_prompts, keep, p->rows);
     if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
     ARES_TRY(learner_agree(l, actor_beside(u->actor), rc));
     for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
@@ -311,7 +314,7 @@ static int head_and_loss(update *u, const ares_micro_batch *m, ares_head_args *h
 static int whole_round(update *u, const ares_micro_batch *m, int64_t n)
 {
     round_pass p;
-    ARES_TRY(forward(u, m, n, &p));
+    ARES_TRY(forward(u, m, n, true, &p));
     ARES_TRY(visit(u, &p, head_and_loss));
     return learner_backward_round(&u->actor->learner, p.rows, n);
 }
@@ -406,15 +409,16 @@ static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, c
 }
 
 /*
- * Cuts of a mini-batch that bound memory. Where an early stop decides by micro-batch, no cut
- * crosses the end of a run of micro_batch_size rows.
+ * Cuts of a mini-batch that bound memory. No cut crosses the end of a round, nor, where an early
+ * stop decides by micro-batch, of a run of micro_batch_size rows.
  */
 typedef struct cuts {
     ares_micro_batch *runs, *plan;
     int64_t n_runs, n, *first; /* run i has the cuts [first[i], first[i + 1]) */
+    learner_rounds rounds;
 } cuts;
 
-static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
+static int make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;
     ares_arena *arena = &u->batch->arena;
@@ -422,15 +426,31 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
     *out = (cuts){ .runs = ares_arena_alloc(arena, most * sizeof *out->runs),
                    .plan = ares_arena_alloc(arena, most * sizeof *out->plan),
                    .first = ares_arena_alloc(arena, most * sizeof *out->first) };
+    ARES_TRY(learner_cut_rounds(&u->actor->learner, u->batch, row, end, c->share_prompts, arena,
+                                &out->rounds));
     int64_t size = stops_by_micro_batch(u->actor) ? c->micro_batch_size : end - row;
+    const ares_micro_batch *round = out->rounds.round;
     out->n_runs = runs_of(row, end, size, out->runs);
     for (int64_t i = 0; i < out->n_runs; i++) {
-        const ares_micro_batch *run = &out->runs[i];
+        int64_t at = out->runs[i].row, last = out->runs[i].end, stop;
         out->first[i] = out->n;
-        out->n += ares_pack_plan(u->batch, run->row, run->end, c->max_token_len, c->share_prompts,
-                                 out->plan + out->n);
+        for (; at < last; at = stop) {
+            while (round->end <= at) round++;
+            stop = ARES_MIN(last, round->end);
+            out->n += ares_pack_plan(u->batch, at, stop, c->max_token_len, c->share_prompts,
+                                     out->plan + out->n);
+        }
     }
     out->first[out->n_runs] = out->n;
+    return ARES_OK;
+}
+
+/* How many of n cuts, ascending, lie in rounds up to this one. */
+static int64_t until_round(const ares_micro_batch *cut, int64_t n, const ares_micro_batch *round)
+{
+    int64_t i = 0;
+    while (i < n && cut[i].row < round->end) i++;
+    return i;
 }
 
 /*
@@ -461,9 +481,10 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     return ARES_OK;
 }
 
-static int forward_and_head(update *u, const ares_micro_batch *m, int64_t n, round_pass *p)
+static int forward_and_head(update *u, const ares_micro_batch *m, int64_t n, bool keep,
+                            round_pass *p)
 {
-    ARES_TRY(forward(u, m, n, p));
+    ARES_TRY(forward(u, m, n, keep, p));
     return visit(u, p, head);
 }
 
@@ -478,7 +499,7 @@ static int known_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
 /* The backward of a round after the losses; its forward, too, unless it is kept in p. */
 static int finish(update *u, const ares_micro_batch *m, int64_t n, bool kept, round_pass *p)
 {
-    if (!kept) ARES_TRY(forward(u, m, n, p));
+    if (!kept) ARES_TRY(forward(u, m, n, true, p));
     ARES_TRY(visit(u, p, u->known ? known_loss : head_backward));
     return learner_backward_round(&u->actor->learner, p->rows, n);
 }
@@ -486,25 +507,46 @@ static int finish(update *u, const ares_micro_batch *m, int64_t n, bool kept, ro
 static int forward_all(update *u, const cuts *c, round_pass *p)
 {
     const actor *a = u->actor;
-    int64_t i = 0;
-    do {
-        int64_t k = learner_together(&a->learner, actor_beside(a), c->n - i);
-        ARES_TRY(forward_and_head(u, c->plan + i, k, p));
-        i += k;
-    } while (i < c->n);
+    bool keep = c->rounds.n == 1; /* maybe for the backward */
+    for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
+        int64_t stop = until_round(c->plan, c->n, &c->rounds.round[r]);
+        do {
+            int64_t k = learner_together(&a->learner, actor_beside(a), stop - i);
+            ARES_TRY(forward_and_head(u, c->plan + i, k, keep, p));
+            i += k;
+        } while (i < stop);
+    }
+    return ARES_OK;
+}
+
+/* The backward of n micro-batches that an early stop has left, round after round. */
+static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
+                        bool kept, round_pass *p)
+{
+    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
+        int64_t stop = until_round(left, n, &c->rounds.round[r]);
+        int rc;
+        do {
+            int64_t k = learner_together(l, ref, stop - i);
+            rc = finish(u, left + i, k, kept, p);
+            i += k;
+        } while (i < stop && rc == ARES_OK);
+        ARES_TRY(learner_end_round(l, rc));
+    }
     return ARES_OK;
 }
 
 /*
  * Whether the forward passes of the losses serve the backward: they were one round, of which no
- * micro-batch is left out. n: micro-batches; left: those that are not stopped
+ * micro-batch is left out. left: micro-batches that are not stopped
  */
-static int keeps_forward(const update *u, int64_t n, int64_t left, bool *kept)
+static int keeps_forward(const update *u, const cuts *c, int64_t left, bool *kept)
 {
     const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
-    int64_t stopped = n - left;
+    int64_t stopped = c->n - left;
     if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
-    *kept = !u->known && !stopped && learner_together(l, ref, n) == n;
+    *kept = !u->known && !stopped && c->rounds.n == 1 && learner_together(l, ref, c->n) == c->n;
     return ARES_OK;
 }
 
@@ -515,7 +557,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     const learner *l = &a->learner, *ref = actor_beside(a);
     round_pass p = { 0 };
     cuts c;
-    make_cuts(u, row, end, &c);
+    ARES_TRY(make_cuts(u, row, end, &c));
     bool *run_stopped =
         ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
     bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped), kept;
@@ -526,7 +568,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
     ARES_TRY(ares_world_agree(l->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
-    int64_t n = 0, i = 0;
+    int64_t n = 0;
     for (int64_t r = 0; r < c.n_runs; r++) {
         u->stopped_micro += run_stopped[r];
         for (int64_t k = c.first[r]; k < c.first[r + 1]; k++) {
@@ -537,15 +579,10 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
     u->stopped_mini += *idle;
     if (*idle) return ARES_OK;
-    rc = mini_batch_losses(u, row, end, c.plan, c.n, stopped);
+    rc = learner_agree_round(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
     ARES_TRY(learner_agree(l, ref, rc));
-    ARES_TRY(keeps_forward(u, c.n, n, &kept));
-    do {
-        int64_t k = learner_together(l, ref, n - i);
-        ARES_TRY(finish(u, left + i, k, kept, &p));
-        i += k;
-    } while (i < n);
-    return ARES_OK;
+    ARES_TRY(keeps_forward(u, &c, n, &kept));
+    return backward_all(u, &c, left, n, kept, &p);
 }
 
 /* The weight of every token of the mini-batch. *tokens: tokens with mask 1 over all ranks. */
@@ -575,19 +612,30 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
     return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width, weight);
 }
 
-/* Each micro-batch forward, loss and backward, one after the other. */
-static int in_one_pass(update *u, int64_t row, int64_t end)
+/* Each micro-batch of a round forward, loss and backward: one after the other, or together. */
+static int pass_over(update *u, const ares_micro_batch *round)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;
+    int64_t row = round->row, end = round->end, i = 0;
     ares_micro_batch *plan =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
-    int64_t i = 0;
     do {
         int64_t k = learner_together(&u->actor->learner, actor_beside(u->actor), n - i);
         ARES_TRY(whole_round(u, plan + i, k));
         i += k;
     } while (i < n);
+    return ARES_OK;
+}
+
+static int in_one_pass(update *u, int64_t row, int64_t end)
+{
+    const learner *l = &u->actor->learner;
+    learner_rounds rounds;
+    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->actor->cfg->actor.share_prompts,
+                                &u->batch->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++)
+        ARES_TRY(learner_end_round(l, pass_over(u, &rounds.round[i])));
     return ARES_OK;
 }
 

@@ -107,7 +107,8 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
                             .world = t->run.world,
                             .optim = c->trainer.val_only ? NULL : optim,
                             .total_steps = t->run.total_steps,
-                            .gradient_checkpointing = c->actor.gradient_checkpointing });
+                            .gradient_checkpointing = c->actor.gradient_checkpointing,
+                            .round_tokens = c->actor.round_tokens });
 }
 
 static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
@@ -182,9 +183,10 @@ static int next_batch(sft_trainer *t, ares_batch *b)
 }
 
 /* ------------------------------------------------------------------ the step */
-/* n micro-batches, which may be none. d_log_prob: of the batch's tokens; loss: is added to */
-static int a_round(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
-                   const float *d_log_prob, double *loss)
+/* Passes over n micro-batches, which may be none. d_log_prob: of the batch's tokens; loss: is added
+ * to */
+static int pass_over(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
+                     const float *d_log_prob, double *loss)
 {
     const learner_scoring scoring = { .temperature = 1 };
     ARES_TRY(learner_add_gradients(l, &scoring, b, m, n, d_log_prob, loss));
@@ -194,6 +196,28 @@ static int a_round(learner *l, const ares_batch *b, const ares_micro_batch *m, i
                      "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
                      "the learning rate, or look at these rows",
                      *loss, (long long)(m[n - 1].end - m->row), row->file, (long long)row->line);
+}
+
+/* The rounds of the step's rows: a micro-batch after the other, or all together. */
+static int all_rounds(sft_trainer *t, const float *d_log_prob, double *loss)
+{
+    ares_batch *b = &t->batch;
+    learner *l = &t->policy;
+    learner_rounds rounds;
+    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
+    ARES_TRY(learner_cut_rounds(l, b, 0, b->rows, false, &b->arena, &rounds));
+    for (int64_t r = 0; r < rounds.n; r++) {
+        int64_t i = 0, n = ares_pack_plan(b, rounds.round[r].row, rounds.round[r].end,
+                                          t->cfg.actor.max_token_len, false, plan);
+        int rc;
+        do { /* once where there is no row, too: all ranks make the same passes */
+            int64_t k = learner_together(l, NULL, n - i);
+            rc = pass_over(l, b, plan + i, k, d_log_prob, loss);
+            i += k;
+        } while (i < n && rc == ARES_OK);
+        ARES_TRY(learner_end_round(l, rc));
+    }
+    return ARES_OK;
 }
 
 typedef struct step_sums {
@@ -217,21 +241,12 @@ static int backward(sft_trainer *t, step_sums *out)
         return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
                          (long long)l->step + 1);
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
     for (int64_t t = 0; t < b->tokens; t++) weight[t] = -weight[t]; /* of the loss by log-probs */
 
-    int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg.actor.max_token_len, false, plan);
     double loss = 0;
-    int64_t i = 0;
-    int rc;
     ARES_TRY(learner_zero_grad(l, NULL));
-    do { /* once where there is no row, too: all ranks make the same passes */
-        int64_t k = learner_together(l, NULL, n - i);
-        rc = a_round(l, b, plan + i, k, weight, &loss);
-        i += k;
-    } while (i < n && rc == ARES_OK);
-    rc = ares_world_agree(t->run.world, rc);
+    int rc = ares_world_agree(t->run.world, all_rounds(t, weight, &loss));
     *out = (step_sums){
         .loss = loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
     };

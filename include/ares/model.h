@@ -274,6 +274,11 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
 typedef struct ares_writers {
     ares_world *world;
     bool same_files; /* every rank sees the files of rank 0, and need not send it what it holds */
+    /*
+     * where ranks send nothing: takes copies of what is to be written, and writes them when it is
+     * begun; NULL: they are written before the call returns
+     */
+    ares_behind *behind;
 } ares_writers;
 /*
  * Writes config.json and model.safetensors (several files above 5 GB): row-major tensors of
@@ -281,6 +286,8 @@ typedef struct ares_writers {
  * fingerprint of what was written (ares_model_sum).
  */
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
+/* Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked. */
+int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks);
 /*
  * Fingerprints of the weights and of the optimizer's states, as the files of a checkpoint hold
  * them: sums over all numbers, the same for every number of ranks and every sharing. A collective.

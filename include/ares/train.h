@@ -286,6 +286,10 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "minutes between states to go on from after a crash; only the latest is kept, beside the "  \
       "checkpoints of save_freq; null: off",                                                      \
       ARES_NO_RESULT)                                                                             \
+    X(flag, save_async, "save_async", "false", "",                                                \
+      "checkpoints are copied and written while the run goes on, which takes as much memory as "  \
+      "a rank writes of one; its failure ends the run a step later; same results",                \
+      ARES_NO_RESULT)                                                                             \
     X(i64, save_limit, "save_limit", "-1", "-1|[1,)",                                             \
       "checkpoints of save_freq to keep: the newest ones and the best one; -1: all",              \
       ARES_NO_RESULT)                                                                             \

@@ -17,6 +17,7 @@ typedef struct saving {
     const save_file *f;
     ares_world *world;
     bool sends;                 /* rectangles go to rank 0 */
+    ares_behind *behind;        /* writes copies of them; NULL: they are written at once */
     ares_safetensors_writer *w; /* NULL: rank 0 has it, or nothing is written */
     piece_kind kind;
     uint64_t sum;
@@ -76,6 +77,38 @@ static int write_rows(const saving *s, const wire *x, const void *rows)
     return ares_safetensors_write_at(s->w, name, x->row, x->rows, x->column, x->columns, rows);
 }
 
+/* A rectangle that is written when the program has gone on; it is released then. */
+typedef struct late {
+    ares_safetensors_writer *w;
+    char name[128];
+    wire at;
+    char rows[];
+} late;
+
+static int write_late(void *ctx)
+{
+    late *l = ctx;
+    int rc = ares_safetensors_write_at(l->w, l->name, l->at.row, l->at.rows, l->at.column,
+                                       l->at.columns, l->rows);
+    ares_free(l);
+    return rc;
+}
+
+static int finish_late(void *ctx)
+{
+    return ares_safetensors_finish(ctx);
+}
+
+static void post(const saving *s, const wire *x, const void *rows, size_t bytes)
+{
+    late *l = ares_malloc(sizeof *l + bytes);
+    l->w = s->w;
+    l->at = *x;
+    tensor_name(&s->m->params[x->param], (piece_kind)x->kind, l->name);
+    memcpy(l->rows, rows, bytes);
+    ares_behind_post(s->behind, write_late, l);
+}
+
 static int save_piece(void *ctx, const piece *x)
 {
     saving *s = ctx;
@@ -88,7 +121,8 @@ static int save_piece(void *ctx, const piece *x)
     if (rc == ARES_OK && s->sends) {
         ares_str_add(&s->out, (const char *)&head, sizeof head);
         ares_str_add(&s->out, rows, bytes);
-    } else if (rc == ARES_OK && s->w) rc = write_rows(s, &head, rows);
+    } else if (rc == ARES_OK && s->w && s->behind) post(s, &head, rows, bytes);
+    else if (rc == ARES_OK && s->w) rc = write_rows(s, &head, rows);
     ares_free(rows);
     return rc;
 }
@@ -138,12 +172,40 @@ int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by
 {
     saving s = { .m = m, .f = f, .world = by ? by->world : NULL };
     s.sends = by && f->path && !by->same_files && ares_world_size(s.world) > 1;
+    s.behind = by && !s.sends ? by->behind : NULL;
     if (f->path) s.rc = open_file(&s);
-    int rc = save_all(&s), finished = s.w ? ares_safetensors_finish(s.w) : ARES_OK;
+    int rc = save_all(&s), finished = ARES_OK;
+    if (s.w && s.behind) ares_behind_post(s.behind, finish_late, s.w);
+    else if (s.w) finished = ares_safetensors_finish(s.w);
     if (s.rc == ARES_OK) s.rc = finished;
     ares_str_fini(&s.out);
     *sum += s.sum;
     return rc == ARES_OK ? s.rc : rc;
+}
+
+static int count_piece(void *ctx, const piece *x)
+{
+    *(int64_t *)ctx += x->rows * x->columns;
+    return ARES_OK;
+}
+
+static int64_t numbers_of(const ares_model *m, const save_file *f, int ranks)
+{
+    int64_t n = 0;
+    for (int k = 0; k < f->n_kinds; k++)
+        for (int i = 0; i < regions_count(m); i++)
+            for (int64_t t = 0; t < pieces_turns(&m->regions[i], ranks); t++)
+                (void)pieces_of_turn(m, i, f->kinds[k], 0, ranks, t, count_piece, &n);
+    return n;
+}
+
+int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks)
+{
+    save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
+    int64_t bytes = numbers_of(m, &of_weights, ranks) * (int64_t)ares_dtype_bytes(of_weights.dtype);
+    if (states)
+        bytes += numbers_of(m, &of_states, ranks) * (int64_t)ares_dtype_bytes(of_states.dtype);
+    return bytes;
 }
 
 int save_agree(const ares_writers *by, int rc, uint64_t *sum)

@@ -210,4 +210,5 @@ void disk_record_end(void)
     unsetenv("ARES_RECORD_NO_EXCHANGE");
     unsetenv("ARES_RECORD_SIGNAL");
     unsetenv("ARES_RECORD_TRAP");
+    unsetenv("ARES_RECORD_SLOW");
 }

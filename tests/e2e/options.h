@@ -951,6 +951,7 @@ static const option_case options[] = {
       "-aq val/sample_ $BASE/events*" },
     { "trainer.save_freq", "1", "two_steps",
       "$ test -e $RUN/checkpoints/step_000001 && test ! -e $BASE/checkpoints/step_000001" },
+    { "trainer.save_async", "true", "plain", "same" },
     { "trainer.save_minutes", "1e-9", "two_steps",
       "there timing_s/save_checkpoint; absent base:timing_s/save_checkpoint; "
       "there base:timing_s/save_checkpoint@2" },

@@ -92,6 +92,42 @@ TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
     ares_str_fini(&out);
 }
 
+/* Bytes of the tensors in a safetensors file of the first checkpoint. */
+static double tensors_of(const char *run, const char *file)
+{
+    char path[200];
+    ares_str text = { 0 };
+    uint64_t header = 0;
+    snprintf(path, sizeof path, "%s/checkpoints/step_000001/%s", run, file);
+    if (CHECK_OK(ares_file_read(test_file(path), &text))) memcpy(&header, text.data, sizeof header);
+    double bytes = (double)text.len - (double)header - 8;
+    ares_str_fini(&text);
+    return bytes;
+}
+
+TEST(the_copy_of_a_checkpoint_takes_what_its_files_do)
+{
+    static const char *const files[] = { "model/model.safetensors", "optimizer.safetensors",
+                                         "critic/model.safetensors",
+                                         "critic_optimizer.safetensors" };
+    ares_str json = { 0 };
+    double held = 0;
+    const char *words = e2e_train_words("run"),
+               *more = "trainer.max_steps=1 algorithm.adv_estimator=gae trainer.save_async=true "
+                       "worker.critic.fsdp.torch_dtype=bf16";
+    CHECK_EQ(e2e_program(&json, "plan --config '%s' %s --json", words, more), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' %s", words, more), 0);
+    for (int i = 0; i < ARES_COUNT(files); i++) held += tensors_of("run", files[i]);
+    CHECK_EQ((int64_t)number(json.data, "\"checkpoint_copy_bytes\""), (int64_t)held);
+    CHECK_EQ((int64_t)number(json.data, "\"copy of a checkpoint\""), (int64_t)held);
+    ares_str_clear(&json);
+    CHECK_EQ(
+        e2e_program(&json, "plan --config '%s' %s trainer.save_async=false --json", words, more),
+        0);
+    CHECK_EQ(number(json.data, "\"checkpoint_copy_bytes\""), 0);
+    ares_str_fini(&json);
+}
+
 /*
  * Two ranks share the states of the optimizer, nothing, or all: what each holds and sends. Where
  * weights are shared, the plan counts an update's bytes alone, and a round's micro-batches, here of

@@ -388,11 +388,31 @@ TEST_MPI(ranks_that_do_not_see_the_same_files_send_checkpoints_to_rank_0)
     ares_str_fini(&out);
 }
 
-/* Rank 1 alone gets no space; its part of the weights begins in the middle of the embedding. */
+/*
+ * Rank 1 alone gets no space; its part of the weights begins in the middle of the embedding. Where
+ * checkpoints are written while the run goes on, that of step 2 fails when step 3 is done.
+ */
+static void fill_the_disk(const char *words, const char *async, int rows)
+{
+    ares_str out = { 0 };
+    if (!e2e_go_back("part", "whole", 1)) return;
+    disk_record(test_file("log"), true);
+    setenv("ARES_RECORD_FULL", "1", 1);
+    CHECK_EQ(e2e_program(&out, "%s %s", words, async), 1);
+    unsetenv("ARES_RECORD_FULL");
+    disk_record_end();
+    CHECK_CONTAINS(out.data, ".tmp-step_000002/model/model.safetensors: No space left on device");
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && test \"$(ls -A checkpoints | tr '\\n' ' ')\" = 'latest "
+                        "step_000001 ' && test $(wc -l <metrics.jsonl) = %d",
+                        test_file("part"), rows),
+             0);
+    ares_str_fini(&out);
+}
+
 TEST_MPI(a_disk_that_is_full_for_one_of_two_ranks_leaves_the_old_checkpoint)
 {
     E2E_NEEDS_MPI();
-    ares_str out = { 0 };
     char words[900];
     CHECK_EQ(e2e_program(NULL,
                          "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --vocab "
@@ -400,21 +420,30 @@ TEST_MPI(a_disk_that_is_full_for_one_of_two_ranks_leaves_the_old_checkpoint)
                          test_file("wide")),
              0);
     (void)snprintf(words, sizeof words,
-                   "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 "
+                   "--ranks 2 --config '%s' trainer.max_steps=3 trainer.threads=1 "
                    "trainer.save_freq=1 worker.actor.model.model_path='%s'",
                    e2e_train_words("part"), test_file("wide"));
     CHECK_EQ(e2e_program(NULL, "%s", words), 0);
-    if (!e2e_go_back("part", "whole", 1)) return;
-    disk_record(test_file("log"), true);
-    setenv("ARES_RECORD_FULL", "1", 1);
-    CHECK_EQ(e2e_program(&out, "%s", words), 1);
-    unsetenv("ARES_RECORD_FULL");
-    disk_record_end();
-    CHECK_CONTAINS(out.data, ".tmp-step_000002/model/model.safetensors: No space left on device");
-    CHECK_EQ(test_shell(NULL, "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000001 '",
-                        test_file("part/checkpoints")),
-             0);
+    fill_the_disk(words, "", 1);
+    fill_the_disk(words, "trainer.save_async=true", 2);
     CHECK_EQ(e2e_program(NULL, "%s", words), 0); /* the disk has space again */
     CHECK_EQ(test_shell(NULL, "cd '%s' && cmp part/" SECOND " whole/" SECOND, test_file(".")), 0);
-    ares_str_fini(&out);
+}
+
+/* Of actor and critic: every file is what it is without. */
+TEST_MPI(checkpoints_written_while_the_run_goes_on_have_the_same_bytes)
+{
+    E2E_NEEDS_MPI();
+    static const char *const runs[] = { "at_once", "behind" };
+    for (int i = 0; i < ARES_COUNT(runs); i++)
+        CHECK_EQ(e2e_program(NULL,
+                             "--ranks 2 --config '%s' trainer.max_steps=4 trainer.threads=1 "
+                             "trainer.save_freq=1 trainer.save_limit=3 algorithm.adv_estimator=gae "
+                             "worker.critic.optim.lr=1e-3 trainer.save_async=%s",
+                             e2e_train_words(runs[i]), i ? "true" : "false"),
+                 0);
+    e2e_same_runs(runs[0], runs[1], 4);
+    CHECK_EQ(test_shell(NULL, "cd '%s' && diff -r at_once/checkpoints behind/checkpoints",
+                        test_file(".")),
+             0);
 }

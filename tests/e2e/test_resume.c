@@ -100,6 +100,7 @@ static const struct {
     { "trainer.val_generations_to_log", "0", "2" },
     { "trainer.save_freq", "-1", "1000" },
     { "trainer.save_minutes", "10", "1e-9" },
+    { "trainer.save_async", "false", "true" },
     { "trainer.save_limit", "-1", "3" },
     { "trainer.save_model_only", "true", "false" },
     { "trainer.load_checkpoint_path", "null", "nowhere" },

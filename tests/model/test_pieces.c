@@ -146,7 +146,18 @@ static void save_in(const ares_model *m, const char *dir, const ares_writers *by
     ares_str_fini(&path);
 }
 
-static void save_together(ares_world *w, const ares_model *m, const char *dir)
+/* Training goes on before anything is written, and must not be seen in the files. */
+static void write_behind(ares_model *m, ares_behind *behind)
+{
+    const ares_region *r = &m->regions[1];
+    uint32_t *of_m = r->m, *of_weights = r->weights;
+    of_m[0] ^= 1, of_weights[0] ^= 1;
+    ares_behind_begin(behind);
+    CHECK_OK(ares_behind_end(behind));
+    of_m[0] ^= 1, of_weights[0] ^= 1;
+}
+
+static void save_together(ares_world *w, ares_model *m, const char *dir)
 {
     static const char *const files[] = { "model/config.json", "model/model.safetensors",
                                          "optimizer.safetensors" };
@@ -158,11 +169,12 @@ static void save_together(ares_world *w, const ares_model *m, const char *dir)
     CHECK_OK(ares_model_sum(m, w, &again[0], &again[1]));
     CHECK_EQ(again[0], alone[0]);
     CHECK_EQ(again[1], alone[1]);
-    for (int same_files = 0; same_files < 2; same_files++) {
-        const ares_writers by = { w, same_files };
-        (void)snprintf(all, sizeof all, "%s/together_%d", dir, same_files);
+    for (int way = 0; way < 3; way++) { /* sent to rank 0; by each rank; by a thread of each */
+        const ares_writers by = { w, way > 0, way == 2 ? ares_behind_new() : NULL };
+        (void)snprintf(all, sizeof all, "%s/together_%d", dir, way);
         CHECK_OK(ares_dir_make(all));
         save_in(m, all, &by, sums);
+        if (by.behind) write_behind(m, by.behind);
         CHECK_OK(ares_world_agree(w, ARES_OK)); /* all have written */
         CHECK_EQ(sums[0], alone[0]);
         CHECK_EQ(sums[1], alone[1]);
@@ -176,7 +188,7 @@ static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_s
                           int size)
 {
     static const char *const files[] = { "model/model.safetensors", "optimizer.safetensors" };
-    const ares_writers by = { w, true };
+    const ares_writers by = { w, true, NULL };
     ares_group *group, *replicas;
     ares_model *m;
     uint64_t sums[2];

@@ -8,6 +8,7 @@
 
 #include "options/sharing.h"
 #include "plan/plan.h"
+#include "run/state.h"
 #include "trainer.h"
 
 /* CUDA's context, cuBLAS and the head's chunk of logits: an assumption, nobody can know it here. */
@@ -291,6 +292,14 @@ static int train_critic(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
+/* In host memory: of a card's table it is no part. */
+static void copy_checkpoint(const ares_trainer *t, const plan_where *where, plan *p)
+{
+    if (t->run.cfg->trainer.save_async)
+        p->copied = (double)state_copied_bytes(&t->run, where->ranks);
+    if (!p->card) both(p, PLAN_COPY, p->copied);
+}
+
 static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
@@ -300,6 +309,7 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     cut(c, where, longest, &p->micro);
     if (where->reinforcement) ARES_TRY(open_rollout(t, p));
     if (c->trainer.val_only) return ARES_OK;
+    copy_checkpoint(t, where, p);
     ARES_TRY(train_actor(t, p));
     if (t->ref) ARES_TRY(train_reference(t, p));
     return t->critic ? train_critic(t, p) : ARES_OK;

@@ -21,6 +21,7 @@
     X(ACTIVATIONS, "kept activations")          \
     X(SCRATCH, "head scratch")                  \
     X(PASSES, "passes of reference and critic") \
+    X(COPY, "copy of a checkpoint")             \
     X(BASE, "context and libraries (assumed)")
 typedef enum plan_owner {
 #define PLAN_OWNER(name, text) PLAN_##name,
@@ -60,6 +61,7 @@ typedef struct plan {
     double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
     double allocated; /* of the device at most, without BASE: perf/max_memory_allocated_gb */
     double lent[PLAN_OWNERS_N]; /* of the bytes in training: in rollout's memory */
+    double copied;              /* of a checkpoint, in host memory, while it is written */
     double slice;               /* of rollout's own weights: bytes that training has not taken */
     double cache_least;         /* of the cache: what one sample of full length takes */
     double cache_tokens;

@@ -20,6 +20,8 @@ void plan_print(const plan *p, const plan_where *where, ares_str *out)
     ares_str_addf(out, "%-36s %12.4f %12.4f\n", "sum", gb(p->total[PLAN_ROLLOUT]),
                   gb(p->total[PLAN_TRAINING]));
     ares_str_addf(out, "%-36s %25.4f\n\n", "must be there", gb(plan_needs(p)));
+    if (p->card && p->copied > 0)
+        ares_str_addf(out, "host memory: %.4f GB for the copy of a checkpoint\n", gb(p->copied));
     if (p->cache_tokens > 0) ares_str_addf(out, "kv cache: %.0f tokens\n", p->cache_tokens);
     if (!m->tokens) return;
     ares_str_addf(out,
@@ -60,6 +62,7 @@ void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
     write_bytes(p, PLAN_TRAINING, ares_json_key(out, "training_bytes"));
     write_number(out, "needed_bytes", plan_needs(p));
     write_number(out, "allocated_bytes", p->allocated);
+    write_number(out, "checkpoint_copy_bytes", p->copied);
     write_number(out, "cache_tokens", p->cache_tokens);
     write_number(out, "micro_batch_tokens", (double)p->micro.tokens);
     write_number(out, "micro_batch_tokens_that_fit", (double)p->most_micro);

@@ -18,7 +18,10 @@ typedef struct run {
     ares_progress *progress; /* NULL: no console */
     ares_metrics *metrics;
     int64_t saved;   /* the last step that a run can go on from; -1: none */
-    double saved_at; /* when that was, by rank 0's clock */
+    double saved_at; /* when the last save for that began, by rank 0's clock */
+    /* a checkpoint that is written while the run goes on (trainer.save_async) */
+    bool writing, writing_goes_on; /* there is one; a run can go on from it */
+    state_save written;
 } run;
 
 static bool lead(const run *r)
@@ -122,6 +125,32 @@ static int log_step(run *r)
     return r->kind->draw ? r->kind->draw(r->training, r->tracker) : ARES_OK;
 }
 
+/* go_on: a run can go on from this checkpoint. */
+static int commit(run *r, state_save *s, bool go_on)
+{
+    int64_t step = s->step;
+    ARES_TRY(state_commit(r->training, s));
+    if (go_on) r->saved = step;
+    return ARES_OK;
+}
+
+/* Waits for the checkpoint that is being written, if any, and makes it the latest. A collective. */
+static int settle(run *r)
+{
+    if (!r->writing) return ARES_OK;
+    r->writing = false;
+    return commit(r, &r->written, r->writing_goes_on);
+}
+
+/* Before a failed step's state is saved; the failure of an earlier save does not hide the step's.
+ */
+static void settle_after_failure(run *r)
+{
+    if (settle(r) != ARES_OK)
+        ares_log(ARES_LOG_WARN, "run: the last checkpoint could not be written: %s",
+                 ares_error_message());
+}
+
 /*
  * After a failed step. What the step began with is saved where its update has not begun and no
  * checkpoint holds it yet. The failure that is reported stays the step's own. A collective, unless
@@ -133,6 +162,7 @@ static int rescue(run *r, int rc)
     state_save s;
     long long step = (long long)t->step + 1;
     char *why = ares_strdup(ares_error_message());
+    if (rc != ARES_EDIST) settle_after_failure(r);
     const char *from = r->saved < 0 ? "begins anew: there is no checkpoint yet"
                                     : "goes on from the last checkpoint";
     if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command %s", from);
@@ -200,6 +230,8 @@ static bool is_over(const training *t)
  */
 typedef struct due {
     bool regular, rolling;
+    bool beside;  /* the run goes on while it is written */
+    bool written; /* all ranks have written their parts of the checkpoint before */
 } due;
 static int what_is_due(run *r, due *d)
 {
@@ -207,41 +239,50 @@ static int what_is_due(run *r, due *d)
     const ares_trainer_config *c = &t->cfg->trainer;
     bool end = is_over(t), late = !ares_is_null_f64(c->save_minutes) &&
                                   ares_now_s() - r->saved_at >= 60 * c->save_minutes;
-    int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
+    int64_t asked[3] = { ares_signal_pending() != 0, lead(r) && late,
+                         r->writing && !state_is_written(&r->written) };
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
     bool state =
         asked[0] || asked[1] || t->policy->optim.failing || (t->critic && t->critic->optim.failing);
     d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq, t->epoch_steps);
-    if (c->save_model_only && r->saved < 0 && !ares_is_null_f64(c->save_minutes))
+    bool none = r->saved < 0 && !(r->writing && r->writing_goes_on);
+    if (c->save_model_only && none && !ares_is_null_f64(c->save_minutes))
         state = state || d->regular; /* no checkpoint without one to go on from */
     d->rolling = state && !end && (!d->regular || c->save_model_only);
+    d->written = !asked[2];
+    d->beside = c->save_async && !end && !asked[0] && !t->policy->optim.failing &&
+                !(t->critic && t->critic->optim.failing);
     return ARES_OK;
 }
 
-static int commit(run *r, state_save *s, bool go_on)
+/* After the row of metrics: the checkpoint gets its name, now or when it is written. */
+static int end_save(run *r, state_save *s, const due *d)
 {
-    ARES_TRY(state_commit(r->training, s));
-    if (!go_on) return ARES_OK;
-    r->saved = r->training->step;
-    r->saved_at = ares_now_s();
+    bool go_on = !d->regular || !r->training->cfg->trainer.save_model_only;
+    if (go_on) r->saved_at = ares_now_s();
+    if (!s->behind) return commit(r, s, go_on);
+    r->written = *s;
+    r->writing = true;
+    r->writing_goes_on = go_on;
     return ARES_OK;
 }
 
 /*
  * Writes the step's row of metrics, then gives the checkpoint its name: after a checkpoint no step
  * is repeated, and no row is written again. The checkpoint's files are written before the row, so
- * that the row holds the time they took.
+ * that the row holds the time they took; or they are copied then, and written while the run goes
+ * on.
  */
 static int end_step(run *r)
 {
     training *t = r->training;
-    bool states = !t->cfg->trainer.save_model_only;
     due d;
     state_save s = { 0 };
     ARES_TRY(what_is_due(r, &d));
     double started = ares_now_s();
+    if (d.written || d.regular || d.rolling) ARES_TRY(settle(r));
     if (d.regular || d.rolling) {
-        ARES_TRY(state_write(t, d.regular ? STATE_REGULAR : STATE_ROLLING, &s));
+        ARES_TRY(state_write(t, d.regular ? STATE_REGULAR : STATE_ROLLING, d.beside, &s));
         ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
     }
     int rc = log_step(r);
@@ -250,10 +291,12 @@ static int end_step(run *r)
         state_abandon(&s);
         return rc;
     }
-    if (d.regular || d.rolling) ARES_TRY(commit(r, &s, states || !d.regular));
+    if (d.regular || d.rolling) ARES_TRY(end_save(r, &s, &d));
     if (!d.regular || !d.rolling) return ARES_OK;
-    ARES_TRY(state_write(t, STATE_ROLLING, &s)); /* the other one holds a model alone */
-    return commit(r, &s, true);
+    ARES_TRY(settle(r));
+    d.regular = false;
+    ARES_TRY(state_write(t, STATE_ROLLING, d.beside, &s)); /* the other one holds a model alone */
+    return end_save(r, &s, &d);
 }
 
 /* Ends a run that has left out several updates in a row, because something was not finite. */
@@ -300,6 +343,7 @@ static int train(run *r)
     while (!is_over(t)) {
         int signal;
         ARES_TRY(ares_world_signal(t->world, &signal));
+        if (signal) ARES_TRY(settle(r));
         if (signal && (t->step == begun ||
                        /* a signal that came during the last save waits for the next one */
                        r->saved == t->step))
@@ -313,7 +357,7 @@ static int train(run *r)
         ARES_TRY(end_step(r));
         ARES_TRY(check_updates(r));
     }
-    return ARES_OK;
+    return settle(r);
 }
 
 static int open_tracker(run *r, const ares_train_config *c)
@@ -420,6 +464,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
+    if (r.writing) state_abandon(&r.written);
     if (r.tracker) {
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;

@@ -120,10 +120,11 @@ static int write_state(const training *t, const step_begin *at, const state_sums
     return rc;
 }
 
-/* The tensors, which all ranks write together. */
-static int write_tensors(const training *t, state_kind kind, const char *dir, state_sums *sums)
+/* The tensors, which all ranks write together. behind: NULL: at once */
+static int write_tensors(const training *t, state_kind kind, const char *dir, ares_behind *behind,
+                         state_sums *sums)
 {
-    const ares_writers by = { t->world, t->same_files };
+    const ares_writers by = { t->world, t->same_files, behind };
     const ares_model *critic = t->critic ? t->critic->model : NULL;
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     ares_str path = { 0 };
@@ -170,28 +171,56 @@ static void forget(state_save *s)
     ares_str_fini(&s->temporary);
 }
 
+bool state_is_written(const state_save *s)
+{
+    return !s->behind || ares_behind_done(s->behind);
+}
+
 void state_abandon(state_save *s)
 {
+    char *message = ares_strdup(ares_error_message());
+    if (ares_behind_end(s->behind) != ARES_OK) (void)ares_fail(ARES_EIO, "%s", message);
+    ares_free(message);
+    s->behind = NULL;
     if (s->temporary.len && s->lead) ares_checkpoint_abandon(s->temporary.data);
     forget(s);
 }
 
-static int write_all(training *t, state_kind kind, const step_begin *at, state_save *s)
+/* After what rank 0 has written itself: the folders, and files that need no sum over ranks. */
+static int seal_late(void *ctx)
 {
-    *s = (state_save){ .kind = kind, .lead = ares_world_rank(t->world) == 0 };
+    char *temporary = ctx;
+    int rc = ares_checkpoint_seal(temporary);
+    ares_free(temporary);
+    return rc;
+}
+
+/* Each rank's part of the tensors is on its disk when its own jobs are done. */
+static void go_on(state_save *s)
+{
+    if (s->lead) ares_behind_post(s->behind, seal_late, ares_strdup(s->temporary.data));
+    ares_behind_begin(s->behind);
+}
+
+static int write_all(training *t, state_kind kind, bool beside, const step_begin *at, state_save *s)
+{
+    *s = (state_save){ .kind = kind, .lead = ares_world_rank(t->world) == 0, .step = t->step };
+    beside = beside && (t->same_files || ares_world_size(t->world) == 1);
+    if (beside) s->behind = ares_behind_new();
     snprintf(s->name, sizeof s->name, "%s_%06lld", kind == STATE_ROLLING ? "rolling" : "step",
              (long long)t->step);
     ares_path_join(&s->dir, t->run_dir.data, "checkpoints");
     state_sums sums = { 0 };
     int rc = ares_checkpoint_begin(s->dir.data, s->name, s->lead, &s->temporary);
     rc = ares_world_agree(t->world, rc);
-    if (rc == ARES_OK) rc = write_tensors(t, kind, s->temporary.data, &sums);
+    if (rc == ARES_OK) rc = write_tensors(t, kind, s->temporary.data, s->behind, &sums);
     if (rc == ARES_OK) {
         if (s->lead) rc = write_files(t, kind, at, &sums, s->temporary.data);
-        if (s->lead && rc == ARES_OK) rc = ares_checkpoint_seal(s->temporary.data);
+        if (s->lead && rc == ARES_OK && !beside) rc = ares_checkpoint_seal(s->temporary.data);
         rc = ares_world_agree(t->world, rc);
     }
     if (rc != ARES_OK) state_abandon(s);
+    else if (beside) go_on(s);
     return rc;
 }
 
@@ -220,12 +249,12 @@ static void remember(const training *t, step_begin *b)
     ares_source_look(&t->source, &b->source);
 }
 
-int state_write(training *t, state_kind kind, state_save *s)
+int state_write(training *t, state_kind kind, bool beside, state_save *s)
 {
     step_begin now = { 0 };
     if (kind == STATE_REGULAR) judge(t);
     remember(t, &now);
-    int rc = write_all(t, kind, &now, s);
+    int rc = write_all(t, kind, beside, &now, s);
     step_begin_fini(&now);
     return rc;
 }
@@ -247,12 +276,29 @@ static int remove_old(const training *t, const state_save *s)
 int state_commit(training *t, state_save *s)
 {
     int rc = ARES_OK;
+    if (s->behind) {
+        rc = ares_behind_end(s->behind);
+        s->behind = NULL;
+        rc = ares_world_agree(t->world, rc);
+        if (rc != ARES_OK) state_abandon(s);
+        ARES_TRY(rc);
+    }
     if (ares_world_rank(t->world) == 0) {
         rc = ares_checkpoint_commit(s->dir.data, s->name, s->temporary.data);
         if (rc == ARES_OK) rc = remove_old(t, s);
     }
     forget(s);
     return ares_world_agree(t->world, rc);
+}
+
+int64_t state_copied_bytes(const training *t, int ranks)
+{
+    bool states =
+        !t->cfg->trainer.save_model_only || !ares_is_null_f64(t->cfg->trainer.save_minutes);
+    int64_t bytes = ares_model_save_bytes(t->model, states, ranks);
+    if (t->critic) bytes += ares_model_save_bytes(t->critic->model, states, ranks);
+    if (t->moved_reference) bytes += ares_model_save_bytes(t->moved_reference, false, ranks);
+    return bytes;
 }
 
 /*
@@ -292,6 +338,6 @@ bool state_unmoved(const training *t)
 
 int state_save_begun(training *t, state_save *s)
 {
-    ARES_TRY(write_all(t, STATE_ROLLING, &t->begun, s));
+    ARES_TRY(write_all(t, STATE_ROLLING, false, &t->begun, s));
     return state_commit(t, s);
 }

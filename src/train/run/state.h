@@ -15,8 +15,10 @@ typedef enum { STATE_REGULAR, STATE_ROLLING } state_kind;
 typedef struct state_save {
     state_kind kind;
     bool lead; /* rank 0, which makes the directory and gives it its name */
+    int64_t step;
     char name[32];
     ares_str dir, temporary;
+    ares_behind *behind; /* writes it while the run goes on; NULL: it is written */
 } state_save;
 /* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
 typedef struct model_sums {
@@ -30,9 +32,16 @@ typedef struct state_sums {
  * A checkpoint is written completely under a temporary name (state_write), then renamed and made
  * the latest (state_commit). The step's row of metrics is written in between: then no row is
  * missing before a checkpoint, and none is written twice after one. A failed write leaves no files.
+ *
+ * beside: state_write copies the state alone, which a thread writes while the run goes on, unless
+ * ranks send their parts to rank 0; state_commit waits for it. One is written at a time.
  */
-int state_write(training *t, state_kind kind, state_save *s);
+int state_write(training *t, state_kind kind, bool beside, state_save *s);
+/* Whether this rank has written its part, well or not. */
+bool state_is_written(const state_save *s);
 int state_commit(training *t, state_save *s);
+/* Bytes that rank 0 copies for it, at most. */
+int64_t state_copied_bytes(const training *t, int ranks);
 void state_abandon(state_save *s); /* keeps the pending error */
 
 /* Remembers what a step changes before its update. */

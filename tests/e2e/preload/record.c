@@ -5,7 +5,8 @@
  * exchanged, as on file systems without RENAME_EXCHANGE. After the first line that contains the
  * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT. After it has written a row of
  * metrics.jsonl, it dies as it enters the function of its own that ARES_RECORD_TRAP names, at once
- * as after a kill. For the rank of ARES_RECORD_FULL the folder has no space for tensors.
+ * as after a kill. For the rank of ARES_RECORD_FULL the folder has no space for tensors. Each
+ * piece of a tensor takes 40 ms in files whose path contains ARES_RECORD_SLOW.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
@@ -157,8 +158,10 @@ ssize_t write(int fd, const void *bytes, size_t size)
 
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
 {
-    const char *full = getenv("ARES_RECORD_FULL"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *full = getenv("ARES_RECORD_FULL"), *rank = getenv("OMPI_COMM_WORLD_RANK"),
+               *slow = getenv("ARES_RECORD_SLOW");
     char path[LONGEST];
+    if (slow && below_root(fd, "", path) && strstr(path, slow)) usleep(40000);
     if (full && rank && strcmp(full, rank) == 0 && below_root(fd, "", path)) {
         errno = ENOSPC;
         return -1;

@@ -283,6 +283,12 @@ bool e2e_same_rollouts(const char *a, const char *b, int step)
                       test_dir(), in_run(a, file), in_run(b, file)) == 0;
 }
 
+const char *const e2e_shared[E2E_SHARED] = {
+    "worker.actor.fsdp.fsdp_size=1 worker.critic.fsdp.fsdp_size=1", "",
+    "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true "
+    "worker.ref.fsdp.enable_full_shard=true"
+};
+
 bool e2e_has_mpi(void)
 {
     return test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) == 0;

@@ -79,4 +79,7 @@ bool e2e_has_mpi(void);
 
 /* Writes a file in this test's folder; gives its path. */
 const char *e2e_write(const char *name, const char *text);
+/* What four ranks may share: nothing, optimizer states, and everything of every model. */
+enum { E2E_SHARED = 3 };
+extern const char *const e2e_shared[E2E_SHARED];
 #endif

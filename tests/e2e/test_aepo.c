@@ -573,6 +573,21 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
              0);
 }
 
+TEST_MPI(four_ranks_learn_by_aepo_whatever_they_share)
+{
+    E2E_NEEDS_MPI();
+    char run[16], more[500];
+    for (int i = 0; i < E2E_SHARED; i++) {
+        snprintf(run, sizeof run, "share%d", i);
+        snprintf(more, sizeof more,
+                 "--ranks 4 trainer.max_steps=2 trainer.threads=1 data.rollout_batch_size=8 "
+                 "worker.actor.global_batch_size=4 %s",
+                 e2e_shared[i]);
+        REQUIRE(runs(NULL, run, more));
+        if (i) CHECK(e2e_same_runs("share0", run, 2));
+    }
+}
+
 /*
  * Runs a script of the studies on a copy of their folder, with the small model of these tests and
  * runs of two steps.

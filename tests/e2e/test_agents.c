@@ -61,6 +61,19 @@ TEST(two_ranks_play_the_same_episodes)
         CHECK_NEAR(e2e_metric("one", 1, names[i]), e2e_metric("two", 1, names[i]), 1e-12);
 }
 
+TEST(four_ranks_learn_from_episodes_whatever_they_share)
+{
+    E2E_NEEDS_MPI();
+    char run[16], more[500];
+    for (int i = 0; i < E2E_SHARED; i++) {
+        snprintf(run, sizeof run, "share%d", i);
+        snprintf(more, sizeof more, "trainer.max_steps=2 trainer.threads=1 --ranks 4 %s",
+                 e2e_shared[i]);
+        train(run, more);
+        if (i) CHECK(e2e_same_runs("share0", run, 2));
+    }
+}
+
 /* Run i of what is trained is what turn i was sampled as, after the tag that was written for it. */
 static void check_trained_text(const ares_json *row, int64_t i)
 {

@@ -95,6 +95,23 @@ TEST_MPI(two_ranks_draw_and_keep_of_a_mixture_what_one_does)
     ares_str_fini(&out);
 }
 
+TEST_MPI(four_ranks_learn_from_a_mixture_whatever_they_share)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    char run[16], more[500];
+    for (int i = 0; i < E2E_SHARED; i++) {
+        snprintf(run, sizeof run, "share%d", i);
+        snprintf(more, sizeof more,
+                 "trainer.max_steps=3 data.rollout_batch_size=8 "
+                 "worker.actor.global_batch_size=4 %s",
+                 e2e_shared[i]);
+        works(&out, run, "--ranks 4", more);
+        if (i) CHECK(e2e_same_runs("share0", run, 3));
+    }
+    ares_str_fini(&out);
+}
+
 TEST(other_data_sets_are_refused_unless_they_are_forced)
 {
     ares_str out = { 0 };

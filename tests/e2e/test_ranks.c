@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
                              "--oversubscribe --bind-to none -n 2";
@@ -280,6 +281,7 @@ TEST(memory_is_told_as_what_was_asked_for_and_as_what_is_taken)
 
 /* ---------------- checkpoints of several ranks */
 #define SAVED "saved/checkpoints/step_000002"
+#define FROM_FOUR "four/checkpoints/step_000001"
 #define SECOND "checkpoints/step_000002/optimizer.safetensors"
 
 /* Step 3 from a checkpoint of two ranks, by another number of them. */
@@ -354,6 +356,65 @@ TEST_MPI(a_checkpoint_of_two_ranks_goes_on_with_one_and_three_and_tells_of_damag
     check_damage("model/model.safetensors", "bad: model/ does");
     check_damage("optimizer.safetensors", "bad: optimizer.safetensors does");
     ares_str_fini(&out);
+}
+
+/*
+ * Policy and critic of four ranks, each with its part alone: what is saved after step 1 goes on
+ * with the same ranks byte for byte, also where pairs share, or nothing is shared; and with any
+ * others.
+ */
+static void go_on_from_four(const char *run, int ranks, const char *shared)
+{
+    ares_str out = { 0 };
+    CHECK_MSG(e2e_program(&out,
+                          "--ranks %d --config '%s' trainer.max_steps=2 trainer.threads=1 "
+                          "data.rollout_batch_size=12 worker.actor.global_batch_size=12 "
+                          "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 "
+                          "trainer.save_freq=1 %s %s%s%s",
+                          ranks, e2e_train_words(run), shared,
+                          strcmp(run, "four") == 0 ? "" : "trainer.load_checkpoint_path='",
+                          strcmp(run, "four") == 0 ? "" : test_file(FROM_FOUR),
+                          strcmp(run, "four") == 0 ? "" : "'") == 0,
+              "%s", ares_str_view(&out).data);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(a_checkpoint_of_shared_weights_and_critic_goes_on_with_any_ranks_and_sharing)
+{
+    E2E_NEEDS_MPI();
+    static const char *const names[] = { "actor/grad_norm", "critic/grad_norm", "critic/vf_loss" };
+    const char *all = e2e_shared[E2E_SHARED - 1];
+    go_on_from_four("four", 4, all);
+    for (int i = 0; i < E2E_SHARED; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "same%d", i);
+        go_on_from_four(run, 4, e2e_shared[i]);
+        CHECK_EQ(test_shell(NULL,
+                            "cd '%s' && diff -r four/checkpoints/step_000002 "
+                            "%s/checkpoints/step_000002",
+                            test_file("."), run),
+                 0);
+    }
+    static const struct {
+        const char *run, *shared;
+        int ranks;
+    } others[] = { { "one", "", 1 },
+                   { "two", "worker.actor.fsdp.enable_full_shard=true", 2 },
+                   { "three", "worker.critic.fsdp.enable_full_shard=true", 3 },
+                   { "pairs",
+                     "worker.actor.fsdp.fsdp_size=2 worker.critic.fsdp.fsdp_size=2 "
+                     "worker.actor.fsdp.enable_full_shard=true",
+                     4 } };
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        go_on_from_four(others[i].run, others[i].ranks, others[i].shared);
+        CHECK(e2e_same_rollouts("four", others[i].run, 2));
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            double want = e2e_metric("four", 2, names[k]),
+                   have = e2e_metric(others[i].run, 2, names[k]);
+            CHECK_MSG(fabs(have - want) <= 1e-5 * want, "%s: %s is %.9g, not %.9g", others[i].run,
+                      names[k], have, want);
+        }
+    }
 }
 
 /* Two folders stand for the disks of two machines: relative paths mean another one for each rank.

@@ -219,7 +219,7 @@ TEST_MPI(files_that_ranks_write_together_are_those_of_one)
 {
     if (!test_in_mpi()) {
         setenv("ARES_TEST_DIR", test_file("."), 1);
-        for (int ranks = 3; ranks <= 4; ranks++)
+        for (int ranks = 2; ranks <= 4; ranks++)
             (void)test_as_ranks(ranks, "files_that_ranks_write_together_are_those_of_one");
         return;
     }
@@ -232,7 +232,7 @@ TEST_MPI(files_that_ranks_write_together_are_those_of_one)
     if (open_model(&d, &m)) {
         save_together(w, m, dir);
         int ranks = ares_world_size(w);
-        for (int size = ranks; size > 1; size /= 2) { /* 3; 4 and 2 */
+        for (int size = ranks; size > 1; size /= 2) { /* 2; 3; 4 and 2 */
             load_and_save(w, &d, dir, ARES_SHARE_STATES, size);
             load_and_save(w, &d, dir, ARES_SHARE_ALL, size);
         }

@@ -223,6 +223,7 @@ static int train_actor(ares_trainer *t, plan *p)
     const ares_train_config *c = t->run.cfg;
     int32_t rows = (int32_t)p->micro.tokens, out = (int32_t)p->micro.out;
     const plan_round r = rounds_of(&p->micro, c->actor.round_tokens);
+    p->actor_rounds = r.n;
     int64_t n = learner_together(l, with, r.micro);
     size_t at = t->run.device.allocated;
     double kept;
@@ -277,6 +278,7 @@ static int train_critic(ares_trainer *t, plan *p)
                              .tokens = tokens,
                              .out = out };
     const plan_round r = rounds_of(&own, c->critic.round_tokens);
+    p->critic_rounds = r.n;
     int64_t n = learner_together(l, NULL, r.micro);
     ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)all, false));
     kept = (double)ares_workspace_bytes(l->workspace);
@@ -407,7 +409,7 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
                       .storage = training_storage(c),
                       .ranks = ares_group_size(model->share.group),
                       .replicas = ares_group_size(model->share.replicas),
-                      .rounds = (int)rounds_of(m, c->actor.round_tokens).n,
+                      .rounds = (int)p->actor_rounds,
                       .how = p->how,
                       .tokens = groups * (double)m->group,
                       .length = (double)(m->prompt + m->response),
@@ -435,6 +437,7 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
         if (!c->trainer.val_only) {
             most_that_fits(t, where, p);
             replay_update(c, where, t->run.model, p);
+            p->sent = plan_sent(t, p);
         }
     }
     trainer_close(t);

@@ -69,9 +69,11 @@ typedef struct plan {
     plan_micro micro;
     /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
     int64_t most_micro, most_row;
-    double flops, link; /* per second, what the replay is computed with */
-    replay update;      /* of an optimizer step */
-    int64_t updates;    /* optimizer steps of a training step */
+    double flops, link;                  /* per second, what the replay is computed with */
+    replay update;                       /* of an optimizer step */
+    int64_t updates;                     /* optimizer steps of a training step */
+    int64_t actor_rounds, critic_rounds; /* of each; critic_rounds 0: there is none */
+    double sent;                         /* bytes by a rank in a training step */
 } plan;
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
@@ -79,6 +81,9 @@ extern const char *const plan_owner_names[PLAN_OWNERS_N];
 void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
+/* Bytes that a rank sends in a training step; its last fields are not read. (sent.c) */
+struct ares_trainer;
+double plan_sent(const struct ares_trainer *t, const plan *p);
 /* What must be there for the run: on the CPU the cache takes its pages when they are used. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);

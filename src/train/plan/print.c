@@ -31,11 +31,12 @@ void plan_print(const plan *p, const plan_where *where, ares_str *out)
                   (long long)(m->prompt + m->response), (long long)p->most_row);
     if (where->ranks == 1) return;
     ares_str_addf(out,
-                  "an optimizer step sends %.3f GB per rank, a training step has %lld; computed "
-                  "with %g TFLOP/s and %g GB/s:\nupdate %.3g s, of which %.3g s (%.1f %%) wait for "
-                  "the link\n",
-                  gb(p->update.sent), (long long)p->updates, p->flops / 1e12, gb(p->link),
-                  p->update.total, p->update.exposed, 100 * p->update.exposed / p->update.total);
+                  "a training step sends %.3f GB per rank; of its %lld optimizer steps, computed "
+                  "with %g TFLOP/s and %g GB/s, each\nsends %.3f GB and takes %.3g s, of which "
+                  "%.3g s (%.1f %%) wait for the link\n",
+                  gb(p->sent), (long long)p->updates, p->flops / 1e12, gb(p->link),
+                  gb(p->update.sent), p->update.total, p->update.exposed,
+                  100 * p->update.exposed / p->update.total);
 }
 
 static void write_number(ares_str *out, const char *key, double x)
@@ -70,6 +71,7 @@ void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
     write_number(out, "row_tokens_that_fit", (double)p->most_row);
     write_number(out, "optimizer_steps", (double)p->updates);
     write_number(out, "sent_bytes_per_optimizer_step", p->update.sent);
+    write_number(out, "sent_bytes_per_training_step", p->sent);
     ares_json_begin(ares_json_key(out, "computed"), '{');
     write_number(out, "flops_per_second", p->flops);
     write_number(out, "link_bytes_per_second", p->link);

@@ -1,0 +1,123 @@
+/*
+ * What a rank sends in a training step where ranks share models: how often the passes of the step
+ * gather each region, and what an optimizer step sums and gathers (docs/ranks.md#sharing).
+ */
+#include <string.h>
+
+#include "ares/algo.h"
+#include "plan/plan.h"
+#include "trainer.h"
+
+/* To gather a region's weights, which are in parts. */
+static double gathered(const ares_model *m, int region)
+{
+    const ares_region *r = &m->regions[region];
+    if (!r->decay || m->share.how != ARES_SHARE_ALL) return 0;
+    return (double)(r->elements - r->own) * (double)ares_dtype_bytes(r->dtype);
+}
+
+static double head(const ares_model *m)
+{
+    return gathered(m, ares_model_head_region(m));
+}
+
+static double blocks(const ares_model *m)
+{
+    double bytes = 0;
+    for (int i = 1; i <= m->cfg.layers; i++) bytes += gathered(m, i);
+    return bytes;
+}
+
+/* A pass that only scores: a tied head is gathered apart from the embedding. */
+static double forward(const ares_model *m)
+{
+    return gathered(m, 0) + blocks(m) + head(m);
+}
+
+/* The passes of an update over its rounds. ahead: all log-probs are there before the first loss */
+static double passes(const ares_model *m, double rounds, bool ahead)
+{
+    double bytes = rounds * (forward(m) + blocks(m));
+    if (!ahead) return bytes;
+    return bytes + (rounds > 1 ? rounds * forward(m) : head(m));
+}
+
+static double small_sum(const ares_group *g, double bytes)
+{
+    return (ares_group_size(g) - 1) * bytes;
+}
+
+/* A sum of which each rank of the group has a slice, and what brings all of them everywhere. */
+static double sliced(const ares_group *g, double bytes)
+{
+    int ranks = ares_group_size(g);
+    return bytes * (ranks - 1) / ranks;
+}
+
+/* What rounds sum, and the optimizer step. */
+static double optimizer_step(const ares_model *m, double rounds)
+{
+    const ares_model_share *s = &m->share;
+    double bytes = 0;
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        double gradient = (double)r->elements * sizeof(float),
+               weights = (double)r->elements * (double)ares_dtype_bytes(r->dtype),
+               own = (double)r->own * sizeof(float);
+        if (!r->decay) {
+            bytes += small_sum(s->group, gradient) + small_sum(s->replicas, gradient);
+            continue;
+        }
+        bytes += rounds * sliced(s->group, gradient);
+        if (s->how == ARES_SHARE_NONE) bytes += sliced(s->group, gradient);
+        else bytes += (double)(ares_region_chunks(r) - r->own / ARES_SUM_CHUNK) * sizeof(double);
+        if (s->how == ARES_SHARE_STATES) bytes += sliced(s->group, weights);
+        bytes += 2 * sliced(s->replicas, own);
+    }
+    return bytes;
+}
+
+/* Rollout decodes with a copy of weights that are in parts, filled after each training step. */
+static double copy(const ares_trainer *t)
+{
+    double bytes = 0;
+    for (int i = 0; t->slice && i < t->run.model->n_regions; i++)
+        bytes += gathered(t->run.model, i);
+    return bytes;
+}
+
+static double by_critic(const ares_trainer *t, const plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    const ares_model *m = t->critic->learner.model;
+    int64_t mini = c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size
+                                                                : c->critic.global_batch_size;
+    double updates =
+               (double)(ARES_MAX(1, c->data.rollout_batch_size / mini) * c->critic.ppo_epochs),
+           rounds = (double)p->critic_rounds;
+    return forward(m) + updates * (passes(m, rounds, false) + optimizer_step(m, rounds));
+}
+
+/* The reference goes over the batch once, or over each round beside the policy. */
+static double by_reference(const ares_trainer *t, const plan *p)
+{
+    const learner *beside = actor_beside(&t->actor);
+    double times = beside ? (double)(p->updates * p->actor_rounds) : 1;
+    return times * forward(t->ref->learner.model);
+}
+
+double plan_sent(const ares_trainer *t, const plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    const ares_model *m = t->run.model;
+    double rounds = (double)p->actor_rounds;
+    bool ahead = t->actor.loss && (t->actor.loss->flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
+                                   !ares_is_null_f64(c->loss.early_stop_imp_ratio)),
+         scores = c->actor.recompute_log_probs ||
+                  (t->ref && !t->actor.kl->value && !actor_beside(&t->actor));
+    double bytes = (double)p->updates * (passes(m, rounds, ahead) + optimizer_step(m, rounds));
+    if (scores) bytes += forward(m);
+    if (t->critic) bytes += by_critic(t, p);
+    if (t->ref) bytes += by_reference(t, p);
+    return bytes + copy(t);
+}

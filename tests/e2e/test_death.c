@@ -123,6 +123,25 @@ TEST(restarts_that_could_not_go_on_are_refused)
     }
 }
 
+/* The recipe for several machines of docs/ranks.md, with this one as the only host. */
+TEST_MPI(ranks_start_by_a_file_of_hosts)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    const char *hosts = e2e_write("hosts", "localhost slots=2\n");
+    CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1",
+                         e2e_train_words("ranks")),
+             0);
+    int rc = test_shell(&out,
+                        "cd '%s'; OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                        "mpirun --hostfile '%s' -n 2 --bind-to none '%s' --config '%s' "
+                        "trainer.max_steps=2 trainer.threads=1 2>&1",
+                        test_source("."), hosts, test_program(), e2e_train_words("hosts_file"));
+    CHECK_MSG(rc == 0, "%s", out.data);
+    e2e_same_runs("ranks", "hosts_file", 2);
+    ares_str_fini(&out);
+}
+
 /*
  * A job of Slurm over two machines: --ranks starts its processes on this one alone. srun
  * --mpi=pmix gives a process PMIX_RANK and its own variables, and none of mpirun's.

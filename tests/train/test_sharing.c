@@ -1,9 +1,10 @@
 /*
- * What ranks share of their models changes no bit: three steps of four algorithms, with everything
- * on every rank, with the optimizer's states shared, with all weights shared, and with shared
- * states and weights in host memory, with one micro-batch on a rank and with several, whose number
- * differs from rank to rank; the same where of four ranks two share. Seen to fail where a block's
- * gradient was not added over ranks, and where that of a pair was not added to that of the other.
+ * What ranks share of their models changes no bit: two or three steps of four algorithms, with
+ * everything on every rank, with the optimizer's states shared, with all weights shared, and with
+ * shared states and weights in host memory, with one micro-batch on a rank and with several, whose
+ * number differs from rank to rank; the same where of four ranks two share. Seen to fail where a
+ * block's gradient was not added over ranks, and where that of a pair was not added to that of the
+ * other.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "test.h"
 #include "trainer.h"
 
-enum { STEPS = 3, WORDS = 8 };
+enum { WORDS = 8 };
 
 static const char *const algorithms[][WORDS] = {
     { "algorithm.disable_kl=true" }, /* grpo */
@@ -50,11 +51,12 @@ typedef struct way {
 
 /* Of the ways that are compared, the first is what the others must be. */
 typedef struct ways {
-    int n, size; /* ranks that share, where any do; 0: all */
+    int n, size, steps; /* size: ranks that share, where any do; 0: all */
     way way[5];
 } ways;
 static const ways of_all = {
     .n = 4,
+    .steps = 3,
     .way = { { .words = { SIZE("1"), WHOLE_BATCHES }, .how = ARES_SHARE_NONE },
              { .words = { SIZE("-1"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
              { .words = { IN_PARTS, MICRO_BATCHES }, .how = ARES_SHARE_ALL },
@@ -63,6 +65,7 @@ static const ways of_all = {
 static const ways in_pairs = {
     .n = 3,
     .size = 2,
+    .steps = 2,
     .way = { { .words = { SIZE("2"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
              { .words = { SIZE("2"), "worker.ref.fsdp.fsdp_size=2", IN_PARTS, MICRO_BATCHES },
                .how = ARES_SHARE_ALL },
@@ -72,6 +75,7 @@ static const ways in_pairs = {
 };
 static const ways in_rounds = {
     .n = 5,
+    .steps = 2,
     .way = { { .words = { SIZE("1"), WHOLE_BATCHES, ROUNDS }, .how = ARES_SHARE_NONE },
              { .words = { SIZE("-1"), MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_STATES },
              { .words = { IN_PARTS, MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_ALL },
@@ -85,6 +89,7 @@ static const ways in_rounds = {
 static const ways of_one = {
     .n = 4,
     .size = 1,
+    .steps = 3,
     .way = { { .words = { WHOLE_BATCHES }, .how = ARES_SHARE_NONE },
              { .words = { MICRO_BATCHES }, .how = ARES_SHARE_NONE },
              { .words = { ON_HOST, MICRO_BATCHES }, .how = ARES_SHARE_NONE, .host = true },
@@ -106,7 +111,7 @@ typedef struct opened {
 static bool open_way(opened *o, ares_world *w, const char *const *algorithm, const way *how)
 {
     char model[700], rows[700], batch[3][64];
-    int prompts = 3 * ares_world_size(w); /* of a mini-batch */
+    int ranks = ares_world_size(w), prompts = (ranks > 2 ? 2 : 3) * ranks; /* of a mini-batch */
     snprintf(model, sizeof model, "worker.actor.model.model_path=%s", model_dir());
     snprintf(rows, sizeof rows, "data.train_files=%s",
              test_source("examples/data/sums/train.jsonl"));
@@ -190,11 +195,11 @@ static void forget(arrays *all, const ares_model *m)
 }
 
 /* norms: of the gradients of actor and critic in the first step */
-static bool take_steps(opened *o, ares_world *w, const char *what, double norms[2])
+static bool take_steps(opened *o, ares_world *w, int steps, const char *what, double norms[2])
 {
     bool apart = ares_world_size(w) == 1;
     norms[0] = norms[1] = 0;
-    for (int s = 0; s < STEPS; s++) {
+    for (int s = 0; s < steps; s++) {
         ares_metrics *m = ares_metrics_new();
         int rc = ares_train_step(&o->t, m);
         if (s == 0) ares_metrics_get(m, "actor/grad_norm", &norms[0]);
@@ -251,7 +256,7 @@ static void try_algorithm(ares_world *w, const char *const *algorithm, const way
         const way *how = &tried->way[i];
         snprintf(what, sizeof what, "%s %s %s", algorithm[0], algorithm[1] ? algorithm[1] : "",
                  how->words[0]);
-        bool well = open_way(&o, w, algorithm, how) && take_steps(&o, w, what, norms);
+        bool well = open_way(&o, w, algorithm, how) && take_steps(&o, w, tried->steps, what, norms);
         ares_model *m = o.t.run.model, *c = o.t.critic ? o.t.critic->learner.model : NULL;
         int parts = tried->size ? tried->size : ares_world_size(w);
         ares_sharing of_ref = how->how == ARES_SHARE_ALL ? how->how : ARES_SHARE_NONE;
@@ -318,8 +323,7 @@ TEST_MPI(what_pairs_of_four_ranks_share_changes_no_bit)
 /* A mini-batch is several rounds, and their number differs from rank to rank. */
 TEST_MPI(rounds_of_two_ranks_have_the_same_bits_whatever_is_shared)
 {
-    same_bits(2, &in_rounds, 0, ARES_COUNT(algorithms),
-              "rounds_of_two_ranks_have_the_same_bits_whatever_is_shared");
+    same_bits(2, &in_rounds, 1, 3, "rounds_of_two_ranks_have_the_same_bits_whatever_is_shared");
 }
 
 TEST(where_the_weights_of_a_rank_alone_lie_changes_no_bit)

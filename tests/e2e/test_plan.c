@@ -128,12 +128,18 @@ TEST(the_copy_of_a_checkpoint_takes_what_its_files_do)
     ares_str_fini(&json);
 }
 
+/* Of four ranks each two share. */
+#define IN_PAIRS                                                                 \
+    "worker.actor.fsdp.fsdp_size=2 data.rollout_batch_size=8 "                   \
+    "worker.actor.global_batch_size=8 worker.actor.max_token_len_per_device=53 " \
+    "worker.rollout.max_num_seqs=32 "
+
 /*
  * Two ranks share the states of the optimizer, nothing, or all: what each holds and sends, passes
  * that only score and rollout's copy of the weights included. Where weights are shared, a round's
  * micro-batches, here of one group, go together.
  */
-TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
+TEST_MPI(what_ranks_hold_and_send_is_what_plan_says)
 {
     static const char *const options[] = {
         "",
@@ -152,7 +158,9 @@ TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
         "worker.critic.round_tokens=53 algorithm.adv_estimator=gae "
         "worker.actor.max_token_len_per_device=53 data.rollout_batch_size=8 "
         "worker.actor.global_batch_size=8 worker.rollout.max_num_seqs=32",
-        "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32"
+        "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32",
+        IN_PAIRS,
+        IN_PAIRS "worker.actor.fsdp.enable_full_shard=true"
     };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
@@ -160,12 +168,13 @@ TEST_MPI(what_two_ranks_hold_and_send_is_what_plan_says)
         char run[16];
         snprintf(run, sizeof run, "run%d", i);
         const char *words = e2e_train_words(run);
-        CHECK_EQ(e2e_program(&json, "plan --ranks 2 --config '%s' %s " FULL "%s --json", words,
-                             rows(), options[i]),
+        int ranks = strncmp(options[i], IN_PAIRS, strlen(IN_PAIRS)) == 0 ? 4 : 2;
+        CHECK_EQ(e2e_program(&json, "plan --ranks %d --config '%s' %s " FULL "%s --json", ranks,
+                             words, rows(), options[i]),
                  0);
-        CHECK_EQ(
-            e2e_program(NULL, "--ranks 2 --config '%s' %s " FULL "%s", words, rows(), options[i]),
-            0);
+        CHECK_EQ(e2e_program(NULL, "--ranks %d --config '%s' %s " FULL "%s", ranks, words, rows(),
+                             options[i]),
+                 0);
         double planned = number(json.data, "\"allocated_bytes\""),
                held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0;
         CHECK_MSG(fabs(planned - held) <= 1e-4 * held, "%s: planned %.0f bytes, held %.0f",

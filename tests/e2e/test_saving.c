@@ -249,11 +249,13 @@ TEST_MPI(two_ranks_leave_the_same_updates_out)
  * The first update makes the weights so large that the next passes over the batch have no finite
  * log-prob, or value.
  */
-static void check_no_finite_loss(const char *who, const char *words)
+static void check_no_finite_loss(const char *who, const char *words, const char *ranks)
 {
     ares_str out = { 0 };
     char text[96];
-    CHECK_EQ(e2e_program(&out, "--restarts 2 --config '%s' %s", e2e_train_words("run"), words), 3);
+    CHECK_EQ(
+        e2e_program(&out, "--restarts 2 %s --config '%s' %s", ranks, e2e_train_words("run"), words),
+        3);
     CHECK(!strstr(out.data, "restart 1 of 2")); /* it would only fail again */
     snprintf(text, sizeof text, "%s: step 1, optimizer step 2: loss: ", who);
     CHECK_CONTAINS(out.data, text);
@@ -268,13 +270,22 @@ static void check_no_finite_loss(const char *who, const char *words)
 
 TEST(updates_whose_loss_is_not_finite_are_left_out_as_well)
 {
-    check_no_finite_loss("actor", "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30");
+    check_no_finite_loss("actor", "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30", "");
 }
 TEST(updates_of_the_critic_whose_loss_is_not_finite_are_left_out_as_well)
 {
     check_no_finite_loss(
         "critic",
-        "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30");
+        "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30", "");
+}
+/* The rounds of a mini-batch, whose ends are collectives, are left out together. */
+TEST_MPI(two_ranks_leave_out_updates_of_rounds_whose_loss_is_not_finite)
+{
+    E2E_NEEDS_MPI();
+    check_no_finite_loss("actor",
+                         "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30 trainer.threads=1 "
+                         "worker.actor.round_tokens=30 trainer.comm_timeout_s=20",
+                         "--ranks 2");
 }
 
 TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)

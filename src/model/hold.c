@@ -85,11 +85,11 @@ static void begin_fill(ares_model *m, slot *s, int r)
 static void arrive(ares_model *m)
 {
     ares_device *d = m->device;
-    if (d->k->brought) d->k->brought(d);
+    bool gathered = m->share.how == ARES_SHARE_ALL; /* nothing is on its way from the host then */
+    if (d->k->brought && !gathered) d->k->brought(d);
     for (int i = 0; i < SLOTS; i++) {
         slot *s = &m->slots->slot[i];
-        if (s->on_its_way && m->share.how == ARES_SHARE_ALL)
-            ares_group_join(m->share.group, s->ticket);
+        if (s->on_its_way && gathered) ares_group_join(m->share.group, s->ticket);
         s->on_its_way = false;
     }
 }

@@ -70,7 +70,8 @@ int ares_format_prompt_render(const ares_template *t, ares_view content, ares_st
 typedef struct ares_chat ares_chat; /* immutable */
 
 /*
- * The chat template of a model directory: chat_template.jinja, or the key chat_template of
+ * The chat template of a model directory: the key chat_template of chat_template.json (a vision
+ * model's processor has it there), chat_template.jinja, or the key chat_template of
  * tokenizer_config.json, a string or a list of {name, template}. `name` chooses one (NULL:
  * "default"); another is looked for in additional_chat_templates/<name>.jinja first. Special tokens
  * come from tokenizer_config.json, then special_tokens_map.json. `path` may also be a .jinja file.

@@ -74,8 +74,9 @@ typedef enum { ARES_TOKEN_BOS, ARES_TOKEN_EOS, ARES_TOKEN_PAD, ARES_TOKEN_UNK } 
 int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role);
 
 /*
- * The chat template of this name (NULL: "default"): chat_template.jinja, or the key chat_template
- * of tokenizer_config.json, a string or a list of {name, template}. Data NULL: there is none.
+ * The chat template of this name (NULL: "default"): that of chat_template.json,
+ * chat_template.jinja, or the key chat_template of tokenizer_config.json, a string or a list of
+ * {name, template}. Data NULL: there is none.
  */
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name);
 /* All of tokenizer_config.json; NULL: the directory has none. */

@@ -125,6 +125,17 @@ static int template_in(const ares_json *config, const char *path, const char *na
                      path, name ? name : "default");
 }
 
+/* That of a vision model's processor, which knows images. Data NULL: there is none. */
+static int of_processor(const char *dir, ares_str *text, ares_arena *arena, ares_view *source)
+{
+    ares_str path = { 0 };
+    const ares_json *json;
+    int rc = read_json(ares_path_join(&path, dir, "chat_template.json"), text, arena, &json);
+    if (rc == ARES_OK && json) rc = template_in(json, path.data, NULL, source);
+    ares_str_fini(&path);
+    return rc;
+}
+
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
                 ares_chat **out)
 {
@@ -132,12 +143,12 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
              map_text = { 0 };
     const ares_json *config = NULL, *map = NULL;
     ares_view source = { 0 };
-    bool dir = ares_dir_exists(path);
+    bool dir = ares_dir_exists(path), usual = !name || strcmp(name, "default") == 0;
     int rc = ARES_OK;
     if (dir) {
         ares_path_join(&config_path, path, "tokenizer_config.json");
         ares_path_join(&map_path, path, "special_tokens_map.json");
-        if (name && strcmp(name, "default") != 0) {
+        if (!usual) {
             ares_str_addf(&template_path, "%s/additional_chat_templates/%s.jinja", path, name);
         } else {
             ares_path_join(&template_path, path, "chat_template.jinja");
@@ -148,11 +159,12 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         ares_str_add_z(&template_path, path);
     }
     const char *from = template_path.data;
-    if (rc == ARES_OK && (!dir || ares_file_exists(from))) {
+    if (rc == ARES_OK && dir && usual) rc = of_processor(path, text, arena, &source);
+    if (rc == ARES_OK && !source.data && (!dir || ares_file_exists(from))) {
         rc = ares_file_read(from, text);
         source = ares_str_view(text);
         if (!source.data) source.data = "";
-    } else if (rc == ARES_OK) {
+    } else if (rc == ARES_OK && !source.data) {
         from = config_path.data;
         rc = template_in(config, from, name, &source);
     }

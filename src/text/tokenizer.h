@@ -51,7 +51,7 @@ struct ares_tokenizer {
     int32_t role_ids[ROLE_COUNT];
     ares_view role_tokens[ROLE_COUNT];
     const ares_json *config;
-    ares_view chat_template; /* chat_template.jinja */
+    ares_view chat_template; /* chat_template.json, else chat_template.jinja */
     _Atomic(text_scratch *) scratch[SCRATCH_KEPT];
 };
 

@@ -104,7 +104,12 @@ int tokenizer_read_config(ares_tokenizer *t, const char *dir)
         const ares_json *value = ares_json_get(t->config, keys[i]);
         t->role_tokens[i] = token_text(value ? value : ares_json_get(map, keys[i]));
     }
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
+    if (rc == ARES_OK)
+        rc = read_json(&t->arena, ares_path_join(&path, dir, "chat_template.json"), &map);
+    const ares_json *of_processor = ares_json_get(map, "chat_template");
+    if (of_processor && of_processor->type == ARES_JSON_STRING)
+        t->chat_template = of_processor->text;
+    else if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
         ares_str text = { 0 };
         rc = ares_file_read(path.data, &text);
         t->chat_template =

@@ -184,8 +184,13 @@ typedef struct ares_layer_norm_args {
     float *dw, *dbias; /* [k]; both NULL: frozen */
 } ares_layer_norm_args;
 
-/* y = f(x), n numbers: x Phi(x) (Hendrycks and Gimpel 2016), or x sigmoid(1.702 x). */
-typedef enum { ARES_GELU, ARES_QUICK_GELU } ares_activation;
+/*
+ * y = f(x), n numbers: x Phi(x) (Hendrycks and Gimpel 2016), their tanh form x sigmoid(2 u) with
+ * u = sqrt(2 / pi) (x + 0.044715 x^3), or x sigmoid(1.702 x).
+ */
+typedef enum { ARES_GELU, ARES_GELU_TANH, ARES_QUICK_GELU } ares_activation;
+#define ARES_GELU_TANH_BY 1.5957691216f /* 2 sqrt(2 / pi) */
+#define ARES_GELU_TANH_CUBE 0.044715f
 typedef struct ares_activation_args {
     ares_activation f;
     int64_t n;
@@ -414,6 +419,8 @@ typedef struct ares_sample_args {
      * are greedy
      */
     const ares_rng_key *key;
+    /* ids that are never drawn; statistics and likely tokens see them as any other */
+    int32_t n_barred, barred[2];
     int32_t *token; /* [rows] */
     /* [rows] at the sampling temperature, over the full vocabulary */
     float *log_prob, *entropy;
@@ -432,16 +439,19 @@ typedef struct ares_sample_args {
 /*
  * What a step of decoding lacks when it is launched before the tokens of the step before have been
  * read: ids[r] = token[from[r]] where from[r] is not -1, row r of cos_sin = row positions[r] of
- * angles, and block tables that stay on the device: table[change[2 i]] = change[2 i + 1] for the
- * *changes that there are.
+ * angles, of a vision model with angles by row and by column from rows positions_h[r] and
+ * positions_w[r], and block tables that stay on the device: table[change[2 i]] = change[2 i + 1]
+ * for the *changes that there are.
  */
 typedef struct ares_advance_args {
     int32_t rows, head_dim;
-    const int32_t *from, *token, *positions; /* from, positions: [rows] */
-    int32_t *ids;                            /* [rows] */
-    const float *angles;                     /* [positions][head_dim] */
-    float *cos_sin;                          /* [rows][head_dim], written */
-    const int32_t *changes, *change;         /* [1], [*changes][2]; on the device, too */
+    const int32_t *from, *token, *positions;  /* from, positions: [rows] */
+    const int32_t *positions_h, *positions_w; /* NULL: as positions */
+    int32_t by_time, by_row; /* angles of a head that turn by time, and by the row after them */
+    int32_t *ids;            /* [rows] */
+    const float *angles;     /* [positions][head_dim] */
+    float *cos_sin;          /* [rows][head_dim], written */
+    const int32_t *changes, *change; /* [1], [*changes][2]; on the device, too */
     int32_t *table;
 } ares_advance_args;
 

@@ -94,7 +94,9 @@ TEST(layer_norm_meets_f64_and_finite_differences_on_every_instruction_set)
 
 static double exact(ares_activation f, double x)
 {
-    return f == ARES_GELU ? x * 0.5 * erfc(-x / sqrt(2)) : x / (1 + exp(-1.702 * x));
+    if (f == ARES_GELU) return x * 0.5 * erfc(-x / sqrt(2));
+    if (f == ARES_QUICK_GELU) return x / (1 + exp(-1.702 * x));
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
 TEST(activations_meet_f64_and_their_differences_on_every_instruction_set)

@@ -399,6 +399,52 @@ TEST(rows_without_a_finite_logit_leave_their_neighbours_as_they_are)
     ares_device_close(&d);
 }
 
+/* As if their logits were -inf, while the statistics are those of all logits. */
+TEST(barred_ids_are_never_drawn_and_change_no_statistic)
+{
+    enum { ROWS = 120, VOCAB = 1111 };
+    problem free_ = problem_new(ROWS, VOCAB, 330), want = problem_new(ROWS, VOCAB, 330),
+            got = problem_new(ROWS, VOCAB, 330);
+    float *z = ares_malloc((size_t)ROWS * VOCAB * sizeof *z);
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 2, &d));
+    mix(&free_), mix(&want), mix(&got);
+    ares_sample_args a = args_of(&free_);
+    d.k->sample(&d, &a);
+    int moved = 0;
+    for (int r = 0; r < ROWS; r++) logits_of(&free_, &d, r, z + r * VOCAB);
+    for (int r = 0; r < ROWS; r += 2) { /* the tokens that two rows would draw */
+        const int32_t barred[] = { free_.token[r], free_.token[r + 1] };
+        a = args_of(&got);
+        a.n_barred = 2;
+        memcpy(a.barred, barred, sizeof barred);
+        d.k->sample(&d, &a);
+        float kept[ROWS][2];
+        for (int i = 0; i < ROWS; i++)
+            for (int k = 0; k < 2; k++) {
+                kept[i][k] = z[i * VOCAB + barred[k]];
+                z[i * VOCAB + barred[k]] = -INFINITY;
+            }
+        a = args_of(&want);
+        a.logits = z;
+        d.k->sample(&d, &a);
+        for (int i = 0; i < ROWS; i++) {
+            CHECK(got.token[i] != barred[0] && got.token[i] != barred[1]);
+            CHECK_EQ(got.token[i], want.token[i]);
+            moved += got.token[i] != free_.token[i];
+            CHECK_MEM(&got.stat[1][i], &free_.stat[1][i], sizeof(float));
+            CHECK_MEM(&got.stat[3][i], &free_.stat[3][i], sizeof(float));
+            if (got.token[i] == free_.token[i])
+                CHECK_MEM(&got.stat[0][i], &free_.stat[0][i], sizeof(float));
+            for (int k = 1; k >= 0; k--) z[i * VOCAB + barred[k]] = kept[i][k];
+        }
+    }
+    CHECK_MSG(moved >= ROWS, "%d tokens moved", moved);
+    ares_free(z);
+    problem_free(&free_), problem_free(&want), problem_free(&got);
+    ares_device_close(&d);
+}
+
 TEST(a_sample_records_the_bits_that_the_head_computes)
 {
     ares_device d;

@@ -181,6 +181,24 @@ static int likely_chunk(const float *z, int width, int32_t first, int most, like
     return n;
 }
 
+/*
+ * The logits of a chunk that tokens are drawn from: z itself, or where ids of the chunk are barred
+ * a copy with -inf in their places.
+ */
+static const float *drawn_from(const ares_sample_args *a, const float *z, int width, int32_t first,
+                               float copy[VOCAB_CHUNK])
+{
+    const float *from = z;
+    for (int i = 0; i < a->n_barred; i++) {
+        int32_t at = a->barred[i] - first;
+        if (at < 0 || at >= width) continue;
+        if (from == z) memcpy(copy, z, (size_t)width * sizeof *copy);
+        copy[at] = -INFINITY;
+        from = copy;
+    }
+    return from;
+}
+
 static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
@@ -206,10 +224,14 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         if (j->part_1)
             j->part_1[at] =
                 p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
+        float copy[VOCAB_CHUNK];
+        const float *from = drawn_from(a, z, width, token, copy);
         best b = { -INFINITY, 0.0f, -1 };
-        if (p->kind == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
-        else if (p->kind == GREEDY) greedy_chunk(z, width, token, &b);
-        else if (p->kind == FILTERED) memcpy(p->logits + token, z, (size_t)width * sizeof(float));
+        if (p->kind == GUMBEL)
+            gumbel_chunk(from, width, token, p->inv_temperature, a->key[row].k, &b);
+        else if (p->kind == GREEDY) greedy_chunk(from, width, token, &b);
+        else if (p->kind == FILTERED)
+            memcpy(p->logits + token, from, (size_t)width * sizeof(float));
         j->best[at] = b;
         if (!a->n_likely) continue;
         int64_t list = worker * j->rows + first + r;

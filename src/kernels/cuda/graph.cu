@@ -7,13 +7,21 @@
 
 #include <stdlib.h>
 
+/* The position that turns number i of a row of cosines and sines. */
+static __device__ int32_t position_of(const ares_advance_args &a, int64_t r, int64_t i)
+{
+    int64_t angle = i % (a.head_dim / 2);
+    if (!a.positions_h || angle < a.by_time) return a.positions[r];
+    return angle < a.by_time + a.by_row ? a.positions_h[r] : a.positions_w[r];
+}
+
 static __global__ void take_tokens(ares_advance_args a)
 {
     CUDA_EACH(at, (int64_t)a.rows * a.head_dim)
     {
         int64_t r = at / a.head_dim, i = at % a.head_dim;
         if (i == 0 && a.from[r] >= 0) a.ids[r] = a.token[a.from[r]];
-        a.cos_sin[at] = a.angles[(int64_t)a.positions[r] * a.head_dim + i];
+        a.cos_sin[at] = a.angles[(int64_t)position_of(a, r, i) * a.head_dim + i];
     }
     CUDA_EACH(i, *a.changes) a.table[a.change[2 * i]] = a.change[2 * i + 1];
 }

@@ -75,12 +75,24 @@ static __device__ float normal_cdf(float x)
     return 0.5f * erfcf(-0.70710678f * x);
 }
 
+/* What the sigmoid is taken of, and x times its derivative. */
+static __device__ float inner(ares_activation f, float x)
+{
+    if (f == ARES_QUICK_GELU) return 1.702f * x;
+    return ARES_GELU_TANH_BY * x * fmaf(x * x, ARES_GELU_TANH_CUBE, 1.0f);
+}
+static __device__ float inner_slope(ares_activation f, float x)
+{
+    if (f == ARES_QUICK_GELU) return 1.702f * x;
+    return ARES_GELU_TANH_BY * x * fmaf(x * x, 3.0f * ARES_GELU_TANH_CUBE, 1.0f);
+}
+
 template <typename T> static __global__ void activate(ares_activation_args a)
 {
     CUDA_EACH(i, a.n)
     {
         float x = cuda_get((const T *)a.x + i);
-        cuda_put((T *)a.y + i, x * (a.f == ARES_GELU ? normal_cdf(x) : sigmoid(1.702f * x)));
+        cuda_put((T *)a.y + i, x * (a.f == ARES_GELU ? normal_cdf(x) : sigmoid(inner(a.f, x))));
     }
 }
 void cuda_activation(ares_device *d, const ares_activation_args *a)
@@ -92,8 +104,8 @@ void cuda_activation(ares_device *d, const ares_activation_args *a)
 static __device__ float slope(ares_activation f, float x)
 {
     if (f == ARES_GELU) return fmaf(x, 0.39894228f * expf(-0.5f * x * x), normal_cdf(x));
-    float s = sigmoid(1.702f * x);
-    return fmaf(1.702f * x * s, 1.0f - s, s);
+    float s = sigmoid(inner(f, x));
+    return s == 0.0f || s == 1.0f ? s : fmaf(inner_slope(f, x) * s, 1.0f - s, s);
 }
 template <typename T> static __global__ void activate_back(ares_activation_args a)
 {

@@ -74,19 +74,24 @@ static __device__ u64 mass_of(float z, float max)
     return ((u64)high << 20) + (u64)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
 }
 
-/* Logits z[id[i]], or z[i] where id is NULL, at a temperature. NaN is none. */
+/* Logits z[id[i]], or z[i] where id is NULL, at a temperature. NaN is none, and what is barred. */
 typedef struct candidates {
     const float *z;
     const int32_t *id;
     int32_t n;
     float scale, max; /* max: of the row, for masses */
+    int32_t n_barred, barred[2];
 } candidates;
+static __device__ bool bars(int32_t n, const int32_t barred[2], int32_t id)
+{
+    return (n > 0 && barred[0] == id) || (n > 1 && barred[1] == id);
+}
 /* Higher for higher logits, and of equal logits for lower ids; 0: none. */
 static __device__ u64 key_of(const candidates &c, int32_t i)
 {
     int32_t id = c.id ? c.id[i] : i;
     float z = vocab_scaled(c.z[id], c.scale);
-    return z != z ? 0 : (u64)place_of(z) << 32 | ~(uint32_t)id;
+    return z != z || bars(c.n_barred, c.barred, id) ? 0 : (u64)place_of(z) << 32 | ~(uint32_t)id;
 }
 static __device__ int32_t id_of_key(u64 key)
 {
@@ -254,13 +259,14 @@ static __device__ best best_of_block(best b)
  * b, or one of n <= 4 tokens from `first` on, whose logits are z. The logarithms of most are not
  * taken.
  */
-static __device__ best pick_of(const float *z, const row_in &in, int32_t first, int n, best b)
+static __device__ best pick_of(const ares_sample_args &a, const float *z, const row_in &in,
+                               int32_t first, int n, best b)
 {
     uint32_t word[4];
     if (!in.greedy) philox((uint32_t)first / 4, in.key, word);
     for (int i = 0; i < n; i++) {
         float x = vocab_scaled(z[i], in.inv_temperature);
-        if (x != x) continue;
+        if (x != x || bars(a.n_barred, a.barred, first + i)) continue;
         if (in.greedy) b = better(b, { x, first + i });
         else if (b.token < 0 || !(x + gumbel_bound(word[i]) < b.key))
             b = better(b, { x + gumbel(word[i]), first + i });
@@ -324,14 +330,16 @@ static __device__ void finish(const ares_sample_args &a, const row_in &in, int64
  * top_p) / vocab hold less than 1 - top_p together; half of that allows for rounding.
  */
 static __device__ float threshold_of(const row_in &in, const vocab_total &t, const float *most,
-                                     int32_t n, int32_t k, int32_t vocab, cut_room *m)
+                                     int32_t n, int32_t k, int32_t vocab, bool bars_some,
+                                     cut_room *m)
 {
     float least = INFINITY;
     if (k) {
-        u64 key = cut_of({ most, NULL, n, 1.0f, 0.0f }, LOWEST, false, (u64)k, m);
+        u64 key = cut_of({ most, NULL, n, 1.0f, 0.0f, 0, { 0, 0 } }, LOWEST, false, (u64)k, m);
         least = key == LOWEST ? -INFINITY : vocab_scaled(logit_of_key(key), in.inv_temperature);
     }
-    if (in.top_p < 1.0f && !in.top_k)
+    if (in.top_p < 1.0f && !in.top_k && bars_some) least = -INFINITY; /* they may hold it all */
+    else if (in.top_p < 1.0f && !in.top_k)
         least = fminf(least, t.max + (t.log_sum + logf((1.0f - in.top_p) * 0.5f / (float)vocab)));
     return least > -INFINITY ? least : -INFINITY; /* NaN, too */
 }
@@ -348,7 +356,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     const float *z = logits + at.row * a.vocab;
     row_in in = row_of(a, first + at.row);
     bool two = (a.log_prob_1 || a.n_likely) && in.inv_temperature != 1.0f, draws = !cuts(in);
-    int32_t k = ARES_MAX(in.top_k, a.n_likely), threads = w.chunks * VOCAB_THREADS;
+    int32_t k = ARES_MAX(in.top_k ? in.top_k + a.n_barred : 0, a.n_likely),
+            threads = w.chunks * VOCAB_THREADS;
     vocab_sums s = vocab_none(), s_1 = s;
     best b = { -INFINITY, -1 };
     float most = -INFINITY;
@@ -357,7 +366,7 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
         int n = ARES_MIN(at.to - i, 4);
         s = vocab_added(s, z + i, n, in.inv_temperature);
         if (two) s_1 = vocab_added(s_1, z + i, n, 1.0f);
-        if (draws) b = pick_of(z + i, in, i, n, b);
+        if (draws) b = pick_of(a, z + i, in, i, n, b);
         for (int j = 0; k && j < n; j++) most = fmaxf(most, z[i + j]);
     }
     if (k) w.most[at.row * threads + at.chunk * VOCAB_THREADS + threadIdx.x] = most;
@@ -374,8 +383,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     }
     vocab_total t = vocab_total_of(own.sums), one = two ? vocab_total_of(own.sums_1) : t;
     if (!draws || k) {
-        float threshold =
-            threshold_of(in, t, w.most + at.row * threads, threads, k, a.vocab, &room);
+        float threshold = threshold_of(in, t, w.most + at.row * threads, threads, k, a.vocab,
+                                       a.n_barred > 0, &room);
         if (threadIdx.x == 0) w.state[at.row] = { 0, 0, threshold, t, one };
     }
     if (draws && threadIdx.x == 0) finish(a, in, first + at.row, z, own.found.token, t, one);
@@ -384,8 +393,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 /* ------------------------------------------------------------------ the second */
 
 /* The ids of the chunk's tokens in question, in any order, and where asked the mass of all. */
-static __device__ void collect(const float *z, const row_in &in, const vocab_place &at, bool masses,
-                               row_state *state, int32_t *id)
+static __device__ void collect(const ares_sample_args &a, const float *z, const row_in &in,
+                               const vocab_place &at, bool masses, row_state *state, int32_t *id)
 {
     u64 mass = 0;
     float threshold = state->threshold, max = state->total.max;
@@ -393,7 +402,7 @@ static __device__ void collect(const float *z, const row_in &in, const vocab_pla
     for (int32_t first = at.from; first < at.to; first += VOCAB_THREADS) {
         int32_t i = first + (int32_t)threadIdx.x;
         float x = i < at.to ? vocab_scaled(z[i], in.inv_temperature) : NAN;
-        if (masses && x == x) mass += mass_of(x, max);
+        if (masses && x == x && !bars(a.n_barred, a.barred, i)) mass += mass_of(x, max);
         unsigned votes = __ballot_sync(0xffffffffu, x >= threshold);
         if (!votes) continue;
         int32_t place = 0;
@@ -468,14 +477,16 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     if (!cuts(in) && !a.n_likely) return;
     row_state *state = &w.state[at.row];
     int32_t *id = w.id + at.row * a.vocab;
-    collect(z, in, at, in.top_p < 1.0f && !in.top_k, state, id);
+    collect(a, z, in, at, in.top_p < 1.0f && !in.top_k, state, id);
     if (!cuda_is_last(&w.ticket[at.row], (unsigned)w.chunks)) return;
     row_state s = *state;
     if (a.n_likely)
-        list_likely({ z, id, s.n, 1.0f, s.total_1.max }, s.total_1, a.n_likely,
+        list_likely({ z, id, s.n, 1.0f, s.total_1.max, 0, { 0, 0 } }, s.total_1, a.n_likely,
                     a.likely_token + row * a.n_likely, a.likely_log_prob + row * a.n_likely, &room);
     if (!cuts(in)) return;
-    candidates c = { z, id, s.n, in.inv_temperature, s.total.max };
+    candidates c = {
+        z, id, s.n, in.inv_temperature, s.total.max, a.n_barred, { a.barred[0], a.barred[1] }
+    };
     int32_t token = pick(c, in, nucleus(c, in, s.mass, &room));
     if (threadIdx.x == 0) finish(a, in, row, z, token, s.total, s.total_1);
 }

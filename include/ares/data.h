@@ -7,6 +7,7 @@
 
 #include "ares/config.h"
 #include "ares/core.h"
+#include "ares/data_sight.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
 #include "ares/template.h"
@@ -26,11 +27,21 @@
     X(text, metadata_key, "metadata_key", "metadata", "nonempty",                                  \
       "key of a row's metadata, a map in which verifiers look for rm_type and their own keys")     \
     X(text, image_key, "image_key", "images", "nonempty",                                          \
-      "key of a row's images; a row that has some is an error, because models read only text so "  \
-      "far")                                                                                       \
+      "key of a row's images: a list of paths, of bytes in base64, or of {bytes, path} "           \
+      "(docs/vision.md#rows)")                                                                     \
     X(text, video_key, "video_key", "videos", "nonempty",                                          \
-      "key of a row's videos; a row that has some is an error, because models read only text so "  \
-      "far")                                                                                       \
+      "key of a row's videos: a list of paths, or of lists of frames (docs/vision.md#rows)")       \
+    X(text, image_dir, "image_dir", "null", "",                                                    \
+      "folder in which relative paths of images and videos begin; null: the working directory")    \
+    X(f64, video_fps, "video_fps", "2.0", "(0,1000]", "frames per second taken from a video")      \
+    X(i64, min_pixels, "min_pixels", "262144", "?[1,)",                                            \
+      "images of fewer pixels are enlarged; null: no limit but the processor's of the model")      \
+    X(i64, max_pixels, "max_pixels", "4194304", "?[1,)",                                           \
+      "images of more pixels are shrunk; null: no limit but the processor's of the model")         \
+    X(f64, vision_cache_gb, "vision_cache_gb", "2.0", "[0,)",                                      \
+      "host memory for what a frozen vision tower makes of images and videos, kept over steps; "   \
+      "changes speed, no result",                                                                  \
+      ARES_NO_RESULT)                                                                              \
     X(text, system_prompt, "system_prompt", "null", "",                                            \
       "system message put before prompts that are strings")                                        \
     X(text, format_prompt, "format_prompt", "null", "",                                            \
@@ -56,7 +67,10 @@
     X(i64, seed, "seed", "1", "[0,)", "seed of the order in which rows are drawn")                 \
     X(flag, filter_overlong_prompts, "filter_overlong_prompts", "true", "",                        \
       "drop rows whose prompt is longer than data.max_prompt_length, and count them; false: such " \
-      "a row is an error")
+      "a row is an error")                                                                         \
+    X(flag, filter_unreadable_media, "filter_unreadable_media", "false", "",                       \
+      "drop rows whose images or videos cannot be read or do not fit their places in the prompt, " \
+      "and count them: each is decoded once when the run starts; false: such a row is an error")
 ARES_OPTION_STRUCT(ares_data_config, ARES_DATA_OPTIONS);
 ares_option_table ares_data_options;
 
@@ -69,7 +83,8 @@ typedef struct ares_row {
     int32_t part;          /* number of the file or folder that it was read from */
     const int32_t *prompt; /* [prompt_len] token ids; set by ares_dataset_encode */
     int32_t prompt_len;
-    ares_view prompt_text; /* the text that was encoded */
+    const ares_sight *sight; /* of the prompt; NULL: it is text alone */
+    ares_view prompt_text;   /* the text that was encoded */
     /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
     /* the name that its files are given, else the row's "data_source", else the file's name */
@@ -98,6 +113,8 @@ int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_da
 /* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 void ares_dataset_free(ares_dataset *d);
+/* Memory that lives as long as the data set: an arena for each thread of the pool. */
+ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
 /* Keeps the rows with keep [count]. Ids are given anew; pointers to rows are void. */
@@ -105,8 +122,14 @@ void ares_dataset_keep(ares_dataset *d, const bool *keep);
 
 /* ---------------- prompts (prompt.c): format prompt, system prompt, chat template, tokens */
 typedef struct ares_prompt_encoder ares_prompt_encoder;
-int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
-                            const ares_tokenizer *tok, ares_prompt_encoder **out);
+typedef struct ares_prompt_options {
+    const ares_data_config *cfg; /* these three are borrowed for the encoder's life */
+    const ares_tokenizer *tokenizer;
+    const ares_sight_rules *sight; /* NULL: the model reads text alone */
+    int64_t limit_images;          /* of a row; 0: any number */
+    const char *model_dir;         /* whose chat template is used */
+} ares_prompt_options;
+int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **out);
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
 /* NULL: prompts are plain text. */
 const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e);
@@ -121,6 +144,25 @@ int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *o
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt,
                              const ares_view *answer, ares_arena *arena,
                              const ares_json **variables);
+/*
+ * The images and videos of a row (see.c; docs/vision.md#prompts): lists of entries for
+ * ares_media_open, under the row's keys or in parts of its messages (NULL: there are none). In the
+ * arena.
+ */
+typedef struct ares_prompt_media {
+    const ares_json *images, *videos; /* NULL: none */
+} ares_prompt_media;
+int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
+                         const ares_json *messages, ares_arena *arena, ares_prompt_media *out);
+/* Variables of a template in which <image> and <video> in the messages' strings are parts. */
+const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_prompt_media *m,
+                                         ares_arena *arena);
+/*
+ * Reads the media's headers and repeats the tokens that stand for them. *sight: in the arena, which
+ * must live as long; NULL: there are none, and the ids stay as they are.
+ */
+int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
+                    ares_ids *ids, const ares_sight **sight);
 /*
  * Renders and encodes the prompt of every row on the pool. Rows over max_prompt_length are dropped
  * (*dropped counts them, the log gives the longest) or, without filter_overlong_prompts, an error.
@@ -169,6 +211,7 @@ typedef struct ares_sample {
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
+    const ares_sight *sight;   /* of prompt and response together; NULL: they are text alone */
     ares_view response, turns; /* decoded; of a trajectory (data_trajectory.h) */
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
@@ -306,6 +349,11 @@ void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ar
  * its micro-batch. Prompts are compared by content. The last response token is not fed, because no
  * token after it is predicted.
  */
+/* Feature rows [at, at + n) of packed tokens show features [from, from + n) of a medium. */
+typedef struct ares_shown {
+    const ares_medium *medium;
+    int32_t at, from, n;
+} ares_shown;
 typedef struct ares_packed {
     int32_t rows;             /* fed tokens */
     const int32_t *ids;       /* [rows] */
@@ -314,14 +362,17 @@ typedef struct ares_packed {
      * those */
     const int32_t *positions_h, *positions_w;
     /*
-     * embeddings that others take the place of, of rows feature_rows [n_features]: activations
-     * [n_features][hidden] on the device. d_features: their derivatives, written by a backward;
-     * NULL: not wanted
+     * Rows feature_rows [n_features], ascending, have features [n_features][hidden], f32, in place
+     * of their embeddings. d_features: their derivatives, written by a backward as activations in
+     * host memory; NULL: not wanted
      */
     int32_t n_features;
     const int32_t *feature_rows;
-    const void *features;
+    const float *features;
     void *d_features;
+    /* which features these are, in order; features is to be filled from them */
+    int32_t n_shown;
+    const ares_shown *shown;
     ares_segments seg; /* host arrays */
     /*
      * [seg.n] length of the whole sequence, the token that is not fed included; NULL: the number of

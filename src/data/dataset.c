@@ -314,9 +314,20 @@ int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out)
     return dataset_load(files, NULL, false, out);
 }
 
+ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool)
+{
+    int n = ares_pool_threads(pool);
+    if (n > d->n_workers)
+        d->of_worker = ares_realloc(d->of_worker, (size_t)n * sizeof *d->of_worker);
+    while (d->n_workers < n) d->of_worker[d->n_workers++] = (ares_arena){ 0 };
+    return d->of_worker;
+}
+
 void ares_dataset_free(ares_dataset *d)
 {
     if (!d) return;
+    for (int i = 0; i < d->n_workers; i++) ares_arena_fini(&d->of_worker[i]);
+    ares_free(d->of_worker);
     ares_free(d->rows);
     ares_arena_fini(&d->arena);
     ares_free(d);

@@ -7,6 +7,8 @@ struct ares_dataset {
     ares_arena arena;
     ares_row *rows;
     int64_t count, cap;
+    ares_arena *of_worker; /* [n_workers] what threads of the pool make of the rows */
+    int n_workers;
 };
 
 int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,

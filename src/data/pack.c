@@ -38,7 +38,7 @@ static int64_t group_end(const ares_batch *b, int64_t row)
 static bool same_prompt(const ares_batch *b, int64_t row, int64_t other)
 {
     const ares_sample *x = &b->samples[row], *y = &b->samples[other];
-    return x->prompt_len == y->prompt_len &&
+    return x->prompt_len == y->prompt_len && x->sight == y->sight &&
            (x->prompt == y->prompt ||
             memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0);
 }
@@ -80,6 +80,10 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
 typedef struct builder {
     int32_t *ids, *positions, *start, *length, *prefix_len, *prefix_row, *out_rows, *targets;
     int32_t rows, n_seg, n_out;
+    /* where some row has pictures: else NULL and 0 */
+    int32_t *by_row, *by_column, *feature_rows;
+    ares_shown *shown;
+    int32_t n_features, n_shown;
 } builder;
 
 /*
@@ -94,11 +98,35 @@ static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t
     p->start[p->n_seg++] = p->rows;
 }
 
-static void put(builder *p, const int32_t *ids, int64_t n, int32_t position)
+/* Tokens [first, first + n) of a sequence that stand for pictures; they come next. */
+static void put_features(builder *p, const ares_sight *sight, int32_t first, int64_t n)
 {
+    for (int32_t i = 0; sight && i < sight->n_places; i++) {
+        const ares_place *x = &sight->places[i];
+        int32_t from = ARES_MAX(x->first, first),
+                end = (int32_t)ARES_MIN((int64_t)x->first + x->n, first + n);
+        if (from >= end) continue;
+        p->shown[p->n_shown++] = (ares_shown){
+            .medium = x->medium, .at = p->n_features, .from = from - x->first, .n = end - from
+        };
+        for (int32_t t = from; t < end; t++) p->feature_rows[p->n_features++] = p->rows + t - first;
+    }
+}
+
+/* Tokens of a sequence from number `first` on. */
+static void put(builder *p, const int32_t *ids, int64_t n, const ares_sight *sight, int32_t first)
+{
+    put_features(p, sight, first, n);
     for (int64_t i = 0; i < n; i++) {
+        int32_t t, h, w;
+        ares_sight_position(sight, first + (int32_t)i, &t, &h, &w);
         p->ids[p->rows] = ids[i];
-        p->positions[p->rows++] = position + (int32_t)i;
+        p->positions[p->rows] = t;
+        if (p->by_row) {
+            p->by_row[p->rows] = h;
+            p->by_column[p->rows] = w;
+        }
+        p->rows++;
     }
 }
 
@@ -111,12 +139,12 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     if (*at < 0) {
         open_segment(p, 0, 0, share ? s->prompt_len : s->prompt_len + n);
         *at = p->rows;
-        put(p, s->prompt, s->prompt_len, 0);
+        put(p, s->prompt, s->prompt_len, s->sight, 0);
     }
     int32_t prompt_row = *at;
     if (share && own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
     int32_t first = p->rows;
-    put(p, response, own, s->prompt_len);
+    put(p, response, own, s->sight, s->prompt_len);
     for (int64_t i = 0; i < n; i++) {
         p->out_rows[p->n_out] = i ? first + (int32_t)i - 1 : prompt_row + s->prompt_len - 1;
         p->targets[p->n_out++] = response[i];
@@ -143,6 +171,24 @@ static int32_t put_run(builder *p, const ares_batch *b, const ares_micro_batch *
     return m->row < m->end ? at[0] : -1;
 }
 
+/* Room for what rows with pictures need besides. */
+static void open_sight(builder *p, const ares_batch *b, const ares_micro_set *m, ares_arena *arena)
+{
+    size_t places = 0, tokens = 0, rows = (size_t)m->tokens + 1;
+    for (int64_t i = 0; i < m->n; i++)
+        for (int64_t r = m->runs[i].row; r < m->runs[i].end; r++) {
+            const ares_sight *s = b->samples[r].sight;
+            /* one that begins in the prompt may end in the response */
+            for (int32_t k = 0; s && k < s->n_places; k++, places += 2)
+                tokens += (size_t)s->places[k].n;
+        }
+    if (!places) return;
+    p->by_row = ares_arena_alloc(arena, rows * sizeof *p->by_row);
+    p->by_column = ares_arena_alloc(arena, rows * sizeof *p->by_column);
+    p->shown = ares_arena_alloc(arena, places * sizeof *p->shown);
+    p->feature_rows = ares_arena_alloc(arena, tokens * sizeof *p->feature_rows);
+}
+
 void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
                      ares_packed *out, const int32_t **targets)
 {
@@ -157,6 +203,7 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32),
                   .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
     int32_t at = -1;
+    open_sight(&p, b, m, arena);
     for (int64_t i = 0; i < m->n; i++)
         at = put_run(&p, b, &m->runs[i], share, share && shares_with_last(b, m->runs, i) ? at : -1,
                      arena);
@@ -165,6 +212,12 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
     *out = (ares_packed){ .rows = p.rows,
                           .ids = p.ids,
                           .positions = p.positions,
+                          .positions_h = p.by_row,
+                          .positions_w = p.by_column,
+                          .n_features = p.n_features,
+                          .feature_rows = p.feature_rows,
+                          .n_shown = p.n_shown,
+                          .shown = p.shown,
                           .length = p.length,
                           .n_out = p.n_out,
                           .out_rows = p.out_rows,

@@ -58,7 +58,7 @@ typedef struct encode_job {
 } encode_job;
 
 static int render_answer(const encode_job *j, const ares_row *row, ares_view answer,
-                         ares_arena *arena, ares_str *text)
+                         ares_arena *arena, ares_prompt_media *media, ares_str *text)
 {
     const ares_json *prompt = ares_json_get(row->json, j->e->cfg->prompt_key), *variables;
     if (!j->e->chat) {
@@ -66,7 +66,10 @@ static int render_answer(const encode_job *j, const ares_row *row, ares_view ans
         ares_str_add_view(text, answer);
         return ARES_OK;
     }
+    ARES_TRY(ares_prompt_media_of(j->e->cfg, row->json,
+                                  prompt->type == ARES_JSON_ARRAY ? prompt : NULL, arena, media));
     ARES_TRY(ares_prompt_conversation(j->e, prompt, &answer, arena, &variables));
+    variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(j->e->chat, variables, NULL, text);
 }
 
@@ -99,9 +102,12 @@ static int encode_answer(const encode_job *j, const ares_row *row, ares_view ans
     ares_str text = { 0 };
     ares_ids *ids = &s->ids[which];
     ares_stored_answer *a = &s->at[which];
-    int rc = render_answer(j, row, answer, &arena, &text);
+    ares_prompt_media media = { 0 };
+    const ares_sight *sight; /* that of the row says the same of the prompt */
+    int rc = render_answer(j, row, answer, &arena, &media, &text);
     if (rc == ARES_OK)
         rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&text), !j->e->chat, ids);
+    if (rc == ARES_OK) rc = ares_prompt_see(j->e, &media, &arena, ids, &sight);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     if (rc != ARES_OK) return rc;

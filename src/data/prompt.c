@@ -8,13 +8,15 @@
 #include "dataset.h"
 #include "prompt.h"
 
-int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
-                            const ares_tokenizer *tok, ares_prompt_encoder **out)
+int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **out)
 {
     *out = NULL;
+    const ares_data_config *cfg = o->cfg;
     ares_prompt_encoder *e = ares_calloc(1, sizeof *e);
     e->cfg = cfg;
-    e->tokenizer = tok;
+    e->tokenizer = o->tokenizer;
+    e->sight = o->sight;
+    e->limit_images = o->limit_images;
     int rc = ARES_OK;
     if (cfg->system_prompt && !cfg->apply_chat_template)
         rc = ares_fail(ARES_ECONFIG,
@@ -28,10 +30,10 @@ int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
             rc = ares_file_read(cfg->override_chat_template, &source);
             if (rc == ARES_OK)
                 rc = ares_chat_new(cfg->override_chat_template, ares_str_view(&source),
-                                   ares_tokenizer_config(tok), &e->chat);
+                                   ares_tokenizer_config(e->tokenizer), &e->chat);
             ares_str_fini(&source);
         } else {
-            rc = ares_chat_load(model_dir, NULL, &e->chat);
+            rc = ares_chat_load(o->model_dir, NULL, &e->chat);
             if (rc != ARES_OK) ares_fail_in(rc, "data.apply_chat_template");
         }
     }
@@ -141,15 +143,18 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
 }
 
 static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena,
-                  ares_str *out)
+                  ares_prompt_media *media, ares_str *out)
 {
     const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key), *variables;
-    if (!e->chat && prompt->type == ARES_JSON_ARRAY)
+    bool list = prompt->type == ARES_JSON_ARRAY;
+    if (!e->chat && list)
         return ares_fail(
             ARES_ECONFIG,
             "a list of messages needs a chat template; set data.apply_chat_template=true");
+    ARES_TRY(ares_prompt_media_of(e->cfg, row->json, list ? prompt : NULL, arena, media));
     if (!e->chat) return ares_prompt_format(e, prompt->text, out);
     ARES_TRY(ares_prompt_conversation(e, prompt, NULL, arena, &variables));
+    variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(e->chat, variables, NULL, out);
 }
 
@@ -157,41 +162,95 @@ static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena 
 typedef struct slot {
     ares_str text;
     ares_ids ids;
+    const ares_sight *sight;
+    bool unseen; /* rc is of its images or videos */
     int rc;
     char *message;
 } slot;
 typedef struct encode_job {
     const ares_prompt_encoder *e;
     const ares_dataset *d;
+    ares_arena *arenas; /* of the threads */
     slot *slots;
 } encode_job;
 
+/* Whether its images and videos can be decoded, too. */
+static int try_reading(const ares_prompt_encoder *e, const ares_sight *sight)
+{
+    for (int32_t i = 0; i < sight->n_places; i++) {
+        uint8_t *pixels = NULL;
+        uint64_t key;
+        ARES_TRY(ares_medium_read(sight->places[i].medium, &e->sight->processor, &pixels, &key));
+        ares_free(pixels);
+    }
+    return ARES_OK;
+}
+
+static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena, slot *s)
+{
+    const ares_prompt_encoder *e = j->e;
+    ares_prompt_media media;
+    ARES_TRY(render(e, &j->d->rows[i], arena, &media, &s->text));
+    ARES_TRY(
+        ares_tokenizer_encode(e->tokenizer, ares_str_view(&s->text), e->chat == NULL, &s->ids));
+    int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->sight);
+    if (rc == ARES_OK && s->sight && e->cfg->filter_unreadable_media) rc = try_reading(e, s->sight);
+    s->unseen = rc != ARES_OK;
+    ARES_TRY(rc);
+    return s->ids.n ? ARES_OK : ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
+}
+
 static void encode_row(void *ctx, int64_t i, int worker)
 {
-    (void)worker;
     encode_job *j = ctx;
     slot *s = &j->slots[i];
     ares_arena arena = { 0 };
-    s->rc = render(j->e, &j->d->rows[i], &arena, &s->text);
-    if (s->rc == ARES_OK)
-        s->rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&s->text), j->e->chat == NULL,
-                                      &s->ids);
-    if (s->rc == ARES_OK && s->ids.n == 0)
-        s->rc = ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
+    s->rc = encode(j, i, worker, &arena, s);
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
     ares_arena_fini(&arena);
 }
 
+/* Rows that are left out because of their images or videos. */
+typedef struct unseen {
+    int64_t thin, unreadable; /* with one side too long for the other; that cannot be read */
+} unseen;
+
+/* Whether the row whose encoding failed is left out; else the failure. */
+static int leave_out(const ares_data_config *cfg, const ares_row *row, const slot *s, unseen *n)
+{
+    enum { SHOWN = 5 };
+    if (s->unseen && s->rc == ARES_ELIMIT && cfg->filter_overlong_prompts)
+        return n->thin++, ARES_OK;
+    if (!s->unseen || !cfg->filter_unreadable_media)
+        return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line, s->message);
+    if (n->unreadable++ < SHOWN)
+        ares_warn("data: %s:%lld: dropped: %s", row->file, (long long)row->line, s->message);
+    return ARES_OK;
+}
+
+static void tell_unseen(const unseen *n, int64_t rows)
+{
+    if (n->thin)
+        ares_info(
+            "data: %lld of %lld prompts dropped: a side of an image is too long for the other",
+            (long long)n->thin, (long long)rows);
+    if (n->unreadable)
+        ares_warn("data: %lld of %lld prompts dropped: their images or videos cannot be read",
+                  (long long)n->unreadable, (long long)rows);
+}
+
 static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, int64_t *dropped)
 {
-    int64_t kept = 0, longest = 0;
+    int64_t kept = 0, longest = 0, turned = 0;
+    unseen left_out = { 0 };
     *dropped = 0;
     for (int64_t i = 0; i < d->count; i++) {
         ares_row *row = &d->rows[i];
         slot *s = &slots[i];
-        if (s->rc != ARES_OK)
-            return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line,
-                             s->message);
+        if (s->rc != ARES_OK) {
+            ARES_TRY(leave_out(cfg, row, s, &left_out));
+            continue;
+        }
         longest = ARES_MAX(longest, s->ids.n);
         if (s->ids.n > cfg->max_prompt_length) {
             if (!cfg->filter_overlong_prompts)
@@ -207,6 +266,8 @@ static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, in
         row->prompt = (const int32_t *)ares_arena_copy(&d->arena, (const char *)s->ids.ids,
                                                        (size_t)s->ids.n * sizeof(int32_t));
         row->prompt_len = (int32_t)s->ids.n;
+        row->sight = s->sight;
+        turned += s->sight ? s->sight->turned : 0;
         row->prompt_text =
             (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len),
                          s->text.len };
@@ -214,6 +275,15 @@ static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, in
         d->rows[kept].id = kept;
         kept++;
     }
+    tell_unseen(&left_out, d->count);
+    if (turned)
+        ares_warn("data: %lld images have EXIF data that ask for a turn; they are read as stored",
+                  (long long)turned);
+    if (kept == 0 && !longest)
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s: no row is left of %lld, because of their images "
+                         "or videos",
+                         d->rows[0].file, (long long)d->count);
     if (kept == 0)
         return ares_fail(ARES_ELIMIT,
                          "data: %s: all %lld prompts are longer than data.max_prompt_length = %lld "
@@ -234,7 +304,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
 {
     int64_t n = d->count;
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
-    encode_job job = { e, d, slots };
+    encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     ares_pool_run(pool, n, encode_row, &job);
     int rc = collect(d, e->cfg, slots, dropped);
     for (int64_t i = 0; i < n; i++) {

@@ -7,6 +7,8 @@
 struct ares_prompt_encoder {
     const ares_data_config *cfg;
     const ares_tokenizer *tokenizer;
+    const ares_sight_rules *sight; /* NULL: the model reads text alone */
+    int64_t limit_images;          /* of a row; 0: any number */
     ares_template *format;
     ares_chat *chat;
 };

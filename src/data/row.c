@@ -63,18 +63,6 @@ static int check_answer(const ares_data_config *cfg, const char *file, int64_t l
     return missing_key(file, line, "data.answer_key", cfg->answer_key, row);
 }
 
-static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
-{
-    const ares_json *v = key ? ares_json_get(row, key) : NULL;
-    if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count))
-        return ARES_OK;
-    return ares_fail(
-        ARES_EUNSUPPORTED,
-        "data: %s:%lld: '%s' holds images or videos, and models read only text so far; "
-        "leave such rows out",
-        file, (long long)line, key);
-}
-
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               bool need_answer)
 {
@@ -86,7 +74,5 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
                          (long long)line, cfg->prompt_key);
     if (prompt->type == ARES_JSON_ARRAY)
         ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
-    ARES_TRY(check_media(file, line, cfg->image_key, row));
-    ARES_TRY(check_media(file, line, cfg->video_key, row));
     return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }

@@ -37,6 +37,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
                                .row = g->row,
                                .prompt = x->prompt,
                                .prompt_len = x->prompt_len,
+                               .sight = x->prompt == g->row->prompt ? g->row->sight : NULL,
                                .response = y->response,
                                .turns = y->turns,
                                .reward_parts = y->parts };

@@ -39,7 +39,8 @@ static int encode(const ares_data_config *cfg, const char *rows, ares_dataset **
     ares_pool *pool = ares_pool_new(2);
     ares_prompt_encoder *e;
     *d = NULL;
-    int rc = ares_prompt_encoder_new(cfg, test_dir(), t, &e);
+    int rc = ares_prompt_encoder_new(
+        &(ares_prompt_options){ .cfg = cfg, .tokenizer = t, .model_dir = test_dir() }, &e);
     if (rc == ARES_OK && CHECK_OK(dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d)))
         rc = ares_dataset_encode(*d, e, pool, dropped);
     ares_prompt_encoder_free(e);

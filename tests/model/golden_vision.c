@@ -1,63 +1,18 @@
-/* Positions of three axes, and attention's windows. */
-#include <string.h>
-
+/* Attention's windows, and places of patches. */
 #include "golden.h"
+#include "rope_angles.h"
 #include "vision/tower.h"
 
-static int32_t add_media(golden *g, const char *key, bool video, const ares_json *seconds,
-                         ares_medium *media)
+static int32_t add_media(golden *g, const char *key, ares_medium *media)
 {
     const ares_json *list = ares_json_get(g->inputs, key);
     int32_t n = 0;
     for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
         const ares_json *x = list->items[i].items;
-        double s = seconds && i < seconds->count ? golden_value(&seconds->items[i]) : 1;
-        media[n++] = (ares_medium){ .video = video,
-                                    .grid = { (int32_t)x[0].integer, (int32_t)x[1].integer,
-                                              (int32_t)x[2].integer },
-                                    .second_per_grid = s };
+        media[n++].grid =
+            (ares_grid){ (int32_t)x[0].integer, (int32_t)x[1].integer, (int32_t)x[2].integer };
     }
     return n;
-}
-
-static void positions(golden *g)
-{
-    int64_t n;
-    const double *list = golden_flat(g, golden_in(g, "input_ids"), &n);
-    int32_t *ids = ares_arena_calloc(g->arena, (size_t)n * 4 + 1, sizeof *ids), delta = 0;
-    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)list[i];
-    const ares_json *type = ares_json_get(g->inputs, "model_type");
-    bool seconds = type && ares_view_is(type->text, "qwen2_5_vl");
-    ares_vision_config v = { .merge = (int32_t)golden_number(g, "merge_size"),
-                             .image_token = (int32_t)golden_number(g, "image_pad"),
-                             .video_token = (int32_t)golden_number(g, "video_pad"),
-                             .tokens_per_second =
-                                 seconds ? golden_number_or(g, "tokens_per_second", 4) : 0 };
-    ares_medium media[16];
-    int32_t n_media = add_media(g, "image_grid_thw", false, NULL, media);
-    n_media += add_media(g, "video_grid_thw", true, ares_json_get(g->inputs, "second_per_grid"),
-                         media + n_media);
-    int32_t *axis[] = { ids + n, ids + 2 * n, ids + 3 * n };
-    if (!golden_ok(g, ares_mrope_positions(&v, ids, (int32_t)n, media, n_media, axis[0], axis[1],
-                                           axis[2], &delta)))
-        return;
-    static const char *const keys[] = { "t", "h", "w" };
-    double *got = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *got);
-    for (int a = 0; a < 3; a++) {
-        for (int64_t i = 0; i < n; i++) got[i] = axis[a][i];
-        golden_numbers(g, keys[a], got, n, golden_want(g, keys[a]));
-    }
-    if (ares_json_get(g->expected, "delta"))
-        golden_equal(g, "delta", delta, golden_want(g, "delta"));
-}
-
-GOLDEN(aepo, mrope_positions)
-{
-    positions(g);
-}
-GOLDEN(vision, mrope_positions)
-{
-    positions(g);
 }
 
 GOLDEN(vision, window_index)
@@ -66,8 +21,7 @@ GOLDEN(vision, window_index)
     ares_vision_config v = { .merge = (int32_t)golden_number(g, "spatial_merge_size"),
                              .window = (int32_t)golden_number(g, "window_size"),
                              .patch = (int32_t)golden_number(g, "patch_size") };
-    int32_t n = add_media(g, "grid_thw", false, NULL, media), each = v.merge * v.merge, at = 0,
-            windows = 0;
+    int32_t n = add_media(g, "grid_thw", media), each = v.merge * v.merge, at = 0, windows = 0;
     static double index[1 << 16], ends[1 << 16];
     for (int32_t i = 0; i < n; i++) {
         ares_grid grid = media[i].grid;
@@ -86,7 +40,7 @@ GOLDEN(vision, vision_positions)
 {
     ares_medium media[16];
     ares_vision_config v = { .merge = (int32_t)golden_number(g, "spatial_merge_size") };
-    int32_t n = add_media(g, "grid_thw", false, NULL, media), at = 0;
+    int32_t n = add_media(g, "grid_thw", media), at = 0;
     static int32_t y[1 << 16], x[1 << 16];
     static double h[1 << 16], w[1 << 16];
     for (int32_t i = 0; i < n; i++) {
@@ -99,4 +53,50 @@ GOLDEN(vision, vision_positions)
     }
     golden_numbers(g, "h", h, at, golden_want(g, "h"));
     golden_numbers(g, "w", w, at, golden_want(g, "w"));
+}
+
+/* A patch's angles: those of its row, then those of its column. */
+GOLDEN(vision, vision_angles)
+{
+    int32_t dim = (int32_t)golden_number(g, "head_dim"), quarter = dim / 4,
+            at[] = { (int32_t)golden_number(g, "h"), (int32_t)golden_number(g, "w") },
+            n = ARES_MAX(at[0], at[1]) + 1;
+    size_t size = (size_t)(n * quarter);
+    float *cosine = ares_arena_calloc(g->arena, 2 * size, sizeof *cosine), *sine = cosine + size;
+    double *got = ares_arena_calloc(g->arena, (size_t)dim, sizeof *got);
+    golden_equal(g, "theta", (long long)golden_number(g, "theta"),
+                 &(ares_json){ .type = ARES_JSON_INT, .integer = 10000, .number = 10000 });
+    tower_angles(dim, n, cosine, sine);
+    for (int which = 0; which < 2; which++) {
+        const float *from = which ? sine : cosine;
+        for (int a = 0; a < 2; a++)
+            for (int32_t j = 0; j < quarter; j++)
+                got[a * quarter + j] = (double)from[at[a] * quarter + j];
+        golden_numbers(g, which ? "sin" : "cos", got, 2 * quarter,
+                       golden_want(g, which ? "sin" : "cos"));
+    }
+}
+
+GOLDEN(vision, mrope_angles)
+{
+    int64_t n;
+    const double *section = golden_flat(g, golden_in(g, "mrope_section"), &n);
+    int32_t dim = (int32_t)golden_number(g, "head_dim"), half = dim / 2;
+    ares_model m = { .cfg = { .head_dim = dim,
+                              .max_position = 32768,
+                              .rope = { .theta = golden_number(g, "rope_theta"),
+                                        .factor = 1,
+                                        .attention_factor = 1,
+                                        .section = { (int32_t)section[0], (int32_t)section[1],
+                                                     (int32_t)section[2] } } } };
+    const int32_t at[] = { (int32_t)golden_number(g, "t"), (int32_t)golden_number(g, "h"),
+                           (int32_t)golden_number(g, "w") };
+    float *row = ares_arena_calloc(g->arena, (size_t)dim, sizeof *row);
+    double *got = ares_arena_calloc(g->arena, (size_t)dim, sizeof *got);
+    m.rope = rope_new(&m.cfg);
+    rope_row_of_three(&m, at, 1, row);
+    for (int32_t i = 0; i < dim; i++) got[i] = (double)row[i];
+    golden_numbers(g, "cos", got, half, golden_want(g, "cos"));
+    golden_numbers(g, "sin", got + half, half, golden_want(g, "sin"));
+    rope_free(m.rope);
 }

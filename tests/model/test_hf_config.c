@@ -213,7 +213,7 @@ TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
           "\"hidden_size\": 40,\n    \"in_chans\"", "features have 40 numbers" },
         { "qwen2_vl_flat", "\"num_heads\": 2", "\"num_heads\": 4", "multiple of 4" },
         { "qwen2_vl_flat", "\"depth\": 3", "\"depth\": 65", "limit of 64" },
-        { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"hidden_act\": \"gelu\"", "choices: quick_gelu" },
+        { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"hidden_act\": \"relu\"", "choices: quick_gelu" },
         { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"mlp_ratio\": -1", "'mlp_ratio'" },
         { "qwen2_vl_flat", "\"image_token_id\": 294", "\"image_token_id\": 291", "both 291" },
         { "qwen2_vl_flat", "\"image_token_id\": 294", "\"was_id\": 294",

@@ -274,12 +274,12 @@ TEST(ids_beyond_the_embedding_are_refused)
     if (!CHECK_OK(load(golden("qwen2_tied"), ARES_F32, &d, &m))) return;
     const int32_t good[] = { 0, m->cfg.vocab - 1 }, bad[] = { 0, m->cfg.vocab },
                   negative[] = { -1 };
-    CHECK_OK(ares_model_check_ids(m, good, 2));
+    CHECK_OK(ares_model_check_ids(m, good, 2, NULL));
     char range[64];
     (void)snprintf(range, sizeof range, "token 1 has id %d; the embedding holds 0 to %d;",
                    m->cfg.vocab, m->cfg.vocab - 1);
-    CHECK_FAIL(ares_model_check_ids(m, bad, 2), ARES_EFORMAT, range);
-    CHECK_FAIL(ares_model_check_ids(m, negative, 1), ARES_EFORMAT, "id -1");
+    CHECK_FAIL(ares_model_check_ids(m, bad, 2, NULL), ARES_EFORMAT, range);
+    CHECK_FAIL(ares_model_check_ids(m, negative, 1, NULL), ARES_EFORMAT, "id -1");
     ares_model_free(m);
     ares_device_close(&d);
 }

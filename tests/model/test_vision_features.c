@@ -387,8 +387,7 @@ static void shared_gradients(ares_world *w, const char *name, ares_sharing how, 
     int64_t at = 0;
     for (int i = 0; i < (ares_world_rank(w) ? 1 : r.x.n_media); i++) {
         ares_grid grid = r.media[i].grid;
-        REQUIRE_OK(ares_model_features_backward(*m, ARES_KEEP_INPUTS, grid, r.patches[i],
-                                                r.x.features + at));
+        REQUIRE_OK(tower_backward_of(*m, ARES_KEEP_INPUTS, grid, r.patches[i], r.x.features + at));
         at += (int64_t)grid.t * grid.h * grid.w / 4 * (*m)->cfg.hidden;
     }
     for (int i = 0; i < (*m)->n_regions; i++) {
@@ -441,7 +440,7 @@ static void weighted(ares_model *m, const row *r, const float *c, int64_t n, dou
 {
     float *features = ares_malloc((size_t)n * sizeof *features);
     *sum = 0;
-    CHECK_OK(ares_model_features(m, r->media[0].grid, r->patches[0], features));
+    CHECK_OK(tower_features(m, r->media[0].grid, r->patches[0], features));
     for (int64_t i = 0; i < n; i++) *sum += (double)c[i] * (double)features[i];
     ares_free(features);
 }
@@ -480,8 +479,7 @@ TEST(a_towers_gradient_is_the_slope_of_its_features)
         ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
         for (int64_t i = 0; i < n; i++) c[i] = (float)(2 * ares_rng_uniform(key, (uint64_t)i) - 1);
         REQUIRE_OK(ares_model_zero_grad(r.x.m));
-        REQUIRE_OK(ares_model_features_backward(r.x.m, ARES_KEEP_INPUTS, r.media[0].grid,
-                                                r.patches[0], c));
+        REQUIRE_OK(tower_backward_of(r.x.m, ARES_KEEP_INPUTS, r.media[0].grid, r.patches[0], c));
         int checked = 0;
         for (int i = 0; i < r.x.m->n_params; i++)
             if (strstr(r.x.m->params[i].name, "visual.")) {

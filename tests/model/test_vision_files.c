@@ -69,7 +69,8 @@ TEST(a_vision_model_is_saved_as_it_was_read)
         same_config(path, test_dir());
         same_tensors(path, test_dir());
         int32_t pad = m->cfg.vision.video_token;
-        CHECK_FAIL(ares_model_check_ids(m, &pad, 1), ARES_EUNSUPPORTED, "the place of a video");
+        CHECK_FAIL(ares_model_check_ids(m, &pad, 1, NULL), ARES_EFORMAT,
+                   "stands for a video that is not given");
         ares_model_free(m);
         opt.value_head = true;
         CHECK_FAIL(ares_model_load(path, &d, &opt, &m), ARES_EUNSUPPORTED, "a critic");

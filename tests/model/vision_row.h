@@ -5,7 +5,11 @@
 #ifndef ARES_TEST_VISION_ROW_H
 #define ARES_TEST_VISION_ROW_H
 
+#include <string.h>
+
+#include "../../src/data/sight.h"
 #include "ares/model.h"
+#include "vision/pass.h"
 
 typedef struct vision_row {
     ares_model *m;
@@ -56,7 +60,7 @@ static inline int vision_features(vision_row *x)
     x->features = ares_arena_calloc(x->arena, (size_t)x->n * (size_t)v->out + 1, sizeof(float));
     for (int32_t i = 0; i < x->n_media; i++) {
         ares_grid g = x->media[i].grid;
-        ARES_TRY(ares_model_features(x->m, g, x->patches[i], x->features + at));
+        ARES_TRY(tower_features(x->m, g, x->patches[i], x->features + at));
         at += (int64_t)g.t * g.h * g.w / (v->merge * v->merge) * v->out;
     }
     return ARES_OK;
@@ -74,20 +78,28 @@ static inline int vision_place(vision_row *x)
         for (int32_t i = 0; i < x->n; i++)
             if (x->ids[i] == (kind ? v->video_token : v->image_token))
                 x->feature_rows[x->n_features++] = i;
-    return ares_mrope_positions(v, x->ids, x->n, x->media, x->n_media, x->position[0],
-                                x->position[1], x->position[2], &x->delta);
+    const ares_sight_rules rules = { .processor.merge = v->merge,
+                                     .image_token = v->image_token,
+                                     .video_token = v->video_token,
+                                     .tokens_per_second = v->tokens_per_second };
+    ares_media media = { .n = x->n_media, .items = x->media };
+    for (int32_t i = 0; i < x->n_media; i++) media.n_videos += x->media[i].video;
+    media.n_images = media.n - media.n_videos;
+    ares_sight sight;
+    ARES_TRY(sight_of(&rules, &media, x->ids, x->n, x->arena, &sight));
+    for (int i = 0; i < 3; i++)
+        memcpy(x->position[i], (const int32_t *[]){ sight.t, sight.h, sight.w }[i],
+               (size_t)x->n * sizeof(int32_t));
+    x->delta = sight.delta;
+    return ARES_OK;
 }
 
-/* start [2], and device memory of the features and their derivatives */
+/* start [2] */
 static inline ares_packed vision_packed(const vision_row *x, int32_t rows, const int32_t *start,
-                                        const int32_t *out, int32_t n_out, vision_memory *v)
+                                        const int32_t *out, int32_t n_out)
 {
-    ares_device *d = v->d;
-    int64_t n = (int64_t)x->n_features * x->m->cfg.hidden;
-    size_t act = (size_t)(n + 1) * ares_dtype_bytes(d->k->act);
-    void *wide = vision_take(v, x->features, (size_t)n * sizeof(float)),
-         *features = vision_take(v, NULL, act), *back = vision_take(v, NULL, act);
-    d->k->convert(d, features, d->k->act, wide, ARES_F32, n);
+    size_t n = (size_t)x->n_features * (size_t)x->m->cfg.hidden;
+    void *back = ares_arena_calloc(x->arena, n + 1, ares_dtype_bytes(x->m->device->k->act));
     return (ares_packed){ .rows = rows,
                           .ids = x->ids,
                           .positions = x->position[0],
@@ -95,25 +107,24 @@ static inline ares_packed vision_packed(const vision_row *x, int32_t rows, const
                           .positions_w = x->position[2],
                           .n_features = x->n_features,
                           .feature_rows = x->feature_rows,
-                          .features = features,
+                          .features = x->features,
                           .d_features = back,
                           .seg = { .n = 1, .rows = rows, .start = start },
                           .n_out = n_out,
                           .out_rows = out };
 }
 
-static inline int vision_tower_backward(const vision_row *x, const ares_packed *p, vision_memory *v)
+static inline int vision_tower_backward(const vision_row *x, const ares_packed *p)
 {
-    ares_device *d = v->d;
     const ares_vision_config *c = &x->m->cfg.vision;
     int64_t n = (int64_t)x->n_features * c->out, at = 0;
-    float *back = ares_arena_calloc(x->arena, (size_t)n + 1, sizeof *back),
-          *wide = vision_take(v, NULL, (size_t)(n + 1) * sizeof *wide);
-    d->k->convert(d, wide, ARES_F32, p->d_features, d->k->act, n);
-    d->k->copy_out(d, back, wide, (size_t)n * sizeof *wide);
+    float *back = ares_arena_calloc(x->arena, (size_t)n + 1, sizeof *back);
+    const ares_matrix given = { p->d_features, x->m->device->k->act, ARES_ROWS, x->n_features,
+                                c->out };
+    ares_matrix_unpack(&given, back, ARES_F32);
     for (int32_t i = 0; i < x->n_media; i++) {
         ares_grid g = x->media[i].grid;
-        ARES_TRY(ares_model_features_backward(x->m, x->keep, g, x->patches[i], back + at));
+        ARES_TRY(tower_backward_of(x->m, x->keep, g, x->patches[i], back + at));
         at += (int64_t)g.t * g.h * g.w / (c->merge * c->merge) * c->out;
     }
     return ARES_OK;
@@ -132,7 +143,7 @@ static inline int vision_backward(const vision_row *x, ares_workspace *work, con
     d->k->head_backward(d, h);
     ARES_TRY(ares_model_backward_round(x->m, work, p, 1, (const void *[]){ h->dx }));
     ares_model_join_embed_grad(x->m);
-    return x->keep == ARES_KEEP_NOTHING ? ARES_OK : vision_tower_backward(x, p, v);
+    return x->keep == ARES_KEEP_NOTHING ? ARES_OK : vision_tower_backward(x, p);
 }
 
 static inline int vision_pass(vision_row *x, ares_workspace *work, vision_memory *v)
@@ -144,7 +155,7 @@ static inline int vision_pass(vision_row *x, ares_workspace *work, vision_memory
     int32_t *out = ares_arena_calloc(x->arena, (size_t)n, sizeof *out);
     for (int32_t i = 0; i < n; i++) out[i] = i;
     void *hidden;
-    ares_packed p = vision_packed(x, n, start, out, n, v);
+    ares_packed p = vision_packed(x, n, start, out, n);
     ARES_TRY(ares_model_forward(x->m, work, &p, &hidden));
     ares_head_args h = { .rows = n,
                          .vocab = x->m->cfg.vocab,
@@ -191,7 +202,7 @@ static inline int vision_row_greedy(vision_row *x, int32_t *ids, int32_t count)
         const int32_t start[] = { 0, x->n }, last = x->n - 1;
         void *hidden;
         rc = vision_place(x);
-        ares_packed p = vision_packed(x, x->n, start, &last, 1, &v);
+        ares_packed p = vision_packed(x, x->n, start, &last, 1);
         if (rc == ARES_OK) rc = ares_workspace_new(x->m, ARES_KEEP_NOTHING, &work);
         if (rc == ARES_OK) rc = ares_model_forward(x->m, work, &p, &hidden);
         if (rc == ARES_OK) {

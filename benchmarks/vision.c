@@ -9,7 +9,7 @@
  * side: of the picture, in patches. GFLOP count products and visible pairs, 2 per multiplication
  * and addition; a backward as twice the forward, so that recomputation lowers the result.
  */
-#include "ares/model.h"
+#include "../src/model/vision/pass.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static int measure(const options *o, ares_device *d, ares_model *m)
     int rc = ARES_OK;
     for (int i = 0; i <= o->repeat && rc == ARES_OK; i++) { /* the first does not count */
         times[i] = ares_now_s();
-        rc = ares_model_features(m, grid, patches, features);
+        rc = tower_features(m, grid, patches, features);
         times[i] = ares_now_s() - times[i];
     }
     if (rc == ARES_OK) line(o, d, "vision", times + 1, gflop(o, m));
@@ -134,8 +134,8 @@ static int measure(const options *o, ares_device *d, ares_model *m)
         rc = ares_model_zero_grad(m);
         times[i] = ares_now_s();
         if (rc == ARES_OK)
-            rc = ares_model_features_backward(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL,
-                                              grid, patches, features);
+            rc = tower_backward_of(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, grid,
+                                   patches, features);
         times[i] = ares_now_s() - times[i];
     }
     if (rc == ARES_OK) line(o, d, "vision, backward", times + 1, 3 * gflop(o, m));

@@ -42,7 +42,9 @@ typedef struct ares_vision_config {
     int32_t out; /* width of its features: the text part's hidden size */
     /* a patch: channels x temporal x patch x patch pixels; merge x merge patches make one token */
     int32_t channels, patch, merge, temporal;
-    bool gated;     /* Qwen2.5-VL: RMS norms, silu(gate) * up; otherwise LayerNorm and quick GELU */
+    /* Qwen2.5-VL: RMS norms, silu(gate) * up; otherwise LayerNorm and the activation */
+    bool gated;
+    ares_activation activation;
     int32_t window; /* side of attention's windows in pixels; 0: every block sees the whole frame */
     uint64_t full_blocks;     /* bit i: block i sees the whole frame */
     double tokens_per_second; /* steps of position per second of a video; 0: one per frame pair */
@@ -414,29 +416,14 @@ const ares_matrix *ares_model_head(const ares_model *m);
 const ares_matrix *ares_model_head_grad(const ares_model *m);
 /* How the rows of that weight are cut where the model is a slice. */
 ares_vocab_parts ares_model_head_parts(const ares_model *m);
-/* Fails unless every id lies in [0, vocab). */
-int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n);
+/*
+ * Fails unless every id lies in [0, vocab), and those that stand for images and videos lie in
+ * places. sight: of the sequence; NULL: it is text
+ */
+int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
+                         const ares_sight *sight);
 
 /* ---------------- vision (vision/; docs/vision.md) */
-/*
- * The three positions of each of n tokens (docs/vision.md#positions). media: in the order of the
- * tokens, images and videos apart. A token that follows stands at n + *delta in all three.
- */
-int ares_mrope_positions(const ares_vision_config *v, const int32_t *ids, int32_t n,
-                         const ares_medium *media, int32_t n_media, int32_t *t, int32_t *h,
-                         int32_t *w, int32_t *delta);
-/*
- * The features of one picture or video: f32 [t h w / merge^2][hidden], host. patches: f32
- * [t h w][channels][temporal][patch][patch], blocks of merge x merge patches row by row.
- */
-int ares_model_features(ares_model *m, ares_grid grid, const float *patches, float *features);
-/*
- * Adds to the gradients of the tower's parameters, which are not frozen. d_features: the
- * derivatives by its features, f32, host, in their order. The forward pass is made again, and keeps
- * the inputs of blocks or everything. Gradients of several pictures add up in the order of calls.
- */
-int ares_model_features_backward(ares_model *m, ares_keep keep, ares_grid grid,
-                                 const float *patches, const float *d_features);
 /* Memory for pictures and videos of up to so many patches; keep: as in the pass to come. */
 int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
 

@@ -17,6 +17,7 @@ typedef struct buffer {
 typedef struct micro {
     block_pass pass;
     const int32_t *ids, *out; /* device */
+    const float *features;    /* device */
     int32_t n_out;
     int64_t row, out_row; /* where its rows begin among those of the round */
     int64_t keys;         /* where its list of keys begins */
@@ -338,6 +339,8 @@ static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
     seg->block_table = placed(w, p->seg.block_table, n * (size_t)p->seg.table_stride * i32);
     u->ids = placed(w, p->ids, rows);
     u->out = placed(w, p->out_rows, (size_t)p->n_out * i32);
+    u->features = placed(w, p->features,
+                         (size_t)p->n_features * (size_t)w->model->cfg.hidden * sizeof(float));
     u->pass.slots = placed(w, p->slots, rows);
     size_t width = (size_t)w->model->cfg.head_dim;
     u->pass.cos_sin =
@@ -395,6 +398,14 @@ static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
                                  .rstd = w->out_rstd + u->out_row };
 }
 
+/* How many features from number i on stand in consecutive rows. */
+static int32_t run_of_features(const ares_packed *p, int32_t i)
+{
+    int32_t n = 1;
+    while (i + n < p->n_features && p->feature_rows[i + n] == p->feature_rows[i] + n) n++;
+    return n;
+}
+
 /* The row of the residual stream that a feature takes the place of. */
 static void *feature_row(const ares_workspace *w, int32_t layer, const micro *u,
                          const ares_packed *p, int32_t i)
@@ -405,20 +416,25 @@ static void *feature_row(const ares_workspace *w, int32_t layer, const micro *u,
 static void place_features(const ares_workspace *w, const micro *u, const ares_packed *p)
 {
     ares_device *d = w->model->device;
-    for (int32_t i = 0; i < p->n_features; i++)
-        d->k->copy(d, feature_row(w, 0, u, p, i),
-                   (const char *)p->features + (size_t)i * row_bytes(w), row_bytes(w));
+    int64_t width = w->model->cfg.hidden;
+    for (int32_t i = 0, n; i < p->n_features; i += n) {
+        n = run_of_features(p, i);
+        d->k->convert(d, feature_row(w, 0, u, p, i), d->k->act, u->features + i * width, ARES_F32,
+                      n * width);
+    }
 }
 
 /* Their derivatives go to the features, and none to the embeddings that they replaced. */
 static void take_features(const ares_workspace *w, const micro *u, const ares_packed *p)
 {
     ares_device *d = w->model->device;
-    for (int32_t i = 0; i < p->n_features; i++) {
+    for (int32_t i = 0, n; i < p->n_features; i += n) {
         void *row = feature_row(w, w->model->cfg.layers, u, p, i);
+        n = run_of_features(p, i);
         if (p->d_features)
-            d->k->copy(d, (char *)p->d_features + (size_t)i * row_bytes(w), row, row_bytes(w));
-        d->k->zero(d, row, row_bytes(w));
+            d->k->copy_out(d, (char *)p->d_features + (size_t)i * row_bytes(w), row,
+                           (size_t)n * row_bytes(w));
+        d->k->zero(d, row, (size_t)n * row_bytes(w));
     }
 }
 
@@ -484,6 +500,7 @@ int ares_model_launch(ares_model *m, ares_workspace *w, const ares_packed *p, co
     u->pass = (block_pass){ .rows = p->rows, .seg = p->seg, .cos_sin = cos_sin, .slots = p->slots };
     u->ids = p->ids;
     u->out = p->out_rows;
+    u->features = p->features;
     run(m, w, p, hidden);
     return ARES_OK;
 }

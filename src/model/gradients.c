@@ -40,6 +40,12 @@ static bool adds_rounds(const ares_model *m)
     return m->share.by_round && !in_parts(m) && ares_group_size(m->share.group) > 1;
 }
 
+/* Norms, biases and a tower's matrices are one chain over all rounds. */
+static bool sums_rounds(const ares_model *m, const ares_region *r)
+{
+    return adds_rounds(m) && r->decay && !region_of_tower(m, (int)(r - m->regions));
+}
+
 /* Of a matrix, what a rank sums in its group. */
 static int64_t slice_of(const ares_model *m, const ares_region *r)
 {
@@ -57,8 +63,8 @@ int64_t gradients_elements(const ares_model *m)
     int64_t n = of_look_up(m) + (in_parts(m) ? SLOTS * largest(m) : 0);
     for (int i = 0; i < m->n_regions; i++) {
         const ares_region *r = &m->regions[i];
-        n += in_parts(m) ? r->own : r->elements;
-        n += adds_rounds(m) && r->decay ? slice_of(m, r) : 0;
+        n += r->in_parts ? r->own : r->elements;
+        n += sums_rounds(m, r) ? slice_of(m, r) : 0;
     }
     return n;
 }
@@ -80,11 +86,10 @@ static void give_memory(ares_model *m)
     m->embed_grad = m->embed->grad;
     for (int i = 0; i < m->n_regions; i++) {
         ares_region *r = &m->regions[i];
-        bool part = in_parts(m) && r->decay;
-        r->own_grad = part ? g : g + r->own_first;
-        if (!part) point_at(m, i, g);
-        g += part ? r->own : r->elements;
-        if (!adds_rounds(m) || !r->decay) continue;
+        r->own_grad = r->in_parts ? g : g + r->own_first;
+        if (!r->in_parts) point_at(m, i, g);
+        g += r->in_parts ? r->own : r->elements;
+        if (!sums_rounds(m, r)) continue;
         r->round_sum = g;
         if (m->share.how == ARES_SHARE_STATES) r->own_grad = g;
         g += slice_of(m, r);
@@ -194,7 +199,7 @@ static void sum_inside(ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
     ares_group *g = m->share.group;
-    if (in_parts(m)) {
+    if (r->in_parts) {
         leave(m, region);
         for (int i = 0; i < SLOTS; i++) ares_group_join(g, m->grad_slots->slot[i].leaving);
     } else if (r->round_sum) {

@@ -217,7 +217,8 @@ const ares_matrix *ares_model_head_grad(const ares_model *m)
     return m->trainable ? &m->lm_head->grad : NULL;
 }
 
-int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n)
+int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
+                         const ares_sight *sight)
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->cfg.vocab)
@@ -226,12 +227,17 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n)
                              "the model's own tokenizer?",
                              (long long)i, ids[i], m->cfg.vocab - 1);
     const ares_vision_config *v = &m->cfg.vision;
-    for (int64_t i = 0; i < n && v->depth; i++)
-        if (ids[i] == v->image_token || ids[i] == v->video_token)
-            return ares_fail(ARES_EUNSUPPORTED,
-                             "model: token %lld is the place of %s (id %d); a %s reads text alone "
-                             "so far",
-                             (long long)i, ids[i] == v->image_token ? "an image" : "a video",
-                             ids[i], m->cfg.model_type);
+    const ares_place *place = sight ? sight->places : NULL,
+                     *end = sight ? place + sight->n_places : NULL;
+    for (int64_t i = 0; i < n && v->depth; i++) {
+        while (place < end && i >= place->first + place->n) place++;
+        bool is_place = ids[i] == v->image_token || ids[i] == v->video_token;
+        if (is_place && (place == end || i < place->first))
+            return ares_fail(ARES_EFORMAT,
+                             "model: token %lld, id %d, stands for %s that is not given; leave it "
+                             "out of the text",
+                             (long long)i, ids[i],
+                             ids[i] == v->image_token ? "an image" : "a video");
+    }
     return ARES_OK;
 }

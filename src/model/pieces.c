@@ -52,7 +52,7 @@ typedef struct stretch {
 
 static stretch held_weights(const ares_region *r)
 {
-    if (r->decay && m->share.how == ARES_SHARE_ALL && !r->weights)
+    if (r->in_parts && !r->weights)
         return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
     return (stretch){ 0, r->elements, r->host ? r->host : r->weights, r->dtype };
 }

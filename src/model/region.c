@@ -35,8 +35,7 @@ static void name_regions(ares_model *m)
         snprintf(m->regions[n++].name, sizeof m->regions->name, "vision block %d", i);
 }
 
-/* Whether region i is one of the matrices of a vision tower. */
-static bool of_tower(const ares_model *m, int i)
+bool region_of_tower(const ares_model *m, int i)
 {
     if (!m->tower.patches) return false;
     int first = m->tower.patches->region;
@@ -95,7 +94,7 @@ static void lay_out(ares_model *m)
     }
     for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
-        r->in_parts = r->decay && m->share.how == ARES_SHARE_ALL && !of_tower(m, i);
+        r->in_parts = r->decay && m->share.how == ARES_SHARE_ALL && !region_of_tower(m, i);
         cut(m, r);
     }
 }

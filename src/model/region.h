@@ -35,4 +35,6 @@ void gradients_begin_look_up(ares_model *m);
 void gradients_end_look_up(ares_model *m);
 
 void windows_close(ares_model *m); /* optimizer states, wherever they lie (windows.c) */
+/* Whether region i is one of the matrices of a vision tower. */
+bool region_of_tower(const ares_model *m, int i);
 #endif

@@ -170,9 +170,9 @@ static ares_silu_mul_args swiglu(const tower_pass *p, const tower_saved *s)
                                  .ldy = wide };
 }
 
-static ares_activation_args quick_gelu(const tower_pass *p, const tower_saved *s)
+static ares_activation_args activation(const tower_pass *p, const tower_saved *s)
 {
-    return (ares_activation_args){ .f = ARES_QUICK_GELU,
+    return (ares_activation_args){ .f = config(p)->activation,
                                    .n = (int64_t)p->rows * config(p)->intermediate,
                                    .x = s->wide,
                                    .y = p->t.act };
@@ -183,7 +183,7 @@ static void mlp(const tower_pass *p, const ares_tower_layer *l, const tower_save
     ares_device *d = p->m->device;
     int64_t wide = config(p)->intermediate;
     if (!config(p)->gated) {
-        ares_activation_args a = quick_gelu(p, s);
+        ares_activation_args a = activation(p, s);
         product(p, &l->gate, p->t.h, NULL, s->wide);
         d->k->activation(d, &a);
         return;
@@ -217,7 +217,7 @@ static void activation_backward(const tower_pass *p, const tower_saved *s)
     ares_device *d = p->m->device;
     int64_t wide = config(p)->intermediate;
     if (!config(p)->gated) {
-        ares_activation_args a = quick_gelu(p, s);
+        ares_activation_args a = activation(p, s);
         d->k->activation(d, &a);
         a.dy = p->t.d_act;
         a.dx = p->t.d_wide;

@@ -25,10 +25,30 @@ static void read_full_blocks(config_reader *r, ares_vision_config *v)
         r->rc = ares_fail(ARES_EFORMAT, "'fullatt_block_indexes' is not a list of block numbers");
 }
 
+static void read_activation(config_reader *r, bool gated, ares_vision_config *v)
+{
+    static const struct {
+        const char *name;
+        ares_activation f;
+    } known[] = { { "quick_gelu", ARES_QUICK_GELU },
+                  { "gelu", ARES_GELU },
+                  { "gelu_pytorch_tanh", ARES_GELU_TANH } };
+    ares_view act = { 0 };
+    if (r->rc != ARES_OK) return;
+    r->rc = ares_json_get_string(r->root, "hidden_act", gated ? "silu" : "quick_gelu", &act);
+    if (r->rc != ARES_OK || (gated && ares_view_is(act, "silu"))) return;
+    for (int i = 0; i < ARES_COUNT(known) && !gated; i++)
+        if (ares_view_is(act, known[i].name)) {
+            v->activation = known[i].f;
+            return;
+        }
+    r->rc =
+        ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: %s)",
+                  (int)act.len, act.data, gated ? "silu" : "quick_gelu, gelu, gelu_pytorch_tanh");
+}
+
 static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
 {
-    ares_view act = { 0 };
-    const char *wanted = gated ? "silu" : "quick_gelu";
     v->gated = gated;
     v->depth = config_i32(r, "depth", 32, 1);
     v->width = config_i32(r, gated ? "hidden_size" : "embed_dim", gated ? 3584 : 1280, 1);
@@ -48,10 +68,7 @@ static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
         v->tokens_per_second = config_double(r, r->root, "tokens_per_second", 4);
         read_full_blocks(r, v);
     }
-    if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", wanted, &act);
-    if (r->rc == ARES_OK && !ares_view_is(act, wanted))
-        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: %s)",
-                          (int)act.len, act.data, wanted);
+    read_activation(r, gated, v);
 }
 
 static int check_sizes(const ares_vision_config *v, const ares_model_config *c)

@@ -8,6 +8,7 @@
 
 #include "linear.h"
 #include "region.h"
+#include "vision/pass.h"
 #include "vision/tower.h"
 
 /* A picture or video, and the buffers of its pass, on the device. */
@@ -196,14 +197,7 @@ static void set_angles(picture *u, ares_grid grid, const int32_t *row_order)
           *sine = cosine + most * quarter,
           *all = ares_arena_calloc(&u->host, (size_t)rows * (size_t)dim, sizeof *all);
     tower_places(v, grid, y, x);
-    for (int32_t j = 0; j < quarter; j++) {
-        float inverse = 1.0f / (float)ares_f64_pow(10000.0, (double)(2 * j) / (double)half);
-        for (int32_t at = 0; at < most; at++) {
-            double angle = (double)((float)at * inverse);
-            cosine[at * quarter + j] = (float)ares_f64_cos(angle);
-            sine[at * quarter + j] = (float)ares_f64_sin(angle);
-        }
-    }
+    tower_angles(dim, most, cosine, sine);
     for (int32_t r = 0; r < rows; r++)
         for (int32_t j = 0; j < half; j++) {
             int32_t row = row_order[r], at = (j < quarter ? y : x)[row] * quarter + j % quarter;
@@ -345,7 +339,7 @@ int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep)
     return ARES_OK;
 }
 
-int ares_model_features(ares_model *m, ares_grid grid, const float *patches, float *features)
+int tower_features(ares_model *m, ares_grid grid, const float *patches, float *features)
 {
     ares_device *d = m->device;
     picture u;
@@ -360,8 +354,8 @@ int ares_model_features(ares_model *m, ares_grid grid, const float *patches, flo
     return d->k->sync(d);
 }
 
-int ares_model_features_backward(ares_model *m, ares_keep keep, ares_grid grid,
-                                 const float *patches, const float *d_features)
+int tower_backward_of(ares_model *m, ares_keep keep, ares_grid grid, const float *patches,
+                      const float *d_features)
 {
     ares_device *d = m->device;
     picture u;

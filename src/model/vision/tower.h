@@ -13,6 +13,11 @@ void tower_close(ares_model *m); /* memory of its passes */
  * numbers. Returns the number of windows.
  */
 int32_t tower_windows(const ares_vision_config *v, ares_grid grid, int32_t *order, int32_t *start);
+/*
+ * Cosines and sines of rows (or columns) 0 .. n - 1 for heads of `dim` numbers: [n][dim / 4]. Angle
+ * j is the row times 10000^(-4 j / dim).
+ */
+void tower_angles(int32_t dim, int32_t n, float *cosine, float *sine);
 /* The row and the column of each patch in the whole picture, in the order of patches. */
 void tower_places(const ares_vision_config *v, ares_grid grid, int32_t *y, int32_t *x);
 

@@ -1,6 +1,19 @@
 /* Where patches stand in a picture, and in which order attention sees them. */
 #include "vision/tower.h"
 
+void tower_angles(int32_t dim, int32_t n, float *cosine, float *sine)
+{
+    int32_t quarter = dim / 4;
+    for (int32_t j = 0; j < quarter; j++) {
+        float inverse = 1.0f / (float)ares_f64_pow(10000.0, (double)(2 * j) / (double)(dim / 2));
+        for (int32_t at = 0; at < n; at++) {
+            double angle = (double)((float)at * inverse);
+            cosine[at * quarter + j] = (float)ares_f64_cos(angle);
+            sine[at * quarter + j] = (float)ares_f64_sin(angle);
+        }
+    }
+}
+
 void tower_places(const ares_vision_config *v, ares_grid grid, int32_t *y, int32_t *x)
 {
     int64_t n = 0;

@@ -7,15 +7,17 @@
  *
  * A page of the cache is a block: keys and values of ARES_KV_BLOCK consecutive tokens in every
  * layer. Samples of one prompt share its whole blocks. Later requests find a full block, and the
- * last block of a finished sample, again by its tokens and all tokens before them, until
- * ares_rollout_clear. So a conversation is a new request per turn whose prompt is everything said
- * so far; it costs the tokens that are new (docs/design.md#rollout-engine).
+ * last block of a finished sample, again by its tokens (of a picture: by what it shows) and all
+ * tokens before them, until ares_rollout_clear. So a conversation is a new request per turn whose
+ * prompt is everything said so far; it costs the tokens that are new
+ * (docs/design.md#rollout-engine).
  */
 #ifndef ARES_ROLLOUT_H
 #define ARES_ROLLOUT_H
 
 #include "ares/core.h"
 #include "ares/model.h"
+#include "ares/model_vision.h"
 #include "ares/text.h"
 
 typedef struct ares_sampling {
@@ -51,6 +53,12 @@ typedef struct ares_request {
     uint64_t turn;
     ares_sampling sampling;
     ares_rng_key key;
+    /*
+     * images and videos of the prompt, and what stands in each of its places; NULL: it is text.
+     * Borrowed until the next clear, features included.
+     */
+    const ares_sight *sight;
+    const ares_seen *seen; /* [sight->n_places] */
 } ares_request;
 
 /*

@@ -18,6 +18,8 @@
     X(int32_t, ids, rows)            \
     X(int32_t, from, rows)           \
     X(int32_t, positions, rows)      \
+    X(int32_t, positions_h, sighted) \
+    X(int32_t, positions_w, sighted) \
     X(int32_t, slots, rows)          \
     X(int32_t, start, segments + 1)  \
     X(int32_t, prefix_len, segments) \
@@ -26,6 +28,7 @@
     X(float, top_p, outs)            \
     X(int32_t, top_k, outs)          \
     X(ares_rng_key, key, outs)       \
+    X(float, features, features)     \
     X(int32_t, changes, 1)           \
     X(int32_t, change, 2 * changed) /* of block tables; last, so that no address depends on it */
 /* What it gives back: X(type, name, numbers per token). */
@@ -58,6 +61,8 @@ typedef struct step {
     int32_t rows, segments, outs;
     int32_t max_rows, max_keys; /* of one segment */
     int32_t changed;            /* entries of block tables */
+    int32_t sighted;            /* rows, of a model whose positions have three axes; else 0 */
+    int64_t features;           /* numbers that stand in place of embeddings */
     inputs in;                  /* on the device */
     outputs out;
     size_t out_bytes;
@@ -129,7 +134,8 @@ static char *carved(char *base, size_t *at, size_t bytes)
 static size_t carve_inputs(inputs *in, char *base, const step *s)
 {
     size_t at = 0;
-    int64_t rows = s->rows, segments = s->segments, outs = s->outs, changed = s->changed;
+    int64_t rows = s->rows, segments = s->segments, outs = s->outs, changed = s->changed,
+            sighted = s->sighted, features = s->features;
 #define CARVE(type, name, count) \
     in->name = (type *)(void *)carved(base, &at, (size_t)(count) * sizeof(type));
     INPUTS(CARVE)
@@ -184,6 +190,11 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
     COPY(ids, p->rows);
     COPY(from, p->rows);
     COPY(positions, p->rows);
+    if (s->sighted) {
+        COPY(positions_h, p->rows);
+        COPY(positions_w, p->rows);
+    }
+    if (s->features) COPY(features, s->features);
     COPY(slots, p->rows);
     COPY(start, p->n_seg + 1);
     COPY(prefix_len, p->n_seg);
@@ -199,6 +210,7 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
         to->ids[i] = 0;
         to->from[i] = -1;
         to->positions[i] = 0;
+        if (s->sighted) to->positions_h[i] = to->positions_w[i] = 0;
         to->slots[i] = r->blocks.total * ARES_KV_BLOCK;
         to->start[i + 1] = i + 1;
         to->prefix_len[i] = 0;
@@ -270,7 +282,7 @@ static int upload(ares_rollout *r, const plan *p, step *s)
 }
 
 /* Launches the step: ids and angles, the forward, the tokens. */
-static int enqueue(ares_rollout *r, const step *s)
+static int enqueue(ares_rollout *r, const plan *p, const step *s)
 {
     ares_device *d = r->model->device;
     rollout_ahead *a = r->ahead;
@@ -279,6 +291,10 @@ static int enqueue(ares_rollout *r, const step *s)
                                   .from = s->in.from,
                                   .token = s->out.token,
                                   .positions = s->in.positions,
+                                  .positions_h = s->sighted ? s->in.positions_h : NULL,
+                                  .positions_w = s->in.positions_w,
+                                  .by_time = r->model->cfg.rope.section[0],
+                                  .by_row = r->model->cfg.rope.section[1],
                                   .ids = s->in.ids,
                                   .angles = (const float *)(void *)a->angles.data,
                                   .cos_sin = (float *)(void *)a->cos_sin.data,
@@ -289,6 +305,9 @@ static int enqueue(ares_rollout *r, const step *s)
     packed.rows = packed.seg.rows = s->rows;
     packed.ids = s->in.ids;
     packed.positions = s->in.positions;
+    packed.n_features = p->n_features;
+    packed.feature_rows = p->feature_rows;
+    packed.features = s->in.features;
     packed.slots = s->in.slots;
     packed.n_out = s->outs;
     packed.out_rows = s->in.out_rows;
@@ -317,7 +336,7 @@ static int enqueue(ares_rollout *r, const step *s)
 }
 
 /* The same by the graph of its size, which the second step of the size makes. */
-static int replay(ares_rollout *r, const step *s, graph *g)
+static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
 {
     ares_device *d = r->model->device;
     const ares_kernels *k = d->k;
@@ -329,9 +348,9 @@ static int replay(ares_rollout *r, const step *s, graph *g)
     }
     if (!g->warm || g->refused || !k->graph_begin(d)) {
         g->warm = true;
-        return enqueue(r, s);
+        return enqueue(r, p, s);
     }
-    int rc = enqueue(r, s);
+    int rc = enqueue(r, p, s);
     g->exec = k->graph_end(d);
     if (rc != ARES_OK && g->exec) { /* half a step */
         k->graph_free(d, g->exec);
@@ -340,14 +359,17 @@ static int replay(ares_rollout *r, const step *s, graph *g)
     ARES_TRY(rc);
     if (g->exec && k->graph_launch(d, g->exec)) return ARES_OK;
     g->refused = true;
-    return enqueue(r, s);
+    return enqueue(r, p, s);
 }
 
 static int launch(ares_rollout *r, const plan *p)
 {
     ares_device *d = r->model->device;
     int size = d->k->graph_begin ? size_of(p) : -1, keys = 0;
-    step s = { .rows = p->rows, .segments = p->n_seg, .outs = p->n_out };
+    step s = { .rows = p->rows,
+               .segments = p->n_seg,
+               .outs = p->n_out,
+               .features = (int64_t)p->n_features * r->model->cfg.hidden };
     for (int32_t i = 0; i < p->n_seg; i++) {
         int32_t rows = p->start[i + 1] - p->start[i];
         s.max_rows = ARES_MAX(s.max_rows, rows);
@@ -360,9 +382,10 @@ static int launch(ares_rollout *r, const plan *p)
         s.rows = s.segments = s.outs = sizes[size];
         s.max_keys = KEYS << keys;
     }
+    if (rollout_sees(r)) s.sighted = s.rows;
     ARES_TRY(upload(r, p, &s));
-    if (size >= 0) ARES_TRY(replay(r, &s, &r->ahead->graphs[size][keys]));
-    else ARES_TRY(enqueue(r, &s));
+    if (size >= 0) ARES_TRY(replay(r, p, &s, &r->ahead->graphs[size][keys]));
+    else ARES_TRY(enqueue(r, p, &s));
     r->ahead->outs[p - r->plans] = s.outs;
     if (p->n_out) d->k->fetch(d, (int)(p - r->plans), r->ahead->out.data, s.out_bytes);
     return ARES_OK;

@@ -19,21 +19,28 @@ static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_l
            ARES_KV_BLOCK;
 }
 
-static void plan_init(plan *p, int32_t rows, int32_t stride)
+static void plan_init(const ares_rollout *r, plan *p)
 {
-    size_t n = (size_t)rows;
+    size_t n = (size_t)r->max_rows, stride = (size_t)r->stride;
     p->ids = ares_malloc(n * sizeof *p->ids);
     p->positions = ares_malloc(n * sizeof *p->positions);
     p->slots = ares_malloc(n * sizeof *p->slots);
     p->from = ares_malloc(n * sizeof *p->from);
     p->start = ares_malloc((n + 1) * sizeof *p->start);
     p->prefix_len = ares_malloc(n * sizeof *p->prefix_len);
-    p->table = ares_malloc(n * (size_t)stride * sizeof *p->table);
+    p->table = ares_malloc(n * stride * sizeof *p->table);
+    if (!rollout_sees(r)) return;
+    p->positions_h = ares_malloc(n * sizeof *p->positions_h);
+    p->positions_w = ares_malloc(n * sizeof *p->positions_w);
+    p->feature_rows = ares_malloc(n * sizeof *p->feature_rows);
+    p->features = ares_malloc(n * (size_t)r->model->cfg.hidden * sizeof *p->features);
 }
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids, p->positions, p->slots, p->from, p->start, p->prefix_len, p->table };
+    void *all[] = { p->ids,         p->positions,    p->slots,   p->from,
+                    p->start,       p->prefix_len,   p->table,   p->positions_h,
+                    p->positions_w, p->feature_rows, p->features };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 #define FREE(type, name, width) ares_free(p->name);
     PLAN_OUT_COLUMNS(FREE)
@@ -118,7 +125,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     }
     r->stats.total_blocks = total;
     r->running = ares_malloc((size_t)r->max_seqs * sizeof *r->running);
-    for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(&r->plans[i], r->max_rows, r->stride);
+    for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(r, &r->plans[i]);
     r->plan = r->plans;
     if (m->tp) r->peers = rollout_peers_new(m->tp);
     rc = rollout_ahead_new(r, &r->ahead);
@@ -170,6 +177,28 @@ void ares_rollout_free(ares_rollout *r)
     ares_free(r);
 }
 
+static int check_sight(const ares_rollout *r, const ares_request *q)
+{
+    ARES_ASSERT(q->sight->n <= q->prompt_len);
+    if (!rollout_sees(r))
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "rollout: the prompt has images or videos, and the model reads text alone");
+    if (r->peers)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "rollout: ranks that decode as one take text alone, and the prompt has "
+                         "images or videos; set worker.rollout.tensor_parallel_size=1");
+    int32_t last = q->prompt_len + q->sight->delta;
+    for (int32_t i = 0; i < q->sight->n; i++) last = ARES_MAX(last, q->sight->t[i]);
+    /* a card has a table of angles */
+    if (!r->ahead || last + q->sampling.max_new_tokens <= r->max_len) return ARES_OK;
+    return ares_fail(
+        ARES_ELIMIT,
+        "rollout: a video of the prompt and the answer take positions up to %d, beyond "
+        "max_model_len = %d; raise worker.rollout.max_model_len",
+        last + q->sampling.max_new_tokens, r->max_len);
+}
+
 static int check_request(const ares_rollout *r, const ares_request *q)
 {
     const ares_sampling *s = &q->sampling;
@@ -198,6 +227,7 @@ static int check_request(const ares_rollout *r, const ares_request *q)
             ARES_ELIMIT,
             "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d",
             prompt_len, r->max_len);
+    if (q->sight) ARES_TRY(check_sight(r, q));
     /* a sample alone needs its own blocks and, while it starts, the prompt's partial one */
     int32_t longest = ARES_MIN(r->max_len, prompt_len + left), need = blocks_for(longest) + 1;
     if (need > r->blocks.total)
@@ -205,7 +235,24 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
-    return ares_model_check_ids(r->model, q->prompt, prompt_len);
+    return ares_model_check_ids(r->model, q->prompt, prompt_len, q->sight);
+}
+
+/*
+ * What a block of the prompt is found by: its ids, and in place of a picture's what it shows. With
+ * all before it, that says what the tokens are and where they stand.
+ */
+static const int32_t *content_of(const request *q, ares_arena *arena)
+{
+    if (!q->sight) return q->prompt;
+    size_t bytes = (size_t)q->prompt_len * sizeof *q->prompt;
+    int32_t *out = ares_arena_alloc(arena, bytes);
+    memcpy(out, q->prompt, bytes);
+    for (int32_t k = 0; k < q->sight->n_places; k++) {
+        const ares_place *x = &q->sight->places[k];
+        for (int32_t t = x->first; t < x->first + x->n; t++) out[t] = -1 - q->seen[k].number;
+    }
+    return out;
 }
 
 void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own)
@@ -223,9 +270,12 @@ void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t ow
                     .first_index = asked->first_index,
                     .waiting = n,
                     .start = asked->start,
-                    .sampling = *s };
+                    .sampling = *s,
+                    .sight = asked->sight,
+                    .seen = asked->seen };
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);
+    q->content = content_of(q, a);
     q->sampling.stop_ids = (const int32_t *)ares_arena_copy(
         a, (const char *)s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
     const char **stops = ares_arena_alloc(a, (size_t)s->n_stop_strings * sizeof *stops + 1);
@@ -441,9 +491,13 @@ ares_packed rollout_packed(const ares_rollout *r)
                           .seg = { .table_stride = r->stride } };
 }
 
+/* No answer shows an image or a video: their ids are places of the prompt alone. */
 ares_sample_args rollout_sampler(const ares_rollout *r)
 {
-    return (ares_sample_args){ .vocab = r->model->cfg.vocab,
+    const ares_vision_config *v = &r->model->cfg.vision;
+    return (ares_sample_args){ .n_barred = rollout_sees(r) ? 2 : 0,
+                               .barred = { v->image_token, v->video_token },
+                               .vocab = r->model->cfg.vocab,
                                .ldx = r->model->cfg.hidden,
                                .w = ares_model_head(r->model),
                                .parts = r->model->tp ? &r->head_parts : NULL,
@@ -457,6 +511,11 @@ static int forward(ares_rollout *r, const plan *p, void **hidden)
     packed.rows = packed.seg.rows = p->rows;
     packed.ids = p->ids;
     packed.positions = p->positions;
+    packed.positions_h = p->positions_h;
+    packed.positions_w = p->positions_w;
+    packed.n_features = p->n_features;
+    packed.feature_rows = p->feature_rows;
+    packed.features = p->features;
     packed.slots = p->slots;
     packed.n_out = p->n_out;
     packed.out_rows = p->out_rows;

@@ -56,6 +56,9 @@ typedef struct request {
     int64_t id;  /* in the order of arrival, the same on all ranks of a group */
     int64_t own; /* what ares_rollout_add called it; -1: another rank's, whose samples it gets */
     const int32_t *prompt;
+    const int32_t *content;  /* [prompt_len] the prompt, with what is seen in place of its tokens */
+    const ares_sight *sight; /* NULL: text alone */
+    const ares_seen *seen;
     int32_t prompt_len, response_len;
     int32_t n, first_index, waiting; /* samples; those that have lost their cache, or have none */
     int32_t parked;                  /* those in SEQ_PARKED */
@@ -120,6 +123,10 @@ typedef struct sequence {
 typedef struct plan {
     int32_t rows, n_seg, n_out;
     int32_t *ids, *positions, *slots; /* [max_rows] */
+    /* of a vision model, else NULL: [max_rows] */
+    int32_t *positions_h, *positions_w, *feature_rows;
+    float *features; /* [max_rows][hidden], of rows feature_rows [n_features] */
+    int32_t n_features;
     /* [max_rows]: where the id is not known yet, which token of the plan before it is; else -1 */
     int32_t *from;
     int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
@@ -162,6 +169,11 @@ struct ares_rollout {
     ares_rollout_stats stats;
 };
 
+/* Whether positions have three axes. */
+static inline bool rollout_sees(const ares_rollout *r)
+{
+    return r->model->cfg.rope.section[0] > 0;
+}
 static inline int32_t blocks_for(int32_t tokens)
 {
     return (tokens + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;

@@ -14,6 +14,8 @@
  * sample always advances, because ares_rollout_add checked that it fits alone. None of this changes
  * a result.
  */
+#include <string.h>
+
 #include "internal.h"
 
 /* From the end: of blocks that idle, those with the longest prefixes are given away first. */
@@ -101,6 +103,34 @@ static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence 
     return true;
 }
 
+/* The position of token t, in the plan's next row. */
+static void put_position(const ares_rollout *r, const request *q, int32_t t)
+{
+    plan *p = r->plan;
+    int32_t axes[3];
+    ares_sight_position(q->sight, t, &axes[0], &axes[1], &axes[2]);
+    p->positions[p->rows] = axes[0];
+    if (!p->positions_h) return;
+    p->positions_h[p->rows] = axes[1];
+    p->positions_w[p->rows] = axes[2];
+}
+
+/* What stands in the places of tokens [from, to), whose rows come next. */
+static void put_features(const ares_rollout *r, const request *q, int32_t from, int32_t to)
+{
+    plan *p = r->plan;
+    size_t width = (size_t)r->model->cfg.hidden;
+    for (int32_t k = 0; q->sight && k < q->sight->n_places; k++) {
+        const ares_place *x = &q->sight->places[k];
+        for (int32_t t = ARES_MAX(x->first, from); t < ARES_MIN(x->first + x->n, to); t++) {
+            memcpy(p->features + (size_t)p->n_features * width,
+                   q->seen[k].features + (size_t)(t - x->first) * width,
+                   width * sizeof *p->features);
+            p->feature_rows[p->n_features++] = p->rows + t - from;
+        }
+    }
+}
+
 /* Adds a segment with a row per token [from, to) of a sample, or of the prompt (s NULL). */
 static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
                      int32_t from, int32_t to)
@@ -110,11 +140,12 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
     p->prefix_len[p->n_seg] = from;
     for (int32_t i = 0; i < blocks->n; i++)
         p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
+    put_features(r, q, from, to);
     for (int32_t t = from; t < to; t++) {
         bool known = t < q->prompt_len || t < q->prompt_len + s->n;
         p->from[p->rows] = known ? -1 : s->out;
         p->ids[p->rows] = !known ? 0 : t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
-        p->positions[p->rows] = t;
+        put_position(r, q, t);
         p->slots[p->rows++] = blocks->block[t / ARES_KV_BLOCK] * ARES_KV_BLOCK + t % ARES_KV_BLOCK;
     }
     p->start[++p->n_seg] = p->rows;
@@ -260,7 +291,7 @@ static void find_prefix(ares_rollout *r, request *q)
 {
     block_list *l = &q->blocks;
     while (!r->options.no_prefix_cache && (l->n + 1) * ARES_KV_BLOCK < q->prompt_len) {
-        int32_t block = rollout_block_find(&r->blocks, l->kept, q->prompt + l->n * ARES_KV_BLOCK);
+        int32_t block = rollout_block_find(&r->blocks, l->kept, q->content + l->n * ARES_KV_BLOCK);
         if (block < 0) break;
         rollout_block_ref(&r->blocks, block);
         l->block[l->n++] = block;
@@ -271,7 +302,7 @@ static void find_prefix(ares_rollout *r, request *q)
     }
     int32_t block = r->options.no_prefix_cache
                         ? -1
-                        : rollout_block_take_part(&r->blocks, l->kept, q->prompt + q->cached,
+                        : rollout_block_take_part(&r->blocks, l->kept, q->content + q->cached,
                                                   q->prompt_len - 1 - q->cached);
     if (block < 0) return;
     l->block[l->n++] = block;
@@ -304,7 +335,7 @@ static void plan_prompts(ares_rollout *r)
 void rollout_schedule(ares_rollout *r)
 {
     plan *p = r->plan;
-    p->rows = p->n_seg = p->n_out = 0;
+    p->rows = p->n_seg = p->n_out = p->n_features = 0;
     p->start[0] = 0;
     p->want_1 = false;
     unpark(r);
@@ -320,7 +351,7 @@ void rollout_schedule(ares_rollout *r)
 static void tokens_from(const request *q, const sequence *s, int32_t at, int32_t n, int32_t *ids)
 {
     for (int32_t i = 0; i < n; i++, at++)
-        ids[i] = at < q->prompt_len ? q->prompt[at] : s->ids[at - q->prompt_len];
+        ids[i] = at < q->prompt_len ? q->content[at] : s->ids[at - q->prompt_len];
 }
 
 /* The full blocks among `cached` tokens of a prompt (s NULL) or a sample, as far as ids are known.

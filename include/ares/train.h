@@ -31,6 +31,9 @@
       "keep only the inputs of the blocks and compute the rest again in the backward pass; less " \
       "memory, slower, same results",                                                             \
       ARES_NO_RESULT)                                                                             \
+    X(flag, freeze_vision, "model.freeze_vision_tower", "true", "",                               \
+      "of a vision model: the tower, its merger included, keeps its weights, and what it makes "  \
+      "of an image is kept over steps")                                                           \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                                 \
@@ -225,6 +228,8 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "of ranks and the model's heads, kv heads, hidden and intermediate sizes; changes no "    \
       "result; null: 1, each rank decodes by itself",                                           \
       ARES_NO_RESULT)                                                                           \
+    X(i64, limit_images, "limit_images", "0", "[0,)",                                           \
+      "images of a row at most; a row with more is an error; 0: any number")                    \
     X(tree, val_override, "val_override_config", "{}", "map",                                   \
       "sampling of validation, a map of n, do_sample, temperature, top_p, top_k and "           \
       "max_new_tokens (at most data.max_response_length); n is 1 unless set here")
@@ -638,11 +643,12 @@ int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks
 /*
  * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at
  * rollout.temperature: what rollout recorded, bit for bit. Of cfg it also reads
- * actor.max_token_len and actor.share_prompts. (roles/learner.c)
+ * actor.max_token_len and actor.share_prompts. features: of images and videos; NULL: the rows are
+ * text. (roles/learner.c)
  */
-int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg,
-                         const ares_batch *b, int64_t row, int64_t end, float *log_probs,
-                         float *entropies);
+int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
+                         const ares_train_config *cfg, const ares_batch *b, int64_t row,
+                         int64_t end, float *log_probs, float *entropies);
 /* Copies the tokenizer and generation files of a model directory. (run/state.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);
 

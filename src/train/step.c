@@ -6,6 +6,7 @@
 #include "collect/collect.h"
 #include "controls.h"
 #include "report/report.h"
+#include "roles/sight.h"
 #include "vapor/vapor.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
@@ -112,6 +113,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
+    ARES_TRY(sight_report(&t->actor.learner, b, m));
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

@@ -38,12 +38,42 @@ static int open_environments(ares_trainer *t)
     return agents_source(&t->agents->train, &t->run.source);
 }
 
+/* Whether a row has images or videos. */
+static const ares_row *first_seen(const ares_source *s)
+{
+    for (int64_t i = 0; i < ares_source_count(s); i++)
+        if (ares_source_row(s, i)->sight) return ares_source_row(s, i);
+    return NULL;
+}
+
+/* Refuses by name what rows with images or videos cannot go together with. */
+static int check_sight(const ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
+    const ares_row *row = first_seen(&t->run.source);
+    const ares_adv *adv = row ? ares_adv_find(c->algorithm.adv_estimator) : NULL;
+    if (!row) row = first_seen(&t->run.val);
+    if (!row) return ARES_OK;
+    if (adv && adv->needs & ARES_NEEDS_VALUES)
+        return ares_fail(ARES_ECONFIG,
+                         "data: %s:%lld: the row has images or videos, and algorithm.adv_estimator "
+                         "= '%s' needs a critic, which reads text alone; choose an estimator "
+                         "without one, such as grpo",
+                         row->file, (long long)row->line, adv->name);
+    if (c->rollout.tensor_parallel_size > 1)
+        return ares_fail(
+            ARES_ECONFIG,
+            "data: %s:%lld: the row has images or videos, and "
+            "worker.rollout.tensor_parallel_size = %lld: ranks that decode as one take "
+            "text alone; set it to 1",
+            row->file, (long long)row->line, (long long)c->rollout.tensor_parallel_size);
+    return ARES_OK;
+}
+
 static int open_data(ares_trainer *t, ares_config *cfg)
 {
     const ares_train_config *c = t->run.cfg;
-    ARES_TRY(ares_prompt_encoder_new(
-        &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
-        t->run.tokenizer, &t->run.encoder));
+    ARES_TRY(training_open_encoder(&t->run, &c->data, &t->run.encoder));
     if (t->agents) return open_environments(t);
     if (!c->trainer.val_only) {
         int64_t drawn = oversampling_wanted(c) ? 1
@@ -79,8 +109,9 @@ static int open_data(ares_trainer *t, ares_config *cfg)
     }
     eval_sets_read(cfg, c, &t->evals);
     ARES_TRY(eval_sets_open(t));
-    if (!c->data.val_files.count) return ARES_OK;
-    return open_source(t, &c->data.val_files, NULL, &(ares_order){ .draw = 1 }, &t->run.val);
+    if (c->data.val_files.count)
+        ARES_TRY(open_source(t, &c->data.val_files, NULL, &(ares_order){ .draw = 1 }, &t->run.val));
+    return check_sight(t);
 }
 
 /* Tokens of prompt and response together at most. */
@@ -104,7 +135,7 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
 {
     const ares_device *d = &t->run.device;
     double slice = t->slice ? (double)ares_model_slice_wants(t->slice) : 0,
-           total = ares_device_total_bytes(d), ranks = ares_group_on_card(t->run.group),
+           total = ares_device_total_bytes(d), ranks = ares_group_on_card(t->run.groups.all),
            used = ares_device_memory_bytes(d) + ranks * slice,
            share = t->run.cfg->rollout.gpu_memory_utilization,
            left = (share * total - used) / ranks;
@@ -157,6 +188,10 @@ int trainer_renew_rollout(ares_trainer *t)
     int64_t version = t->actor.learner.optim.updates;
     if (t->slice) ARES_TRY(ares_model_slice_take(t->slice)); /* training may have had its memory */
     ares_rollout_clear(t->rollout);
+    if (t->run.features) {
+        ares_features_at(t->run.features, version);
+        ares_features_trim(t->run.features);
+    }
     if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;
     ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));
     t->slice_version = version;
@@ -181,6 +216,18 @@ bool trainer_needs_reference(const ares_train_config *c)
     return ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || vapor_wanted(c);
 }
 
+/* A frozen tower is the policy's and the reference's alike: what it makes of an image is made once.
+ */
+static int let_reference_see(ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
+    if (t->run.features && ares_features_trained(t->run.features))
+        ARES_TRY(ares_features_new(t->ref->learner.model, &t->run.sight.processor,
+                                   (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features));
+    t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
+    return ARES_OK;
+}
+
 /* weights: the policy's in a checkpoint; a reference that has moved lies beside them. */
 int trainer_open_reference(ares_trainer *t, const char *weights)
 {
@@ -192,6 +239,7 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     t->actor.ref = t->ref;
     int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups, path.data);
     if (moves) t->run.moved_reference = t->ref->learner.model;
+    if (rc == ARES_OK) rc = let_reference_see(t);
     ares_str_fini(&path);
     return rc;
 }
@@ -209,7 +257,8 @@ static int open_roles(ares_trainer *t, const char *weights)
                  "config: %s: has no effect: answers of this run are single turns, for which it "
                  "is gae",
                  c->algorithm.bi_level_gae ? "algorithm.bi_level_gae" : "algorithm.adv_estimator");
-    ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
+    ARES_TRY(
+        actor_open(&t->actor, c, t->run.model, t->run.features, t->run.world, t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(trainer_open_critic(t, weights));
     if (vapor_wanted(c)) ARES_TRY(vapor_open(t, &t->vapor));

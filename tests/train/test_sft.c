@@ -108,7 +108,10 @@ static int encode_rows(rows_case *c, const char *tokenizer, const char *jsonl)
     c->model = (ares_model_config){ .max_position = 256 };
     if (!c->tokenizer) {
         ARES_TRY(ares_tokenizer_load(tokenizer, &c->tokenizer));
-        ARES_TRY(ares_prompt_encoder_new(&c->cfg.data, tokenizer, c->tokenizer, &c->prompts));
+        ARES_TRY(ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &c->cfg.data,
+                                                                 .tokenizer = c->tokenizer,
+                                                                 .model_dir = tokenizer },
+                                         &c->prompts));
     }
     c->model.eos[c->model.n_eos++] = ares_tokenizer_role_id(c->tokenizer, ARES_TOKEN_EOS);
     ARES_TRY(ares_dataset_load_rows(&(ares_texts){ files, 1 }, &c->data));

@@ -38,10 +38,24 @@ static void append(ares_arena *arena, queued what, queued **items, int64_t *n, i
     (*items)[(*n)++] = what;
 }
 
-static int add_request(engine_queue *q, const ares_request *r, queued what)
+/* What stands in the places of the row's images and videos. */
+static int see(const engine_queue *q, const ares_row *row, ares_request *r)
+{
+    const ares_sight *s = row->sight;
+    if (!s) return ARES_OK;
+    ares_seen *seen = ares_arena_alloc(q->arena, (size_t)(s->n_places + 1) * sizeof *seen);
+    for (int32_t i = 0; i < s->n_places; i++)
+        ARES_TRY(ares_features_get(q->t->run.features, s->places[i].medium, &seen[i]));
+    r->sight = s;
+    r->seen = seen;
+    return ARES_OK;
+}
+
+static int add_request(engine_queue *q, ares_request *r, queued what)
 {
     const ares_row *row = what.group->row;
-    int rc = ares_rollout_add(q->t->rollout, r, NULL);
+    int rc = see(q, row, r);
+    if (rc == ARES_OK) rc = ares_rollout_add(q->t->rollout, r, NULL);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
     append(q->arena, what, &q->items, &q->n, &q->capacity);
     return ARES_OK;
@@ -94,7 +108,7 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
                        .n = begun ? begun->n : n };
     g->items = ares_arena_calloc(q->arena, (size_t)g->n + 1, sizeof *g->items);
     if (!begun) {
-        const ares_request r = request_of(q, g, start);
+        ares_request r = request_of(q, g, start);
         return add_request(q, &r, (queued){ .group = g });
     }
     for (int32_t i = 0; i < g->n; i++) {

@@ -35,7 +35,6 @@
 #define BY_TOKENS \
     "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
-#define IMAGES "it concerns images and videos; models read only text so far"
 #define SHARDS \
     "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share"
 #define RANKS "ranks come from --ranks or mpirun"
@@ -62,15 +61,10 @@ const ares_config_alias train_aliases[] = {
     /* EasyR1 and ARES: options without a use here. Those whose values are checked: published.c */
     { "data.filter_overlong_prompts_workers", "", NULL,
       "prompts are encoded on the threads of trainer.threads" },
-    { "data.image_dir", "", NULL, IMAGES },
-    { "data.video_fps", "", NULL, IMAGES },
-    { "data.min_pixels", "", NULL, IMAGES },
-    { "data.max_pixels", "", NULL, IMAGES },
     { "worker.actor.padding_free", "", NULL, PACKED },
     { "worker.actor.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.actor.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.actor.model.trust_remote_code", "", NULL, "no code of a model is run" },
-    { "worker.actor.model.freeze_vision_tower", "", NULL, "a text model has no vision tower" },
     { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
@@ -78,7 +72,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },
     { "worker.critic.model.trust_remote_code", "", NULL, "no code of a model is run" },
-    { "worker.critic.model.freeze_vision_tower", "", NULL, "a text model has no vision tower" },
+    { "worker.critic.model.freeze_vision_tower", "", NULL, "a critic reads text alone" },
     { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
@@ -87,7 +81,6 @@ const ares_config_alias train_aliases[] = {
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
     { "worker.ref.fsdp.*", "", NULL, SHARDS },
     { "worker.ref.offload.*", "", NULL, "a reference has no optimizer states" },
-    { "worker.rollout.limit_images", "", NULL, IMAGES },
     { "worker.rollout.dtype", "", NULL,
       "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype" },
     { "worker.rollout.enforce_eager", "", NULL, ENGINE },

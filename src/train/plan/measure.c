@@ -97,7 +97,7 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     const ares_model_share share = sharing_of_actor(c, &t->run.groups);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
-                               .freeze_vision = true, /* rows have no pictures yet */
+                               .freeze_vision = c->actor.freeze_vision,
                                .share = &share };
     ARES_TRY(ares_model_load(c->actor.model_path, d, &opt, &t->run.model));
     ARES_TRY(training_set_positions(&t->run.model->cfg, c->published.actor_override));
@@ -110,7 +110,7 @@ static int open_actor(ares_trainer *t, plan *p, const plan_where *where)
     both(p, PLAN_GRADIENTS, grown(d, &at) - weights);
     if (c->trainer.val_only) return ARES_OK;
     if (where->reinforcement)
-        ARES_TRY(actor_open(&t->actor, c, t->run.model, NULL, t->run.total_steps));
+        ARES_TRY(actor_open(&t->actor, c, t->run.model, NULL, NULL, t->run.total_steps));
     else
         ARES_TRY(learner_open(
             &t->actor.learner, t->run.model,

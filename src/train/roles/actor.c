@@ -14,8 +14,8 @@
 #include "roles/mini_batches.h"
 #include "roles/update.h"
 
-int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
-               int64_t total_steps)
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
+               ares_world *world, int64_t total_steps)
 {
     *a = (actor){ .cfg = cfg };
     a->loss = ares_loss_find(cfg->loss.loss_type);
@@ -25,6 +25,7 @@ int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world
         &a->learner, m,
         &(learner_options){ .role = "actor",
                             .world = world,
+                            .features = features,
                             .optim = &cfg->optim,
                             .total_steps = total_steps,
                             .gradient_checkpointing = cfg->actor.gradient_checkpointing,

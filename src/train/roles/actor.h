@@ -14,8 +14,9 @@ typedef struct actor {
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
 } actor;
 
-int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
-               int64_t total_steps);
+/* features: as of learner_options */
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
+               ares_world *world, int64_t total_steps);
 void actor_close(actor *a);
 /*
  * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else

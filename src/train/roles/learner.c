@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "roles/sight.h"
+
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d)
 {
     if (d->k->act == ARES_F32 || storage == ARES_BF16) return ARES_OK;
@@ -19,13 +21,14 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     const ares_model_share *s = &m->share; /* the world's ranks make the same passes */
     /* a plan has no world */
     ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
-    *l = (learner){ .role = o->role, .model = m, .world = o->world };
+    *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
     ARES_TRY(optim_alloc_states(&l->optim, m));
     /* a round of several micro-batches computes blocks again in any case */
     bool inputs = o->gradient_checkpointing || ares_model_by_region(m);
+    l->tower_keep = o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL;
     return ares_workspace_new(m, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &l->workspace);
 }
 
@@ -142,6 +145,7 @@ static int run_round(learner *l, const learner_pass *p, int64_t n, bool keep, vo
     ares_packed *packed;
     void **found = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *found);
     int present = packed_of(l, p, n, &packed);
+    ARES_TRY(agree(l, sight_show(l, packed, present, keep)));
     ARES_TRY(ares_model_forward_round(l->model, l->workspace, packed, present, keep, found));
     for (int64_t i = 0, k = 0; i < n; i++) hidden[i] = p[i].packed.n_out ? found[k++] : NULL;
     return ARES_OK;
@@ -247,9 +251,11 @@ int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
     ares_packed *packed;
     const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
     int present = packed_of(l, p, n, &packed);
+    sight_wants(l, packed, present);
     for (int64_t i = 0, k = 0; i < n; i++)
         if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
-    return ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden);
+    ARES_TRY(ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden));
+    return sight_backward(l, packed, present);
 }
 
 learner_scoring learner_scoring_of(const ares_train_config *cfg)
@@ -350,11 +356,11 @@ int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch 
     return score_runs(l, s, b, runs, n, 0, column, NULL);
 }
 
-int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg,
-                         const ares_batch *b, int64_t row, int64_t end, float *log_probs,
-                         float *entropies)
+int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
+                         const ares_train_config *cfg, const ares_batch *b, int64_t row,
+                         int64_t end, float *log_probs, float *entropies)
 {
-    learner l = { .role = "actor", .model = m, .workspace = w };
+    learner l = { .role = "actor", .model = m, .workspace = w, .features = features };
     learner_scoring s = learner_scoring_of(cfg);
     int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
     close_columns(&l);

@@ -5,6 +5,7 @@
 #ifndef ARES_TRAIN_ROLES_LEARNER_H
 #define ARES_TRAIN_ROLES_LEARNER_H
 
+#include "ares/model_vision.h"
 #include "roles/columns.h"
 #include "roles/optim.h"
 
@@ -12,10 +13,13 @@ typedef struct learner {
     const char *role; /* "actor", "critic": errors name its options, worker.<role>.* */
     ares_model *model;
     ares_workspace *workspace;
-    ares_world *world;    /* the ranks whose gradients are summed; NULL: this process alone */
-    optim optim;          /* of a model that is trained */
-    int64_t round_tokens; /* fed for a round on a rank at most; 0: a mini-batch is one round */
-    int64_t step;         /* training steps it has been updated in: the clock of its schedule */
+    ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
+    ares_keep tower_keep;    /* in a pass back through a trained tower */
+    double features_off;     /* most that the update's differ from the rollout's, since a report */
+    ares_world *world;       /* the ranks whose gradients are summed; NULL: this process alone */
+    optim optim;             /* of a model that is trained */
+    int64_t round_tokens;    /* fed for a round on a rank at most; 0: a mini-batch is one round */
+    int64_t step;            /* training steps it has been updated in: the clock of its schedule */
     /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
     ares_held scratch;
     size_t scratch_bytes; /* the most that it has held */
@@ -28,6 +32,7 @@ typedef struct learner {
 typedef struct learner_options {
     const char *role;
     ares_world *world;
+    ares_features *features;        /* NULL: rows are text */
     const ares_optim_config *optim; /* NULL: the weights stay as they are */
     int64_t total_steps;            /* of the schedule */
     bool gradient_checkpointing;

@@ -22,6 +22,7 @@ void reference_close(reference *r)
 {
     ares_model *m = r->learner.model;
     learner_close(&r->learner);
+    ares_features_free(r->features);
     ares_model_free(m);
 }
 

@@ -6,7 +6,8 @@
 #include "roles/learner.h"
 
 typedef struct reference {
-    learner learner; /* its model is its own */
+    learner learner;         /* its model is its own */
+    ares_features *features; /* the learner's, where they are not the policy's, too; else NULL */
     const ares_train_config *cfg;
 } reference;
 

@@ -12,13 +12,10 @@
 /* ---------------------------------------------------------------- opening */
 static int open_set(ares_trainer *t, eval_set *e)
 {
-    const ares_train_config *c = t->run.cfg;
     const ares_row_file file = { e->path, e->name, e->metadata };
     ares_dataset *d;
     int64_t dropped;
-    ARES_TRY(ares_prompt_encoder_new(
-        &e->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
-        t->run.tokenizer, &e->encoder));
+    ARES_TRY(training_open_encoder(&t->run, &e->data, &e->encoder));
     ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, true, &d));
     int rc = ares_reward_check_rows(t->reward, d);
     if (rc == ARES_OK) rc = ares_dataset_encode(d, e->encoder, t->run.device.pool, &dropped);

@@ -64,7 +64,7 @@ int training_open_model(training *t, const char *weights)
     const ares_model_share share = sharing_of_actor(c, &t->groups);
     ares_model_options opt = { .storage = training_storage(c),
                                .trainable = !c->trainer.val_only,
-                               .freeze_vision = true, /* rows have no pictures yet */
+                               .freeze_vision = c->actor.freeze_vision,
                                .share = &share };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
@@ -76,7 +76,23 @@ int training_open_model(training *t, const char *weights)
                          "do not belong together",
                          t->model_dir.data, (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1,
                          t->model->cfg.vocab);
-    return ARES_OK;
+    if (!t->model->cfg.vision.depth) return ARES_OK;
+    ARES_TRY(ares_sight_rules_load(&t->model->cfg, t->model_dir.data, &t->sight));
+    return ares_features_new(t->model, &t->sight.processor, (size_t)(c->data.vision_cache_gb * 1e9),
+                             &t->features);
+}
+
+int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out)
+{
+    const ares_train_config *c = t->cfg;
+    return ares_prompt_encoder_new(
+        &(ares_prompt_options){ .cfg = data,
+                                .tokenizer = t->tokenizer,
+                                .sight = t->features ? &t->sight : NULL,
+                                .limit_images = c->rollout.limit_images,
+                                .model_dir = c->actor.tokenizer_path ? c->actor.tokenizer_path
+                                                                     : t->model_dir.data },
+        out);
 }
 
 void step_begin_fini(step_begin *b)
@@ -87,6 +103,7 @@ void step_begin_fini(step_begin *b)
 
 void training_close(training *t)
 {
+    ares_features_free(t->features);
     ares_model_free(t->model);
     ares_source_close(&t->source);
     ares_source_close(&t->val);

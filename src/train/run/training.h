@@ -32,9 +32,11 @@ typedef struct training {
     ares_source val;            /* closed: none */
     bool validates;             /* there are rows to validate on, here or in an evaluation */
     ares_model *model;
-    learner *policy;    /* of the model; where it is only validated, without an optimizer */
-    learner *critic;    /* NULL: none */
-    controls *controls; /* NULL: none; their state is part of a checkpoint */
+    ares_sight_rules sight;  /* of a vision model */
+    ares_features *features; /* that the policy's tower makes; NULL: it reads text alone */
+    learner *policy;         /* of the model; where it is only validated, without an optimizer */
+    learner *critic;         /* NULL: none */
+    controls *controls;      /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
     struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
     /* validations are compared by accuracy: a shaper would change what the score means */
@@ -71,6 +73,8 @@ int training_open_device(training *t);
  * worker.actor.model.model_path
  */
 int training_open_model(training *t, const char *weights);
+/* After the model: of options data, whose file may be another's than the run's. */
+int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out);
 /* All but policy, critic and controls, which belong to the kind of run. */
 void training_close(training *t);
 #endif

@@ -10,6 +10,7 @@
 
 #include "options/device.h"
 #include "options/sharing.h"
+#include "roles/sight.h"
 #include "run/run.h"
 #include "sft_data.h"
 
@@ -93,9 +94,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
     if (!c->data.override_chat_template &&
         !ares_tokenizer_chat_template(t->run.tokenizer, NULL).data)
         c->data.apply_chat_template = false;
-    ARES_TRY(ares_prompt_encoder_new(
-        &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
-        t->run.tokenizer, &t->run.encoder));
+    ARES_TRY(training_open_encoder(&t->run, &c->data, &t->run.encoder));
     if (!c->trainer.val_only) ARES_TRY(open_training_rows(t));
     if (c->data.val_files.count)
         ARES_TRY(
@@ -105,6 +104,7 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
         &t->policy, t->run.model,
         &(learner_options){ .role = "actor",
                             .world = t->run.world,
+                            .features = t->run.features,
                             .optim = c->trainer.val_only ? NULL : optim,
                             .total_steps = t->run.total_steps,
                             .gradient_checkpointing = c->actor.gradient_checkpointing,
@@ -145,9 +145,11 @@ static void close_sft(training *run)
 /* ------------------------------------------------------------------ batches */
 static void add_row(ares_batch *b, const sft_row *row)
 {
-    ares_sample s = {
-        .draw = row->row->id, .row = row->row, .prompt = row->ids, .prompt_len = row->prompt
-    };
+    ares_sample s = { .draw = row->row->id,
+                      .row = row->row,
+                      .prompt = row->ids,
+                      .prompt_len = row->prompt,
+                      .sight = row->sight };
     ares_batch_begin_group(b);
     ares_batch_add_row(b, &s, row->n - row->prompt);
 }
@@ -276,7 +278,8 @@ static int step_sft(training *run, ares_metrics *m)
     if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
     ares_metrics_set(m, "actor/lr", lr);
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
-    return ARES_OK;
+    if (l->features) ares_features_trim(l->features);
+    return sight_report(l, &t->batch, m);
 }
 
 /* ------------------------------------------------------------------ validation */

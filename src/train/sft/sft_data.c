@@ -9,6 +9,7 @@
 
 typedef struct slot {
     ares_ids ids;
+    const ares_sight *sight;
     uint8_t *trained;
     bool no_end;
     int rc;
@@ -17,6 +18,7 @@ typedef struct slot {
 typedef struct encode_job {
     const sft_encoder *e;
     const ares_dataset *d;
+    ares_arena *arenas; /* of the threads */
     slot *slots;
 } encode_job;
 
@@ -108,7 +110,9 @@ static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
     memset(s->trained + first, 1, (size_t)((end < 0 ? last : end) - first + 1));
 }
 
-static int encode_chat(const sft_encoder *e, const ares_json *variables, slot *s)
+/* arena: of what lives as long as the rows. */
+static int encode_chat(const sft_encoder *e, const ares_json *variables,
+                       const ares_prompt_media *media, ares_arena *arena, slot *s)
 {
     ares_str text = { 0 };
     ares_text_spans spans = { 0 };
@@ -118,6 +122,7 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables, slot *s
         rc = ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
     s->ids.want_offsets = true;
     if (rc == ARES_OK) rc = encode_text(e, ares_str_view(&text), &spans.items[0], &s->ids);
+    if (rc == ARES_OK) rc = ares_prompt_see(e->prompts, media, arena, &s->ids, &s->sight);
     if (rc == ARES_OK) {
         s->trained = ares_calloc((size_t)s->ids.n + 1, 1);
         for (int64_t i = 0; i < spans.n; i++) mark_span(e, &spans.items[i], s);
@@ -150,19 +155,22 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
     return ARES_OK;
 }
 
-static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, slot *s)
+static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, ares_arena *kept,
+                  slot *s)
 {
     const ares_train_config *c = e->cfg;
     const ares_json *messages = ares_json_get(row, c->sft.messages_key),
                     *prompt = ares_json_get(row, c->data.prompt_key),
                     *response = ares_json_get(row, c->sft.response_key);
     const ares_json *variables;
+    ares_prompt_media media;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;
     if (!messages && (!prompt || !response)) return no_key(e, row);
     if (!chat && (messages || prompt->type == ARES_JSON_ARRAY))
         return ares_fail(ARES_ECONFIG,
                          "a list of messages needs a chat template; set "
                          "data.apply_chat_template=true, or data.override_chat_template");
+    ARES_TRY(ares_prompt_media_of(&c->data, row, messages ? messages : prompt, arena, &media));
     if (messages) ARES_TRY(conversation_of(e, row, messages, arena, &variables));
     else {
         if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
@@ -170,19 +178,22 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
                              c->data.prompt_key);
         if (response->type != ARES_JSON_STRING)
             return ares_fail(ARES_EFORMAT, "'%s' is no string", c->sft.response_key);
+        if (!chat && (media.images || media.videos))
+            return ares_fail(ARES_ECONFIG, "images and videos need a chat template; set "
+                                           "data.apply_chat_template=true");
         if (!chat) return encode_plain(e, prompt->text, response->text, s);
         ARES_TRY(ares_prompt_conversation(e->prompts, prompt, &response->text, arena, &variables));
     }
-    return encode_chat(e, variables, s);
+    variables = ares_prompt_place_media(variables, &media, arena);
+    return encode_chat(e, variables, &media, kept, s);
 }
 
 static void encode_row(void *ctx, int64_t i, int worker)
 {
-    (void)worker;
     encode_job *j = ctx;
     slot *s = &j->slots[i];
     ares_arena arena = { 0 };
-    s->rc = encode(j->e, ares_dataset_row(j->d, i)->json, &arena, s);
+    s->rc = encode(j->e, ares_dataset_row(j->d, i)->json, &arena, &j->arenas[worker], s);
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
     ares_arena_fini(&arena);
 }
@@ -200,6 +211,13 @@ static bool measure(const slot *s, int64_t limit, sft_row *row)
     row->prompt = (int32_t)first;
     row->n = (int32_t)n;
     return first < n;
+}
+
+/* Whether part of an image or video lies behind so many tokens. */
+static bool sees_behind(const ares_sight *sight, int64_t tokens)
+{
+    const ares_place *last = sight && sight->n_places ? &sight->places[sight->n_places - 1] : NULL;
+    return last && last->first + last->n > tokens;
 }
 
 /* keep [rows]: written; the rows of out */
@@ -228,6 +246,13 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
                                  "set sft.truncation to drop or cut",
                                  row->row->file, (long long)row->row->line, row->n, name,
                                  (long long)limit);
+            if (strcmp(how, "cut") == 0 && sees_behind(s->sight, limit))
+                return ares_fail(ARES_ELIMIT,
+                                 "data: %s:%lld: row of %d tokens exceeds %s = %lld, and an image "
+                                 "or video stands where it would be cut; raise it, or set "
+                                 "sft.truncation to drop",
+                                 row->row->file, (long long)row->row->line, row->n, name,
+                                 (long long)limit);
             if (strcmp(how, "drop") == 0 || !measure(s, limit, row)) {
                 out->dropped++;
                 continue;
@@ -235,6 +260,7 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
             out->cut++;
         }
         no_end += s->no_end;
+        row->sight = s->sight;
         row->ids = (const int32_t *)ares_arena_copy(&out->arena, (const char *)s->ids.ids,
                                                     (size_t)row->n * sizeof(int32_t));
         row->trained =
@@ -266,7 +292,7 @@ int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_
     int64_t n = ares_dataset_count(d);
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
     bool *keep = ares_calloc((size_t)n + 1, sizeof *keep);
-    encode_job job = { e, d, slots };
+    encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     *out = (sft_rows){ .items = ares_calloc((size_t)n + 1, sizeof *out->items) };
     ares_pool_run(pool, n, encode_row, &job);
     int rc = collect(d, e, slots, out, keep);

@@ -10,7 +10,8 @@
 typedef struct sft_row {
     const int32_t *ids;
     const uint8_t *trained; /* [n] */
-    int32_t n, prompt;      /* 0 < prompt < n */
+    const ares_sight *sight;
+    int32_t n, prompt; /* 0 < prompt < n */
     const ares_row *row;
 } sft_row;
 typedef struct sft_rows {

@@ -99,6 +99,7 @@ static void add_answer(ares_batch *b, const ares_stored_answer *a, int32_t index
                                        .row = of->row,
                                        .prompt = a->ids,
                                        .prompt_len = a->prompt_len,
+                                       .sight = of->row->sight,
                                        .span = a->span,
                                        .span_end = a->span_end },
                        a->n);
@@ -193,6 +194,7 @@ int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step)
     const ares_vapor_config *c = &v->cfg->vapor;
     if (!c->sync_ref_model || step % c->ref_model_sync_steps) return ARES_OK;
     vapor_forget(v);
+    if (ref->features) ares_features_forget(ref->features);
     return ares_model_mix(ref->learner.model, policy->model, c->ref_model_mixup_alpha);
 }
 

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "ares/rollout.h"
-#include "ares/template.h"
-#include "verb.h"
+#include "see.h"
 
 typedef struct answer {
     int64_t request;
@@ -16,7 +15,7 @@ typedef struct answer {
 } answer;
 
 typedef struct job {
-    const char *model, *input, *prompt, *device, *dtype, *stop;
+    const char *model, *input, *prompt, *image, *video, *device, *dtype, *stop;
     bool raw, ignore_eos;
     int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
     double temperature, top_p;
@@ -24,8 +23,8 @@ typedef struct job {
     ares_str dir, text;
     ares_device d;
     ares_model *m;
-    ares_tokenizer *tokenizer;
-    ares_chat *chat;
+    verb_see_options sight;
+    verb_see see;
     ares_rollout *rollout;
     ares_ids ids;
     ares_arena arena;
@@ -33,74 +32,29 @@ typedef struct job {
     int64_t n_answers, cap;
 } job;
 
-/* A prompt as messages: one message of the user. */
-static const ares_json *user_message(ares_arena *a, ares_view text)
+/* What stands in the places of the line's images and videos. */
+static int see(job *j, const ares_sight *sight, ares_request *r)
 {
-    ares_str s = { 0 };
-    const ares_json *v = NULL;
-    ares_json_begin(&s, '{');
-    ares_json_begin(ares_json_key(&s, "messages"), '[');
-    ares_json_begin(&s, '{');
-    ares_json_write_string(ares_json_key(&s, "role"), ARES_VIEW("user"));
-    ares_json_write_string(ares_json_key(&s, "content"), text);
-    ares_json_end(&s, '}');
-    ares_json_end(&s, ']');
-    ares_json_write_bool(ares_json_key(&s, "add_generation_prompt"), true);
-    ares_json_end(&s, '}');
-    char *copy = ares_arena_copy(a, s.data, s.len);
-    int rc = ares_json_parse(a, (ares_view){ copy, s.len }, "prompt", &v);
-    ares_str_fini(&s);
-    return rc == ARES_OK ? v : NULL;
+    if (!sight) return ARES_OK;
+    ares_seen *seen = ares_arena_alloc(&j->see.arena, (size_t)(sight->n_places + 1) * sizeof *seen);
+    for (int32_t i = 0; i < sight->n_places; i++)
+        ARES_TRY(ares_features_get(j->see.features, sight->places[i].medium, &seen[i]));
+    r->sight = sight;
+    r->seen = seen;
+    return ARES_OK;
 }
 
-/*
- * The line's template variables, and add_generation_prompt or continue_final_message as for the
- * prompt of a data set, unless the line has one of them.
- */
-static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
+static int ask(job *j, const ares_json *line, ares_rng_key key, int64_t *request)
 {
-    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
-    const ares_json *open = ares_json_get(line, "continue_final_message");
-    bool closed =
-        open && (open->type == ARES_JSON_NULL || (open->type == ARES_JSON_BOOL && !open->boolean));
-    if (ares_json_get(line, "add_generation_prompt") || (open && !closed)) return line;
-    ares_view ready = closed ? ARES_VIEW("add_generation_prompt")
-                             : ares_chat_prompt_variable(ares_json_get(line, "messages"));
-    ares_json_member *members = ares_arena_alloc(a, (size_t)(line->count + 1) * sizeof *members);
-    memcpy(members, line->members, (size_t)line->count * sizeof *members);
-    members[line->count] = (ares_json_member){ ready, &yes };
-    ares_json *out = ares_arena_calloc(a, 1, sizeof *out);
-    *out = (ares_json){ .type = ARES_JSON_OBJECT, .count = line->count + 1, .members = members };
-    return out;
-}
-
-static int encode(job *j, const ares_json *line)
-{
-    const ares_json *ids = ares_json_get(line, "input_ids"),
-                    *messages = ares_json_get(line, "messages"),
-                    *prompt = ares_json_get(line, "prompt");
-    ares_ids_clear(&j->ids);
-    ares_str_clear(&j->text);
-    if (ids && ids->type == ARES_JSON_ARRAY)
-        return verb_read_ids("generate", line, "input_ids", &j->ids);
-    if (!j->tokenizer) ARES_TRY(ares_tokenizer_load(j->dir.data, &j->tokenizer));
-    if (messages && messages->type == ARES_JSON_ARRAY) {
-        if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
-        ARES_TRY(
-            ares_chat_render(j->chat, with_generation_prompt(&j->arena, line), NULL, &j->text));
-    } else if (prompt && prompt->type == ARES_JSON_STRING) {
-        bool chat = !j->raw && ares_tokenizer_chat_template(j->tokenizer, NULL).data;
-        if (!chat) {
-            ares_str_add_view(&j->text, prompt->text);
-            return ares_tokenizer_encode(j->tokenizer, ares_str_view(&j->text), true, &j->ids);
-        }
-        if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
-        ARES_TRY(ares_chat_render(j->chat, user_message(&j->arena, prompt->text), NULL, &j->text));
-    } else
-        return ares_fail(
-            ARES_EFORMAT,
-            "generate: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)");
-    return ares_tokenizer_encode(j->tokenizer, ares_str_view(&j->text), false, &j->ids);
+    const ares_sight *sight = NULL;
+    ARES_TRY(verb_see_encode(&j->see, "generate", line, j->raw, &j->ids, &sight));
+    ares_request r = { .prompt = j->ids.ids,
+                       .prompt_len = (int32_t)j->ids.n,
+                       .n = (int32_t)j->n,
+                       .sampling = j->sampling,
+                       .key = key };
+    ARES_TRY(see(j, sight, &r));
+    return ares_rollout_add(j->rollout, &r, request);
 }
 
 static void add(job *j, const ares_json *line, int bad)
@@ -111,36 +65,53 @@ static void add(job *j, const ares_json *line, int bad)
     }
     answer *a = &j->answers[j->n_answers];
     *a = (answer){ .request = -1 };
-    int rc = bad != ARES_OK ? bad : encode(j, line);
+    int rc = bad;
     /* the key of line i: its samples depend on its number, not on the lines around it */
     ares_rng_key key = ares_rng_sub(
         ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers),
         0, 0);
-    if (rc == ARES_OK)
-        rc = ares_rollout_add(j->rollout,
-                              &(ares_request){ .prompt = j->ids.ids,
-                                               .prompt_len = (int32_t)j->ids.n,
-                                               .n = (int32_t)j->n,
-                                               .sampling = j->sampling,
-                                               .key = key },
-                              &a->request);
+    if (rc == ARES_OK) rc = ask(j, line, key, &a->request);
     if (rc != ARES_OK) a->error = ares_strdup(ares_error_message());
     j->n_answers++;
 }
 
+/* "images": ["FILE"], where a file is named; its place comes first where the prompt has none. */
+static void add_file(ares_str *line, const char *key, const char *file, const char *place,
+                     ares_str *prompt)
+{
+    if (!file) return;
+    ares_json_begin(ares_json_key(line, key), '[');
+    ares_json_write_string(line, ares_view_of(file));
+    ares_json_end(line, ']');
+    ares_view text = ares_str_view(prompt);
+    if (ares_view_find(text, ares_view_of(place), 0) >= 0) return;
+    ares_str whole = { 0 };
+    ares_str_add_z(&whole, place);
+    ares_str_add_view(&whole, text);
+    ares_str_fini(prompt);
+    *prompt = whole;
+}
+
+static int read_prompt(job *j)
+{
+    ares_str s = { 0 }, prompt = { 0 };
+    ares_str_add_z(&prompt, j->prompt);
+    ares_json_begin(&s, '{');
+    add_file(&s, "videos", j->video, "<video>", &prompt);
+    add_file(&s, "images", j->image, "<image>", &prompt);
+    ares_json_write_string(ares_json_key(&s, "prompt"), ares_str_view(&prompt));
+    ares_json_end(&s, '}');
+    const ares_json *line;
+    int rc = ares_json_parse(&j->arena, ares_str_view(&s), "--prompt", &line);
+    if (rc == ARES_OK) add(j, line, ARES_OK);
+    ares_str_fini(&prompt);
+    ares_str_fini(&s);
+    return rc;
+}
+
 static int read_input(job *j)
 {
-    if (j->prompt) {
-        ares_str s = { 0 };
-        ares_json_begin(&s, '{');
-        ares_json_write_string(ares_json_key(&s, "prompt"), ares_view_of(j->prompt));
-        ares_json_end(&s, '}');
-        const ares_json *line;
-        int rc = ares_json_parse(&j->arena, ares_str_view(&s), "--prompt", &line);
-        if (rc == ARES_OK) add(j, line, ARES_OK);
-        ares_str_fini(&s);
-        return rc;
-    }
+    if (j->prompt) return read_prompt(j);
     ares_jsonl *r;
     const ares_json *line;
     ARES_TRY(ares_jsonl_open(j->input, &r));
@@ -177,10 +148,11 @@ static int run(job *j)
 static int write_sample(job *j, const ares_completion *c, ares_str *out)
 {
     ares_str_clear(&j->text);
-    if (j->tokenizer)
-        ARES_TRY(ares_tokenizer_decode(j->tokenizer, c->ids, c->n_tokens, true, &j->text));
+    if (j->see.tokenizer)
+        ARES_TRY(ares_tokenizer_decode(j->see.tokenizer, c->ids, c->n_tokens, true, &j->text));
     ares_json_begin(out, '{');
-    if (j->tokenizer) ares_json_write_string(ares_json_key(out, "text"), ares_str_view(&j->text));
+    if (j->see.tokenizer)
+        ares_json_write_string(ares_json_key(out, "text"), ares_str_view(&j->text));
     verb_write_ids(ares_json_key(out, "output_ids"), c->ids, c->n_tokens);
     verb_write_floats(ares_json_key(out, "log_probs"), c->log_probs, c->n_tokens);
     verb_write_floats(ares_json_key(out, "entropies"), c->entropies, c->n_tokens);
@@ -204,7 +176,7 @@ static int write_answers(job *j)
         } else if (j->prompt) {
             for (int64_t k = 0; k < j->n; k++) {
                 if (k) ares_str_add_z(&out, "\n---\n");
-                ARES_TRY(ares_tokenizer_decode(j->tokenizer, a->samples[k].ids,
+                ARES_TRY(ares_tokenizer_decode(j->see.tokenizer, a->samples[k].ids,
                                                a->samples[k].n_tokens, true, &out));
             }
         } else if (j->n == 1) ARES_TRY(write_sample(j, &a->samples[0], &out));
@@ -236,8 +208,7 @@ static int open_all(job *j)
     ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
-    /* the first line that needs it reports the failure again */
-    if (ares_tokenizer_load(j->dir.data, &j->tokenizer) != ARES_OK) j->tokenizer = NULL;
+    ARES_TRY(verb_see_open(&j->see, &j->sight, j->dir.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -248,7 +219,7 @@ static int open_all(job *j)
                                    .ignore_eos = j->ignore_eos,
                                    .n_stop_strings = j->stop ? 1 : 0,
                                    .stop_strings = &j->stop };
-    return ares_rollout_new(j->m, j->tokenizer, &o, &j->rollout);
+    return ares_rollout_new(j->m, j->see.tokenizer, &o, &j->rollout);
 }
 
 static void close_all(job *j)
@@ -258,8 +229,7 @@ static void close_all(job *j)
         if (j->answers[i].request == 0) ares_free(j->answers[i].samples);
     ares_free(j->answers);
     ares_rollout_free(j->rollout);
-    ares_chat_free(j->chat);
-    ares_tokenizer_free(j->tokenizer);
+    verb_see_close(&j->see);
     if (j->m) ares_model_free(j->m);
     ares_device_close(&j->d);
     ares_ids_fini(&j->ids);
@@ -279,6 +249,7 @@ int ares_verb_generate(int argc, char **argv)
               .top_k = -1,
               .n = 1,
               .seed = 1,
+              .sight = VERB_SEE_DEFAULTS,
               .max_num_seqs = 64 };
     bool helped;
     const verb_option options[] = {
@@ -286,6 +257,11 @@ int ares_verb_generate(int argc, char **argv)
                     .required = true),
         VERB_INPUT(j.input),
         VERB_OPTION(TEXT, j.prompt, "--prompt", "TEXT", "one prompt, in place of --input"),
+        VERB_OPTION(TEXT, j.image, "--image", "FILE",
+                    "an image that --prompt asks about; it comes first, or where the prompt says "
+                    "<image>"),
+        VERB_OPTION(TEXT, j.video, "--video", "FILE", "likewise a video; <video>"),
+        VERB_SEE(j.sight),
         VERB_OPTION(FLAG, j.raw, "--raw", NULL, "prompts are plain text, no chat template"),
         VERB_OPTION(I64, j.max_new_tokens, "--max-new-tokens", "N", "tokens of an answer at most",
                     .least = 1, .most = 1 << 30),
@@ -311,6 +287,7 @@ int ares_verb_generate(int argc, char **argv)
         .name = "generate",
         .usage = "--model DIR [--prompt TEXT | --input FILE] [options]",
         .about = "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} per line, "
+                 "with \"images\":[..] and \"videos\":[..] for a vision model (docs/vision.md), "
                  "writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\"entropies\":[..],"
                  "\"finish_reason\":\"stop|length\"} per line, or {\"samples\":[..]} of these when "
                  "n > 1. With --prompt: the text alone.\n"
@@ -323,6 +300,9 @@ int ares_verb_generate(int argc, char **argv)
     };
     ARES_TRY(verb_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    if ((j.image || j.video) && !j.prompt)
+        return ares_fail(ARES_EUSE, "generate: --image and --video go with --prompt; lines of "
+                                    "--input have \"images\" and \"videos\"");
     int rc = open_all(&j);
     if (rc == ARES_OK) rc = read_input(&j);
     if (rc == ARES_OK) rc = run(&j);

@@ -9,20 +9,31 @@
 #include <string.h>
 
 #include "ares/train.h"
+#include "init.h"
 #include "verb.h"
 
 typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
-    double rope_theta;
-    bool tied, untied;
-    ares_str dir;                  /* being written; renamed to `out` when it is whole */
+    double rope_theta, range;
+    bool tied, untied, sees; /* sees: the architecture has a vision tower */
+    init_vision vision;
+    int32_t vision_token[INIT_VISION_TOKENS]; /* ids */
+    ares_str dir;                             /* being written; renamed to `out` when it is whole */
     int32_t bos, eos, pad, tokens; /* of the tokenizer: ids (-1: none), and how many ids it has */
 } job;
 
 /* ------------------------------------------------------------------ one token per byte */
 enum { BYTES = 256, SPECIALS = 3 };
 static const char *const specials[SPECIALS] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+static int n_specials(const job *j)
+{
+    return SPECIALS + (j->sees ? INIT_VISION_TOKENS : 0);
+}
+static const char *special(int i)
+{
+    return i < SPECIALS ? specials[i] : init_vision_tokens[i - SPECIALS];
+}
 
 static const char chat_template[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
@@ -63,7 +74,7 @@ static void add_number(ares_str *s, const char *key, int64_t x)
 /* Members of a special token, and the end of its object. */
 static void add_special(ares_str *s, int i)
 {
-    add_text(s, "content", specials[i]);
+    add_text(s, "content", special(i));
     add_flag(s, "single_word", false);
     add_flag(s, "lstrip", false);
     add_flag(s, "rstrip", false);
@@ -123,7 +134,7 @@ static int write_byte_tokenizer(const job *j)
     add_null(&s, "truncation");
     add_null(&s, "padding");
     ares_json_begin(ares_json_key(&s, "added_tokens"), '[');
-    for (int i = 0; i < SPECIALS; i++) {
+    for (int i = 0; i < n_specials(j); i++) {
         ares_json_begin(&s, '{');
         add_number(&s, "id", BYTES + i);
         add_special(&s, i);
@@ -146,7 +157,7 @@ static int write_byte_tokenizer_config(const job *j)
     char id[16];
     ares_json_begin(&s, '{');
     ares_json_begin(ares_json_key(&s, "added_tokens_decoder"), '{');
-    for (int i = 0; i < SPECIALS; i++) {
+    for (int i = 0; i < n_specials(j); i++) {
         snprintf(id, sizeof id, "%d", BYTES + i);
         ares_json_begin(ares_json_key(&s, id), '{');
         add_special(&s, i);
@@ -160,11 +171,30 @@ static int write_byte_tokenizer_config(const job *j)
     add_flag(&s, "clean_up_tokenization_spaces", false);
     add_number(&s, "model_max_length", j->max_position);
     add_text(&s, "tokenizer_class", "PreTrainedTokenizerFast");
-    add_text(&s, "chat_template", chat_template);
+    add_text(&s, "chat_template", j->sees ? init_vision_template : chat_template);
     ares_json_end(&s, '}');
     int rc = write_json(j, "tokenizer_config.json", &s, 2);
     ares_str_fini(&s);
     return rc;
+}
+
+/* The ids of the tokens that stand for images and videos. */
+static int find_vision_tokens(job *j, const ares_tokenizer *t)
+{
+    for (int i = 0; i < INIT_VISION_TOKENS && j->sees; i++) {
+        ares_ids ids = { 0 };
+        int rc = ares_tokenizer_encode(t, ares_view_of(init_vision_tokens[i]), false, &ids);
+        int64_t n = ids.n;
+        j->vision_token[i] = n == 1 ? ids.ids[0] : -1;
+        ares_ids_fini(&ids);
+        ARES_TRY(rc);
+        if (n != 1)
+            return ares_fail(ARES_EUSE,
+                             "init: --tokenizer = '%s': '%s' is no token of it, which a %s needs; "
+                             "name a vision model's directory, or chars",
+                             j->tokenizer, init_vision_tokens[i], j->arch);
+    }
+    return ARES_OK;
 }
 
 /* The tokenizer's files, and what config.json must know of them. */
@@ -187,7 +217,9 @@ static int put_tokenizer(job *j)
     j->eos = ares_tokenizer_role_id(t, ARES_TOKEN_EOS);
     j->pad = ares_tokenizer_role_id(t, ARES_TOKEN_PAD);
     j->tokens = (int32_t)ares_tokenizer_vocab_size(t);
+    rc = find_vision_tokens(j, t);
     ares_tokenizer_free(t);
+    ARES_TRY(rc);
     if (j->bos < 0) j->bos = j->pad; /* as Qwen's files name <|endoftext|> */
     if (j->vocab == 0) j->vocab = ARES_MAX(512, (j->tokens + 63) / 64 * 64);
     if (j->vocab < j->tokens)
@@ -205,6 +237,26 @@ static void add_token_ids(const job *j, ares_str *s)
     if (j->pad >= 0) add_number(s, "pad_token_id", j->pad);
 }
 
+static int64_t head_dim_of(const job *j)
+{
+    return j->head_dim ? j->head_dim : j->hidden / j->heads;
+}
+
+/* Unless it came with the tokenizer's files. */
+static int put_processor(const job *j)
+{
+    ares_str s = { 0 }, path = { 0 };
+    int rc = ARES_OK;
+    if (j->sees &&
+        !ares_file_exists(ares_path_join(&path, j->dir.data, "preprocessor_config.json"))) {
+        init_vision_processor(&j->vision, &s);
+        rc = write_json(j, "preprocessor_config.json", &s, 0);
+    }
+    ares_str_fini(&s);
+    ares_str_fini(&path);
+    return rc;
+}
+
 static int put_config(const job *j)
 {
     ares_str s = { 0 };
@@ -215,11 +267,20 @@ static int put_config(const job *j)
     add_number(&s, "num_hidden_layers", j->layers);
     add_number(&s, "num_attention_heads", j->heads);
     add_number(&s, "num_key_value_heads", j->kv_heads);
-    add_number(&s, "head_dim", j->head_dim ? j->head_dim : j->hidden / j->heads);
+    if (!j->sees) add_number(&s, "head_dim", head_dim_of(j));
     add_number(&s, "intermediate_size", j->intermediate ? j->intermediate : 3 * j->hidden);
     add_number(&s, "max_position_embeddings", j->max_position);
     add_flag(&s, "tie_word_embeddings", !j->untied);
-    ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
+    if (j->sees)
+        init_vision_config(&j->vision,
+                           &(init_text){ .hidden = j->hidden,
+                                         .head_dim = head_dim_of(j),
+                                         .rope_theta = j->rope_theta,
+                                         .dtype = j->dtype,
+                                         .token = j->vision_token },
+                           &s);
+    else ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
+    ares_json_write_double(ares_json_key(&s, "initializer_range"), j->range);
     add_token_ids(j, &s);
     ares_json_end(&s, '}');
     int rc = write_json(j, "config.json", &s, 0);
@@ -243,6 +304,17 @@ static int put_generation_config(const job *j)
     return rc;
 }
 
+/* A vision model's config.json is saved as it was written. */
+static int keep_config(const job *j, ares_model *m)
+{
+    ares_str path = { 0 }, text = { 0 };
+    int rc = ares_file_read(ares_path_join(&path, j->dir.data, "config.json"), &text);
+    if (rc == ARES_OK) m->config_text = ares_strdup(text.data);
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return rc;
+}
+
 static int put_model(const job *j, int64_t *parameters)
 {
     ares_model_config c;
@@ -253,7 +325,8 @@ static int put_model(const job *j, int64_t *parameters)
     ARES_TRY(ares_device_open("cpu", 0, &d));
     int rc = ares_model_new(&c, &d, &opt, (uint64_t)j->seed, &m);
     if (rc == ARES_OK) {
-        rc = ares_model_save(m, j->dir.data, NULL, NULL);
+        if (j->sees) rc = keep_config(j, m);
+        if (rc == ARES_OK) rc = ares_model_save(m, j->dir.data, NULL, NULL);
         *parameters = ares_model_count(m);
         ares_model_free(m);
     }
@@ -267,6 +340,9 @@ static int check(const job *j)
         return ares_fail(ARES_EUSE, "init: --tied and --untied exclude each other");
     if (!(j->rope_theta > 0))
         return ares_fail(ARES_EUSE, "init: --rope-theta = %g: must be above 0", j->rope_theta);
+    if (!(j->range > 0) || j->range > 10)
+        return ares_fail(ARES_EUSE, "init: --initializer-range = %g: must lie in (0, 10]",
+                         j->range);
     if (!j->head_dim && j->hidden % j->heads)
         return ares_fail(
             ARES_EUSE, "init: --hidden = %lld is no multiple of --heads = %lld; set --head-dim too",
@@ -274,9 +350,12 @@ static int check(const job *j)
     if (j->heads % j->kv_heads)
         return ares_fail(ARES_EUSE, "init: --heads = %lld is no multiple of --kv-heads = %lld",
                          (long long)j->heads, (long long)j->kv_heads);
-    if ((j->head_dim ? j->head_dim : j->hidden / j->heads) % 2)
+    if (head_dim_of(j) % 2)
         return ares_fail(ARES_EUSE, "init: --head-dim: must be even; rotary embeddings turn pairs");
-    return ARES_OK;
+    if (!j->sees) return ARES_OK;
+    if (j->head_dim && j->head_dim * j->heads != j->hidden)
+        return ares_fail(ARES_EUSE, "init: --head-dim: a %s has heads of hidden / heads", j->arch);
+    return init_vision_check(&j->vision, head_dim_of(j));
 }
 
 /* An existing directory must be empty; nothing is ever written over. */
@@ -307,6 +386,7 @@ static int make(job *j)
     if (rc == ARES_OK) rc = put_tokenizer(j);
     if (rc == ARES_OK) rc = put_config(j);
     if (rc == ARES_OK) rc = put_generation_config(j);
+    if (rc == ARES_OK) rc = put_processor(j);
     if (rc == ARES_OK) rc = put_model(j, &parameters);
     if (rc == ARES_OK && rename(j->dir.data, j->out) != 0)
         rc = ares_fail(ARES_EIO, "init: %s: %s", j->out, strerror(errno));
@@ -327,12 +407,15 @@ int ares_verb_init(int argc, char **argv)
               .heads = 4,
               .kv_heads = 2,
               .max_position = 2048,
+              .vision = { .depth = 2, .width = 64, .heads = 4, .patch = 14 },
               .seed = 1,
-              .rope_theta = 10000 };
+              .rope_theta = 10000,
+              .range = 0.02 };
 #define SIZE(field, option, smallest, doc) \
     VERB_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const verb_option options[] = {
-        VERB_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama", "architecture", .required = true),
+        VERB_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl",
+                    "architecture; the last two see images and videos", .required = true),
         VERB_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
         SIZE(layers, "--layers", 1, "decoder layers"),
@@ -342,7 +425,15 @@ int ares_verb_init(int argc, char **argv)
         SIZE(intermediate, "--intermediate", 0, "width inside an MLP; 0: 3 x hidden"),
         SIZE(vocab, "--vocab", 0, "rows of the embedding; 0: 512, or what the tokenizer needs"),
         SIZE(max_position, "--max-position", 1, "tokens of a sequence at most"),
+        SIZE(vision.depth, "--vision-layers", 1, "blocks of a vision tower"),
+        SIZE(vision.width, "--vision-width", 4, "its width"),
+        SIZE(vision.heads, "--vision-heads", 1, "its attention heads"),
+        SIZE(vision.patch, "--vision-patch", 1,
+             "pixels of a side of its patches; 2 x 2 of them are a token"),
         VERB_OPTION(F64, j.rope_theta, "--rope-theta", "X", "base of the rotary embeddings"),
+        VERB_OPTION(F64, j.range, "--initializer-range", "X",
+                    "standard deviation of the weights; narrow models learn sooner from about "
+                    "1 / sqrt(hidden)"),
         VERB_OPTION(FLAG, j.tied, "--tied", NULL,
                     "one matrix for embedding and head (the default)"),
         VERB_OPTION(FLAG, j.untied, "--untied", NULL, "two matrices"),
@@ -350,12 +441,13 @@ int ares_verb_init(int argc, char **argv)
         VERB_OPTION(I64, j.seed, "--seed", "N", "of the weights", .most = INT64_MAX),
         VERB_OPTION(TEXT, j.tokenizer, "--tokenizer", "DIR|chars",
                     "files to copy; chars: one token per byte with <|endoftext|>, <|im_start|>, "
-                    "<|im_end|> and a ChatML template"),
+                    "<|im_end|> and a ChatML template, of a vision model the tokens of images "
+                    "and videos, too"),
     };
 #undef SIZE
     const verb_command command = {
         .name = "init",
-        .usage = "--arch qwen2|qwen3|llama --out DIR [options]",
+        .usage = "--arch qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl --out DIR [options]",
         .about = "Writes a model directory with random weights: config.json, model.safetensors, "
                  "tokenizer files.",
         .example = "ares-train init --arch qwen2 --out models/tiny --seed 1",
@@ -365,6 +457,8 @@ int ares_verb_init(int argc, char **argv)
     bool helped;
     ARES_TRY(verb_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
+    j.vision.gated = strcmp(j.arch, "qwen2_5_vl") == 0;
+    j.sees = j.vision.gated || strcmp(j.arch, "qwen2_vl") == 0;
     ARES_TRY(check(&j));
     ARES_TRY(check_free(j.out));
     return make(&j);

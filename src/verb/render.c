@@ -2,7 +2,7 @@
  * ares-train render: conversations to text through a model's chat template, or questions through a
  * format prompt.
  */
-#include "ares/template.h"
+#include "ares/data.h"
 #include "verb.h"
 
 typedef struct job {
@@ -11,11 +11,25 @@ typedef struct job {
     bool want_spans;
     ares_text_spans spans;
     ares_str text;
+    ares_arena arena;
 } job;
+
+/* The line's variables, with parts where strings of messages stand for its images and videos. */
+static int with_places(job *j, const ares_json **line)
+{
+    static const ares_data_config keys = { .image_key = "images", .video_key = "videos" };
+    ares_prompt_media media;
+    ares_arena_reset(&j->arena);
+    ARES_TRY(
+        ares_prompt_media_of(&keys, *line, ares_json_get(*line, "messages"), &j->arena, &media));
+    *line = ares_prompt_place_media(*line, &media, &j->arena);
+    return ARES_OK;
+}
 
 static int render_line(void *ctx, const ares_json *line, ares_str *out)
 {
     job *j = ctx;
+    if (j->chat) ARES_TRY(with_places(j, &line));
     ares_str_clear(&j->text);
     ares_text_spans_clear(&j->spans);
     if (j->prompt) ARES_TRY(ares_template_render(j->prompt, line, NULL, NULL, &j->text, NULL));
@@ -82,5 +96,6 @@ int ares_verb_render(int argc, char **argv)
     ares_template_free(j.prompt);
     ares_text_spans_fini(&j.spans);
     ares_str_fini(&j.text);
+    ares_arena_fini(&j.arena);
     return rc;
 }

@@ -164,6 +164,19 @@ const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_
 int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
                     ares_ids *ids, const ares_sight **sight);
 /*
+ * Rows that are left out because of their images or videos (unseen.c), where the options say so:
+ * with a side that is too long for the other, or that cannot be read or do not fit their places.
+ */
+typedef struct ares_unseen {
+    int64_t thin, unreadable;
+} ares_unseen;
+/* Decodes them where unreadable ones are left out, so that these are known. sight: may be NULL */
+int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_sight *sight);
+/* Counts a row whose media failed with rc and message, or fails with its place. */
+int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int rc,
+                          const char *message, ares_unseen *n);
+void ares_unseen_tell(const ares_unseen *n, int64_t rows);
+/*
  * Renders and encodes the prompt of every row on the pool. Rows over max_prompt_length are dropped
  * (*dropped counts them, the log gives the longest) or, without filter_overlong_prompts, an error.
  * A set left without rows is an error.

@@ -174,18 +174,6 @@ typedef struct encode_job {
     slot *slots;
 } encode_job;
 
-/* Whether its images and videos can be decoded, too. */
-static int try_reading(const ares_prompt_encoder *e, const ares_sight *sight)
-{
-    for (int32_t i = 0; i < sight->n_places; i++) {
-        uint8_t *pixels = NULL;
-        uint64_t key;
-        ARES_TRY(ares_medium_read(sight->places[i].medium, &e->sight->processor, &pixels, &key));
-        ares_free(pixels);
-    }
-    return ARES_OK;
-}
-
 static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena, slot *s)
 {
     const ares_prompt_encoder *e = j->e;
@@ -194,7 +182,7 @@ static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena,
     ARES_TRY(
         ares_tokenizer_encode(e->tokenizer, ares_str_view(&s->text), e->chat == NULL, &s->ids));
     int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->sight);
-    if (rc == ARES_OK && s->sight && e->cfg->filter_unreadable_media) rc = try_reading(e, s->sight);
+    if (rc == ARES_OK) rc = ares_prompt_try_media(e, s->sight);
     s->unseen = rc != ARES_OK;
     ARES_TRY(rc);
     return s->ids.n ? ARES_OK : ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
@@ -210,45 +198,20 @@ static void encode_row(void *ctx, int64_t i, int worker)
     ares_arena_fini(&arena);
 }
 
-/* Rows that are left out because of their images or videos. */
-typedef struct unseen {
-    int64_t thin, unreadable; /* with one side too long for the other; that cannot be read */
-} unseen;
-
-/* Whether the row whose encoding failed is left out; else the failure. */
-static int leave_out(const ares_data_config *cfg, const ares_row *row, const slot *s, unseen *n)
+static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, int64_t *dropped)
 {
-    enum { SHOWN = 5 };
-    if (s->unseen && s->rc == ARES_ELIMIT && cfg->filter_overlong_prompts)
-        return n->thin++, ARES_OK;
-    if (!s->unseen || !cfg->filter_unreadable_media)
-        return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line, s->message);
-    if (n->unreadable++ < SHOWN)
-        ares_warn("data: %s:%lld: dropped: %s", row->file, (long long)row->line, s->message);
-    return ARES_OK;
-}
-
-static void tell_unseen(const unseen *n, int64_t rows)
-{
-    if (n->thin)
-        ares_info(
-            "data: %lld of %lld prompts dropped: a side of an image is too long for the other",
-            (long long)n->thin, (long long)rows);
-    if (n->unreadable)
-        ares_warn("data: %lld of %lld prompts dropped: their images or videos cannot be read",
-                  (long long)n->unreadable, (long long)rows);
-}
-
-static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, int64_t *dropped)
-{
+    const ares_data_config *cfg = e->cfg;
     int64_t kept = 0, longest = 0, turned = 0;
-    unseen left_out = { 0 };
+    ares_unseen left_out = { 0 };
     *dropped = 0;
     for (int64_t i = 0; i < d->count; i++) {
         ares_row *row = &d->rows[i];
         slot *s = &slots[i];
         if (s->rc != ARES_OK) {
-            ARES_TRY(leave_out(cfg, row, s, &left_out));
+            if (!s->unseen)
+                return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line,
+                                 s->message);
+            ARES_TRY(ares_prompt_leave_out(e, row, s->rc, s->message, &left_out));
             continue;
         }
         longest = ARES_MAX(longest, s->ids.n);
@@ -275,7 +238,7 @@ static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, in
         d->rows[kept].id = kept;
         kept++;
     }
-    tell_unseen(&left_out, d->count);
+    ares_unseen_tell(&left_out, d->count);
     if (turned)
         ares_warn("data: %lld images have EXIF data that ask for a turn; they are read as stored",
                   (long long)turned);
@@ -306,7 +269,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
     encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     ares_pool_run(pool, n, encode_row, &job);
-    int rc = collect(d, e->cfg, slots, dropped);
+    int rc = collect(d, e, slots, dropped);
     for (int64_t i = 0; i < n; i++) {
         ares_str_fini(&slots[i].text);
         ares_ids_fini(&slots[i].ids);

@@ -53,6 +53,7 @@ static int check_sight(const ares_trainer *t)
     const ares_row *row = first_seen(&t->run.source);
     const ares_adv *adv = row ? ares_adv_find(c->algorithm.adv_estimator) : NULL;
     if (!row) row = first_seen(&t->run.val);
+    for (int64_t i = 0; i < t->evals.n && !row; i++) row = first_seen(&t->evals.items[i].source);
     if (!row) return ARES_OK;
     if (adv && adv->needs & ARES_NEEDS_VALUES)
         return ares_fail(ARES_ECONFIG,
@@ -191,6 +192,7 @@ int trainer_renew_rollout(ares_trainer *t)
     if (t->run.features) {
         ares_features_at(t->run.features, version);
         ares_features_trim(t->run.features);
+        if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
     }
     if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;
     ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));

@@ -8,6 +8,7 @@
 #include "dapo_words.h"
 #include "device.h"
 #include "oversampling.h"
+#include "pixels.h"
 #include "published.h"
 #include "roles/mini_batches.h"
 #include "sharing.h"
@@ -401,6 +402,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (!c->trainer.val_only) check_curriculum(cfg, c);
     slime_check(cfg, c);
     check_sizes(cfg, c, world);
+    pixels_check(cfg, &c->data);
     check_adjusting(cfg, c);
     check_micro_batches(cfg, c);
     if (strcmp(c->filter.resample_mode, "same_prompt") == 0 &&

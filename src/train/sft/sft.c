@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "options/device.h"
+#include "options/pixels.h"
 #include "options/sharing.h"
 #include "roles/sight.h"
 #include "run/run.h"
@@ -48,6 +49,7 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
     if (c->sft.batch_size % world)
         ares_config_fault(cfg, "sft.batch_size",
                           "rows are dealt out to %d ranks; set a multiple of %d", world, world);
+    pixels_check(cfg, &c->data);
     device_check(cfg, &c->trainer);
     sharing_check(cfg, c, world);
     return ares_config_finish(cfg);

@@ -11,7 +11,7 @@ typedef struct slot {
     ares_ids ids;
     const ares_sight *sight;
     uint8_t *trained;
-    bool no_end;
+    bool no_end, unseen; /* unseen: rc is of its images or videos */
     int rc;
     char *message;
 } slot;
@@ -110,6 +110,15 @@ static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
     memset(s->trained + first, 1, (size_t)((end < 0 ? last : end) - first + 1));
 }
 
+/* What the ids show, in an arena that lives as long as the rows. */
+static int see(const sft_encoder *e, const ares_prompt_media *media, ares_arena *arena, slot *s)
+{
+    int rc = ares_prompt_see(e->prompts, media, arena, &s->ids, &s->sight);
+    if (rc == ARES_OK) rc = ares_prompt_try_media(e->prompts, s->sight);
+    s->unseen = rc != ARES_OK;
+    return rc;
+}
+
 /* arena: of what lives as long as the rows. */
 static int encode_chat(const sft_encoder *e, const ares_json *variables,
                        const ares_prompt_media *media, ares_arena *arena, slot *s)
@@ -122,7 +131,7 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables,
         rc = ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
     s->ids.want_offsets = true;
     if (rc == ARES_OK) rc = encode_text(e, ares_str_view(&text), &spans.items[0], &s->ids);
-    if (rc == ARES_OK) rc = ares_prompt_see(e->prompts, media, arena, &s->ids, &s->sight);
+    if (rc == ARES_OK) rc = see(e, media, arena, s);
     if (rc == ARES_OK) {
         s->trained = ares_calloc((size_t)s->ids.n + 1, 1);
         for (int64_t i = 0; i < spans.n; i++) mark_span(e, &spans.items[i], s);
@@ -133,7 +142,8 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables,
 }
 
 /* ------------------------------------------------------------------ plain text */
-static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view response, slot *s)
+static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view response,
+                        ares_arena *kept, slot *s)
 {
     ares_str text = { 0 };
     int32_t end = ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
@@ -150,6 +160,8 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
     if (rc == ARES_OK) rc = ares_tokenizer_encode(e->tokenizer, response, false, &s->ids);
     if (rc != ARES_OK) return rc;
     ares_ids_add(&s->ids, end, 0, 0);
+    /* places of images in a text that has none are refused */
+    ARES_TRY(see(e, &(ares_prompt_media){ 0 }, kept, s));
     s->trained = ares_calloc((size_t)s->ids.n, 1);
     memset(s->trained + before, 1, (size_t)(s->ids.n - before));
     return ARES_OK;
@@ -181,7 +193,7 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
         if (!chat && (media.images || media.videos))
             return ares_fail(ARES_ECONFIG, "images and videos need a chat template; set "
                                            "data.apply_chat_template=true");
-        if (!chat) return encode_plain(e, prompt->text, response->text, s);
+        if (!chat) return encode_plain(e, prompt->text, response->text, kept, s);
         ARES_TRY(ares_prompt_conversation(e->prompts, prompt, &response->text, arena, &variables));
     }
     variables = ares_prompt_place_media(variables, &media, arena);
@@ -228,10 +240,15 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
             rows = ares_dataset_count(d), longest = 0, no_end = 0;
     const char *name = limit < e->cfg->sft.max_length ? "the model's positions" : "sft.max_length",
                *how = e->cfg->sft.truncation;
+    ares_unseen left_out = { 0 };
     for (int64_t i = 0; i < rows; i++) {
         slot *s = &slots[i];
         sft_row *row = &out->items[out->count];
         *row = (sft_row){ .row = ares_dataset_row(d, i) };
+        if (s->rc != ARES_OK && s->unseen) {
+            ARES_TRY(ares_prompt_leave_out(e->prompts, row->row, s->rc, s->message, &left_out));
+            continue;
+        }
         if (s->rc != ARES_OK)
             return ares_fail(s->rc, "data: %s:%lld: %s", row->row->file, (long long)row->row->line,
                              s->message);
@@ -268,6 +285,11 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
         out->count++;
         keep[i] = true;
     }
+    ares_unseen_tell(&left_out, rows);
+    if (!out->count && !longest)
+        return ares_fail(ARES_EFORMAT,
+                         "data: no row is left of %lld, because of their images or videos",
+                         (long long)rows);
     if (!out->count)
         return ares_fail(
             ARES_ELIMIT,

@@ -154,6 +154,8 @@ typedef struct ares_prompt_media {
 } ares_prompt_media;
 int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                          const ares_json *messages, ares_arena *arena, ares_prompt_media *out);
+/* Fails where there are some and the model reads text alone; its template might say less. */
+int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m);
 /* Variables of a template in which <image> and <video> in the messages' strings are parts. */
 const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_prompt_media *m,
                                          ares_arena *arena);

@@ -152,6 +152,7 @@ static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena 
             ARES_ECONFIG,
             "a list of messages needs a chat template; set data.apply_chat_template=true");
     ARES_TRY(ares_prompt_media_of(e->cfg, row->json, list ? prompt : NULL, arena, media));
+    ARES_TRY(ares_prompt_check_media(e, media));
     if (!e->chat) return ares_prompt_format(e, prompt->text, out);
     ARES_TRY(ares_prompt_conversation(e, prompt, NULL, arena, &variables));
     variables = ares_prompt_place_media(variables, media, arena);

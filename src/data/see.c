@@ -93,6 +93,14 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
     return ARES_OK;
 }
 
+int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m)
+{
+    if (e->sight || (!m->images && !m->videos)) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "there are images or videos, and the model reads text alone; choose a vision "
+                     "model, or leave them out");
+}
+
 /* ------------------------------------------------------------------ strings -> parts */
 static ares_json *object(ares_arena *arena, int64_t members)
 {
@@ -202,12 +210,8 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
         .image_dir = c->image_dir,
     };
     *sight = NULL;
-    if (!e->sight && !m->images && !m->videos) return ARES_OK;
-    if (!e->sight)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "'%s' holds images or videos, and the model reads text alone; choose a "
-                         "vision model, or leave such rows out",
-                         m->images ? c->image_key : c->video_key);
+    ARES_TRY(ares_prompt_check_media(e, m));
+    if (!e->sight) return ARES_OK;
     int64_t images = m->images ? m->images->count : 0;
     if (e->limit_images && images > e->limit_images)
         return ares_fail(ARES_EFORMAT,

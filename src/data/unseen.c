@@ -17,10 +17,9 @@ int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int
                           const char *message, ares_unseen *n)
 {
     enum { SHOWN = 5 };
-    /* a model without a tower would lose every row that it is to see */
-    if (e->sight && rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts)
+    if (rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts)
         return n->thin++, ARES_OK;
-    if (!e->sight || !e->cfg->filter_unreadable_media)
+    if (!e->cfg->filter_unreadable_media)
         return ares_fail(rc, "data: %s:%lld: %s", row->file, (long long)row->line, message);
     if (n->unreadable++ < SHOWN)
         ares_warn("data: %s:%lld: dropped: %s", row->file, (long long)row->line, message);

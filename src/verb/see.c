@@ -97,8 +97,9 @@ static int encode_chat(verb_see *s, const ares_json *line, const ares_json *vari
     if (!s->chat) ARES_TRY(ares_chat_load(s->dir, NULL, &s->chat));
     ARES_TRY(ares_prompt_media_of(&s->cfg, line, ares_json_get(variables, "messages"), &s->arena,
                                   &media));
-    variables =
-        ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media, &s->arena);
+    ARES_TRY(ares_prompt_check_media(s->encoder, &media));
+    variables = ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media,
+                                        &s->arena);
     int rc = ares_chat_render(s->chat, variables, NULL, &text);
     if (rc == ARES_OK) rc = ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), false, ids);
     if (rc == ARES_OK) rc = ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);

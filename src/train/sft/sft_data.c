@@ -183,6 +183,7 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
                          "a list of messages needs a chat template; set "
                          "data.apply_chat_template=true, or data.override_chat_template");
     ARES_TRY(ares_prompt_media_of(&c->data, row, messages ? messages : prompt, arena, &media));
+    ARES_TRY(ares_prompt_check_media(e->prompts, &media));
     if (messages) ARES_TRY(conversation_of(e, row, messages, arena, &variables));
     else {
         if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)

@@ -61,6 +61,11 @@ typedef struct option_case {
     "data.train_files=[$DIR/rows.jsonl,$DIR/two.jsonl] data.max_prompt_length=100 " \
     "data.shuffle=false "
 
+/* The model of vision_model sees the rows of vision_rows. */
+#define SEEN                                                                              \
+    "data.image_dir=$DIR data.min_pixels=null data.max_pixels=null data.shuffle=false "   \
+    "data.max_prompt_length=100 worker.actor.model.model_path=$DIR/sees "
+
 /* The model of agent_model acts on ice. */
 #define AGENTS                                                                             \
     "env.train.tags=FrozenLake env.train.groups=4 env.train.group_size=4 env.max_turns=3 " \
@@ -96,6 +101,8 @@ static const situation situations[] = {
     { "agents_val", AGENTS_VAL },
     { "agents_two", AGENTS_VAL AGENTS_TWO },
     { "plain", "" },
+    { "pictures", SEEN "data.train_files=$DIR/pictures.jsonl " },
+    { "unreadable", SEEN "data.train_files=$DIR/pictures_and_none.jsonl " },
     { "rows", ROWS },
     { "unrewarded", ROWS LENGTHS "'~worker.reward.rewards'" },
     { "evaluated", ROWS "'eval.datasets={two: {path: '$DIR'/two.jsonl}}'" },
@@ -353,8 +360,19 @@ static const option_case options[] = {
     { "data.answer_key", "solution", "rows",
       "$ test $(rollouts | grep -c '\"ground_truth\":\"sol [0-7]\"') = 16" },
     { "data.metadata_key", "question", "rows", "fails 1 rows.jsonl:1: 'question' is no map" },
-    { "data.image_key", "pictures", "rows", "fails 1 rows.jsonl:1: " },
-    { "data.video_key", "films", "rows", "fails 1 rows.jsonl:1: " },
+    { "data.image_key", "pictures", "rows",
+      "fails 1 rows.jsonl:1: there are images or videos, and the model reads text alone" },
+    { "data.video_key", "films", "rows",
+      "fails 1 rows.jsonl:1: there are images or videos, and the model reads text alone" },
+    { "data.image_dir", "$DIR/nowhere", "pictures",
+      "fails 1 pictures.jsonl:1: media: images[0] = 'a.png': " },
+    { "data.video_fps", NULL, "test_e2e",
+      "more_frames_per_second_of_a_clip_are_more_tokens_of_the_prompt" },
+    { "data.min_pixels", "2000", "pictures", "data/image_tokens > base:data/image_tokens" },
+    { "data.max_pixels", "300", "pictures", "data/image_tokens < base:data/image_tokens" },
+    { "data.vision_cache_gb", "0", "pictures", "same" },
+    { "data.filter_unreadable_media", "true", "unreadable",
+      "data/image_tokens > 0; says 1 of 9 rows dropped: their images or videos cannot be read" },
     { "data.system_prompt", "'Be brief.'", "rows",
       "$ test $(rollouts | grep -c 'system.nBe brief.<.im_end.>.n<.im_start.>user.nask') = 16" },
     { "data.format_prompt", "$DIR/format.jinja", "rows",
@@ -644,6 +662,8 @@ static const option_case options[] = {
     { "worker.rollout.stop_token_ids", "[97, 98, 99, 100]", "plain",
       "$ rollouts | grep -q '\"finished\":true' && ! base_rollouts | grep -q "
       "'\"finished\":true'" },
+    { "worker.rollout.limit_images", "1", "pictures",
+      "fails 1 pictures.jsonl:3: 2 images, and worker.rollout.limit_images allows 1" },
     { "worker.rollout.max_num_seqs", "2", "plain",
       "rollout/forward_passes >= 8 * 12; base:rollout/forward_passes == 12; same" },
     { "worker.rollout.max_num_batched_tokens", "40", "two_at_once",
@@ -681,6 +701,9 @@ static const option_case options[] = {
       "$ grep -q '\"hidden_size\": *48' $RUN/checkpoints/step_000001/model/config.json" },
     { "worker.actor.model.tokenizer_path", "$DIR/asker", "plain",
       "$ rollouts | grep -q 'im_start.>asker' && ! base_rollouts | grep -q asker" },
+    { "worker.actor.model.freeze_vision_tower", "false", "pictures",
+      "actor/grad_norm > base:actor/grad_norm; weights:visual. != base:weights:visual.; "
+      "m:visual. > 0; there exact/vision_max_abs" },
     { "worker.actor.model.parameters", "1e13", "check_only", "fails 2 GB" },
     { "worker.actor.model.enable_gradient_checkpointing", "true", "plain",
       "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },

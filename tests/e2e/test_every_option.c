@@ -5,6 +5,7 @@
  */
 #include "options.h"
 #include "vapor_runs.h"
+#include "vision_runs.h"
 
 #include "agent_runs.h"
 #include "ares/io.h"
@@ -39,6 +40,13 @@ static void write_files(void)
                             "them. {{ content }}");
     e2e_write("chat.jinja", "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}");
     e2e_write("letters.json", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\"]");
+    vision_model();
+    vision_rows();
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && { cat pictures.jsonl; sed -n '1s/a.png/none.png/p' "
+                        "pictures.jsonl; } > pictures_and_none.jsonl",
+                        test_dir()),
+             0);
     CHECK_EQ(e2e_program(NULL,
                          "init --arch qwen2 --hidden 48 --layers 2 --heads 2 --kv-heads 1 --seed 4 "
                          "--out '%s'",

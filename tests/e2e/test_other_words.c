@@ -13,9 +13,6 @@ static const struct {
 } without_meaning[] = {
     { "prompts are encoded on the threads of trainer.threads",
       "data.filter_overlong_prompts_workers=4" },
-    { "it concerns images and videos; models read only text so far",
-      "data.image_dir=null data.video_fps=2.0 data.min_pixels=1 data.max_pixels=2 "
-      "worker.rollout.limit_images=0" },
     { "batches are always packed",
       "worker.actor.padding_free=true worker.critic.padding_free=true "
       "worker.ref.padding_free=true actor_rollout_ref.model.use_remove_padding=true" },
@@ -39,8 +36,7 @@ static const struct {
       "worker.actor.model.trust_remote_code=false "
       "worker.critic.model.trust_remote_code=false worker.rollout.trust_remote_code=false "
       "data.trust_remote_code=false actor_rollout_ref.model.trust_remote_code=false" },
-    { "a text model has no vision tower", "worker.actor.model.freeze_vision_tower=false "
-                                          "worker.critic.model.freeze_vision_tower=false" },
+    { "a critic reads text alone", "worker.critic.model.freeze_vision_tower=false" },
     { "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share",
       "worker.actor.fsdp.use_orig_params=true worker.critic.fsdp.use_orig_params=true "
       "worker.ref.fsdp.enable_cpu_offload=true" },

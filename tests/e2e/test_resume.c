@@ -61,6 +61,7 @@ static const struct {
     const char *option, *first, *then;
 } no_result[] = {
     { "data.val_batch_size", "-1", "3" },
+    { "data.vision_cache_gb", "2", "0" },
     { "worker.rollout.max_num_seqs", "128", "3" },
     { "worker.rollout.max_num_batched_tokens", "null", "70" },
     { "worker.rollout.cache_tokens", "null", "256" },

@@ -164,23 +164,6 @@ TEST(a_folder_of_many_files_is_read_by_their_names)
     ares_dataset_free(d);
 }
 
-TEST(rows_with_images_are_refused)
-{
-    ares_dataset *d;
-    ares_data_config with = cfg;
-    with.image_key = "images";
-    with.video_key = "videos";
-    const char *path = test_file("images.jsonl");
-    static const char none[] = "{\"q\":\"x\",\"a\":1,\"images\":[],\"videos\":null}\n",
-                      one[] = "{\"q\":\"<image>x\",\"a\":1,\"images\":[\"a.png\"]}\n";
-    REQUIRE_OK(ares_file_write(path, none, sizeof none - 1));
-    CHECK_OK(dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d));
-    ares_dataset_free(d);
-    REQUIRE_OK(ares_file_write(path, one, sizeof one - 1));
-    CHECK_FAIL(dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED,
-               "images.jsonl:1: 'images' holds images");
-}
-
 TEST(rows_of_instructions_need_no_answer)
 {
     ares_dataset *d;

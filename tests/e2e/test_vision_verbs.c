@@ -217,7 +217,7 @@ TEST(more_frames_per_second_of_a_clip_are_more_tokens_of_the_prompt)
              "{\"prompt\":\"<video>What?\",\"videos\":[\"%s\"],\"answer\":\"1\"}\n",
              test_source("tests/golden/vision/media/clip.mkv"));
     const char *rows = e2e_write("clip.jsonl", clip);
-    static const char *const fps[] = { "1", "10", "1000" };
+    static const char *const fps[] = { "1", "4", "1000" };
     double tokens[ARES_COUNT(fps)];
     for (int i = 0; i < ARES_COUNT(fps); i++) {
         char run[16];

@@ -152,7 +152,8 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
     if (opt->share) m->share = *opt->share;
-    list_params(m, opt->storage, device->k->layout, opt->trainable && !opt->freeze_vision);
+    bool tower = (opt->trainable && !opt->freeze_vision) || opt->like_trained;
+    list_params(m, opt->storage, device->k->layout, tower);
     m->rope = rope_new(&m->cfg);
     int rc = regions_allocate(m, opt->trainable);
     if (rc != ARES_OK) {

@@ -78,6 +78,8 @@ static const struct {
       "val/accuracy", 2, true },
     { "gradient analysis", RANDOM LENGTHS TRAINED "report.gradient_analysis.every=1",
       "actor/grad_norm", 1, false },
+    { "a rate of 0", RANDOM LENGTHS TRAINED TWO "worker.actor.optim.lr=0", "actor/grad_norm", 1,
+      false },
     { "bf16", RANDOM LENGTHS TRAINED "worker.actor.fsdp.torch_dtype=bf16", "actor/grad_norm", 1,
       false },
 };
@@ -117,4 +119,115 @@ static void check_method(int i)
 TEST(every_method_trains_over_pictures_and_goes_on_bit_for_bit)
 {
     for (int i = 0; i < ARES_COUNT(methods); i++) check_method(i);
+}
+
+/* ---------------------------------------------------------------- VAPOR */
+/* Stored answers to rows with pictures; the fifth row is text alone, the sixth has no pair. */
+static const char *paired_rows(void)
+{
+    vision_rows();
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && sed -e '6!s/}$/,\"chosen\":\"<N>1<\\/N><S>yes<\\/S>\","
+                        "\"rejected\":\"<N>1<\\/N><S>no<\\/S>\"}/' pictures.jsonl > paired.jsonl",
+                        test_dir()),
+             0);
+    return test_file("paired.jsonl");
+}
+
+TEST(vapor_learns_from_stored_answers_about_pictures_and_goes_on_bit_for_bit)
+{
+    static const char *const towers[] = { "", TRAINED };
+    for (int t = 0; t < 2; t++) {
+        char run[16], whole[16], words[900];
+        snprintf(run, sizeof run, "run_%d", t);
+        snprintf(whole, sizeof whole, "whole_%d", t);
+        snprintf(words, sizeof words,
+                 "data.train_files='%s' worker.actor.loss_type=vapor algorithm.adv_estimator=vapor "
+                 "'vapor.verifiable_term_split=[<N>, </N>]' 'vapor.preference_term_split=[<S>, "
+                 "</S>]' 'worker.reward.rewards=[{name: exact}]' worker.actor.ppo_epochs=2 "
+                 "vapor.dpo_coef=1 vapor.sync_ref_model=true vapor.ref_model_sync_steps=2 "
+                 "vapor.ref_model_mixup_alpha=0.5 trainer.max_steps=4 trainer.save_freq=1 "
+                 "data.shuffle=false %s",
+                 paired_rows(), towers[t]);
+        if (!vision_trains(run, "%s trainer.threads=1", words)) return;
+        for (int step = 1; step <= 4; step++) {
+            CHECK(e2e_metric(run, step, "vapor/dpo_loss") > 0);
+            CHECK_EQ(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0);
+        }
+        for (int step = 1; step < 4; step++) {
+            if (!e2e_go_back(run, whole, step)) return;
+            vision_trains(run, "%s " CUTS, words);
+            CHECK_MSG(e2e_same_runs(whole, run, 4), "from step %d", step);
+        }
+    }
+}
+
+/* The pairs' pictures are those of their rows: another picture in a row changes its pair's terms. */
+TEST(a_stored_answer_is_judged_with_its_rows_picture)
+{
+    static const char words[] =
+        "worker.actor.loss_type=vapor algorithm.adv_estimator=vapor "
+        "'vapor.verifiable_term_split=[<N>, </N>]' 'vapor.preference_term_split=[<S>, </S>]' "
+        "'worker.reward.rewards=[{name: exact}]' worker.actor.ppo_epochs=2 vapor.dpo_coef=1 "
+        "trainer.max_steps=1 data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
+        "data.shuffle=false";
+    const char *rows = paired_rows();
+    vision_trains("first", "data.train_files='%s' %s", rows, words);
+    vision_noise("a.png", 24, 24, 99);
+    char config[300];
+    snprintf(config, sizeof config, "%s/pictures_first.yaml", test_dir());
+    CHECK_EQ(e2e_program(NULL, "--config '%s' data.train_files='%s' %s trainer.run_dir='%s'",
+                         config, rows, words, test_file("other")),
+             0);
+    CHECK(isfinite(e2e_metric("first", 1, "vapor/dpo_loss")));
+    CHECK(e2e_metric("other", 1, "vapor/chosen_logratio") !=
+          e2e_metric("first", 1, "vapor/chosen_logratio"));
+}
+
+/* ---------------------------------------------------------------- beside training */
+TEST(a_rate_of_0_leaves_every_weight_and_repeats_its_log_probs)
+{
+    int64_t tensors;
+    vision_trains("still", TRAINED TWO "worker.actor.optim.lr=0 trainer.max_steps=3");
+    CHECK_EQ(vision_changed(test_file("sees/model.safetensors"),
+                            test_file("still/checkpoints/step_000003/model/model.safetensors"), "",
+                            &tensors),
+             0);
+    CHECK(tensors > 50);
+    for (int step = 1; step <= 3; step++) {
+        CHECK_EQ(e2e_metric("still", step, "exact/vision_max_abs"), 0);
+        CHECK(e2e_metric("still", step, "actor/grad_norm") > 0);
+    }
+}
+
+TEST(eval_of_a_run_over_pictures_is_its_last_validation)
+{
+    ares_str out = { 0 };
+    vision_rows();
+    char words[300], want[64];
+    snprintf(words, sizeof words,
+             "data.val_files='%s' worker.rollout.val_override_config.temperature=0",
+             test_file("pictures.jsonl"));
+    if (!vision_trains("run", TRAINED "trainer.val_freq=2 %s", words)) return;
+    CHECK_EQ(e2e_program(&out, "eval --config '%s' %s worker.actor.model.model_path='%s'",
+                         vision_words("eval"), words, test_file("run")),
+             0);
+    snprintf(want, sizeof want, "%.4g", e2e_metric("run", 2, "val/reward_score"));
+    CHECK_CONTAINS(out.data, "val/reward_score");
+    const char *at = strstr(out.data, "val/reward_score");
+    CHECK_NEAR(at ? strtod(at + strcspn(at, "0123456789"), NULL) : NAN,
+               e2e_metric("run", 2, "val/reward_score"), 1e-3);
+    ares_str_fini(&out);
+}
+
+TEST(a_model_that_sees_acts_in_environments)
+{
+    if (!vision_trains("acts",
+                       "'~data.train_files' '~data.rollout_batch_size' '~worker.rollout.n' "
+                       "'~worker.reward.rewards' env.train.tags=Bandit env.train.groups=4 "
+                       "env.train.group_size=4 env.max_turns=2 env.enable_think=false "
+                       "worker.rollout.max_model_len=1500 data.max_response_length=12"))
+        return;
+    CHECK_EQ(e2e_metric("acts", 1, "data/image_tokens"), 0);
+    CHECK(e2e_metric("acts", 1, "rollout/generated_tokens") > 0);
 }

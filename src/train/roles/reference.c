@@ -10,6 +10,7 @@ int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, a
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
                                               : ARES_F32,
+                               .like_trained = !cfg->actor.freeze_vision,
                                .share = &share };
     *r = (reference){ .cfg = cfg };
     ares_model *m;

@@ -6,8 +6,7 @@ int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_sight *sight)
     for (int32_t i = 0; sight && e->cfg->filter_unreadable_media && i < sight->n_places; i++) {
         uint8_t *pixels = NULL;
         uint64_t key;
-        ARES_TRY(
-            ares_medium_read(sight->places[i].medium, &e->sight->processor, &pixels, &key));
+        ARES_TRY(ares_medium_read(sight->places[i].medium, &e->sight->processor, &pixels, &key));
         ares_free(pixels);
     }
     return ARES_OK;
@@ -17,8 +16,7 @@ int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int
                           const char *message, ares_unseen *n)
 {
     enum { SHOWN = 5 };
-    if (rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts)
-        return n->thin++, ARES_OK;
+    if (rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts) return n->thin++, ARES_OK;
     if (!e->cfg->filter_unreadable_media)
         return ares_fail(rc, "data: %s:%lld: %s", row->file, (long long)row->line, message);
     if (n->unreadable++ < SHOWN)

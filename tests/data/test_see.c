@@ -1,6 +1,6 @@
 /* Images of rows: where they are named, their places in strings and messages, rows left out. */
-#include "../media/pictures.h"
 #include "../../src/data/dataset.h"
+#include "../media/pictures.h"
 #include "ares/data.h"
 #include "test.h"
 
@@ -49,9 +49,9 @@ TEST(images_named_in_both_places_are_an_error)
 {
     ares_arena arena = { 0 };
     ares_prompt_media m;
-    const ares_json *row = picture_json(
-        &arena, "{\"videos\": [\"v\"], \"prompt\": [{\"role\": \"user\", \"content\": "
-                "[{\"type\": \"video\", \"video\": \"w\"}]}]}");
+    const ares_json *row =
+        picture_json(&arena, "{\"videos\": [\"v\"], \"prompt\": [{\"role\": \"user\", \"content\": "
+                             "[{\"type\": \"video\", \"video\": \"w\"}]}]}");
     CHECK_FAIL(ares_prompt_media_of(&keys, row, ares_json_get(row, "prompt"), &arena, &m),
                ARES_EFORMAT, "both 'videos' and parts of messages name videos");
     ares_arena_fini(&arena);
@@ -84,13 +84,11 @@ TEST(places_in_the_strings_of_messages_become_parts)
     check_placed(true, true, USER("\"<video><image>c\""),
                  USER("[" VIDEO "," IMAGE "," TEXT("c") "]"));
     /* only of kinds that the row has */
-    check_placed(true, false, USER("\"<video><image>\""),
-                 USER("[" TEXT("<video>") "," IMAGE "]"));
+    check_placed(true, false, USER("\"<video><image>\""), USER("[" TEXT("<video>") "," IMAGE "]"));
     check_placed(false, false, USER("\"a <image>\""), USER("\"a <image>\""));
     check_placed(true, true, USER("\"none\""), USER("\"none\""));
     check_placed(true, true, USER("[" TEXT("<image>") "]"), USER("[" TEXT("<image>") "]"));
-    check_placed(true, false,
-                 "{\"messages\":[{\"role\":\"assistant\",\"content\":\"<image>\"}]}",
+    check_placed(true, false, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"<image>\"}]}",
                  "{\"messages\":[{\"role\":\"assistant\",\"content\":\"<image>\"}]}");
     check_placed(true, false, "{\"k\":1}", "{\"k\":1}");
 }
@@ -106,7 +104,8 @@ typedef struct encoded {
     int64_t dropped;
 } encoded;
 
-/* Rows of pictures of 8 x 8 pixels a token, through a template that writes <|endoftext|> for one. */
+/* Rows of pictures of 8 x 8 pixels a token, through a template that writes <|endoftext|> for one.
+ */
 static int encode(const ares_data_config *more, bool sees, int64_t limit, const char *rows,
                   encoded *out)
 {
@@ -128,14 +127,21 @@ static int encode(const ares_data_config *more, bool sees, int64_t limit, const 
     cfg.apply_chat_template = true;
     cfg.override_chat_template = chat;
     cfg.max_prompt_length = 40;
-    const ares_sight_rules rules = {
-        .processor = { .patch = 4, .merge = 2, .temporal = 2, .image_min = 64,
-                       .image_max = 100000, .video_min = 64, .video_max = 100000,
-                       .mean = { .5f, .5f, .5f }, .std = { .5f, .5f, .5f }, .resize = true,
-                       .rescale = true, .normalize = true, .rescale_factor = 1 / 255.0 },
-        .image_token = 0, /* <|endoftext|> */
-        .video_token = -5
-    };
+    const ares_sight_rules rules = { .processor = { .patch = 4,
+                                                    .merge = 2,
+                                                    .temporal = 2,
+                                                    .image_min = 64,
+                                                    .image_max = 100000,
+                                                    .video_min = 64,
+                                                    .video_max = 100000,
+                                                    .mean = { .5f, .5f, .5f },
+                                                    .std = { .5f, .5f, .5f },
+                                                    .resize = true,
+                                                    .rescale = true,
+                                                    .normalize = true,
+                                                    .rescale_factor = 1 / 255.0 },
+                                     .image_token = 0, /* <|endoftext|> */
+                                     .video_token = -5 };
     int rc = ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &cfg,
                                                              .tokenizer = t,
                                                              .sight = sees ? &rules : NULL,
@@ -190,8 +196,8 @@ TEST(rows_are_left_out_for_their_pictures_only_where_options_say_so)
                            unreadable = { .filter_unreadable_media = true };
     const ares_data_config *const filters[] = { &strict, &overlong, &unreadable };
     const char *const sets[] = { rows, thin, large };
-    const bool passes[3][3] = { { false, false, true },  /* rows: unreadable alone */
-                                { false, true, true },   /* thin: either */
+    const bool passes[3][3] = { { false, false, true },   /* rows: unreadable alone */
+                                { false, true, true },    /* thin: either */
                                 { false, true, false } }; /* large: overlong alone */
     write_noise("a.png", 16, 8);
     write_noise("thin.png", 2, 402);

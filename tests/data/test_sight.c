@@ -9,9 +9,11 @@ static const ares_sight_rules qwen2_5 = { .processor = { .patch = 4, .merge = 2,
                                           .image_token = IMAGE,
                                           .video_token = VIDEO,
                                           .tokens_per_second = 2 };
-static const ares_medium small = { .grid = { 1, 2, 2 }, .frames = 1 },   /* 1 token */
-    wide = { .grid = { 1, 4, 6 }, .frames = 1 },                         /* 2 x 3 */
-    clip = { .video = true, .grid = { 3, 2, 4 }, .frames = 6, .second_per_grid = 1 }; /* 3 x 1 x 2 */
+static const ares_medium small = { .grid = { 1, 2, 2 }, .frames = 1 }, /* 1 token */
+    wide = { .grid = { 1, 4, 6 }, .frames = 1 },                       /* 2 x 3 */
+    clip = {
+        .video = true, .grid = { 3, 2, 4 }, .frames = 6, .second_per_grid = 1
+    }; /* 3 x 1 x 2 */
 
 static ares_media media_of(const ares_medium *items, int32_t images, int32_t videos)
 {
@@ -111,8 +113,8 @@ TEST(times_of_a_video_are_those_of_its_family)
                          w[][8] = { { 0, 1, 2, 1, 2, 1, 2, 6 },
                                     { 0, 1, 2, 1, 2, 1, 2, 4 },
                                     { 0, 1, 2, 1, 2, 1, 2, 3 } },
-                         t[][8] = { { 0, 1, 1, 3, 3, 5, 5, 6 }, /* two steps a second */
-                                    { 0, 1, 1, 2, 2, 3, 3, 4 }, /* one a pair of frames */
+                         t[][8] = { { 0, 1, 1, 3, 3, 5, 5, 6 },   /* two steps a second */
+                                    { 0, 1, 1, 2, 2, 3, 3, 4 },   /* one a pair of frames */
                                     { 0, 1, 1, 1, 1, 2, 2, 3 } }; /* 0, 0.8, 1.6 cut */
     ares_sight_rules qwen2 = qwen2_5;
     qwen2.tokens_per_second = 0;
@@ -126,8 +128,8 @@ TEST(times_of_a_video_are_those_of_its_family)
 
 TEST(images_and_videos_take_their_places_each_in_their_own_order)
 {
-    static const int32_t ids[] = { VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, IMAGE, 1,
-                                   IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE };
+    static const int32_t ids[] = { VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, IMAGE,
+                                   1,     IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE };
     const ares_medium items[] = { small, wide, clip };
     const ares_media media = media_of(items, 2, 1);
     ares_arena arena = { 0 };
@@ -198,8 +200,8 @@ static bool open_case(packed_case *c)
     ARES_PUT(&c->b, responses);
     for (int64_t r = 0; r < c->b.rows; r++)
         for (int64_t t = c->b.row_start[r]; t < c->b.row_start[r + 1]; t++)
-            c->b.responses[t] =
-                r < 2 ? in_prompt[FIRST + t - c->b.row_start[r]] : in_both[SECOND + t - c->b.row_start[r]];
+            c->b.responses[t] = r < 2 ? in_prompt[FIRST + t - c->b.row_start[r]]
+                                      : in_both[SECOND + t - c->b.row_start[r]];
     return true;
 }
 

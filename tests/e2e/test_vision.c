@@ -13,7 +13,7 @@ static const char *const towers[] = { "", TRAINED };
 /* A small cache: samples are preempted and their prompts computed again. */
 #define SMALL_CACHE "worker.rollout.cache_tokens=208 "
 
-#define STEPS "trainer.max_steps=3 trainer.threads=1 data.max_response_length=60 "
+#define STEPS "trainer.max_steps=2 trainer.threads=1 data.max_response_length=60 "
 
 static void check_exact(const char *run, int steps)
 {
@@ -22,70 +22,75 @@ static void check_exact(const char *run, int steps)
     CHECK(e2e_metric(run, 1, "actor/grad_norm") > 0);
 }
 
+static const struct {
+    const char *name, *isa, *words;
+} ways[] = {
+    { "threads", "", "trainer.threads=2" },
+    { "micro", "", "worker.actor.max_token_len_per_device=70" },
+    { "cache", "", SMALL_CACHE },
+    { "prefix", "", "worker.rollout.enable_prefix_caching=false" },
+    { "chunks", "", "worker.rollout.max_num_batched_tokens=16 worker.rollout.max_num_seqs=3" },
+    { "store", "", "data.vision_cache_gb=0" },
+    { "budget", "", "data.vision_cache_gb=1e-5" },
+    { "again", "", "worker.actor.model.enable_gradient_checkpointing=true" },
+    { "avx2", "avx2", "" },
+    { "plain", "plain", "" },
+};
+
+static void same_every_way(const char *tower)
+{
+    if (!vision_trains("first", STEPS "%s", tower)) return;
+    check_exact("first", 2);
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        const char *isa = ways[i].isa;
+        if (strcmp(isa, "avx2") == 0 && !test_has_isa(isa)) continue;
+        ares_str out = { 0 };
+        int rc = test_shell(&out, "cd '%s' && %s%s '%s' --config '%s' " STEPS "%s%s 2>&1",
+                            test_source("."), *isa ? "ARES_ISA=" : "", isa, test_program(),
+                            vision_words(ways[i].name), tower, ways[i].words);
+        if (CHECK_MSG(rc == 0, "%s: %s", ways[i].name, out.data))
+            e2e_same_runs("first", ways[i].name, 2);
+        ares_str_fini(&out);
+    }
+    CHECK(e2e_metric("cache", 1, "rollout/preemptions") +
+              e2e_metric("cache", 2, "rollout/preemptions") >
+          0);
+}
+
 TEST(runs_over_pictures_have_the_same_bits_however_the_work_is_divided)
 {
-    static const struct {
-        const char *name, *isa, *words;
-    } ways[] = {
-        { "threads", "", "trainer.threads=2" },
-        { "micro", "", "worker.actor.max_token_len_per_device=70" },
-        { "cache", "", SMALL_CACHE },
-        { "prefix", "", "worker.rollout.enable_prefix_caching=false" },
-        { "chunks", "", "worker.rollout.max_num_batched_tokens=16 worker.rollout.max_num_seqs=3" },
-        { "store", "", "data.vision_cache_gb=0" },
-        { "budget", "", "data.vision_cache_gb=1e-5" },
-        { "again", "", "worker.actor.model.enable_gradient_checkpointing=true" },
-        { "avx2", "ARES_ISA=avx2", "" },
-        { "plain", "ARES_ISA=plain", "" },
-    };
-    for (int t = 0; t < ARES_COUNT(towers); t++) {
-        char first[16];
-        snprintf(first, sizeof first, "first_%d", t);
-        if (!vision_trains(first, STEPS "%s", towers[t])) return;
-        check_exact(first, 3);
-        for (int i = 0; i < ARES_COUNT(ways); i++) {
-            char run[32];
-            ares_str out = { 0 };
-            snprintf(run, sizeof run, "%s_%d", ways[i].name, t);
-            if (strcmp(ways[i].isa, "ARES_ISA=avx2") == 0 && !test_has_isa("avx2")) continue;
-            int rc = test_shell(&out,
-                                "cd '%s' && %s '%s' --config '%s' " STEPS "%s%s 2>&1",
-                                test_source("."), ways[i].isa, test_program(), vision_words(run),
-                                towers[t], ways[i].words);
-            if (CHECK_MSG(rc == 0, "%s: %s", run, out.data)) e2e_same_runs(first, run, 3);
-            ares_str_fini(&out);
-        }
-        char cache[16];
-        double preempted = 0;
-        snprintf(cache, sizeof cache, "cache_%d", t);
-        for (int step = 1; step <= 3; step++)
-            preempted += e2e_metric(cache, step, "rollout/preemptions");
-        CHECK(preempted > 0);
-    }
+    same_every_way("");
+}
+TEST(runs_with_a_trained_tower_have_the_same_bits_however_the_work_is_divided)
+{
+    same_every_way(TRAINED);
 }
 
 /* Three epochs of two steps; the features of later ones come from the store, or from none. */
 #define EPOCHS "trainer.max_steps=6 trainer.threads=1 "
 
+static void goes_on_from_any_step(const char *tower)
+{
+    if (!vision_trains("run", EPOCHS "trainer.save_freq=1 %s", tower)) return;
+    for (int step = 1; step < 6; step += 2) {
+        if (!e2e_go_back("run", "whole", step)) return;
+        vision_trains("run", EPOCHS "trainer.save_freq=1 data.vision_cache_gb=0 %s", tower);
+        e2e_same_runs("whole", "run", 6);
+    }
+    CHECK_EQ(e2e_stop("killed", "KILL", 3, "--config '%s' " EPOCHS "trainer.save_freq=2 %s",
+                      vision_words("killed"), tower),
+             137);
+    vision_trains("killed", EPOCHS "trainer.save_freq=2 %s", tower);
+    e2e_same_runs("whole", "killed", 6);
+}
+
 TEST(a_run_over_pictures_goes_on_bit_for_bit_from_any_step)
 {
-    for (int t = 0; t < ARES_COUNT(towers); t++) {
-        char run[16], whole[16], name[32];
-        snprintf(run, sizeof run, "run_%d", t);
-        snprintf(whole, sizeof whole, "whole_%d", t);
-        if (!vision_trains(run, EPOCHS "trainer.save_freq=1 %s", towers[t])) return;
-        for (int step = 1; step < 6; step += 2) {
-            if (!e2e_go_back(run, whole, step)) return;
-            vision_trains(run, EPOCHS "trainer.save_freq=1 data.vision_cache_gb=0 %s", towers[t]);
-            e2e_same_runs(whole, run, 6);
-        }
-        snprintf(name, sizeof name, "killed_%d", t);
-        CHECK_EQ(e2e_stop(name, "KILL", 3, "--config '%s' " EPOCHS "trainer.save_freq=2 %s",
-                          vision_words(name), towers[t]),
-                 137);
-        vision_trains(name, EPOCHS "trainer.save_freq=2 %s", towers[t]);
-        e2e_same_runs(whole, name, 6);
-    }
+    goes_on_from_any_step("");
+}
+TEST(a_run_that_trains_the_tower_goes_on_bit_for_bit_from_any_step)
+{
+    goes_on_from_any_step(TRAINED);
 }
 
 TEST(a_supervised_run_over_pictures_goes_on_bit_for_bit)
@@ -154,7 +159,8 @@ TEST_MPI(ranks_over_pictures_answer_as_one_and_share_without_a_change)
             if (i) e2e_same_runs(first, run, 2);
         }
         CHECK(e2e_same_rollouts(one, first, 1));
-        CHECK_EQ(e2e_metric(first, 1, "data/image_tokens"), e2e_metric(one, 1, "data/image_tokens"));
+        CHECK_EQ(e2e_metric(first, 1, "data/image_tokens"),
+                 e2e_metric(one, 1, "data/image_tokens"));
         double norm = e2e_metric(one, 1, "actor/grad_norm");
         CHECK_NEAR(e2e_metric(first, 1, "actor/grad_norm"), norm, 1e-6 * norm);
     }

@@ -14,7 +14,8 @@ static const char *rows_with(const char *row)
 {
     char text[9000];
     snprintf(text, sizeof text,
-             "{\"prompt\":\"<image>How many?\",\"images\":[\"a.png\"],\"answer\":\"1\"}\n%s\n", row);
+             "{\"prompt\":\"<image>How many?\",\"images\":[\"a.png\"],\"answer\":\"1\"}\n%s\n",
+             row);
     return e2e_write("bad.jsonl", text);
 }
 #define BAD "data.train_files='%s' data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
@@ -47,7 +48,8 @@ TEST(pictures_that_do_not_fit_their_rows_are_named_before_the_run_starts)
           "images[0] = 'data:image/png;base64,aGVsbG8='" },
         { "{\"prompt\":\"<image>\",\"images\":[\"pictures.jsonl\"],\"answer\":\"1\"}",
           "images[0] = 'pictures.jsonl': " },
-        { "{\"prompt\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"image\":\"a.png\"}]}],"
+        { "{\"prompt\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"image\":\"a.png\"}]}]"
+          ","
           "\"images\":[\"a.png\"],\"answer\":\"1\"}",
           "both 'images' and parts of messages name images" },
         { "{\"prompt\":\"<video>\",\"videos\":[[\"a.png\",\"b.png\"]],\"answer\":\"1\"}",
@@ -135,15 +137,14 @@ TEST(rows_whose_pictures_cannot_be_read_are_dropped_and_counted_where_that_is_as
 
 TEST(thin_pictures_and_long_prompts_are_dropped_as_overlong_or_refused)
 {
-    static const char thin[] = "{\"prompt\":\"<image>\",\"images\":[\"thin.png\"],\"answer\":\"1\"}",
+    static const char thin[] =
+        "{\"prompt\":\"<image>\",\"images\":[\"thin.png\"],\"answer\":\"1\"}",
                       large[] =
                           "{\"prompt\":\"<image>\",\"images\":[\"large.png\"],\"answer\":\"1\"}";
     vision_noise("thin.png", 2, 402, 1);
     vision_noise("large.png", 120, 120, 1); /* 100 tokens */
-    left_out("thin", thin, "1 of 2 rows dropped: a side of an image is too long for the other",
-             "");
-    left_out("large", large,
-             "1 of 2 prompts dropped: longer than data.max_prompt_length = 80", "");
+    left_out("thin", thin, "1 of 2 rows dropped: a side of an image is too long for the other", "");
+    left_out("large", large, "1 of 2 prompts dropped: longer than data.max_prompt_length = 80", "");
     vision_refused(RUN, "bad.jsonl:2: media: images[0] = 'thin.png': 2 x 402 pixels",
                    BAD "data.filter_overlong_prompts=false", rows_with(thin));
     vision_refused(RUN, "bad.jsonl:2: prompt of 1", BAD "data.filter_overlong_prompts=false",

@@ -32,7 +32,8 @@ static ares_view picture_of(ares_arena *arena, int row, int colour)
     for (int y = y0; y < y0 + side; y++)
         for (int x = x0; x < x0 + side; x++)
             for (int c = 0; c < 3; c++)
-                rgb[(y * SIDE + x) * 3 + c] = (uint8_t)(rgb_of[colour][c] + draw(row, 5 + c % 2, 30));
+                rgb[(y * SIDE + x) * 3 + c] =
+                    (uint8_t)(rgb_of[colour][c] + draw(row, 5 + c % 2, 30));
     return picture_base64(arena, picture_png(arena, rgb, SIDE, SIDE));
 }
 
@@ -74,17 +75,17 @@ static double gain(const char *run, const char *rows, int seed, const char *more
 {
     double first = 0, last = 0;
     ares_str out = { 0 };
-    int rc = e2e_program(&out,
-                         DATA "data.train_files='%s' data.seed=%d data.max_response_length=8 "
-                              "data.rollout_batch_size=8 worker.actor.global_batch_size=8 "
-                              "worker.actor.model.model_path='%s' worker.rollout.n=8 "
-                              "worker.actor.optim.lr=1e-3 worker.actor.optim.betas=[0.9,0.99] "
-                              "worker.actor.optim.weight_decay=0 worker.rollout.seed=%d "
-                              "algorithm.adv_estimator=grpo algorithm.disable_kl=true "
-                              "'worker.reward.rewards=[{name: exact}]' trainer.max_steps=%d "
-                              "trainer.run_dir='%s' %s",
-                         test_file(rows), seed, test_file("start"), seed, STEPS, test_file(run),
-                         more);
+    int rc =
+        e2e_program(&out,
+                    DATA "data.train_files='%s' data.seed=%d data.max_response_length=8 "
+                         "data.rollout_batch_size=8 worker.actor.global_batch_size=8 "
+                         "worker.actor.model.model_path='%s' worker.rollout.n=8 "
+                         "worker.actor.optim.lr=1e-3 worker.actor.optim.betas=[0.9,0.99] "
+                         "worker.actor.optim.weight_decay=0 worker.rollout.seed=%d "
+                         "algorithm.adv_estimator=grpo algorithm.disable_kl=true "
+                         "'worker.reward.rewards=[{name: exact}]' trainer.max_steps=%d "
+                         "trainer.run_dir='%s' %s",
+                    test_file(rows), seed, test_file("start"), seed, STEPS, test_file(run), more);
     if (!CHECK_MSG(rc == 0, "%s", out.data)) return NAN;
     ares_str_fini(&out);
     for (int i = 0; i < WINDOW; i++) {

@@ -32,12 +32,11 @@ static const struct {
       "algorithm.entropy_percentile=70 algorithm.entropy_threshold_ema=0.9 algorithm.aepo=true ",
       "aepo/tau", 2, false },
     { "dapo",
-      RANDOM LENGTHS TWO
-      "worker.actor.loss_type=dapo worker.actor.clip_ratio_high=0.28 "
-      "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
-      "algorithm.max_resample=20 algorithm.mask_truncated=true "
-      "worker.reward.max_length=8 worker.reward.safe_length=4 "
-      "worker.reward.len_reward_penalty=0.5",
+      RANDOM LENGTHS TWO "worker.actor.loss_type=dapo worker.actor.clip_ratio_high=0.28 "
+                         "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+                         "algorithm.max_resample=20 algorithm.mask_truncated=true "
+                         "worker.reward.max_length=8 worker.reward.safe_length=4 "
+                         "worker.reward.len_reward_penalty=0.5",
       "dapo/num_gen_rounds", 1, false },
     { "clip_cov, KL in the loss",
       RANDOM LENGTHS KL TWO
@@ -45,11 +44,11 @@ static const struct {
       "algorithm.use_kl_loss=true",
       "actor/kl_loss", 2, false },
     { "clip_cov, KL in the reward",
-      RANDOM LENGTHS KL "worker.actor.loss_type=clip_cov worker.actor.clip_cov_lb=0",
-      "critic/kl", 2, true },
+      RANDOM LENGTHS KL "worker.actor.loss_type=clip_cov worker.actor.clip_cov_lb=0", "critic/kl",
+      2, true },
     { "exact KL in the loss",
-      RANDOM LENGTHS KL TWO "algorithm.use_kl_loss=true algorithm.kl_penalty=full",
-      "actor/kl_loss", 2, false },
+      RANDOM LENGTHS KL TWO "algorithm.use_kl_loss=true algorithm.kl_penalty=full", "actor/kl_loss",
+      2, false },
     { "exact KL in the reward", RANDOM LENGTHS KL "algorithm.kl_penalty=full", "critic/kl", 2,
       false },
     { "exact KL, trained tower",
@@ -84,9 +83,9 @@ static const struct {
       false },
 };
 
-#define CUTS                                                                   \
-    "worker.actor.max_token_len_per_device=70 worker.rollout.max_num_seqs=5 "  \
-    "worker.rollout.max_num_batched_tokens=24 trainer.threads=2 "              \
+#define CUTS                                                                  \
+    "worker.actor.max_token_len_per_device=70 worker.rollout.max_num_seqs=5 " \
+    "worker.rollout.max_num_batched_tokens=24 trainer.threads=2 "             \
     "data.vision_cache_gb=0 worker.actor.model.enable_gradient_checkpointing=true "
 
 static void check_method(int i)
@@ -116,9 +115,23 @@ static void check_method(int i)
     ares_str_fini(&out);
 }
 
+/* A third of them at a time, so that none takes long. */
+static void check_methods(int part)
+{
+    for (int i = part; i < ARES_COUNT(methods); i += 3) check_method(i);
+}
+
 TEST(every_method_trains_over_pictures_and_goes_on_bit_for_bit)
 {
-    for (int i = 0; i < ARES_COUNT(methods); i++) check_method(i);
+    check_methods(0);
+}
+TEST(every_method_trains_over_pictures_and_goes_on_bit_for_bit_second_part)
+{
+    check_methods(1);
+}
+TEST(every_method_trains_over_pictures_and_goes_on_bit_for_bit_third_part)
+{
+    check_methods(2);
 }
 
 /* ---------------------------------------------------------------- VAPOR */
@@ -162,7 +175,8 @@ TEST(vapor_learns_from_stored_answers_about_pictures_and_goes_on_bit_for_bit)
     }
 }
 
-/* The pairs' pictures are those of their rows: another picture in a row changes its pair's terms. */
+/* The pairs' pictures are those of their rows: another picture in a row changes its pair's terms.
+ */
 TEST(a_stored_answer_is_judged_with_its_rows_picture)
 {
     static const char words[] =
@@ -222,11 +236,10 @@ TEST(eval_of_a_run_over_pictures_is_its_last_validation)
 
 TEST(a_model_that_sees_acts_in_environments)
 {
-    if (!vision_trains("acts",
-                       "'~data.train_files' '~data.rollout_batch_size' '~worker.rollout.n' "
-                       "'~worker.reward.rewards' env.train.tags=Bandit env.train.groups=4 "
-                       "env.train.group_size=4 env.max_turns=2 env.enable_think=false "
-                       "worker.rollout.max_model_len=1500 data.max_response_length=12"))
+    if (!vision_trains("acts", "'~data.train_files' '~data.rollout_batch_size' '~worker.rollout.n' "
+                               "'~worker.reward.rewards' env.train.tags=Bandit env.train.groups=4 "
+                               "env.train.group_size=4 env.max_turns=2 env.enable_think=false "
+                               "worker.rollout.max_model_len=1500 data.max_response_length=12"))
         return;
     CHECK_EQ(e2e_metric("acts", 1, "data/image_tokens"), 0);
     CHECK(e2e_metric("acts", 1, "rollout/generated_tokens") > 0);

@@ -34,7 +34,8 @@ static const char *text_model(void)
     const char *dir = test_file("reads");
     ares_safetensors *in;
     ares_safetensors_writer *w;
-    CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s' && cd '%s' && rm preprocessor_config.json *.safetensors",
+    CHECK_EQ(test_shell(NULL,
+                        "cp -r '%s' '%s' && cd '%s' && rm preprocessor_config.json *.safetensors",
                         vision_model(), dir, dir),
              0);
     e2e_write("reads/config.json", config);
@@ -102,8 +103,9 @@ TEST(a_run_over_text_is_that_of_the_plain_model_bit_for_bit)
     CHECK(tensors > 20);
     e2e_same_runs("sees", "options", 3);
     /* no row has a picture, so that a trained tower has no gradient, and does not change */
-    vision_trains("trained", "data.train_files='%s' %s worker.actor.model.freeze_vision_tower=false",
-                  rows, words);
+    vision_trains("trained",
+                  "data.train_files='%s' %s worker.actor.model.freeze_vision_tower=false", rows,
+                  words);
     CHECK(e2e_same_rollouts("sees", "trained", 3));
     CHECK_EQ(vision_changed(test_file("sees/model.safetensors"),
                             test_file("trained/checkpoints/step_000003/model/model.safetensors"),

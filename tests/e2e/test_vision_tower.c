@@ -37,10 +37,10 @@ TEST(a_frozen_tower_keeps_every_byte_and_has_no_optimizer_states)
 
 TEST(a_trained_tower_changes_from_its_patches_to_its_merger)
 {
-    static const char *const parts[] = { "visual.patch_embed.",     "visual.blocks.0.attn.qkv.",
+    static const char *const parts[] = { "visual.patch_embed.",        "visual.blocks.0.attn.qkv.",
                                          "visual.blocks.0.attn.proj.", "visual.blocks.0.mlp.",
-                                         "visual.blocks.0.norm",    "visual.blocks.1.",
-                                         "visual.merger.ln_q",      "visual.merger.mlp.0.",
+                                         "visual.blocks.0.norm",       "visual.blocks.1.",
+                                         "visual.merger.ln_q",         "visual.merger.mlp.0.",
                                          "visual.merger.mlp.2." };
     int64_t tensors;
     if (!vision_trains("trained", TRAINED)) return;

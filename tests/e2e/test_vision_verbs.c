@@ -98,9 +98,8 @@ TEST(a_prompt_with_images_is_that_of_its_parts)
                   "{\"messages\":[{\"role\":\"user\",\"content\":\"<image>?\"}]}\n",
                   "render"),
              0);
-    CHECK_CONTAINS(line_of(&out, 0).data,
-                   "<|vision_start|><|image_pad|><|vision_end|>or "
-                   "<|vision_start|><|image_pad|><|vision_end|>?");
+    CHECK_CONTAINS(line_of(&out, 0).data, "<|vision_start|><|image_pad|><|vision_end|>or "
+                                          "<|vision_start|><|image_pad|><|vision_end|>?");
     CHECK_CONTAINS(line_of(&out, 1).data, "<image>?");
     ares_str_fini(&out);
 }
@@ -182,10 +181,9 @@ TEST(supervised_rows_drop_what_cannot_be_read_where_that_is_asked_for)
     ares_str out = { 0 };
     vision_rows();
     const char *rows = e2e_write(
-        "some.jsonl",
-        "{\"prompt\":\"<image>a\",\"images\":[\"a.png\"],\"response\":\"one\"}\n"
-        "{\"prompt\":\"<image>b\",\"images\":[\"none.png\"],\"response\":\"two\"}\n"
-        "{\"prompt\":\"b\",\"images\":[\"a.png\"],\"response\":\"two\"}\n");
+        "some.jsonl", "{\"prompt\":\"<image>a\",\"images\":[\"a.png\"],\"response\":\"one\"}\n"
+                      "{\"prompt\":\"<image>b\",\"images\":[\"none.png\"],\"response\":\"two\"}\n"
+                      "{\"prompt\":\"b\",\"images\":[\"a.png\"],\"response\":\"two\"}\n");
     const char *words = vision_sft_words("some", rows);
     CHECK_EQ(e2e_program(&out, "sft --config '%s' sft.batch_size=1", words), 1);
     CHECK_CONTAINS(out.data, "some.jsonl:2: media: images[0] = 'none.png'");
@@ -237,13 +235,13 @@ TEST(more_frames_per_second_of_a_clip_are_more_tokens_of_the_prompt)
 TEST(a_video_of_frames_trains_bit_for_bit)
 {
     vision_rows();
-    const char *rows = e2e_write(
-        "frames.jsonl",
-        "{\"prompt\":\"<video>What?\",\"videos\":[[\"b.png\",\"e.png\",\"b.png\"]],"
-        "\"answer\":\"1\"}\n"
-        "{\"prompt\":\"<image> or <video>\",\"images\":[\"a.png\"],\"videos\":"
-        "[{\"frames\":[\"b.png\",\"e.png\",\"e.png\",\"b.png\"],\"sample_fps\":0.5}],"
-        "\"answer\":\"1\"}\n");
+    const char *rows =
+        e2e_write("frames.jsonl",
+                  "{\"prompt\":\"<video>What?\",\"videos\":[[\"b.png\",\"e.png\",\"b.png\"]],"
+                  "\"answer\":\"1\"}\n"
+                  "{\"prompt\":\"<image> or <video>\",\"images\":[\"a.png\"],\"videos\":"
+                  "[{\"frames\":[\"b.png\",\"e.png\",\"e.png\",\"b.png\"],\"sample_fps\":0.5}],"
+                  "\"answer\":\"1\"}\n");
     static const char *const words = "data.rollout_batch_size=2 worker.actor.global_batch_size=2 "
                                      "worker.actor.model.freeze_vision_tower=false";
     vision_trains("first", "data.train_files='%s' %s trainer.threads=1", rows, words);

@@ -124,7 +124,8 @@ int64_t vision_changed(const char *a, const char *b, const char *part, int64_t *
     ares_safetensors *x = NULL, *y = NULL;
     int64_t changed = 0;
     *tensors = 0;
-    if (!CHECK_OK(ares_safetensors_open(a, &x)) || !CHECK_OK(ares_safetensors_open(b, &y))) return 0;
+    if (!CHECK_OK(ares_safetensors_open(a, &x)) || !CHECK_OK(ares_safetensors_open(b, &y)))
+        return 0;
     for (int64_t i = 0; i < ares_safetensors_count(x); i++) {
         const ares_tensor_info *t = ares_safetensors_at(x, i),
                                *u = ares_safetensors_find(y, t->name);

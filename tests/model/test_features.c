@@ -52,8 +52,8 @@ static const ares_medium *open_file(store *s, const char *name)
 
 static size_t bytes_of(const store *s, const ares_medium *x)
 {
-    return (size_t)ares_medium_tokens(x, s->rules.processor.merge) *
-           (size_t)s->model->cfg.hidden * sizeof(float);
+    return (size_t)ares_medium_tokens(x, s->rules.processor.merge) * (size_t)s->model->cfg.hidden *
+           sizeof(float);
 }
 
 TEST(pictures_of_equal_pixels_are_one_and_others_are_not)
@@ -175,7 +175,7 @@ TEST(a_trained_tower_forgets_with_its_version_and_a_frozen_one_does_not)
         const ares_medium *x = open_file(&s, "a.png");
         CHECK_EQ(ares_features_trained(s.features), trained);
         REQUIRE_OK(ares_features_get(s.features, x, &a));
-        ares_features_trim(s.features); /* pixels go, too */
+        ares_features_trim(s.features);  /* pixels go, too */
         ares_features_at(s.features, 0); /* of the same weights */
         CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("a.png")), 0);
         CHECK_OK(ares_features_get(s.features, x, &a));

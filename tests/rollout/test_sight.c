@@ -1,4 +1,5 @@
-/* Prompts with pictures in the engine: what the prefix cache takes for the same, and what is barred. */
+/* Prompts with pictures in the engine: what the prefix cache takes for the same, and what is
+ * barred. */
 #include "ares/model_vision.h"
 #include "ares/rollout.h"
 #include "internal.h"
@@ -29,8 +30,8 @@ static ares_rollout *open_all(bool no_prefix_cache)
                                .max_model_len = 200,
                                .no_prefix_cache = no_prefix_cache };
     CHECK_OK(ares_device_open("cpu", 2, &device));
-    CHECK_OK(ares_model_load(test_source("tests/golden/models/qwen2_5_vl_flat"), &device, &opt,
-                             &model));
+    CHECK_OK(
+        ares_model_load(test_source("tests/golden/models/qwen2_5_vl_flat"), &device, &opt, &model));
     CHECK_OK(ares_rollout_new(model, NULL, &o, &r));
     return r;
 }
@@ -110,8 +111,8 @@ TEST(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
     make(&p[3], &arena, 1, two, 2); /* of another shape: as many tokens, other positions */
     /* what may be found of a prompt: its whole blocks, or those before the picture's first */
     const int64_t whole = LENGTH / ARES_KV_BLOCK * ARES_KV_BLOCK,
-                  text = BEFORE / ARES_KV_BLOCK * ARES_KV_BLOCK, most[] = { 0, BEFORE, LENGTH, BEFORE },
-                  least[] = { 0, text, whole, text };
+                  text = BEFORE / ARES_KV_BLOCK * ARES_KV_BLOCK,
+                  most[] = { 0, BEFORE, LENGTH, BEFORE }, least[] = { 0, text, whole, text };
     float first[4][NEW];
     for (int i = 0; i < 4; i++) {
         int64_t reused, prefill, none, all;
@@ -156,12 +157,13 @@ TEST(no_answer_has_a_place_of_a_picture)
     ares_rollout *r = open_all(false);
     const ares_vision_config *v = &model->cfg.vision;
     const int32_t prompt[] = { 1, 2, 3 };
-    ares_request q = { .prompt = prompt,
-                       .prompt_len = 3,
-                       .n = 64,
-                       .sampling = { .temperature = 50, .top_p = 1, .max_new_tokens = 24,
-                                     .ignore_eos = true },
-                       .key = ares_rng_root(5, ARES_RNG_SAMPLE) };
+    ares_request q = {
+        .prompt = prompt,
+        .prompt_len = 3,
+        .n = 64,
+        .sampling = { .temperature = 50, .top_p = 1, .max_new_tokens = 24, .ignore_eos = true },
+        .key = ares_rng_root(5, ARES_RNG_SAMPLE)
+    };
     int64_t active = 1, seen = 0;
     ares_completion c;
     REQUIRE_OK(ares_rollout_add(r, &q, NULL));

@@ -150,7 +150,8 @@ static void run_close(run *r)
     ares_arena_fini(&r->arena);
 }
 
-/* Minus the mean over tokens of advantage x log-prob, whose gradient is that of the first update. */
+/* Minus the mean over tokens of advantage x log-prob, whose gradient is that of the first update.
+ */
 static double loss_now(run *r)
 {
     ares_batch *b = &r->batch;
@@ -194,6 +195,7 @@ static double check_slope(run *r, const ares_param *p)
     walk(p, kept, g, -h);
     double low = loss_now(r), slope = (high - low) / (2 * h);
     walk(p, kept, g, 0);
+    CHECK_MSG(length > 0, "%s: no gradient", p->name);
     CHECK_MSG(fabs(slope - length) <= 0.02 * length + 2e-4, "%s: slope %g, gradient %g", p->name,
               slope, length);
     ares_free(kept);

@@ -1,4 +1,5 @@
-/* Limits of pictures. EasyR1 applies the largest size, then the smallest, even where it is larger. */
+/* Limits of pictures. EasyR1 applies the largest size, then the smallest, even where it is larger.
+ */
 #include "pixels.h"
 
 void pixels_check(ares_config *cfg, const ares_data_config *d)

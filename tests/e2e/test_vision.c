@@ -18,7 +18,7 @@ static const char *const towers[] = { "", TRAINED };
 static void check_exact(const char *run, int steps)
 {
     for (int step = 1; step <= steps; step++)
-        CHECK_EQ(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0);
+        CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
     CHECK(e2e_metric(run, 1, "actor/grad_norm") > 0);
 }
 
@@ -159,8 +159,8 @@ TEST_MPI(ranks_over_pictures_answer_as_one_and_share_without_a_change)
             if (i) e2e_same_runs(first, run, 2);
         }
         CHECK(e2e_same_rollouts(one, first, 1));
-        CHECK_EQ(e2e_metric(first, 1, "data/image_tokens"),
-                 e2e_metric(one, 1, "data/image_tokens"));
+        CHECK_NEAR(e2e_metric(first, 1, "data/image_tokens"),
+                   e2e_metric(one, 1, "data/image_tokens"), 0);
         double norm = e2e_metric(one, 1, "actor/grad_norm");
         CHECK_NEAR(e2e_metric(first, 1, "actor/grad_norm"), norm, 1e-6 * norm);
     }

@@ -166,7 +166,7 @@ TEST(a_picture_that_breaks_off_ends_the_run_saved_and_named_and_a_mended_one_let
     CHECK_EQ(e2e_program(&out, "--config '%s' %s", config, words), RUN);
     CHECK_CONTAINS(out.data, "pictures.jsonl:7: media: images[0] = 'e.png'");
     CHECK(!ares_file_exists(test_file("part/DONE")));
-    CHECK_EQ(e2e_metric("part", 1, "step"), 1); /* rows 1 to 4 */
+    CHECK_NEAR(e2e_metric("part", 1, "step"), 1, 0); /* rows 1 to 4 */
     CHECK(ares_file_exists(test_file("part/checkpoints/latest")));
     CHECK_EQ(test_shell(NULL, "cp '%s' '%s'", test_file("kept.png"), test_file("e.png")), 0);
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", config, words), 0);

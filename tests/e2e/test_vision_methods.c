@@ -165,7 +165,7 @@ TEST(vapor_learns_from_stored_answers_about_pictures_and_goes_on_bit_for_bit)
         if (!vision_trains(run, "%s trainer.threads=1", words)) return;
         for (int step = 1; step <= 4; step++) {
             CHECK(e2e_metric(run, step, "vapor/dpo_loss") > 0);
-            CHECK_EQ(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0);
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
         }
         for (int step = 1; step < 4; step++) {
             if (!e2e_go_back(run, whole, step)) return;
@@ -209,7 +209,7 @@ TEST(a_rate_of_0_leaves_every_weight_and_repeats_its_log_probs)
              0);
     CHECK(tensors > 50);
     for (int step = 1; step <= 3; step++) {
-        CHECK_EQ(e2e_metric("still", step, "exact/vision_max_abs"), 0);
+        CHECK_NEAR(e2e_metric("still", step, "exact/vision_max_abs"), 0, 0);
         CHECK(e2e_metric("still", step, "actor/grad_norm") > 0);
     }
 }
@@ -241,6 +241,6 @@ TEST(a_model_that_sees_acts_in_environments)
                                "env.train.group_size=4 env.max_turns=2 env.enable_think=false "
                                "worker.rollout.max_model_len=1500 data.max_response_length=12"))
         return;
-    CHECK_EQ(e2e_metric("acts", 1, "data/image_tokens"), 0);
+    CHECK_NEAR(e2e_metric("acts", 1, "data/image_tokens"), 0, 0);
     CHECK(e2e_metric("acts", 1, "rollout/generated_tokens") > 0);
 }

@@ -89,11 +89,11 @@ TEST(a_run_over_text_is_that_of_the_plain_model_bit_for_bit)
                   rows, words);
     for (int step = 1; step <= 3; step++) {
         CHECK(e2e_same_rollouts("plain", "sees", step));
-        CHECK_EQ(e2e_metric("sees", step, "actor/grad_norm"),
-                 e2e_metric("plain", step, "actor/grad_norm"));
-        CHECK_EQ(e2e_metric("sees", step, "actor/kl_loss"),
-                 e2e_metric("plain", step, "actor/kl_loss"));
-        CHECK_EQ(e2e_metric("sees", step, "data/image_tokens"), 0);
+        CHECK_NEAR(e2e_metric("sees", step, "actor/grad_norm"),
+                   e2e_metric("plain", step, "actor/grad_norm"), 0);
+        CHECK_NEAR(e2e_metric("sees", step, "actor/kl_loss"),
+                   e2e_metric("plain", step, "actor/kl_loss"), 0);
+        CHECK_NEAR(e2e_metric("sees", step, "data/image_tokens"), 0, 0);
     }
     const char *const weights[] = {
         test_file("plain/checkpoints/step_000003/model/model.safetensors"),

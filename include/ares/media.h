@@ -52,6 +52,8 @@ typedef struct ares_media {
 } ares_media;
 /* Tokens that stand for it: t h w / merge^2. */
 int32_t ares_medium_tokens(const ares_medium *m, int32_t merge);
+/* The patches of the largest square that both resizes let through. */
+int ares_media_largest(const ares_processor *p, const ares_media_options *o, int32_t *patches);
 /*
  * Reads the headers of a row's images and videos: lists of entries, or NULL. An entry is a path, a
  * data: URL, bare base64, {"bytes": ..., "path": ...}, and of a video also a list of frames

@@ -89,6 +89,16 @@ int media_smart_resize(media_size in, int32_t factor, int64_t min, int64_t max, 
     return fit(in, false, factor, (double)min, (double)max, out);
 }
 
+int ares_media_largest(const ares_processor *p, const ares_media_options *o, int32_t *patches)
+{
+    int32_t factor = p->patch * p->merge, side = (int32_t)sqrt(MEDIA_MOST_PIXELS);
+    media_size s = { side, side };
+    ARES_TRY(media_easyr1_size(s, o->min_pixels, o->max_pixels, &s));
+    if (p->resize) ARES_TRY(media_smart_resize(s, factor, p->image_min, p->image_max, &s));
+    *patches = s.w / factor * (s.h / factor) * p->merge * p->merge;
+    return ARES_OK;
+}
+
 int media_video_size(media_size in, int32_t frames, int32_t factor, int64_t min, int64_t max,
                      media_size *out)
 {

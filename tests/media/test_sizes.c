@@ -95,6 +95,25 @@ TEST(a_processor_that_does_not_resize_takes_whole_blocks_only)
     ares_arena_fini(&arena);
 }
 
+/* What a plan counts is what the largest square that may be read becomes. */
+TEST(the_largest_square_is_what_one_of_the_most_pixels_becomes)
+{
+    static const ares_media_options limits[] = {
+        { 0 }, { .max_pixels = 700 }, { .max_pixels = 1 }, { .min_pixels = 900, .max_pixels = 900 }
+    };
+    const ares_processor p = small_processor();
+    int32_t patches[ARES_COUNT(limits)];
+    for (int i = 0; i < ARES_COUNT(limits); i++) {
+        ares_arena arena = { 0 };
+        ares_media media;
+        CHECK_OK(ares_media_largest(&p, &limits[i], &patches[i]));
+        REQUIRE_OK(open_header(&arena, 13377, 13377, &limits[i], &media));
+        CHECK_EQ(patches[i], media.items[0].grid.h * media.items[0].grid.w);
+        ares_arena_fini(&arena);
+    }
+    CHECK(patches[2] < patches[1] && patches[1] < patches[3] && patches[3] < patches[0]);
+}
+
 TEST(frames_are_chosen_only_at_a_rate_that_is_one)
 {
     ares_arena arena = { 0 };

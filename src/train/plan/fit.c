@@ -12,6 +12,14 @@ enum { WORD = 120 };
 /* Changes the options where they are not so already, and says how; false: nothing to change. */
 typedef bool remedy_fn(ares_train_config *c, const plan *p, char *word);
 
+/* Of a CPU: a card's memory has none of it. */
+static bool store_no_features(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->card || p->pictures.stored == 0) return false;
+    c->data.vision_cache_gb = 0;
+    snprintf(word, WORD, "data.vision_cache_gb=0");
+    return true;
+}
 static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
 {
     (void)p;
@@ -97,10 +105,10 @@ static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
 }
 
 /* First what changes no result. */
-static remedy_fn *const remedies[] = { more_of_the_card, shorter_micro_batch,   keep_inputs,
-                                       critic_inputs,    small_cache,           single_rows,
-                                       states_on_host,   critic_states_on_host, reference_in_bf16,
-                                       states_in_bf16 };
+static remedy_fn *const remedies[] = { more_of_the_card,  store_no_features, shorter_micro_batch,
+                                       keep_inputs,       critic_inputs,     small_cache,
+                                       single_rows,       states_on_host,    critic_states_on_host,
+                                       reference_in_bf16, states_in_bf16 };
 
 /* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
 static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,

@@ -242,6 +242,8 @@ static int train_actor(ares_trainer *t, plan *p)
                      (double)ares_workspace_bytes(l->workspace) - kept);
     ARES_TRY(learner_reserve_backward(l, (int32_t)r.out, n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
+    ARES_TRY(plan_count_tower_backward(t, p, &kept));
+    keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), kept);
     return ARES_OK;
 }
 
@@ -309,6 +311,7 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
     cut(c, where, longest, &p->micro);
+    ARES_TRY(plan_count_pictures(t, where, p));
     if (where->reinforcement) ARES_TRY(open_rollout(t, p));
     if (c->trainer.val_only) return ARES_OK;
     copy_checkpoint(t, where, p);

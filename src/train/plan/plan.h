@@ -21,7 +21,8 @@
     X(ACTIVATIONS, "kept activations")          \
     X(SCRATCH, "head scratch")                  \
     X(PASSES, "passes of reference and critic") \
-    X(COPY, "copy of a checkpoint")             \
+    X(TOWER, "passes of vision tower")          \
+    X(PICTURES, "pictures and features")        \
     X(BASE, "context and libraries (assumed)")
 typedef enum plan_owner {
 #define PLAN_OWNER(name, text) PLAN_##name,
@@ -47,11 +48,11 @@ typedef struct plan_micro {
     int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
 } plan_micro;
 
-/* The rounds of a rank's update, and the largest micro-batch in one. */
-typedef struct plan_round {
-    int64_t n, micro;    /* rounds of a mini-batch; micro-batches of a round */
-    int64_t tokens, out; /* of such a micro-batch */
-} plan_round;
+/* Images, where the model sees them: as many as prompts of full length have room for. */
+typedef struct plan_pictures {
+    int64_t tokens, step;            /* of the largest image; of a step on a rank */
+    double pixels, features, stored; /* bytes of the host: of a step; what may stay over steps */
+} plan_pictures;
 
 typedef struct plan {
     ares_model_config model;
@@ -67,6 +68,7 @@ typedef struct plan {
     double cache_tokens;
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
     plan_micro micro;
+    plan_pictures pictures;
     /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
     int64_t most_micro, most_row;
     double flops, link;                  /* per second, what the replay is computed with */
@@ -77,6 +79,14 @@ typedef struct plan {
 } plan;
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
+struct ares_trainer;
+/*
+ * A vision model's images (pictures.c): what a forward pass of the tower takes beside the rollout's
+ * cache, and the host's memory. Once the models are open and the micro-batch is known.
+ */
+int plan_count_pictures(struct ares_trainer *t, const plan_where *where, plan *p);
+/* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
+int plan_count_tower_backward(struct ares_trainer *t, const plan *p, double *bytes);
 /* What is assumed of a device: operations per second of a rank, and bytes it sends. */
 void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */

@@ -29,6 +29,13 @@ void plan_print(const plan *p, const plan_where *where, ares_str *out)
                   "longest row: %lld tokens; %lld fit\n",
                   (long long)m->tokens, (long long)p->most_micro,
                   (long long)(m->prompt + m->response), (long long)p->most_row);
+    if (p->pictures.tokens)
+        ares_str_addf(
+            out,
+            "largest image: %lld tokens; a step has up to %lld, with %.4f GB of pixels and %.4f "
+            "of features on the host; %.4f more may stay over steps\n",
+            (long long)p->pictures.tokens, (long long)p->pictures.step, gb(p->pictures.pixels),
+            gb(p->pictures.features), gb(p->pictures.stored));
     if (where->ranks == 1) return;
     ares_str_addf(out,
                   "a training step sends %.3f GB per rank; of its %lld optimizer steps, computed "
@@ -69,6 +76,13 @@ void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
     write_number(out, "micro_batch_tokens_that_fit", (double)p->most_micro);
     write_number(out, "row_tokens", (double)(p->micro.prompt + p->micro.response));
     write_number(out, "row_tokens_that_fit", (double)p->most_row);
+    ares_json_begin(ares_json_key(out, "pictures"), '{');
+    write_number(out, "tokens_of_the_largest", (double)p->pictures.tokens);
+    write_number(out, "tokens_of_a_step", (double)p->pictures.step);
+    write_number(out, "host_bytes_of_pixels", p->pictures.pixels);
+    write_number(out, "host_bytes_of_features", p->pictures.features);
+    write_number(out, "host_bytes_over_steps", p->pictures.stored);
+    ares_json_end(out, '}');
     write_number(out, "optimizer_steps", (double)p->updates);
     write_number(out, "sent_bytes_per_optimizer_step", p->update.sent);
     write_number(out, "sent_bytes_per_training_step", p->sent);

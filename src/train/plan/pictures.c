@@ -1,0 +1,80 @@
+/*
+ * What images cost beside the tokens that they become. Rows of full length are full of them: of as
+ * many of the largest as data.max_pixels and worker.rollout.limit_images let into a prompt.
+ */
+#include "plan/plan.h"
+#include "trainer.h"
+
+/* Tokens of the largest image, and of all in a row. */
+static int measure_images(const ares_trainer *t, const plan_where *where, const ares_processor *p,
+                          const plan_micro *m, int64_t *largest, int64_t *row)
+{
+    const ares_train_config *c = t->run.cfg;
+    const ares_media_options o = {
+        .min_pixels = c->data.min_pixels == ARES_NULL_I64 ? 0 : c->data.min_pixels,
+        .max_pixels = c->data.max_pixels == ARES_NULL_I64 ? 0 : c->data.max_pixels,
+    };
+    int64_t room = where->reinforcement ? m->prompt : m->prompt + m->response,
+            limit = c->rollout.limit_images;
+    int32_t patches;
+    ARES_TRY(ares_media_largest(p, &o, &patches));
+    *largest = ARES_MIN(patches / (p->merge * p->merge), room);
+    *row = limit ? ARES_MIN(room, limit * *largest) : room;
+    return ARES_OK;
+}
+
+/* Of the host, where pixels are bytes and one picture at a time is what the tower reads. */
+static void count_host(const ares_trainer *t, const ares_vision_config *v, plan_pictures *s)
+{
+    const ares_train_config *c = t->run.cfg;
+    bool trained = !c->actor.freeze_vision && !c->trainer.val_only;
+    double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
+           values = bytes * v->temporal * sizeof(float), features = (double)v->out * sizeof(float),
+           step = (double)s->step;
+    s->pixels = step * bytes + (double)s->tokens * values;
+    /* a frozen tower's are the reference's, too */
+    s->features = step * features * (trained && t->ref ? 2 : 1);
+    s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
+}
+
+static int32_t patches_of(const ares_model *m, int64_t tokens)
+{
+    return (int32_t)tokens * m->cfg.vision.merge * m->cfg.vision.merge;
+}
+
+int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    ares_model *m = t->run.model;
+    plan_pictures *s = &p->pictures;
+    double before = (double)t->run.device.allocated;
+    ares_sight_rules rules;
+    int64_t row, rows = where->reinforcement ? c->data.rollout_batch_size : c->sft.batch_size;
+    if (!m->cfg.vision.depth) return ARES_OK;
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
+    ARES_TRY(ares_sight_rules_load(&m->cfg, t->run.model_dir.data, &rules));
+    ARES_TRY(measure_images(t, where, &rules.processor, &p->micro, &s->tokens, &row));
+    s->step = (rows + where->ranks - 1) / where->ranks * row;
+    count_host(t, &m->cfg.vision, s);
+    ARES_TRY(ares_model_features_reserve(m, patches_of(m, s->tokens), ARES_KEEP_NOTHING));
+    if (t->ref && !c->actor.freeze_vision)
+        ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
+                                             patches_of(t->ref->learner.model, s->tokens),
+                                             ARES_KEEP_NOTHING));
+    for (int phase = 0; phase < PLAN_PHASES; phase++) {
+        p->bytes[PLAN_TOWER][phase] += (double)t->run.device.allocated - before;
+        if (!p->card) p->bytes[PLAN_PICTURES][phase] += s->pixels + s->features + s->stored;
+    }
+    return ARES_OK;
+}
+
+int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)
+{
+    ares_model *m = t->run.model;
+    *bytes = 0;
+    if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
+    ARES_TRY(ares_model_features_reserve(m, patches_of(m, p->pictures.tokens),
+                                         t->actor.learner.tower_keep));
+    *bytes = (double)m->tower.of_training.bytes;
+    return ARES_OK;
+}

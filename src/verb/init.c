@@ -257,6 +257,21 @@ static int put_processor(const job *j)
     return rc;
 }
 
+/* Where transformers looks for the template of a processor, which the tokenizer's file is not. */
+static int put_processor_template(const job *j)
+{
+    ares_str s = { 0 };
+    int rc = ARES_OK;
+    if (j->sees && strcmp(j->tokenizer, "chars") == 0) {
+        ares_json_begin(&s, '{');
+        add_text(&s, "chat_template", init_vision_template);
+        ares_json_end(&s, '}');
+        rc = write_json(j, "chat_template.json", &s, 2);
+    }
+    ares_str_fini(&s);
+    return rc;
+}
+
 static int put_config(const job *j)
 {
     ares_str s = { 0 };
@@ -387,6 +402,7 @@ static int make(job *j)
     if (rc == ARES_OK) rc = put_config(j);
     if (rc == ARES_OK) rc = put_generation_config(j);
     if (rc == ARES_OK) rc = put_processor(j);
+    if (rc == ARES_OK) rc = put_processor_template(j);
     if (rc == ARES_OK) rc = put_model(j, &parameters);
     if (rc == ARES_OK && rename(j->dir.data, j->out) != 0)
         rc = ares_fail(ARES_EIO, "init: %s: %s", j->out, strerror(errno));

@@ -1,7 +1,7 @@
-"""Runs both sides of the measures P1 to P14 in turn, prints their JSON lines and the ratios,
+"""Runs both sides of the measures P1 to P15 in turn, prints their JSON lines and the ratios,
 appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P14] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+    python benchmarks/compare.py [P1 ... P15] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
                                  [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
@@ -687,6 +687,106 @@ def p14(r):
             r.ratio("P14", case, values(a[case]), values(p[case]), *goals, "pictures/s", True)
 
 
+# What the models of P15 are made with, and how often the peer takes a timed step.
+SEEING = {
+    "tiny": (["--vision-layers", 4, "--vision-width", 128], 3),
+    "64M": (
+        ["--hidden", 512, "--layers", 8, "--heads", 8, "--intermediate", 2048]
+        + ["--vision-layers", 8, "--vision-width", 512, "--vision-heads", 8],
+        1,
+    ),
+}
+SEEING_SIZES = {"prompts": 8, "samples": 8, "new": 32, "pixels": 224 * 224}
+
+
+def make_seeing(r, folder, options):
+    """A vision model's directory, whose processor enlarges pictures to 64 tokens."""
+    r.quiet("ares-train", "init", "--arch", "qwen2_5_vl", "--seed", 1, "--out", folder, *options)
+    path = folder / "preprocessor_config.json"
+    processor = json.loads(path.read_text())
+    processor["min_pixels"] = SEEING_SIZES["pixels"]
+    path.write_text(json.dumps(processor))
+
+
+def train_seeing(r, model, rows, run, steps, frozen, note):
+    """A run of the program; a line with the times of its steps, the first left out."""
+    s = SEEING_SIZES
+    words = shlex.split(r.args.prefix) + [
+        str(pathlib.Path(r.args.build).resolve() / "ares-train"),
+        "data.train_files=%s" % rows,
+        "data.prompt_key=problem",
+        "data.min_pixels=null",
+        "data.max_pixels=null",
+        "data.max_prompt_length=256",
+        "data.max_response_length=%d" % s["new"],
+        "data.rollout_batch_size=%d" % s["prompts"],
+        "worker.actor.global_batch_size=%d" % s["prompts"],
+        "worker.actor.model.model_path=%s" % model,
+        "worker.actor.model.freeze_vision_tower=%s" % ("true" if frozen else "false"),
+        "worker.actor.optim.lr=1e-6",
+        "worker.rollout.n=%d" % s["samples"],
+        "worker.rollout.ignore_eos=true",
+        "worker.reward.rewards=[{name: format, pattern: '.*[0-9a-m].*', finished: false}]",
+        "algorithm.adv_estimator=grpo",
+        "algorithm.disable_kl=true",
+        "trainer.val_freq=-1",
+        "trainer.save_freq=-1",
+        "trainer.threads=%d" % r.args.threads,
+        "trainer.max_steps=%d" % steps,
+        "trainer.run_dir=%s" % run,
+    ]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    times = [x["timing_s/step"] for x in lines[1:]]
+    best = min(lines[1:], key=lambda x: x["timing_s/step"])
+    line = {
+        "measure": "grpo_step",
+        "side": "ares",
+        "value": sig(min(times)),
+        "unit": "s",
+        "all": [sig(t) for t in times],
+        "prompt_tokens": statistics.mean(x["prompt_length/mean"] for x in lines),
+        "image_tokens": best["data/image_tokens"],
+        "generate_s": sig(best["timing_s/gen"]),
+        "update_s": sig(best["timing_s/update_actor"]),
+        "vision_s": sig(best["timing_s/vision"]),
+        "peak_gib": sig(max(x["perf/cpu_memory_used_gb"] for x in lines)),
+        **note,
+    }
+    r.write(line)
+    return line
+
+
+def p15(r):
+    with tempfile.TemporaryDirectory() as d:
+        d, s = pathlib.Path(d), SEEING_SIZES
+        subprocess.run([sys.executable, REPO / "scripts/data/pictures.py", d], check=True)
+        for model, (options, repeat) in SEEING.items():
+            make_seeing(r, d / model, options)
+            rows, steps = d / (model + ".jsonl"), repeat + 1
+            every = (d / "pictures_train.jsonl").read_text().splitlines(True)
+            rows.write_text("".join(every[: s["prompts"] * steps]))
+            for tower in ("frozen", "trained"):
+                case, a, p = "%s, tower %s" % (model, tower), [], []
+                for i in range(r.args.rounds):
+                    note = {"id": "P15", "case": case}
+                    run = d / ("%s %s %d" % (model, tower, i))
+                    r.limit("P15")
+                    a.append(train_seeing(r, d / model, rows, run, steps, tower == "frozen", note))
+                    p += r.peer(
+                        "grpo.py",
+                        *["--model", d / model, "--pictures", rows, "--repeat", repeat],
+                        *["--prompts", s["prompts"], "--samples", s["samples"]],
+                        *["--new-tokens", s["new"]],
+                        *(["--freeze"] if tower == "frozen" else []),
+                        **note
+                    )
+                tokens = {sig(x["prompt_tokens"]) for x in a + p}
+                if len(tokens) != 1:
+                    raise SystemExit("benchmarks: P15: prompts of %s tokens" % sorted(tokens))
+                r.ratio("P15", case + ", TRL", values(a), values(p), 5, 8, "s/step", False)
+
+
 MEASURES = {
     "P1": p1,
     "P2": p2,
@@ -702,6 +802,7 @@ MEASURES = {
     "P12": p12,
     "P13": p13,
     "P14": p14,
+    "P15": p15,
 }
 WHAT = {
     "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
@@ -724,6 +825,8 @@ WHAT = {
     "P13": "environments on one thread, from state to state, against their Python",
     "P14": "pictures to a vision tower's patches on one thread, against Pillow and transformers with "
     "torchvision",
+    "P15": "GRPO step of vision models, 8 prompts with a picture of 64 tokens x 8, 32 tokens, "
+    "against TRL",
 }
 
 
@@ -886,7 +989,7 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("ids", nargs="*", metavar="P1 ... P14", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P15", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures P1 to P14 (or those named), ours and the peers' in turn, and writes benchmarks/results;
+# Measures P1 to P15 (or those named), ours and the peers' in turn, and writes benchmarks/results;
 # about twenty minutes on two cores.
 #
-#   benchmarks/run.sh [P1 P2 ... P14] [--rounds N] [--prefix "chrt -f 1"]
+#   benchmarks/run.sh [P1 P2 ... P15] [--rounds N] [--prefix "chrt -f 1"]
 #
 # ARES_BUILD names another build folder. Needs .venv-peers (benchmarks/setup.sh) and
 # models/SmolLM2-135M-Instruct (scripts/fetch_smollm2.sh).

@@ -5,9 +5,16 @@ reward is a trivial function.
                                     --new-tokens 64 --beta 0
     python benchmarks/peers/grpo.py --model smol --prompts 4 --samples 8 --prompt-tokens 47
                                     --new-tokens 32 --beta 0.04 --kept
+    python benchmarks/peers/grpo.py --model DIR --pictures FILE --prompts 8 --samples 8
+                                    --new-tokens 32 [--freeze]
+
+--pictures: of a vision model, rows of scripts/data/pictures.py; --freeze: its tower is not trained.
 """
 
+import base64
 import contextlib
+import io
+import json
 import logging
 import os
 import random
@@ -59,6 +66,30 @@ def make_prompts(tokenizer, tiny, count, tokens, seed):
     return out
 
 
+def picture_rows(file, count):
+    """Questions about pictures, as TRL's datasets have them."""
+    from PIL import Image
+
+    out = {"prompt": [], "images": []}
+    with open(file) as f:
+        for line in list(f)[:count]:
+            row = json.loads(line)
+            data = base64.b64decode(row["images"][0].split(",")[1])
+            parts = [{"type": "image"}, {"type": "text", "text": row["problem"].replace("<image>", "")}]
+            out["prompt"].append([{"role": "user", "content": parts}])
+            out["images"].append([Image.open(io.BytesIO(data)).convert("RGB")])
+    return out
+
+
+def prompt_tokens(processor, rows):
+    """Of each prompt, pictures included."""
+    out = []
+    for messages, images in zip(rows["prompt"], rows["images"]):
+        text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        out.append(len(processor(text=[text], images=images)["input_ids"][0]))
+    return out
+
+
 def main():
     p = options(__doc__)
     p.add_argument("--prompts", type=int, default=16)
@@ -66,6 +97,8 @@ def main():
     p.add_argument("--prompt-tokens", type=int, default=32)
     p.add_argument("--new-tokens", type=int, default=64)
     p.add_argument("--beta", type=float, default=0.0)
+    p.add_argument("--pictures", help="rows of scripts/data/pictures.py, for a vision model")
+    p.add_argument("--freeze", action="store_true", help="of a vision model: its tower")
     p.add_argument(
         "--checkpointing", action="store_true", help="TRL's default; slower, less memory"
     )
@@ -78,15 +111,25 @@ def main():
     import transformers
     import trl
 
-    model = load_model(args)
-    tiny = args.model == "tiny"
-    tokenizer = (
-        word_tokenizer(TINY["vocab_size"])
-        if tiny
-        else transformers.AutoTokenizer.from_pretrained(model_dir(args.model))
-    )
-    texts = make_prompts(tokenizer, tiny, args.prompts, args.prompt_tokens, args.seed)
+    tiny, steps = args.model == "tiny", args.repeat + 1
     times, tokens, first = [], [], []
+    if args.pictures:
+        model = None
+        tokenizer = transformers.AutoProcessor.from_pretrained(
+            model_dir(args.model), padding_side="left"
+        )
+        rows = picture_rows(args.pictures, args.prompts * steps)
+        of_prompts = prompt_tokens(tokenizer, rows)
+        args.prompt_tokens = sum(of_prompts) / len(of_prompts)
+    else:
+        model = load_model(args)
+        tokenizer = (
+            word_tokenizer(TINY["vocab_size"])
+            if tiny
+            else transformers.AutoTokenizer.from_pretrained(model_dir(args.model))
+        )
+        texts = make_prompts(tokenizer, tiny, args.prompts, args.prompt_tokens, args.seed)
+        rows = {"prompt": texts * steps}
 
     class Clock(transformers.TrainerCallback):
         def on_step_begin(self, *_, **__):
@@ -101,8 +144,10 @@ def main():
         return [sum(i % 2 for i in ids) / len(ids) for ids in completion_ids]
 
     with tempfile.TemporaryDirectory() as out:
-        model_path = out + "/model"  # the reference model is read from there
-        model.save_pretrained(model_path)
+        model_path = args.model
+        if model:  # the reference model is read from there
+            model_path = out + "/model"
+            model.save_pretrained(model_path)
         config = trl.GRPOConfig(
             output_dir=out,
             use_cpu=True,
@@ -113,7 +158,7 @@ def main():
             generation_kwargs={"min_new_tokens": args.new_tokens},
             beta=args.beta,
             learning_rate=1e-6,
-            max_steps=args.repeat + 1,
+            max_steps=steps,
             gradient_checkpointing=args.checkpointing,
             report_to="none",
             logging_steps=1000000,
@@ -129,8 +174,10 @@ def main():
             args=config,
             processing_class=tokenizer,
             callbacks=[Clock()],
-            train_dataset=datasets.Dataset.from_dict({"prompt": texts * (args.repeat + 1)}),
+            train_dataset=datasets.Dataset.from_dict(rows),
         )
+        for name, parameter in trainer.model.named_parameters():
+            parameter.requires_grad_(not (args.freeze and ".visual." in name))
         torch.set_num_threads(args.threads)
         with contextlib.redirect_stdout(sys.stderr):  # TRL prints a summary
             trainer.train()
@@ -152,6 +199,7 @@ def main():
         prompt_tokens=args.prompt_tokens,
         new_tokens=args.new_tokens,
         beta=args.beta,
+        **({"tower": "frozen" if args.freeze else "trained"} if args.pictures else {}),
         first_step_s=round(first[0], 3),
         peer="trl " + trl.__version__,
     )

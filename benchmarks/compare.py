@@ -767,24 +767,28 @@ def p15(r):
             every = (d / "pictures_train.jsonl").read_text().splitlines(True)
             rows.write_text("".join(every[: s["prompts"] * steps]))
             for tower in ("frozen", "trained"):
-                case, a, p = "%s, tower %s" % (model, tower), [], []
+                case, a, p = "%s, tower %s" % (model, tower), [], {f: [] for f in r.args.forms}
                 for i in range(r.args.rounds):
                     note = {"id": "P15", "case": case}
                     run = d / ("%s %s %d" % (model, tower, i))
                     r.limit("P15")
                     a.append(train_seeing(r, d / model, rows, run, steps, tower == "frozen", note))
-                    p += r.peer(
-                        "grpo.py",
-                        *["--model", d / model, "--pictures", rows, "--repeat", repeat],
-                        *["--prompts", s["prompts"], "--samples", s["samples"]],
-                        *["--new-tokens", s["new"]],
-                        *(["--freeze"] if tower == "frozen" else []),
-                        **note
-                    )
-                tokens = {sig(x["prompt_tokens"]) for x in a + p}
+                    for form in r.args.forms:
+                        p[form] += r.peer(
+                            "grpo.py",
+                            *["--model", d / model, "--pictures", rows, "--repeat", repeat],
+                            *["--prompts", s["prompts"], "--samples", s["samples"]],
+                            *["--new-tokens", s["new"]],
+                            *(["--freeze"] if tower == "frozen" else []),
+                            *(["--kept"] if form == "kept" else []),
+                            **note
+                        )
+                tokens = {sig(x["prompt_tokens"]) for x in sum(p.values(), a)}
                 if len(tokens) != 1:
                     raise SystemExit("benchmarks: P15: prompts of %s tokens" % sorted(tokens))
-                r.ratio("P15", case + ", TRL", values(a), values(p), 5, 8, "s/step", False)
+                for form in r.args.forms:
+                    name = case + ", TRL" + (" kept" if form == "kept" else "")
+                    r.ratio("P15", name, values(a), values(p[form]), 5, 8, "s/step", False)
 
 
 MEASURES = {
@@ -1001,7 +1005,7 @@ def main():
         "--forms",
         nargs="+",
         default=["plain", "kept"],
-        help="of the peer in P2: with glibc as it is, or told to keep freed pages",
+        help="of the peer in P2 and P15: with glibc as it is, or told to keep freed pages",
     )
     p.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     p.add_argument(

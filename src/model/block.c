@@ -40,24 +40,6 @@ static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t
     m->device->k->rms_norm(m->device, &a);
 }
 
-/* dx += the gradient of x, and the weight's gradient; rstd is the forward's. */
-static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k,
-                          const void *dy, const void *x, const float *rstd, void *dx)
-{
-    ares_rms_norm_args a = { .rows = rows,
-                             .k = k,
-                             .x = x,
-                             .ldx = k,
-                             .w = param_vector(w),
-                             .rstd = (float *)rstd,
-                             .dy = dy,
-                             .lddy = k,
-                             .dx = dx,
-                             .lddx = k,
-                             .dw = param_vector_grad(w) };
-    d->k->rms_norm_backward(d, &a);
-}
-
 /* The norms of q and k, which lie in rows of x at distance ldx, into rows of y at distance ldy. */
 static void head_norms(const ares_model *m, const ares_model_layer *l, const block_saved *s,
                        int32_t rows, const void *x, int64_t ldx, void *y, int64_t ldy)
@@ -293,7 +275,7 @@ static void mlp_backward(const ares_model *m, const ares_model_layer *l, int32_t
     norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
                      2 * (int64_t)wide, t->h, t->d_h);
-    norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
+    rms_norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
 }
 
 void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
@@ -324,5 +306,5 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL, NULL);
     linears_backward(d, (const ares_linear *[]){ &l->q, &l->k, &l->v }, 3, rows, t->d_qkv, n.qkv,
                      t->h, t->d_h);
-    norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
+    rms_norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
 }

@@ -1,4 +1,4 @@
-/* Products of a layer, forward and backward, of the text part and of the tower. */
+/* Products of a layer and RMS norms, of the text part and of the tower. */
 #include "linear.h"
 
 ares_linear_args linear_args(int32_t rows, const ares_linear *l, const void *x,
@@ -62,4 +62,21 @@ void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_
         linear_backward(d, &(ares_linear){ &w, l[i]->bias }, rows, dy, lddy, x, dx, i > 0);
         dy = acts_at(d, dy, w.weight.n);
     }
+}
+
+void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
+                       const void *x, const float *rstd, void *dx)
+{
+    ares_rms_norm_args a = { .rows = rows,
+                             .k = k,
+                             .x = x,
+                             .ldx = k,
+                             .w = param_vector(w),
+                             .rstd = (float *)rstd,
+                             .dy = dy,
+                             .lddy = k,
+                             .dx = dx,
+                             .lddx = k,
+                             .dw = param_vector_grad(w) };
+    d->k->rms_norm_backward(d, &a);
 }

@@ -1,4 +1,4 @@
-/* Products of a layer, forward and backward, of the text part and of the tower. */
+/* Products of a layer and RMS norms, of the text part and of the tower. */
 #ifndef ARES_MODEL_LINEAR_H
 #define ARES_MODEL_LINEAR_H
 
@@ -34,4 +34,7 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
  */
 void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
                       const void *dy, int64_t lddy, const void *x, void *dx);
+/* dx += the gradient of x, of rows of k, and the weight's gradient; rstd is the forward's. */
+void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
+                       const void *x, const float *rstd, void *dx);
 #endif

@@ -91,18 +91,7 @@ void tower_norm_backward(const tower_pass *p, const ares_param *w, const ares_pa
     ares_device *d = p->m->device;
     int32_t k = config(p)->width;
     if (config(p)->gated) {
-        ares_rms_norm_args a = { .rows = p->rows,
-                                 .k = k,
-                                 .x = x,
-                                 .ldx = k,
-                                 .w = param_vector(w),
-                                 .rstd = stats.rstd,
-                                 .dy = dy,
-                                 .lddy = k,
-                                 .dx = dx,
-                                 .lddx = k,
-                                 .dw = param_vector_grad(w) };
-        d->k->rms_norm_backward(d, &a);
+        rms_norm_backward(d, w, p->rows, k, dy, x, stats.rstd, dx);
         return;
     }
     ares_layer_norm_args a = { .rows = p->rows,

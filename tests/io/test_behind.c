@@ -1,4 +1,4 @@
-/* Jobs of a thread beside the program. Seen to fail where a failure ended the jobs after it. */
+/* Jobs of a thread beside the program. */
 #include <stdatomic.h>
 
 #include "ares/io.h"

@@ -194,6 +194,7 @@ int trainer_renew_rollout(ares_trainer *t)
         ares_features_trim(t->run.features);
         if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
     }
+    if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
     if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;
     ARES_TRY(ares_model_slice_fill(t->slice, t->run.model));
     t->slice_version = version;
@@ -307,6 +308,8 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
 
 void trainer_close(ares_trainer *t)
 {
+    ares_features_free(t->run.features); /* its decoders read the rows of all data sets below */
+    t->run.features = NULL;
     ares_rollout_free(t->rollout);
     ares_model_free(t->slice);
     ares_group_close(t->tp);

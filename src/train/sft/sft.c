@@ -304,6 +304,7 @@ static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
     float *log_probs = ares_arena_alloc(&b->arena, (size_t)(b->tokens + 1) * sizeof *log_probs);
     const learner_scoring scoring = learner_scoring_of(&t->cfg);
     ARES_TRY(learner_log_probs(&t->policy, &scoring, b, 0, b->rows, log_probs, NULL));
+    if (t->policy.features) ares_features_trim(t->policy.features);
     for (int64_t i = 0; i < b->tokens; i++) {
         if (!b->response_mask[i]) continue;
         sums[0] -= (double)log_probs[i];

@@ -174,10 +174,13 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
 
 /* ------------------------------------------------------------------ one step */
 
-/* The index of the size that holds a plan of decoding alone; -1: none. */
+/*
+ * The index of the size that holds a plan of decoding alone; -1: none. A graph would place the
+ * features of the step that it was made of in every later one.
+ */
 static int size_of(const plan *p)
 {
-    if (p->n_seg != p->rows || p->n_out != p->rows) return -1;
+    if (p->n_seg != p->rows || p->n_out != p->rows || p->n_features) return -1;
     for (int i = 0; i < ARES_COUNT(sizes); i++)
         if (p->rows <= sizes[i]) return i;
     return -1;

@@ -188,15 +188,17 @@ static int check_sight(const ares_rollout *r, const ares_request *q)
         return ares_fail(ARES_EUNSUPPORTED,
                          "rollout: ranks that decode as one take text alone, and the prompt has "
                          "images or videos; set worker.rollout.tensor_parallel_size=1");
-    int32_t last = q->prompt_len + q->sight->delta;
+    int32_t limit =
+                ARES_MIN(q->sampling.max_new_tokens - q->response_len, r->max_len - q->prompt_len),
+            last = q->prompt_len + q->sight->delta;
     for (int32_t i = 0; i < q->sight->n; i++) last = ARES_MAX(last, q->sight->t[i]);
     /* a card has a table of angles */
-    if (!r->ahead || last + q->sampling.max_new_tokens <= r->max_len) return ARES_OK;
+    if (!r->ahead || last + limit <= r->max_len) return ARES_OK;
     return ares_fail(
         ARES_ELIMIT,
         "rollout: a video of the prompt and the answer take positions up to %d, beyond "
         "max_model_len = %d; raise worker.rollout.max_model_len",
-        last + q->sampling.max_new_tokens, r->max_len);
+        last + limit, r->max_len);
 }
 
 static int check_request(const ares_rollout *r, const ares_request *q)

@@ -10,6 +10,10 @@ int ares_sight_rules_load(const ares_model_config *cfg, const char *dir, ares_si
                                .tokens_per_second = v->tokens_per_second };
     ARES_TRY(ares_processor_load(dir, &out->processor));
     const ares_processor *p = &out->processor;
+    if (v->channels != ARES_COUNT(p->mean))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: %s: vision_config.in_channels = %d; pictures are read with %d",
+                         dir, v->channels, ARES_COUNT(p->mean));
     if (p->patch == v->patch && p->merge == v->merge && p->temporal == v->temporal) return ARES_OK;
     return ares_fail(
         ARES_EFORMAT,

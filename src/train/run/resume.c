@@ -112,7 +112,7 @@ static int check_origin(const training *t, const ares_json *o, const char *path)
     if (force && other_data)
         return ares_fail(ARES_ESTATE,
                          "train: %s: the state is of another data set than data.train_files (its "
-                         "rows differ in id, prompt or answer); restore the files, or %s",
+                         "rows differ in id, prompt, images or answer); restore the files, or %s",
                          path, force);
     if (other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));

@@ -135,6 +135,8 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables,
     if (rc == ARES_OK) {
         s->trained = ares_calloc((size_t)s->ids.n + 1, 1);
         for (int64_t i = 0; i < spans.n; i++) mark_span(e, &spans.items[i], s);
+        for (int32_t i = 0; s->sight && i < s->sight->n_places; i++) /* nobody writes an image */
+            memset(s->trained + s->sight->places[i].first, 0, (size_t)s->sight->places[i].n);
     }
     ares_str_fini(&text);
     ares_text_spans_fini(&spans);

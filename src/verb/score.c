@@ -65,6 +65,7 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
     if (n)
         ARES_TRY(ares_train_log_probs(j->model, j->workspace, j->see.features, &j->cfg, b, 0, 1,
                                       stats, stats + n));
+    if (j->see.features) ares_features_trim(j->see.features);
     ares_json_begin(out, '{');
     verb_write_floats(ares_json_key(out, "log_probs"), stats, n);
     verb_write_floats(ares_json_key(out, "entropies"), stats + n, n);

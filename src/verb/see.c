@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
+
 int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m)
 {
     *s = (verb_see){ .dir = dir,
@@ -26,7 +28,7 @@ int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_
     }
     if (sees) {
         ARES_TRY(ares_sight_rules_load(&m->cfg, dir, &s->rules));
-        ARES_TRY(ares_features_new(m, &s->rules.processor, SIZE_MAX, &s->features));
+        ARES_TRY(ares_features_new(m, &s->rules.processor, KEPT_BYTES, &s->features));
     }
     return ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &s->cfg,
                                                            .tokenizer = s->tokenizer,
@@ -98,8 +100,8 @@ static int encode_chat(verb_see *s, const ares_json *line, const ares_json *vari
     ARES_TRY(ares_prompt_media_of(&s->cfg, line, ares_json_get(variables, "messages"), &s->arena,
                                   &media));
     ARES_TRY(ares_prompt_check_media(s->encoder, &media));
-    variables = ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media,
-                                        &s->arena);
+    variables =
+        ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media, &s->arena);
     int rc = ares_chat_render(s->chat, variables, NULL, &text);
     if (rc == ARES_OK) rc = ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), false, ids);
     if (rc == ARES_OK) rc = ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);

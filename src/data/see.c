@@ -97,8 +97,9 @@ int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_medi
 {
     if (e->sight || (!m->images && !m->videos)) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED,
-                     "there are images or videos, and the model reads text alone; choose a vision "
-                     "model, or leave them out");
+                     "'%s' holds images or videos, and the model reads text alone; choose a vision "
+                     "model, or leave such rows out",
+                     m->images ? e->cfg->image_key : e->cfg->video_key);
 }
 
 /* ------------------------------------------------------------------ strings -> parts */

@@ -225,7 +225,7 @@ TEST(what_a_row_may_not_ask_for_is_named_with_its_place)
     CHECK_OK(encode(&strict, true, 2, two, &x));
     ares_dataset_free(x.d);
     CHECK_FAIL(encode(&strict, false, 0, two, &x), ARES_EUNSUPPORTED,
-               "rows.jsonl:1: there are images or videos, and the model reads text alone");
+               "rows.jsonl:1: 'images' holds images or videos, and the model reads text alone");
     ares_dataset_free(x.d);
     CHECK_FAIL(encode(&filter, false, 0, two, &x), ARES_EUNSUPPORTED, "the model reads text alone");
     ares_dataset_free(x.d);

@@ -1,6 +1,7 @@
 /* Places and positions of pictures in a sequence, and in packed tokens. */
 #include <math.h>
 
+#include "../../src/data/sight.h"
 #include "ares/data.h"
 #include "test.h"
 
@@ -30,13 +31,13 @@ TEST(one_token_for_a_picture_becomes_as_many_as_it_has_with_the_ones_offsets)
     const ares_medium items[] = { small, wide, clip };
     const ares_media media = media_of(items, 2, 1);
     ares_ids out = { .want_offsets = true }, again = { 0 };
-    REQUIRE_OK(ares_sight_expand(&qwen2_5, &media, ids, 5, offsets, &out));
+    REQUIRE_OK(sight_expand(&qwen2_5, &media, ids, 5, offsets, &out));
     REQUIRE(out.n == ARES_COUNT(want));
     CHECK_MEM(out.ids, want, sizeof want);
     CHECK(out.offsets[1][0] == 1 && out.offsets[6][0] == 1 && out.offsets[6][1] == 5);
     CHECK(out.offsets[8][0] == 6 && out.offsets[9][0] == 9 && out.offsets[14][1] == 12);
     /* ids that have them all stay as they are */
-    REQUIRE_OK(ares_sight_expand(&qwen2_5, &media, want, ARES_COUNT(want), NULL, &again));
+    REQUIRE_OK(sight_expand(&qwen2_5, &media, want, ARES_COUNT(want), NULL, &again));
     REQUIRE(again.n == ARES_COUNT(want));
     CHECK_MEM(again.ids, want, sizeof want);
     ares_ids_fini(&out);
@@ -49,14 +50,14 @@ TEST(other_numbers_of_places_are_an_error_with_both)
     const ares_medium items[] = { wide, clip };
     ares_media media = media_of(items, 1, 1);
     ares_ids out = { 0 };
-    CHECK_FAIL(ares_sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
                "1 images and 2 places for them in the prompt; put <image>");
-    CHECK_FAIL(ares_sight_expand(&qwen2_5, &media, ids, 1, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 1, NULL, &out), ARES_EFORMAT,
                "1 videos and 0 places for them in the prompt; put <video>");
     media = media_of(items, 0, 0);
-    CHECK_FAIL(ares_sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
                "0 images and 2 places");
-    CHECK_OK(ares_sight_expand(&qwen2_5, &media, ids + 1, 1, NULL, &out));
+    CHECK_OK(sight_expand(&qwen2_5, &media, ids + 1, 1, NULL, &out));
     CHECK(out.n == 1 && out.ids[0] == 1);
     ares_ids_fini(&out);
 }
@@ -68,7 +69,7 @@ static void check_positions(const ares_sight_rules *r, const ares_media *media, 
 {
     ares_arena arena = { 0 };
     ares_sight s;
-    if (CHECK_OK(ares_sight_of(r, media, ids, n, &arena, &s))) {
+    if (CHECK_OK(sight_of(r, media, ids, n, &arena, &s))) {
         CHECK_EQ(s.n, n);
         CHECK_MEM(s.t, t, (size_t)n * sizeof *t);
         CHECK_MEM(s.h, h, (size_t)n * sizeof *h);
@@ -134,14 +135,14 @@ TEST(images_and_videos_take_their_places_each_in_their_own_order)
     const ares_media media = media_of(items, 2, 1);
     ares_arena arena = { 0 };
     ares_sight s;
-    REQUIRE_OK(ares_sight_of(&qwen2_5, &media, ids, ARES_COUNT(ids), &arena, &s));
+    REQUIRE_OK(sight_of(&qwen2_5, &media, ids, ARES_COUNT(ids), &arena, &s));
     REQUIRE(s.n_places == 3);
     CHECK(s.places[0].medium == &items[2] && s.places[0].first == 0 && s.places[0].n == 6);
     CHECK(s.places[1].medium == &items[0] && s.places[1].first == 6 && s.places[1].n == 1);
     CHECK(s.places[2].medium == &items[1] && s.places[2].first == 8 && s.places[2].n == 6);
-    CHECK_FAIL(ares_sight_of(&qwen2_5, &media, ids, 10, &arena, &s), ARES_EFORMAT,
+    CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 10, &arena, &s), ARES_EFORMAT,
                "2 tokens of an image from token 8 on, and what is given for that place needs 6");
-    CHECK_FAIL(ares_sight_of(&qwen2_5, &media, ids, 8, &arena, &s), ARES_EFORMAT,
+    CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 8, &arena, &s), ARES_EFORMAT,
                "3 images and videos, and places of only 2");
     ares_arena_fini(&arena);
 }
@@ -156,7 +157,7 @@ TEST(a_video_that_lasts_longer_than_positions_reach_is_an_error)
         const ares_media media = media_of(&x, 0, 1);
         ares_arena arena = { 0 };
         ares_sight s;
-        CHECK_FAIL(ares_sight_of(&qwen2_5, &media, ids, 6, &arena, &s), ARES_EFORMAT,
+        CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 6, &arena, &s), ARES_EFORMAT,
                    "must last from 0 to");
         ares_arena_fini(&arena);
     }
@@ -192,8 +193,8 @@ static bool open_case(packed_case *c)
     *c = (packed_case){ .items = { wide, small } };
     const ares_media one = media_of(c->items, 1, 0), two = media_of(c->items, 2, 0);
     ares_batch_init(&c->b);
-    if (!CHECK_OK(ares_sight_of(&qwen2_5, &one, in_prompt, FIRST, &c->arena, &c->sight[0])) ||
-        !CHECK_OK(ares_sight_of(&qwen2_5, &two, in_both, 11, &c->arena, &c->sight[1])))
+    if (!CHECK_OK(sight_of(&qwen2_5, &one, in_prompt, FIRST, &c->arena, &c->sight[0])) ||
+        !CHECK_OK(sight_of(&qwen2_5, &two, in_both, 11, &c->arena, &c->sight[1])))
         return false;
     add_group(&c->b, in_prompt, FIRST, &c->sight[0], first);
     add_group(&c->b, in_both, SECOND, &c->sight[1], second);
@@ -260,8 +261,8 @@ TEST(rows_of_the_same_ids_and_other_pictures_share_no_prompt)
     const ares_medium other = wide;
     const ares_media one = media_of(&wide, 1, 0), two = media_of(&other, 1, 0);
     ares_batch_init(&b);
-    REQUIRE_OK(ares_sight_of(&qwen2_5, &one, in_prompt, FIRST, &arena, &sight[0]));
-    REQUIRE_OK(ares_sight_of(&qwen2_5, &two, in_prompt, FIRST, &arena, &sight[1]));
+    REQUIRE_OK(sight_of(&qwen2_5, &one, in_prompt, FIRST, &arena, &sight[0]));
+    REQUIRE_OK(sight_of(&qwen2_5, &two, in_prompt, FIRST, &arena, &sight[1]));
     ares_batch_begin_group(&b);
     for (int i = 0; i < 3; i++) {
         const ares_sample s = {

@@ -62,8 +62,8 @@ typedef struct option_case {
     "data.shuffle=false "
 
 /* The model of vision_model sees the rows of vision_rows. */
-#define SEEN                                                                              \
-    "data.image_dir=$DIR data.min_pixels=null data.max_pixels=null data.shuffle=false "   \
+#define SEEN                                                                            \
+    "data.image_dir=$DIR data.min_pixels=null data.max_pixels=null data.shuffle=false " \
     "data.max_prompt_length=100 worker.actor.model.model_path=$DIR/sees "
 
 /* The model of agent_model acts on ice. */
@@ -361,9 +361,9 @@ static const option_case options[] = {
       "$ test $(rollouts | grep -c '\"ground_truth\":\"sol [0-7]\"') = 16" },
     { "data.metadata_key", "question", "rows", "fails 1 rows.jsonl:1: 'question' is no map" },
     { "data.image_key", "pictures", "rows",
-      "fails 1 rows.jsonl:1: there are images or videos, and the model reads text alone" },
+      "fails 1 rows.jsonl:1: 'pictures' holds images or videos, and the model reads text alone" },
     { "data.video_key", "films", "rows",
-      "fails 1 rows.jsonl:1: there are images or videos, and the model reads text alone" },
+      "fails 1 rows.jsonl:1: 'films' holds images or videos, and the model reads text alone" },
     { "data.image_dir", "$DIR/nowhere", "pictures",
       "fails 1 pictures.jsonl:1: media: images[0] = 'a.png': " },
     { "data.video_fps", NULL, "test_e2e",

@@ -116,7 +116,7 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
                   { "pages", "data.image_key=pages" },
                   { "clips", "data.video_key=clips" } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        char change[300], words[200];
+        char change[300], words[200], message[100];
         snprintf(change, sizeof change,
                  "printf '{\"prompt\":\"1\",\"answer\":\"2\",\"%s\":[]}\\n"
                  "{\"prompt\":\"1\",\"answer\":\"2\",\"%s\":[\"a.bin\"]}\\n' > rows.jsonl",
@@ -125,8 +125,9 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
                  "data.train_files=rows.jsonl data.rollout_batch_size=1 "
                  "worker.actor.global_batch_size=1 %s",
                  cases[i].option);
-        refuses(change, words, RUN,
-                "rows.jsonl:2: there are images or videos, and the model reads text alone");
+        snprintf(message, sizeof message, "rows.jsonl:2: '%s' holds images or videos",
+                 cases[i].key);
+        refuses(change, words, RUN, message);
     }
 }
 

@@ -181,12 +181,13 @@ TEST(what_reads_text_alone_refuses_pictures_by_name)
                    "the row has images or videos, and algorithm.adv_estimator = 'gae' needs a "
                    "critic, which reads text alone",
                    "algorithm.adv_estimator=gae");
-    vision_refused(RUN, "pictures.jsonl:1: there are images or videos, and the model reads text",
+    vision_refused(RUN,
+                   "pictures.jsonl:1: 'images' holds images or videos, and the model reads text",
                    "worker.actor.model.model_path='%s'", e2e_model());
     /* a filter of what cannot be read drops no picture for want of a tower */
-    vision_refused(RUN, "pictures.jsonl:1: there are images or videos, and the model reads text",
-                   "worker.actor.model.model_path='%s' data.filter_unreadable_media=true",
-                   e2e_model());
+    vision_refused(
+        RUN, "pictures.jsonl:1: 'images' holds images or videos, and the model reads text",
+        "worker.actor.model.model_path='%s' data.filter_unreadable_media=true", e2e_model());
     vision_refused(RUN, "a critic that starts as a qwen2_5_vl is not offered",
                    "data.train_files='%s' algorithm.adv_estimator=gae",
                    test_source("examples/data/sums/train.jsonl"));

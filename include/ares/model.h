@@ -255,7 +255,8 @@ typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
     bool trainable;     /* gradients, too */
     bool freeze_vision; /* none of a vision tower, whose weights stay as they are */
-    /* not trainable, with memory laid out as in a model whose tower is: ares_model_mix needs that */
+    /* not trainable, with memory laid out as in a model whose tower is: ares_model_mix needs that
+     */
     bool like_trained;
     /*
      * score.weight and score.bias in place of the language model's head; where the files lack them,

@@ -34,7 +34,14 @@ static int mix_piece(void *ctx, const piece *x)
 int ares_model_mix(ares_model *into, ares_model *from, double share)
 {
     mixing j = { into, from, share };
+    bool gathers = from->share.how == ARES_SHARE_ALL;
+    int rc = ARES_OK;
     ARES_ASSERT(into->n_params == from->n_params && into->n_regions == from->n_regions);
-    ARES_TRY(pieces_held(into, OF_WEIGHTS, mix_piece, &j));
-    return regions_refresh(into);
+    for (int i = 0; i < regions_count(into); i++) { /* a rank that has failed gathers on */
+        if (gathers) ares_region_hold(from, i);
+        if (rc == ARES_OK) rc = pieces_held_of(into, i, OF_WEIGHTS, mix_piece, &j);
+        if (gathers) ares_region_drop(from, i);
+    }
+    if (rc == ARES_OK && gathers) rc = ares_model_sync(from);
+    return rc == ARES_OK ? regions_refresh(into) : rc;
 }

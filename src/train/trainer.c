@@ -192,7 +192,6 @@ int trainer_renew_rollout(ares_trainer *t)
     if (t->run.features) {
         ares_features_at(t->run.features, version);
         ares_features_trim(t->run.features);
-        if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
     }
     if (t->ref && t->ref->features) ares_features_trim(t->ref->features);
     if (!t->slice || (t->slice->filled && t->slice_version == version)) return ARES_OK;

@@ -83,6 +83,64 @@ TEST_GPU(what_a_run_on_a_card_allocates_is_what_plan_says)
     allocates_as_planned("cuda", "--memory 60e9");
 }
 
+/* A square of 8 x 8 pixels, which becomes 112 x 112: 16 tokens of each prompt's 46. */
+#define SQUARE                                                               \
+    "data:image/png;base64,"                                                 \
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAI0lEQVR42mNggAEBKGBQgA" \
+    "IGAyhgcIAChgAoYEiAAoYCKAAAO1cOAePbYiQAAAAASUVORK5CYII="
+
+/*
+ * Prompts with an image, with a tower that keeps its weights and with one that is trained: what its
+ * passes take of the device, and features and pixels of the host.
+ */
+TEST(what_a_run_with_images_allocates_is_what_plan_says)
+{
+    static const char *const options[] = {
+        "",
+        "worker.actor.model.freeze_vision_tower=false",
+        "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false "
+        "algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
+        "worker.actor.model.enable_gradient_checkpointing=true",
+    };
+    ares_str rows_text = { 0 };
+    const char *model = test_file("sees");
+    char data[700];
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2_5_vl --hidden 32 --layers 2 --heads 2 --kv-heads 1 "
+                         "--vision-width 32 --seed 3 --out '%s'",
+                         model),
+             0);
+    for (int i = 0; i < 8; i++)
+        ares_str_addf(
+            &rows_text,
+            "{\"prompt\":\"<image>1%d2+345=?\",\"answer\":\"1\",\"images\":[\"" SQUARE "\"]}\n", i);
+    snprintf(data, sizeof data,
+             "worker.actor.model.model_path='%s' data.train_files='%s' data.min_pixels=12544 "
+             "data.max_pixels=12544 data.vision_cache_gb=1 data.max_prompt_length=46 "
+             "data.apply_chat_template=true worker.actor.max_token_len_per_device=180",
+             model, e2e_write("seen.jsonl", rows_text.data));
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        ares_str json = { 0 }, out = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "sees%d", i);
+        const char *words = e2e_train_words(run);
+        CHECK_EQ(
+            e2e_program(&json, "plan --config '%s' " FULL "%s %s --json", words, data, options[i]),
+            0);
+        CHECK_EQ(e2e_program(&out, "--config '%s' " FULL "%s %s", words, data, options[i]), 0);
+        double planned = number(json.data, "\"allocated_bytes\""),
+               held = e2e_metric(run, 2, "perf/max_memory_allocated_gb") * 1073741824.0;
+        CHECK_MSG(fabs(planned - held) <= 1e-4 * held, "%s: planned %.0f bytes, held %.0f, %s",
+                  options[i], planned, held, out.data);
+        CHECK_EQ(number(json.data, "\"tokens_of_the_largest\""), 16);
+        CHECK_EQ(number(json.data, "\"tokens_of_a_step\""), 4 * 46);
+        CHECK_EQ(number(json.data, "\"host_bytes_over_steps\""), i == 1 ? 0 : 1e9);
+        ares_str_fini(&json);
+        ares_str_fini(&out);
+    }
+    ares_str_fini(&rows_text);
+}
+
 TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
 {
     ares_str out = { 0 };

@@ -1,5 +1,6 @@
 /* Prompts with pictures in the engine: what the prefix cache takes for the same, and what is
  * barred. */
+#include "../../src/data/sight.h"
 #include "ares/model_vision.h"
 #include "ares/rollout.h"
 #include "internal.h"
@@ -53,7 +54,7 @@ static void make(prompt *p, ares_arena *arena, int kind, const float *features, 
     const ares_media media = { .n = 1, .n_images = 1, .items = &pictures[kind] };
     for (int i = 0; i < LENGTH; i++)
         p->ids[i] = i >= BEFORE && i < BEFORE + TOKENS ? v->image_token : 1 + i % 20;
-    CHECK_OK(ares_sight_of(&rules, &media, p->ids, LENGTH, arena, &p->sight));
+    CHECK_OK(sight_of(&rules, &media, p->ids, LENGTH, arena, &p->sight));
     p->seen = (ares_seen){ features, number };
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "../../src/data/sight.h"
 #include "../media/pictures.h"
 #include "ares/model_vision.h"
 #include "roles/actor.h"
@@ -77,8 +78,8 @@ static void see(run *r, int group, int32_t *ids, int32_t *n)
     const ares_media_options o = { .video_fps = 2 };
     CHECK_OK(ares_media_open(picture_json(&r->arena, "[%s]", list.data), NULL, &r->rules.processor,
                              &o, &r->arena, media));
-    CHECK_OK(ares_sight_expand(&r->rules, media, short_ids.ids, short_ids.n, NULL, &out));
-    CHECK_OK(ares_sight_of(&r->rules, media, out.ids, (int32_t)out.n, &r->arena, &r->sight[group]));
+    CHECK_OK(sight_expand(&r->rules, media, short_ids.ids, short_ids.n, NULL, &out));
+    CHECK_OK(sight_of(&r->rules, media, out.ids, (int32_t)out.n, &r->arena, &r->sight[group]));
     ARES_ASSERT(out.n <= 200);
     memcpy(ids, out.ids, (size_t)out.n * sizeof *ids);
     *n = (int32_t)out.n;

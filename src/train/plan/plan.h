@@ -21,6 +21,7 @@
     X(ACTIVATIONS, "kept activations")          \
     X(SCRATCH, "head scratch")                  \
     X(PASSES, "passes of reference and critic") \
+    X(COPY, "copy of a checkpoint")             \
     X(TOWER, "passes of vision tower")          \
     X(PICTURES, "pictures and features")        \
     X(BASE, "context and libraries (assumed)")
@@ -47,6 +48,12 @@ typedef struct plan_micro {
     int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
     int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
 } plan_micro;
+
+/* The rounds of a rank's update, and the largest micro-batch in one. */
+typedef struct plan_round {
+    int64_t n, micro;    /* rounds of a mini-batch; micro-batches of a round */
+    int64_t tokens, out; /* of such a micro-batch */
+} plan_round;
 
 /* Images, where the model sees them: as many as prompts of full length have room for. */
 typedef struct plan_pictures {

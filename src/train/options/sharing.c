@@ -28,7 +28,7 @@ static void check(ares_config *cfg, const char *section, const ares_json *full_s
     if (fsdp_size <= world && world % size_of(fsdp_size, world) == 0) return;
     snprintf(path, sizeof path, "%s.fsdp_size", section);
     ares_config_fault(cfg, path,
-                      "does not divide the %d ranks of this run: set a divisor, -1 for all ranks, "
+                      "does not divide the number of ranks, %d: set a divisor, -1 for all ranks, "
                       "or 1 to share nothing",
                       world);
 }

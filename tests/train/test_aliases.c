@@ -233,6 +233,9 @@ TEST(a_verl_command_line_is_understood)
         "actor_rollout_ref.actor.clip_ratio=0.1",
         "actor_rollout_ref.actor.clip_ratio_high=0.28",
         "actor_rollout_ref.actor.fsdp_config.param_offload=False",
+        "actor_rollout_ref.actor.fsdp_config.fsdp_size=2",
+        "actor_rollout_ref.ref.fsdp_config.fsdp_size=4",
+        "critic.model.fsdp_config.fsdp_size=1",
         "actor_rollout_ref.rollout.n=5",
         "actor_rollout_ref.rollout.name=vllm",
         "actor_rollout_ref.rollout.response_length=77",
@@ -252,6 +255,9 @@ TEST(a_verl_command_line_is_understood)
     CHECK_EQ(c.data.rollout_batch_size, 128);
     CHECK_EQ(c.actor.global_batch_size, 64);
     CHECK_EQ(c.actor.micro_batch_size, 4);
+    CHECK_EQ(c.actor.fsdp_size, 2);
+    CHECK_EQ(c.ref.fsdp_size, 4);
+    CHECK_EQ(c.critic.fsdp_size, 1);
     CHECK_NEAR(c.optim.lr, 2e-6, 0);
     CHECK_NEAR(c.optim.betas.items[1], 0.95, 0);
     CHECK_NEAR(c.algorithm.kl_coef, 0.002, 0);

@@ -20,6 +20,9 @@ typedef struct axis {
      */
     bool wide;
     int32_t *low, *high; /* [n_out][taps / 2] */
+    /* of passes_avx512.c, for its pass over rows; NULL: it has none for this axis */
+    int32_t *blocks, pairs;
+    bool two;
 } axis;
 
 /* in [h][w][3] to out [h][a->n_out][3] */
@@ -31,7 +34,8 @@ typedef void media_column_fn(const axis *a, int32_t i, const uint8_t *in, int64_
 media_rows_fn media_rows_plain;
 media_column_fn media_column_plain;
 #ifdef __x86_64__
-media_rows_fn media_rows_avx2;
-media_column_fn media_column_avx2;
+media_rows_fn media_rows_avx2, media_rows_avx512;
+media_column_fn media_column_avx2, media_column_avx512;
+void media_blocks_init(axis *a); /* of weights that are rounded */
 #endif
 #endif

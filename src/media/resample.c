@@ -120,6 +120,7 @@ static void axis_fini(axis *a)
     ares_free(a->f);
     ares_free(a->low);
     ares_free(a->high);
+    ares_free(a->blocks);
 }
 
 static inline uint8_t clamp(int32_t x)
@@ -182,21 +183,34 @@ void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t
     ares_free(lanes);
 }
 
-#ifdef __x86_64__
-/* ARES_ISA=plain, as for the kernels, asks for the passes without vector instructions. */
-static bool has_avx2(void)
+/* The passes for this processor, or for a lesser one that ARES_ISA names, as for the kernels. */
+typedef struct passes {
+    media_rows_fn *rows;
+    media_column_fn *column;
+    void (*init)(axis *across); /* NULL: nothing to do */
+} passes;
+
+static passes passes_of(void)
 {
+#ifdef __x86_64__
     const char *isa = getenv("ARES_ISA");
-    return __builtin_cpu_supports("avx2") && !(isa && strcmp(isa, "plain") == 0);
-}
+    bool plain = isa && strcmp(isa, "plain") == 0, avx2 = isa && strcmp(isa, "avx2") == 0;
+    if (!plain && !avx2 && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+        __builtin_cpu_supports("avx512vnni"))
+        return (passes){ media_rows_avx512, media_column_avx512, media_blocks_init };
+    if (!plain && __builtin_cpu_supports("avx2"))
+        return (passes){ media_rows_avx2, media_column_avx2, NULL };
 #endif
+    return (passes){ media_rows_plain, media_column_plain, NULL };
+}
 
 /*
  * Both passes, a few rows at a time: as many as an output needs and CHUNK more lie between them, so
  * that they stay in a cache.
  */
-static void both_passes(media_rows_fn *rows, media_column_fn *column, const axis *across,
-                        const axis *down, const uint8_t *in, media_size from, uint8_t *out)
+static void both_passes(const passes *p, const axis *across, const axis *down, const uint8_t *in,
+                        media_size from, uint8_t *out)
 {
     int64_t in_row = (int64_t)from.w * 3, row = (int64_t)across->n_out * 3;
     int32_t room = ARES_MIN(from.h, down->taps + CHUNK), start = 0, held = 0;
@@ -209,29 +223,26 @@ static void both_passes(media_rows_fn *rows, media_column_fn *column, const axis
             memmove(between, between + (first - start) * row, (size_t)(held * row));
             start = first;
             int32_t more = ARES_MIN(room - held, from.h - start - held);
-            rows(across, in + (start + held) * in_row, (media_size){ from.w, more },
-                 between + held * row);
+            p->rows(across, in + (start + held) * in_row, (media_size){ from.w, more },
+                    between + held * row);
             held += more;
         }
-        column(down, i, between + (first - start) * row, row, out + i * row);
+        p->column(down, i, between + (first - start) * row, row, out + i * row);
     }
     ares_free(between);
 }
 
-static void resample_bytes(const axis *across, const axis *down, const uint8_t *in, media_size from,
+static void resample_bytes(axis *across, const axis *down, const uint8_t *in, media_size from,
                            uint8_t *out, media_size to)
 {
-    media_rows_fn *rows = media_rows_plain;
-    media_column_fn *column = media_column_plain;
+    const passes p = passes_of();
     int64_t row = (int64_t)to.w * 3;
-#ifdef __x86_64__
-    if (has_avx2()) rows = media_rows_avx2, column = media_column_avx2;
-#endif
-    if (from.w != to.w && from.h != to.h) both_passes(rows, column, across, down, in, from, out);
-    else if (from.w != to.w) rows(across, in, from, out);
+    if (p.init && from.w != to.w) p.init(across);
+    if (from.w != to.w && from.h != to.h) both_passes(&p, across, down, in, from, out);
+    else if (from.w != to.w) p.rows(across, in, from, out);
     else if (from.h != to.h)
         for (int32_t i = 0; i < to.h; i++)
-            column(down, i, in + down->first[i] * row, row, out + i * row);
+            p.column(down, i, in + down->first[i] * row, row, out + i * row);
     else memcpy(out, in, (size_t)from.w * (size_t)from.h * 3);
 }
 

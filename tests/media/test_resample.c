@@ -58,12 +58,14 @@ static void check(media_filter filter, media_size from, media_size to)
             want[y * to.w * 3 + x] =
                 from.h == to.h ? between[y * to.w * 3 + x]
                                : (uint8_t)line_at(filter, between + x, to.w * 3, from.h, to.h, y);
-    for (int plain = 0; plain < 2; plain++) {
-        if (plain) setenv("ARES_ISA", "plain", 1);
+    static const char *const isas[] = { "avx512", "avx2", "plain" };
+    for (int i = 0; i < ARES_COUNT(isas); i++) {
+        setenv("ARES_ISA", isas[i], 1);
+        memset(got, 0, n);
         media_resample(filter, in, from, got, to);
         unsetenv("ARES_ISA");
-        CHECK_MSG(memcmp(got, want, n) == 0, "filter %d, %d x %d to %d x %d%s", filter, from.w,
-                  from.h, to.w, to.h, plain ? ", plain" : "");
+        CHECK_MSG(memcmp(got, want, n) == 0, "filter %d, %d x %d to %d x %d, %s", filter, from.w,
+                  from.h, to.w, to.h, isas[i]);
     }
     ares_free(in);
     ares_free(got);
@@ -91,6 +93,17 @@ TEST(one_side_alone_may_change)
             check(MEDIA_TORCH_U8, (media_size){ 23, sides[i] }, (media_size){ 23, sides[k] });
             check(MEDIA_PILLOW, (media_size){ sides[i], 19 }, (media_size){ sides[k], 19 });
             check(MEDIA_PILLOW, (media_size){ 23, sides[i] }, (media_size){ 23, sides[k] });
+        }
+}
+
+/* one register of input for a block of pixels, two, and more than that */
+TEST(pictures_shrink_and_grow_by_every_factor_around_a_block)
+{
+    static const int tenths[] = { 7, 10, 11, 12, 13, 15, 20, 24, 25, 26, 27, 30, 40 };
+    for (int i = 0; i < ARES_COUNT(tenths); i++)
+        for (int w = 45; w < 54; w++) {
+            check(MEDIA_TORCH_U8, (media_size){ w * tenths[i] / 10, 5 }, (media_size){ w, 6 });
+            check(MEDIA_PILLOW, (media_size){ w * tenths[i] / 10, 9 }, (media_size){ w, 8 });
         }
 }
 

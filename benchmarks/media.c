@@ -1,7 +1,9 @@
 /*
- * Pictures per second on one thread, from a file to a tower's patches (decoding, the processor's
- * resize, pixel values), and the same without the decoding, for which both sides use the same
- * libraries. JSON lines, the best and all of several runs.
+ * Pictures per second on one thread: from a file to what is kept of it (decoding, the processor's
+ * resize, the key of its bytes); the same without the decoding, for which both sides use the same
+ * libraries; and on to the values of its patches in one array, as transformers' processor leaves
+ * them. Here the tower makes the values where its first product reads them, a few rows at a time,
+ * which bench_vision counts. JSON lines, the best and all of several runs.
  *
  *   bench_media FOLDER [REPEAT]
  *
@@ -93,27 +95,25 @@ static int from_file(job *j)
         j->m = media.items[0];
         rc = ares_medium_read(&j->m, &j->p, &j->pixels, &key);
     }
-    if (rc == ARES_OK) {
-        size_t n = (size_t)j->m.grid.h * (size_t)j->m.grid.w * 1176;
-        if (!j->patches) j->patches = ares_malloc(n * sizeof *j->patches);
-        ares_medium_patches(&j->m, &j->p, j->pixels, j->patches);
-    }
     ares_arena_fini(&arena);
     return rc;
 }
 
-/* What ares_medium_read does after decoding, and the patches. */
+/* What ares_medium_read does after decoding. */
 static void from_pixels(job *j, const uint8_t *rgb, media_size size)
 {
     media_size to = { j->m.grid.w * j->p.patch, j->m.grid.h * j->p.patch };
     size_t n = (size_t)to.w * (size_t)to.h * 3;
-    uint8_t *pixels = ares_malloc(n);
     volatile uint64_t key;
-    media_resample(MEDIA_TORCH_U8, rgb, size, pixels, to);
-    key = media_hash(pixels, n, 0);
+    media_resample(MEDIA_TORCH_U8, rgb, size, j->pixels, to);
+    key = media_hash(j->pixels, n, 0);
     (void)key;
-    ares_medium_patches(&j->m, &j->p, pixels, j->patches);
-    ares_free(pixels);
+}
+
+static void to_values(job *j, const uint8_t *rgb, media_size size)
+{
+    from_pixels(j, rgb, size);
+    ares_medium_patches(&j->m, &j->p, j->pixels, 0, j->m.grid.h * j->m.grid.w, j->patches);
 }
 
 static void print(const char *name, const char *what, const job *j, const double *rate, int n)
@@ -143,12 +143,19 @@ static int bench(const char *name, const char *path, const uint8_t *rgb, media_s
         if (i >= 0) rate[i] = 1 / (ares_now_s() - begin);
     }
     print(name, "from its file", &j, rate, repeat);
-    for (int i = -1; i < repeat; i++) {
-        double begin = ares_now_s();
-        from_pixels(&j, rgb, size);
-        if (i >= 0) rate[i] = 1 / (ares_now_s() - begin);
+    static const struct {
+        const char *what;
+        void (*run)(job *j, const uint8_t *rgb, media_size size);
+    } parts[] = { { "from its pixels", from_pixels }, { "from its pixels to values", to_values } };
+    j.patches = ares_malloc((size_t)j.m.grid.h * (size_t)j.m.grid.w * 1176 * sizeof *j.patches);
+    for (int k = 0; k < ARES_COUNT(parts); k++) {
+        for (int i = -1; i < repeat; i++) {
+            double begin = ares_now_s();
+            parts[k].run(&j, rgb, size);
+            if (i >= 0) rate[i] = 1 / (ares_now_s() - begin);
+        }
+        print(name, parts[k].what, &j, rate, repeat);
     }
-    print(name, "from its pixels", &j, rate, repeat);
     ares_free(j.pixels);
     ares_free(j.patches);
     ares_arena_fini(&arena);

@@ -6,7 +6,8 @@
  *   bench_vision [family=2|2.5] [side=32] [depth=4] [threads=0] [repeat=3] [keep=all|inputs]
  *                [device=cpu] [dtype=fp32]
  *
- * side: of the picture, in patches. GFLOP count products and visible pairs, 2 per multiplication
+ * side: of the picture, in patches; from its bytes on, of which the tower makes the values that
+ * transformers' tower is given. GFLOP count products and visible pairs, 2 per multiplication
  * and addition; a backward as twice the forward, so that recomputation lowers the result.
  */
 #include "../src/model/vision/pass.h"
@@ -113,20 +114,32 @@ static void line(const options *o, const ares_device *d, const char *measure, co
     (void)fflush(stdout);
 }
 
+typedef struct picture {
+    ares_medium m;
+    ares_processor p;
+    uint8_t *pixels;
+} picture;
+
+static void write_patches(const void *of, int32_t first, int32_t n, float *values)
+{
+    const picture *p = of;
+    ares_medium_patches(&p->m, &p->p, p->pixels, first, n, values);
+}
+
 static int measure(const options *o, ares_device *d, ares_model *m)
 {
     ares_grid grid = { 1, o->side, o->side };
-    int64_t rows = (int64_t)o->side * o->side, n = rows * 1176, out = rows / 4 * 2048;
-    float *patches = ares_malloc((size_t)n * sizeof *patches),
-          *features = ares_malloc((size_t)out * sizeof *features);
+    int64_t rows = (int64_t)o->side * o->side, n = rows * 14 * 14 * 3, out = rows / 4 * 2048;
+    picture p = { .m = { .grid = grid, .frames = 1 }, .pixels = ares_malloc((size_t)n) };
+    const tower_input in = { grid, write_patches, &p };
+    float *features = ares_malloc((size_t)out * sizeof *features);
     double *times = ares_calloc((size_t)o->repeat + 1, sizeof *times);
     ares_rng_key key = ares_rng_root(1, ARES_RNG_TEST);
-    for (int64_t i = 0; i < n; i++)
-        patches[i] = (float)(4 * ares_rng_uniform(key, (uint64_t)(i % 65521)) - 2);
-    int rc = ARES_OK;
+    for (int64_t i = 0; i < n; i++) p.pixels[i] = (uint8_t)ares_rng_below(key, (uint64_t)i, 256);
+    int rc = ares_processor_load("/nonexistent", &p.p);     /* the defaults of Qwen2-VL */
     for (int i = 0; i <= o->repeat && rc == ARES_OK; i++) { /* the first does not count */
         times[i] = ares_now_s();
-        rc = tower_features(m, grid, patches, features);
+        rc = tower_features(m, &in, features);
         times[i] = ares_now_s() - times[i];
     }
     if (rc == ARES_OK) line(o, d, "vision", times + 1, gflop(o, m));
@@ -134,12 +147,12 @@ static int measure(const options *o, ares_device *d, ares_model *m)
         rc = ares_model_zero_grad(m);
         times[i] = ares_now_s();
         if (rc == ARES_OK)
-            rc = tower_backward_of(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, grid,
-                                   patches, features);
+            rc = tower_backward_of(m, o->recompute ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &in,
+                                   features);
         times[i] = ares_now_s() - times[i];
     }
     if (rc == ARES_OK) line(o, d, "vision, backward", times + 1, 3 * gflop(o, m));
-    ares_free(patches);
+    ares_free(p.pixels);
     ares_free(features);
     ares_free(times);
     return rc;

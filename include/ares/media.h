@@ -70,11 +70,11 @@ int ares_media_open(const ares_json *images, const ares_json *videos, const ares
 int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pixels,
                      uint64_t *key);
 /*
- * What the tower reads: patches f32 [t h w][3][temporal][patch][patch], blocks of merge x merge
- * patches row by row; of an image all times are the picture, of an odd number of frames the last
- * stands for the one that lacks.
+ * What the tower reads, patches f32 [t h w][3][temporal][patch][patch], blocks of merge x merge
+ * patches row by row: n rows of it, from row `first` on. Of an image all times are the picture; of
+ * an odd number of frames the last stands for the one that lacks.
  */
 void ares_medium_patches(const ares_medium *m, const ares_processor *p, const uint8_t *pixels,
-                         float *patches);
+                         int32_t first, int32_t n, float *patches);
 
 #endif

@@ -36,32 +36,35 @@ static void write_patch(const float table[3][256], const uint8_t *at, int64_t ro
         }
 }
 
+/* One row: the times of a patch whose upper left pixel lies `at` bytes into each frame. */
+static void write_row(const ares_medium *m, const ares_processor *p, const float table[3][256],
+                      const uint8_t *pixels, int32_t t, int64_t at, float *out)
+{
+    int64_t area = (int64_t)p->patch * p->patch, plane = p->temporal * area,
+            row = (int64_t)m->grid.w * p->patch * 3, frame = row * m->grid.h * p->patch;
+    for (int32_t k = 0; k < p->temporal; k++, out += area) {
+        int32_t f = t * p->temporal + k;
+        if (k == 0 || f < m->frames)
+            write_patch(table, pixels + ARES_MIN(f, m->frames - 1) * frame + at, row, p->patch, out,
+                        plane);
+        else /* no frame is left: the one of the time before */
+            for (int c = 0; c < 3; c++)
+                memcpy(out + c * plane, out + c * plane - area, (size_t)area * sizeof *out);
+    }
+}
+
 void ares_medium_patches(const ares_medium *m, const ares_processor *p, const uint8_t *pixels,
-                         float *patches)
+                         int32_t first, int32_t n, float *patches)
 {
     float table[3][256];
     fill_table(p, table);
-    int32_t side = p->patch, merge = p->merge;
-    int64_t area = (int64_t)side * side, row = (int64_t)m->grid.w * side * 3,
-            frame = row * m->grid.h * side, plane = p->temporal * area;
-    for (int32_t t = 0; t < m->grid.t; t++)
-        for (int32_t by = 0; by < m->grid.h; by += merge)
-            for (int32_t bx = 0; bx < m->grid.w; bx += merge)
-                for (int32_t y = by; y < by + merge; y++)
-                    for (int32_t x = bx; x < bx + merge; x++, patches += 3 * plane)
-                        for (int32_t k = 0; k < p->temporal; k++) {
-                            int32_t f = ARES_MIN(t * p->temporal + k, m->frames - 1);
-                            int32_t before = t * p->temporal + k - 1;
-                            if (k > 0 &&
-                                before >= m->frames - 1) { /* the frame of the time before */
-                                for (int c = 0; c < 3; c++)
-                                    memcpy(patches + c * plane + k * area,
-                                           patches + c * plane + (k - 1) * area,
-                                           (size_t)area * sizeof *patches);
-                                continue;
-                            }
-                            const uint8_t *at =
-                                pixels + f * frame + ((int64_t)y * row + (int64_t)x * 3) * side;
-                            write_patch(table, at, row, side, patches + k * area, plane);
-                        }
+    int32_t merge = p->merge, each = merge * merge, wide = m->grid.w / merge,
+            frame = m->grid.h * m->grid.w;
+    int64_t pixel = (int64_t)p->patch * 3, row = pixel * m->grid.w * p->patch,
+            width = 3 * (int64_t)p->temporal * p->patch * p->patch;
+    for (int32_t i = first; i < first + n; i++, patches += width) {
+        int32_t block = i % frame / each, in = i % each, y = block / wide * merge + in / merge,
+                x = block % wide * merge + in % merge;
+        write_row(m, p, table, pixels, i / frame, y * row + x * pixel, patches);
+    }
 }

@@ -40,7 +40,7 @@ static void read_twice(const ares_medium *m)
     ARES_ASSERT(rc == ares_medium_read(m, &processor, &b, &key[1]) && !a == (rc != ARES_OK));
     if (rc == ARES_OK) {
         float *patches = ares_malloc((size_t)(m->grid.t * m->grid.h * m->grid.w) * 96 * 4);
-        ares_medium_patches(m, &processor, a, patches);
+        ares_medium_patches(m, &processor, a, 0, m->grid.t * m->grid.h * m->grid.w, patches);
         ARES_ASSERT(key[0] == key[1] && memcmp(a, b, n) == 0);
         ares_free(patches);
     } else ARES_ASSERT(ares_error_message()[0]);

@@ -173,7 +173,7 @@ static void check_patches(golden *g, const ares_processor *p, const ares_medium 
     int64_t columns = 3 * p->temporal * p->patch * p->patch,
             n = (int64_t)m->grid.t * m->grid.h * m->grid.w * columns;
     float *patches = ares_malloc((size_t)n * sizeof *patches);
-    ares_medium_patches(m, p, pixels, patches);
+    ares_medium_patches(m, p, pixels, 0, m->grid.t * m->grid.h * m->grid.w, patches);
     check_grid(g, m->grid);
     check_resized(g, p, m, pixels);
     golden_equal(g, "crc32", picture_crc32(patches, (size_t)n * sizeof *patches),
@@ -231,7 +231,7 @@ static void check_medium(golden *g, const ares_processor *p, const ares_medium *
     if (!golden_ok(g, ares_medium_read(m, p, &pixels, &key))) return;
     size_t n = (size_t)(m->grid.t * m->grid.h * m->grid.w * 3 * p->temporal * p->patch * p->patch);
     float *patches = ares_malloc(n * sizeof *patches);
-    ares_medium_patches(m, p, pixels, patches);
+    ares_medium_patches(m, p, pixels, 0, m->grid.t * m->grid.h * m->grid.w, patches);
     check_resized(g, p, m, pixels);
     golden_equal(g, "pixel_values_crc32", picture_crc32(patches, n * sizeof *patches),
                  golden_want(g, "pixel_values_crc32"));

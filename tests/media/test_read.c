@@ -60,7 +60,7 @@ static void check_patches(const ares_medium *m, const ares_processor *p, const u
     int32_t side = p->patch, w = m->grid.w, h = m->grid.h;
     int64_t each = 3 * p->temporal * side * side, at = 0;
     float *patches = ares_malloc((size_t)(m->grid.t * h * w * each) * sizeof *patches);
-    ares_medium_patches(m, p, pixels, patches);
+    ares_medium_patches(m, p, pixels, 0, m->grid.t * m->grid.h * m->grid.w, patches);
     for (int32_t t = 0; t < m->grid.t; t++)
         for (int32_t block = 0; block < h * w / 4; block++)
             for (int32_t in = 0; in < 4; in++)

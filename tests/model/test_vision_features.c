@@ -364,6 +364,62 @@ TEST(a_towers_gradients_are_the_same_for_any_threads_isa_and_recomputation)
     }
 }
 
+/* Rows of a made-up clip, from row `from` on. */
+typedef struct made {
+    int32_t from, width;
+} made;
+
+static void write_made(const void *of, int32_t first, int32_t n, float *values)
+{
+    const made *m = of;
+    ares_rng_key key = ares_rng_root(11, ARES_RNG_TEST);
+    uint64_t at = (uint64_t)(m->from + first) * (uint64_t)m->width;
+    for (int64_t i = 0; i < (int64_t)n * m->width; i++)
+        values[i] = (float)(4 * ares_rng_uniform(key, at + (uint64_t)i) - 2);
+}
+
+/* The features of both halves of a clip, in one call or in two, and the gradients. */
+static void of_halves(ares_model *m, int calls, float *features, float *grads)
+{
+    const ares_vision_config *v = &m->cfg.vision;
+    const int32_t side = 16, rows = 2 * side * side / calls;
+    const int64_t n = (int64_t)rows / (v->merge * v->merge) * v->out;
+    REQUIRE_OK(ares_model_zero_grad(m));
+    for (int i = 0; i < calls; i++) {
+        const made half = { i * rows, v->channels * v->temporal * v->patch * v->patch };
+        const tower_input in = { { 2 / calls, side, side }, write_made, &half };
+        REQUIRE_OK(tower_features(m, &in, features + i * n));
+        REQUIRE_OK(tower_backward_of(m, ARES_KEEP_INPUTS, &in, features + i * n));
+    }
+    memcpy(grads, m->grads, m->grads_bytes);
+}
+
+/* Frames do not see each other, so that 512 rows, read in pieces, are twice 256 in one piece. */
+TEST(a_picture_whose_patches_are_read_in_pieces_has_the_bits_of_one_that_is_read_at_once)
+{
+    for (int c = 0; c <= 3; c += 3) {
+        ares_device d;
+        ares_model *m;
+        open_model(cases[c], &native, &d, &m);
+        size_t n = (size_t)(2 * 16 * 16 / 4 * m->cfg.vision.out);
+        float *features[2], *grads[2];
+        for (int i = 0; i < 2; i++) {
+            features[i] = ares_calloc(n, sizeof *features[i]);
+            grads[i] = ares_malloc(m->grads_bytes);
+            of_halves(m, i + 1, features[i], grads[i]);
+        }
+        CHECK_MEM(features[0], features[1], n * sizeof **features);
+        CHECK_MEM(grads[0], grads[1], m->grads_bytes);
+        CHECK(features[0][n - 1] != 0);
+        for (int i = 0; i < 2; i++) {
+            ares_free(features[i]);
+            ares_free(grads[i]);
+        }
+        ares_model_free(m);
+        ares_device_close(&d);
+    }
+}
+
 /* ---------------------------------------------------------------- what ranks share */
 enum { SHARINGS = 4 };
 
@@ -387,7 +443,9 @@ static void shared_gradients(ares_world *w, const char *name, ares_sharing how, 
     int64_t at = 0;
     for (int i = 0; i < (ares_world_rank(w) ? 1 : r.x.n_media); i++) {
         ares_grid grid = r.media[i].grid;
-        REQUIRE_OK(tower_backward_of(*m, ARES_KEEP_INPUTS, grid, r.patches[i], r.x.features + at));
+        vision_patches p;
+        const tower_input in = vision_input(&r.x, i, &p);
+        REQUIRE_OK(tower_backward_of(*m, ARES_KEEP_INPUTS, &in, r.x.features + at));
         at += (int64_t)grid.t * grid.h * grid.w / 4 * (*m)->cfg.hidden;
     }
     for (int i = 0; i < (*m)->n_regions; i++) {
@@ -438,9 +496,11 @@ TEST_MPI(ranks_with_different_pictures_sum_the_towers_gradients_however_they_sha
 /* *sum = sum of c x feature. */
 static void weighted(ares_model *m, const row *r, const float *c, int64_t n, double *sum)
 {
+    vision_patches p;
+    const tower_input in = vision_input(&r->x, 0, &p);
     float *features = ares_malloc((size_t)n * sizeof *features);
     *sum = 0;
-    CHECK_OK(tower_features(m, r->media[0].grid, r->patches[0], features));
+    CHECK_OK(tower_features(m, &in, features));
     for (int64_t i = 0; i < n; i++) *sum += (double)c[i] * (double)features[i];
     ares_free(features);
 }
@@ -479,7 +539,9 @@ TEST(a_towers_gradient_is_the_slope_of_its_features)
         ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
         for (int64_t i = 0; i < n; i++) c[i] = (float)(2 * ares_rng_uniform(key, (uint64_t)i) - 1);
         REQUIRE_OK(ares_model_zero_grad(r.x.m));
-        REQUIRE_OK(tower_backward_of(r.x.m, ARES_KEEP_INPUTS, r.media[0].grid, r.patches[0], c));
+        vision_patches p;
+        const tower_input in = vision_input(&r.x, 0, &p);
+        REQUIRE_OK(tower_backward_of(r.x.m, ARES_KEEP_INPUTS, &in, c));
         int checked = 0;
         for (int i = 0; i < r.x.m->n_params; i++)
             if (strstr(r.x.m->params[i].name, "visual.")) {

@@ -52,6 +52,25 @@ static inline void vision_release(vision_memory *v)
     while (v->n--) v->d->k->release(v->d, v->at[v->n], v->bytes[v->n]);
 }
 
+/* Values of patches that lie in one array. */
+typedef struct vision_patches {
+    const float *values;
+    size_t width;
+} vision_patches;
+static inline void vision_write(const void *of, int32_t first, int32_t n, float *values)
+{
+    const vision_patches *p = of;
+    memcpy(values, p->values + (size_t)first * p->width, (size_t)n * p->width * sizeof *values);
+}
+/* Of medium i; p holds what it reads. */
+static inline tower_input vision_input(const vision_row *x, int32_t i, vision_patches *p)
+{
+    const ares_vision_config *v = &x->m->cfg.vision;
+    *p = (vision_patches){ x->patches[i],
+                           (size_t)(v->channels * v->temporal * v->patch * v->patch) };
+    return (tower_input){ x->media[i].grid, vision_write, p };
+}
+
 /* Features of all media, one after the other. */
 static inline int vision_features(vision_row *x)
 {
@@ -60,7 +79,9 @@ static inline int vision_features(vision_row *x)
     x->features = ares_arena_calloc(x->arena, (size_t)x->n * (size_t)v->out + 1, sizeof(float));
     for (int32_t i = 0; i < x->n_media; i++) {
         ares_grid g = x->media[i].grid;
-        ARES_TRY(tower_features(x->m, g, x->patches[i], x->features + at));
+        vision_patches p;
+        const tower_input in = vision_input(x, i, &p);
+        ARES_TRY(tower_features(x->m, &in, x->features + at));
         at += (int64_t)g.t * g.h * g.w / (v->merge * v->merge) * v->out;
     }
     return ARES_OK;
@@ -124,7 +145,9 @@ static inline int vision_tower_backward(const vision_row *x, const ares_packed *
     ares_matrix_unpack(&given, back, ARES_F32);
     for (int32_t i = 0; i < x->n_media; i++) {
         ares_grid g = x->media[i].grid;
-        ARES_TRY(tower_backward_of(x->m, x->keep, g, x->patches[i], back + at));
+        vision_patches values;
+        const tower_input in = vision_input(x, i, &values);
+        ARES_TRY(tower_backward_of(x->m, x->keep, &in, back + at));
         at += (int64_t)g.t * g.h * g.w / (c->merge * c->merge) * c->out;
     }
     return ARES_OK;

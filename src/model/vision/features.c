@@ -214,31 +214,24 @@ static size_t bytes_of_features(const ares_features *f, const ares_medium *x)
     return (size_t)ares_medium_tokens(x, v->merge) * (size_t)v->out * sizeof(float);
 }
 
-/* The values of its patches, to be freed. */
-static float *patches_of(const ares_features *f, const picture *p)
+static void write_patches(const void *of, int32_t first, int32_t n, float *values)
 {
-    const ares_vision_config *v = &f->model->cfg.vision;
-    const ares_grid g = p->medium->grid;
-    size_t width = (size_t)v->channels * (size_t)v->temporal * (size_t)v->patch * (size_t)v->patch;
-    float *values = ares_malloc((size_t)g.t * (size_t)g.h * (size_t)g.w * width * sizeof *values);
-    ares_medium_patches(p->medium, &f->processor, p->pixels, values);
-    return values;
+    const picture *p = of;
+    ares_medium_patches(p->medium, &p->store->processor, p->pixels, first, n, values);
 }
 
-/* The tower's pass over pixels that are there. */
-static int compute(ares_features *f, const picture *p, float *out)
+/* Of a picture whose pixels are there. */
+static tower_input input_of(const picture *p)
 {
-    float *values = patches_of(f, p);
-    int rc = tower_features(f->model, p->medium->grid, values, out);
-    ares_free(values);
-    return rc;
+    return (tower_input){ p->medium->grid, write_patches, p };
 }
 
 static int store(ares_features *f, picture *p)
 {
     size_t bytes = bytes_of_features(f, p->medium);
+    const tower_input in = input_of(p);
     float *features = ares_malloc(bytes);
-    int rc = compute(f, p, features);
+    int rc = tower_features(f->model, &in, features);
     if (rc != ARES_OK) {
         ares_free(features);
         return rc;
@@ -313,8 +306,9 @@ static int show_one(ares_features *f, const ares_shown *x, float *to, double *of
     size_t width = (size_t)f->model->cfg.hidden, bytes = bytes_of_features(f, x->medium);
     ARES_TRY(read_pixels(p));
     find_entry(f, p);
+    const tower_input in = input_of(p);
     float *all = ares_malloc(bytes);
-    int rc = compute(f, p, all);
+    int rc = tower_features(f->model, &in, all);
     if (rc == ARES_OK) {
         if (stored(f, p))
             *off = fmax(*off, difference(all, f->entries[p->entry].features, bytes / sizeof *all));
@@ -354,11 +348,11 @@ int ares_features_backward(ares_features *f, ares_keep keep, const ares_packed *
         picture *of = picture_of(f, x->medium);
         rc = read_pixels(of);
         if (rc != ARES_OK) break;
-        float *values = patches_of(f, of), *all = ares_calloc(1, bytes_of_features(f, x->medium));
+        const tower_input in = input_of(of);
+        float *all = ares_calloc(1, bytes_of_features(f, x->medium));
         memcpy(all + (size_t)x->from * width, d + (size_t)x->at * width,
                (size_t)x->n * width * sizeof *all);
-        rc = tower_backward_of(f->model, keep, x->medium->grid, values, all);
-        ares_free(values);
+        rc = tower_backward_of(f->model, keep, &in, all);
         ares_free(all);
     }
     f->seconds += ares_now_s() - started;

@@ -11,6 +11,9 @@
 #include "vision/pass.h"
 #include "vision/tower.h"
 
+/* Rows of patches that are made, copied and multiplied at a time, and those that a thread makes. */
+enum { CHUNK = 256, STRIP = 16 };
+
 /* A picture or video, and the buffers of its pass, on the device. */
 typedef struct picture {
     tower_pass p;
@@ -19,7 +22,9 @@ typedef struct picture {
     int32_t *row_place, *place; /* and the place of each */
     int32_t *frame, *window;    /* where segments start */
     float *cos_sin;
-    float *pixels, *numbers; /* f32: [rows][a patch], [tokens][out] */
+    const tower_input *in;
+    float *made;             /* [CHUNK][a patch], host: values of patches, CHUNK rows at a time */
+    float *pixels, *numbers; /* f32: made on the device, and [tokens][out] */
     void *patches;           /* pixels, as products read them */
     void **x;                /* [depth + 1]: the stream before each block and after the last */
     tower_saved *saved;      /* [n_saved] */
@@ -82,8 +87,8 @@ static size_t carve_picture(picture *u, char *base, ares_keep keep)
     u->frame = carve_ids(&c, rows + 1);
     u->window = carve_ids(&c, rows + 1);
     u->cos_sin = carve_floats(&c, rows, v->width / v->heads);
-    u->pixels = carve_floats(&c, rows, patch_width(u));
-    u->patches = act == ARES_F32 ? u->pixels : carve(&c, rows, patch_width(u));
+    u->pixels = carve_floats(&c, ARES_MIN(rows, CHUNK), patch_width(u));
+    u->patches = act == ARES_F32 ? u->pixels : carve(&c, ARES_MIN(rows, CHUNK), patch_width(u));
     u->numbers = carve_floats(&c, tokens, v->out);
     for (int i = 0; i <= v->depth; i++)
         u->x[i] = back || i == 0 ? carve(&c, rows, v->width) : u->x[0];
@@ -208,13 +213,45 @@ static void set_angles(picture *u, ares_grid grid, const int32_t *row_order)
     u->p.cos_sin = u->cos_sin;
 }
 
-static void place_inputs(picture *u, ares_grid grid, const float *patches)
+static void place_input(picture *u, const tower_input *in)
+{
+    size_t n = (size_t)ARES_MIN(u->p.rows, CHUNK) * (size_t)patch_width(u);
+    set_angles(u, in->grid, set_order(u, in->grid));
+    u->in = in;
+    u->made = ares_arena_calloc(&u->host, n, sizeof *u->made);
+}
+
+/* Rows of patches from `first` on. */
+typedef struct chunk {
+    const picture *u;
+    int32_t first, n;
+} chunk;
+
+static void make_strip(void *ctx, int64_t task, int worker)
+{
+    const chunk *c = ctx;
+    int32_t at = (int32_t)task * STRIP;
+    (void)worker;
+    c->u->in->write(c->u->in->of, c->first + at, ARES_MIN(STRIP, c->n - at),
+                    c->u->made + at * patch_width(c->u));
+}
+
+/* Puts the values of a chunk into u->patches. */
+static void read_chunk(const chunk *c)
+{
+    const picture *u = c->u;
+    ares_device *d = u->p.m->device;
+    int64_t n = c->n * patch_width(u);
+    ares_pool_run(d->pool, (c->n + STRIP - 1) / STRIP, make_strip, (void *)(uintptr_t)c);
+    to_device(u, u->pixels, u->made, (size_t)n * sizeof *u->made);
+    if (u->patches != u->pixels) d->k->convert(d, u->patches, d->k->act, u->pixels, ARES_F32, n);
+}
+
+/* Row i of [rows][width] activations. */
+static void *row_of(const picture *u, void *of, int64_t i)
 {
     ares_device *d = u->p.m->device;
-    int64_t n = u->p.rows * patch_width(u);
-    set_angles(u, grid, set_order(u, grid));
-    to_device(u, u->pixels, patches, (size_t)n * sizeof *patches);
-    if (u->patches != u->pixels) d->k->convert(d, u->patches, d->k->act, u->pixels, ARES_F32, n);
+    return (char *)of + (size_t)(i * config(u)->width) * ares_dtype_bytes(d->k->act);
 }
 
 /* Row i of `to` = row ids[i] of `from`, n of both. */
@@ -238,6 +275,29 @@ static ares_activation_args gelu(const picture *u)
     return (ares_activation_args){
         .f = ARES_GELU, .n = u->tokens * merged_width(u), .x = u->wide, .y = u->act
     };
+}
+
+/* Patches -> u->p.t.h. */
+static void embed(const picture *u)
+{
+    const ares_linear l = { u->p.m->tower.patches, NULL };
+    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
+        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
+        read_chunk(&c);
+        product(u, c.n, &l, u->patches, row_of(u, u->p.t.h, c.first));
+    }
+}
+
+/* From u->p.t.d_h; the chunks go on with one sum over the rows. */
+static void embed_backward(const picture *u)
+{
+    const ares_linear l = { u->p.m->tower.patches, NULL };
+    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
+        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
+        read_chunk(&c);
+        linear_backward(u->p.m->device, &l, c.n, row_of(u, u->p.t.d_h, c.first), config(u)->width,
+                        u->patches, NULL, false);
+    }
 }
 
 /* Rows of merge x merge patches become one; `last` is in the order of windows. */
@@ -270,7 +330,7 @@ static void forward(const picture *u)
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
     ares_region_hold(m, ends);
     region_ahead(m, region_of(m, 0));
-    product(u, u->p.rows, &(ares_linear){ m->tower.patches, NULL }, u->patches, u->p.t.h);
+    embed(u);
     ares_region_drop(m, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
     for (int i = 0; i < depth; i++) {
@@ -321,8 +381,7 @@ static void backward(const picture *u)
         ares_region_drop(m, region_of(m, i));
     }
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
-    linear_backward(m->device, &(ares_linear){ m->tower.patches, NULL }, u->p.rows, u->p.t.d_h,
-                    config(u)->width, u->patches, NULL, false);
+    embed_backward(u);
 }
 
 static int32_t patches_of(const ares_vision_config *v, ares_grid grid)
@@ -339,13 +398,13 @@ int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep)
     return ARES_OK;
 }
 
-int tower_features(ares_model *m, ares_grid grid, const float *patches, float *features)
+int tower_features(ares_model *m, const tower_input *in, float *features)
 {
     ares_device *d = m->device;
     picture u;
-    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, grid), ARES_KEEP_NOTHING, &u));
+    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), ARES_KEEP_NOTHING, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
-    place_inputs(&u, grid, patches);
+    place_input(&u, in);
     forward(&u);
     gather(&u, u.tokens, config(&u)->out, u.place, u.last, u.ordered);
     d->k->convert(d, u.numbers, ARES_F32, u.ordered, d->k->act, n);
@@ -354,16 +413,15 @@ int tower_features(ares_model *m, ares_grid grid, const float *patches, float *f
     return d->k->sync(d);
 }
 
-int tower_backward_of(ares_model *m, ares_keep keep, ares_grid grid, const float *patches,
-                      const float *d_features)
+int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in, const float *d_features)
 {
     ares_device *d = m->device;
     picture u;
     ARES_ASSERT(m->trainable && !m->n_frozen && keep != ARES_KEEP_NOTHING);
     ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
-    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, grid), keep, &u));
+    ARES_TRY(open_picture(m, patches_of(&m->cfg.vision, in->grid), keep, &u));
     int64_t n = (int64_t)u.tokens * config(&u)->out;
-    place_inputs(&u, grid, patches);
+    place_input(&u, in);
     forward(&u);
     to_device(&u, u.numbers, d_features, (size_t)n * sizeof *d_features);
     d->k->convert(d, u.ordered, d->k->act, u.numbers, ARES_F32, n);

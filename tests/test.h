@@ -60,9 +60,16 @@ void test_register(test_case *t);
 #define CHECK(cond) test_check((cond), #cond, __FILE__, __LINE__)
 #define CHECK_MSG(cond, ...) \
     test_check_msg((cond), #cond, __FILE__, __LINE__, __VA_ARGS__) /* then a printf message */
-#define CHECK_EQ(a, b)                                                                            \
-    test_eq((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__) /* integers, enums, bools \
-                                                                         */
+/* integers, enums, bools; and floating-point numbers that are the same (NaN is itself) */
+#define CHECK_EQ(a, b)                                                               \
+    test_is(TEST_FLOATS(a) || TEST_FLOATS(b)                                         \
+                ? test_near((double)(a), (double)(b), 0, #a, #b, __FILE__, __LINE__) \
+                : test_eq((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__))
+#ifdef __cplusplus
+#define TEST_FLOATS(x) false /* C++ has no _Generic; CHECK_EQ there is for integers */
+#else
+#define TEST_FLOATS(x) _Generic((x), float : 1, double : 1, default : 0)
+#endif
 #define CHECK_NEAR(a, b, tol) \
     test_near((double)(a), (double)(b), (double)(tol), #a, #b, __FILE__, __LINE__)
 /* NUL-terminated; NULL is a value */
@@ -92,6 +99,10 @@ void test_register(test_case *t);
 bool test_check(bool held, const char *expr, const char *file, int line);
 bool test_check_msg(bool held, const char *expr, const char *file, int line, const char *format,
                     ...) ARES_PRINTF(5, 6);
+static inline bool test_is(bool ok) /* a macro's result, which may go unused */
+{
+    return ok;
+}
 bool test_eq(long long a, long long b, const char *ea, const char *eb, const char *file, int line);
 /* |a - b| <= tol, or both the same infinity or both NaN */
 bool test_near(double a, double b, double tol, const char *ea, const char *eb, const char *file,

@@ -57,9 +57,20 @@ int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
     return ARES_OK;
 }
 
+/* Whether the state was `from`; then it is `to`. */
+static bool turn(picture *p, read_state from, read_state to)
+{
+    pthread_mutex_lock(&p->store->lock);
+    bool was = p->state == from;
+    if (was) p->state = to;
+    pthread_mutex_unlock(&p->store->lock);
+    return was;
+}
+
 void ares_features_free(ares_features *f)
 {
     if (!f) return;
+    for (int64_t i = 0; i < f->n_pictures; i++) (void)turn(f->pictures[i], QUEUED, UNREAD);
     ares_pool_drain(f->model->device->pool); /* decoders that are still at work */
     for (int64_t i = 0; i < f->n_pictures; i++) {
         ares_free(f->pictures[i]->pixels);
@@ -119,16 +130,6 @@ static void decode(picture *p)
     p->state = READ;
     pthread_cond_broadcast(&f->read);
     pthread_mutex_unlock(&f->lock);
-}
-
-/* Whether the state was `from`; then it is `to`. */
-static bool turn(picture *p, read_state from, read_state to)
-{
-    pthread_mutex_lock(&p->store->lock);
-    bool was = p->state == from;
-    if (was) p->state = to;
-    pthread_mutex_unlock(&p->store->lock);
-    return was;
 }
 
 static void decode_queued(void *ctx)

@@ -113,7 +113,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
-    ARES_TRY(sight_report(&t->actor.learner, b, m));
+    ARES_TRY(sight_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

@@ -51,7 +51,7 @@ int sight_backward(learner *l, const ares_packed *packed, int n)
     return ARES_OK;
 }
 
-int sight_report(learner *l, const ares_batch *b, ares_metrics *m)
+int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m)
 {
     if (!l->features) return ARES_OK;
     int64_t tokens = 0;
@@ -62,7 +62,9 @@ int sight_report(learner *l, const ares_batch *b, ares_metrics *m)
     }
     ARES_TRY(ares_world_sum_i64(l->world, &tokens, 1));
     ares_metrics_set(m, "data/image_tokens", (double)tokens);
-    ares_metrics_set(m, "timing_s/vision", ares_features_seconds(l->features));
+    double seconds = ares_features_seconds(l->features); /* which begin anew */
+    if (other && other->features) seconds += ares_features_seconds(other->features);
+    ares_metrics_set(m, "timing_s/vision", seconds);
     if (!trained(l)) return ARES_OK;
     ARES_TRY(ares_world_max_f64(l->world, &l->features_off, 1));
     ares_metrics_set(m, "exact/vision_max_abs", l->features_off);

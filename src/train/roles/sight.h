@@ -18,7 +18,8 @@ void sight_wants(learner *l, ares_packed *packed, int n);
 int sight_backward(learner *l, const ares_packed *packed, int n);
 /*
  * Metrics of a step's images and videos: data/image_tokens, timing_s/vision and, of a trained
- * tower, exact/vision_max_abs. Nothing for a model that reads text alone. A collective.
+ * tower, exact/vision_max_abs. Nothing for a model that reads text alone. other: whose seconds
+ * count, too, or NULL. A collective.
  */
-int sight_report(learner *l, const ares_batch *b, ares_metrics *m);
+int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m);
 #endif

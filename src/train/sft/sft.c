@@ -281,7 +281,7 @@ static int step_sft(training *run, ares_metrics *m)
     ares_metrics_set(m, "actor/lr", lr);
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     if (l->features) ares_features_trim(l->features);
-    return sight_report(l, &t->batch, m);
+    return sight_report(l, NULL, &t->batch, m);
 }
 
 /* ------------------------------------------------------------------ validation */

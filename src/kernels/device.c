@@ -102,12 +102,17 @@ static void *of_torch(const char *name, char *message, size_t size)
  */
 static void take_from_torch(ares_device *d)
 {
-    int (*take)(ares_device *);
+    int (*take)(ares_device *, void (**trim)(void));
+    void (*trim)(void), (*trim_by)(ares_device *, void (*)(void));
     char message[4400];
     const char *named = getenv("ARES_CUDA_LIB");
     if (named && *named) return;
     *(void **)&take = of_torch("ares_aten_take", message, sizeof message);
-    if (take && take(d) == ARES_OK) return;
+    if (take && take(d, &trim) == ARES_OK) {
+        *(void **)&trim_by = ares_device_symbol(d, "ares_cuda_trim_by");
+        if (trim_by) trim_by(d, trim);
+        return;
+    }
     ares_info("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
               d->index, take ? ares_error_message() : message);
     ares_error_clear();

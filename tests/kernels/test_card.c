@@ -74,6 +74,50 @@ TEST_GPU(card_memory_that_was_released_is_free_after_the_next_wait)
     ares_device_close(&d);
 }
 
+/* Where p is not NULL, what another library keeps of the card, which has too little without. */
+static struct {
+    ares_device *d;
+    void *p;
+    size_t bytes;
+    int trims;
+} kept;
+static void trim(void)
+{
+    kept.trims++;
+    if (!kept.p) return;
+    kept.d->k->release(kept.d, kept.p, kept.bytes);
+    kept.p = NULL;
+    CHECK_OK(kept.d->k->sync(kept.d));
+}
+
+TEST_GPU(cuda_memory_that_another_library_keeps_is_asked_for_before_an_allocation_fails)
+{
+    ares_device d;
+    void (*trim_by)(ares_device *, void (*)(void));
+    setenv("ARES_EMULATE_MEMORY", "0:67108864", 1);
+    if (!card_open(&d)) return;
+    *(void **)&trim_by = ares_device_symbol(&d, "ares_cuda_trim_by");
+    REQUIRE(trim_by);
+    trim_by(&d, trim);
+    size_t most = (size_t)(ares_device_total_bytes(&d) - ares_device_memory_bytes(&d));
+    size_t bytes = most / 8 * 5;
+    kept.d = &d, kept.bytes = bytes, kept.trims = 0;
+    kept.p = d.k->alloc(&d, bytes);
+    REQUIRE(kept.p);
+    void *p = d.k->alloc(&d, bytes);
+    CHECK(p && !kept.p);
+    CHECK_EQ(kept.trims, 1);
+    CHECK(!d.k->alloc(&d, bytes)); /* and nothing comes free */
+    CHECK_EQ(kept.trims, 2);
+    CHECK_OK(d.k->sync(&d));
+    d.k->release(&d, p, bytes);
+    CHECK(d.k->alloc(&d, bytes)); /* what we have released ourselves comes first */
+    CHECK_EQ(kept.trims, 2);
+    CHECK_OK(d.k->sync(&d));
+    ares_device_close(&d);
+    unsetenv("ARES_EMULATE_MEMORY");
+}
+
 static void note(void *done)
 {
     atomic_store((atomic_bool *)done, true);

@@ -279,7 +279,7 @@ TEST(libtorchs_cuda_library_has_a_kernel_for_all_that_a_card_takes)
     CHECK_OK(ares_aten_check());
 }
 
-int ares_aten_take(ares_device *d);
+int ares_aten_take(ares_device *d, void (**trim)(void));
 
 TEST(a_device_stays_as_it_was_where_libtorch_sees_no_card)
 {
@@ -287,7 +287,8 @@ TEST(a_device_stays_as_it_was_where_libtorch_sees_no_card)
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 1, &d));
     const ares_kernels *own = d.k;
-    CHECK_FAIL(ares_aten_take(&d), ARES_EDEVICE, "torch: device = 'cuda': ");
+    void (*trim)(void);
+    CHECK_FAIL(ares_aten_take(&d, &trim), ARES_EDEVICE, "torch: device = 'cuda': ");
     CHECK(d.k == own && !d.aten);
     ares_device_close(&d);
 }

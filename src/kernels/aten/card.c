@@ -7,6 +7,10 @@
  *
  * A kernel's failure shows when the stream is next waited for, which the table under this one does;
  * what libtorch itself refuses is kept until sync.
+ *
+ * Each side keeps memory that the other may lack. Where we lack some, libtorch frees its cache
+ * (ares_cuda_trim_by); where libtorch does, we free what was released (aten_enter). Both try once
+ * more.
  */
 #include "aten.h"
 
@@ -50,15 +54,6 @@ static void attention_backward(ares_device *d, const ares_attention_args *a)
 
 /* ------------------------------------------------------------------ the table */
 
-/* libtorch keeps memory that it does not need now. */
-static void *alloc(ares_device *d, size_t bytes)
-{
-    void *p = aten_under(d)->alloc(d, bytes);
-    if (p) return p;
-    at_cuda_trim();
-    return aten_under(d)->alloc(d, bytes);
-}
-
 static bool graph_begin(ares_device *d)
 {
     return *aten_keeping(d) = aten_under(d)->graph_begin(d);
@@ -74,7 +69,7 @@ static int fetched(ares_device *d, int slot, const void **host)
 }
 
 int ares_aten_check(void);
-int ares_aten_take(ares_device *d);
+int ares_aten_take(ares_device *d, void (**trim)(void));
 
 /* Whether libtorch has what the entries above call. */
 int ares_aten_check(void)
@@ -92,13 +87,16 @@ int ares_aten_check(void)
                  : ARES_OK;
 }
 
-/* Puts these entries on an open CUDA device; after a failure it stays as it was. */
-int ares_aten_take(ares_device *d)
+/*
+ * Puts these entries on an open CUDA device; after a failure it stays as it was. *trim frees what
+ * libtorch keeps of the card.
+ */
+int ares_aten_take(ares_device *d, void (**trim)(void))
 {
     ARES_TRY(at_cuda_open());
     ARES_TRY(ares_aten_check());
+    *trim = at_cuda_trim;
     ares_kernels *k = aten_put_on(d);
-    k->alloc = alloc;
     k->linear = linear;
     k->linear_backward = linear_backward;
     k->lists_keys = d->k->act == ARES_BF16; /* where it is `served` */

@@ -111,13 +111,23 @@ static void release(cuda_context *c, void *p)
     c->releases++;
 }
 
-/* cudaErrorMemoryAllocation only where the card has too little with all that was released. */
+/*
+ * cudaErrorMemoryAllocation only where the card has too little with all that was released, and what
+ * another library keeps.
+ */
 static cudaError_t allocate(cuda_context *c, void **p, size_t bytes)
 {
     cudaError_t error = cudaMalloc(p, bytes);
-    if (error != cudaErrorMemoryAllocation) return error;
-    (void)cudaGetLastError();
-    return c->n_released > 0 && wait(c) ? cudaMalloc(p, bytes) : error;
+    if (error == cudaErrorMemoryAllocation && c->n_released > 0) {
+        (void)cudaGetLastError();
+        if (wait(c)) error = cudaMalloc(p, bytes);
+    }
+    if (error == cudaErrorMemoryAllocation && c->trim && !c->failed) {
+        (void)cudaGetLastError();
+        c->trim();
+        error = cudaMalloc(p, bytes);
+    }
+    return error;
 }
 
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
@@ -215,6 +225,7 @@ static void close_context(cuda_context *c)
 extern "C" {
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
 void ares_cuda_close(ares_device *d);
+void ares_cuda_trim_by(ares_device *d, void (*trim)(void));
 const char *ares_cuda_card(int index);
 double ares_cuda_memory_bytes(int index);
 double ares_cuda_total_bytes(int index);
@@ -279,6 +290,12 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     d->scratch = c;
     d->stream = c->stream;
     return ARES_OK;
+}
+
+/* For a device that shares its card with another library of this process. */
+void ares_cuda_trim_by(ares_device *d, void (*trim)(void))
+{
+    ((cuda_context *)d->scratch)->trim = trim;
 }
 
 void ares_cuda_close(ares_device *d)

@@ -73,7 +73,8 @@ typedef struct cuda_context {
     int64_t releases; /* so far: graphs made before the last one are of no use */
     cuda_fetched_bytes fetched[CUDA_FETCHES];
     cuda_beside *beside;
-    const char *last; /* the operation launched last; a kernel's failure may show only after it */
+    void (*trim)(void); /* frees memory that another library keeps of the card; NULL: none does */
+    const char *last;   /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
     char message[256];
 } cuda_context;

@@ -104,6 +104,10 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
         set(oracle ares_torch)
     endif()
     ares_link_rooms(test_${room} ${oracle} ${ARES_ROOMS_UP_TO_${room}})
+    if(room MATCHES "^(torch|kernels)$" AND TARGET ares_torch) # libtorch without memory
+        target_sources(test_${room} PRIVATE ${CMAKE_SOURCE_DIR}/tests/torch/scarce.cpp)
+        target_link_libraries(test_${room} PRIVATE ares_libtorch)
+    endif()
     if(room MATCHES "^(media|e2e)$" AND TARGET ares_video) # opened for files of videos
         add_dependencies(test_${room} ares_video)
     endif()

@@ -55,6 +55,13 @@ at_scope *at_scope_open_stream(const char *name, int device, void *stream);
  * still open are closed too. A tensor taken out with at_own stays out.
  */
 int at_scope_close(at_scope *s, at_tensor *out);
+/*
+ * Where an operation of the scope finds too little memory on the device, give_back(ctx) is asked
+ * for some; if it says true, the operation is done once more. libtorch takes all memory that it
+ * needs before it writes where something was, so that nothing is added twice. at_call, at_grad and
+ * what reads a tensor are not done again.
+ */
+void at_scope_retry(at_scope *s, bool (*give_back)(void *ctx), void *ctx);
 /* whether an operation of the innermost scope has failed, for loops that may stop early */
 bool at_scope_failed(void);
 /* takes t out of its scope, for a struct; release with at_free */

@@ -35,6 +35,8 @@ struct at_scope {
     std::string message, inner; // first failure of this scope; failure of the last inner scope
     std::optional<c10::InferenceMode> no_grad;
     std::optional<c10::StreamGuard> stream;
+    bool (*give_back)(void *ctx) = nullptr; // asked for memory of the device
+    void *ctx = nullptr;
 };
 
 namespace
@@ -70,6 +72,14 @@ const char *type_name(at::ScalarType type)
     for (int i = AT_F32; i <= AT_BOOL; i++)
         if (ares_torch::type_of((at_dtype)i) == type) return names[i];
     return c10::toString(type);
+}
+
+// How much was asked for, and how much there is; what follows is advice for programs in Python.
+std::string figures(std::string line)
+{
+    static const char last[] = " is free";
+    size_t at = line.find(last);
+    return at == std::string::npos ? line : line.substr(0, at + strlen(last));
 }
 
 std::string shapes(const at_tensor *in, size_t n)
@@ -128,6 +138,11 @@ int code()
     return innermost->code;
 }
 
+bool gave_back()
+{
+    return innermost->give_back && innermost->give_back(innermost->ctx);
+}
+
 bool ready(const char *op, const at_tensor *in, size_t n)
 {
     ARES_ASSERT(innermost && "an operation of libtorch inside a scope");
@@ -147,7 +162,8 @@ int failed(const char *op, const at_tensor *in, size_t n)
     try {
         throw;
     } catch (const c10::OutOfMemoryError &e) {
-        return fail(op, ARES_ELIMIT, first_line(e.what_without_backtrace()) + shapes(in, n));
+        return fail(op, ARES_ELIMIT,
+                    figures(first_line(e.what_without_backtrace())) + shapes(in, n));
     } catch (const c10::NotImplementedError &e) {
         return fail(op, ARES_EUNSUPPORTED, first_line(e.what_without_backtrace()) + shapes(in, n));
     } catch (const c10::Error &e) {
@@ -219,6 +235,12 @@ at_scope *at_scope_open_stream(const char *name, int device, void *stream)
         ares_torch::failed("stream", nullptr, 0);
     }
     return s;
+}
+
+void at_scope_retry(at_scope *s, bool (*give_back)(void *ctx), void *ctx)
+{
+    s->give_back = give_back;
+    s->ctx = ctx;
 }
 
 static void pop()
@@ -423,15 +445,7 @@ at_tensor at_to_device(at_tensor t, const char *device)
 
 at_tensor at_copy_(at_tensor to, at_tensor from)
 {
-    const at_tensor in[] = { to, from };
-    if (!ares_torch::ready(__func__, in, 2)) return nullptr;
-    try {
-        to->t.copy_(from->t);
-        return to;
-    } catch (...) {
-        ares_torch::failed(__func__, in, 2);
-        return nullptr;
-    }
+    AT_INTO(to, AT_OPERANDS(to, from), to->t.copy_(from->t));
 }
 
 int at_read(at_tensor t, at_dtype dtype, void *out)

@@ -145,9 +145,11 @@ at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, doubl
     if (!ares_torch::ready(__func__, in, mask ? 4 : 3)) return nullptr;
     try {
         check(q->t, k->t, v->t, 4, 2);
-        auto [out, denominator] = at::_scaled_dot_product_flash_attention_for_cpu(
-            q->t, k->t, v->t, 0.0, false, mask ? std::optional<at::Tensor>(mask->t) : std::nullopt,
-            scale);
+        auto [out, denominator] = ares_torch::attempt([&] {
+            return at::_scaled_dot_product_flash_attention_for_cpu(
+                q->t, k->t, v->t, 0.0, false,
+                mask ? std::optional<at::Tensor>(mask->t) : std::nullopt, scale);
+        });
         *lse = ares_torch::adopt(denominator);
         return ares_torch::adopt(out);
     } catch (...) {
@@ -278,7 +280,7 @@ at_tensor at_attend_varlen(at_tensor q, at_tensor k, at_tensor v, const at_varle
     try {
         check(q->t, k->t, v->t, 3, 0);
         auto attend = q->t.is_cuda() ? attend_on_card : attend_on_cpu;
-        auto [out, denominator] = attend(q->t, k->t, v->t, p);
+        auto [out, denominator] = ares_torch::attempt([&] { return attend(q->t, k->t, v->t, p); });
         *lse = ares_torch::adopt(denominator);
         return ares_torch::adopt(out);
     } catch (...) {
@@ -296,7 +298,8 @@ int at_attend_varlen_backward(at_tensor d_out, at_tensor q, at_tensor k, at_tens
     try {
         check(q->t, k->t, v->t, 3, 0);
         auto back = q->t.is_cuda() ? attend_back_on_card : attend_back_on_cpu;
-        auto [dq, dk, dv] = back(d_out->t, q->t, k->t, v->t, out->t, lse->t, p);
+        auto [dq, dk, dv] = ares_torch::attempt(
+            [&] { return back(d_out->t, q->t, k->t, v->t, out->t, lse->t, p); });
         gradient[0] = ares_torch::adopt(dq);
         gradient[1] = ares_torch::adopt(dk);
         gradient[2] = ares_torch::adopt(dv);

@@ -71,7 +71,8 @@ at_tensor at_cat(const at_tensor *t, int n, int dim)
 {
     if (!ares_torch::ready(__func__, t, (size_t)n)) return nullptr;
     try {
-        return ares_torch::adopt(at::cat(tensors_of(t, n), dim));
+        return ares_torch::adopt(
+            ares_torch::attempt([&] { return at::cat(tensors_of(t, n), dim); }));
     } catch (...) {
         ares_torch::failed(__func__, t, (size_t)n);
         return nullptr;

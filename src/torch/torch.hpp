@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <exception>
 #include <initializer_list>
@@ -25,15 +26,27 @@ at_tensor adopt(at::Tensor t); // a handle in the innermost scope
 bool ready(const char *op, const at_tensor *in, size_t n);
 // inside a catch: records the exception and returns its code
 int failed(const char *op, const at_tensor *in, size_t n);
-int code(); // of the innermost scope's failure
+int code();       // of the innermost scope's failure
+bool gave_back(); // whether the innermost scope has got memory for the device
 at::ScalarType type_of(at_dtype dtype);
 at_dtype dtype_of(at::ScalarType type);
+
+// f(), once more where the device had too little memory and some was given back.
+template <class F> auto attempt(F f)
+{
+    try {
+        return f();
+    } catch (const c10::OutOfMemoryError &) {
+        if (!gave_back()) throw;
+    }
+    return f();
+}
 
 template <class F> at_tensor op(const char *name, operands in, F f) noexcept
 {
     if (!ready(name, in.begin(), in.size())) return nullptr;
     try {
-        return adopt(f());
+        return adopt(attempt(f));
     } catch (...) {
         failed(name, in.begin(), in.size());
         return nullptr;
@@ -45,7 +58,7 @@ template <class F> at_tensor into(const char *name, at_tensor out, operands in, 
 {
     if (!ready(name, &out, 1) || !ready(name, in.begin(), in.size())) return nullptr;
     try {
-        f();
+        attempt(f);
         return out;
     } catch (...) {
         failed(name, in.begin(), in.size());

@@ -7,6 +7,7 @@
 #include "ares/at.h"
 #include "kernels_test.h"
 #include "layout.h"
+#include "torch/scarce.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -906,6 +907,89 @@ static void attention_cases(table which)
     for (int i = 0; i < ARES_COUNT(shapes); i++) attention_case(which, &shapes[i]);
 }
 ON_ALL(attention_and_its_gradients_agree_with_the_cpu_packed_and_paged, attention_cases)
+
+/* ------------------------------------------------------------------ without memory */
+
+/* What a card takes from libtorch is this code, whichever allocation is refused. */
+static void scarce_cases(table which)
+{
+    static const int prefixes = 5, windows = 8; /* of shapes */
+    for (int what = 0; what < 3; what++) {
+        bool refused = true;
+        int place;
+        for (place = 0; refused; place += 1 + place / 8) {
+            scarce(place, 1);
+            if (what == 0) {
+                linear_case(which, ARES_F32, 9, 7, 33);
+                linear_case(which, ARES_BF16, 9, 7, 33);
+                adjacent_cases(which);
+            } else attention_case(which, &shapes[what == 1 ? prefixes : windows]);
+            refused = scarce_end() > 0;
+        }
+        CHECK_MSG(place > 5, "only %d allocations", place);
+    }
+}
+TEST(aten_computes_once_more_what_lacked_memory)
+{
+    scarce_cases(ATEN);
+}
+TEST(aten_in_bf16_computes_once_more_what_lacked_memory)
+{
+    scarce_cases(ATEN_BF16);
+}
+
+static int waits;
+static int count_wait(ares_device *d)
+{
+    (void)d;
+    return ++waits == 3 ? ares_fail(ARES_EDEVICE, "kernels: a kernel before it failed") : ARES_OK;
+}
+
+void ares_aten_open(ares_device *d, ares_dtype act);
+
+/* What was released is freed at a wait of the table under libtorch's. */
+TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
+{
+    ares_device d;
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    ares_kernels under = *d.k;
+    under.sync = count_wait;
+    d.k = &under;
+    ares_aten_open(&d, ARES_BF16);
+    uint16_t x[4] = { 0x3f80, 0x4000, 0x3f80, 0x4000 }, y[4];
+    float dw[4] = { 5, 6, 7, 8 };
+    ares_matrix w = { x, ARES_BF16, ARES_ROWS, 2, 2 }, of_w = { dw, ARES_F32, ARES_ROWS, 2, 2 };
+    ares_linear_backward_args a = {
+        .m = 2, .dy = x, .lddy = 2, .w = &w, .dx = y, .lddx = 2, .x = x, .ldx = 2, .dw = &of_w
+    };
+    waits = 0;
+    scarce(0, 1);
+    d.k->linear_backward(&d, &a);
+    CHECK_EQ(scarce_end(), 1);
+    CHECK_EQ(waits, 1);
+    const float once[4] = { 7, 10, 11, 16 };
+    agree("dw", dw, once, 4, 0);
+    waits = 0;
+    scarce(0, INT64_MAX);
+    d.k->linear_backward(&d, &a);
+    d.k->linear_backward(&d, &a); /* does nothing until sync */
+    CHECK_EQ(scarce_end(), 2);
+    CHECK_FAIL(
+        d.k->sync(&d), ARES_ELIMIT,
+        "kernels: aten: torch: linear_backward: at_addmm_out: CUDA out of memory. Tried "
+        "to allocate 16 bytes. GPU 0 has a total capacity of 139.80 GiB of which 3.00 MiB is "
+        "free (f32 [2, 2], bf16 [2, 2], bf16 [2, 2]); lower worker.rollout.gpu_memory_utilization "
+        "or "
+        "the tokens of a micro-batch");
+    agree("dw", dw, once, 4, 0);
+    waits = 2; /* the wait finds another failure, which is the first */
+    scarce(0, 1);
+    d.k->linear_backward(&d, &a);
+    CHECK_EQ(scarce_end(), 1);
+    CHECK_FAIL(d.k->sync(&d), ARES_EDEVICE, "kernels: a kernel before it failed");
+    CHECK_OK(d.k->sync(&d));
+    ares_device_close(&d);
+}
 
 /* ------------------------------------------------------------------ vocabulary */
 

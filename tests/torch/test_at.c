@@ -1,5 +1,6 @@
 #include "ares/at.h"
 #include "test.h"
+#include "torch/scarce.h"
 
 #include <math.h>
 
@@ -423,6 +424,39 @@ TEST(at_call_reaches_any_operator)
     at_call("aten::cumsum", "", &few, 1, &out, 1);
     CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
                "torch: call: aten::cumsum: needs its argument 2, 'dim' (f64 [4])");
+}
+
+static bool give_back(void *calls)
+{
+    return ++*(int *)calls < 3;
+}
+
+/* 2 + 2, eight times, where so many allocations are refused; calls NULL: nothing is given back. */
+static int add_without_memory(int refusals, int *calls)
+{
+    at_scope *s = at_scope_open("scarce");
+    at_tensor x = at_full(2, AT_F32, AT_DIMS(8));
+    if (calls) at_scope_retry(s, give_back, calls);
+    scarce(0, refusals);
+    at_tensor sum = at_add(x, x);
+    CHECK_EQ(scarce_end(), refusals);
+    if (sum) CHECK_NEAR(at_item(at_sum(sum)), 32, 0);
+    return at_scope_close(s, NULL);
+}
+
+TEST(an_operation_without_memory_is_done_once_more_where_some_is_given_back)
+{
+    static const char *const says =
+        "torch: scarce: at_add: CUDA out of memory. Tried to allocate 32 bytes. GPU 0 has a total "
+        "capacity of 139.80 GiB of which 3.00 MiB is free (f32 [8], f32 [8])";
+    int calls = 0;
+    CHECK_OK(add_without_memory(1, &calls));
+    CHECK_EQ(calls, 1);
+    CHECK_FAIL(add_without_memory(2, &calls), ARES_ELIMIT, says); /* the second time, too */
+    CHECK_EQ(calls, 2);
+    CHECK_FAIL(add_without_memory(1, &calls), ARES_ELIMIT, says); /* give_back has none */
+    CHECK_EQ(calls, 3);
+    CHECK_FAIL(add_without_memory(1, NULL), ARES_ELIMIT, says);
 }
 
 TEST(cuda_is_opened_only_when_asked_and_says_what_is_missing)

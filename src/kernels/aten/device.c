@@ -22,27 +22,46 @@ typedef struct aten_context {
     } slot[SLOTS];
 } aten_context;
 
+const ares_kernels *aten_under(const ares_device *d)
+{
+    return ((const aten_context *)d->aten)->under;
+}
+
+/* Takes the pending error rc, if it is one; gives rc. */
+static int keep_failure(ares_device *d, int rc)
+{
+    aten_context *c = d->aten;
+    if (rc != ARES_OK && c->code == ARES_OK) {
+        c->code = rc;
+        snprintf(c->message, sizeof c->message, "%s%s", ares_error_message(),
+                 rc == ARES_ELIMIT ? "; lower worker.rollout.gpu_memory_utilization or the tokens "
+                                     "of a micro-batch"
+                                   : "");
+    }
+    if (rc != ARES_OK) ares_error_clear();
+    return rc;
+}
+
+/* What was released is freed at a wait, whose failure is what sync reports then. */
+static bool free_released(void *ctx)
+{
+    ares_device *d = ctx;
+    return keep_failure(d, aten_under(d)->sync(d)) == ARES_OK;
+}
+
 at_scope *aten_enter(ares_device *d, const char *entry)
 {
     const aten_context *c = d->aten;
     if (c->code != ARES_OK) return NULL;
-    return d->index < 0 ? at_scope_open_no_grad(entry)
-                        : at_scope_open_stream(entry, d->index, d->stream);
+    at_scope *s = d->index < 0 ? at_scope_open_no_grad(entry)
+                               : at_scope_open_stream(entry, d->index, d->stream);
+    at_scope_retry(s, free_released, d);
+    return s;
 }
 
 void aten_leave(ares_device *d, at_scope *s)
 {
-    aten_context *c = d->aten;
-    int rc = at_scope_close(s, NULL);
-    if (rc == ARES_OK) return;
-    c->code = rc;
-    snprintf(c->message, sizeof c->message, "%s", ares_error_message());
-    ares_error_clear();
-}
-
-const ares_kernels *aten_under(const ares_device *d)
-{
-    return ((const aten_context *)d->aten)->under;
+    (void)keep_failure(d, at_scope_close(s, NULL));
 }
 
 float *aten_scratch(ares_device *d, aten_slot slot, int64_t floats)

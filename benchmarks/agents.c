@@ -16,6 +16,7 @@
 
 #include "agents/agents.h"
 #include "collect/draw.h"
+#include "options.h"
 
 typedef struct options {
     const char *model, *tag;
@@ -24,29 +25,18 @@ typedef struct options {
 
 static int set(options *o, const char *word)
 {
-    const char *equals = strchr(word, '=');
-    struct {
-        const char *name;
-        int64_t *number;
-        const char **text;
-    } known[] = {
-        { "model", NULL, &o->model },     { "tag", NULL, &o->tag },
-        { "groups", &o->groups, NULL },   { "size", &o->size, NULL },
-        { "turns", &o->turns, NULL },     { "new", &o->new, NULL },
-        { "threads", &o->threads, NULL }, { "repeat", &o->repeat, NULL },
-        { "places", &o->places, NULL },
+    const bench_option known[] = {
+        { "model", .text = &o->model },
+        { "tag", .text = &o->tag },
+        { "groups", .number = &o->groups, .least = 1 },
+        { "size", .number = &o->size, .least = 1 },
+        { "turns", .number = &o->turns, .least = 1 },
+        { "new", .number = &o->new, .least = 1 },
+        { "threads", .number = &o->threads },
+        { "repeat", .number = &o->repeat, .least = 1 },
+        { "places", .number = &o->places, .least = 1 },
     };
-    for (int i = 0; equals && i < ARES_COUNT(known); i++) {
-        if (strlen(known[i].name) != (size_t)(equals - word) ||
-            strncmp(known[i].name, word, (size_t)(equals - word)) != 0)
-            continue;
-        if (known[i].text) *known[i].text = equals + 1;
-        else if (!ares_parse_i64(ares_view_of(equals + 1), known[i].number) ||
-                 *known[i].number < (known[i].number != &o->threads))
-            break;
-        return ARES_OK;
-    }
-    return ares_fail(ARES_EUSE, "bench_agents: '%s': no such option, or no such value", word);
+    return bench_set("bench_agents", known, ARES_COUNT(known), word);
 }
 
 /* The measurements of `repeat` runs, and the best of them. */

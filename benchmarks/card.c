@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "ares/kernels_phases.h"
+#include "options.h"
 
 typedef struct options {
     const char *device, *kernels, *dtype;
@@ -23,26 +24,20 @@ typedef struct options {
 
 static int set(options *o, const char *word)
 {
-    const char *equals = strchr(word, '=');
-    struct {
-        const char *name;
-        int64_t *number;
-        const char **text;
-    } known[] = { { "device", NULL, &o->device }, { "kernels", NULL, &o->kernels },
-                  { "dtype", NULL, &o->dtype },   { "rows", &o->rows, NULL },
-                  { "vocab", &o->vocab, NULL },   { "hidden", &o->hidden, NULL },
-                  { "batch", &o->batch, NULL },   { "mib", &o->mib, NULL },
-                  { "cube", &o->cube, NULL },     { "gib", &o->gib, NULL },
-                  { "repeat", &o->repeat, NULL } };
-    for (int i = 0; equals && i < ARES_COUNT(known); i++) {
-        if (strncmp(known[i].name, word, (size_t)(equals - word)) != 0 ||
-            known[i].name[equals - word])
-            continue;
-        if (known[i].text) *known[i].text = equals + 1;
-        else if (!ares_parse_i64(ares_view_of(equals + 1), known[i].number)) break;
-        return ARES_OK;
-    }
-    return ares_fail(ARES_EUSE, "bench_card: '%s': no such option", word);
+    const bench_option known[] = {
+        { "device", .text = &o->device },
+        { "kernels", .text = &o->kernels },
+        { "dtype", .text = &o->dtype },
+        { "rows", .number = &o->rows, .least = 1 },
+        { "vocab", .number = &o->vocab, .least = 1 },
+        { "hidden", .number = &o->hidden, .least = 1 },
+        { "batch", .number = &o->batch, .least = 1 },
+        { "mib", .number = &o->mib, .least = 1 },
+        { "cube", .number = &o->cube, .least = 1 },
+        { "gib", .number = &o->gib },
+        { "repeat", .number = &o->repeat, .least = 1 },
+    };
+    return bench_set("bench_card", known, ARES_COUNT(known), word);
 }
 
 /* ---------------------------------------------------------------- arrays on the device */
@@ -224,10 +219,6 @@ static int samples(ares_device *d, const options *o)
     float *setting = ares_malloc(b * 3 * sizeof *setting);
     int32_t *top_k = ares_malloc(b * sizeof *top_k);
     ares_rng_key *key = ares_calloc(b, sizeof *key);
-    /* the settings: temperature, top_p off and on; token, log-prob and entropy */
-    float *set = d->k->alloc(d, b * 12), *out = d->k->alloc(d, b * 12);
-    int32_t *set_k = d->k->alloc(d, b * sizeof *set_k);
-    ares_rng_key *set_key = d->k->alloc(d, b * sizeof *key);
     ares_matrix w = weights(d, ARES_BF16, o->vocab, o->hidden);
     int rc = ARES_OK;
     for (size_t i = 0; i < b; i++) {
@@ -235,9 +226,10 @@ static int samples(ares_device *d, const options *o)
         top_k[i] = 50;
         key[i] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), i, 0);
     }
-    d->k->copy_in(d, set, setting, b * 12);
-    d->k->copy_in(d, set_k, top_k, b * sizeof *top_k);
-    d->k->copy_in(d, set_key, key, b * sizeof *key);
+    /* the settings: temperature, top_p off and on; token, log-prob and entropy */
+    float *set = up(d, setting, b * 12), *out = zeroed(d, b * 12);
+    int32_t *set_k = up(d, top_k, b * sizeof *set_k);
+    ares_rng_key *set_key = up(d, key, b * sizeof *key);
     ares_sample_args s = { .rows = (int32_t)o->batch,
                            .vocab = (int32_t)o->vocab,
                            .x = numbers(d, d->k->act, o->batch * o->hidden, 1),

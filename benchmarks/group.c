@@ -7,6 +7,7 @@
  * mib: of a rank's part. benchmarks/gpu/peer.py reduce_scatter measures NCCL's own sum beside it.
  */
 #include "ares/dist.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,13 +23,13 @@ typedef struct bench {
 
 static int set(bench *b, const char *word)
 {
-    if (strncmp(word, "device=", 7) == 0) b->device = word + 7;
-    else if (strncmp(word, "transport=", 10) == 0) b->transport = word + 10;
-    else if ((strncmp(word, "mib=", 4) != 0 || !ares_parse_i64(ares_view_of(word + 4), &b->mib)) &&
-             (strncmp(word, "repeat=", 7) != 0 ||
-              !ares_parse_i64(ares_view_of(word + 7), &b->repeat)))
-        return ares_fail(ARES_EUSE, "bench_group: '%s': no such option", word);
-    return ARES_OK;
+    const bench_option known[] = {
+        { "device", .text = &b->device },
+        { "transport", .text = &b->transport },
+        { "mib", .number = &b->mib, .least = 1 },
+        { "repeat", .number = &b->repeat, .least = 1 },
+    };
+    return bench_set("bench_group", known, ARES_COUNT(known), word);
 }
 
 static int open_all(bench *b)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "options.h"
 #include "roles/actor.h"
 #include "roles/reference.h"
 
@@ -23,56 +24,30 @@ typedef struct options {
 
 static int set(options *o, const char *word)
 {
-    const char *equals = strchr(word, '=');
-    struct {
-        const char *name;
-        int64_t *number;
-        const char **text;
-    } known[] = {
-        { "model", NULL, &o->model },         { "dtype", NULL, &o->dtype },
-        { "device", NULL, &o->device },       { "kernels", NULL, &o->kernels },
-        { "recompute", &o->recompute, NULL }, { "batch", &o->batch, NULL },
-        { "prompt", &o->prompt, NULL },       { "new", &o->new, NULL },
-        { "threads", &o->threads, NULL },     { "repeat", &o->repeat, NULL },
-        { "rows", &o->rows, NULL },           { "tokens", &o->tokens, NULL },
-        { "prompts", &o->prompts, NULL },     { "samples", &o->samples, NULL },
-        { "micro", &o->micro, NULL },
+    const bench_option known[] = {
+        { "model", .text = &o->model },
+        { "dtype", .text = &o->dtype },
+        { "device", .text = &o->device },
+        { "kernels", .text = &o->kernels },
+        { "recompute", .number = &o->recompute },
+        { "batch", .number = &o->batch, .least = 1 },
+        { "prompt", .number = &o->prompt, .least = 1 },
+        { "new", .number = &o->new, .least = 1 },
+        { "threads", .number = &o->threads },
+        { "repeat", .number = &o->repeat, .least = 1 },
+        { "rows", .number = &o->rows, .least = 1 },
+        { "tokens", .number = &o->tokens, .least = 1 },
+        { "prompts", .number = &o->prompts, .least = 1 },
+        { "samples", .number = &o->samples, .least = 1 },
+        { "micro", .number = &o->micro, .least = 1 },
+        { "beta", .real = &o->beta },
     };
-    if (equals && strncmp(word, "beta=", 5) == 0)
-        return ares_parse_double(ares_view_of(equals + 1), &o->beta)
-                   ? ARES_OK
-                   : ares_fail(ARES_EUSE, "bench_step: '%s'", word);
-    for (int i = 0; equals && i < ARES_COUNT(known); i++) {
-        if (strlen(known[i].name) != (size_t)(equals - word) ||
-            strncmp(known[i].name, word, (size_t)(equals - word)) != 0)
-            continue;
-        if (known[i].text) *known[i].text = equals + 1;
-        else if (!ares_parse_i64(ares_view_of(equals + 1), known[i].number)) break;
-        return ARES_OK;
-    }
-    return ares_fail(ARES_EUSE, "bench_step: '%s': no such option", word);
+    return bench_set("bench_step", known, ARES_COUNT(known), word);
 }
 
 static int open_model(const options *o, ares_device *d, bool trainable, ares_model **m)
 {
-    static const ares_model_config tiny = {
-        .model_type = "qwen2",
-        .vocab = 512,
-        .hidden = 128,
-        .layers = 4,
-        .heads = 4,
-        .kv_heads = 2,
-        .head_dim = 32,
-        .intermediate = 384,
-        .max_position = 2048,
-        .rms_norm_eps = 1e-6f,
-        .tied = true,
-        .qkv_bias = true,
-        .initializer_range = 0.02,
-        .bos = -1,
-        .pad = -1,
-        .rope = { .theta = 10000, .factor = 1, .original_max_position = 2048 }
-    };
+    const ares_model_config tiny = bench_tiny();
     ares_model_options opt = { .storage = strcmp(o->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32,
                                .trainable = trainable };
     ARES_TRY(ares_device_open_table(o->device, o->kernels, opt.storage, (int)o->threads, d));

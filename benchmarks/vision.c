@@ -11,6 +11,7 @@
  * and addition; a backward as twice the forward, so that recomputation lowers the result.
  */
 #include "../src/model/vision/pass.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,33 +53,23 @@ static bool read_options(int argc, char **argv, options *o)
 
 static int open_model(const options *o, ares_device *d, ares_model **m)
 {
-    ares_model_config c = { .vocab = 512,
-                            .hidden = 2048,
-                            .layers = 1,
-                            .heads = 16,
-                            .kv_heads = 2,
-                            .head_dim = 128,
-                            .intermediate = 512,
-                            .max_position = 2048,
-                            .rms_norm_eps = 1e-6f,
-                            .tied = true,
-                            .qkv_bias = true,
-                            .initializer_range = 0.02,
-                            .bos = -1,
-                            .pad = -1,
-                            .rope = { .theta = 1e6, .factor = 1, .section = { 16, 24, 24 } },
-                            .vision = { .depth = o->depth,
-                                        .width = 1280,
-                                        .heads = 16,
-                                        .intermediate = o->gated ? 3420 : 5120,
-                                        .out = 2048,
-                                        .channels = 3,
-                                        .patch = 14,
-                                        .merge = 2,
-                                        .temporal = 2,
-                                        .gated = o->gated,
-                                        .window = o->gated ? 112 : 0,
-                                        .full_blocks = (uint64_t)1 << (o->depth - 1) } };
+    ares_model_config c = bench_tiny();
+    c.hidden = 2048, c.layers = 1, c.intermediate = 512;
+    c.heads = 16, c.kv_heads = 2, c.head_dim = 128;
+    c.rope.theta = 1e6;
+    c.rope.section[0] = 16, c.rope.section[1] = c.rope.section[2] = 24;
+    c.vision = (ares_vision_config){ .depth = o->depth,
+                                     .width = 1280,
+                                     .heads = 16,
+                                     .intermediate = o->gated ? 3420 : 5120,
+                                     .out = 2048,
+                                     .channels = 3,
+                                     .patch = 14,
+                                     .merge = 2,
+                                     .temporal = 2,
+                                     .gated = o->gated,
+                                     .window = o->gated ? 112 : 0,
+                                     .full_blocks = (uint64_t)1 << (o->depth - 1) };
     (void)snprintf(c.model_type, sizeof c.model_type, o->gated ? "qwen2_5_vl" : "qwen2_vl");
     ares_dtype dtype = o->bf16 ? ARES_BF16 : ARES_F32;
     ares_model_options opt = { .storage = dtype, .trainable = true };

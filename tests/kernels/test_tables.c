@@ -531,69 +531,80 @@ ON_ALL(embedding_and_its_gradient_have_the_bits_of_the_cpu, embedding_cases)
 
 /* ------------------------------------------------------------------ rows */
 
+/* What both norms take and give: the CPU's arrays, and their copies. */
+typedef struct norm {
+    pair p;
+    int32_t rows, k;
+    int64_t ld;
+    struct {
+        float *x, *y, *dy, *dx, *w, *rstd, *dw;
+    } cpu;
+    struct {
+        void *x, *y, *dy, *dx;
+        float *w, *rstd, *dw;
+    } other;
+} norm;
+
+static bool norm_open(norm *n, table which, const int32_t shape[2], float middle)
+{
+    if (!pair_open(&n->p, which)) return false;
+    int32_t rows = n->rows = shape[0], k = n->k = shape[1];
+    int64_t all = rows * (n->ld = k + 2);
+    n->cpu.x = normals(1, all, 2.0), n->cpu.w = normals(2, k, 1.0);
+    n->cpu.dy = normals(3, all, 1.0), n->cpu.y = filled(all, 0), n->cpu.rstd = filled(rows, NAN);
+    n->cpu.dx = normals(4, all, 1.0), n->cpu.dw = normals(5, k, 1.0);
+    for (int64_t i = 0; i < all; i++) n->cpu.x[i] += middle;
+    n->other.x = up_acts(&n->p, n->cpu.x, all), n->other.y = up_acts(&n->p, n->cpu.y, all);
+    n->other.dy = up_acts(&n->p, n->cpu.dy, all), n->other.dx = up_acts(&n->p, n->cpu.dx, all);
+    n->other.w = up_floats(&n->p, n->cpu.w, k), n->other.dw = up_floats(&n->p, n->cpu.dw, k);
+    n->other.rstd = up_floats(&n->p, n->cpu.rstd, rows);
+    return true;
+}
+static void norm_agrees(norm *n, double of_y, double of_dx, double of_dw)
+{
+    int64_t all = n->rows * n->ld;
+    agree_acts(&n->p, "y", n->other.y, n->cpu.y, all, of_y);
+    agree_device(&n->p, "rstd", n->other.rstd, n->cpu.rstd, n->rows, of_y);
+    agree_acts(&n->p, "dx", n->other.dx, n->cpu.dx, all, of_dx);
+    agree_device(&n->p, "dw", n->other.dw, n->cpu.dw, n->k, of_dw);
+}
+static void norm_close(norm *n)
+{
+    float *all[] = { n->cpu.x, n->cpu.y, n->cpu.dy, n->cpu.dx, n->cpu.w, n->cpu.rstd, n->cpu.dw };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+    pair_close(&n->p);
+}
+
 static void rms_norm_cases(table which)
 {
     static const int32_t shapes[][2] = { { 1, 1 }, { 5, 33 }, { 70, 128 }, { 67, 1000 } };
     for (int s = 0; s < ARES_COUNT(shapes); s++) {
-        pair p;
-        if (!pair_open(&p, which)) return;
-        int32_t rows = shapes[s][0], k = shapes[s][1];
-        int64_t ld = k + 2, n = rows * ld;
-        float *x = normals(1, n, 2.0), *w = normals(2, k, 1.0), *dy = normals(3, n, 1.0),
-              *y = filled(n, 0), *rstd = filled(rows, NAN), *dx = normals(4, n, 1.0),
-              *dw = normals(5, k, 1.0);
-        void *x_up = up_acts(&p, x, n), *dy_up = up_acts(&p, dy, n), *y_up = up_acts(&p, y, n),
-             *dx_up = up_acts(&p, dx, n);
-        float *w_up = up_floats(&p, w, k), *rstd_up = up_floats(&p, rstd, rows),
-              *dw_up = up_floats(&p, dw, k);
-        p.cpu.k->rms_norm(&p.cpu, &(ares_rms_norm_args){ .rows = rows,
-                                                         .k = k,
-                                                         .x = x,
-                                                         .ldx = ld,
-                                                         .w = w,
-                                                         .eps = 1e-5f,
-                                                         .y = y,
-                                                         .ldy = ld,
-                                                         .rstd = rstd });
-        p.other.k->rms_norm(&p.other, &(ares_rms_norm_args){ .rows = rows,
-                                                             .k = k,
-                                                             .x = x_up,
-                                                             .ldx = ld,
-                                                             .w = w_up,
-                                                             .eps = 1e-5f,
-                                                             .y = y_up,
-                                                             .ldy = ld,
-                                                             .rstd = rstd_up });
-        agree_acts(&p, "y", y_up, y, n, 1e-6);
-        agree_device(&p, "rstd", rstd_up, rstd, rows, 1e-6);
-        p.cpu.k->rms_norm_backward(&p.cpu, &(ares_rms_norm_args){ .rows = rows,
-                                                                  .k = k,
-                                                                  .x = x,
-                                                                  .ldx = ld,
-                                                                  .w = w,
-                                                                  .rstd = rstd,
-                                                                  .dy = dy,
-                                                                  .lddy = ld,
-                                                                  .dx = dx,
-                                                                  .lddx = ld,
-                                                                  .dw = dw });
-        p.other.k->rms_norm_backward(&p.other, &(ares_rms_norm_args){ .rows = rows,
-                                                                      .k = k,
-                                                                      .x = x_up,
-                                                                      .ldx = ld,
-                                                                      .w = w_up,
-                                                                      .rstd = rstd_up,
-                                                                      .dy = dy_up,
-                                                                      .lddy = ld,
-                                                                      .dx = dx_up,
-                                                                      .lddx = ld,
-                                                                      .dw = dw_up });
+        norm n;
+        if (!norm_open(&n, which, shapes[s], 0)) return;
+        ares_rms_norm_args a = { .rows = n.rows,
+                                 .k = n.k,
+                                 .x = n.cpu.x,
+                                 .ldx = n.ld,
+                                 .w = n.cpu.w,
+                                 .eps = 1e-5f,
+                                 .y = n.cpu.y,
+                                 .ldy = n.ld,
+                                 .rstd = n.cpu.rstd,
+                                 .dy = n.cpu.dy,
+                                 .lddy = n.ld,
+                                 .dx = n.cpu.dx,
+                                 .lddx = n.ld,
+                                 .dw = n.cpu.dw },
+                           b = a;
+        b.x = n.other.x, b.w = n.other.w, b.y = n.other.y, b.rstd = n.other.rstd;
+        b.dy = n.other.dy, b.dx = n.other.dx, b.dw = n.other.dw;
+        n.p.cpu.k->rms_norm(&n.p.cpu, &a);
+        n.p.other.k->rms_norm(&n.p.other, &b);
+        n.p.cpu.k->rms_norm_backward(&n.p.cpu, &a);
+        n.p.other.k->rms_norm_backward(&n.p.other, &b);
         /* of a row of one number only the rounding errors are left, times rstd */
-        agree_acts(&p, "dx", dx_up, dx, n, k == 1 ? 4e-6 : 1e-6);
-        agree_device(&p, "dw", dw_up, dw, k, 2e-6);
-        float *all[] = { x, w, dy, y, rstd, dx, dw };
-        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
-        pair_close(&p);
+        norm_agrees(&n, 1e-6, n.k == 1 ? 4e-6 : 1e-6, 2e-6);
+        norm_close(&n);
     }
 }
 ON_ALL(rms_norm_and_its_gradients_agree_with_the_cpu, rms_norm_cases)
@@ -602,53 +613,41 @@ static void layer_norm_cases(table which)
 {
     static const int32_t shapes[][2] = { { 1, 2 }, { 5, 33 }, { 70, 128 }, { 67, 1280 } };
     for (int s = 0; s < ARES_COUNT(shapes); s++) {
-        pair p;
-        if (!pair_open(&p, which)) return;
-        int32_t rows = shapes[s][0], k = shapes[s][1];
-        int64_t ld = k + 2, n = rows * ld;
-        float *x = normals(1, n, 2.0), *w = normals(2, k, 1.0), *dy = normals(3, n, 1.0),
-              *y = filled(n, 0), *mean = filled(rows, NAN), *rstd = filled(rows, NAN),
-              *dx = normals(4, n, 1.0), *dw = normals(5, k, 1.0), *bias = normals(6, k, 1.0),
-              *db = normals(7, k, 1.0);
-        for (int64_t i = 0; i < n; i++) x[i] += 3;
-        void *x_up = up_acts(&p, x, n), *dy_up = up_acts(&p, dy, n), *y_up = up_acts(&p, y, n),
-             *dx_up = up_acts(&p, dx, n);
-        ares_layer_norm_args a = { .rows = rows,
-                                   .k = k,
-                                   .x = x,
-                                   .ldx = ld,
-                                   .w = w,
+        norm n;
+        if (!norm_open(&n, which, shapes[s], 3)) return;
+        float *mean = filled(n.rows, NAN), *bias = normals(6, n.k, 1.0), *db = normals(7, n.k, 1.0);
+        ares_layer_norm_args a = { .rows = n.rows,
+                                   .k = n.k,
+                                   .x = n.cpu.x,
+                                   .ldx = n.ld,
+                                   .w = n.cpu.w,
                                    .bias = bias,
                                    .eps = 1e-6f,
-                                   .y = y,
-                                   .ldy = ld,
+                                   .y = n.cpu.y,
+                                   .ldy = n.ld,
                                    .mean = mean,
-                                   .rstd = rstd,
-                                   .dy = dy,
-                                   .lddy = ld,
-                                   .dx = dx,
-                                   .lddx = ld,
-                                   .dw = dw,
+                                   .rstd = n.cpu.rstd,
+                                   .dy = n.cpu.dy,
+                                   .lddy = n.ld,
+                                   .dx = n.cpu.dx,
+                                   .lddx = n.ld,
+                                   .dw = n.cpu.dw,
                                    .dbias = db },
                              b = a;
-        b.x = x_up, b.y = y_up, b.dy = dy_up, b.dx = dx_up;
-        b.w = up_floats(&p, w, k), b.bias = up_floats(&p, bias, k);
-        b.mean = up_floats(&p, mean, rows), b.rstd = up_floats(&p, rstd, rows);
-        b.dw = up_floats(&p, dw, k), b.dbias = up_floats(&p, db, k);
-        p.cpu.k->layer_norm(&p.cpu, &a);
-        p.other.k->layer_norm(&p.other, &b);
-        agree_acts(&p, "y", y_up, y, n, 2e-6);
-        agree_device(&p, "mean", b.mean, mean, rows, 1e-6);
-        agree_device(&p, "rstd", b.rstd, rstd, rows, 2e-6);
-        p.cpu.k->layer_norm_backward(&p.cpu, &a);
-        p.other.k->layer_norm_backward(&p.other, &b);
+        b.x = n.other.x, b.w = n.other.w, b.y = n.other.y, b.rstd = n.other.rstd;
+        b.dy = n.other.dy, b.dx = n.other.dx, b.dw = n.other.dw;
+        b.bias = up_floats(&n.p, bias, n.k), b.dbias = up_floats(&n.p, db, n.k);
+        b.mean = up_floats(&n.p, mean, n.rows);
+        n.p.cpu.k->layer_norm(&n.p.cpu, &a);
+        n.p.other.k->layer_norm(&n.p.other, &b);
+        n.p.cpu.k->layer_norm_backward(&n.p.cpu, &a);
+        n.p.other.k->layer_norm_backward(&n.p.other, &b);
         /* of a row of two numbers only rounding errors are left, times rstd */
-        agree_acts(&p, "dx", dx_up, dx, n, k == 2 ? 1e-5 : 2e-6);
-        agree_device(&p, "dw", b.dw, dw, k, 4e-6);
-        agree_device(&p, "dbias", b.dbias, db, k, 2e-6);
-        float *all[] = { x, w, dy, y, mean, rstd, dx, dw, bias, db };
-        for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
-        pair_close(&p);
+        norm_agrees(&n, 2e-6, n.k == 2 ? 1e-5 : 2e-6, 4e-6);
+        agree_device(&n.p, "mean", b.mean, mean, n.rows, 1e-6);
+        agree_device(&n.p, "dbias", b.dbias, db, n.k, 2e-6);
+        ares_free(mean), ares_free(bias), ares_free(db);
+        norm_close(&n);
     }
 }
 ON_ALL(layer_norm_and_its_gradients_agree_with_the_cpu, layer_norm_cases)

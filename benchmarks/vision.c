@@ -4,7 +4,7 @@
  * them.
  *
  *   bench_vision [family=2|2.5] [side=32] [depth=4] [threads=0] [repeat=3] [keep=all|inputs]
- *                [device=cpu] [dtype=fp32]
+ *                [device=cpu] [kernels=native] [dtype=fp32]
  *
  * side: of the picture, in patches; from its bytes on, of which the tower makes the values that
  * transformers' tower is given. GFLOP count products and visible pairs, 2 per multiplication
@@ -22,7 +22,7 @@ typedef struct options {
     bool gated, recompute, bf16;
     int32_t side, depth;
     int threads, repeat;
-    const char *device;
+    const char *device, *kernels;
 } options;
 
 static bool word(const char *arg, const char *key, const char **value)
@@ -35,7 +35,7 @@ static bool word(const char *arg, const char *key, const char **value)
 
 static bool read_options(int argc, char **argv, options *o)
 {
-    *o = (options){ .side = 32, .depth = 4, .repeat = 3, .device = "cpu" };
+    *o = (options){ .side = 32, .depth = 4, .repeat = 3, .device = "cpu", .kernels = "native" };
     for (int i = 1; i < argc; i++) {
         const char *v;
         if (word(argv[i], "family", &v)) o->gated = strcmp(v, "2.5") == 0;
@@ -45,6 +45,7 @@ static bool read_options(int argc, char **argv, options *o)
         else if (word(argv[i], "repeat", &v)) o->repeat = atoi(v);
         else if (word(argv[i], "keep", &v)) o->recompute = strcmp(v, "inputs") == 0;
         else if (word(argv[i], "device", &v)) o->device = v;
+        else if (word(argv[i], "kernels", &v)) o->kernels = v;
         else if (word(argv[i], "dtype", &v)) o->bf16 = strcmp(v, "bf16") == 0;
         else return false;
     }
@@ -73,7 +74,7 @@ static int open_model(const options *o, ares_device *d, ares_model **m)
     (void)snprintf(c.model_type, sizeof c.model_type, o->gated ? "qwen2_5_vl" : "qwen2_vl");
     ares_dtype dtype = o->bf16 ? ARES_BF16 : ARES_F32;
     ares_model_options opt = { .storage = dtype, .trainable = true };
-    ARES_TRY(ares_device_open_table(o->device, "native", dtype, o->threads, d));
+    ARES_TRY(ares_device_open_table(o->device, o->kernels, dtype, o->threads, d));
     return ares_model_new(&c, d, &opt, 1, m);
 }
 
@@ -98,10 +99,12 @@ static void line(const options *o, const ares_device *d, const char *measure, co
     printf("{\"measure\":\"%s\",\"side\":\"ares\",\"value\":%.6g,\"unit\":\"patches/s\",\"all\":[",
            measure, n / best);
     for (int i = 0; i < o->repeat; i++) printf("%s%.6g", i ? "," : "", n / times[i]);
-    printf("],\"gflops\":%.1f,\"family\":\"%s\",\"patches\":%.0f,\"depth\":%d,\"keep\":\"%s\","
+    printf("],\"gflops\":%.1f,\"gflop_per_patch\":%.6g,\"family\":\"%s\",\"patches\":%.0f,"
+           "\"depth\":%d,\"keep\":\"%s\","
            "\"kernels\":\"%s\",\"threads\":%d,\"peak_gib\":%.3f}\n",
-           work / best, o->gated ? "2.5" : "2", n, o->depth, o->recompute ? "inputs" : "all",
-           d->k->name, ares_pool_threads(d->pool), (double)use.ru_maxrss / 1048576);
+           work / best, work / n, o->gated ? "2.5" : "2", n, o->depth,
+           o->recompute ? "inputs" : "all", d->k->name, ares_pool_threads(d->pool),
+           (double)use.ru_maxrss / 1048576);
     (void)fflush(stdout);
 }
 

@@ -28,6 +28,8 @@ def cost(row):
     if measure in ("decode", "update"):
         flop = row.get("gflop_per_token", 0) * 1e9
         return 1 / row["value"], row.get("bytes_per_token", 0), flop
+    if "gflop_per_patch" in row:  # bench_vision
+        return 1 / row["value"], 0, row["gflop_per_patch"] * 1e9
     if measure == "grpo_step":
         return row["value"], 0, (row["generate_gflop"] + row["update_gflop"]) * 1e9
     return None

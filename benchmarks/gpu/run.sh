@@ -19,13 +19,17 @@ for word; do
     *) echo "run.sh: '$word': no such option" >&2; exit 2 ;;
     esac
 done
+if [[ $device != cpu && ! -e /dev/nvidiactl && -z ${ARES_CUDA_LIB:-} ]]; then
+    echo "run.sh: no CUDA device on this machine; nothing was measured (device=cpu --tiny tries it)" >&2
+    exit 2
+fi
 where=("device=$device" "kernels=$kernels")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
 [[ -n ${BUILT:-} ]] || cmake --build "$build" -j "$(nproc)" --target ares-train bench_card bench_step \
-    bench_algo_cuda bench_group >&2 || exit 2
+    bench_vision bench_algo_cuda bench_group >&2 || exit 2
 measure() { # seconds at most, goal, command...: its JSON lines, with goal and command
     local limit=$1 goal=$2 rc=0
     shift 2
@@ -45,6 +49,7 @@ if [[ -n $tiny ]]; then
     small=tiny middle=tiny dtype=fp32 once=(repeat=1)
     decode_1=(batch=1 prompt=16 new=4) decode_256=(batch=8 prompt=16 new=4)
     update=(rows=4 tokens=32 micro=128) grpo=(prompts=1 samples=2 prompt=16 new=4)
+    tower=(side=8 depth=2)
 else
     card=()
     model qwen2.5-0.5b 896 24 14 2 4864
@@ -53,15 +58,17 @@ else
     decode_1=(batch=1 prompt=1024 new=128) decode_256=(batch=256 prompt=1024 new=128)
     update=(rows=128 tokens=1024 micro=16384)
     grpo=(prompts=64 samples=8 prompt=256 new=512 micro=16384)
+    tower=(side=64 depth=32)
 fi
 step() { # seconds, goal, what, model, options...
     measure "$1" "$2" "$build/bench_step" "$3" "model=$4" "dtype=$dtype" "${where[@]}" "${once[@]}" \
         "${@:5}"
 }
 measure 600 "" "$build/bench_card" "${where[@]}" "${card[@]}"
-[[ $device == cpu ]] || measure 600 "" "$build/bench_algo_cuda" "$device"
+[[ $device == cpu || -n $tiny ]] || measure 600 "" "$build/bench_algo_cuda" "$device" # one size
 step 600 G1 decode "$small" "${decode_1[@]}"
 step 600 G2 decode "$small" "${decode_256[@]}"
+measure 600 "" "$build/bench_vision" family=2.5 "dtype=$dtype" "${where[@]}" "${once[@]}" "${tower[@]}"
 step 900 G14 update "$small" "${update[@]}"
 step 900 G14 update "$middle" "${update[@]}"
 step 900 G15 update "$small" "${update[@]}" recompute=1
@@ -89,6 +96,7 @@ if [[ -z $tiny && -x $venv/bin/python ]] &&
 fi
 
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
+[[ -s $work/all.jsonl ]] || { echo "run.sh: no figures" >&2; exit 1; }
 python3 benchmarks/gpu/report.py show "$work/all.jsonl"
 if [[ -z $tiny && $device != cpu ]]; then
     file=benchmarks/results/$(date -u +%F)-$(tr 'A-Z ' 'a-z-' <<<"${name:-card}").jsonl

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that the first hour on a machine with a card needs, in the order of what is most likely
 # to break: the build, the card, the device, every kernel beside the CPU's (fp32 first, then bf16),
-# captured graphs, goldens through the twins of algo, two steps of every algorithm beside the CPU,
-# and the kernels' tests under compute-sanitizer.
+# captured graphs, goldens through the twins of algo, two steps of every algorithm and over pictures
+# beside the CPU, and the kernels' tests under compute-sanitizer.
 #
 #   tests/gpu/run.sh [BUILD_DIR]        (default: build)
 #
@@ -98,6 +98,7 @@ step goldens 900 env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.j
 
 # 4. whole runs
 step run.grpo 300 tests/gpu/runs.sh "$build" grpo
+step run.vision 600 tests/gpu/runs.sh "$build" vision vision-bf16
 step runs 3000 tests/gpu/runs.sh "$build"
 # shellcheck disable=SC2046
 [[ -x $build/test_e2e ]] && each_test "$build/test_e2e" 600 $(names "$build/test_e2e")

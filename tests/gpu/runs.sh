@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Two steps of every algorithm on a card, beside the same two steps on the CPU.
+# Two steps of every algorithm, and of AEPO over pictures, on a card, beside the same two steps on
+# the CPU.
 #
 #   tests/gpu/runs.sh [BUILD_DIR] [NAME ...]        (default: build, all of them)
 #
@@ -22,6 +23,8 @@ trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
 "$program" init --arch qwen2 --layers 2 --seed 1 --out "$work/model" >/dev/null || exit 2
+"$program" init --arch qwen2_5_vl --vision-patch 6 --initializer-range 0.09 --seed 1 \
+    --out "$work/vision_model" >/dev/null || exit 2
 # VAPOR judges what stands between tags: a model that has learnt to write them, often with a 1
 awk 'BEGIN { for (i = 0; i < 64; i++) {
     printf "{\"prompt\":\"%d+%d=?\",\"response\":\"<N>%d</N><S>x</S>\"", i, i + 1, i % 2
@@ -124,6 +127,15 @@ agents=(env.train.tags=FrozenLake env.train.groups=2 env.train.group_size=4 env.
     worker.actor.optim.lr=1e-3 worker.actor.entropy_coeff=0.01 trainer.max_steps=2
     'trainer.logger=[file]' trainer.save_minutes=null)
 beside agents 1e-3 "${agents[@]}"
+# pictures: the tower keeps its weights, or is trained with the rest
+vision=(--config experiments/AEPO/vision.yaml "worker.actor.model.model_path=$work/vision_model"
+    ~data.val_files data.bootstrap=false data.rollout_batch_size=4 worker.actor.global_batch_size=4
+    worker.rollout.n=4 'worker.reward.rewards=[{name: random}, {name: aepo}]'
+    worker.reward.accuracy=random algorithm.online_filtering=false trainer.max_steps=2
+    trainer.val_freq=-1 trainer.save_freq=-1 'trainer.logger=[file]' trainer.save_minutes=null)
+beside vision 1e-3 "${vision[@]}"
+beside vision-trained 1e-3 "${vision[@]}" worker.actor.model.freeze_vision_tower=false
+ends vision-bf16 "${vision[@]}" worker.actor.fsdp.torch_dtype=bf16 worker.ref.fsdp.torch_dtype=bf16
 ends grpo-bf16 "${common[@]}" "${kl[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.ref.fsdp.torch_dtype=bf16
 ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \

@@ -1,7 +1,7 @@
-"""Runs both sides of the measures P1 to P15 in turn, prints their JSON lines and the ratios,
+"""Runs both sides of the measures P1 to P16 in turn, prints their JSON lines and the ratios,
 appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P15] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+    python benchmarks/compare.py [P1 ... P16] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
                                  [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
@@ -796,6 +796,27 @@ def p15(r):
                     r.ratio("P15", name, values(a), values(p[form]), 5, 8, "s/step", False)
 
 
+def p16(r):
+    goal = (2, 3) if slow_mkl() else (1, 2)
+    for family in ("2", "2.5"):
+        for side in (32, 64):
+            size, a, p = ["family=" + family, "side=%d" % side, "depth=2"], [], []
+            for _ in range(r.args.rounds):
+                limit = r.limit("P16")
+                a += r.ares("bench_vision", *size, "threads=%d" % r.args.threads, id="P16")
+                p += r.peer(
+                    "vision.py",
+                    *["--family", family, "--side", side, "--depth", 2, "--kept"],
+                    id="P16",
+                )
+                limit = max(limit, r.limit("P16"))
+            for measure, what in (("vision", "features"), ("vision, backward", "and back")):
+                case = "Qwen%s-VL, %d patches, %s, kept" % (family, side**2, what)
+                of = lambda lines: [x for x in lines if x["measure"] == measure]
+                r.ratio("P16", case, values(of(a)), values(of(p)), *goal, "patches/s", True)
+                r.share("P16", case, [x["gflops"] for x in of(a)], [limit])
+
+
 MEASURES = {
     "P1": p1,
     "P2": p2,
@@ -812,6 +833,7 @@ MEASURES = {
     "P13": p13,
     "P14": p14,
     "P15": p15,
+    "P16": p16,
 }
 WHAT = {
     "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
@@ -832,10 +854,11 @@ WHAT = {
     "tokens), against transformers with a dynamic cache that stays over the turns; and what a turn "
     "prefills, by counters",
     "P13": "environments on one thread, from state to state, against their Python",
-    "P14": "pictures to a vision tower's patches on one thread, against Pillow and transformers with "
-    "torchvision",
+    "P14": "pictures to what a vision tower is given on one thread, against Pillow and transformers "
+    "with torchvision",
     "P15": "GRPO step of vision models, 8 prompts with a picture of 64 tokens x 8, 32 tokens, "
     "against TRL",
+    "P16": "the vision tower, two blocks of the real width, against transformers' with kept pages",
 }
 
 
@@ -998,7 +1021,7 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("ids", nargs="*", metavar="P1 ... P15", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P16", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -43,9 +43,9 @@
       ARES_NO_RESULT)                                                                             \
     X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                                         \
       "how many neighbouring ranks share the actor, as enable_full_shard says, such as those of " \
-      "a machine: -1, null: all; 1: each rank keeps everything, with the same results; a "        \
-      "divisor of all ranks between, which changes the last bits of sums as the number of ranks " \
-      "does",                                                                                     \
+      "a machine: -1, null, all ranks or more: all; 1: each rank keeps everything, with the "     \
+      "same results; a divisor of all ranks between, which changes the last bits of sums as the " \
+      "number of ranks does",                                                                     \
       ARES_NO_RESULT)                                                                             \
     X(flag, offload_params, "offload.offload_params", "false", "",                                \
       "keep the actor's weights in host memory; they come to the device block by block, twice "   \
@@ -120,9 +120,9 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       ARES_NO_RESULT)                                                                              \
     X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                                          \
       "how many neighbouring ranks share the critic, as enable_full_shard says, such as those of " \
-      "a machine: -1, null: all; 1: each rank keeps everything, with the same results; a "         \
-      "divisor of all ranks between, which changes the last bits of sums as the number of ranks "  \
-      "does",                                                                                      \
+      "a machine: -1, null, all ranks or more: all; 1: each rank keeps everything, with the "      \
+      "same results; a divisor of all ranks between, which changes the last bits of sums as the "  \
+      "number of ranks does",                                                                      \
       ARES_NO_RESULT)                                                                              \
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",             \
       "keep only the inputs of the blocks and compute the rest again in the backward pass; less "  \
@@ -159,21 +159,22 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
-#define ARES_REF_OPTIONS(X)                                                         \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",     \
-      "how the weights of the reference model are stored; null is bf16")            \
-    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                   \
-      "true: each of several ranks keeps its part of the reference's weights; "     \
-      "blocks are gathered once per pass over the batch; not with "                 \
-      "worker.ref.offload.offload_params; same results",                            \
-      ARES_NO_RESULT)                                                               \
-    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                           \
-      "how many neighbouring ranks share the reference, with enable_full_shard: "   \
-      "-1, null: all; a divisor of all ranks; 1: each has all of it; same results", \
-      ARES_NO_RESULT)                                                               \
-    X(flag, offload_params, "offload.offload_params", "false", "",                  \
-      "keep the weights of the reference in host memory; they come to the device "  \
-      "block by block, once per pass over the batch; same results",                 \
+#define ARES_REF_OPTIONS(X)                                                        \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",    \
+      "how the weights of the reference model are stored; null is bf16")           \
+    X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
+      "true: each of several ranks keeps its part of the reference's weights; "    \
+      "blocks are gathered once per pass over the batch; not with "                \
+      "worker.ref.offload.offload_params; same results",                           \
+      ARES_NO_RESULT)                                                              \
+    X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                          \
+      "how many neighbouring ranks share the reference, with enable_full_shard: "  \
+      "-1, null, all ranks or more: all; a divisor of all ranks; 1: each has "     \
+      "all of it; same results",                                                   \
+      ARES_NO_RESULT)                                                              \
+    X(flag, offload_params, "offload.offload_params", "false", "",                 \
+      "keep the weights of the reference in host memory; they come to the device " \
+      "block by block, once per pass over the batch; same results",                \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 

@@ -77,7 +77,7 @@ static const ways in_rounds = {
     .n = 5,
     .steps = 2,
     .way = { { .words = { SIZE("1"), WHOLE_BATCHES, ROUNDS }, .how = ARES_SHARE_NONE },
-             { .words = { SIZE("-1"), MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_STATES },
+             { .words = { SIZE("8"), MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_STATES },
              { .words = { IN_PARTS, MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_ALL },
              { .words = { ON_HOST, MICRO_BATCHES, ROUNDS },
                .how = ARES_SHARE_STATES,

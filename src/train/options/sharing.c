@@ -10,10 +10,14 @@ static bool is_true(const ares_json *flag)
     return flag->type == ARES_JSON_BOOL && flag->boolean;
 }
 
-/* How many neighbouring ranks share; fsdp_size: null and -1 are all of them. */
+/*
+ * How many neighbouring ranks share; fsdp_size: null, -1, and all or more than there are, as in
+ * verl, are all of them.
+ */
 static int size_of(int64_t fsdp_size, int ranks)
 {
-    return fsdp_size == ARES_NULL_I64 || fsdp_size == -1 ? ranks : (int)fsdp_size;
+    bool all = fsdp_size == ARES_NULL_I64 || fsdp_size == -1 || fsdp_size >= ranks;
+    return all ? ranks : (int)fsdp_size;
 }
 
 static void check(ares_config *cfg, const char *section, const ares_json *full_shard,
@@ -25,7 +29,10 @@ static void check(ares_config *cfg, const char *section, const ares_json *full_s
         ares_log(ARES_LOG_INFO,
                  "config: %s.enable_full_shard -> weights stay whole on every rank: %s", section,
                  why_not);
-    if (fsdp_size <= world && world % size_of(fsdp_size, world) == 0) return;
+    if (fsdp_size > world && world > 1)
+        ares_log(ARES_LOG_INFO, "config: %s.fsdp_size = %lld -> all %d ranks share", section,
+                 (long long)fsdp_size, world);
+    if (world % size_of(fsdp_size, world) == 0) return;
     snprintf(path, sizeof path, "%s.fsdp_size", section);
     ares_config_fault(cfg, path,
                       "does not divide the number of ranks, %d: set a divisor, -1 for all ranks, "

@@ -663,8 +663,8 @@ typedef enum {
 /* Appends the path of the run directory: trainer.run_dir, or the default. (run/begun.c) */
 void ares_run_path(const ares_train_config *c, ares_str *path);
 /*
- * What the run directory of a resolved configuration holds. changed: gets the names of options that
- * differ (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/begun.c)
+ * What the run directory of a resolved configuration holds. changed: gets the options that differ,
+ * with both values (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/begun.c)
  */
 int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
                   ares_str *changed);

@@ -417,6 +417,47 @@ TEST_MPI(a_checkpoint_of_shared_weights_and_critic_goes_on_with_any_ranks_and_sh
     }
 }
 
+/*
+ * Rounds belong to the last bits of what several ranks compute: with others a run that is taken up
+ * again would not be the one that began, and with --force it is not.
+ */
+TEST_MPI(a_run_goes_on_with_its_rounds_and_refuses_others)
+{
+    E2E_NEEDS_MPI();
+    static const char begun[] = "worker.actor.round_tokens=60 worker.critic.round_tokens=70";
+    static const struct {
+        const char *words, *message;
+    } refused[] = {
+        { "worker.actor.round_tokens=90", "(worker.actor.round_tokens: 60, now 90)" },
+        { "worker.critic.round_tokens=null", "(worker.critic.round_tokens: 70, now null)" },
+    };
+    ares_str out = { 0 };
+    char words[500];
+    (void)snprintf(words, sizeof words,
+                   "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 "
+                   "trainer.save_freq=1 algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3",
+                   e2e_train_words("part"));
+    CHECK_EQ(e2e_program(NULL, "%s %s", words, begun), 0);
+    if (!e2e_go_back("part", "whole", 1)) return;
+    for (int i = 0; i < ARES_COUNT(refused); i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "%s %s %s", words, begun, refused[i].words), 1);
+        CHECK_CONTAINS(out.data, "part holds a run with other options ");
+        CHECK_CONTAINS(out.data, refused[i].message);
+        CHECK_CONTAINS(out.data, "restore the options to go on, pass --force to go on with these");
+    }
+    CHECK_EQ(e2e_program(NULL, "%s %s", words, begun), 0);
+    e2e_same_runs("whole", "part", 2);
+    if (!e2e_go_back("part", "whole", 1)) return;
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "%s --force", words), 0);
+    CHECK_CONTAINS(out.data, "worker.actor.round_tokens: 60, now null; "
+                             "worker.critic.round_tokens: 70, now null");
+    CHECK_EQ(test_shell(NULL, "cd '%s' && cmp -s part/" SECOND " whole/" SECOND, test_file(".")),
+             1);
+    ares_str_fini(&out);
+}
+
 /* Two folders stand for the disks of two machines: relative paths mean another one for each rank.
  */
 TEST_MPI(ranks_that_do_not_see_the_same_files_send_checkpoints_to_rank_0)

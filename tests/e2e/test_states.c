@@ -220,34 +220,45 @@ TEST(a_state_of_the_source_that_is_missing_or_forged_is_refused_and_the_file_nam
     ares_str_fini(&out);
 }
 
+#define FIFTY "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwx"
 TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
 {
     static const struct {
-        const char *kind, *option, *value;
+        const char *kind, *option, *value, *shown;
     } changed[] = {
-        { "a flag", "worker.rollout.ignore_eos", "true" },
-        { "a flag that was on", "data.shuffle", "false" },
-        { "a number", "worker.actor.ppo_epochs", "2" },
-        { "a fraction", "worker.actor.clip_ratio_low", "0.1" },
-        { "a choice", "worker.actor.loss_avg_mode", "seq-mean-token-mean" },
-        { "a list", "worker.actor.optim.betas", "[0.9, 0.99]" },
-        { "an item added", "worker.rollout.stop", "[x]" },
-        { "a member of a map", "worker.rollout.val_override_config.n", "3" },
-        { "what a map has gained", "worker.rollout.val_override_config.top_k", "5" },
-        { "what was null", "worker.actor.early_stop_imp_ratio", "2" },
-        { "what becomes null", "trainer.max_steps", "null" },
+        { "a flag", "worker.rollout.ignore_eos", "=true", "false, now true" },
+        { "a flag that was on", "data.shuffle", "=false", "true, now false" },
+        { "a number", "worker.actor.ppo_epochs", "=2", "1, now 2" },
+        { "a fraction", "worker.actor.clip_ratio_low", "=0.1", "0.2, now 0.1" },
+        { "a choice", "worker.actor.loss_avg_mode", "=seq-mean-token-mean",
+          "\"token-mean\", now \"seq-mean-token-mean\"" },
+        { "a list", "worker.actor.optim.betas", "=[0.9, 0.99]", "[0.9,0.999], now [0.9,0.99]" },
+        { "an item added", "worker.rollout.stop", "=[x]", "[], now [\"x\"]" },
+        { "a member of a map", "worker.rollout.val_override_config.n", "=3", "2, now 3" },
+        { "what a map has gained", "worker.rollout.val_override_config.top_k", "=5",
+          "null, now 5" },
+        { "what a map has lost", "worker.actor.model.override_config.max_position_embeddings", "",
+          "512, now not set" },
+        { "what was null", "worker.actor.early_stop_imp_ratio", "=2", "null, now 2" },
+        { "what becomes null", "trainer.max_steps", "=null", "1, now null" },
+        { "a long list", "worker.rollout.stop", "=[" FIFTY "," FIFTY "," FIFTY "," FIFTY "]",
+          "[], now [\"" FIFTY "\",\"" FIFTY "\",\"" FIFTY
+          "\",\"abcdefghijklmnopqrstuvwxyzabcdefghijklm..." },
     };
     ares_str out = { 0 };
     const char *words = e2e_train_words("run");
-    static const char began[] = "trainer.max_steps=1 'worker.rollout.val_override_config={n: 2}'";
+    static const char began[] = "trainer.max_steps=1 'worker.rollout.val_override_config={n: 2}' "
+                                "'worker.actor.model.override_config={max_position_embeddings: "
+                                "512}'";
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", words, began), 0);
     for (int i = 0; i < ARES_COUNT(changed); i++) {
-        char message[200];
+        char message[400];
         ares_str_clear(&out);
         CHECK_EQ(test_shell(NULL, "rm -f '%s'", test_file("run/DONE")), 0);
-        CHECK(e2e_program(&out, "--config '%s' %s '%s=%s'", words, began, changed[i].option,
-                          changed[i].value) != 0);
-        snprintf(message, sizeof message, "holds a run with other options (%s)", changed[i].option);
+        CHECK(e2e_program(&out, "--config '%s' %s '%s%s%s'", words, began,
+                          *changed[i].value ? "" : "~", changed[i].option, changed[i].value) != 0);
+        snprintf(message, sizeof message, "holds a run with other options (%s: %s)",
+                 changed[i].option, changed[i].shown);
         CHECK_MSG(strstr(out.data, message), "%s changed, not refused as \"%s\":\n%s",
                   changed[i].kind, message, out.data);
     }
@@ -265,7 +276,7 @@ TEST(other_options_and_an_own_checkpoint_that_shall_not_count_are_refused)
               &out,
               "--config '%s' trainer.max_steps=3000 trainer.save_freq=1 worker.actor.optim.lr=0.5",
               words) != 0);
-    CHECK_CONTAINS(out.data, "other options (worker.actor.optim.lr)");
+    CHECK_CONTAINS(out.data, "other options (worker.actor.optim.lr: 0.001, now 0.5)");
     CHECK_CONTAINS(out.data, "--force");
     ares_str_clear(&out);
     CHECK(e2e_program(&out,

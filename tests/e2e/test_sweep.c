@@ -198,7 +198,7 @@ TEST(a_changed_configuration_is_refused_before_anything_runs_unless_forced)
     snprintf(other, sizeof other, "%s worker.rollout.n=2", words);
     CHECK_EQ(sweep(&out, "s", other), 1);
     CHECK_CONTAINS(out.data, "sweep: these hold runs with other options:");
-    CHECK_CONTAINS(out.data, "s/lr_0 (worker.rollout.n)");
+    CHECK_CONTAINS(out.data, "s/lr_0 (worker.rollout.n: 4, now 2)");
     CHECK_CONTAINS(out.data, "or pass --force");
     CHECK(!strstr(out.data, "starts:"));
     snprintf(other, sizeof other, "%s worker.rollout.n=2 --force", words);

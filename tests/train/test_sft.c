@@ -476,7 +476,8 @@ TEST(another_option_is_another_run)
     CHECK_EQ(test_shell(&out, "rm '%s/DONE'", test_file("run")), 0);
     ares_str_clear(&out);
     CHECK_EQ(sft(&out, "run", sums(), "sft.max_length=99") != 0, true);
-    CHECK_CONTAINS(out.data, "holds a run with other options (sft.max_length)");
+    CHECK_CONTAINS(out.data, "holds a run with other options (sft.max_length: ");
+    CHECK_CONTAINS(out.data, ", now 99); ");
     ares_str_fini(&out);
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NAMES = 5 };
+enum { MOST_NAMES = 5, MOST_SHOWN = 200 };
 
 void ares_run_path(const ares_train_config *c, ares_str *path)
 {
@@ -35,27 +35,58 @@ static bool same(const ares_json *a, const ares_json *b)
     return true;
 }
 
+/* As JSON, without the end of a long one; NULL: a map has no such member. */
+static void add_value(ares_str *out, const ares_json *v)
+{
+    size_t start = out->len, end = start + MOST_SHOWN;
+    if (!v) {
+        ares_str_add_z(out, "not set");
+        return;
+    }
+    ares_json_write(out, v);
+    if (out->len <= end) return;
+    while (end > start && ((unsigned char)out->data[end] & 0xC0) == 0x80) end--;
+    out->len = end;
+    ares_str_add_z(out, "...");
+}
+
+static void differ(comparison *x, const ares_json *now, const ares_json *then, const char *path)
+{
+    if (x->n++ >= MOST_NAMES) return;
+    ares_str_addf(x->changed, "%s%s: ", x->changed->len ? "; " : "", path);
+    add_value(x->changed, then);
+    ares_str_add_z(x->changed, ", now ");
+    add_value(x->changed, now);
+}
+
+static void differences(comparison *x, const ares_json *now, const ares_json *then,
+                        const char *path);
+
+static void member(comparison *x, const ares_json *now, const ares_json *then, const char *path,
+                   ares_view key)
+{
+    ares_str inner = { 0 };
+    if (*path) ares_str_addf(&inner, "%s.", path);
+    ares_str_add_view(&inner, key);
+    differences(x, ares_json_find(now, key), ares_json_find(then, key), inner.data);
+    ares_str_fini(&inner);
+}
+
 /*
- * Appends the paths of the options that differ; sections are walked, everything else is compared
- * whole.
+ * Appends the options that differ; sections and maps are walked, everything else is compared whole.
  */
 static void differences(comparison *x, const ares_json *now, const ares_json *then,
                         const char *path)
 {
-    if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
-        ares_str inner = { 0 };
-        for (int64_t i = 0; i < now->count; i++) {
-            ares_str_clear(&inner);
-            if (*path) ares_str_addf(&inner, "%s.", path);
-            ares_str_add_view(&inner, now->members[i].key);
-            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key),
-                        inner.data);
-        }
-        ares_str_fini(&inner);
+    if (now && then && now->type == ARES_JSON_OBJECT && then->type == ARES_JSON_OBJECT) {
+        for (int64_t i = 0; i < now->count; i++) member(x, now, then, path, now->members[i].key);
+        for (int64_t i = 0; i < then->count; i++) /* what a map has lost */
+            if (!ares_json_find(now, then->members[i].key))
+                member(x, now, then, path, then->members[i].key);
         return;
     }
-    if (ares_config_no_result(x->cfg, path) || (then && same(now, then))) return;
-    if (x->n++ < MOST_NAMES) ares_str_addf(x->changed, "%s%s", x->changed->len ? ", " : "", path);
+    if (ares_config_no_result(x->cfg, path) || (now && then && same(now, then))) return;
+    differ(x, now, then, path);
 }
 
 int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
@@ -73,7 +104,7 @@ int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *decla
     int rc = ares_config_finish(old);
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved.data);
     else if (now && then) differences(&x, now, then, "");
-    if (x.n > MOST_NAMES) ares_str_add_z(changed, ", ...");
+    if (x.n > MOST_NAMES) ares_str_add_z(changed, "; ...");
     ares_str_fini(&saved);
     ares_config_free(old);
     return rc;

@@ -320,6 +320,26 @@ static inline float ares_inv_temperature(float temperature)
 }
 
 /*
+ * The vocabulary head cut into parts, one per rank of a group: whole chunks of ARES_VOCAB_CHUNK
+ * rows, as evenly as that allows, in rank order; the last parts may be empty. gather fills
+ * all [parts][bytes] from mine [bytes] on every rank, in the table's memory; it is called once per
+ * block of rows, by all parts alike.
+ */
+#define ARES_VOCAB_CHUNK 512 /* another size gives other bits */
+typedef struct ares_vocab_parts {
+    int32_t parts, part;
+    void (*gather)(void *ctx, const void *mine, void *all, size_t bytes);
+    void *ctx;
+} ares_vocab_parts;
+/* The first row of a part; that of part `parts` is the end of the vocabulary. */
+static inline int32_t ares_vocab_part_first(int32_t vocab, int32_t parts, int32_t part)
+{
+    int64_t chunks = ((int64_t)vocab + ARES_VOCAB_CHUNK - 1) / ARES_VOCAB_CHUNK,
+            each = (chunks + parts - 1) / parts;
+    return (int32_t)ARES_MIN((int64_t)vocab, part * each * ARES_VOCAB_CHUNK);
+}
+
+/*
  * The vocabulary head: logits z = (x Wt) * inv_temperature, log_prob = z[target] - lse, entropy =
  * lse - sum p z, exact over the whole vocabulary. Parts (max, sum e, sum e z) of fixed vocabulary
  * chunks are merged in chunk order. log_prob and entropy are computed from z - max, which is more
@@ -330,6 +350,11 @@ typedef struct ares_head_args {
     const void *x;
     int64_t ldx;          /* [rows][w.k] */
     const ares_matrix *w; /* [vocab][k] */
+    /*
+     * NULL: w is the whole head. Otherwise w is this part's rows, and the results are those of the
+     * whole head, in every bit; only the head of the CPU's native table does that, without ref_x
+     */
+    const ares_vocab_parts *parts;
     float inv_temperature;
     const int32_t *target; /* [rows] */
     /* [rows]; written by forward, read (lse, entropy) by backward */
@@ -362,26 +387,6 @@ typedef struct ares_head_args {
  */
 typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob,
                                const float *entropy, float *c_log_prob, float *c_entropy);
-
-/*
- * The vocabulary head cut into parts, one per rank of a group: whole chunks of ARES_VOCAB_CHUNK
- * rows, as evenly as that allows, in rank order; the last parts may be empty. gather fills
- * all [parts][bytes] from mine [bytes] on every rank, in the table's memory; it is called once per
- * block of rows, by all parts alike.
- */
-#define ARES_VOCAB_CHUNK 512 /* another size gives other bits */
-typedef struct ares_vocab_parts {
-    int32_t parts, part;
-    void (*gather)(void *ctx, const void *mine, void *all, size_t bytes);
-    void *ctx;
-} ares_vocab_parts;
-/* The first row of a part; that of part `parts` is the end of the vocabulary. */
-static inline int32_t ares_vocab_part_first(int32_t vocab, int32_t parts, int32_t part)
-{
-    int64_t chunks = ((int64_t)vocab + ARES_VOCAB_CHUNK - 1) / ARES_VOCAB_CHUNK,
-            each = (chunks + parts - 1) / parts;
-    return (int32_t)ARES_MIN((int64_t)vocab, part * each * ARES_VOCAB_CHUNK);
-}
 
 /*
  * One token per row: the argmax of z + Gumbel(key, token id) over the tokens that top_k and top_p

@@ -645,7 +645,8 @@ int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks
  * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at
  * rollout.temperature: what rollout recorded, bit for bit. Of cfg it also reads
  * actor.max_token_len and actor.share_prompts. features: of images and videos; NULL: the rows are
- * text. (roles/learner.c)
+ * text. A model that is a slice gives every rank of its group the bits of the whole model; all of
+ * them call it with the same rows. (roles/learner.c)
  */
 int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
                          const ares_train_config *cfg, const ares_batch *b, int64_t row,

@@ -26,10 +26,12 @@ typedef struct head_job {
     const ares_head_args *a;
     int64_t row, rows, rows_per_task; /* this block of rows */
     int64_t chunk, chunks;            /* this range of the vocabulary */
+    int64_t all;                      /* forward: chunks of the vocabulary */
+    int64_t skipped;                  /* forward: chunks before the first row of w */
     float *logits;                    /* [rows][ld] of the range; forward: may be NULL */
     int64_t ld;
-    vocab_part *part;                    /* forward: [rows][chunks] */
-    kl_part *kl_part;                    /* forward with a reference: [rows][chunks] */
+    vocab_part *part;                    /* forward: [rows][all] */
+    kl_part *kl_part;                    /* forward with a reference: [rows][all] */
     const float *c_log_prob, *c_entropy; /* backward: of the block's rows */
 } head_job;
 
@@ -98,14 +100,14 @@ static void forward_task(void *ctx, int64_t task, int worker)
                               (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
-    vocab_logits(a->w, a->vocab, s.chunk, (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx,
-                 s.rows, z, ldz);
+    vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
+                 (const float *)a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
-        j->part[(s.first + r) * j->chunks + s.chunk] = part;
+        j->part[(s.first + r) * j->all + s.chunk] = part;
         if (zr)
-            j->kl_part[(s.first + r) * j->chunks + s.chunk] =
+            j->kl_part[(s.first + r) * j->all + s.chunk] =
                 (kl_part){ vocab_part_of(zr + r * VOCAB_CHUNK, width, a->inv_temperature),
                            cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
                                     part.max) };
@@ -121,11 +123,11 @@ static void forward_task(void *ctx, int64_t task, int worker)
 static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
 {
     const ares_head_args *a = j->a;
-    const vocab_part *p = j->part + r * j->chunks;
-    const kl_part *k = j->kl_part + r * j->chunks;
+    const vocab_part *p = j->part + r * j->all;
+    const kl_part *k = j->kl_part + r * j->all;
     double sum = 0, cross = 0, ref_max = -INFINITY, ref_sum = 0;
-    for (int64_t c = 0; c < j->chunks; c++) ref_max = ARES_MAX(ref_max, (double)k[c].ref.max);
-    for (int64_t c = 0; c < j->chunks; c++) {
+    for (int64_t c = 0; c < j->all; c++) ref_max = ARES_MAX(ref_max, (double)k[c].ref.max);
+    for (int64_t c = 0; c < j->all; c++) {
         double e = ares_f64_exp(ARES_MAX((double)p[c].max - (double)t->max, -700.0));
         sum += e * (double)p[c].sum;
         cross += e * (double)k[c].cross;
@@ -145,7 +147,7 @@ static void merge_task(void *ctx, int64_t task, int worker)
     const ares_head_args *a = j->a;
     for (int64_t r = task * VOCAB_ROWS; r < ARES_MIN(j->rows, (task + 1) * VOCAB_ROWS); r++) {
         int64_t row = j->row + r;
-        vocab_total t = vocab_merge(j->part + r * j->chunks, j->chunks);
+        vocab_total t = vocab_merge(j->part + r * j->all, j->all);
         a->log_prob[row] = vocab_log_prob(&t, a->log_prob[row]);
         a->entropy[row] = t.entropy;
         a->lse[row] = t.max + t.log_sum;
@@ -153,16 +155,75 @@ static void merge_task(void *ctx, int64_t task, int worker)
     }
 }
 
+/* A part's own chunks of every row, and the logits of the rows' targets that lie in them. */
+static void write_part(const head_job *j, int64_t each, vocab_part *part, float *target)
+{
+    const ares_head_args *a = j->a;
+    for (int64_t r = 0; r < j->rows; r++) {
+        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - j->chunk;
+        memcpy(part + r * each, j->part + r * j->all + j->chunk, (size_t)j->chunks * sizeof *part);
+        if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
+    }
+}
+
+/* The chunks [chunk, chunk + chunks) of every row, as their part wrote them. */
+static void read_part(const head_job *j, int64_t chunk, int64_t chunks, int64_t each,
+                      const vocab_part *part, const float *target)
+{
+    const ares_head_args *a = j->a;
+    for (int64_t r = 0; r < j->rows; r++) {
+        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - chunk;
+        memcpy(j->part + r * j->all + chunk, part + r * each, (size_t)chunks * sizeof *part);
+        if (at >= 0 && at < chunks) a->log_prob[j->row + r] = target[r];
+    }
+}
+
+/* Every part gets what all parts know of the rows; each sends as much as the largest. */
+static void join_parts(head_job *j)
+{
+    const ares_vocab_parts *parts = j->a->parts;
+    int64_t each = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, 1)),
+            n = j->rows * each;
+    size_t bytes = (size_t)n * sizeof(vocab_part) + (size_t)j->rows * sizeof(float);
+    char *mine = ares_calloc(1, bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
+    vocab_part *part = (void *)mine;
+    write_part(j, each, part, (float *)(void *)(part + n));
+    parts->gather(parts->ctx, mine, all, bytes);
+    for (int i = 0; i < parts->parts; i++) {
+        int64_t first = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i)),
+                end = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i + 1));
+        part = (void *)(all + (size_t)i * bytes);
+        read_part(j, first, end - first, each, part, (const float *)(void *)(part + n));
+    }
+    ares_free(mine);
+    ares_free(all);
+}
+
 static void forward(head_job *j)
 {
-    run_tasks(j, work_us(j), forward_task);
-    kernels_run(j->d, (double)(j->rows * j->chunks) / 100, (j->rows + VOCAB_ROWS - 1) / VOCAB_ROWS,
+    if (j->chunks) run_tasks(j, work_us(j), forward_task);
+    if (j->a->parts) join_parts(j);
+    kernels_run(j->d, (double)(j->rows * j->all) / 100, (j->rows + VOCAB_ROWS - 1) / VOCAB_ROWS,
                 merge_task, j);
+}
+
+/* The first row of w among those of the vocabulary, and their number. */
+typedef struct own_rows {
+    int32_t first, n;
+} own_rows;
+static own_rows own_rows_of(const ares_head_args *a)
+{
+    const ares_vocab_parts *p = a->parts;
+    if (!p) return (own_rows){ 0, a->vocab };
+    int32_t first = ares_vocab_part_first(a->vocab, p->parts, p->part);
+    return (own_rows){ first, ares_vocab_part_first(a->vocab, p->parts, p->part + 1) - first };
 }
 
 static void check(const ares_head_args *a)
 {
-    ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
+    ARES_ASSERT(a->w->layout == ARES_PANEL32 && own_rows_of(a).n <= a->w->n &&
+                a->w->dtype != ARES_F16);
+    ARES_ASSERT(!a->parts || !a->ref_x);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
     ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && a->vocab <= a->ref_w->n &&
                               a->ref_w->dtype != ARES_F16));
@@ -171,17 +232,21 @@ static void check(const ares_head_args *a)
 void ARES_K(head)(ares_device *d, const ares_head_args *a)
 {
     check(a);
-    int64_t chunks = vocab_chunks(a->vocab);
+    own_rows own = own_rows_of(a);
+    int64_t all = vocab_chunks(a->vocab), first = vocab_chunks(own.first);
     for (int64_t row = 0; row < a->rows; row += FORWARD_ROWS) {
         head_job j = { .d = d,
                        .a = a,
                        .row = row,
                        .rows = ARES_MIN(FORWARD_ROWS, a->rows - row),
-                       .chunks = chunks };
+                       .chunk = first,
+                       .chunks = vocab_chunks(own.n),
+                       .all = all,
+                       .skipped = first };
         j.part = kernels_scratch(d, KERNELS_SHARED,
-                                 (size_t)(j.rows * chunks) *
+                                 (size_t)(j.rows * all) *
                                      (sizeof(vocab_part) + (a->ref_x ? sizeof(kl_part) : 0)));
-        j.kl_part = a->ref_x ? (kl_part *)(void *)(j.part + j.rows * chunks) : NULL;
+        j.kl_part = a->ref_x ? (kl_part *)(void *)(j.part + j.rows * all) : NULL;
         forward(&j);
     }
 }
@@ -267,6 +332,7 @@ static void backward(head_job *j)
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
 {
     check(a);
+    ARES_ASSERT(!a->parts);
     int64_t chunks = vocab_chunks(a->vocab);
     for (int64_t row = 0; row < a->rows; row += BACKWARD_ROWS) {
         head_job j = { .d = d, .a = a, .row = row, .rows = ARES_MIN(BACKWARD_ROWS, a->rows - row) };
@@ -285,7 +351,7 @@ void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     check(a);
-    ARES_ASSERT(!a->ref_x);
+    ARES_ASSERT(!a->ref_x && !a->parts);
     int64_t chunks = vocab_chunks(a->vocab), ld = chunks * VOCAB_CHUNK + LD_PAD;
     int64_t most = ARES_MIN((int64_t)a->rows, ARES_MAX(FUSED_ROWS, FUSED_LOGITS / ld));
     for (int64_t row = 0; row < a->rows; row += most) {
@@ -294,6 +360,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
                        .row = row,
                        .rows = ARES_MIN(most, a->rows - row),
                        .chunks = chunks,
+                       .all = chunks,
                        .ld = ld };
         j.logits =
             kernels_scratch(d, KERNELS_SHARED,

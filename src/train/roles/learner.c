@@ -233,6 +233,7 @@ int learner_sync(const learner *l)
 {
     ares_model *m = l->model;
     bool gathered = m->share.how == ARES_SHARE_ALL;
+    if (m->tp) ARES_TRY(ares_group_sync(m->tp));
     return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
 }
 
@@ -279,11 +280,14 @@ static int score(learner *l, const learner_scoring *s, const ares_batch *b,
                  size_t n)
 {
     ares_device *d = l->model->device;
+    ares_vocab_parts parts;
+    if (l->model->tp) parts = ares_model_head_parts(l->model);
     ARES_TRY(learner_forward_round(l, b, sets, n_sets, s->share_prompts, false, p));
     learner_hold_head(l);
     for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
         if (!p[i].packed.n_out) continue;
         ares_head_args h = learner_head(l, &p[i], s->temperature);
+        h.parts = l->model->tp ? &parts : NULL;
         head_writes(&h, stats, n);
         d->k->head(d, &h);
     }

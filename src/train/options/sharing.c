@@ -30,7 +30,7 @@ static void check(ares_config *cfg, const char *section, const ares_json *full_s
                  "config: %s.enable_full_shard -> weights stay whole on every rank: %s", section,
                  why_not);
     if (fsdp_size > world && world > 1)
-        ares_log(ARES_LOG_INFO, "config: %s.fsdp_size = %lld -> all %d ranks share", section,
+        ares_log(ARES_LOG_INFO, "config: %s.fsdp_size = %lld -> %d, all ranks", section,
                  (long long)fsdp_size, world);
     if (world % size_of(fsdp_size, world) == 0) return;
     snprintf(path, sizeof path, "%s.fsdp_size", section);

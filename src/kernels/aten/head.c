@@ -109,6 +109,7 @@ static void backward(const chunk *k, const float *c, const float *ce)
 
 static void check(const ares_head_args *a)
 {
+    ARES_ASSERT(!a->parts);
     ARES_ASSERT(a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
 }

@@ -274,7 +274,7 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
 
 static void check(const ares_head_args *a)
 {
-    ARES_ASSERT(a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
+    ARES_ASSERT(!a->parts && a->vocab <= a->w->n && (!a->ref_x || a->vocab <= a->ref_w->n));
 }
 
 void cuda_head(ares_device *d, const ares_head_args *a)

@@ -11,9 +11,10 @@
 #include <string.h>
 
 /* The score depends on the answer's text alone; answers have many lengths. */
-#define RANDOM                                                                                   \
-    "'worker.reward.rewards=[{name: random}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, " \
-    "j, k, l, m, o, p, q, r, s, t, u, v, w, x, z, A, B, C, D, E, F, G, H]'"
+#define STOPS                                                                                      \
+    " 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, x, " \
+    "z, A, B, C, D, E, F, G, H]'"
+#define RANDOM "'worker.reward.rewards=[{name: random}]'" STOPS
 #define DAPO RANDOM " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"
 /* No answer is ever right. */
 #define HOPELESS                                                                   \
@@ -303,7 +304,7 @@ TEST(the_keys_of_length_shape_the_reward)
              0);
     CHECK_EQ(runs("entry", "", 1,
                   "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 6, "
-                  "max_length: 12, len_reward_penalty: 0.5}]'"),
+                  "max_length: 12, len_reward_penalty: 0.5}]'" STOPS),
              0);
     double penalty = e2e_metric("run", 1, "reward/length_penalty");
     CHECK(penalty < 0 && penalty >= -0.5);

@@ -61,7 +61,10 @@ void ares_abort(const char *file, int line, const char *what) __attribute__((nor
         if (!(cond)) ares_abort(__FILE__, __LINE__, #cond); \
     } while (0)
 
-/* Host memory. Out of memory aborts. ares_calloc zeroes. Release with ares_free. */
+/*
+ * Host memory. Out of memory aborts, with a message that names the rank, the bytes and what to do.
+ * ares_calloc zeroes. Release with ares_free.
+ */
 void *ares_malloc(size_t bytes);
 void *ares_calloc(size_t count, size_t size);
 void *ares_realloc(void *p, size_t bytes);
@@ -72,6 +75,7 @@ char *ares_strdup(const char *s);
  * (page faults are expensive: reuse the memory).
  */
 void *ares_pages_new(size_t bytes);
+void *ares_pages_try(size_t bytes); /* NULL when out of memory */
 void ares_pages_free(void *p, size_t bytes);
 
 /* ---------------- log (log.c): to stderr, one line per message */

@@ -3,6 +3,7 @@
  * not interleave.
  */
 #include "ares/core.h"
+#include "last_words.h"
 #include "progress.h"
 
 #include <stdarg.h>
@@ -17,6 +18,15 @@ void ares_log_set(ares_log_level least, int rank)
 {
     least_level = (int)least;
     own_rank = rank;
+}
+
+static void put(const char *line, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t wrote = write(STDERR_FILENO, line + done, len - done);
+        if (wrote <= 0) break; /* stderr is closed or full: there is no other place to report it */
+        done += (size_t)wrote;
+    }
 }
 
 void ares_log(ares_log_level level, const char *format, ...)
@@ -37,10 +47,21 @@ void ares_log(ares_log_level level, const char *format, ...)
     if (n >= 0) ares_str_add(&line, text, (size_t)n);
     ares_free(text);
     ares_str_add_char(&line, '\n');
-    for (size_t done = 0; done < line.len;) {
-        ssize_t wrote = write(STDERR_FILENO, line.data + done, line.len - done);
-        if (wrote <= 0) break; /* stderr is closed or full: there is no other place to report it */
-        done += (size_t)wrote;
-    }
+    put(line.data, line.len);
     ares_str_fini(&line);
+}
+
+void log_last_words(const char *format, ...)
+{
+    char line[600];
+    int rank = own_rank, n = 0;
+    if (rank != 0) n = snprintf(line, sizeof line, "[rank %d] ", rank);
+    n += snprintf(line + n, sizeof line - (size_t)n, "error: ");
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(line + n, 500, format, args);
+    va_end(args);
+    n += ARES_MAX(0, ARES_MIN(more, 499));
+    line[n++] = '\n';
+    put(line, (size_t)n);
 }

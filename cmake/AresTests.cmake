@@ -169,14 +169,18 @@ if(TARGET test_algo)
     ares_count_work(test_algo algo/control)
 endif()
 
-# LD_PRELOAD for programs that tests start: writes down their calls that change files
-# (tests/e2e/disk.h). Without ares_flags: a sanitizer's library would have to be loaded first.
+# LD_PRELOAD for programs that tests start: record writes down their calls that change files
+# (tests/e2e/disk.h), memory refuses memory. Without ares_flags: a sanitizer's library would have to
+# be loaded first.
 if(TARGET test_e2e)
-    add_library(ares_test_record SHARED ${CMAKE_SOURCE_DIR}/tests/e2e/preload/record.c)
-    target_compile_definitions(ares_test_record PRIVATE _GNU_SOURCE)
-    target_compile_options(ares_test_record PRIVATE -Wall -Wextra -Wconversion -Werror)
-    target_link_libraries(ares_test_record PRIVATE ${CMAKE_DL_LIBS})
-    add_dependencies(test_e2e ares_test_record)
+    foreach(name record memory)
+        add_library(ares_test_${name} SHARED ${CMAKE_SOURCE_DIR}/tests/e2e/preload/${name}.c)
+        target_compile_definitions(ares_test_${name} PRIVATE _GNU_SOURCE
+            $<$<BOOL:${ARES_SANITIZE}>:ARES_SANITIZED>)
+        target_compile_options(ares_test_${name} PRIVATE -Wall -Wextra -Wconversion -Werror)
+        target_link_libraries(ares_test_${name} PRIVATE ${CMAKE_DL_LIBS})
+        add_dependencies(test_e2e ares_test_${name})
+    endforeach()
 endif()
 
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)

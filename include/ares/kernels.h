@@ -494,7 +494,7 @@ typedef struct ares_kernels {
     ares_dtype act;     /* of activations: ARES_F32 or ARES_BF16 */
     bool lists_keys;    /* packed attention reads key_start and key_row of the segments */
 
-    /* zeroed memory; NULL: the device has too little (the CPU aborts instead) */
+    /* zeroed memory; NULL: the device has too little (ares_device_full) */
     void *(*alloc)(ares_device *d, size_t bytes);
     void (*release)(ares_device *d, void *p, size_t bytes);
     void (*copy_in)(ares_device *d, void *device, const void *host, size_t bytes);
@@ -620,6 +620,13 @@ const char *ares_device_card(const ares_device *d); /* the product's name; NULL 
 /* Bytes of the card's memory in use now, by all processes; 0 on the CPU. */
 double ares_device_memory_bytes(const ares_device *d);
 double ares_device_total_bytes(const ares_device *d); /* of the card; 0 on the CPU */
+/*
+ * The failure (ARES_ELIMIT) of who asked alloc, or alloc_host (in_host), for these bytes and got
+ * NULL: "model: 1.20 GiB of weights do not fit on the device beside 3.10 GiB of this process;
+ * remedy". remedy NULL: see what `plan` says.
+ */
+int ares_device_full(const ares_device *d, const char *room, const char *what, size_t bytes,
+                     bool in_host, const char *remedy);
 /*
  * A device with the layout and types of the named one (as ares_device_open_table) that only counts
  * the memory it hands out: d->allocated is what a run would hold there. total_bytes: of a card.

@@ -225,6 +225,27 @@ double ares_device_total_bytes(const ares_device *d)
     return memory_figure(d, "ares_cuda_total_bytes");
 }
 
+/* Small amounts are told in bytes. */
+static void size_of(size_t bytes, char text[static 32])
+{
+    double gib = (double)bytes / 1073741824.0;
+    if (gib < 0.01) snprintf(text, 32, "%zu bytes", bytes);
+    else snprintf(text, 32, "%.2f GiB", gib);
+}
+
+int ares_device_full(const ares_device *d, const char *room, const char *what, size_t bytes,
+                     bool in_host, const char *remedy)
+{
+    char asked[32], held[32];
+    size_of(bytes, asked);
+    size_of(d->allocated, held);
+    return ares_fail(ARES_ELIMIT, "%s: %s of %s do not fit %s beside %s of this process; %s", room,
+                     asked, what, in_host ? "in page-locked host memory" : "on the device", held,
+                     remedy ? remedy
+                            : "'ares-train plan' says what a run needs, and which options need "
+                              "less");
+}
+
 /* ------------------------------------------------------------------ devices */
 
 static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)

@@ -62,8 +62,9 @@ void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn
 
 void *kernels_host_alloc(ares_device *d, size_t bytes)
 {
-    kernels_count(d, bytes, 0);
-    return ares_pages_new(bytes);
+    void *p = ares_pages_try(bytes);
+    if (p) kernels_count(d, bytes, 0);
+    return p;
 }
 void kernels_host_release(ares_device *d, void *p, size_t bytes)
 {

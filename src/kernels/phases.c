@@ -19,8 +19,8 @@ int ares_phases_open(ares_device *d, size_t bytes)
     *p = (struct ares_phases){ .memory = d->k->alloc(d, bytes), .bytes = bytes };
     if (!p->memory) {
         ares_free(p);
-        return ares_fail(ARES_ELIMIT, "kernels: %.2f GiB do not fit on the device",
-                         (double)bytes / 1073741824.0);
+        return ares_device_full(d, "kernels", "memory for rollout and training", bytes, false,
+                                NULL);
     }
     d->phases = p;
     return ARES_OK;

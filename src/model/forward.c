@@ -151,12 +151,10 @@ static size_t row_bytes(const ares_workspace *w)
     return (size_t)w->model->cfg.hidden * ares_dtype_bytes(w->model->device->k->act);
 }
 
-static int does_not_fit(size_t bytes)
+static int does_not_fit(const ares_device *d, size_t bytes)
 {
-    return ares_fail(ARES_ELIMIT,
-                     "model: %.2f GiB of activations do not fit on the device; lower the tokens of "
-                     "a micro-batch",
-                     (double)bytes / 1073741824.0);
+    return ares_device_full(d, "model", "activations", bytes, false,
+                            "lower the tokens of a micro-batch");
 }
 
 static int ensure(ares_device *d, buffer *b, size_t bytes)
@@ -165,7 +163,7 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
     d->k->release(d, b->data, b->bytes);
     b->data = d->k->alloc(d, bytes);
     b->bytes = b->data ? bytes : 0;
-    return b->data ? ARES_OK : does_not_fit(bytes);
+    return b->data ? ARES_OK : does_not_fit(d, bytes);
 }
 
 /* Each micro-batch begins where a pass of its own would be aligned. */
@@ -194,7 +192,7 @@ static int fit(ares_workspace *w, ares_held *h, int64_t wanted, int64_t *have,
     }
     if (!h->data) {
         *h = (ares_held){ 0 };
-        return does_not_fit(bytes);
+        return does_not_fit(d, bytes);
     }
     carve_all(w, h->data, rows);
     *have = rows;

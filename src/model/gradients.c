@@ -106,9 +106,7 @@ static int take_memory(ares_model *m)
     ares_device *d = m->device;
     if (ares_phase_holds(d, &m->of_training)) return ARES_OK;
     m->grads = ares_phase_take(d, ARES_PHASE_TRAIN, &m->of_training, m->grads_bytes);
-    if (!m->grads)
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of gradients do not fit on the device",
-                         (double)m->grads_bytes / 1073741824.0);
+    if (!m->grads) return ares_device_full(d, "model", "gradients", m->grads_bytes, false, NULL);
     give_memory(m);
     return ARES_OK;
 }

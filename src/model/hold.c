@@ -41,10 +41,8 @@ int slots_open(ares_model *m)
     for (int i = 0; i < SLOTS; i++) {
         s->slot[i] = (slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
         if (!s->slot[i].memory)
-            return ares_fail(ARES_ELIMIT,
-                             "model: %.2f GiB for weights that come region by region do not fit "
-                             "on the device",
-                             (double)s->bytes * SLOTS / 1073741824.0);
+            return ares_device_full(d, "model", "weights that come region by region", s->bytes,
+                                    false, NULL);
     }
     return ARES_OK;
 }

@@ -170,13 +170,10 @@ int regions_allocate(ares_model *m, bool trainable)
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
     if (!m->weights || (trainable && !m->grad_squares))
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of weights do not fit on the device",
-                         (double)m->weights_bytes / 1073741824.0);
+        return ares_device_full(d, "model", "weights", m->weights_bytes, false, NULL);
     if (m->host_weights_bytes) m->host_weights = d->k->alloc_host(d, m->host_weights_bytes);
     if (m->host_weights_bytes && !m->host_weights)
-        return ares_fail(ARES_ELIMIT,
-                         "model: %.2f GiB of weights do not fit in page-locked host memory",
-                         (double)m->host_weights_bytes / 1073741824.0);
+        return ares_device_full(d, "model", "weights", m->host_weights_bytes, true, NULL);
     regions_give_memory(m);
     return m->host_weights || all ? slots_open(m) : ARES_OK;
 }

@@ -73,10 +73,8 @@ int ares_model_slice_take(ares_model *m)
     m->filled = false;
     m->weights = ares_phase_take(m->device, ARES_PHASE_ROLLOUT, &m->of_rollout, bytes);
     if (!m->weights)
-        return ares_fail(ARES_ELIMIT,
-                         "model: %.2f GiB for rollout's copy of the weights do not fit on the "
-                         "device",
-                         (double)bytes / 1073741824.0);
+        return ares_device_full(m->device, "model", "weights that rollout decodes with", bytes,
+                                false, NULL);
     regions_give_memory(m);
     if (m->tp) cut_head(m);
     return ARES_OK;

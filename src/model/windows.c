@@ -45,10 +45,8 @@ static int windows_open(ares_model *m)
     }
     for (int i = 0; i < WINDOWS; i++)
         if (!(w->memory[i] = d->k->alloc(d, w->bytes)))
-            return ares_fail(ARES_ELIMIT,
-                             "model: %.2f GiB for optimizer states that come to the device piece "
-                             "by piece do not fit on it",
-                             (double)w->bytes * WINDOWS / 1073741824.0);
+            return ares_device_full(d, "model", "optimizer states that come piece by piece",
+                                    w->bytes, false, NULL);
     return ARES_OK;
 }
 
@@ -171,9 +169,7 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
     m->states = host ? d->k->alloc_host(d, bytes) : d->k->alloc(d, bytes);
     m->states_bytes = m->states ? bytes : 0;
     if (!m->states)
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit %s",
-                         (double)bytes / 1073741824.0,
-                         host ? "in page-locked host memory" : "on the device");
+        return ares_device_full(d, "model", "optimizer states", bytes, host, NULL);
     lay_out(m);
     for (int i = 0; i < m->n_regions && of_short == ARES_F32; i++)
         if (m->regions[i].master) begin_master(m, i);

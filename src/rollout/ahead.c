@@ -100,10 +100,8 @@ int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
     int rc = d->k->sync(d);
     ares_free(host);
     if (rc == ARES_OK && !a->angles.data)
-        rc = ares_fail(ARES_ELIMIT,
-                       "rollout: %.2f GiB of rotary angles do not fit on the device; "
-                       "lower worker.rollout.max_model_len",
-                       (double)a->angles.bytes / 1073741824.0);
+        rc = ares_device_full(d, "rollout", "rotary angles", a->angles.bytes, false,
+                              "lower worker.rollout.max_model_len");
     return rc;
 }
 
@@ -162,10 +160,8 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
     buffer more = { .bytes = bytes + bytes / 2 };
     more.data = d->k->alloc(d, more.bytes);
     if (!more.data)
-        return ares_fail(ARES_ELIMIT,
-                         "rollout: %.2f MiB for the inputs of a step do not fit on the device; "
-                         "lower worker.rollout.max_num_batched_tokens",
-                         (double)bytes / 1048576.0);
+        return ares_device_full(d, "rollout", "inputs of a step", more.bytes, false,
+                                "lower worker.rollout.max_num_batched_tokens");
     if (b->data) d->k->copy(d, more.data, b->data, b->bytes);
     d->k->release(d, b->data, b->bytes);
     *b = more;

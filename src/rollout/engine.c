@@ -63,10 +63,8 @@ static int open_cache(ares_rollout *r)
     ARES_TRY(ares_model_slice_take(r->model));
     take_cache(r);
     if (r->cache) return ARES_OK;
-    return ares_fail(ARES_ELIMIT,
-                     "rollout: kv cache of %.2f GiB does not fit on the device; lower "
-                     "worker.rollout.cache_tokens",
-                     (double)r->cache_bytes / 1073741824.0);
+    return ares_device_full(r->model->device, "rollout", "kv cache", r->cache_bytes, false,
+                            "lower worker.rollout.cache_tokens");
 }
 
 int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,

@@ -65,9 +65,9 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
             CHECK_OK(forward(m, w, SMALL, first));
             until_failure = before;
             CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT,
-                       "GiB of activations do not fit on the device");
+                       "of activations do not fit on the device");
             CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT,
-                       "GiB of activations do not fit on the device");
+                       "of activations do not fit on the device");
             until_failure = -1;
             CHECK_OK(forward(m, w, SMALL, again));
             CHECK_MEM(again, first, bytes);
@@ -145,7 +145,7 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     CHECK_OK(ares_model_zero_grad(m));
     until_failure = 0;
     CHECK_FAIL(ares_model_optimizer_alloc(m, ARES_F32), ARES_ELIMIT,
-               "of optimizer state do not fit on the device");
+               "of optimizer states do not fit on the device");
     CHECK_EQ(m->states_bytes, 0);
     until_failure = -1;
     CHECK_OK(ares_model_optimizer_alloc(m, ARES_F32));

@@ -18,11 +18,9 @@ int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int
     d->k->release(d, c->block, c->bytes);
     c->block = d->k->alloc(d, bytes);
     c->bytes = c->block ? bytes : 0;
-    return c->block ? ARES_OK
-                    : ares_fail(ARES_ELIMIT,
-                                "%s: %.2f GiB of columns do not fit on the device; lower "
-                                "data.rollout_batch_size or data.max_response_length",
-                                role, (double)bytes / 1073741824.0);
+    if (c->block) return ARES_OK;
+    return ares_device_full(d, role, "columns", bytes, false,
+                            "lower data.rollout_batch_size or data.max_response_length");
 }
 
 void columns_close(columns *c)

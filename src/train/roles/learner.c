@@ -2,6 +2,7 @@
 #include "roles/learner.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "roles/sight.h"
@@ -56,10 +57,9 @@ int learner_reserve(learner *l, size_t bytes)
     l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
     if (ares_phase_take(d, ARES_PHASE_TRAIN, &l->scratch, l->scratch_bytes)) return ARES_OK;
     l->scratch_bytes = 0;
-    return ares_fail(ARES_ELIMIT,
-                     "%s: %zu bytes do not fit on the device; lower "
-                     "worker.%s.max_token_len_per_device",
-                     l->role, bytes, l->role);
+    char remedy[80];
+    snprintf(remedy, sizeof remedy, "lower worker.%s.max_token_len_per_device", l->role);
+    return ares_device_full(d, l->role, "derivatives of a round", bytes, false, remedy);
 }
 
 bool learner_by_region(const learner *l, const learner *with)

@@ -129,8 +129,9 @@ typedef struct ares_region {
      * shared, is not held, and own ones while a region on the host is not
      */
     void *weights, *own_weights;
-    void *host; /* all of its weights, in host memory; NULL: they are on the device */
-    void *act;  /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
+    /* its weights in host memory, this rank's part where in_parts; NULL: they are on the device */
+    void *host;
+    void *act; /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
     /*
      * the same of gradients; NULL: frozen. Where weights are shared, the whole one of matrices is
      * there between ares_region_grad and ares_region_sum alone
@@ -243,6 +244,8 @@ typedef struct ares_model {
 bool ares_model_by_region(const ares_model *m); /* whether some are not */
 /* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */
 void ares_region_hold(ares_model *m, int r);
+/* The same where own_weights alone are read or written: nothing is gathered for it. */
+void ares_region_hold_own(ares_model *m, int r);
 /* And at NULL again, so that whoever reads them anyway faults at once. */
 void ares_region_drop(ares_model *m, int r);
 /*

@@ -164,8 +164,7 @@ ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
       "how the weights of the reference model are stored; null is bf16")           \
     X(tree, full_shard, "fsdp.enable_full_shard", "null", "flag",                  \
       "true: each of several ranks keeps its part of the reference's weights; "    \
-      "blocks are gathered once per pass over the batch; not with "                \
-      "worker.ref.offload.offload_params; same results",                           \
+      "blocks are gathered once per pass over the batch; same results",            \
       ARES_NO_RESULT)                                                              \
     X(i64, fsdp_size, "fsdp.fsdp_size", "-1", "?-1|[1,)",                          \
       "how many neighbouring ranks share the reference, with enable_full_shard: "  \

@@ -1,8 +1,8 @@
 /*
  * Weights that are whole on the device only while somebody computes with them: they lie in host
- * memory, or each rank of a group has its part. Two slots, each as large as the largest region,
- * take turns: a pass that holds block i asks ahead for block i + 1, whose slot block i - 1 has left
- * (docs/design.md#weights-in-host-memory).
+ * memory, or each rank of a group has its part, on the device or in host memory. Two slots, each as
+ * large as the largest region, take turns: a pass that holds block i asks ahead for block i + 1,
+ * whose slot block i - 1 has left (docs/design.md#weights-in-host-memory).
  */
 #include "region.h"
 
@@ -24,6 +24,17 @@ struct ares_slots {
 static size_t weight_bytes(const ares_region *r)
 {
     return (size_t)r->elements * ares_dtype_bytes(r->dtype);
+}
+
+static size_t own_bytes(const ares_region *r)
+{
+    return (size_t)r->own * ares_dtype_bytes(r->dtype);
+}
+
+/* What of a region the host keeps. */
+static size_t host_bytes(const ares_region *r)
+{
+    return r->in_parts ? own_bytes(r) : weight_bytes(r);
 }
 
 bool region_apart(const ares_region *r)
@@ -68,28 +79,47 @@ static slot *free_slot(const ares_model *m)
     return found;
 }
 
+/* This rank's part of a region, in a slot. */
+static char *own_place(const slot *s, const ares_region *r)
+{
+    return (char *)s->memory + (size_t)r->own_first * ares_dtype_bytes(r->dtype);
+}
+
+static void bring(ares_model *m, const slot *s, const ares_region *from)
+{
+    void *to = from->in_parts ? own_place(s, from) : s->memory;
+    m->device->k->bring(m->device, to, from->host, host_bytes(from));
+}
+
+static void brought(ares_model *m)
+{
+    if (m->device->k->brought) m->device->k->brought(m->device);
+}
+
 static void begin_fill(ares_model *m, slot *s, int r)
 {
     const ares_region *from = &m->regions[r];
     s->region = r;
     s->on_its_way = true;
-    if (from->host) m->device->k->bring(m->device, s->memory, from->host, weight_bytes(from));
-    else
-        s->ticket = ares_group_gather(m->share.group, from->own_weights, s->memory,
-                                      (size_t)from->own * ares_dtype_bytes(from->dtype));
+    if (from->host) bring(m, s, from);
+    if (!from->in_parts) return;
+    const void *mine = from->host ? own_place(s, from) : from->own_weights;
+    if (from->host) brought(m); /* before the others read it */
+    s->ticket = ares_group_gather(m->share.group, mine, s->memory, own_bytes(from));
 }
 
 /* What is launched from here on finds all slots filled. */
 static void arrive(ares_model *m)
 {
-    ares_device *d = m->device;
-    bool gathered = m->share.how == ARES_SHARE_ALL; /* nothing is on its way from the host then */
-    if (d->k->brought && !gathered) d->k->brought(d);
+    bool whole = false;
     for (int i = 0; i < SLOTS; i++) {
         slot *s = &m->slots->slot[i];
-        if (s->on_its_way && gathered) ares_group_join(m->share.group, s->ticket);
+        if (!s->on_its_way) continue;
+        if (m->regions[s->region].in_parts) ares_group_join(m->share.group, s->ticket);
+        else whole = true;
         s->on_its_way = false;
     }
+    if (whole) brought(m);
 }
 
 void slots_close(ares_model *m)
@@ -114,7 +144,7 @@ static void point_at(ares_model *m, int r, void *weights)
 {
     size_t each = ares_dtype_bytes(m->regions[r].dtype);
     m->regions[r].weights = weights;
-    if (!m->regions[r].in_parts) /* otherwise the part of a rank stays where it is */
+    if (!m->regions[r].in_parts || m->regions[r].host) /* otherwise its part stays where it is */
         m->regions[r].own_weights =
             weights ? (char *)weights + (size_t)m->regions[r].own_first * each : NULL;
     for (int i = 0; i < m->n_params; i++)
@@ -143,6 +173,22 @@ void ares_region_hold(ares_model *m, int r)
     if (s->holds++ == 0) point_at(m, r, s->memory);
 }
 
+void ares_region_hold_own(ares_model *m, int r)
+{
+    const ares_region *from = &m->regions[r];
+    if (!from->in_parts || !from->host || slot_of(m, r)) {
+        ares_region_hold(m, r);
+        return;
+    }
+    slot *s = free_slot(m);
+    ARES_ASSERT(s);
+    bring(m, s, from);
+    brought(m);
+    s->region = r;
+    s->holds = 1;
+    point_at(m, r, s->memory);
+}
+
 void ares_region_drop(ares_model *m, int r)
 {
     if (!region_apart(&m->regions[r])) return;
@@ -158,5 +204,7 @@ void ares_region_store(ares_model *m, int r)
     const ares_region *to = &m->regions[r];
     slot *ahead = m->slots ? slot_of(m, r) : NULL;
     if (ahead && !ahead->holds) ahead->region = -1;
-    if (to->host) m->device->k->copy_out(m->device, to->host, to->weights, weight_bytes(to));
+    if (to->host)
+        m->device->k->copy_out(m->device, to->host, to->in_parts ? to->own_weights : to->weights,
+                               host_bytes(to));
 }

@@ -53,8 +53,8 @@ typedef struct stretch {
 static stretch held_weights(const ares_region *r)
 {
     if (r->in_parts && !r->weights)
-        return (stretch){ r->own_first, r->own, r->own_weights, r->dtype };
-    return (stretch){ 0, r->elements, r->host ? r->host : r->weights, r->dtype };
+        return (stretch){ r->own_first, r->own, r->host ? r->host : r->own_weights, r->dtype };
+    return (stretch){ 0, r->elements, r->host && !r->in_parts ? r->host : r->weights, r->dtype };
 }
 
 static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)

@@ -125,7 +125,7 @@ void regions_give_memory(ares_model *m)
         size_t each = ares_dtype_bytes(r->dtype);
         if (on_host(m, r)) {
             r->host = host;
-            host += (size_t)r->elements * each;
+            host += (size_t)(r->in_parts ? r->own : r->elements) * each;
         } else if (region_apart(r)) {
             r->own_weights = w;
             w += (size_t)r->own * each;
@@ -153,8 +153,7 @@ int regions_allocate(ares_model *m, bool trainable)
 {
     ares_device *d = m->device;
     bool all = m->share.how == ARES_SHARE_ALL;
-    /* weights in host memory are whole on every rank that has them */
-    ARES_ASSERT(!all || (m->share.group && !m->share.weights_on_host));
+    ARES_ASSERT(!all || m->share.group);
     m->trainable = trainable;
     lay_out(m);
     for (int i = 0; i < regions_count(m); i++) {

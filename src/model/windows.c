@@ -145,7 +145,7 @@ static void begin_master(ares_model *m, int region)
     const ares_region *r = &m->regions[region];
     bool apart = !r->own_weights; /* on the host */
     ares_states s = { 0 };
-    if (apart) ares_region_hold(m, region);
+    if (apart) ares_region_hold_own(m, region);
     while (ares_states_next(m, region, &s)) {
         const char *from =
             (const char *)r->own_weights + (size_t)s.first * ares_dtype_bytes(r->dtype);
@@ -168,8 +168,7 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
     if (host) ARES_TRY(windows_open(m));
     m->states = host ? d->k->alloc_host(d, bytes) : d->k->alloc(d, bytes);
     m->states_bytes = m->states ? bytes : 0;
-    if (!m->states)
-        return ares_device_full(d, "model", "optimizer states", bytes, host, NULL);
+    if (!m->states) return ares_device_full(d, "model", "optimizer states", bytes, host, NULL);
     lay_out(m);
     for (int i = 0; i < m->n_regions && of_short == ARES_F32; i++)
         if (m->regions[i].master) begin_master(m, i);

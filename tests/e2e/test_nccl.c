@@ -17,6 +17,9 @@
     "worker.ref.fsdp.enable_full_shard=true "
 /* several micro-batches, as many on each rank as its rows make */
 #define CUT "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=150 "
+#define HOST                                                                                \
+    "worker.actor.offload.offload_params=true worker.actor.offload.offload_optimizer=true " \
+    "worker.ref.offload.offload_params=true worker.critic.offload.offload_params=true "
 #define PPO                                                                               \
     "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 algorithm.disable_kl=false " \
     "algorithm.use_kl_loss=true worker.critic.fsdp.torch_dtype=fp32 "
@@ -111,13 +114,18 @@ TEST_GPU(what_goes_by_nccl_trains_the_bits_of_what_goes_over_the_host)
     same_by_both(2, "whole", WHOLE CUT);
     same_by_both(2, "states", CUT);
     same_by_both(2, "all", ALL CUT);
+    same_by_both(2, "host", ALL HOST CUT);
     same_checkpoint("whole_nccl", "states_nccl");
     same_checkpoint("whole_nccl", "all_nccl");
+    same_checkpoint("whole_nccl", "host_nccl");
 }
 
 TEST_GPU(a_critic_and_a_reference_in_parts_train_the_same_by_nccl)
 {
-    if (have_cards(2)) same_by_both(2, "ppo", ALL PPO);
+    if (!have_cards(2)) return;
+    same_by_both(2, "ppo", ALL PPO);
+    same_by_both(2, "host", ALL HOST PPO);
+    same_checkpoint("ppo_nccl", "host_nccl");
 }
 
 TEST_GPU(bf16_weights_and_states_train_the_same_by_nccl)

@@ -233,6 +233,10 @@ TEST_MPI(what_ranks_hold_and_send_is_what_plan_says)
         "worker.actor.max_token_len_per_device=53 data.rollout_batch_size=8 "
         "worker.actor.global_batch_size=8 worker.rollout.max_num_seqs=32",
         "worker.actor.round_tokens=53 data.rollout_batch_size=8 worker.rollout.max_num_seqs=32",
+        "worker.actor.fsdp.enable_full_shard=true worker.actor.offload.offload_params=true "
+        "worker.ref.fsdp.enable_full_shard=true worker.ref.offload.offload_params=true "
+        "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
+        "worker.actor.max_token_len_per_device=53",
         IN_PAIRS,
         IN_PAIRS "worker.actor.fsdp.enable_full_shard=true"
     };

@@ -1,7 +1,7 @@
 /*
  * What ranks share of their models changes no bit: two or three steps of four algorithms, with
  * everything on every rank, with the optimizer's states shared, with all weights shared, and with
- * shared states and weights in host memory, with one micro-batch on a rank and with several, whose
+ * either of these in host memory, with one micro-batch on a rank and with several, whose
  * number differs from rank to rank; the same where of four ranks two share. Seen to fail where a
  * block's gradient was not added over ranks, and where that of a pair was not added to that of the
  * other.
@@ -27,7 +27,7 @@ static const char *const algorithms[][WORDS] = {
 };
 
 /* What is tried: how ranks share, and tokens of a micro-batch. */
-enum { WAY_WORDS = 11 };
+enum { WAY_WORDS = 16 };
 typedef struct way {
     const char *words[WAY_WORDS];
     ares_sharing how; /* of actor and critic */
@@ -52,21 +52,26 @@ typedef struct way {
 /* Of the ways that are compared, the first is what the others must be. */
 typedef struct ways {
     int n, size, steps; /* size: ranks that share, where any do; 0: all */
-    way way[5];
+    way way[6];
 } ways;
 static const ways of_all = {
-    .n = 4,
+    .n = 5,
     .steps = 3,
     .way = { { .words = { SIZE("1"), WHOLE_BATCHES }, .how = ARES_SHARE_NONE },
              { .words = { SIZE("-1"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
              { .words = { IN_PARTS, MICRO_BATCHES }, .how = ARES_SHARE_ALL },
+             { .words = { IN_PARTS, ON_HOST, MICRO_BATCHES }, .how = ARES_SHARE_ALL, .host = true },
              { .words = { ON_HOST, MICRO_BATCHES }, .how = ARES_SHARE_STATES, .host = true } }
 };
 static const ways in_pairs = {
-    .n = 3,
+    .n = 4,
     .size = 2,
     .steps = 2,
     .way = { { .words = { SIZE("2"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
+             { .words = { SIZE("2"), "worker.ref.fsdp.fsdp_size=2", IN_PARTS, ON_HOST,
+                          MICRO_BATCHES },
+               .how = ARES_SHARE_ALL,
+               .host = true },
              { .words = { SIZE("2"), "worker.ref.fsdp.fsdp_size=2", IN_PARTS, MICRO_BATCHES },
                .how = ARES_SHARE_ALL },
              { .words = { SIZE("2"), ON_HOST, MICRO_BATCHES },
@@ -74,11 +79,14 @@ static const ways in_pairs = {
                .host = true } }
 };
 static const ways in_rounds = {
-    .n = 5,
+    .n = 6,
     .steps = 2,
     .way = { { .words = { SIZE("1"), WHOLE_BATCHES, ROUNDS }, .how = ARES_SHARE_NONE },
              { .words = { SIZE("8"), MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_STATES },
              { .words = { IN_PARTS, MICRO_BATCHES, ROUNDS }, .how = ARES_SHARE_ALL },
+             { .words = { IN_PARTS, ON_HOST, MICRO_BATCHES, ROUNDS },
+               .how = ARES_SHARE_ALL,
+               .host = true },
              { .words = { ON_HOST, MICRO_BATCHES, ROUNDS },
                .how = ARES_SHARE_STATES,
                .host = true },
@@ -172,13 +180,14 @@ static void compare(const ares_model *m, const arrays *want, const char *what)
         const ares_region *r = &m->regions[i];
         size_t first = (size_t)r->own_first * sizeof(float), own = (size_t)r->own * sizeof(float),
                at = first - want[i].first;
-        const void *whole = r->host ? r->host : r->weights;
+        const void *whole = r->host && !r->in_parts ? r->host : r->weights,
+                   *part = r->host ? r->host : r->own_weights;
         if (whole)
             CHECK_MSG(memcmp(whole, want[i].weights, want[i].bytes) == 0, "weights of %s: %s", what,
                       r->name);
-        if (!r->host)
-            CHECK_MSG(memcmp(r->own_weights, want[i].weights + first, own) == 0,
-                      "own weights of %s: %s", what, r->name);
+        if (!r->host || r->in_parts)
+            CHECK_MSG(memcmp(part, want[i].weights + first, own) == 0, "own weights of %s: %s",
+                      what, r->name);
         CHECK_MSG(memcmp(r->m, want[i].m + at, own) == 0, "m of %s: %s", what, r->name);
         CHECK_MSG(memcmp(r->v, want[i].v + at, own) == 0, "v of %s: %s", what, r->name);
     }

@@ -45,30 +45,15 @@ static const char *why_not_actor(const ares_train_config *c)
 {
     if (vapor_wanted(c) && c->actor.round_tokens == ARES_NULL_I64)
         return "vapor's stored answers are a round of their own; set worker.actor.round_tokens";
-    return c->actor.offload_params ? "worker.actor.offload.offload_params keeps them in host memory"
-                                   : NULL;
-}
-
-static const char *why_not_critic(const ares_train_config *c)
-{
-    return c->critic.offload_params ? "worker.critic.offload.offload_params keeps them in host "
-                                      "memory"
-                                    : NULL;
-}
-
-static const char *why_not_reference(const ares_train_config *c)
-{
-    return c->ref.offload_params ? "worker.ref.offload.offload_params keeps them in host memory"
-                                 : NULL;
+    return NULL;
 }
 
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     check(cfg, "worker.actor.fsdp", c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size,
           world);
-    check(cfg, "worker.critic.fsdp", c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size,
-          world);
-    check(cfg, "worker.ref.fsdp", c->ref.full_shard, why_not_reference(c), c->ref.fsdp_size, world);
+    check(cfg, "worker.critic.fsdp", c->critic.full_shard, NULL, c->critic.fsdp_size, world);
+    check(cfg, "worker.ref.fsdp", c->ref.full_shard, NULL, c->ref.fsdp_size, world);
 }
 
 /* The groups of a size between 1 and all ranks; NULL: none are open. */
@@ -139,8 +124,7 @@ ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_grou
 
 ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g)
 {
-    ares_model_share share =
-        share_of(c->critic.full_shard, why_not_critic(c), c->critic.fsdp_size, g);
+    ares_model_share share = share_of(c->critic.full_shard, NULL, c->critic.fsdp_size, g);
     share.by_round = c->critic.round_tokens != ARES_NULL_I64;
     share.weights_on_host = c->critic.offload_params;
     share.states_on_host = c->critic.offload_optimizer;
@@ -149,7 +133,7 @@ ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_gro
 
 ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g)
 {
-    ares_model_share share = share_of(c->ref.full_shard, why_not_reference(c), c->ref.fsdp_size, g);
+    ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
     if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
     share.weights_on_host = c->ref.offload_params;
     return share;

@@ -241,7 +241,7 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
         const ares_region *r = &m->regions[i];
         bool apart = !r->own_weights; /* on the host */
         ares_states s = { 0 };
-        if (apart) ares_region_hold(m, i);
+        if (apart) ares_region_hold_own(m, i);
         while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
         gather_weights(m, r);
         ares_region_store(m, i);

@@ -630,13 +630,14 @@ typedef struct ares_plan_options {
  * What a rank of the run holds and sends, as a table or JSON into out; ARES_ELIMIT where it does
  * not fit, with the options that would make it fit. Reads config.json alone. (plan/report.c)
  */
-int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares_str *out);
+int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_plan_options *o,
+                    ares_str *out);
 /*
  * ARES_ELIMIT where a checked configuration does not fit this machine with rows of full length;
  * otherwise words receives what a process needs, if its config.json can be read. A run that starts
  * on the CPU is only warned: there memory is taken as rows get long, and they may stay short.
  */
-int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks,
+int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
 
 /* ---------------- parts of a run that other verbs use */

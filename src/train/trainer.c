@@ -119,8 +119,7 @@ static int open_data(ares_trainer *t, ares_config *cfg)
 int64_t trainer_longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t answer = ARES_MAX(c->data.max_response_length, eval_sets_longest(&t->evals));
-    if (ares_source_count(&t->run.val)) answer = ARES_MAX(answer, t->val_sampling.max_new_tokens);
+    int64_t answer = ARES_MAX(c->data.max_response_length, t->val_longest);
     int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + answer
                                                             : c->rollout.max_model_len;
     return ARES_MIN(len, t->run.model->cfg.max_position);
@@ -282,6 +281,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
     ARES_TRY(triggers_load(t));
     validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
+    t->val_longest = validation_longest(c, &t->val_sampling, &t->evals);
     ARES_TRY(ares_config_finish(cfg));
     if (t->agents) {
         t->val_n = c->agents_val.group_size;

@@ -28,7 +28,8 @@ typedef struct ares_trainer {
     uint8_t *triggers;
     ares_batch batch;
     ares_sampling val_sampling;
-    int64_t val_n; /* answers per prompt of a validation */
+    int64_t val_n;       /* answers per prompt of a validation */
+    int64_t val_longest; /* as validation_longest says */
     eval_sets evals;
 } ares_trainer;
 
@@ -58,6 +59,9 @@ int64_t trainer_longest(const ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out,
                          int64_t *n);
+/* Tokens of an answer at most where a validation or evaluation is due; 0: none ever is. */
+int64_t validation_longest(const ares_train_config *c, const ares_sampling *validation,
+                           const eval_sets *evals);
 /* samples: JSON lines of what was answered; may be NULL. (run/validate.c) */
 int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
 /* The pass over all training rows, where a control asks for it. (run/bootstrap.c) */

@@ -21,7 +21,7 @@ static int print_plan(const job *j, ares_config *cfg, const ares_train_config *c
         o.local_ranks = ARES_MAX(1, o.ranks / (int)c->published.nnodes);
     ares_str text = { 0 };
     ARES_TRY(ares_train_config_check(cfg, c, o.ranks));
-    int rc = ares_train_plan(c, &o, &text);
+    int rc = ares_train_plan(cfg, c, &o, &text);
     if (text.len && verb_print("plan", &text) != ARES_OK) rc = ARES_EIO;
     ares_str_fini(&text);
     return rc;

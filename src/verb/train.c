@@ -69,7 +69,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     if (!o->print) ares_train_memory_check(cfg, c, local, v->reinforcement, &needs);
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
-        rc = ares_train_plan_check(c, ranks, local, v->reinforcement, !o->check, &needs);
+        rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
     if (rc == ARES_OK && o->check && !o->print &&
         printf("the configuration is good; %s\n", needs.data) < 0)
         rc = ARES_EIO;

@@ -429,6 +429,7 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
     *p = (plan){ .card = strncmp(c->trainer.device, "cuda", 4) == 0 };
     training_init(&t->run, c, NULL);
     ares_batch_init(&t->batch);
+    t->val_longest = where->val_longest;
     /* of the schedule, which is no matter of memory */
     t->run.total_steps = 1;
     /* of a card whose memory nobody knows: 0, and the cache is what a CPU's would be */

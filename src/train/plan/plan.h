@@ -38,7 +38,8 @@ typedef struct plan_where {
     int ranks;
     double memory;      /* bytes of one rank */
     double flops, link; /* per second, for the replay; 0: as plan_speed says */
-    bool reinforcement; /* false: supervised training */
+    bool reinforcement;  /* false: supervised training */
+    int64_t val_longest; /* tokens of an answer of a validation at most; 0: there is none */
 } plan_where;
 
 /* The largest micro-batch: groups of full length, or rows where prompts are not shared. */

@@ -4,6 +4,7 @@
 
 #include "plan/plan.h"
 #include "run/run.h"
+#include "trainer.h"
 
 /* Of this machine, for a rank: a card, or a share of its memory or of the one card for all. */
 static double memory_here(const ares_train_config *c, int local_ranks)
@@ -14,14 +15,27 @@ static double memory_here(const ares_train_config *c, int local_ranks)
     return strcmp(c->trainer.device, "cuda") == 0 ? least : least / local_ranks;
 }
 
-int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares_str *out)
+/* Tables of the options bind themselves to the configuration. */
+static int64_t longest_validated(ares_config *cfg, const ares_train_config *c)
+{
+    ares_sampling sampling;
+    eval_sets evals = { 0 };
+    int64_t n;
+    validation_sampling(cfg, c, &sampling, &n);
+    eval_sets_read(cfg, c, &evals);
+    return validation_longest(c, &sampling, &evals);
+}
+
+int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_plan_options *o,
+                    ares_str *out)
 {
     plan p;
     plan_where where = { .ranks = o->ranks,
                          .memory = o->memory > 0 ? o->memory : memory_here(c, o->local_ranks),
                          .flops = o->flops,
                          .link = o->link,
-                         .reinforcement = true };
+                         .reinforcement = true,
+                         .val_longest = longest_validated(cfg, c) };
     if (!isfinite(where.memory))
         return ares_fail(ARES_EUSE, "plan: no card tells its memory here; say it with --memory");
     ARES_TRY(plan_measure(c, &where, &p));
@@ -34,13 +48,14 @@ int ares_train_plan(const ares_train_config *c, const ares_plan_options *o, ares
     return rc;
 }
 
-int ares_train_plan_check(const ares_train_config *c, int ranks, int local_ranks,
+int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words)
 {
     plan p;
     plan_where where = { .ranks = ranks,
                          .memory = memory_here(c, local_ranks),
-                         .reinforcement = reinforcement };
+                         .reinforcement = reinforcement,
+                         .val_longest = reinforcement ? longest_validated(cfg, c) : 0 };
     if (plan_measure(c, &where, &p) != ARES_OK) { /* no model is there; opening it says why */
         ares_error_clear();
         return ARES_OK;

@@ -138,6 +138,13 @@ void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_samp
     *n = o.n;
 }
 
+int64_t validation_longest(const ares_train_config *c, const ares_sampling *validation,
+                           const eval_sets *evals)
+{
+    bool validates = c->data.val_files.count || c->agents_val.tags.count;
+    return ARES_MAX(validates ? validation->max_new_tokens : 0, eval_sets_longest(evals));
+}
+
 /* val_response_length and val_prompt_length, as EasyR1 has them. */
 static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {

@@ -104,11 +104,21 @@ static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
     return true;
 }
 
+/* VAPOR's stored answers as long as the rollout's; those that are longer lose their end. */
+static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
+{
+    int64_t longest = p->micro.prompt + p->micro.response;
+    if (!p->pairs.tokens || c->vapor.max_pair_length <= longest) return false;
+    c->vapor.max_pair_length = longest;
+    snprintf(word, WORD, "vapor.max_pair_length=%lld", (long long)longest);
+    return true;
+}
+
 /* First what changes no result. */
-static remedy_fn *const remedies[] = { more_of_the_card,  store_no_features, shorter_micro_batch,
-                                       keep_inputs,       critic_inputs,     small_cache,
-                                       single_rows,       states_on_host,    critic_states_on_host,
-                                       reference_in_bf16, states_in_bf16 };
+static remedy_fn *const remedies[] = { more_of_the_card, store_no_features, shorter_micro_batch,
+                                       keep_inputs,      critic_inputs,     small_cache,
+                                       single_rows,      states_on_host,    critic_states_on_host,
+                                       shorter_pairs,    reference_in_bf16, states_in_bf16 };
 
 /* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
 static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "run/state.h"
 #include "trainer.h"
+#include "vapor/vapor.h"
 
 /* CUDA's context, cuBLAS and the head's chunk of logits: an assumption, nobody can know it here. */
 static const double BASE_OF_CARD = 4e9;
@@ -47,17 +48,13 @@ static void full_rows(const ares_train_config *c, const plan_where *where, int64
     m->response = ARES_MAX(1, sft || agents ? most : ARES_MIN(c->data.max_response_length, most));
 }
 
-/* As many rows of full length as a mini-batch has on a rank, cut as a run cuts them. */
-static void cut(const ares_train_config *c, const plan_where *where, int64_t longest, plan_micro *m)
+/*
+ * Groups of n rows of full length, as many as a mini-batch has on a rank, cut as a run cuts them.
+ * m: prompt, response and per_optimizer are there.
+ */
+static void cut_groups(const ares_train_config *c, int64_t n, bool share, plan_micro *m)
 {
-    bool sft = !where->reinforcement, share = !sft && c->actor.share_prompts;
-    int64_t n = sft ? 1 : c->rollout.n, budget = c->actor.max_token_len, count;
-    full_rows(c, where, longest, m);
-    int64_t rows = sft                                             ? c->sft.batch_size
-                   : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
-                                                                   : c->actor.global_batch_size * n;
-    rows = (rows + where->ranks - 1) / where->ranks;
-    m->per_optimizer = ARES_MAX(1, (rows + n - 1) / n);
+    int64_t budget = c->actor.max_token_len, count;
     /* two units more than fit tell all */
     int64_t units = ARES_MIN(m->per_optimizer, budget / (m->prompt + m->response) + 2);
     ares_batch b;
@@ -85,6 +82,35 @@ static void cut(const ares_train_config *c, const plan_where *where, int64_t lon
     ares_free(cuts);
     ares_free(prompt);
     ares_batch_fini(&b);
+}
+
+static void cut(const ares_train_config *c, const plan_where *where, int64_t longest, plan_micro *m)
+{
+    bool sft = !where->reinforcement, share = !sft && c->actor.share_prompts;
+    int64_t n = sft ? 1 : c->rollout.n;
+    full_rows(c, where, longest, m);
+    int64_t rows = sft                                             ? c->sft.batch_size
+                   : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
+                                                                   : c->actor.global_batch_size * n;
+    rows = (rows + where->ranks - 1) / where->ranks;
+    m->per_optimizer = ARES_MAX(1, (rows + n - 1) / n);
+    cut_groups(c, n, share, m);
+}
+
+/*
+ * VAPOR's stored answers, two to each prompt of a mini-batch, with their prompts as long as they
+ * may be where that leaves answers of data.max_response_length.
+ */
+static void cut_pairs(const ares_train_config *c, plan *p)
+{
+    int64_t longest = c->vapor.max_pair_length;
+    plan_micro *m = &p->pairs;
+    if (!vapor_wanted(c) || (c->vapor.beta == 0 && c->vapor.dpo_coef == 0) || longest < 2) return;
+    m->prompt =
+        ARES_MIN(c->data.max_prompt_length, ARES_MAX(1, longest - c->data.max_response_length));
+    m->response = longest - m->prompt;
+    m->per_optimizer = p->micro.per_optimizer;
+    cut_groups(c, 2, c->actor.share_prompts, m);
 }
 
 /* ---------------- the parts of a run */
@@ -247,6 +273,29 @@ static int train_actor(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
+/* Of their log-probs, all of a mini-batch, and of their gradients, round by round. */
+static int train_pairs(ares_trainer *t, plan *p)
+{
+    const plan_micro *m = &p->pairs;
+    learner *l = &t->actor.learner;
+    if (!m->tokens) return ARES_OK;
+    const plan_round r = rounds_of(m, t->run.cfg->actor.round_tokens);
+    int64_t all = learner_together(l, NULL, in_update(m)), n = learner_together(l, NULL, r.micro);
+    size_t at = t->run.device.allocated;
+    double before = (double)ares_workspace_bytes(l->workspace);
+    p->pair_rounds = r.n;
+    ARES_TRY(
+        ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)all, false));
+    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
+    keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
+                     (double)ares_workspace_bytes(l->workspace) - before);
+    before = (double)l->scratch.bytes;
+    ARES_TRY(learner_reserve_backward(l, (int32_t)r.out, n, 0));
+    keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at),
+                     (double)l->scratch.bytes - before);
+    return ARES_OK;
+}
+
 static int train_reference(ares_trainer *t, plan *p)
 {
     const plan_micro *m = &p->micro;
@@ -259,6 +308,10 @@ static int train_reference(ares_trainer *t, plan *p)
             n, learner_together(l, policy, rounds_of(m, t->run.cfg->actor.round_tokens).micro));
     ARES_TRY(
         ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)n, false));
+    if (p->pairs.tokens)
+        ARES_TRY(ares_workspace_reserve(
+            l->workspace, (int32_t)p->pairs.tokens, (int32_t)p->pairs.out,
+            (int)learner_together(l, NULL, in_batch(t->run.cfg, &p->pairs)), false));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
     return ARES_OK;
 }
@@ -311,11 +364,13 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
     cut(c, where, longest, &p->micro);
+    if (where->reinforcement) cut_pairs(c, p);
     ARES_TRY(plan_count_pictures(t, where, p));
     if (where->reinforcement) ARES_TRY(open_rollout(t, p));
     if (c->trainer.val_only) return ARES_OK;
     copy_checkpoint(t, where, p);
     ARES_TRY(train_actor(t, p));
+    ARES_TRY(train_pairs(t, p));
     if (t->ref) ARES_TRY(train_reference(t, p));
     return t->critic ? train_critic(t, p) : ARES_OK;
 }

@@ -36,8 +36,8 @@ enum { PLAN_ROLLOUT, PLAN_TRAINING, PLAN_PHASES };
 
 typedef struct plan_where {
     int ranks;
-    double memory;      /* bytes of one rank */
-    double flops, link; /* per second, for the replay; 0: as plan_speed says */
+    double memory;       /* bytes of one rank */
+    double flops, link;  /* per second, for the replay; 0: as plan_speed says */
     bool reinforcement;  /* false: supervised training */
     int64_t val_longest; /* tokens of an answer of a validation at most; 0: there is none */
 } plan_where;
@@ -76,6 +76,7 @@ typedef struct plan {
     double cache_tokens;
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
     plan_micro micro;
+    plan_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
     plan_pictures pictures;
     /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
     int64_t most_micro, most_row;
@@ -83,6 +84,7 @@ typedef struct plan {
     replay update;                       /* of an optimizer step */
     int64_t updates;                     /* optimizer steps of a training step */
     int64_t actor_rounds, critic_rounds; /* of each; critic_rounds 0: there is none */
+    int64_t pair_rounds;                 /* of stored answers; 0: there are none */
     double sent;                         /* bytes by a rank in a training step */
 } plan;
 

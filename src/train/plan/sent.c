@@ -34,12 +34,16 @@ static double forward(const ares_model *m)
     return gathered(m, 0) + blocks(m) + head(m);
 }
 
-/* The passes of an update over its rounds. ahead: all log-probs are there before the first loss */
-static double passes(const ares_model *m, double rounds, bool ahead)
+/* The passes of an update over its rounds. */
+static double passes(const ares_model *m, double rounds)
 {
-    double bytes = rounds * (forward(m) + blocks(m));
-    if (!ahead) return bytes;
-    return bytes + (rounds > 1 ? rounds * forward(m) : head(m));
+    return rounds * (forward(m) + blocks(m));
+}
+
+/* Where all log-probs of a mini-batch are there before the first loss. */
+static double ahead(const ares_model *m, double rounds)
+{
+    return rounds > 1 ? rounds * forward(m) : head(m);
 }
 
 static double small_sum(const ares_group *g, double bytes)
@@ -95,7 +99,7 @@ static double by_critic(const ares_trainer *t, const plan *p)
     double updates =
                (double)(ARES_MAX(1, c->data.rollout_batch_size / mini) * c->critic.ppo_epochs),
            rounds = (double)p->critic_rounds;
-    return forward(m) + updates * (passes(m, rounds, false) + optimizer_step(m, rounds));
+    return forward(m) + updates * (passes(m, rounds) + optimizer_step(m, rounds));
 }
 
 /* The reference goes over the batch once, or over each round beside the policy. */
@@ -103,19 +107,41 @@ static double by_reference(const ares_trainer *t, const plan *p)
 {
     const learner *beside = actor_beside(&t->actor);
     double times = beside ? (double)(p->updates * p->actor_rounds) : 1;
+    if (p->pair_rounds) times++; /* which it has not seen before */
     return times * forward(t->ref->learner.model);
+}
+
+/* Where stored answers go forward and back, and what their rounds sum in the optimizer step. */
+static double by_pairs(const ares_trainer *t, const plan *p)
+{
+    const ares_model *m = t->run.model;
+    return p->pair_rounds ? forward(m) + passes(m, (double)p->pair_rounds) : 0;
+}
+
+/* Mini-batches of a step that go forward before their loss. */
+static double goes_ahead(const ares_trainer *t, const plan *p)
+{
+    const ares_train_config *c = t->run.cfg;
+    unsigned flags = t->actor.loss ? t->actor.loss->flags : 0;
+    bool pairs = flags & ARES_LOSS_PAIRS;
+    if (!t->actor.loss || !(flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
+                            !ares_is_null_f64(c->loss.early_stop_imp_ratio)))
+        return 0;
+    /* a loss of pairs takes the first one's log-probs from the rollout */
+    return (double)(p->updates - (pairs && !c->actor.recompute_log_probs));
 }
 
 double plan_sent(const ares_trainer *t, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_model *m = t->run.model;
-    double rounds = (double)p->actor_rounds;
-    bool ahead = t->actor.loss && (t->actor.loss->flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS) ||
-                                   !ares_is_null_f64(c->loss.early_stop_imp_ratio)),
-         scores = c->actor.recompute_log_probs ||
-                  (t->ref && !t->actor.kl->value && !actor_beside(&t->actor));
-    double bytes = (double)p->updates * (passes(m, rounds, ahead) + optimizer_step(m, rounds));
+    double rounds = (double)p->actor_rounds,
+           summed = rounds + (m->share.by_round ? (double)p->pair_rounds : 0);
+    bool scores =
+        c->actor.recompute_log_probs || (t->ref && !t->actor.kl->value && !actor_beside(&t->actor));
+    double bytes =
+        (double)p->updates * (passes(m, rounds) + by_pairs(t, p) + optimizer_step(m, summed));
+    bytes += goes_ahead(t, p) * ahead(m, rounds);
     if (scores) bytes += forward(m);
     if (t->critic) bytes += by_critic(t, p);
     if (t->ref) bytes += by_reference(t, p);

@@ -338,6 +338,8 @@ static inline int32_t ares_vocab_part_first(int32_t vocab, int32_t parts, int32_
             each = (chunks + parts - 1) / parts;
     return (int32_t)ARES_MIN((int64_t)vocab, part * each * ARES_VOCAB_CHUNK);
 }
+/* Bytes that each part sends of a row that is sampled. filtered: by top_k or top_p */
+size_t ares_sample_sent_bytes(int32_t vocab, int32_t parts, int32_t n_likely, bool filtered);
 
 /*
  * The vocabulary head: logits z = (x Wt) * inv_temperature, log_prob = z[target] - lse, entropy =

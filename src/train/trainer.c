@@ -302,6 +302,7 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
     if (c->rollout.tensor_parallel_size > 1)
         ARES_TRY(ares_group_open(world, &t->run.device, (int)c->rollout.tensor_parallel_size, 1,
                                  &t->tp));
+    t->run.groups.tp = t->tp;
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }
 

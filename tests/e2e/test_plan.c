@@ -282,7 +282,7 @@ TEST(stored_answers_take_what_plan_says)
         (void)holds_as_planned(run, words, 1, 1e-4, NULL);
     }
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "plan --config '%s' " FULL "%s --memory 9.5e6",
+    CHECK_EQ(e2e_program(&out, "plan --config '%s' " FULL "%s --memory 8.3e6",
                          e2e_train_words("run"), pairs()),
              1);
     CHECK_CONTAINS(out.data, "vapor.max_pair_length=21\n");
@@ -362,5 +362,36 @@ TEST_MPI(what_ranks_hold_and_send_for_stored_answers_is_what_plan_says)
                  "worker.rollout.max_num_seqs=32 %s",
                  pairs(), options[i]);
         (void)holds_as_planned(run, words, 2, 1e-4, NULL);
+    }
+}
+
+/*
+ * Two of four ranks, and all of two, decode as one: the weights and the cache of each, and what
+ * they gather. The model is so large that the requests that they exchange count as nothing beside
+ * it.
+ */
+TEST_MPI(what_ranks_that_decode_as_one_hold_and_send_is_what_plan_says)
+{
+    static const struct {
+        int ranks;
+        const char *words;
+    } cases[] = { { 2, "" },
+                  { 2, "worker.rollout.top_p=0.9" },
+                  { 4, "worker.actor.fsdp.enable_full_shard=true data.rollout_batch_size=8 "
+                       "worker.actor.max_token_len_per_device=53" } };
+    E2E_NEEDS_MPI();
+    const char *model = test_file("heads");
+    CHECK_EQ(e2e_program(NULL,
+                         "init --arch qwen2 --hidden 128 --layers 4 --heads 8 --kv-heads 4 "
+                         "--intermediate 256 --vocab 1500 --seed 3 --out '%s'",
+                         model),
+             0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char run[24], words[1600];
+        snprintf(run, sizeof run, "as_one%d", i);
+        snprintf(words, sizeof words,
+                 "%s worker.actor.model.model_path='%s' worker.rollout.tensor_parallel_size=2 %s",
+                 rows(), model, cases[i].words);
+        (void)holds_as_planned(run, words, cases[i].ranks, 1e-4, NULL);
     }
 }

@@ -5,20 +5,12 @@
  * which saves most logarithms. Only rows with top-k or top-p keep their logits; the tokens that
  * these leave (the nucleus) are found by weighted selection among the likely ones.
  */
+#include "sampled.h"
 #include "vocab.h"
 
 enum { MASS_BITS = 20, ROWS_AT_ONCE = 256, LOGITS_AT_ONCE = 1 << 24 };
 
-typedef struct best {
-    float key, logit;
-    int32_t token;
-} best; /* logit: before temperature; token -1: none */
 typedef enum { GUMBEL, GREEDY, FILTERED } row_kind;
-
-typedef struct likely {
-    float z;
-    int32_t token;
-} likely; /* z before temperature */
 
 typedef struct row_plan {
     row_kind kind;
@@ -465,12 +457,6 @@ static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filter
 }
 
 /* ------------------------------------------------------------------ a head in parts */
-
-/* What a part knows of a chunk of a row. */
-typedef struct chunk_result {
-    vocab_part part, part_1;
-    best best;
-} chunk_result;
 
 /*
  * What a part sends: of each row its chunks and its most likely tokens (token -1 ends a list), of

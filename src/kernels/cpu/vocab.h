@@ -6,6 +6,7 @@
 #define ARES_KERNELS_CPU_VOCAB_H
 
 #include "linear.h"
+#include "sampled.h"
 
 #include <math.h>
 
@@ -16,10 +17,6 @@ enum {
     VOCAB_K = 1024 /* steps of k at once, so that a panel stays in that cache */
 };
 
-/* Of a chunk, with e = exp(z - max): the sum of e, and of e (z - max). */
-typedef struct vocab_part {
-    float max, sum, sum_z;
-} vocab_part;
 /* Of the vocabulary: the log-prob of a logit z is (z - max) - log_sum. */
 typedef struct vocab_total {
     float max, log_sum, entropy;

@@ -92,7 +92,7 @@ void sharing_close(sharing_groups *g)
 
 int64_t sharing_bytes(const sharing_groups *g)
 {
-    int64_t bytes = ares_group_bytes(g->all);
+    int64_t bytes = ares_group_bytes(g->all) + (g->tp ? ares_group_bytes(g->tp) : 0);
     for (int i = 0; i < g->n; i++)
         bytes += ares_group_bytes(g->cut[i].group) + ares_group_bytes(g->cut[i].replicas);
     return bytes;

@@ -16,6 +16,7 @@ typedef struct sharing_groups {
     ares_group *all;
     sharing_cut cut[3];
     int n;
+    ares_group *tp; /* borrowed: the ranks that roll out as one; NULL: each by itself */
 } sharing_groups;
 /* The groups that worker.*.fsdp.fsdp_size asks for. A collective of the world, of `ranks` ranks. */
 int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,

@@ -366,6 +366,9 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     cut(c, where, longest, &p->micro);
     if (where->reinforcement) cut_pairs(c, p);
     ARES_TRY(plan_count_pictures(t, where, p));
+    if (c->rollout.tensor_parallel_size > 1)
+        ARES_TRY(
+            ares_group_open(NULL, &t->run.device, (int)c->rollout.tensor_parallel_size, 1, &t->tp));
     if (where->reinforcement) ARES_TRY(open_rollout(t, p));
     if (c->trainer.val_only) return ARES_OK;
     copy_checkpoint(t, where, p);

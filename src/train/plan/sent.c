@@ -111,6 +111,29 @@ static double by_reference(const ares_trainer *t, const plan *p)
     return times * forward(t->ref->learner.model);
 }
 
+/*
+ * Ranks that decode as one gather the outputs of four products per layer of what is fed, and what
+ * they know of each token that is sampled; every rank has the rows of all their prompts.
+ */
+static double by_rollout(const ares_trainer *t, const plan *p)
+{
+    if (!t->tp) return 0;
+    const ares_train_config *c = t->run.cfg;
+    const ares_model_config *m = &t->slice->cfg;
+    int parts = ares_group_size(t->tp);
+    bool filtered = c->rollout.top_p < 1 || c->rollout.top_k > 0;
+    double prompts =
+               (double)c->data.rollout_batch_size * parts / ares_group_size(t->run.groups.all),
+           n = (double)c->rollout.n, response = (double)p->micro.response,
+           fed = (double)p->micro.prompt + n * (response - 1),
+           width = (double)m->heads * m->head_dim + m->intermediate + 2.0 * m->hidden / parts,
+           row = width * m->layers * (double)ares_dtype_bytes(t->run.device.k->act);
+    int32_t likely =
+        strcmp(c->rollout.entropy_mode, "topk_tail") == 0 ? (int32_t)c->rollout.entropy_topk : 0;
+    double token = (double)ares_sample_sent_bytes(m->vocab, parts, likely, filtered);
+    return (parts - 1) * prompts * (fed * row + n * response * token);
+}
+
 /* Where stored answers go forward and back, and what their rounds sum in the optimizer step. */
 static double by_pairs(const ares_trainer *t, const plan *p)
 {
@@ -145,5 +168,5 @@ double plan_sent(const ares_trainer *t, const plan *p)
     if (scores) bytes += forward(m);
     if (t->critic) bytes += by_critic(t, p);
     if (t->ref) bytes += by_reference(t, p);
-    return bytes + copy(t);
+    return bytes + copy(t) + by_rollout(t, p);
 }

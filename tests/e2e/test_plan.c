@@ -135,6 +135,26 @@ TEST_GPU(what_a_run_on_a_card_allocates_is_what_plan_says)
     "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAI0lEQVR42mNggAEBKGBQgA" \
     "IGAyhgcIAChgAoYEiAAoYCKAAAO1cOAePbYiQAAAAASUVORK5CYII="
 
+/* What a video that fills a prompt takes is what an image of as many tokens takes. */
+static void check_longest_video(const char *words, const char *data, const char *options)
+{
+    static const int pixels[] = { 16 * 28 * 28, 36 * 28 * 28 };
+    double more[2], needed[2];
+    for (int i = 0; i < 2; i++) {
+        ares_str json = { 0 };
+        CHECK_EQ(e2e_program(&json,
+                             "plan --config '%s' " FULL "%s %s --json data.max_prompt_length=36 "
+                             "data.max_pixels=%d",
+                             words, data, options, pixels[i]),
+                 0);
+        more[i] = number(json.data, "\"bytes_more_of_the_longest_video\"");
+        needed[i] = number(json.data, "\"needed_bytes\"");
+        ares_str_fini(&json);
+    }
+    CHECK_EQ(more[1], 0);
+    CHECK_NEAR(more[0], needed[1] - needed[0], 0.01 * more[0]);
+}
+
 /*
  * Prompts with an image, with a tower that keeps its weights and with one that is trained: what its
  * passes take of the device, and features and pixels of the host.
@@ -181,7 +201,15 @@ TEST(what_a_run_with_images_allocates_is_what_plan_says)
         CHECK_EQ(number(json.data, "\"tokens_of_the_largest\""), 16);
         CHECK_EQ(number(json.data, "\"tokens_of_a_step\""), 4 * 46);
         CHECK_EQ(number(json.data, "\"host_bytes_over_steps\""), i == 1 ? 0 : 1e9);
+        ares_str_clear(&json); /* a validation answers more rows together than a step */
+        CHECK_EQ(e2e_program(&json,
+                             "plan --config '%s' " FULL "%s %s --json data.val_batch_size=6 "
+                             "data.val_files='%s'",
+                             words, data, options[i], test_file("seen.jsonl")),
+                 0);
+        CHECK_EQ(number(json.data, "\"tokens_of_a_step\""), 6 * 46);
         ares_str_fini(&json);
+        check_longest_video(words, data, options[i]);
         ares_str_fini(&out);
     }
     ares_str_fini(&rows_text);

@@ -7,19 +7,19 @@
 
 /* Tokens of the largest image, and of all in a row. */
 static int measure_images(const ares_trainer *t, const plan_where *where, const ares_processor *p,
-                          const plan_micro *m, int64_t *largest, int64_t *row)
+                          const plan_micro *m, plan_pictures *s, int64_t *row)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_media_options o = {
         .min_pixels = c->data.min_pixels == ARES_NULL_I64 ? 0 : c->data.min_pixels,
         .max_pixels = c->data.max_pixels == ARES_NULL_I64 ? 0 : c->data.max_pixels,
     };
-    int64_t room = where->reinforcement ? m->prompt : m->prompt + m->response,
-            limit = c->rollout.limit_images;
+    int64_t limit = c->rollout.limit_images;
     int32_t patches;
     ARES_TRY(ares_media_largest(p, &o, &patches));
-    *largest = ARES_MIN(patches / (p->merge * p->merge), room);
-    *row = limit ? ARES_MIN(room, limit * *largest) : room;
+    s->room = where->reinforcement ? m->prompt : m->prompt + m->response;
+    s->tokens = ARES_MIN(patches / (p->merge * p->merge), s->room);
+    *row = limit ? ARES_MIN(s->room, limit * s->tokens) : s->room;
     return ARES_OK;
 }
 
@@ -29,12 +29,18 @@ static void count_host(const ares_trainer *t, const ares_vision_config *v, plan_
     const ares_train_config *c = t->run.cfg;
     bool trained = !c->actor.freeze_vision && !c->trainer.val_only;
     double bytes = (double)v->channels * v->patch * v->patch * v->merge * v->merge,
-           values = bytes * v->temporal * sizeof(float), features = (double)v->out * sizeof(float),
-           step = (double)s->step;
-    s->pixels = step * bytes + (double)s->tokens * values;
+           features = (double)v->out * sizeof(float), step = (double)s->step;
+    s->values = bytes * v->temporal * sizeof(float);
+    s->pixels = step * bytes + (double)s->tokens * s->values;
     /* a frozen tower's are the reference's, too */
     s->features = step * features * (trained && t->ref ? 2 : 1);
     s->stored = trained && !t->ref ? 0 : c->data.vision_cache_gb * 1e9;
+}
+
+/* Rows of a validation or evaluation whose pictures are there together, where that is known. */
+static int64_t validated_together(const ares_train_config *c, const plan_where *where)
+{
+    return where->val_longest ? ARES_MAX(0, c->data.val_batch_size) : 0;
 }
 
 static int32_t patches_of(const ares_model *m, int64_t tokens)
@@ -53,7 +59,8 @@ int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
     if (!m->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
     ARES_TRY(ares_sight_rules_load(&m->cfg, t->run.model_dir.data, &rules));
-    ARES_TRY(measure_images(t, where, &rules.processor, &p->micro, &s->tokens, &row));
+    ARES_TRY(measure_images(t, where, &rules.processor, &p->micro, s, &row));
+    rows = ARES_MAX(rows, validated_together(c, where));
     s->step = (rows + where->ranks - 1) / where->ranks * row;
     count_host(t, &m->cfg.vision, s);
     ARES_TRY(ares_model_features_reserve(m, patches_of(m, s->tokens), ARES_KEEP_NOTHING));
@@ -66,6 +73,17 @@ int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
         if (!p->card) p->bytes[PLAN_PICTURES][phase] += s->pixels + s->features + s->stored;
     }
     return ARES_OK;
+}
+
+/* The tower takes memory in proportion to the tokens of what it reads. */
+double plan_longest_video(const plan *p)
+{
+    const plan_pictures *s = &p->pictures;
+    const double *tower = p->bytes[PLAN_TOWER];
+    if (s->room <= s->tokens) return 0;
+    double more = (double)(s->room - s->tokens),
+           of_tower = ARES_MAX(tower[PLAN_ROLLOUT], tower[PLAN_TRAINING]) / (double)s->tokens;
+    return more * (of_tower + (p->card ? 0 : s->values));
 }
 
 int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)

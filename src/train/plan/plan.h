@@ -58,7 +58,10 @@ typedef struct plan_round {
 
 /* Images, where the model sees them: as many as prompts of full length have room for. */
 typedef struct plan_pictures {
-    int64_t tokens, step;            /* of the largest image; of a step on a rank */
+    int64_t tokens; /* of the largest image */
+    int64_t room;   /* of a prompt: a video may fill it */
+    int64_t step;   /* of a step, or of the rows of a validation that are answered together */
+    double values;  /* bytes of the host for a token whose picture the tower reads */
     double pixels, features, stored; /* bytes of the host: of a step; what may stay over steps */
 } plan_pictures;
 
@@ -95,6 +98,8 @@ struct ares_trainer;
  * cache, and the host's memory. Once the models are open and the micro-batch is known.
  */
 int plan_count_pictures(struct ares_trainer *t, const plan_where *where, plan *p);
+/* Bytes that a video takes which fills a prompt, more than the largest image; not in the table. */
+double plan_longest_video(const plan *p);
 /* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
 int plan_count_tower_backward(struct ares_trainer *t, const plan *p, double *bytes);
 /* What is assumed of a device: operations per second of a rank, and bytes it sends. */

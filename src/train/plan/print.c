@@ -36,6 +36,11 @@ void plan_print(const plan *p, const plan_where *where, ares_str *out)
             "of features on the host; %.4f more may stay over steps\n",
             (long long)p->pictures.tokens, (long long)p->pictures.step, gb(p->pictures.pixels),
             gb(p->pictures.features), gb(p->pictures.stored));
+    if (plan_longest_video(p) > 0)
+        ares_str_addf(out,
+                      "a video that fills a prompt: %lld tokens, for which the tower takes %.4f GB "
+                      "more\n",
+                      (long long)p->pictures.room, gb(plan_longest_video(p)));
     if (where->ranks == 1) return;
     ares_str_addf(out,
                   "a training step sends %.3f GB per rank; of its %lld optimizer steps, computed "
@@ -79,6 +84,7 @@ void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
     ares_json_begin(ares_json_key(out, "pictures"), '{');
     write_number(out, "tokens_of_the_largest", (double)p->pictures.tokens);
     write_number(out, "tokens_of_a_step", (double)p->pictures.step);
+    write_number(out, "bytes_more_of_the_longest_video", plan_longest_video(p));
     write_number(out, "host_bytes_of_pixels", p->pictures.pixels);
     write_number(out, "host_bytes_of_features", p->pictures.features);
     write_number(out, "host_bytes_over_steps", p->pictures.stored);

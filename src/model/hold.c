@@ -96,18 +96,6 @@ static void brought(ares_model *m)
     if (m->device->k->brought) m->device->k->brought(m->device);
 }
 
-static void begin_fill(ares_model *m, slot *s, int r)
-{
-    const ares_region *from = &m->regions[r];
-    s->region = r;
-    s->on_its_way = true;
-    if (from->host) bring(m, s, from);
-    if (!from->in_parts) return;
-    const void *mine = from->host ? own_place(s, from) : from->own_weights;
-    if (from->host) brought(m); /* before the others read it */
-    s->ticket = ares_group_gather(m->share.group, mine, s->memory, own_bytes(from));
-}
-
 /* What is launched from here on finds all slots filled. */
 static void arrive(ares_model *m)
 {
@@ -120,6 +108,19 @@ static void arrive(ares_model *m)
         s->on_its_way = false;
     }
     if (whole) brought(m);
+}
+
+static void begin_fill(ares_model *m, slot *s, int r)
+{
+    const ares_region *from = &m->regions[r];
+    if (s->on_its_way) arrive(m); /* for nobody; from the ranks and from the host in any order */
+    s->region = r;
+    s->on_its_way = true;
+    if (from->host) bring(m, s, from);
+    if (!from->in_parts) return;
+    const void *mine = from->host ? own_place(s, from) : from->own_weights;
+    if (from->host) brought(m); /* before the others read it */
+    s->ticket = ares_group_gather(m->share.group, mine, s->memory, own_bytes(from));
 }
 
 void slots_close(ares_model *m)

@@ -142,6 +142,8 @@ TEST_MPI(ranks_over_pictures_answer_as_one_and_share_without_a_change)
                    { "none", "worker.actor.fsdp.fsdp_size=1 " },
                    { "all", "worker.actor.fsdp.enable_full_shard=true " },
                    { "host", "worker.actor.offload.offload_params=true " },
+                   { "parts", "worker.actor.fsdp.enable_full_shard=true "
+                              "worker.actor.offload.offload_params=true " },
                    { "cut", "worker.actor.fsdp.enable_full_shard=true "
                             "worker.actor.max_token_len_per_device=70 data.vision_cache_gb=0 " } };
     for (int t = 0; t < ARES_COUNT(towers); t++) {

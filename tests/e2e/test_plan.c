@@ -75,6 +75,8 @@ static void allocates_as_planned(const char *device, const char *memory)
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.offload.offload_params=true "
         "worker.actor.offload.offload_optimizer=true "
         "worker.actor.max_token_len_per_device=53",
+        "worker.actor.offload.offload_params=true worker.actor.share_prompts=false "
+        "worker.actor.max_token_len_per_device=53",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
         "worker.actor.share_prompts=false worker.actor.max_token_len_per_device=160",
     };

@@ -93,7 +93,7 @@ static void cut(const ares_train_config *c, const plan_where *where, int64_t lon
                    : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
                                                                    : c->actor.global_batch_size * n;
     rows = (rows + where->ranks - 1) / where->ranks;
-    m->per_optimizer = ARES_MAX(1, (rows + n - 1) / n);
+    m->per_optimizer = ARES_MAX(1, share ? (rows + n - 1) / n : rows);
     cut_groups(c, n, share, m);
 }
 
@@ -101,7 +101,7 @@ static void cut(const ares_train_config *c, const plan_where *where, int64_t lon
  * VAPOR's stored answers, two to each prompt of a mini-batch, with their prompts as long as they
  * may be where that leaves answers of data.max_response_length.
  */
-static void cut_pairs(const ares_train_config *c, plan *p)
+static void cut_pairs(const ares_train_config *c, const plan_where *where, plan *p)
 {
     int64_t longest = c->vapor.max_pair_length;
     plan_micro *m = &p->pairs;
@@ -109,7 +109,8 @@ static void cut_pairs(const ares_train_config *c, plan *p)
     m->prompt =
         ARES_MIN(c->data.max_prompt_length, ARES_MAX(1, longest - c->data.max_response_length));
     m->response = longest - m->prompt;
-    m->per_optimizer = p->micro.per_optimizer;
+    int64_t prompts = (c->actor.global_batch_size + where->ranks - 1) / where->ranks;
+    m->per_optimizer = ARES_MAX(1, c->actor.share_prompts ? prompts : 2 * prompts);
     cut_groups(c, 2, c->actor.share_prompts, m);
 }
 
@@ -364,7 +365,7 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
     cut(c, where, longest, &p->micro);
-    if (where->reinforcement) cut_pairs(c, p);
+    if (where->reinforcement) cut_pairs(c, where, p);
     ARES_TRY(plan_count_pictures(t, where, p));
     if (c->rollout.tensor_parallel_size > 1)
         ARES_TRY(

@@ -183,6 +183,7 @@ void ares_region_hold_own(ares_model *m, int r)
     }
     slot *s = free_slot(m);
     ARES_ASSERT(s);
+    if (s->on_its_way) arrive(m); /* for nobody */
     bring(m, s, from);
     brought(m);
     s->region = r;

@@ -68,7 +68,7 @@ void test_register(test_case *t);
 #ifdef __cplusplus
 #define TEST_FLOATS(x) false /* C++ has no _Generic; CHECK_EQ there is for integers */
 #else
-#define TEST_FLOATS(x) _Generic((x), float : 1, double : 1, default : 0)
+#define TEST_FLOATS(x) _Generic((x), float: 1, double: 1, default: 0)
 #endif
 #define CHECK_NEAR(a, b, tol) \
     test_near((double)(a), (double)(b), (double)(tol), #a, #b, __FILE__, __LINE__)

@@ -14,8 +14,7 @@
     "--ranks 2 --config '%s' trainer.max_steps=3 trainer.save_freq=1 " \
     "trainer.threads=1 trainer.comm_timeout_s=200 worker.actor.max_token_len_per_device=60 %s"
 
-/* A sanitizer's library would have to be loaded before the one that refuses, and has its own heap.
- */
+/* A sanitizer has its own heap, and wants its library loaded before the one that refuses. */
 #ifdef __SANITIZE_ADDRESS__
 #define NEEDS_OWN_HEAP() SKIP("the sanitizer has a heap of its own")
 #else

@@ -82,7 +82,6 @@ void *mmap(void *where, size_t bytes, int protection, int flags, int file, off_t
     return (void *)syscall(SYS_mmap, where, bytes, protection, flags, file, offset);
 }
 
-#ifndef ARES_SANITIZED /* a sanitizer has a heap of its own */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *p, size_t bytes);
@@ -101,4 +100,3 @@ void *realloc(void *p, size_t bytes)
 {
     return REFUSED(bytes) ? NULL : __libc_realloc(p, bytes);
 }
-#endif

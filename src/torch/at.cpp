@@ -324,15 +324,16 @@ static std::string beside_libtorch(const char *name)
 }
 
 // Deterministic products also need cuBLAS to keep its workspace at one size: the environment says
-// so before threads exist (src/kernels/device.c).
+// so before threads exist (src/kernels/device.c). Splitting a product over k stays allowed, with
+// sums in f32: without it libtorch refuses bf16 products by cuBLAS.
 static void choose_arithmetic()
 {
     at::Context &c = at::globalContext();
     c.setFloat32MatmulPrecision("highest");
     c.setAllowTF32CuBLAS(false);
     c.setAllowTF32CuDNN(false);
-    c.setAllowBF16ReductionCuBLAS(false, false);
-    c.setAllowFP16ReductionCuBLAS(false, false);
+    c.setAllowBF16ReductionCuBLAS(false, true);
+    c.setAllowFP16ReductionCuBLAS(false, true);
     c.setDeterministicAlgorithms(true, false);
     c.setDeterministicFillUninitializedMemory(false);
 }
@@ -356,6 +357,8 @@ int at_cuda_open(void)
     try {
         if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) {
             choose_arithmetic();
+            // its allocator too, which at_view's tensors do not wake
+            at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
             return ARES_OK;
         }
         return ares_fail(ARES_EDEVICE,

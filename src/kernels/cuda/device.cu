@@ -218,6 +218,7 @@ static void close_context(cuda_context *c)
     cuda_fetches_close(c);
     cuda_copies_close(c);
     if (c->blas) (void)cublasDestroy(c->blas);
+    (void)cudaFree(c->blas_workspace);
     if (c->stream) (void)cudaStreamDestroy(c->stream);
     free(c);
 }
@@ -253,6 +254,25 @@ double ares_cuda_total_bytes(int index)
                : 0;
 }
 
+/*
+ * A handle whose products are the same whenever they run: sums in f32 also where cuBLAS splits a
+ * product, and a workspace of our own. Without one, cuBLAS takes memory in the middle of a graph.
+ */
+static void open_blas(cuda_context *c)
+{
+    const size_t bytes = 32 << 20; /* what NVIDIA recommends for Hopper */
+    cublasMath_t math =
+        (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    (void)(cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate") &&
+           cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream") &&
+           cuda_check(c, cudaMalloc(&c->blas_workspace, bytes), "cudaMalloc") &&
+           cuda_check_blas(c, cublasSetWorkspace(c->blas, c->blas_workspace, bytes),
+                           "cublasSetWorkspace") &&
+           cuda_check_blas(c, cublasSetMathMode(c->blas, math), "cublasSetMathMode") &&
+           cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
+                           "cublasSetAtomicsMode"));
+}
+
 /* Fills d->scratch and d->stream. A failure's text goes into message: no table is in use yet. */
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
 {
@@ -277,11 +297,7 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     if (!c->failed)
         cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
                    "cudaStreamCreate");
-    if (!c->failed) cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate");
-    if (!c->failed) cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream");
-    if (!c->failed)
-        cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
-                        "cublasSetAtomicsMode");
+    if (!c->failed) open_blas(c);
     if (!cuda_ring_open(c, &c->in) || !cuda_ring_open(c, &c->out)) {
         snprintf(message, size, "%s", c->message);
         close_context(c);

@@ -61,6 +61,7 @@ typedef struct cuda_context {
     ares_dtype act; /* of activations */
     cudaStream_t stream;
     cublasHandle_t blas;
+    void *blas_workspace;
     struct {
         void *p;
         size_t bytes;

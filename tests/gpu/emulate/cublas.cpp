@@ -1,6 +1,8 @@
 /*
  * cublasGemmEx as loops: inputs in f32 or bf16, products summed in f32 in the order of k. What
- * cuBLAS refuses is refused.
+ * cuBLAS refuses is refused. Two things it would do in silence are refused as well: sums in bf16 of
+ * a product that it splits, which the math mode must forbid, and memory that it takes for a graph
+ * where the handle has no workspace since its stream was set.
  */
 #include <cublas_v2.h>
 
@@ -11,6 +13,7 @@
 
 struct cublasContext {
     cudaStream_t stream;
+    bool workspace, sums_in_f32;
 };
 
 const char *cublasGetStatusString(cublasStatus_t status)
@@ -32,12 +35,18 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle)
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
 {
     handle->stream = stream;
+    handle->workspace = false;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *workspace, size_t bytes)
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *workspace, size_t bytes)
 {
-    return emulate_on_device(workspace, bytes) ? CUBLAS_STATUS_SUCCESS
-                                               : CUBLAS_STATUS_INVALID_VALUE;
+    handle->workspace = emulate_on_device(workspace, bytes);
+    return handle->workspace ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
+{
+    handle->sums_in_f32 = mode & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetAtomicsMode(cublasHandle_t, cublasAtomicsMode_t)
 {
@@ -133,6 +142,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
         return CUBLAS_STATUS_INVALID_VALUE;
     cudaStreamCaptureStatus status;
     cudaStreamIsCapturing(handle->stream, &status);
+    if ((c_type == CUDA_R_16BF && !handle->sums_in_f32) ||
+        (status == cudaStreamCaptureStatusActive && !handle->workspace))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     emulate_count(status == cudaStreamCaptureStatusActive ? "capture" : "launch", "gemm", 1);
     emulate_push(handle->stream, [=]() { multiply(p); });
     return CUBLAS_STATUS_SUCCESS;

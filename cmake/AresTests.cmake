@@ -28,6 +28,7 @@ if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # fast enough for whole runs; it runs where it is built
     target_compile_options(ares_cuda_emulated PRIVATE -O2 -march=native -ftree-vectorize
         -U_FORTIFY_SOURCE)
+    target_compile_definitions(ares_cuda_emulated PRIVATE ARES_VOCAB_LOGITS=32768)
     target_link_options(ares_cuda_emulated PRIVATE -Wl,-Bsymbolic)
     # NCCL between emulated cards; links the library that the program has opened
     add_library(ares_nccl_fake SHARED ${emulate}/nccl.cpp)

@@ -516,7 +516,7 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
     bool cut = a->top_p || a->top_k || a->n_likely;
-    int32_t most = vocab_rows(a->rows, cut ? 2 * (int64_t)a->vocab : a->vocab);
+    int32_t most = vocab_rows(a->rows, a->vocab);
     work w;
     float *own;
     ARES_ASSERT((a->logits || a->vocab <= a->w->n) && !a->log_prob_1 == !a->entropy_1 &&

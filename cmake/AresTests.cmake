@@ -131,6 +131,21 @@ if(TARGET ares_cuda_emulated)
     add_test(NAME emulate COMMAND test_emulate WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
 
+# A CUDA that computes nothing, before libtorch's (tests/kernels/test_wiring.c)
+if(TARGET test_kernels AND TARGET ares_cuda AND NOT ARES_SANITIZE)
+    set(libtorch ${CMAKE_SOURCE_DIR}/tests/gpu/libtorch)
+    add_library(ares_fake_cuda SHARED ${libtorch}/runtime.c)
+    target_include_directories(ares_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    add_library(ares_fake_driver SHARED ${libtorch}/driver.c)
+    set_target_properties(ares_fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake)
+    foreach(library ares_fake_cuda ares_fake_driver)
+        target_compile_options(${library} PRIVATE -std=c17 -Wall -Wextra -Wconversion -Werror
+            -Wno-unused-parameter)
+        add_dependencies(test_kernels ${library})
+    endforeach()
+endif()
+
 # Tests that bound work by counting it (tests/work.h): objects of these folders of src come first in
 # the program and count, so that nothing is taken from the libraries of their rooms.
 function(ares_count_work test)

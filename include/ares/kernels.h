@@ -487,6 +487,7 @@ typedef struct ares_adamw_args {
 } ares_adamw_args;
 
 #define ARES_SUM_CHUNK 65536
+#define ARES_GRAPH_ROWS 512 /* of a step that is kept as a graph */
 
 /* ------------------------------------------------------------------ the table */
 typedef struct ares_kernels {
@@ -591,8 +592,9 @@ typedef struct ares_kernels {
     /*
      * What is launched between graph_begin and graph_end is kept as a graph instead of done.
      * graph_begin: false where the device cannot keep any. graph_end: NULL where something in
-     * between cannot be kept. graph_launch does all of it, on the same addresses; false, and it
-     * does nothing, where memory of the device has been released since: make the graph again.
+     * between cannot be kept; it holds no more than ARES_GRAPH_ROWS rows. graph_launch does all of
+     * it, on the same addresses; false, and it does nothing, where memory of the device has been
+     * released since: make the graph again.
      */
     bool (*graph_begin)(ares_device *d);
     void *(*graph_end)(ares_device *d);

@@ -97,7 +97,7 @@ static void *of_torch(const char *name, char *message, size_t size)
 
 /*
  * Products and attention of an open CUDA device from libtorch, where it can; otherwise those of the
- * device's own library stay, and the log says why. A library that ARES_CUDA_LIB names is taken as
+ * device's own library stay, and a warning says why. A library that ARES_CUDA_LIB names is taken as
  * it is.
  */
 static void take_from_torch(ares_device *d)
@@ -113,7 +113,7 @@ static void take_from_torch(ares_device *d)
         if (trim_by) trim_by(d, trim);
         return;
     }
-    ares_info("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
+    ares_warn("kernels: cuda:%d: our own products and attention instead of libtorch's: %s",
               d->index, take ? ares_error_message() : message);
     ares_error_clear();
 }

@@ -68,7 +68,9 @@ typedef struct step {
     size_t out_bytes;
 } step;
 
-static const int32_t sizes[] = { 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512 };
+static const int32_t sizes[] = { 1,   2,   4,   8,   16,
+                                 24,  32,  48,  64,  96,
+                                 128, 192, 256, 384, ARES_GRAPH_ROWS };
 /* A graph looks at KEYS, 2 KEYS, 4 KEYS ... keys, so that short sequences cost little. */
 enum { KEYS = 1024, KEY_SIZES = 16 };
 typedef struct graph {

@@ -34,10 +34,10 @@ const ares_kernels *aten_under(const ares_device *d);
 
 /* Our first failure, which is the cause of what the table under this one reports; or that. */
 int aten_report(ares_device *d, int under);
-/* Whether a card keeps what is launched as a graph. */
-bool *aten_keeping(ares_device *d);
 /* Puts a copy of the device's table on it, for entries of ours to replace. */
 ares_kernels *aten_put_on(ares_device *d);
+/* d becomes the device again that it was. */
+void ares_aten_close(ares_device *d);
 
 /* Host memory for logits, kept from call to call: a larger request returns other memory. */
 typedef enum { ATEN_LOGITS, ATEN_PROBABILITIES, ATEN_REFERENCE, ATEN_SLOTS } aten_slot;

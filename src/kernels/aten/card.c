@@ -23,11 +23,15 @@ static bool alike(const ares_device *d, const ares_matrix *w)
     return w->dtype == d->k->act;
 }
 
-/* What is kept as a graph may allocate nothing, which our own products promise. */
+/*
+ * Few rows are always ours: they may be a step of decoding, which must have the same bits whether
+ * it is computed at once or kept as a graph. A graph may allocate nothing, which libtorch does not
+ * promise.
+ */
 static void linear(ares_device *d, const ares_linear_args *args, int n)
 {
-    bool all = !*aten_keeping(d);
-    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w);
+    bool all = true;
+    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w) && args[i].m > ARES_GRAPH_ROWS;
     (all ? aten_linear : aten_under(d)->linear)(d, args, n);
 }
 
@@ -54,15 +58,6 @@ static void attention_backward(ares_device *d, const ares_attention_args *a)
 
 /* ------------------------------------------------------------------ the table */
 
-static bool graph_begin(ares_device *d)
-{
-    return *aten_keeping(d) = aten_under(d)->graph_begin(d);
-}
-static void *graph_end(ares_device *d)
-{
-    *aten_keeping(d) = false;
-    return aten_under(d)->graph_end(d);
-}
 static int fetched(ares_device *d, int slot, const void **host)
 {
     return aten_report(d, aten_under(d)->fetched(d, slot, host));
@@ -88,6 +83,72 @@ int ares_aten_check(void)
 }
 
 /*
+ * Does each of the entries once, on zeros: what libtorch registers it may still refuse, for its
+ * version, its settings or this card.
+ */
+static int try_entries(ares_device *d)
+{
+    enum { N = 16, HEADS = 2, BYTES = N * HEADS * N * (int)sizeof(float) };
+    const ares_kernels *k = d->k;
+    char *p = k->alloc(d, 16 * BYTES);
+    if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
+    void *at[16];
+    for (int i = 0; i < 16; i++) at[i] = p + i * BYTES;
+    ares_matrix w = { at[0], k->act, ARES_ROWS, N, N }, dw = { at[1], ARES_F32, ARES_ROWS, N, N };
+    ares_linear_args y = {
+        .m = N, .x = at[2], .ldx = N, .w = &w, .bias = at[3], .y = at[4], .ldy = N
+    };
+    ares_linear_backward_args back = { .m = N,
+                                       .dy = at[4],
+                                       .lddy = N,
+                                       .w = &w,
+                                       .dx = at[5],
+                                       .lddx = N,
+                                       .x = at[2],
+                                       .ldx = N,
+                                       .dw = &dw,
+                                       .dbias = at[6] };
+    int32_t start[] = { 0, N };
+    ares_attention_args a = {
+        .seg = { .n = 1, .rows = N, .keys = N, .start = at[7], .max_rows = N, .max_keys = N },
+        .n_heads = HEADS,
+        .n_kv_heads = 1,
+        .head_dim = N,
+        .scale = 1,
+        .causal = true,
+        .q = at[8],
+        .ldq = HEADS * N,
+        .k = at[9],
+        .v = at[9],
+        .ldkv = N,
+        .out = at[10],
+        .ldo = HEADS * N,
+        .lse = at[11],
+        .d_out = at[12],
+        .dq = at[13],
+        .lddq = HEADS * N,
+        .dk = at[14],
+        .dv = at[15],
+        .lddkv = N
+    };
+    k->copy_in(d, at[7], start, sizeof start);
+    aten_linear(d, &y, 1);
+    y.bias = NULL;
+    aten_linear(d, &y, 1);
+    y.residual = y.y;
+    y.ldr = y.ldy;
+    aten_linear(d, &y, 1);
+    aten_linear_backward(d, &back);
+    if (served(d, &a)) {
+        aten_attention(d, &a);
+        aten_attention_backward(d, &a);
+    }
+    int rc = k->sync(d);
+    k->release(d, p, 16 * BYTES);
+    return rc;
+}
+
+/*
  * Puts these entries on an open CUDA device; after a failure it stays as it was. *trim frees what
  * libtorch keeps of the card.
  */
@@ -95,15 +156,18 @@ int ares_aten_take(ares_device *d, void (**trim)(void))
 {
     ARES_TRY(at_cuda_open());
     ARES_TRY(ares_aten_check());
-    *trim = at_cuda_trim;
     ares_kernels *k = aten_put_on(d);
+    int rc = try_entries(d);
+    if (rc != ARES_OK) {
+        ares_aten_close(d);
+        return rc;
+    }
+    *trim = at_cuda_trim;
     k->linear = linear;
     k->linear_backward = linear_backward;
     k->lists_keys = d->k->act == ARES_BF16; /* where it is `served` */
     k->attention = attention;
     k->attention_backward = attention_backward;
     k->fetched = fetched;
-    k->graph_begin = graph_begin;
-    k->graph_end = graph_end;
     return ARES_OK;
 }

@@ -13,7 +13,6 @@ enum { SLOTS = ATEN_SLOTS };
 typedef struct aten_context {
     ares_kernels table;        /* in use: the one under it, and our entries */
     const ares_kernels *under; /* as the device was opened */
-    bool keeping;              /* a graph instead of computing: between graph_begin and graph_end */
     int code;                  /* of the first failure since the last sync */
     char message[512];
     struct {
@@ -124,11 +123,6 @@ static int report(ares_device *d)
     return aten_report(d, aten_under(d)->sync(d));
 }
 
-bool *aten_keeping(ares_device *d)
-{
-    return &((aten_context *)d->aten)->keeping;
-}
-
 ares_kernels *aten_put_on(ares_device *d)
 {
     aten_context *c = ares_calloc(1, sizeof *c);
@@ -141,7 +135,6 @@ ares_kernels *aten_put_on(ares_device *d)
 }
 
 void ares_aten_open(ares_device *d, ares_dtype act);
-void ares_aten_close(ares_device *d);
 
 /* Puts the complete table on an open native device of the CPU. */
 void ares_aten_open(ares_device *d, ares_dtype act)
@@ -176,7 +169,6 @@ void ares_aten_open(ares_device *d, ares_dtype act)
     k->add = aten_add;
 }
 
-/* d becomes the device again that it was. */
 void ares_aten_close(ares_device *d)
 {
     aten_context *c = d->aten;

@@ -17,7 +17,8 @@
  * file in control/ and a word in control/table.c.
  */
 typedef struct ares_control_env {
-    ares_world *world; /* may be NULL: one rank */
+    ares_world *world;   /* may be NULL: one rank */
+    ares_device *device; /* computes what touches every token; NULL: the CPU */
     const ares_algorithm_config *algorithm;
     int64_t n;           /* samples per prompt */
     bool validates;      /* validations are made during training */

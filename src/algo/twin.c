@@ -109,6 +109,30 @@ int twin_adv_compute(const algo_twins *twins, ares_device *d, const ares_adv *ad
     return adv_close(&p);
 }
 
+int twin_windows(const algo_twins *twins, ares_device *d, const twin_windows_args *t)
+{
+    if (twins) return twins->windows(d, t);
+    const int64_t *start = t->of.row_start;
+    int64_t longest = 0;
+    for (int64_t r = 0; r < t->of.rows; r++) longest = ARES_MAX(longest, start[r + 1] - start[r]);
+    double *h = ares_malloc((size_t)(2 * longest + 1) * sizeof *h), *window = h + longest;
+    for (int64_t r = 0; r < t->of.rows; r++) {
+        int64_t from = start[r], n = start[r + 1] - from;
+        for (int64_t i = 0; i < n; i++) h[i] = (double)t->entropy[from + i];
+        if (t->threshold) t->threshold[r] = entropy_sample_threshold(h, n, t->w, t->q);
+        if (!t->window && !t->mask && !t->hwe) continue;
+        int64_t windows = entropy_windows(h, n, t->w, window);
+        hwe_marked hwe =
+            hwe_mark(window, windows, n, t->tau, t->candidates ? t->candidates + from : NULL,
+                     t->mask ? t->mask + from : NULL);
+        if (t->hwe) t->hwe[r] = hwe;
+        for (int64_t i = 0; i < n && t->window; i++)
+            t->window[from + i] = i < windows ? window[i] : 0;
+    }
+    ares_free(h);
+    return ARES_OK;
+}
+
 /* ---------------------------------------------------------------- a card's sums */
 
 void ares_card_sums_init(ares_card_sums *s)

@@ -65,8 +65,8 @@ typedef struct twin_gae_args {
 } twin_gae_args;
 
 /*
- * Window entropy of rows of entropies, the CPU's bits, with each row's percentile of the padded
- * list and the HWE tokens at tau.
+ * Window entropy of rows of entropies (entropy.h), the CPU's bits, with each row's percentile of
+ * the padded list and the HWE tokens at tau.
  */
 typedef struct twin_windows_args {
     twin_rows of;
@@ -74,8 +74,8 @@ typedef struct twin_windows_args {
     int64_t w;
     double q, tau;
     const uint8_t *candidates; /* NULL: all */
-    double *window;            /* 0 after a row's last window */
     /* These may be NULL. */
+    double *window;    /* 0 after a row's last window */
     double *threshold; /* [rows] */
     uint8_t *mask;
     hwe_marked *hwe; /* [rows] */
@@ -118,4 +118,5 @@ int twin_rollout_weights(const algo_twins *twins, ares_device *d, const ares_los
 int twin_kl_column(const algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b);
 int twin_adv_compute(const algo_twins *twins, ares_device *d, const ares_adv *adv,
                      const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
+int twin_windows(const algo_twins *twins, ares_device *d, const twin_windows_args *t);
 #endif

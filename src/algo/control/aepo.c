@@ -137,7 +137,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
     *all = (control_gathered){ 0 };
     ARES_TRY(check_rows(s, b));
     ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, x->need_accuracy)));
-    aepo_measure(s, b, arena, x->local);
+    ARES_TRY(ares_world_agree(s->env.world, aepo_measure(s, b, arena, x->local)));
     if (!s->tau_known) {
         int rc = control_gather(s->env.world, b, x->local, all);
         if (rc == ARES_OK && all->n_samples) {
@@ -151,7 +151,8 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost);
+    ARES_TRY(ares_world_agree(
+        s->env.world, aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost)));
     return control_gather(s->env.world, b, x->local, all);
 }
 

@@ -172,28 +172,15 @@ void aepo_save(const void *state, ares_str *json);
 int aepo_load(void *state, const ares_json *json);
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero when it is new */
 
-/*
- * The policy's own tokens of a row, without what stands between its turns: entropies as doubles,
- * candidates, and where each token is.
- */
-typedef struct aepo_tokens {
-    int64_t n;
-    double *h, *window;
-    uint8_t *candidates, *mask;
-    int64_t *at;
-} aepo_tokens;
-/* room for the longest row */
-void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x);
-void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x);
 int aepo_check_batch(const ares_batch *b, bool need_accuracy);
 /* local [b->rows]: index, length, accuracy and percentile of every row. */
-void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
+int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
 /*
  * Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows]
  * too where they are not NULL.
  */
-void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
-               uint8_t *column, float *window_column, double *soft_cost);
+int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+              uint8_t *column, float *window_column, double *soft_cost);
 /* Groups of the same gid are one prompt. *place [n_groups] says which. */
 aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
                                int64_t **place);

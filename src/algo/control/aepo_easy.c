@@ -21,7 +21,11 @@ int aepo_generated(void *state, const ares_batch *b)
     s->generated = true;
     ares_arena arena = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    aepo_mark(s, b, &arena, local, NULL, NULL, NULL);
+    int rc = ares_world_agree(s->env.world, aepo_mark(s, b, &arena, local, NULL, NULL, NULL));
+    if (rc != ARES_OK) {
+        ares_arena_fini(&arena);
+        return rc;
+    }
     for (int64_t g = 0; g < b->groups; g++) {
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {

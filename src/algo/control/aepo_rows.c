@@ -5,30 +5,45 @@
 #include <math.h>
 
 #include "aepo.h"
+#include "twin.h"
 
-void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x)
-{
-    int64_t longest = 0;
-    for (int64_t r = 0; r < b->rows; r++)
-        longest = ARES_MAX(longest, b->row_start[r + 1] - b->row_start[r]);
-    size_t n = (size_t)longest + 1;
-    *x = (aepo_tokens){ .h = ares_arena_alloc(arena, n * sizeof(double)),
-                        .window = ares_arena_alloc(arena, n * sizeof(double)),
-                        .candidates = ares_arena_alloc(arena, n),
-                        .mask = ares_arena_alloc(arena, n),
-                        .at = ares_arena_alloc(arena, n * sizeof(int64_t)) };
-}
+/*
+ * The policy's own tokens, row by row, without what stands between its turns: their entropies,
+ * which of them are candidates, and where each is in the batch.
+ */
+typedef struct own_tokens {
+    twin_rows of;
+    float *h;
+    uint8_t *candidates;
+    int64_t *at;
+} own_tokens;
 
-void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x)
+static own_tokens read_tokens(const ares_batch *b, ares_arena *arena)
 {
     const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
-    x->n = 0;
-    for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++) {
-        if (!b->response_mask[i]) continue;
-        x->h[x->n] = (double)h[i];
-        x->candidates[x->n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
-        x->at[x->n++] = i;
+    size_t most = (size_t)b->tokens + 1;
+    int64_t n = 0, *start = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *start);
+    own_tokens x = { .of = { b->rows, start },
+                     .h = ares_arena_alloc(arena, most * sizeof *x.h),
+                     .candidates = ares_arena_alloc(arena, most),
+                     .at = ares_arena_alloc(arena, most * sizeof *x.at) };
+    for (int64_t r = 0; r < b->rows; r++) {
+        start[r] = n;
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            if (!b->response_mask[i]) continue;
+            x.h[n] = h[i];
+            x.candidates[n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
+            x.at[n++] = i;
+        }
     }
+    start[b->rows] = n;
+    return x;
+}
+
+static int windows_on(const aepo *s, const twin_windows_args *t)
+{
+    ares_device *d = s->env.device;
+    return twin_windows(d ? twin_table_of(d) : NULL, d, t);
 }
 
 int aepo_check_batch(const ares_batch *b, bool need_accuracy)
@@ -53,38 +68,51 @@ int aepo_check_batch(const ares_batch *b, bool need_accuracy)
     return ARES_OK;
 }
 
-void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
+int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
 {
-    aepo_tokens x;
-    aepo_tokens_alloc(b, arena, &x);
-    int64_t w = s->options->rollout.window_size;
-    for (int64_t r = 0; r < b->rows; r++) {
-        aepo_tokens_read(b, r, &x);
+    own_tokens x = read_tokens(b, arena);
+    double *threshold = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *threshold);
+    ARES_TRY(windows_on(s, &(twin_windows_args){ .of = x.of,
+                                                 .entropy = x.h,
+                                                 .w = s->options->rollout.window_size,
+                                                 .q = s->options->algorithm.entropy_percentile,
+                                                 .threshold = threshold }));
+    for (int64_t r = 0; r < b->rows; r++)
         local[r] = (control_sample){ .index = b->samples[r].index,
                                      .difficulty = b->samples[r].difficulty,
-                                     .length = (int32_t)x.n,
+                                     .length = (int32_t)(x.of.row_start[r + 1] - x.of.row_start[r]),
                                      .accuracy = b->samples[r].accuracy,
-                                     .threshold = entropy_sample_threshold(
-                                         x.h, x.n, w, s->options->algorithm.entropy_percentile) };
-    }
+                                     .threshold = threshold[r] };
+    return ARES_OK;
 }
 
-void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
-               uint8_t *column, float *window_column, double *soft_cost)
+int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+              uint8_t *column, float *window_column, double *soft_cost)
 {
-    aepo_tokens x;
-    aepo_tokens_alloc(b, arena, &x);
+    own_tokens x = read_tokens(b, arena);
+    int64_t n = x.of.row_start[b->rows], w = s->options->rollout.window_size;
+    size_t most = (size_t)n + 1;
+    hwe_marked *hwe = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *hwe);
+    twin_windows_args t = { .of = x.of,
+                            .entropy = x.h,
+                            .w = w,
+                            .tau = s->tau,
+                            .candidates = x.candidates,
+                            .window = window_column ? ares_arena_alloc(arena, most * sizeof(double))
+                                                    : NULL,
+                            .mask = column ? ares_arena_alloc(arena, most) : NULL,
+                            .hwe = hwe };
+    ARES_TRY(windows_on(s, &t));
     for (int64_t r = 0; r < b->rows; r++) {
-        aepo_tokens_read(b, r, &x);
-        int64_t windows = entropy_windows(x.h, x.n, s->options->rollout.window_size, x.window);
-        hwe_marked hwe = hwe_mark(x.window, windows, x.n, s->tau, x.candidates, x.mask);
-        local[r].hwe = (int32_t)hwe.count;
-        local[r].invalid = (int32_t)hwe.invalid;
-        if (soft_cost) soft_cost[r] = hwe.soft_cost;
-        for (int64_t t = 0; t < x.n && column; t++) column[x.at[t]] = x.mask[t];
-        for (int64_t t = 0; t < x.n && window_column; t++)
-            window_column[x.at[t]] = t < windows ? (float)x.window[t] : -1;
+        int64_t from = x.of.row_start[r], to = x.of.row_start[r + 1];
+        local[r].hwe = (int32_t)hwe[r].count;
+        local[r].invalid = (int32_t)hwe[r].invalid;
+        if (soft_cost) soft_cost[r] = hwe[r].soft_cost;
+        for (int64_t i = from; i < to && column; i++) column[x.at[i]] = t.mask[i];
+        for (int64_t i = from; i < to && window_column; i++)
+            window_column[x.at[i]] = i < to - w ? (float)t.window[i] : -1;
     }
+    return ARES_OK;
 }
 
 aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,

@@ -212,10 +212,10 @@ at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, doubl
  * Attention of packed sequences: q [T, H, D], k and v [Tk, Hk, D], where Hk divides H, the last
  * dimension dense. Sequence s owns rows [q_start[s], q_start[s+1]) of q and [k_start[s],
  * k_start[s+1]) of k and v (AT_I32 [n + 1] where q lies), no more than most_q and most_k, and has
- * at least as many keys as rows. causal counts from the last key; a window > 0 lets a query see
- * that many keys, its own included. out is dense, lse [H, T]. The backward writes the gradients of
- * q, k and v. On a CUDA device it is FlashAttention-2, for bf16 and f16 and for D a multiple of 8
- * and at most 256.
+ * at least as many keys as rows, or none: then its rows of out are 0. causal counts from the last
+ * key; a window > 0 lets a query see that many keys, its own included. out is dense, lse [H, T].
+ * The backward writes the gradients of q, k and v. On a CUDA device it is FlashAttention-2, for
+ * bf16 and f16 and for D a multiple of 8 and at most 256.
  */
 typedef struct at_varlen {
     at_tensor q_start, k_start;

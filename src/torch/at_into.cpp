@@ -160,7 +160,7 @@ at_tensor at_attend(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, doubl
 
 // ---------------------------------------------------------------- attention of packed sequences
 
-// Rows of q and of k that belong to one sequence.
+// Rows of q and of k that belong to one sequence with keys.
 struct sequence {
     int64_t q, rows, k, keys;
 };
@@ -171,7 +171,8 @@ static std::vector<sequence> sequences(const at_varlen *p)
                   *k = p->k_start->t.const_data_ptr<int32_t>();
     std::vector<sequence> list;
     for (int64_t i = 0; i + 1 < p->q_start->t.numel(); i++)
-        if (q[i + 1] > q[i]) list.push_back({ q[i], q[i + 1] - q[i], k[i], k[i + 1] - k[i] });
+        if (q[i + 1] > q[i] && k[i + 1] > k[i])
+            list.push_back({ q[i], q[i + 1] - q[i], k[i], k[i + 1] - k[i] });
     for (const sequence &s : list)
         TORCH_CHECK(s.keys >= s.rows, "takes no sequence of ", s.rows, " rows and ", s.keys,
                     " keys");
@@ -205,8 +206,8 @@ static at::Tensor heads(const at::Tensor &x, int64_t first, int64_t n)
 static std::tuple<at::Tensor, at::Tensor> attend_on_cpu(const at::Tensor &q, const at::Tensor &k,
                                                         const at::Tensor &v, const at_varlen *p)
 {
-    at::Tensor out = at::empty(q.sizes(), q.options()),
-               lse = at::empty({ q.size(1), q.size(0) }, at::kFloat);
+    at::Tensor out = at::zeros(q.sizes(), q.options()),
+               lse = at::zeros({ q.size(1), q.size(0) }, at::kFloat);
     for (const sequence &s : sequences(p)) {
         bool causal;
         auto mask = mask_of(s, p, &causal);
@@ -225,7 +226,7 @@ static gradients attend_back_on_cpu(const at::Tensor &d_out, const at::Tensor &q
                                     const at::Tensor &k, const at::Tensor &v, const at::Tensor &out,
                                     const at::Tensor &lse, const at_varlen *p)
 {
-    at::Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
+    at::Tensor dq = at::zeros(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
                dv = at::empty(v.sizes(), v.options());
     for (const sequence &s : sequences(p)) {
         bool causal;

@@ -275,6 +275,11 @@ typedef struct ares_attention_args {
     const void *k, *v;
     int64_t ldkv;      /* packed: [rows][n_kv_heads * head_dim] */
     const void *cache; /* NULL: packed; otherwise paged, and k and v are not read */
+    /*
+     * paged and causal, of the CUDA table: only segments of one row are computed, and the rows of
+     * others in out stay as they are
+     */
+    bool rows_alone;
     void *out;
     int64_t ldo; /* [rows][n_heads * head_dim] */
     /*
@@ -292,6 +297,24 @@ typedef struct ares_attention_args {
     void *dk, *dv;
     int64_t lddkv;
 } ares_attention_args;
+
+/*
+ * The keys and values that segments [first, first + n) of a paged batch see, side by side, for
+ * attention that knows no block tables. A segment of more than one row has the keys from
+ * max(0, prefix_len + 1 - window) on, or without a window all; others, which decoding serves, have
+ * none.
+ */
+typedef struct ares_gather_args {
+    ares_segments seg;
+    int32_t first, n;
+    int32_t most_keys; /* of one segment, for the host */
+    int32_t window;    /* as in ares_attention_args */
+    int32_t n_kv_heads, head_dim;
+    const void *cache;
+    void *k, *v; /* [keys][n_kv_heads * head_dim], written */
+    /* [n + 1], written: rows and keys before each segment, from the first one's on */
+    int32_t *q_start, *k_start;
+} ares_gather_args;
 
 /*
  * All that lies between the products of q, k, v and attention over the paged cache, of rows [q, k,
@@ -582,6 +605,7 @@ typedef struct ares_kernels {
     /* in place of bias, head norms, rope and store_kv: one launch */
     void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*advance)(ares_device *d, const ares_advance_args *a);
+    void (*gather_kv)(ares_device *d, const ares_gather_args *a);
     /*
      * fetch starts a copy to the host, after all that was launched before it, into one of two slots
      * of the device, and does not wait. fetched waits for that copy alone; *host is valid until the

@@ -214,8 +214,9 @@ void cuda_attention(ares_device *d, const ares_attention_args *a)
     check(a);
     if (a->seg.rows == 0) return;
     bool split = cuda_decodes(a);
+    ARES_ASSERT(split || !a->rows_alone);
     if (split) cuda_decode(d, a);
-    if (split && a->seg.max_rows == 1) return;
+    if (split && (a->seg.max_rows == 1 || a->rows_alone)) return;
     if (d->k->act == ARES_BF16)
         LAUNCH(uint16_t, "attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a, split);
     else LAUNCH(float, "attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a, split);

@@ -44,6 +44,7 @@ static const ares_kernels table = {
     .add = cuda_add,
     .rope_store = cuda_rope_store,
     .advance = cuda_advance,
+    .gather_kv = cuda_gather_kv,
     .fetch = cuda_fetch,
     .fetched = cuda_fetched,
     .graph_begin = cuda_graph_begin,

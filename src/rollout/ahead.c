@@ -318,6 +318,10 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
     packed.seg.start = s->in.start;
     packed.seg.prefix_len = s->in.prefix_len;
     packed.seg.block_table = advance.table;
+    if (s->max_rows > 1) { /* no padding: the host has the same segments */
+        packed.seg.host_start = p->start;
+        packed.seg.host_prefix_len = p->prefix_len;
+    }
     ares_sample_args sample = rollout_sampler(r);
     void *hidden;
     d->k->advance(d, &advance);

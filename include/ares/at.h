@@ -98,6 +98,7 @@ at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *s
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n);
 /* where `like` lies */
 at_tensor at_zeros_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n);
+at_tensor at_empty_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_arange(int64_t end, at_dtype dtype);
 at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n);

@@ -284,7 +284,8 @@ typedef struct ares_attention_args {
     int64_t ldo; /* [rows][n_heads * head_dim] */
     /*
      * rows * n_heads numbers: natural log of the softmax denominator, in an order of the table's
-     * own; written by forward, where it may be NULL; read by backward
+     * own; written by forward (of paged keys it need not be), where it may be NULL; read by
+     * backward
      */
     float *lse;
     /*

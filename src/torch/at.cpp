@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
@@ -416,6 +417,11 @@ at_tensor at_zeros_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, 
 {
     AT_OP(AT_OPERANDS(like),
           at::zeros(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))));
+}
+at_tensor at_empty_beside(at_tensor like, at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(like),
+          at::empty(at::IntArrayRef(sizes, (size_t)n), like->t.options().dtype(type_of(dtype))));
 }
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n)
 {

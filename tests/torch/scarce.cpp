@@ -5,10 +5,12 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 namespace
 {
 
-int64_t wait = 0, left = 0, refused = 0;
+int64_t wait = 0, left = 0, refused = 0, largest = 0;
 
 bool refuse()
 {
@@ -27,6 +29,7 @@ struct scarce_allocator final : c10::Allocator {
         TORCH_CHECK_WITH(OutOfMemoryError, !refuse(), "CUDA out of memory. Tried to allocate ", n,
                          " bytes. GPU 0 has a total capacity of 139.80 GiB of which 3.00 MiB is "
                          "free. Of the allocated memory 1.00 GiB is allocated by PyTorch.");
+        largest = std::max(largest, (int64_t)n);
         return under->allocate(n);
     }
     c10::DeleterFnPtr raw_deleter() const override
@@ -51,7 +54,12 @@ void scarce(int64_t after, int64_t times)
     (void)allocator;
     wait = after;
     left = times;
-    refused = 0;
+    refused = largest = 0;
+}
+
+int64_t scarce_largest(void)
+{
+    return largest;
 }
 
 int64_t scarce_end(void)

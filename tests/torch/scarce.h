@@ -13,6 +13,8 @@ extern "C" {
 
 /* Refuses so many allocations, after so many more. */
 void scarce(int64_t after, int64_t times);
+/* Bytes of the largest allocation since then. */
+int64_t scarce_largest(void);
 /* Ends it; how many were refused. */
 int64_t scarce_end(void);
 

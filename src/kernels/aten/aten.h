@@ -65,6 +65,31 @@ at_tensor aten_ids(const ares_device *d, const int32_t *ids, int64_t n);
 /* A weight [n][k] in its own type */
 at_tensor aten_matrix(const ares_device *d, const ares_matrix *w);
 
+/* ------------------------------------------------------------------ the paged cache */
+
+/* Segment i has `rows` rows, which see the keys [first, end) of its sequence. */
+typedef struct aten_seen {
+    int32_t rows;
+    int64_t first, end;
+} aten_seen;
+static inline aten_seen aten_seen_by(const ares_attention_args *a, int32_t i)
+{
+    const ares_segments *seg = &a->seg;
+    aten_seen g = { .rows = seg->host_start[i + 1] - seg->host_start[i] };
+    int32_t prefix = seg->host_prefix_len ? seg->host_prefix_len[i] : 0;
+    g.end = prefix + g.rows;
+    g.first = a->window > 0 ? ARES_MAX(0, prefix + 1 - a->window) : 0;
+    return g;
+}
+/*
+ * Attends to the segments of several rows (pieces of prompts), whose keys `gather` lays side by
+ * side. It may write 0 to the rows of out of other segments: attend to those after it.
+ */
+typedef void aten_gather_fn(ares_device *d, const ares_gather_args *a);
+void aten_attend_pieces(ares_device *d, const ares_attention_args *a, aten_gather_fn *gather);
+
+/* ------------------------------------------------------------------ the entries */
+
 /* The table's functions, by file. */
 void aten_linear(ares_device *d, const ares_linear_args *args, int n);
 void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a);

@@ -1,7 +1,8 @@
 /*
  * Attention of packed segments and its gradients, one call for all segments, the same on the CPU
  * and on a card. A segment's keys must lie in consecutive rows: where segments share rows of
- * another (a prompt), the keys are gathered by key_row first. The paged cache is in paged.c.
+ * another (a prompt), the keys are gathered by key_row first. The paged cache is in pieces.c and
+ * paged.c.
  */
 #include "aten.h"
 

@@ -1,9 +1,10 @@
 /*
  * What a card takes from libtorch: products and their gradients, on tensor cores by cuBLAS and
- * cuBLASLt, and attention of packed segments, by FlashAttention-2. They run on the device's stream,
- * between our kernels. Memory, the paged cache and all other entries are those of libares_cuda.so,
- * and so are these where libtorch does not serve: weights of another type than the activations, f32
- * attention, heads whose size is not a multiple of 8 or above 256.
+ * cuBLASLt, and attention of packed segments and of pieces of prompts over the paged cache, by
+ * FlashAttention-2. They run on the device's stream, between our kernels. Memory, the paged cache,
+ * attention of rows alone (decoding) and all other entries are those of libares_cuda.so, and so are
+ * these where libtorch does not serve: weights of another type than the activations, f32 attention,
+ * heads whose size is not a multiple of 8 or above 256, what is kept as a graph.
  *
  * A kernel's failure shows when the stream is next waited for, which the table under this one does;
  * what libtorch itself refuses is kept until sync.
@@ -44,12 +45,29 @@ static void linear_backward(ares_device *d, const ares_linear_backward_args *a)
 
 static bool served(const ares_device *d, const ares_attention_args *a)
 {
-    return !a->cache && d->k->act == ARES_BF16 && a->head_dim % 8 == 0 && a->head_dim <= 256;
+    return d->k->act == ARES_BF16 && a->head_dim % 8 == 0 && a->head_dim <= 256;
+}
+
+/* Pieces of prompts over the paged cache, then the rows alone, if there are any. */
+static void attention_paged(ares_device *d, const ares_attention_args *a)
+{
+    ares_attention_args alone = *a;
+    alone.rows_alone = true;
+    alone.seg.max_keys = 0;
+    for (int32_t i = 0; i < a->seg.n; i++) {
+        aten_seen g = aten_seen_by(a, i);
+        if (g.rows == 1) alone.seg.max_keys = ARES_MAX(alone.seg.max_keys, (int32_t)g.end);
+    }
+    aten_attend_pieces(d, a, aten_under(d)->gather_kv);
+    if (alone.seg.max_keys > 0) aten_under(d)->attention(d, &alone);
 }
 
 static void attention(ares_device *d, const ares_attention_args *a)
 {
-    (served(d, a) ? aten_attention : aten_under(d)->attention)(d, a);
+    bool pieces = a->cache && a->causal && a->seg.max_rows > 1 && !*aten_keeping(d);
+    if (!served(d, a) || (a->cache && !pieces)) aten_under(d)->attention(d, a);
+    else if (pieces) attention_paged(d, a);
+    else aten_attention(d, a);
 }
 static void attention_backward(ares_device *d, const ares_attention_args *a)
 {

@@ -1,29 +1,13 @@
 /*
- * The paged cache: in one layer a block holds the keys of its 32 slots, then their values,
- * [blocks][2][32][n_kv_heads * head_dim]. libtorch knows no block tables, so the keys that a
- * segment sees are gathered; segments of one row (decoding) are attended to together.
+ * The paged cache on the CPU: in one layer a block holds the keys of its 32 slots, then their
+ * values, [blocks][2][32][n_kv_heads * head_dim]. libtorch knows no block tables, so the keys that
+ * a segment sees are gathered. Segments of one row (decoding) are attended to together; pieces.c
+ * has the others, here and on a card.
  */
 #include "aten.h"
 
 #include <math.h>
-
-/* The keys [first, end) of a segment, the only ones that its rows see; first <= prefix. */
-typedef struct segment {
-    int32_t index, start, rows, prefix;
-    int64_t first, end;
-} segment;
-
-static segment segment_of(const ares_attention_args *a, int32_t i)
-{
-    const ares_segments *seg = &a->seg;
-    segment g = { .index = i,
-                  .start = seg->start[i],
-                  .rows = seg->start[i + 1] - seg->start[i],
-                  .prefix = seg->prefix_len ? seg->prefix_len[i] : 0 };
-    g.end = g.prefix + g.rows;
-    g.first = a->window > 0 ? ARES_MAX(0, g.prefix + 1 - a->window) : 0;
-    return g;
-}
+#include <string.h>
 
 /* ------------------------------------------------------------------ the cache */
 
@@ -84,45 +68,37 @@ static at_tensor gather(const ares_device *d, const ares_attention_args *a, cons
         rows);
 }
 
-/* lse of rows [first, first + n) as [n_heads][n] */
-static at_tensor lse_of(const ares_device *d, const ares_attention_args *a, int64_t first,
-                        int64_t n)
+/* ------------------------------------------------------------------ pieces of prompts */
+
+/* Keys or values of slot after slot; gives what lies after them. */
+static char *copy_slots(const ares_device *d, const ares_gather_args *a, const int64_t *slots,
+                        int64_t n, int part, char *to)
 {
-    return aten_rows(d, a->lse + first, a->n_heads, n, a->seg.rows);
+    int64_t width = (int64_t)a->n_kv_heads * a->head_dim;
+    size_t bytes = (size_t)width * ares_dtype_bytes(d->k->act);
+    for (int64_t i = 0; i < n; i++, to += bytes)
+        memcpy(to,
+               aten_at(d, a->cache, (cache_row(slots[i]) + (int64_t)part * ARES_KV_BLOCK) * width),
+               bytes);
+    return to;
 }
 
-/* ------------------------------------------------------------------ a segment */
-
-static at_tensor queries(const ares_device *d, const ares_attention_args *a, const segment *g,
-                         const void *x, int64_t ld)
+/* The CPU's twin of gather_kv. */
+static void gather_kv(ares_device *d, const ares_gather_args *a)
 {
-    return at_view(aten_at(d, x, g->start * ld), aten_type(d->k->act), d->index,
-                   (const int64_t[]){ g->rows, a->n_heads, a->head_dim },
-                   (const int64_t[]){ ld, a->head_dim, 1 }, 3);
-}
-
-static void attend_segment(ares_device *d, const ares_attention_args *a, int32_t i)
-{
-    segment g = segment_of(a, i);
-    at_scope *s = g.rows > 0 ? aten_enter(d, "attention") : NULL;
-    if (!s) return;
-    int64_t n = g.end - g.first, *slots = ares_malloc((size_t)n * sizeof *slots);
-    slots_of(a, g.index, g.first, g.end, slots);
-    at_tensor k = gather(d, a, slots, n, 0), v = gather(d, a, slots, n, 1), lse;
-    at_varlen of = { .q_start = aten_ids(d, (const int32_t[]){ 0, g.rows }, 2),
-                     .k_start = aten_ids(d, (const int32_t[]){ 0, (int32_t)n }, 2),
-                     .most_q = g.rows,
-                     .most_k = n,
-                     .causal = a->causal,
-                     .window = a->window,
-                     .scale = a->scale };
-    at_tensor out = at_attend_varlen(
-        queries(d, a, &g, a->q, a->ldq), at_reshape(k, AT_DIMS(n, a->n_kv_heads, a->head_dim)),
-        at_reshape(v, AT_DIMS(n, a->n_kv_heads, a->head_dim)), &of, &lse);
-    at_copy_(queries(d, a, &g, a->out, a->ldo), out);
-    if (a->lse) at_copy_(lse_of(d, a, g.start, g.rows), lse);
+    const ares_attention_args of = { .seg = a->seg, .window = a->window };
+    int64_t *slots = ares_malloc((size_t)a->most_keys * sizeof *slots);
+    char *k = a->k, *v = a->v;
+    a->q_start[0] = a->k_start[0] = 0;
+    for (int32_t i = 0; i < a->n; i++) {
+        aten_seen g = aten_seen_by(&of, a->first + i);
+        int64_t n = g.rows > 1 ? slots_of(&of, a->first + i, g.first, g.end, slots) : 0;
+        k = copy_slots(d, a, slots, n, 0, k);
+        v = copy_slots(d, a, slots, n, 1, v);
+        a->q_start[i + 1] = a->q_start[i] + g.rows;
+        a->k_start[i + 1] = a->k_start[i] + (int32_t)n;
+    }
     ares_free(slots);
-    aten_leave(d, s);
 }
 
 /* ------------------------------------------------------------------ decoding */
@@ -136,7 +112,7 @@ static int32_t one_row_segments(const ares_attention_args *a, int32_t i, int64_t
     int32_t count = 0;
     *longest = 0;
     for (; i + count < a->seg.n; count++) {
-        segment g = segment_of(a, i + count);
+        aten_seen g = aten_seen_by(a, i + count);
         int64_t keys = ARES_MAX(*longest, g.end - g.first);
         if (g.rows != 1 || (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
             break;
@@ -164,12 +140,12 @@ static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i,
 {
     at_scope *s = aten_enter(d, "attention");
     if (!s) return;
-    int64_t first = a->seg.start[i], *slots = ares_malloc((size_t)(count * n) * sizeof *slots);
+    int64_t first = a->seg.host_start[i], *slots = ares_malloc((size_t)(count * n) * sizeof *slots);
     at_tensor k, v, lse, mask = at_zeros(AT_F32, AT_DIMS(count, 1, 1, n));
     float *m = at_data(mask);
     for (int32_t r = 0; r < count; r++) {
-        segment g = segment_of(a, i + r);
-        int64_t *own = slots + r * n, keys = slots_of(a, g.index, g.first, g.end, own);
+        aten_seen g = aten_seen_by(a, i + r);
+        int64_t *own = slots + r * n, keys = slots_of(a, i + r, g.first, g.end, own);
         for (; keys < n; keys++) { /* any key that exists, not seen */
             own[keys] = own[0];
             if (m) m[r * n + keys] = -INFINITY;
@@ -181,20 +157,17 @@ static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i,
     at_tensor out =
         at_attend(groups_of(d, a, a->q, a->ldq, first, count), k, v, mask, a->scale, &lse);
     at_copy_(groups_of(d, a, a->out, a->ldo, first, count), out);
-    if (a->lse)
-        at_copy_(lse_of(d, a, first, count),
-                 at_transpose(at_reshape(lse, AT_DIMS(count, a->n_heads)), 0, 1));
     ares_free(slots);
     aten_leave(d, s);
 }
 
 void aten_attention_paged(ares_device *d, const ares_attention_args *a)
 {
+    aten_attend_pieces(d, a, gather_kv);
     for (int32_t i = 0; i < a->seg.n;) {
         int64_t longest;
         int32_t count = one_row_segments(a, i, &longest);
-        if (count > 1) attend_rows(d, a, i, count, longest);
-        else attend_segment(d, a, i);
+        if (count > 0) attend_rows(d, a, i, count, longest);
         i += ARES_MAX(count, 1);
     }
 }

@@ -12,7 +12,10 @@
 #include "trainer.h"
 #include "vapor/vapor.h"
 
-/* CUDA's context, cuBLAS and the head's chunk of logits: an assumption, nobody can know it here. */
+/*
+ * CUDA's context, cuBLAS, the head's chunk of logits and the keys that attention gathers: an
+ * assumption, nobody can know it here.
+ */
 static const double BASE_OF_CARD = 4e9;
 
 const char *const plan_owner_names[PLAN_OWNERS_N] = {

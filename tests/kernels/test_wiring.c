@@ -55,6 +55,35 @@ static ares_attention_args attention(char *const *at)
                                   .lddkv = N };
 }
 
+/* Over the paged cache: a row alone, then a piece of a prompt. The rest is our kernels' work. */
+static int gathered, alone;
+static void count_gathered(ares_device *d, const ares_gather_args *a)
+{
+    (void)d;
+    gathered += a->n;
+}
+static void count_alone(ares_device *d, const ares_attention_args *a)
+{
+    (void)d;
+    alone += a->rows_alone;
+}
+static void attend_paged(ares_device *d, char *const *at)
+{
+    static const int32_t start[] = { 0, 1, ROWS }, prefix_len[] = { 4, SHARED };
+    ares_attention_args a = attention(at);
+    a.cache = at[13];
+    a.seg = (ares_segments){ .n = 2,
+                             .rows = ROWS,
+                             .host_start = start,
+                             .host_prefix_len = prefix_len,
+                             .max_rows = ROWS - 1,
+                             .max_keys = ROWS - 1 + SHARED };
+    gathered = alone = 0;
+    d->k->attention(d, &a);
+    CHECK_EQ(gathered, 1);
+    CHECK_EQ(alone, 1);
+}
+
 /* All entries that a card takes, in the forms of a model's blocks. */
 static void take_all(ares_device *d, char *const *at)
 {
@@ -88,6 +117,7 @@ static void take_all(ares_device *d, char *const *at)
         k->attention(d, &a);
         k->attention_backward(d, &a);
     }
+    attend_paged(d, at);
 }
 
 static void wiring(ares_dtype act)
@@ -102,6 +132,8 @@ static void wiring(ares_dtype act)
     ares_kernels under = *own;
     under.act = act;
     under.layout = ARES_ROWS;
+    under.gather_kv = count_gathered;
+    under.attention = count_alone;
     _Alignas(64) char stream[64]; /* libtorch looks at the low bits of its address */
     char *at[ARRAYS];
     d.k = &under;

@@ -48,7 +48,10 @@ static bool served(const ares_device *d, const ares_attention_args *a)
     return d->k->act == ARES_BF16 && a->head_dim % 8 == 0 && a->head_dim <= 256;
 }
 
-/* Pieces of prompts over the paged cache, then the rows alone, if there are any. */
+/*
+ * Pieces of prompts over the paged cache, then the rows alone, if there are any. What is kept as a
+ * graph has no pieces.
+ */
 static void attention_paged(ares_device *d, const ares_attention_args *a)
 {
     ares_attention_args alone = *a;
@@ -64,7 +67,7 @@ static void attention_paged(ares_device *d, const ares_attention_args *a)
 
 static void attention(ares_device *d, const ares_attention_args *a)
 {
-    bool pieces = a->cache && a->causal && a->seg.max_rows > 1 && !*aten_keeping(d);
+    bool pieces = a->cache && a->causal && a->seg.max_rows > 1;
     if (!served(d, a) || (a->cache && !pieces)) aten_under(d)->attention(d, a);
     else if (pieces) attention_paged(d, a);
     else aten_attention(d, a);

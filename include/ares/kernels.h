@@ -526,15 +526,17 @@ typedef struct ares_kernels {
     void (*release)(ares_device *d, void *p, size_t bytes);
     void (*copy_in)(ares_device *d, void *device, const void *host, size_t bytes);
     /*
-     * Zeroed memory of the host that the device reads by itself; NULL: the host has too little.
-     * bring copies from it beside the kernels: the copy begins when what was launched before it is
-     * done, and what is launched after `brought` begins when all copies so far are done. Neither
-     * waits. brought NULL: bring is complete on return
+     * Zeroed memory of the host that the device reads and writes by itself; NULL: the host has too
+     * little. bring copies from it and store to it, beside the kernels: a copy begins when the
+     * copies and all else that was launched before it are done, and what is launched after
+     * `brought` begins when all copies so far are done. The host finds what was stored after the
+     * next sync. None of them waits. brought NULL: bring and store are complete on return
      */
     void *(*alloc_host)(ares_device *d, size_t bytes);
     void (*release_host)(ares_device *d, void *p, size_t bytes);
     void (*bring)(ares_device *d, void *device, const void *host, size_t bytes);
     void (*brought)(ares_device *d);
+    void (*store)(ares_device *d, void *host, const void *device, size_t bytes);
     /* complete on return */
     void (*copy_out)(ares_device *d, void *host, const void *device, size_t bytes);
     void (*copy)(ares_device *d, void *to, const void *from, size_t bytes); /* within the device */

@@ -77,6 +77,7 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
                          .alloc_host = card ? reserve_host : reserve,
                          .release_host = card ? release_host : release,
                          .bring = copy_in,
+                         .store = copy_out,
                          .copy_out = copy_out,
                          .convert = convert,
                          .zero = zero,

@@ -86,13 +86,13 @@ static void bring(ares_model *m, int region, int64_t first)
     w->first = first;
 }
 
-/* What was written of a stretch goes back to the host. */
+/* What was written of a stretch goes back to the host, which finds it there after a sync. */
 static void store(ares_model *m, const ares_region *r, const ares_states *s)
 {
     void *of[KINDS] = { s->m, s->v, s->master };
     for (int i = 0; i < KINDS; i++)
         if (of[i])
-            m->device->k->copy_out(m->device, home(r, s->first, i), of[i], array_bytes(r, s->n));
+            m->device->k->store(m->device, home(r, s->first, i), of[i], array_bytes(r, s->n));
 }
 
 /* The stretch after (region, first), of the next region where this one ends. */
@@ -111,10 +111,13 @@ bool ares_states_next(ares_model *m, int region, ares_states *s)
         *s = (ares_states){ 0, r->own, r->master, r->m, r->v };
         return first == 0;
     }
-    if (s->n) store(m, r, s);
-    if (first == r->own) return false;
-    if (w->region != region || w->first != first) bring(m, region, first);
-    if (m->device->k->brought) m->device->k->brought(m->device);
+    ares_states written = *s;
+    bool last = first == r->own;
+    if (!last && (w->region != region || w->first != first)) bring(m, region, first);
+    if (!last && m->device->k->brought) m->device->k->brought(m->device);
+    /* `brought` need not wait for it, and what comes next takes its window */
+    if (written.n) store(m, r, &written);
+    if (last) return false;
     *s = (ares_states){ .first = first, .n = stretch(r, first) };
     s->m = place(w, w->turn, r, first, 0);
     s->v = place(w, w->turn, r, first, 1);

@@ -58,6 +58,44 @@ TEST_GPU(card_copies_are_whole_though_their_source_changes_at_once)
     ares_free(host);
 }
 
+/*
+ * As optimizer states in host memory come and go: two windows take turns, the next numbers come
+ * while the last ones are computed, and nothing waits before the end.
+ */
+TEST_GPU(card_stores_what_was_computed_before_its_window_is_filled_again)
+{
+    enum { N = 3000, ROUNDS = 9, WINDOWS = 2 };
+    size_t bytes = N * sizeof(float), all = ROUNDS * bytes;
+    float *window[WINDOWS], ones[N];
+    ares_device d;
+    if (!card_open(&d)) return;
+    float *from = d.k->alloc_host(&d, all), *to = d.k->alloc_host(&d, all),
+          *one = d.k->alloc(&d, bytes);
+    REQUIRE(from && to && one);
+    for (int i = 0; i < WINDOWS; i++) REQUIRE(window[i] = d.k->alloc(&d, bytes));
+    for (int i = 0; i < ROUNDS * N; i++) from[i] = (float)i;
+    for (int i = 0; i < N; i++) ones[i] = 1;
+    d.k->copy_in(&d, one, ones, bytes);
+    d.k->bring(&d, window[0], from, bytes);
+    for (int i = 0; i < ROUNDS; i++) {
+        float *now = window[i % WINDOWS];
+        d.k->brought(&d);
+        if (i) d.k->store(&d, to + (i - 1) * N, window[(i - 1) % WINDOWS], bytes);
+        if (i + 1 < ROUNDS) d.k->bring(&d, window[(i + 1) % WINDOWS], from + (i + 1) * N, bytes);
+        d.k->add(&d, now, one, N);
+    }
+    d.k->store(&d, to + (ROUNDS - 1) * N, window[(ROUNDS - 1) % WINDOWS], bytes);
+    REQUIRE_OK(d.k->sync(&d));
+    int64_t wrong = 0;
+    for (int i = 0; i < ROUNDS * N; i++) wrong += to[i] != (float)i + 1;
+    CHECK_EQ(wrong, 0);
+    for (int i = 0; i < WINDOWS; i++) d.k->release(&d, window[i], bytes);
+    d.k->release(&d, one, bytes);
+    d.k->release_host(&d, from, all);
+    d.k->release_host(&d, to, all);
+    ares_device_close(&d);
+}
+
 TEST_GPU(card_memory_that_was_released_is_free_after_the_next_wait)
 {
     const size_t bytes = (size_t)256 << 20;

@@ -180,8 +180,9 @@ static void weights_agree(pair *p, const char *what, const weights *w, double to
     }
 
 /*
- * No entry is missing but brought, which is so where bring returns when it is done; those from
- * rope_store on are there together or not at all, and rope_store takes the place of store_kv.
+ * No entry is missing but brought, which is so where bring and store return when they are done;
+ * those from rope_store on are there together or not at all, and rope_store takes the place of
+ * store_kv.
  */
 static void check_complete(const ares_kernels *k)
 {

@@ -14,6 +14,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .alloc_host = kernels_host_alloc,
     .release_host = kernels_host_release,
     .bring = kernels_host_copy,
+    .store = kernels_host_copy,
     .copy_out = kernels_host_copy,
     .copy = kernels_host_copy,
     .zero = kernels_host_zero,

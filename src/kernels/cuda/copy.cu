@@ -104,6 +104,14 @@ void cuda_copies_close(cuda_context *c)
     if (c->copies) (void)cudaStreamDestroy(c->copies);
 }
 
+void cuda_copies_join(cuda_context *c)
+{
+    if (!c->copies) return; /* there has never been one */
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "copies");
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "copies");
+    c->storing = false;
+}
+
 void *cuda_alloc_host(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
@@ -125,14 +133,25 @@ void cuda_release_host(ares_device *d, void *p, size_t bytes)
     (void)cudaFreeHost(p);
 }
 
+/* A copy that begins when all copies before it, and all that was launched so far, are done. */
+static void copy_beside(cuda_context *c, void *to, const void *from, size_t bytes,
+                        cudaMemcpyKind kind, const char *operation)
+{
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_begin, c->stream), operation);
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->copies, c->copies_begin, 0), operation);
+    if (!c->failed) cuda_check(c, cudaMemcpyAsync(to, from, bytes, kind, c->copies), operation);
+}
+
 void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes)
 {
+    copy_beside(cuda_enter(d), device, host, bytes, cudaMemcpyHostToDevice, "bring");
+}
+
+void cuda_store(ares_device *d, void *host, const void *device, size_t bytes)
+{
     cuda_context *c = cuda_enter(d);
-    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_begin, c->stream), "bring");
-    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->copies, c->copies_begin, 0), "bring");
-    if (!c->failed)
-        cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->copies),
-                   "bring");
+    copy_beside(c, host, device, bytes, cudaMemcpyDeviceToHost, "store");
+    c->storing = true;
 }
 
 void cuda_brought(ares_device *d)

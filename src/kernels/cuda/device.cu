@@ -83,9 +83,10 @@ bool cuda_wait_event(cuda_context *c, cudaEvent_t event)
     return cuda_waited(c, cudaEventSynchronize(event));
 }
 
-/* Waits for everything, and frees what was released before. */
+/* Waits for everything, what is stored included, and frees what was released before. */
 static bool wait(cuda_context *c)
 {
+    if (c->storing) cuda_copies_join(c);
     if (!cuda_wait_stream(c, c->stream)) return false;
     if (c->n_released > 0 && c->beside) { /* cudaFree waits for all streams */
         while (pause_beside(c)) {

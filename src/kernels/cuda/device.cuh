@@ -67,8 +67,10 @@ typedef struct cuda_context {
         size_t bytes;
     } slot[CUDA_SLOTS];
     cuda_ring in, out;
-    cudaStream_t copies; /* beside `stream`, of what is brought; made by the first alloc_host */
+    /* beside `stream`, of what is brought and stored; made by the first alloc_host */
+    cudaStream_t copies;
     cudaEvent_t copies_begin, copies_end;
+    bool storing;    /* since `stream` last joined the copies */
     void **released; /* [n_released] given back, but kernels that are running may use it still */
     int n_released, released_capacity;
     int64_t releases; /* so far: graphs made before the last one are of no use */
@@ -104,7 +106,9 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 bool cuda_ring_open(cuda_context *c, cuda_ring *r);
 void cuda_ring_close(cuda_ring *r);
 void cuda_fetches_close(cuda_context *c);
-void cuda_copies_close(cuda_context *c); /* (copy.cu) */
+/* What is launched from here on begins when all of bring and store so far is done. (copy.cu) */
+void cuda_copies_join(cuda_context *c);
+void cuda_copies_close(cuda_context *c);
 /* Tickets for n rows, all 0, which the kernels leave as they found them; NULL after a failure. */
 unsigned *cuda_tickets(cuda_context *c, size_t n);
 
@@ -226,6 +230,7 @@ void *cuda_alloc_host(ares_device *d, size_t bytes);
 void cuda_release_host(ares_device *d, void *p, size_t bytes);
 void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes);
 void cuda_brought(ares_device *d);
+void cuda_store(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void cuda_zero(ares_device *d, void *p, size_t bytes);

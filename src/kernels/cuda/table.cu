@@ -14,6 +14,7 @@ static const ares_kernels table = {
     .release_host = cuda_release_host,
     .bring = cuda_bring,
     .brought = cuda_brought,
+    .store = cuda_store,
     .copy_out = cuda_copy_out,
     .copy = cuda_copy,
     .zero = cuda_zero,

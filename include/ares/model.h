@@ -249,8 +249,8 @@ void ares_region_hold_own(ares_model *m, int r);
 /* And at NULL again, so that whoever reads them anyway faults at once. */
 void ares_region_drop(ares_model *m, int r);
 /*
- * The weights of a region were written: held ones of the host go back to where they lie, and what
- * has been gathered ahead of own ones is out of date.
+ * The weights of a region were written: held ones of the host go back to where they lie, which the
+ * host reads after a sync, and what has been gathered ahead of own ones is out of date.
  */
 void ares_region_store(ares_model *m, int r);
 

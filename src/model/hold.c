@@ -207,6 +207,6 @@ void ares_region_store(ares_model *m, int r)
     slot *ahead = m->slots ? slot_of(m, r) : NULL;
     if (ahead && !ahead->holds) ahead->region = -1;
     if (to->host)
-        m->device->k->copy_out(m->device, to->host, to->in_parts ? to->own_weights : to->weights,
-                               host_bytes(to));
+        m->device->k->store(m->device, to->host, to->in_parts ? to->own_weights : to->weights,
+                            host_bytes(to));
 }

@@ -468,6 +468,19 @@ typedef struct ares_sample_args {
 #define ARES_LIKELY_MAX 64
 
 /*
+ * Blocks of the paged cache that become copies of others, in all layers. No block that is written
+ * is read, too, or written twice.
+ */
+typedef struct ares_copy_blocks_args {
+    void *cache; /* of the first layer; the next one lies layer_bytes after it */
+    int32_t layers;
+    int64_t layer_bytes;
+    size_t block_bytes; /* of a block in one layer, a multiple of 16 */
+    int32_t n;
+    const int32_t *block; /* [n][2]: from, to; in host memory that may be reused on return */
+} ares_copy_blocks_args;
+
+/*
  * What a step of decoding lacks when it is launched before the tokens of the step before have been
  * read: ids[r] = token[from[r]] where from[r] is not -1, row r of cos_sin = row positions[r] of
  * angles, of a vision model with angles by row and by column from rows positions_h[r] and
@@ -540,6 +553,7 @@ typedef struct ares_kernels {
     /* complete on return */
     void (*copy_out)(ares_device *d, void *host, const void *device, size_t bytes);
     void (*copy)(ares_device *d, void *to, const void *from, size_t bytes); /* within the device */
+    void (*copy_blocks)(ares_device *d, const ares_copy_blocks_args *a);
     void (*zero)(ares_device *d, void *p, size_t bytes);
     /* to[i] = from[i], rounded to nearest even; f32 and bf16 */
     void (*convert)(ares_device *d, void *to, ares_dtype to_type, const void *from,

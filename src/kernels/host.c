@@ -76,6 +76,15 @@ void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes)
     (void)d;
     memmove(to, from, bytes);
 }
+void kernels_host_copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
+{
+    for (int32_t i = 0; i < a->n; i++)
+        for (int32_t l = 0; l < a->layers; l++) {
+            char *layer = (char *)a->cache + l * a->layer_bytes;
+            kernels_host_copy(d, layer + a->block[2 * i + 1] * (int64_t)a->block_bytes,
+                              layer + a->block[2 * i] * (int64_t)a->block_bytes, a->block_bytes);
+        }
+}
 void kernels_host_zero(ares_device *d, void *p, size_t bytes)
 {
     (void)d;

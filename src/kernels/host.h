@@ -25,6 +25,7 @@ void kernels_scratch_free(ares_device *d);
 void *kernels_host_alloc(ares_device *d, size_t bytes);
 void kernels_host_release(ares_device *d, void *p, size_t bytes);
 void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes);
+void kernels_host_copy_blocks(ares_device *d, const ares_copy_blocks_args *a);
 void kernels_host_zero(ares_device *d, void *p, size_t bytes);
 void kernels_host_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
                           ares_dtype from_type, int64_t n);

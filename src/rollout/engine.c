@@ -123,6 +123,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     }
     r->stats.total_blocks = total;
     r->running = ares_malloc((size_t)r->max_seqs * sizeof *r->running);
+    r->copies = ares_malloc((size_t)r->max_seqs * sizeof *r->copies);
     for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(r, &r->plans[i]);
     r->plan = r->plans;
     if (m->tp) r->peers = rollout_peers_new(m->tp);
@@ -170,6 +171,7 @@ void ares_rollout_free(ares_rollout *r)
     ares_workspace_free(r->workspace);
     for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_fini(&r->plans[i]);
     ares_free(r->running);
+    ares_free(r->copies);
     ares_free(r->finished);
     ares_arena_fini(&r->arena);
     ares_free(r);

@@ -4,7 +4,7 @@
  * of arrival. A prompt begins with the blocks that the cache holds already, the last of which may
  * be the partial one of a finished sample; but its last token at least is computed, for its hidden
  * state is needed. A sample starts by sharing the whole blocks of its prompt and copying the last,
- * partial one.
+ * partial one; those of all samples that start in a step are copied at once.
  *
  * Where steps are planned ahead (ahead.c), the tokens of the step before are not known yet. A
  * sample that ends with one of them has a row too many in this step, whose token is dropped.
@@ -199,6 +199,37 @@ static void plan_running(ares_rollout *r)
 }
 
 /*
+ * The sample's first own block becomes a copy of the prompt's last one, which is held until then:
+ * its prompt may be released, and nobody may write there first.
+ */
+static void copy_later(ares_rollout *r, int32_t from, int32_t to)
+{
+    rollout_block_ref(&r->blocks, from);
+    r->copies[r->n_copies][0] = from;
+    r->copies[r->n_copies++][1] = to;
+}
+
+static void copy_now(ares_rollout *r)
+{
+    ares_device *d = r->model->device;
+    ares_copy_blocks_args a = { .cache = r->cache,
+                                .layers = r->model->cfg.layers,
+                                .layer_bytes = r->layer_bytes,
+                                .block_bytes = r->block_bytes,
+                                .n = r->n_copies,
+                                .block = r->copies[0] };
+    if (a.n) d->k->copy_blocks(d, &a);
+    while (r->n_copies) rollout_block_drop(&r->blocks, r->copies[--r->n_copies][0]);
+}
+
+/* Whether so many blocks can be taken, those included that copies hold. */
+static bool available(ares_rollout *r, int32_t n)
+{
+    if (rollout_blocks_available(&r->blocks) < n) copy_now(r);
+    return rollout_blocks_available(&r->blocks) >= n;
+}
+
+/*
  * Starts a waiting sample: it shares the prompt's whole blocks and copies the partial one. One more
  * block per running sample must stay free, unless none runs. False when it has to wait.
  */
@@ -208,9 +239,9 @@ static bool start(ares_rollout *r, sequence *s)
     int32_t whole = q->prompt_len / ARES_KV_BLOCK, length = sequence_len(s),
             own = blocks_for(length) - whole;
     if (r->n_running == r->max_seqs) return false;
-    if (rollout_blocks_available(&r->blocks) < own + r->n_running) {
+    if (!available(r, own + r->n_running)) {
         if (r->n_running) return false;
-        while (rollout_blocks_available(&r->blocks) < own)
+        while (!available(r, own))
             if (!free_a_block(r, s, q)) return false;
     }
     for (int32_t i = 0; i < whole; i++) {
@@ -220,15 +251,8 @@ static bool start(ares_rollout *r, sequence *s)
     s->blocks.n_kept = q->blocks.n_kept;
     s->blocks.kept = q->blocks.kept;
     grow(r, &s->blocks, length, s, q, false);
-    if (q->prompt_len % ARES_KV_BLOCK) {
-        ares_device *d = r->model->device;
-        for (int32_t i = 0; i < r->model->cfg.layers; i++) {
-            char *base = r->cache + i * r->layer_bytes;
-            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_bytes,
-                       base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_bytes,
-                       r->block_bytes);
-        }
-    }
+    if (q->prompt_len % ARES_KV_BLOCK)
+        copy_later(r, q->blocks.block[whole], s->blocks.block[whole]);
     s->cached = q->prompt_len;
     s->state = SEQ_RUNNING;
     r->running[r->n_running++] = s;
@@ -340,6 +364,7 @@ void rollout_schedule(ares_rollout *r)
     p->want_1 = false;
     unpark(r);
     bool all_started = start_waiting(r);
+    copy_now(r); /* before anybody else takes blocks */
     plan_running(r);
     /* prefill only where the prompt's samples can start soon */
     if (all_started || r->n_running == 0) plan_prompts(r);

@@ -530,6 +530,51 @@ static void embedding_cases(table which)
 }
 ON_ALL(embedding_and_its_gradient_have_the_bits_of_the_cpu, embedding_cases)
 
+/* Byte i of block b in layer l. */
+static uint8_t byte_of(int64_t l, int64_t b, int64_t i)
+{
+    return (uint8_t)((uint64_t)(l * 7919 + b * 131 + i) * 2654435761u >> 9);
+}
+
+/* More pairs than a launch of the card takes, of blocks all over the cache, and none. */
+static void copy_blocks_cases(table which)
+{
+    enum { LAYERS = 3, BLOCKS = 1300, BYTES = 64 + 16, GAP = 32, PAIRS = 601 };
+    const int64_t layer = BLOCKS * BYTES + GAP, all = LAYERS * layer;
+    pair p;
+    if (!pair_open(&p, which)) return;
+    uint8_t *bytes = ares_malloc((size_t)all);
+    int32_t *block = ares_malloc(2 * PAIRS * sizeof *block), from[BLOCKS];
+    for (int32_t b = 0; b < BLOCKS; b++) from[b] = b;
+    /* from a few blocks, each often, to every second one */
+    for (int32_t i = 0; i < PAIRS; i++) {
+        block[2 * i] = i % 40 * 30 + 1;
+        block[2 * i + 1] = 2 * i;
+        from[2 * i] = block[2 * i];
+    }
+    for (int64_t i = 0; i < all; i++) bytes[i] = byte_of(i / layer, i % layer / BYTES, i % BYTES);
+    ares_copy_blocks_args a = { .cache = up(&p, bytes, (size_t)all),
+                                .layers = LAYERS,
+                                .layer_bytes = layer,
+                                .block_bytes = BYTES,
+                                .n = PAIRS,
+                                .block = block };
+    p.other.k->copy_blocks(&p.other, &a);
+    memset(block, 0xee, 2 * PAIRS * sizeof *block);
+    a.n = 0;
+    p.other.k->copy_blocks(&p.other, &a);
+    p.other.k->copy_out(&p.other, bytes, a.cache, (size_t)all);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < all; i++) {
+        int64_t b = i % layer / BYTES;
+        wrong += bytes[i] != byte_of(i / layer, b < BLOCKS ? from[b] : b, i % BYTES);
+    }
+    CHECK_EQ(wrong, 0);
+    ares_free(bytes), ares_free(block);
+    pair_close(&p);
+}
+ON_ALL(copies_blocks_in_all_layers, copy_blocks_cases)
+
 /* ------------------------------------------------------------------ rows */
 
 /* What both norms take and give: the CPU's arrays, and their copies. */

@@ -17,6 +17,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .store = kernels_host_copy,
     .copy_out = kernels_host_copy,
     .copy = kernels_host_copy,
+    .copy_blocks = kernels_host_copy_blocks,
     .zero = kernels_host_zero,
     .convert = kernels_host_convert,
     .sync = kernels_host_sync,

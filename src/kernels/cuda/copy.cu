@@ -3,7 +3,8 @@
  * so both ways lead through pinned memory of our own, in pieces. On the way in, small copies lie
  * side by side in a piece, and a piece is written again only when an event says that the card has
  * read it: a copy waits only for one that is a whole ring older. On the way out the host empties
- * one piece while the card fills the other.
+ * one piece while the card fills the other. Memory that alloc_host gave is pinned: the card copies
+ * from it and to it on a stream of its own. Blocks of the paged cache are copied by a kernel.
  */
 #include "device.cuh"
 
@@ -156,8 +157,41 @@ void cuda_store(ares_device *d, void *host, const void *device, size_t bytes)
 
 void cuda_brought(ares_device *d)
 {
+    cuda_copies_join(cuda_enter(d));
+}
+
+/* ------------------------------------------------------------------ blocks of the paged cache */
+
+/* What travels with the launch, so that no copy goes before it: nearly the 4 KiB that it may hold
+ */
+enum { PAIRS = 500 };
+typedef struct block_pairs {
+    int32_t block[2 * PAIRS];
+} block_pairs;
+
+static __global__ void copy_pairs(void *cache, int32_t layers, int64_t layer_bytes,
+                                  int64_t block_vectors, int32_t n, block_pairs p)
+{
+    CUDA_EACH(at, (int64_t)n * layers * block_vectors)
+    {
+        int64_t i = at % block_vectors, l = at / block_vectors % layers,
+                pair = at / block_vectors / layers;
+        uint4 *layer = (uint4 *)((char *)cache + l * layer_bytes);
+        layer[p.block[2 * pair + 1] * block_vectors + i] =
+            layer[p.block[2 * pair] * block_vectors + i];
+    }
+}
+
+void cuda_copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
+{
     cuda_context *c = cuda_enter(d);
-    if (!c->copies) return; /* nothing has ever been brought */
-    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "bring");
-    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "bring");
+    int64_t vectors = (int64_t)(a->block_bytes / sizeof(uint4));
+    ARES_ASSERT(a->block_bytes % sizeof(uint4) == 0);
+    for (int32_t first = 0; first < a->n; first += PAIRS) {
+        int32_t n = ARES_MIN(a->n - first, (int32_t)PAIRS);
+        block_pairs p;
+        memcpy(p.block, a->block + 2 * first, 2 * (size_t)n * sizeof *p.block);
+        cuda_launch(c, "copy_blocks", copy_pairs, cuda_blocks(n * a->layers * vectors),
+                    CUDA_THREADS, 0, a->cache, a->layers, a->layer_bytes, vectors, n, p);
+    }
 }

@@ -233,6 +233,7 @@ void cuda_brought(ares_device *d);
 void cuda_store(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
 void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
+void cuda_copy_blocks(ares_device *d, const ares_copy_blocks_args *a);
 void cuda_zero(ares_device *d, void *p, size_t bytes);
 void cuda_convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
                   ares_dtype from_type, int64_t n);

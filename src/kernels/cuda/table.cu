@@ -17,6 +17,7 @@ static const ares_kernels table = {
     .store = cuda_store,
     .copy_out = cuda_copy_out,
     .copy = cuda_copy,
+    .copy_blocks = cuda_copy_blocks,
     .zero = cuda_zero,
     .convert = cuda_convert,
     .sync = cuda_sync,

@@ -318,6 +318,18 @@ typedef struct ares_gather_args {
 } ares_gather_args;
 
 /*
+ * Gradients of keys, or of values, that segments list (lists_keys), each to its row: a key that
+ * several segments see gets their sum, in segment order and in f32, rounded once.
+ */
+typedef struct ares_sum_keys_args {
+    ares_segments seg; /* packed, with prefixes and key_start */
+    int32_t width;
+    const void *gradient; /* [keys][width] */
+    void *to;
+    int64_t ld; /* [rows][width], written */
+} ares_sum_keys_args;
+
+/*
  * All that lies between the products of q, k, v and attention over the paged cache, of rows [q, k,
  * v]: the products' bias, the norms of the heads of q and k, rope of q and k, and store_kv. q is
  * changed in place; k and v stay as they are.
@@ -623,6 +635,7 @@ typedef struct ares_kernels {
     void (*rope_store)(ares_device *d, const ares_rope_store_args *a);
     void (*advance)(ares_device *d, const ares_advance_args *a);
     void (*gather_kv)(ares_device *d, const ares_gather_args *a);
+    void (*sum_keys)(ares_device *d, const ares_sum_keys_args *a);
     /*
      * fetch starts a copy to the host, after all that was launched before it, into one of two slots
      * of the device, and does not wait. fetched waits for that copy alone; *host is valid until the

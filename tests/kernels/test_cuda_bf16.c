@@ -260,3 +260,49 @@ TEST_GPU(cuda_bf16_look_ups_conversions_and_their_gradients)
     same("narrowed", &dy, 1);
     close_both();
 }
+
+/* Two prompts, one after the other's answers, the last answer to the first one. */
+TEST_GPU(cuda_gradients_of_listed_keys_are_summed_in_segment_order_and_rounded_once)
+{
+    enum { SEGMENTS = 7, ALL = 64, KEYS = 200 };
+    static const int32_t start[SEGMENTS + 1] = { 0, 9, 14, 15, 15, 40, 43, 64 },
+                                          prefix_len[SEGMENTS] = { 0, 9, 4, 9, 0, 25, 9 },
+                                          prefix_row[SEGMENTS] = { 0, 0, 0, 0, 0, 15, 0 };
+    ares_segments seg = {
+        .n = SEGMENTS, .start = start, .prefix_len = prefix_len, .prefix_row = prefix_row
+    };
+    int32_t key_start[SEGMENTS + 1], key_row[KEYS];
+    if (!open_both()) return;
+    ares_segments_measure(&seg);
+    REQUIRE(seg.rows == ALL && seg.keys <= KEYS);
+    ares_segments_list_keys(&seg, key_start, key_row);
+    both gradient = numbers(1, KEYS * WIDE), to = numbers(2, ALL * LD);
+    float *in = ares_malloc(KEYS * WIDE * sizeof *in), want[ALL * WIDE] = { 0 }, got[ALL * LD];
+    uint16_t half[ALL * LD];
+    d[0].k->copy_out(&d[0], in, gradient.f32, KEYS * WIDE * sizeof *in);
+    for (int32_t k = 0; k < seg.keys; k++)
+        for (int i = 0; i < WIDE; i++) want[key_row[k] * WIDE + i] += in[k * WIDE + i];
+    for (int i = 0; i < 2; i++) {
+        ares_segments on = seg;
+        on.start = up(i, start, sizeof start);
+        on.prefix_len = up(i, prefix_len, sizeof prefix_len);
+        on.prefix_row = up(i, prefix_row, sizeof prefix_row);
+        on.key_start = up(i, key_start, sizeof key_start);
+        on.key_row = up(i, key_row, sizeof key_row);
+        d[i].k->sum_keys(&d[i], &(ares_sum_keys_args){ .seg = on,
+                                                       .width = WIDE,
+                                                       .gradient = of(&gradient, i, 0),
+                                                       .to = of(&to, i, 0),
+                                                       .ld = LD });
+    }
+    d[0].k->copy_out(&d[0], got, to.f32, sizeof got);
+    d[1].k->copy_out(&d[1], half, to.bf16, sizeof half);
+    for (int r = 0; r < ALL; r++)
+        for (int i = 0; i < WIDE; i++) {
+            float x = want[r * WIDE + i];
+            REQUIRE(got[r * LD + i] == x);
+            REQUIRE(half[r * LD + i] == kernels_f32_to_bf16(x));
+        }
+    ares_free(in);
+    close_both();
+}

@@ -67,6 +67,13 @@ static void count_alone(ares_device *d, const ares_attention_args *a)
     (void)d;
     alone += a->rows_alone;
 }
+/* Gradients of keys that two segments see: of k, and of v. */
+static int summed;
+static void count_summed(ares_device *d, const ares_sum_keys_args *a)
+{
+    (void)d;
+    summed += a->width == N && a->gradient && a->seg.keys == ROWS + SHARED;
+}
 static void attend_paged(ares_device *d, char *const *at)
 {
     static const int32_t start[] = { 0, 1, ROWS }, prefix_len[] = { 4, SHARED };
@@ -115,7 +122,9 @@ static void take_all(ares_device *d, char *const *at)
     ares_attention_args a = attention(at);
     for (a.window = 0; a.window <= 16; a.window += 16) {
         k->attention(d, &a);
+        summed = 0;
         k->attention_backward(d, &a);
+        CHECK_EQ(summed, 2);
     }
     attend_paged(d, at);
 }
@@ -133,6 +142,7 @@ static void wiring(ares_dtype act)
     under.act = act;
     under.layout = ARES_ROWS;
     under.gather_kv = count_gathered;
+    under.sum_keys = count_summed;
     under.attention = count_alone;
     _Alignas(64) char stream[64]; /* libtorch looks at the low bits of its address */
     char *at[ARRAYS];

@@ -66,10 +66,27 @@ void aten_attention(ares_device *d, const ares_attention_args *a)
     aten_leave(d, s);
 }
 
-/* Each key's gradient to its row: summed in f32 where several segments see it, and rounded once. */
-static void put_keys(const ares_device *d, const ares_attention_args *a, at_tensor gradient,
-                     void *to)
+/*
+ * The card's index_add_ of a fixed order sorts the rows first, in some 20 launches; the kernel of
+ * libares_cuda.so is one.
+ */
+static void sum_on_card(ares_device *d, const ares_attention_args *a, at_tensor gradient, void *to)
 {
+    int32_t width = a->n_kv_heads * a->head_dim;
+    const void *from = at_data(at_reshape(gradient, AT_DIMS(a->seg.keys, width)));
+    ares_sum_keys_args sum = {
+        .seg = a->seg, .width = width, .gradient = from, .to = to, .ld = a->lddkv
+    };
+    if (from) aten_under(d)->sum_keys(d, &sum);
+}
+
+/* Each key's gradient to its row: summed in f32 where several segments see it, and rounded once. */
+static void put_keys(ares_device *d, const ares_attention_args *a, at_tensor gradient, void *to)
+{
+    if (gathers(a) && aten_under(d)->sum_keys) {
+        sum_on_card(d, a, gradient, to);
+        return;
+    }
     if (gathers(a)) {
         at_tensor sum =
             at_zeros_beside(gradient, AT_F32, AT_DIMS(a->seg.rows, a->n_kv_heads, a->head_dim));

@@ -90,13 +90,15 @@ int ares_aten_take(ares_device *d, void (**trim)(void));
 /* Whether libtorch has what the entries above call. */
 int ares_aten_check(void)
 {
-    static const char *const called[] = {
-        "aten::mm.out",          "aten::addmm.out",
-        "aten::addmm.dtype_out", "aten::sum.IntList_out",
-        "aten::add_.Tensor",     "aten::index_select",
-        "aten::index_add_",      "aten::_flash_attention_forward",
-        "aten::zero_",           "aten::_flash_attention_backward"
-    };
+    static const char *const called[] = { "aten::mm.out",
+                                          "aten::addmm.out",
+                                          "aten::addmm.dtype_out",
+                                          "aten::sum.IntList_out",
+                                          "aten::add_.Tensor",
+                                          "aten::index_select",
+                                          "aten::zero_",
+                                          "aten::_flash_attention_forward",
+                                          "aten::_flash_attention_backward" };
     const char *lacks = at_cuda_lacks(called, ARES_COUNT(called));
     return lacks ? ares_fail(ARES_EUNSUPPORTED, "torch: device = 'cuda': libtorch has no %s there",
                              lacks)

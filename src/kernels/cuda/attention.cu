@@ -363,3 +363,43 @@ void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
     if (d->k->act == ARES_BF16) backward<uint16_t>(c, a, delta);
     else backward<float>(c, a, delta);
 }
+
+/* ------------------------------------------------------------------ gradients of listed keys */
+
+/* The segment that row r belongs to. */
+static __device__ int segment_of(const ares_segments *seg, int r)
+{
+    int low = 0, high = seg->n - 1;
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+        if (seg->start[mid] <= r) low = mid;
+        else high = mid - 1;
+    }
+    return low;
+}
+
+/* A block per row. Segments that see it lie after its own, whose prefix is empty then. */
+template <typename T> static __global__ void add_keys(ares_sum_keys_args a)
+{
+    const ares_segments *seg = &a.seg;
+    int row = (int)blockIdx.x, own = segment_of(seg, row), prefix = prefix_of(seg, own);
+    const T *gradient = (const T *)a.gradient,
+            *first = gradient +
+                     (int64_t)(seg->key_start[own] + prefix + row - seg->start[own]) * a.width;
+    for (int32_t i = (int32_t)threadIdx.x; i < a.width; i += (int32_t)blockDim.x) {
+        float sum = cuda_get(first + i);
+        for (int s = prefix ? seg->n : own + 1; s < seg->n; s++) {
+            int key = row - seg->prefix_row[s];
+            if (key >= 0 && key < prefix_of(seg, s))
+                sum += cuda_get(gradient + (int64_t)(seg->key_start[s] + key) * a.width + i);
+        }
+        cuda_put((T *)a.to + row * a.ld + i, sum);
+    }
+}
+
+void cuda_sum_keys(ares_device *d, const ares_sum_keys_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "attention_backward: sum keys", CUDA_BY_TYPE(c, add_keys), (unsigned)a->seg.rows,
+                a->width <= 64 ? 64 : 128, 0, *a);
+}

@@ -260,6 +260,7 @@ void cuda_attention(ares_device *d, const ares_attention_args *a);
 bool cuda_decodes(const ares_attention_args *a);
 void cuda_decode(ares_device *d, const ares_attention_args *a);
 void cuda_gather_kv(ares_device *d, const ares_gather_args *a);
+void cuda_sum_keys(ares_device *d, const ares_sum_keys_args *a);
 void cuda_attention_backward(ares_device *d, const ares_attention_args *a);
 void cuda_head(ares_device *d, const ares_head_args *a);
 void cuda_head_backward(ares_device *d, const ares_head_args *a);

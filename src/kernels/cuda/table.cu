@@ -47,6 +47,7 @@ static const ares_kernels table = {
     .rope_store = cuda_rope_store,
     .advance = cuda_advance,
     .gather_kv = cuda_gather_kv,
+    .sum_keys = cuda_sum_keys,
     .fetch = cuda_fetch,
     .fetched = cuda_fetched,
     .graph_begin = cuda_graph_begin,

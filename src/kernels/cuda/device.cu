@@ -156,6 +156,21 @@ unsigned *cuda_tickets(cuda_context *c, size_t n)
     return c->failed ? NULL : tickets;
 }
 
+bool cuda_columns_open(cuda_context *c, int64_t rows, int32_t columns, int sums, cuda_columns *s,
+                       dim3 *grid)
+{
+    enum { EACH = 512, MOST = 1024 }; /* rows of a chunk at least; chunks at most */
+    unsigned groups = (unsigned)(columns + 31) / 32;
+    s->each = ARES_MAX((rows + MOST - 1) / MOST, (int64_t)EACH);
+    int64_t chunks = (rows + s->each - 1) / s->each;
+    *grid = dim3(groups, (unsigned)chunks);
+    if (chunks == 1) return !c->failed;
+    s->parts = (float *)cuda_scratch(c, CUDA_PARTS,
+                                     (size_t)(chunks * sums) * (size_t)columns * sizeof(float));
+    s->tickets = cuda_tickets(c, groups);
+    return s->parts && s->tickets;
+}
+
 /* ------------------------------------------------------------------ memory */
 
 void *cuda_alloc(ares_device *d, size_t bytes)

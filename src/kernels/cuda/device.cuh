@@ -22,7 +22,7 @@ enum cuda_slot {
     CUDA_LOGITS,
     CUDA_ROWS,
     CUDA_TWIN,
-    CUDA_PARTS,   /* of rows that several blocks compute: decode.cu, head.cu, sample.cu */
+    CUDA_PARTS,   /* of what several blocks compute: decode.cu, head.cu, sample.cu, columns */
     CUDA_TICKETS, /* which of these blocks ends last: all 0 between kernels */
     CUDA_SLOTS
 };
@@ -150,9 +150,22 @@ static inline dim3 cuda_blocks(int64_t n)
 void cuda_product(cuda_context *c, const void *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate);
 /*
- * For sums over rows in a block of 32 x 32 threads, one x per column: thread y has summed the rows
- * y, y + 32 ... in order, and this adds the 32 sums of a column in one tree. tile: 32 x 33 floats.
- * Only the threads with y = 0 may use the result.
+ * Sums over the rows of columns, for blocks of 32 x 32 threads, one x per column. blockIdx.x counts
+ * the columns by 32, blockIdx.y chunks of the rows, whose number follows from that of the rows
+ * alone. Thread y sums the rows y, y + 32 ... of its chunk in order.
+ */
+typedef struct cuda_columns {
+    int64_t each;      /* rows of a chunk */
+    float *parts;      /* [chunks][sums of a column][columns] */
+    unsigned *tickets; /* [gridDim.x] */
+} cuda_columns;
+/* False after a failure. (device.cu) */
+bool cuda_columns_open(cuda_context *c, int64_t rows, int32_t columns, int sums, cuda_columns *s,
+                       dim3 *grid);
+
+/*
+ * Adds the 32 sums of a column in one tree. Only the threads with y = 0 may use the result; the
+ * tile may be written again after a __syncthreads.
  */
 static __device__ inline float cuda_column_tree(float *tile, float sum)
 {
@@ -205,10 +218,40 @@ static __device__ inline bool cuda_is_last(unsigned *ticket, unsigned of)
     __shared__ bool last;
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) last = atomicInc(ticket, of - 1) == of - 1;
+    if (threadIdx.x == 0 && threadIdx.y == 0) last = atomicInc(ticket, of - 1) == of - 1;
     __syncthreads();
     __threadfence();
     return last;
+}
+
+/*
+ * The sums of all rows, from those of each thread: true in one thread per column, of the last block
+ * to end. It adds the chunks as a chunk adds rows.
+ */
+template <int N>
+static __device__ inline bool cuda_sum_columns(float (&sum)[N], int32_t column, int32_t columns,
+                                               const cuda_columns &s)
+{
+    __shared__ float tile[32 * 33];
+    bool first = threadIdx.y == 0 && column < columns;
+    for (int i = 0; i < N; i++) {
+        __syncthreads(); /* the tile is read by one row of threads and then written by all */
+        sum[i] = cuda_column_tree(tile, sum[i]);
+    }
+    if (gridDim.y == 1) return first;
+    if (first)
+        for (int i = 0; i < N; i++)
+            s.parts[((int64_t)blockIdx.y * N + i) * columns + column] = sum[i];
+    if (!cuda_is_last(&s.tickets[blockIdx.x], gridDim.y)) return false;
+    for (int i = 0; i < N; i++) {
+        float all = 0.0f;
+        if (column < columns)
+            for (int64_t chunk = threadIdx.y; chunk < gridDim.y; chunk += 32)
+                all += s.parts[(chunk * N + i) * columns + column];
+        __syncthreads();
+        sum[i] = cuda_column_tree(tile, all);
+    }
+    return first;
 }
 
 static __device__ inline float cuda_from_bf16(uint16_t x)

@@ -1,6 +1,6 @@
 /*
- * Layer norm: one block per row, and for the gradients of weight and bias one block per 32 columns,
- * each summed in 32 strands of rows.
+ * Layer norm: one block per row, and for the gradients of weight and bias one block per 32 columns
+ * of a chunk of the rows (cuda_columns).
  */
 #include "activation.cuh"
 
@@ -48,26 +48,23 @@ static __global__ void __launch_bounds__(ROW_THREADS) norm_row_back(ares_layer_n
     }
 }
 
-template <typename T> static __global__ void vectors_back(ares_layer_norm_args a)
+template <typename T> static __global__ void vectors_back(ares_layer_norm_args a, cuda_columns s)
 {
-    __shared__ float tile[32 * 33];
+    enum { WEIGHT, BIAS, SUMS };
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
     const T *x = (const T *)a.x, *dy = (const T *)a.dy;
-    float of_weight = 0.0f, of_bias = 0.0f;
+    int64_t first = blockIdx.y * s.each, end = ARES_MIN(first + s.each, (int64_t)a.rows);
+    float sum[SUMS] = { 0.0f, 0.0f };
     if (column < a.k)
-        for (int64_t r = threadIdx.y; r < a.rows; r += 32) {
+        for (int64_t r = first + threadIdx.y; r < end; r += 32) {
             float g = cuda_get(dy + r * a.lddy + column);
-            of_weight =
-                fmaf((cuda_get(x + r * a.ldx + column) - a.mean[r]) * a.rstd[r], g, of_weight);
-            of_bias += g;
+            sum[WEIGHT] =
+                fmaf((cuda_get(x + r * a.ldx + column) - a.mean[r]) * a.rstd[r], g, sum[WEIGHT]);
+            sum[BIAS] += g;
         }
-    of_weight = cuda_column_tree(tile, of_weight);
-    __syncthreads(); /* the tile is read by one row of threads and then written by all */
-    of_bias = cuda_column_tree(tile, of_bias);
-    if (threadIdx.y == 0 && column < a.k) {
-        a.dw[column] += of_weight;
-        a.dbias[column] += of_bias;
-    }
+    if (!cuda_sum_columns(sum, column, a.k, s)) return;
+    a.dw[column] += sum[WEIGHT];
+    a.dbias[column] += sum[BIAS];
 }
 
 void cuda_layer_norm(ares_device *d, const ares_layer_norm_args *a)
@@ -81,7 +78,9 @@ void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "layer_norm_backward", CUDA_BY_TYPE(c, norm_row_back), (unsigned)a->rows,
                 ROW_THREADS, 0, *a);
-    if (a->dw && a->rows)
-        cuda_launch(c, "layer_norm_backward: weight and bias", CUDA_BY_TYPE(c, vectors_back),
-                    (unsigned)(a->k + 31) / 32, dim3(32, 32), 0, *a);
+    cuda_columns s = {};
+    dim3 grid;
+    if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 2, &s, &grid))
+        cuda_launch(c, "layer_norm_backward: weight and bias", CUDA_BY_TYPE(c, vectors_back), grid,
+                    dim3(32, 32), 0, *a, s);
 }

@@ -150,16 +150,16 @@ void cuda_linear(ares_device *d, const ares_linear_args *args, int count)
 }
 
 template <typename T>
-static __global__ void sum_columns(int32_t m, int32_t n, const void *dy, int64_t lddy, float *dbias)
+static __global__ void sum_rows(int32_t m, int32_t n, const void *dy, int64_t lddy, float *dbias,
+                                cuda_columns s)
 {
-    __shared__ float tile[32 * 33];
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
-    float sum = 0.0f;
+    int64_t first = blockIdx.y * s.each, end = ARES_MIN(first + s.each, (int64_t)m);
+    float sum[1] = { 0.0f };
     if (column < n)
-        for (int64_t row = threadIdx.y; row < m; row += 32)
-            sum += cuda_get((const T *)dy + row * lddy + column);
-    sum = cuda_column_tree(tile, sum);
-    if (threadIdx.y == 0 && column < n) dbias[column] += sum;
+        for (int64_t row = first + threadIdx.y; row < end; row += 32)
+            sum[0] += cuda_get((const T *)dy + row * lddy + column);
+    if (cuda_sum_columns(sum, column, n, s)) dbias[column] += sum[0];
 }
 
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
@@ -198,8 +198,9 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
                   .ldy = a->dw->k,
                   .of_y = ARES_F32 });
     }
-    if (a->dbias)
-        cuda_launch(c, "linear: bias gradient", CUDA_BY_TYPE(c, sum_columns),
-                    (unsigned)(a->w->n + 31) / 32, dim3(32, 32), 0, a->m, a->w->n, a->dy, a->lddy,
-                    a->dbias);
+    cuda_columns s = {};
+    dim3 grid;
+    if (a->dbias && cuda_columns_open(c, a->m, a->w->n, 1, &s, &grid))
+        cuda_launch(c, "linear: bias gradient", CUDA_BY_TYPE(c, sum_rows), grid, dim3(32, 32), 0,
+                    a->m, a->w->n, a->dy, a->lddy, a->dbias, s);
 }

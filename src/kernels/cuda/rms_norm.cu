@@ -1,6 +1,6 @@
 /*
- * Root mean square norm: one block per row, and for the weight's gradient one block per 32 columns,
- * each summed in 32 strands of rows.
+ * Root mean square norm: one block per row, and for the weight's gradient one block per 32 columns
+ * of a chunk of the rows (cuda_columns).
  */
 #include "activation.cuh"
 
@@ -50,18 +50,17 @@ template <typename T> static __global__ void norm_row_back(ares_rms_norm_args a)
                               cuda_get(dx + i)));
 }
 
-template <typename T> static __global__ void weight_back(ares_rms_norm_args a)
+template <typename T> static __global__ void weight_back(ares_rms_norm_args a, cuda_columns s)
 {
-    __shared__ float tile[32 * 33];
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
     const T *x = (const T *)a.x, *dy = (const T *)a.dy;
-    float sum = 0.0f;
+    int64_t first = blockIdx.y * s.each, end = ARES_MIN(first + s.each, (int64_t)a.rows);
+    float sum[1] = { 0.0f };
     if (column < a.k)
-        for (int64_t r = threadIdx.y; r < a.rows; r += 32)
-            sum = fmaf(cuda_get(x + row_at(a, r, a.ldx) + column) * a.rstd[r],
-                       cuda_get(dy + row_at(a, r, a.lddy) + column), sum);
-    sum = cuda_column_tree(tile, sum);
-    if (threadIdx.y == 0 && column < a.k) a.dw[column] += sum;
+        for (int64_t r = first + threadIdx.y; r < end; r += 32)
+            sum[0] = fmaf(cuda_get(x + row_at(a, r, a.ldx) + column) * a.rstd[r],
+                          cuda_get(dy + row_at(a, r, a.lddy) + column), sum[0]);
+    if (cuda_sum_columns(sum, column, a.k, s)) a.dw[column] += sum[0];
 }
 
 /* Norms of heads are narrow and many: a warp each. */
@@ -82,7 +81,9 @@ void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
     cuda_context *c = cuda_enter(d);
     cuda_launch(c, "rms_norm_backward", CUDA_BY_TYPE(c, norm_row_back), (unsigned)a->rows,
                 threads_for(a->k), 0, *a);
-    if (a->dw && a->rows)
-        cuda_launch(c, "rms_norm_backward: weight", CUDA_BY_TYPE(c, weight_back),
-                    (unsigned)(a->k + 31) / 32, dim3(32, 32), 0, *a);
+    cuda_columns s = {};
+    dim3 grid;
+    if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 1, &s, &grid))
+        cuda_launch(c, "rms_norm_backward: weight", CUDA_BY_TYPE(c, weight_back), grid,
+                    dim3(32, 32), 0, *a, s);
 }

@@ -4,6 +4,7 @@
  * allocation, each from its start. Nothing is mapped, moved or copied when the phase changes.
  *
  * A phase begins when somebody takes memory for it; what was taken for the other one is gone then.
+ * The allocation is as large as the larger phase (ares_rollout_options.training_bytes).
  * Where the device has no such allocation, or it is full, memory is taken from the device as usual
  * and stays.
  */
@@ -13,6 +14,9 @@
 #include "ares/kernels.h"
 
 typedef enum { ARES_PHASE_ROLLOUT, ARES_PHASE_TRAIN } ares_phase;
+
+/* What bytes taken for a phase take of the allocation. */
+size_t ares_phase_size(size_t bytes);
 
 /* Memory that its user keeps from pass to pass; all 0 at first. */
 typedef struct ares_held {
@@ -24,9 +28,10 @@ typedef struct ares_held {
 /* One allocation for both phases of a device; at most one at a time. */
 int ares_phases_open(ares_device *d, size_t bytes);
 void ares_phases_close(ares_device *d);
+size_t ares_phases_bytes(const ares_device *d); /* of the allocation; 0: there is none */
 /*
  * At least so many bytes, aligned to 256, in h: the same memory as before where h holds enough. For
- * rollout it is zeroed where training has written. NULL: the device has too little.
+ * rollout it is zeroed where training has written, and only there. NULL: the device has too little.
  */
 void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t bytes);
 /* False where h has no memory, or the phase it was taken for has ended. */

@@ -6,8 +6,8 @@ enum { ALIGN = 256 };
 struct ares_phases {
     char *memory;
     size_t bytes;
-    size_t used;    /* in the current phase */
-    size_t written; /* by training, since rollout's memory was zeroed */
+    size_t used;                /* in the current phase */
+    size_t zeroed_to, dirty_to; /* training has written [zeroed_to, dirty_to) since it was zeroed */
     ares_phase now;
     int64_t turn; /* phases begun */
 };
@@ -34,6 +34,16 @@ void ares_phases_close(ares_device *d)
     d->phases = NULL;
 }
 
+size_t ares_phase_size(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t ares_phases_bytes(const ares_device *d)
+{
+    return d->phases ? d->phases->bytes : 0;
+}
+
 bool ares_phase_holds(const ares_device *d, const ares_held *h)
 {
     return h->data && (h->turn == 0 || (d->phases && h->turn == d->phases->turn));
@@ -48,17 +58,28 @@ void ares_phase_give_back(ares_device *d, ares_held *h)
     *h = (ares_held){ 0 };
 }
 
-static void enter(ares_device *d, ares_phase phase)
+static void enter(struct ares_phases *p, ares_phase phase)
 {
-    struct ares_phases *p = d->phases;
     if (p->turn && p->now == phase) return;
-    if (phase == ARES_PHASE_ROLLOUT && p->written) {
-        d->k->zero(d, p->memory, p->written);
-        p->written = 0;
-    }
     p->now = phase;
     p->used = 0;
     p->turn++;
+}
+
+/* Rollout's memory comes from the start on: what it does not take stays dirty. */
+static void zero(ares_device *d, size_t from, size_t to)
+{
+    struct ares_phases *p = d->phases;
+    size_t first = ARES_MAX(from, p->zeroed_to), end = ARES_MIN(to, p->dirty_to);
+    if (first < end) d->k->zero(d, p->memory + first, end - first);
+    p->zeroed_to = ARES_MAX(p->zeroed_to, to);
+}
+
+static void write_over(struct ares_phases *p)
+{
+    if (p->zeroed_to >= p->dirty_to) p->dirty_to = 0;
+    p->zeroed_to = 0;
+    p->dirty_to = ARES_MAX(p->dirty_to, p->used);
 }
 
 void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t bytes)
@@ -66,12 +87,13 @@ void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t byt
     struct ares_phases *p = d->phases;
     if (ares_phase_holds(d, h) && h->bytes >= bytes) return h->data;
     ares_phase_give_back(d, h);
-    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    bytes = ares_phase_size(bytes);
     if (p && bytes <= p->bytes - (p->turn && p->now == phase ? p->used : 0)) {
-        enter(d, phase);
+        enter(p, phase);
         *h = (ares_held){ p->memory + p->used, bytes, p->turn };
         p->used += bytes;
-        if (phase == ARES_PHASE_TRAIN) p->written = ARES_MAX(p->written, p->used);
+        if (phase == ARES_PHASE_TRAIN) write_over(p);
+        else zero(d, p->used - bytes, p->used);
         return h->data;
     }
     h->data = d->k->alloc(d, bytes);

@@ -46,6 +46,31 @@ TEST(phases_take_turns_in_one_allocation)
     close_phases(&d);
 }
 
+/*
+ * Training may have far more of the allocation than rollout takes: the rest is not zeroed, until
+ * rollout takes that, too. Seen to fail where the second part is taken as it is.
+ */
+TEST(rollout_zeroes_what_it_takes_and_no_more)
+{
+    ares_device d;
+    ares_held part[2] = { 0 }, all = { 0 };
+    if (!open_phases(&d, WHOLE)) return;
+    for (int turn = 0; turn < 2; turn++) {
+        char *x = taken(&d, ARES_PHASE_TRAIN, &all, turn ? 512 : WHOLE);
+        memset(x, 5, turn ? 512 : WHOLE);
+        char *y = taken(&d, ARES_PHASE_ROLLOUT, &part[0], 1024);
+        for (int i = 0; i < 1024; i++) CHECK_EQ(y[i], 0);
+        for (int i = 1024; i < WHOLE; i++) CHECK_EQ(y[i], turn && i < 2048 ? 4 : 5);
+        memset(y, 6, 1024);
+        char *z = taken(&d, ARES_PHASE_ROLLOUT, &part[1], 1024);
+        CHECK(z == y + 1024);
+        for (int i = 0; i < 1024; i++) CHECK_EQ(z[i], 0);
+        CHECK_EQ(y[1023], 6);
+        memset(z, 4, 1024);
+    }
+    close_phases(&d);
+}
+
 /* A buffer that grows where it was taken last uses its old place again. */
 TEST(phases_let_the_last_buffer_grow_in_its_place)
 {

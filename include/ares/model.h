@@ -384,6 +384,11 @@ void ares_workspace_free(ares_workspace *w);
  */
 int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
 size_t ares_workspace_bytes(const ares_workspace *w); /* its memory for activations */
+/*
+ * Takes nothing yet: from now on each buffer is taken at once so large as such a round wants it, or
+ * larger ones announced before. Gives what they take together of training's phase.
+ */
+size_t ares_workspace_expect(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
 
 /*
  * *hidden: activations [n_out][hidden], after the final norm; device memory of the workspace, valid
@@ -432,6 +437,7 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
 /* ---------------- vision (vision/; docs/vision.md) */
 /* Memory for pictures and videos of up to so many patches; keep: as in the pass to come. */
 int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
+size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep); /* of it */
 
 /* ---------------- tensor parallelism (slice.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share

@@ -89,8 +89,8 @@ typedef struct ares_completion {
 
 typedef struct ares_rollout_options {
     /*
-     * size of the KV cache in tokens; 0: what max_num_seqs samples of full length need, but at most
-     * cache_bytes
+     * size of the KV cache in tokens; 0: what max_num_seqs samples of full length need, or what
+     * training_bytes leave it in any case, but at most cache_bytes
      */
     int64_t cache_tokens;
     int64_t cache_bytes; /* 0: 6 GiB, or one sample where that needs more */
@@ -99,7 +99,8 @@ typedef struct ares_rollout_options {
      * none yet (ares_model_slice_take): between the last token and the next clear
      */
     bool lends_cache;
-    int32_t max_num_seqs;           /* samples decoded at once */
+    size_t training_bytes; /* what training will take there at most: so much memory is shared */
+    int32_t max_num_seqs;  /* samples decoded at once */
     int32_t max_num_batched_tokens; /* rows of one forward; a longer prefill is divided */
     int32_t max_model_len;          /* tokens of prompt and response; 0: the model's max_position */
     /*

@@ -211,12 +211,13 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "one, as in the published code; sampled: the sampled one")                                \
     X(i64, cache_tokens, "cache_tokens", "null", "[64,)",                                       \
       "tokens that fit in the KV cache; changes speed, no result; null: what max_num_seqs "     \
-      "samples of full length need, within 6 GiB (CPU) or gpu_memory_utilization (card)",       \
+      "samples of full length need, or on a card as much as training takes in turn, within "    \
+      "6 GiB (CPU) or gpu_memory_utilization (card)",                                           \
       ARES_NO_RESULT)                                                                           \
     X(f64, gpu_memory_utilization, "gpu_memory_utilization", "0.6", "(0,1]",                    \
       "on a card, the KV cache with everything that stays there takes at most this share of "   \
-      "its memory, unless cache_tokens is set; training takes turns in the cache's memory; no " \
-      "effect on the CPU",                                                                      \
+      "its memory, unless cache_tokens is set; the memory in which training takes turns with "  \
+      "it may be larger; no effect on the CPU",                                                 \
       ARES_NO_RESULT)                                                                           \
     X(flag, enable_prefix_caching, "enable_prefix_caching", "true", "",                         \
       "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \

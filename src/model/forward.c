@@ -199,10 +199,21 @@ static int fit(ares_workspace *w, ares_held *h, int64_t wanted, int64_t *have,
     return ARES_OK;
 }
 
+/* Memory for a micro-batch of `most` rows, and for all rows and outputs of a round. */
+static int fit_round(ares_workspace *w, int64_t most, int64_t rows, int64_t n_out, bool keep)
+{
+    int32_t layers = w->model->cfg.layers;
+    ARES_TRY(fit(w, &w->pass, most, &w->rows, carve_pass));
+    ARES_TRY(fit(w, &w->stream, keep ? rows * (layers + 1) : rows, &w->stream_rows, carve_stream));
+    for (int32_t i = 1; i <= layers; i++)
+        w->x[i] = keep ? (char *)w->x[i - 1] + (size_t)rows * row_bytes(w) : w->x[0];
+    return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
+}
+
 /* The number of micro-batches, their places, and memory for their rows. keep: for a backward */
 static int reserve(ares_workspace *w, const ares_packed *p, int n, bool keep)
 {
-    int32_t layers = w->model->cfg.layers, most = 0;
+    int32_t most = 0;
     int64_t rows = 0, n_out = 0;
     if (n > w->micro_cap) {
         w->micro_cap = n;
@@ -216,20 +227,25 @@ static int reserve(ares_workspace *w, const ares_packed *p, int n, bool keep)
         rows += aligned_rows(p[i].rows);
         n_out += aligned_rows(p[i].n_out);
     }
-    ARES_TRY(fit(w, &w->pass, most, &w->rows, carve_pass));
-    ARES_TRY(fit(w, &w->stream, keep ? rows * (layers + 1) : rows, &w->stream_rows, carve_stream));
-    for (int32_t i = 1; i <= layers; i++)
-        w->x[i] = keep ? (char *)w->x[i - 1] + (size_t)rows * row_bytes(w) : w->x[0];
-    return fit(w, &w->tail, n_out, &w->n_out, carve_tail);
+    return fit_round(w, most, rows, n_out, keep);
+}
+
+size_t ares_workspace_expect(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep)
+{
+    int64_t all = aligned_rows(rows) * n, streams = keep ? w->model->cfg.layers + 1 : 1;
+    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && !ares_workspace_bytes(w));
+    w->rows = ARES_MAX(w->rows, aligned_rows(rows));
+    w->stream_rows = ARES_MAX(w->stream_rows, all * streams);
+    w->n_out = ARES_MAX(w->n_out, aligned_rows(n_out) * n);
+    return ares_phase_size(carve_pass(w, NULL, w->rows)) +
+           ares_phase_size(carve_stream(w, NULL, w->stream_rows)) +
+           ares_phase_size(carve_tail(w, NULL, w->n_out));
 }
 
 int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep)
 {
-    ares_packed *p = ares_calloc((size_t)n, sizeof *p);
-    for (int i = 0; i < n; i++) p[i] = (ares_packed){ .rows = rows, .n_out = n_out };
-    int rc = reserve(w, p, n, keep && w->keep != ARES_KEEP_NOTHING);
-    ares_free(p);
-    return rc;
+    return fit_round(w, rows, aligned_rows(rows) * n, aligned_rows(n_out) * n,
+                     keep && w->keep != ARES_KEEP_NOTHING);
 }
 
 /*

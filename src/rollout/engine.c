@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* lent: bytes of training's phase that lie there, whatever the cache takes */
 static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len,
-                                    size_t block_bytes)
+                                    size_t block_bytes, size_t lent)
 {
-    int64_t wanted = (int64_t)o->max_num_seqs * (blocks_for(max_len) + 1);
+    int64_t most = INT32_MAX / ARES_KV_BLOCK,
+            there = ARES_MIN((int64_t)(lent / block_bytes) - 1, most), /* one more is rollout's */
+        wanted = ARES_MAX((int64_t)o->max_num_seqs * (blocks_for(max_len) + 1), there);
     int64_t affordable = o->cache_bytes ? o->cache_bytes : (int64_t)6 << 30;
     return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) *
            ARES_KV_BLOCK;
@@ -53,13 +56,16 @@ static void take_cache(ares_rollout *r)
         ares_phase_take(r->model->device, ARES_PHASE_ROLLOUT, &r->cache_memory, r->cache_bytes);
 }
 
-/* A slice's weights first, then the cache: as in every phase, so that both stay where they are. */
+/*
+ * A slice's weights first, then the cache: as in every phase, so that both stay where they are.
+ * The memory of both phases is as large as the larger one.
+ */
 static int open_cache(ares_rollout *r)
 {
-    enum { ALIGN = 256 }; /* of what is taken in a phase */
-    size_t weights = (ares_model_slice_wants(r->model) + ALIGN - 1) / ALIGN * ALIGN;
-    if (r->options.lends_cache)
-        ARES_TRY(ares_phases_open(r->model->device, weights + r->cache_bytes));
+    size_t rollout =
+               ares_phase_size(ares_model_slice_wants(r->model)) + ares_phase_size(r->cache_bytes),
+           bytes = ARES_MAX(rollout, r->options.training_bytes);
+    if (r->options.lends_cache) ARES_TRY(ares_phases_open(r->model->device, bytes));
     ARES_TRY(ares_model_slice_take(r->model));
     take_cache(r);
     if (r->cache) return ARES_OK;
@@ -90,7 +96,10 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                      ares_dtype_bytes(m->device->k->act);
     size_t block_bytes = r->block_bytes * (size_t)c->layers;
     int64_t tokens = opt->cache_tokens;
-    if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes);
+    size_t weights = ares_phase_size(ares_model_slice_wants(m)),
+           lent = opt->lends_cache && opt->training_bytes > weights ? opt->training_bytes - weights
+                                                                    : 0;
+    if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes, lent);
     int64_t total = tokens / ARES_KV_BLOCK;
     int rc = ares_workspace_new(m, ARES_KEEP_NOTHING, &r->workspace);
     if (rc == ARES_OK && (total < 2 || total > INT32_MAX / ARES_KV_BLOCK))

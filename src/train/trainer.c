@@ -5,6 +5,7 @@
 #include "collect/triggers.h"
 #include "controls.h"
 #include "options/oversampling.h"
+#include "run/largest.h"
 #include "run/sizes.h"
 #include "vapor/vapor.h"
 
@@ -150,9 +151,11 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
 }
 
 /* After everything that stays on the device, which is what the cache leaves free. */
-int trainer_open_rollout(ares_trainer *t)
+int trainer_open_rollout(ares_trainer *t, int ranks)
 {
     const ares_train_config *c = t->run.cfg;
+    bool lends = t->run.device.index >= 0;
+    size_t training = 0;
     int64_t budget, most = trainer_longest(t),
                     asked = c->data.max_prompt_length + t->val_sampling.max_new_tokens;
     if (ares_source_count(&t->run.val) && asked > most && ares_world_rank(t->run.world) == 0)
@@ -164,10 +167,12 @@ int trainer_open_rollout(ares_trainer *t)
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     ARES_TRY(ares_world_agree(t->run.world, ARES_OK)); /* all have opened what stays */
     ARES_TRY(ares_world_agree(t->run.world, cache_budget(t, &budget)));
+    if (lends) ARES_TRY(largest_announce(t, ranks, &training));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
         .cache_bytes = budget,
-        .lends_cache = t->run.device.index >= 0,
+        .lends_cache = lends,
+        .training_bytes = training,
         .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
                                       ? 2048
@@ -288,7 +293,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t)));
     }
     ARES_TRY(open_roles(t, weights));
-    return trainer_open_rollout(t);
+    return trainer_open_rollout(t, ares_world_size(t->run.world));
 }
 
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,

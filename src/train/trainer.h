@@ -49,11 +49,12 @@ int trainer_renew_rollout(ares_trainer *t);
 bool trainer_needs_reference(const ares_train_config *c);
 /*
  * Parts of trainer_open, in the order in which it calls them; weights: as there. The rollout comes
- * after everything that stays on the device, which is what its cache leaves free.
+ * after everything that stays on the device, which is what its cache leaves free, and on a card
+ * takes the memory in which training takes turns with it.
  */
 int trainer_open_critic(ares_trainer *t, const char *weights);
 int trainer_open_reference(ares_trainer *t, const char *weights);
-int trainer_open_rollout(ares_trainer *t);
+int trainer_open_rollout(ares_trainer *t, int ranks);
 /* Tokens of prompt and response together at most. */
 int64_t trainer_longest(const ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */

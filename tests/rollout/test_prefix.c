@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "ares/kernels_phases.h"
 #include "ares/rollout.h"
 #include "internal.h"
 #include "test.h"
@@ -446,5 +447,40 @@ TEST(a_cache_keeps_to_its_budget_of_bytes)
     ares_rollout_free(r);
     o.cache_bytes = 14 * block; /* 400 tokens and a block more take 15 */
     CHECK_FAIL(ares_rollout_new(model, NULL, &o, &r), ARES_ELIMIT, "one sample of 400 tokens");
+    close_model();
+}
+
+/*
+ * The larger phase decides how much memory the two share. What training has there in any case is
+ * the cache's, too, unless its size or its budget says less.
+ */
+TEST(a_cache_has_what_training_needs_in_any_case_within_its_budget)
+{
+    if (!open_model()) return;
+    const ares_model_config *c = &model->cfg;
+    int64_t block = (int64_t)c->layers * 2 * ARES_KV_BLOCK * c->kv_heads * c->head_dim * 4;
+    const struct {
+        int64_t tokens, budget, training, blocks, shared;
+    } cases[] = { { 0, 100 * block, 0, 28, 28 },
+                  { 0, 100 * block, 40 * block, 39, 40 },
+                  { 0, 30 * block, 40 * block, 30, 40 },
+                  { 512, 30 * block, 40 * block, 16, 40 },
+                  { 512, 30 * block, 10 * block, 16, 16 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_rollout *r = NULL;
+        ares_rollout_stats stats;
+        ares_rollout_options o = { .cache_tokens = cases[i].tokens,
+                                   .cache_bytes = cases[i].budget,
+                                   .training_bytes = (size_t)cases[i].training,
+                                   .lends_cache = true,
+                                   .max_num_seqs = 2,
+                                   .max_num_batched_tokens = 64,
+                                   .max_model_len = MOST };
+        if (!CHECK_OK(ares_rollout_new(model, NULL, &o, &r))) continue;
+        ares_rollout_get_stats(r, &stats);
+        CHECK_EQ(stats.total_blocks, cases[i].blocks);
+        CHECK_EQ((int64_t)ares_phases_bytes(model->device), cases[i].shared * block);
+        ares_rollout_free(r);
+    }
     close_model();
 }

@@ -121,7 +121,8 @@ void tower_close(ares_model *m)
     ares_phase_give_back(m->device, &m->tower.of_training);
 }
 
-static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
+/* Without memory of the device: of how many bytes. */
+static size_t describe_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
 {
     const ares_vision_config *v = &m->cfg.vision;
     int32_t each = v->merge * v->merge;
@@ -130,7 +131,12 @@ static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
                     .n_saved = keep == ARES_KEEP_ALL ? v->depth : 1 };
     u->x = ares_arena_calloc(&u->host, (size_t)v->depth + 1, sizeof *u->x);
     u->saved = ares_arena_calloc(&u->host, (size_t)u->n_saved, sizeof *u->saved);
-    size_t bytes = carve_picture(u, NULL, keep);
+    return carve_picture(u, NULL, keep);
+}
+
+static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
+{
+    size_t bytes = describe_picture(m, rows, keep, u);
     char *base = take(m, keep, bytes);
     if (!base) {
         ares_arena_fini(&u->host);
@@ -396,6 +402,14 @@ int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep)
     ARES_TRY(open_picture(m, patches, keep, &u));
     ares_arena_fini(&u.host);
     return ARES_OK;
+}
+
+size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep)
+{
+    picture u;
+    size_t bytes = describe_picture(m, patches, keep, &u);
+    ares_arena_fini(&u.host);
+    return bytes;
 }
 
 int tower_features(ares_model *m, const tower_input *in, float *features)

@@ -24,9 +24,6 @@ const char *const plan_owner_names[PLAN_OWNERS_N] = {
 #undef OWNER
 };
 
-/* Of a pass that can be asked about at all. */
-enum { MOST_TOKENS = 1 << 28 };
-
 /* What the device has handed out since the last call. */
 static double grown(const ares_device *d, size_t *before)
 {
@@ -39,82 +36,6 @@ static void both(plan *p, plan_owner owner, double bytes)
 {
     p->bytes[owner][PLAN_ROLLOUT] += bytes;
     p->bytes[owner][PLAN_TRAINING] += bytes;
-}
-
-/* ---------------- the largest micro-batch */
-static void full_rows(const ares_train_config *c, const plan_where *where, int64_t longest,
-                      plan_micro *m)
-{
-    bool sft = !where->reinforcement, agents = c->agents_train.tags.count > 0;
-    m->prompt = sft ? 1 : ARES_MAX(1, ARES_MIN(c->data.max_prompt_length, longest - 1));
-    int64_t most = (sft ? c->sft.max_length : longest) - m->prompt;
-    m->response = ARES_MAX(1, sft || agents ? most : ARES_MIN(c->data.max_response_length, most));
-}
-
-/*
- * Groups of n rows of full length, as many as a mini-batch has on a rank, cut as a run cuts them.
- * m: prompt, response and per_optimizer are there.
- */
-static void cut_groups(const ares_train_config *c, int64_t n, bool share, plan_micro *m)
-{
-    int64_t budget = c->actor.max_token_len, count;
-    /* two units more than fit tell all */
-    int64_t units = ARES_MIN(m->per_optimizer, budget / (m->prompt + m->response) + 2);
-    ares_batch b;
-    ares_batch_init(&b);
-    int32_t *prompt = ares_calloc((size_t)m->prompt, sizeof *prompt);
-    ares_sample row = { .prompt = prompt, .prompt_len = (int32_t)m->prompt };
-    for (int64_t g = 0; g < units; g++) {
-        ares_batch_begin_group(&b);
-        for (int64_t i = 0; i < n; i++) (void)ares_batch_add_row(&b, &row, m->response);
-    }
-    ares_micro_batch *cuts = ares_calloc((size_t)b.rows, sizeof *cuts), one[1];
-    int64_t first = share ? n : 1;
-    (void)ares_pack_plan(&b, 0, first, INT64_MAX, share, share ? one : cuts);
-    m->group = share ? one->tokens : cuts->tokens;
-    count = ares_pack_plan(&b, 0, b.rows, budget, share, cuts);
-    m->tokens = cuts->tokens;
-    m->out = cuts->out;
-    m->groups = (cuts->end - cuts->row) / first;
-    if (count > 1 && budget > m->tokens) { /* shorter rows fill it up */
-        m->out = (m->out * budget + m->tokens - 1) / m->tokens;
-        m->tokens = budget;
-    }
-    m->tokens = ARES_MIN(m->tokens, MOST_TOKENS);
-    m->out = ARES_MIN(m->out, MOST_TOKENS);
-    ares_free(cuts);
-    ares_free(prompt);
-    ares_batch_fini(&b);
-}
-
-static void cut(const ares_train_config *c, const plan_where *where, int64_t longest, plan_micro *m)
-{
-    bool sft = !where->reinforcement, share = !sft && c->actor.share_prompts;
-    int64_t n = sft ? 1 : c->rollout.n;
-    full_rows(c, where, longest, m);
-    int64_t rows = sft                                             ? c->sft.batch_size
-                   : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
-                                                                   : c->actor.global_batch_size * n;
-    rows = (rows + where->ranks - 1) / where->ranks;
-    m->per_optimizer = ARES_MAX(1, share ? (rows + n - 1) / n : rows);
-    cut_groups(c, n, share, m);
-}
-
-/*
- * VAPOR's stored answers, two to each prompt of a mini-batch, with their prompts as long as they
- * may be where that leaves answers of data.max_response_length.
- */
-static void cut_pairs(const ares_train_config *c, const plan_where *where, plan *p)
-{
-    int64_t longest = c->vapor.max_pair_length;
-    plan_micro *m = &p->pairs;
-    if (!vapor_wanted(c) || (c->vapor.beta == 0 && c->vapor.dpo_coef == 0) || longest < 2) return;
-    m->prompt =
-        ARES_MIN(c->data.max_prompt_length, ARES_MAX(1, longest - c->data.max_response_length));
-    m->response = longest - m->prompt;
-    int64_t prompts = (c->actor.global_batch_size + where->ranks - 1) / where->ranks;
-    m->per_optimizer = ARES_MAX(1, c->actor.share_prompts ? prompts : 2 * prompts);
-    cut_groups(c, 2, c->actor.share_prompts, m);
 }
 
 /* ---------------- the parts of a run */
@@ -166,135 +87,102 @@ static int open_others(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
-static int open_rollout(ares_trainer *t, plan *p)
+static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
 {
     ares_device *d = &t->run.device;
     size_t at = d->allocated;
     ares_rollout_stats stats;
     const ares_train_config *cfg = t->run.cfg;
     ares_train_config least = *cfg;
-    int rc = trainer_open_rollout(t);
+    int rc = trainer_open_rollout(t, where->ranks);
     if (rc == ARES_ELIMIT && least.rollout.cache_tokens == ARES_NULL_I64) {
         ares_error_clear();
         p->no_cache = true;
         least.rollout.cache_tokens = trainer_longest(t) + 2 * ARES_KV_BLOCK;
         t->run.cfg = &least;
-        rc = trainer_open_rollout(t);
+        rc = trainer_open_rollout(t, where->ranks);
         t->run.cfg = cfg;
     }
     if (rc != ARES_OK) return rc;
     ares_rollout_get_stats(t->rollout, &stats);
     double weights = t->slice ? (double)t->slice->weights_bytes : 0, all = grown(d, &at) - weights,
-           block = (double)ares_rollout_cache_bytes(t->rollout) /
-                   (double)ARES_MAX(stats.total_blocks, 1);
+           cache = (double)ares_rollout_cache_bytes(t->rollout);
+    p->shared = (double)ares_phases_bytes(d);
     p->cache_tokens = (double)(stats.total_blocks * ARES_KV_BLOCK);
-    p->cache_least = block * (double)(trainer_longest(t) / ARES_KV_BLOCK + 2);
-    both(p, PLAN_WEIGHTS, weights);
+    p->cache_least = cache / (double)ARES_MAX(stats.total_blocks, 1) *
+                     (double)(trainer_longest(t) / ARES_KV_BLOCK + 2);
     p->slice = weights;
-    both(p, PLAN_CACHE, (double)ares_rollout_cache_bytes(t->rollout));
-    both(p, PLAN_BUFFERS, all - (double)ares_rollout_cache_bytes(t->rollout));
+    both(p, PLAN_WEIGHTS, weights);
+    both(p, PLAN_CACHE, cache);
+    double spare = p->shared > 0 ? p->shared - weights - cache : 0;
+    both(p, PLAN_SPARE, spare);
+    both(p, PLAN_BUFFERS, all - cache - spare);
     return ARES_OK;
 }
 
 /*
  * What a pass keeps for its backward: `kept` bytes, of which `taken` come from the device and the
- * others from memory that rollout's own weights and the cache have in the other phase.
+ * others from memory that rollout has in the other phase: its own weights first, then the cache.
  */
 static void keep_activations(plan *p, plan_owner owner, double taken, double kept)
 {
+    double *cache = &p->bytes[PLAN_CACHE][PLAN_TRAINING], lent = kept - taken,
+           of_slice = ARES_MIN(lent, p->slice), of_cache = ARES_MIN(lent - of_slice, *cache);
     p->bytes[owner][PLAN_ROLLOUT] += taken;
     p->bytes[owner][PLAN_TRAINING] += kept;
-    double of_slice = ARES_MIN(kept - taken, p->slice);
-    p->lent[owner] += kept - taken;
+    p->lent[owner] += lent;
     p->slice -= of_slice;
     p->bytes[PLAN_WEIGHTS][PLAN_TRAINING] -= of_slice;
-    p->bytes[PLAN_CACHE][PLAN_TRAINING] -= kept - taken - of_slice;
+    *cache -= of_cache;
+    p->bytes[PLAN_SPARE][PLAN_TRAINING] -= lent - of_slice - of_cache;
 }
 
-static int64_t divided(int64_t n, int64_t by)
+static int reserve(learner *l, const largest_pass *p, bool keep)
 {
-    return ARES_MAX(1, (n + by - 1) / ARES_MAX(1, by));
-}
-
-/* Micro-batches of a rank in an update, and in a batch. */
-static int64_t in_update(const plan_micro *m)
-{
-    return divided(m->per_optimizer, m->groups);
-}
-
-/* most: tokens of a round at most; null: all of the mini-batch. m: as the role cuts it */
-static plan_round rounds_of(const plan_micro *m, int64_t most)
-{
-    int64_t units = m->per_optimizer;
-    if (most != ARES_NULL_I64) units = ARES_MIN(units, ARES_MAX(1, most / m->group));
-    plan_round r = { .n = divided(m->per_optimizer, units),
-                     .micro = divided(units, m->groups),
-                     .tokens = m->tokens,
-                     .out = m->out };
-    if (most == ARES_NULL_I64 || m->tokens <= most) return r;
-    r.tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most)); /* a round is less */
-    r.out = divided(m->out * r.tokens, m->tokens);
-    return r;
-}
-static int64_t in_batch(const ares_train_config *c, const plan_micro *m)
-{
-    return in_update(m) * ARES_MAX(1, c->data.rollout_batch_size / c->actor.global_batch_size);
-}
-
-/* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
-static bool compares_batch(const ares_trainer *t)
-{
-    return t->ref && !t->actor.kl->value && !actor_beside(&t->actor);
+    if (!p->n) return ARES_OK;
+    return ares_workspace_reserve(l->workspace, (int32_t)p->tokens, (int32_t)p->out, (int)p->n,
+                                  keep);
 }
 
 static int train_actor(ares_trainer *t, plan *p)
 {
-    learner *l = &t->actor.learner, *with = t->ref ? actor_beside(&t->actor) : NULL;
-    const ares_train_config *c = t->run.cfg;
-    int32_t rows = (int32_t)p->micro.tokens, out = (int32_t)p->micro.out;
-    const plan_round r = rounds_of(&p->micro, c->actor.round_tokens);
-    p->actor_rounds = r.n;
-    int64_t n = learner_together(l, with, r.micro);
+    learner *l = &t->actor.learner;
     size_t at = t->run.device.allocated;
     double kept;
-    if (compares_batch(t) || c->actor.recompute_log_probs) {
-        with = compares_batch(t) ? &t->ref->learner : NULL;
-        int64_t all = learner_together(l, with, in_batch(c, &p->micro));
-        ARES_TRY(ares_workspace_reserve(l->workspace, rows, out, (int)all, false));
-    }
+    largest_passes of;
+    largest_of_actor(t, &p->micro, &of);
+    p->actor_rounds = of.rounds;
+    ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at), kept);
     ARES_TRY(ares_model_zero_grad(l->model));
     keep_activations(p, PLAN_GRADIENTS, grown(&t->run.device, &at),
                      (double)l->model->of_training.bytes);
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
+    ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
-    ARES_TRY(learner_reserve_backward(l, (int32_t)r.out, n, 0));
+    ARES_TRY(learner_reserve_backward(l, (int32_t)of.trained.out, of.trained.n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at), (double)l->scratch.bytes);
     ARES_TRY(plan_count_tower_backward(t, p, &kept));
     keep_activations(p, PLAN_TOWER, grown(&t->run.device, &at), kept);
     return ARES_OK;
 }
 
-/* Of their log-probs, all of a mini-batch, and of their gradients, round by round. */
 static int train_pairs(ares_trainer *t, plan *p)
 {
-    const plan_micro *m = &p->pairs;
     learner *l = &t->actor.learner;
-    if (!m->tokens) return ARES_OK;
-    const plan_round r = rounds_of(m, t->run.cfg->actor.round_tokens);
-    int64_t all = learner_together(l, NULL, in_update(m)), n = learner_together(l, NULL, r.micro);
     size_t at = t->run.device.allocated;
     double before = (double)ares_workspace_bytes(l->workspace);
-    p->pair_rounds = r.n;
-    ARES_TRY(
-        ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)all, false));
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
+    largest_passes of;
+    largest_of_pairs(t, &p->pairs, &of);
+    if (!p->pairs.tokens) return ARES_OK;
+    p->pair_rounds = of.rounds;
+    ARES_TRY(reserve(l, &of.scored, false));
+    ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - before);
     before = (double)l->scratch.bytes;
-    ARES_TRY(learner_reserve_backward(l, (int32_t)r.out, n, 0));
+    ARES_TRY(learner_reserve_backward(l, (int32_t)of.trained.out, of.trained.n, 0));
     keep_activations(p, PLAN_SCRATCH, grown(&t->run.device, &at),
                      (double)l->scratch.bytes - before);
     return ARES_OK;
@@ -302,53 +190,33 @@ static int train_pairs(ares_trainer *t, plan *p)
 
 static int train_reference(ares_trainer *t, plan *p)
 {
-    const plan_micro *m = &p->micro;
-    learner *l = &t->ref->learner;
-    const learner *policy = &t->actor.learner;
-    int64_t n = learner_together(l, compares_batch(t) ? policy : NULL, in_batch(t->run.cfg, m));
     size_t at = t->run.device.allocated;
-    if (actor_beside(&t->actor))
-        n = ARES_MAX(
-            n, learner_together(l, policy, rounds_of(m, t->run.cfg->actor.round_tokens).micro));
-    ARES_TRY(
-        ares_workspace_reserve(l->workspace, (int32_t)m->tokens, (int32_t)m->out, (int)n, false));
-    if (p->pairs.tokens)
-        ARES_TRY(ares_workspace_reserve(
-            l->workspace, (int32_t)p->pairs.tokens, (int32_t)p->pairs.out,
-            (int)learner_together(l, NULL, in_batch(t->run.cfg, &p->pairs)), false));
+    largest_pass own, of_pairs;
+    largest_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
+    ARES_TRY(reserve(&t->ref->learner, &own, false));
+    ARES_TRY(reserve(&t->ref->learner, &of_pairs, false));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
     return ARES_OK;
 }
 
-/* Its micro-batches have limits of their own, and hold as many tokens together. */
 static int train_critic(ares_trainer *t, plan *p)
 {
-    const plan_micro *m = &p->micro;
-    const ares_train_config *c = t->run.cfg;
     learner *l = &t->critic->learner;
     size_t at = t->run.device.allocated;
-    double kept, share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
-    int64_t tokens = ARES_MAX(m->group, (int64_t)((double)m->tokens * share)),
-            out = divided(m->out * tokens, m->tokens),
-            all = learner_together(l, NULL, divided(in_batch(c, m) * m->tokens, tokens));
-    const plan_micro own = { .group = m->group,
-                             .groups = ARES_MAX(1, m->groups * tokens / m->tokens),
-                             .per_optimizer = m->per_optimizer,
-                             .tokens = tokens,
-                             .out = out };
-    const plan_round r = rounds_of(&own, c->critic.round_tokens);
-    p->critic_rounds = r.n;
-    int64_t n = learner_together(l, NULL, r.micro);
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)tokens, (int32_t)out, (int)all, false));
+    double kept;
+    largest_passes of;
+    largest_of_critic(t, &p->micro, &of);
+    p->critic_rounds = of.rounds;
+    ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);
     ARES_TRY(ares_model_zero_grad(l->model));
     keep_activations(p, PLAN_CRITIC, grown(&t->run.device, &at),
                      (double)l->model->of_training.bytes);
-    ARES_TRY(ares_workspace_reserve(l->workspace, (int32_t)r.tokens, (int32_t)r.out, (int)n, true));
+    ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at),
                      (double)ares_workspace_bytes(l->workspace) - kept);
-    ARES_TRY(critic_reserve(t->critic, (int32_t)r.out, n));
+    ARES_TRY(critic_reserve(t->critic, (int32_t)of.trained.out, of.trained.n));
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), (double)l->scratch.bytes);
     return ARES_OK;
 }
@@ -367,13 +235,13 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     ARES_TRY(open_actor(t, p, where));
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
-    cut(c, where, longest, &p->micro);
-    if (where->reinforcement) cut_pairs(c, where, p);
+    largest_micro_of(c, where->ranks, where->reinforcement, longest, &p->micro);
+    if (where->reinforcement) largest_pairs_of(c, where->ranks, &p->pairs);
     ARES_TRY(plan_count_pictures(t, where, p));
     if (c->rollout.tensor_parallel_size > 1)
         ARES_TRY(
             ares_group_open(NULL, &t->run.device, (int)c->rollout.tensor_parallel_size, 1, &t->tp));
-    if (where->reinforcement) ARES_TRY(open_rollout(t, p));
+    if (where->reinforcement) ARES_TRY(open_rollout(t, where, p));
     if (c->trainer.val_only) return ARES_OK;
     copy_checkpoint(t, where, p);
     ARES_TRY(train_actor(t, p));
@@ -403,24 +271,27 @@ static double pass_bytes(ares_model *m, bool checkpointing, int64_t tokens, int6
     return bytes;
 }
 
+/* Bytes that a micro-batch may take: what the others leave of the memory given. */
+static double left_for_micro_batch(const plan_where *where, const plan *p)
+{
+    static const plan_owner own[] = { PLAN_ACTIVATIONS, PLAN_SCRATCH };
+    double others = p->total[PLAN_TRAINING] - p->shared; /* beside what the phases share */
+    for (int i = 0; i < PLAN_OWNERS_N; i++) others += p->lent[i];
+    for (int i = 0; i < ARES_COUNT(own); i++) others -= p->bytes[own[i]][PLAN_TRAINING];
+    double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT];
+    if (!p->card) others -= cache - ARES_MIN(cache, p->cache_least);
+    return where->memory - others;
+}
+
 static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
-    const plan_micro *m = &p->micro;
-    double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT],
-           slice = t->slice ? (double)t->slice->weights_bytes : 0, lent = 0,
-           others = p->total[PLAN_TRAINING] + slice - p->slice -
-                    p->bytes[PLAN_ACTIVATIONS][PLAN_TRAINING] -
-                    p->bytes[PLAN_SCRATCH][PLAN_TRAINING] - p->bytes[PLAN_CACHE][PLAN_TRAINING],
-           left = where->memory - others - (p->card ? cache : ARES_MIN(cache, p->cache_least));
-    for (int i = 0; i < PLAN_OWNERS_N; i++)
-        if (i != PLAN_ACTIVATIONS && i != PLAN_SCRATCH) lent += p->lent[i];
-    if (p->card && !p->no_cache) /* in rollout's memory, or beside it */
-        left = ARES_MAX(left + lent, cache + slice - lent);
+    const largest_micro *m = &p->micro;
+    double left = left_for_micro_batch(where, p);
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
-    int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = MOST_TOKENS,
-            all = divided(m->per_optimizer, rounds_of(m, c->actor.round_tokens).n) * m->group;
+    int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = LARGEST_TOKENS,
+            all = (m->per_optimizer + p->actor_rounds - 1) / p->actor_rounds * m->group;
     while (lo + 1 < hi) {
         int64_t mid = lo + (hi - lo) / 2, n = learner_together(l, NULL, (all + mid - 1) / mid);
         if (pass_bytes(t->run.model, inputs, mid, n) <= left) lo = mid;
@@ -461,7 +332,7 @@ void plan_speed(bool card, double *flops, double *link)
 static void replay_update(const ares_train_config *c, const plan_where *where,
                           const ares_model *model, plan *p)
 {
-    const plan_micro *m = &p->micro;
+    const largest_micro *m = &p->micro;
     double groups = (double)m->per_optimizer;
     plan_speed(p->card, &p->flops, &p->link);
     if (where->flops > 0) p->flops = where->flops;
@@ -478,7 +349,7 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
                       .how = p->how,
                       .tokens = groups * (double)m->group,
                       .length = (double)(m->prompt + m->response),
-                      .micro_batches = (int)in_update(m),
+                      .micro_batches = (int)largest_in_update(m),
                       .recompute = c->actor.gradient_checkpointing,
                       .flops = p->flops,
                       .link = p->link };

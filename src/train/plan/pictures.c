@@ -6,19 +6,12 @@
 #include "trainer.h"
 
 /* Tokens of the largest image, and of all in a row. */
-static int measure_images(const ares_trainer *t, const plan_where *where, const ares_processor *p,
-                          const plan_micro *m, plan_pictures *s, int64_t *row)
+static int measure_images(const ares_trainer *t, const plan_where *where, const largest_micro *m,
+                          plan_pictures *s, int64_t *row)
 {
-    const ares_train_config *c = t->run.cfg;
-    const ares_media_options o = {
-        .min_pixels = c->data.min_pixels == ARES_NULL_I64 ? 0 : c->data.min_pixels,
-        .max_pixels = c->data.max_pixels == ARES_NULL_I64 ? 0 : c->data.max_pixels,
-    };
-    int64_t limit = c->rollout.limit_images;
-    int32_t patches;
-    ARES_TRY(ares_media_largest(p, &o, &patches));
+    int64_t limit = t->run.cfg->rollout.limit_images;
     s->room = where->reinforcement ? m->prompt : m->prompt + m->response;
-    s->tokens = ARES_MIN(patches / (p->merge * p->merge), s->room);
+    ARES_TRY(largest_image(t, s->room, &s->tokens));
     *row = limit ? ARES_MIN(s->room, limit * s->tokens) : s->room;
     return ARES_OK;
 }
@@ -43,30 +36,24 @@ static int64_t validated_together(const ares_train_config *c, const plan_where *
     return where->val_longest ? ARES_MAX(0, c->data.val_batch_size) : 0;
 }
 
-static int32_t patches_of(const ares_model *m, int64_t tokens)
-{
-    return (int32_t)tokens * m->cfg.vision.merge * m->cfg.vision.merge;
-}
-
 int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
     ares_model *m = t->run.model;
     plan_pictures *s = &p->pictures;
     double before = (double)t->run.device.allocated;
-    ares_sight_rules rules;
     int64_t row, rows = where->reinforcement ? c->data.rollout_batch_size : c->sft.batch_size;
     if (!m->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
-    ARES_TRY(ares_sight_rules_load(&m->cfg, t->run.model_dir.data, &rules));
-    ARES_TRY(measure_images(t, where, &rules.processor, &p->micro, s, &row));
+    ARES_TRY(ares_sight_rules_load(&m->cfg, t->run.model_dir.data, &t->run.sight));
+    ARES_TRY(measure_images(t, where, &p->micro, s, &row));
     rows = ARES_MAX(rows, validated_together(c, where));
     s->step = (rows + where->ranks - 1) / where->ranks * row;
     count_host(t, &m->cfg.vision, s);
-    ARES_TRY(ares_model_features_reserve(m, patches_of(m, s->tokens), ARES_KEEP_NOTHING));
+    ARES_TRY(ares_model_features_reserve(m, largest_patches(m, s->tokens), ARES_KEEP_NOTHING));
     if (t->ref && !c->actor.freeze_vision)
         ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
-                                             patches_of(t->ref->learner.model, s->tokens),
+                                             largest_patches(t->ref->learner.model, s->tokens),
                                              ARES_KEEP_NOTHING));
     for (int phase = 0; phase < PLAN_PHASES; phase++) {
         p->bytes[PLAN_TOWER][phase] += (double)t->run.device.allocated - before;
@@ -91,7 +78,7 @@ int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)
     ares_model *m = t->run.model;
     *bytes = 0;
     if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
-    ARES_TRY(ares_model_features_reserve(m, patches_of(m, p->pictures.tokens),
+    ARES_TRY(ares_model_features_reserve(m, largest_patches(m, p->pictures.tokens),
                                          t->actor.learner.tower_keep));
     *bytes = (double)m->tower.of_training.bytes;
     return ARES_OK;

@@ -6,6 +6,7 @@
 #define ARES_TRAIN_PLAN_PLAN_H
 
 #include "plan/replay.h"
+#include "run/largest.h"
 
 #include "ares/train.h"
 
@@ -17,6 +18,7 @@
     X(REFERENCE, "reference")                   \
     X(CRITIC, "critic")                         \
     X(CACHE, "kv cache")                        \
+    X(SPARE, "kept for training")               \
     X(BUFFERS, "rollout buffers")               \
     X(ACTIVATIONS, "kept activations")          \
     X(SCRATCH, "head scratch")                  \
@@ -42,20 +44,6 @@ typedef struct plan_where {
     int64_t val_longest; /* tokens of an answer of a validation at most; 0: there is none */
 } plan_where;
 
-/* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
-typedef struct plan_micro {
-    int64_t prompt, response;      /* of a row of full length */
-    int64_t group;                 /* tokens fed for what is never cut: a group, or a row */
-    int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
-    int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
-} plan_micro;
-
-/* The rounds of a rank's update, and the largest micro-batch in one. */
-typedef struct plan_round {
-    int64_t n, micro;    /* rounds of a mini-batch; micro-batches of a round */
-    int64_t tokens, out; /* of such a micro-batch */
-} plan_round;
-
 /* Images, where the model sees them: as many as prompts of full length have room for. */
 typedef struct plan_pictures {
     int64_t tokens; /* of the largest image */
@@ -74,12 +62,13 @@ typedef struct plan {
     double allocated; /* of the device at most, without BASE: perf/max_memory_allocated_gb */
     double lent[PLAN_OWNERS_N]; /* of the bytes in training: in rollout's memory */
     double copied;              /* of a checkpoint, in host memory, while it is written */
+    double shared;              /* that rollout and training take turns in */
     double slice;               /* of rollout's own weights: bytes that training has not taken */
     double cache_least;         /* of the cache: what one sample of full length takes */
     double cache_tokens;
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
-    plan_micro micro;
-    plan_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
+    largest_micro micro;
+    largest_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
     plan_pictures pictures;
     /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
     int64_t most_micro, most_row;
@@ -92,23 +81,21 @@ typedef struct plan {
 } plan;
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
-struct ares_trainer;
 /*
  * A vision model's images (pictures.c): what a forward pass of the tower takes beside the rollout's
  * cache, and the host's memory. Once the models are open and the micro-batch is known.
  */
-int plan_count_pictures(struct ares_trainer *t, const plan_where *where, plan *p);
+int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p);
 /* Bytes that a video takes which fills a prompt, more than the largest image; not in the table. */
 double plan_longest_video(const plan *p);
 /* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
-int plan_count_tower_backward(struct ares_trainer *t, const plan *p, double *bytes);
+int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes);
 /* What is assumed of a device: operations per second of a rank, and bytes it sends. */
 void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
 /* Bytes that a rank sends in a training step; its last fields are not read. (sent.c) */
-struct ares_trainer;
-double plan_sent(const struct ares_trainer *t, const plan *p);
+double plan_sent(const ares_trainer *t, const plan *p);
 /* What must be there for the run: on the CPU the cache takes its pages when they are used. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);

@@ -65,6 +65,12 @@ static void value_of(const critic *c, const learner_pass *p, void *value, float 
     d->k->convert(d, to, ARES_F32, value, d->k->act, n);
 }
 
+/* The values of a micro-batch. */
+static size_t value_bytes(const critic *c, int32_t rows)
+{
+    return (size_t)rows * ares_dtype_bytes(c->learner.model->device->k->act);
+}
+
 /* The forward of a round, and memory: *value for the values of the largest micro-batch. */
 static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, int64_t n, bool keep,
                    learner_pass *p, void **value)
@@ -73,15 +79,18 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, i
     int32_t most = 0;
     ARES_TRY(learner_forward_round(l, b, sets, n, c->cfg->critic.share_prompts, keep, p));
     for (int64_t i = 0; i < n; i++) most = ARES_MAX(most, p[i].packed.n_out);
-    size_t bytes = (size_t)most * ares_dtype_bytes(l->model->device->k->act);
-    return learner_agree(l, NULL, learner_reserve_round(l, p, keep ? n : 0, bytes, value));
+    return learner_agree(l, NULL,
+                         learner_reserve_round(l, p, keep ? n : 0, value_bytes(c, most), value));
 }
 
 int critic_reserve(critic *c, int32_t rows, int64_t n)
 {
-    learner *l = &c->learner;
-    return learner_reserve_backward(l, rows, n,
-                                    (size_t)rows * ares_dtype_bytes(l->model->device->k->act));
+    return learner_reserve_backward(&c->learner, rows, n, value_bytes(c, rows));
+}
+
+size_t critic_expect(critic *c, int32_t rows, int64_t n)
+{
+    return learner_expect_backward(&c->learner, rows, n, value_bytes(c, rows));
 }
 
 /* Values of the response tokens of a round, set by set, on the device. */

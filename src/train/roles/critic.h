@@ -19,6 +19,7 @@ int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_wo
 void critic_close(critic *c);
 /* Scratch for a round of n passes, so many outputs each. */
 int critic_reserve(critic *c, int32_t rows, int64_t n);
+size_t critic_expect(critic *c, int32_t rows, int64_t n); /* as learner_expect_backward */
 int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
 int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
 #endif

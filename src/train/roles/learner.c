@@ -175,17 +175,22 @@ ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena
     return sets;
 }
 
+/* Of the derivatives of a pass. */
+static size_t derivative_bytes(const learner *l, int32_t rows)
+{
+    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
+    return ares_phase_size((size_t)rows * row);
+}
+
 int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, void **rest)
 {
-    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act), at = 0;
-    enum { ALIGN = 256 };
-    for (int64_t i = 0; i < n; i++)
-        at += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
+    size_t at = 0;
+    for (int64_t i = 0; i < n; i++) at += derivative_bytes(l, p[i].packed.n_out);
     ARES_TRY(learner_reserve(l, at + more));
     char *to = l->scratch.data;
     for (int64_t i = 0; i < n; i++) {
         p[i].d_hidden = to;
-        to += ((size_t)p[i].packed.n_out * row + ALIGN - 1) / ALIGN * ALIGN;
+        to += derivative_bytes(l, p[i].packed.n_out);
     }
     if (rest) *rest = to;
     return ARES_OK;
@@ -214,11 +219,14 @@ ares_head_args learner_head(const learner *l, const learner_pass *p, double temp
 
 int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more)
 {
-    learner_pass *p = ares_calloc((size_t)n, sizeof *p);
-    for (int64_t i = 0; i < n; i++) p[i].packed.n_out = rows;
-    int rc = learner_reserve_round(l, p, n, more, NULL);
-    ares_free(p);
-    return rc;
+    return learner_reserve(l, (size_t)n * derivative_bytes(l, rows) + more);
+}
+
+size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more)
+{
+    size_t bytes = (size_t)n * derivative_bytes(l, rows) + more;
+    l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
+    return ares_phase_size(l->scratch_bytes);
 }
 
 void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)

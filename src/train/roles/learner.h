@@ -49,6 +49,8 @@ void learner_close(learner *l); /* a zeroed one, too */
 int learner_reserve(learner *l, size_t bytes);
 /* For the derivatives of n passes' hidden states, so many rows each, and `more` bytes. */
 int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more);
+/* The scratch is taken so large at once from now on; what it takes of training's phase. */
+size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more);
 
 /* Some rows of a batch after their forward pass. It lives until the learner's next round. */
 typedef struct learner_pass {

@@ -257,6 +257,32 @@ TEST(a_model_of_7b_trains_on_one_card)
     }
 }
 
+TEST(options_that_move_memory_to_the_host_are_proposed)
+{
+    static const struct {
+        const char *words, *fits;
+    } cases[] = {
+        { WITH_KL "worker.actor.optim.strategy=adamw_bf16 "
+                  "worker.actor.max_token_len_per_device=13000 --memory 149.2e9",
+          "it fits with worker.actor.max_token_len_per_device=10236\n" },
+        { WITH_KL "worker.actor.optim.strategy=adamw_bf16 "
+                  "worker.actor.model.enable_gradient_checkpointing=true "
+                  "worker.actor.max_token_len_per_device=2559 --memory 112e9",
+          "it fits with worker.ref.offload.offload_params=true\n" },
+        { "algorithm.disable_kl=true worker.actor.optim.strategy=adamw_bf16 "
+          "worker.actor.model.enable_gradient_checkpointing=true "
+          "worker.actor.max_token_len_per_device=2559 --memory 50e9",
+          "it fits with worker.actor.offload.offload_optimizer=true, "
+          "worker.actor.offload.offload_params=true, worker.actor.round_tokens=2559\n" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(plan_7b(&out, cases[i].words), 1);
+        CHECK_CONTAINS(out.data, cases[i].fits);
+        ares_str_fini(&out);
+    }
+}
+
 TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
 {
     ares_str out = { 0 };

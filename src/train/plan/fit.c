@@ -28,11 +28,14 @@ static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
     snprintf(word, WORD, "worker.actor.model.enable_gradient_checkpointing=true");
     return true;
 }
+/* To as many groups, or rows, as fit; to one where none would, for what comes after it to help. */
 static bool shorter_micro_batch(ares_train_config *c, const plan *p, char *word)
 {
-    if (c->actor.max_token_len <= p->micro.group) return false;
-    c->actor.max_token_len = p->micro.group;
-    snprintf(word, WORD, "worker.actor.max_token_len_per_device=%lld", (long long)p->micro.group);
+    int64_t group = p->micro.group, fits = ARES_MAX(1, p->most_micro / group) * group;
+    if (c->actor.max_token_len <= fits) fits = group;
+    if (c->actor.max_token_len <= fits) return false;
+    c->actor.max_token_len = fits;
+    snprintf(word, WORD, "worker.actor.max_token_len_per_device=%lld", (long long)fits);
     return true;
 }
 static bool single_rows(ares_train_config *c, const plan *p, char *word)
@@ -67,7 +70,38 @@ static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
     snprintf(word, WORD, "worker.rollout.gpu_memory_utilization=0.9");
     return true;
 }
-/* Of a card: the CPU has no other memory. */
+/* Of a card, as all that goes to the host's memory: the CPU has no other. */
+static bool reference_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || p->bytes[PLAN_REFERENCE][0] == 0 || c->ref.offload_params) return false;
+    c->ref.offload_params = true;
+    snprintf(word, WORD, "worker.ref.offload.offload_params=true");
+    return true;
+}
+static bool critic_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || p->bytes[PLAN_CRITIC][0] == 0 || c->critic.offload_params) return false;
+    c->critic.offload_params = true;
+    snprintf(word, WORD, "worker.critic.offload.offload_params=true");
+    return true;
+}
+static bool actor_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || c->actor.offload_params) return false;
+    c->actor.offload_params = true;
+    snprintf(word, WORD, "worker.actor.offload.offload_params=true");
+    return true;
+}
+/* Where weights come block by block, the inputs of all micro-batches of a round are kept. */
+static bool rounds(ares_train_config *c, const plan *p, char *word)
+{
+    bool by_block = p->how == ARES_SHARE_ALL || c->actor.offload_params;
+    if (!by_block || c->actor.round_tokens != ARES_NULL_I64) return false;
+    if (p->micro.per_optimizer <= p->micro.groups) return false;
+    c->actor.round_tokens = p->micro.tokens;
+    snprintf(word, WORD, "worker.actor.round_tokens=%lld", (long long)c->actor.round_tokens);
+    return true;
+}
 static bool states_on_host(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->card || c->actor.offload_optimizer) return false;
@@ -114,11 +148,13 @@ static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
     return true;
 }
 
-/* First what changes no result. */
-static remedy_fn *const remedies[] = { more_of_the_card, store_no_features, shorter_micro_batch,
-                                       keep_inputs,      critic_inputs,     small_cache,
-                                       single_rows,      states_on_host,    critic_states_on_host,
-                                       shorter_pairs,    reference_in_bf16, states_in_bf16 };
+/* First what changes no result, and of that what costs less time. */
+static remedy_fn *const remedies[] = {
+    more_of_the_card, store_no_features,     shorter_micro_batch, keep_inputs,
+    critic_inputs,    small_cache,           single_rows,         reference_on_host,
+    states_on_host,   critic_states_on_host, critic_on_host,      actor_on_host,
+    rounds,           shorter_pairs,         reference_in_bf16,   states_in_bf16
+};
 
 /* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
 static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,

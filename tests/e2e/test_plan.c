@@ -257,6 +257,37 @@ TEST(a_model_of_7b_trains_on_one_card)
     }
 }
 
+/*
+ * A reference in host memory scores some rows after the others, however many there are: its passes
+ * take what one that stays on the card takes, and no more than 2 GB for what goes together. Seen to
+ * fail where a batch goes together: 16.9 and 58.1 GB.
+ */
+TEST(a_reference_in_host_memory_takes_less_however_many_rows_there_are)
+{
+    static const char *const options[] = {
+        "worker.ref.offload.offload_params=false",
+        "worker.ref.offload.offload_params=true",
+        "worker.ref.offload.offload_params=true data.rollout_batch_size=128 "
+        "worker.actor.global_batch_size=128",
+        "worker.ref.offload.offload_params=true worker.actor.round_tokens=20000",
+    };
+    double passes[ARES_COUNT(options)];
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        ares_str out = { 0 };
+        char words[600];
+        snprintf(words, sizeof words,
+                 WITH_KL "worker.actor.offload.offload_optimizer=true --json --memory 160e9 "
+                         "worker.actor.max_token_len_per_device=13000 %s",
+                 options[i]);
+        CHECK_EQ(plan_7b(&out, words), 0);
+        passes[i] = number(out.data, "\"passes of reference and critic\"");
+        ares_str_fini(&out);
+    }
+    CHECK(passes[1] < passes[0] + 2e9);
+    CHECK_EQ(passes[2], passes[1]);
+    CHECK_EQ(passes[3], passes[0]); /* a micro-batch alone */
+}
+
 TEST(options_that_move_memory_to_the_host_are_proposed)
 {
     static const struct {

@@ -3,6 +3,7 @@
 #define ARES_TEST_TRAINER_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "test.h"
 #include "trainer.h"
@@ -15,10 +16,14 @@ typedef struct opened {
     ares_metrics *m;
 } opened;
 
-/* A trainer of a tiny random model with two words of configuration more; what its check says. */
+/*
+ * A trainer of a tiny random model with two words of configuration more; what its check says. The
+ * model of a test's ranks is their parent's, who names it in ARES_TEST_MODEL.
+ */
 static int open_trainer(opened *o, const char *first, const char *second)
 {
-    const char *dir = test_file("model");
+    const char *dir = getenv("ARES_TEST_MODEL");
+    if (!dir) dir = test_file("model");
     char text[3][700];
     if (!ares_dir_exists(dir))
         CHECK_EQ(test_shell(NULL,
@@ -48,8 +53,12 @@ static int open_trainer(opened *o, const char *first, const char *second)
     ares_train_config_declare(o->cfg, &o->c);
     ares_config_read_args(o->cfg, ARES_COUNT(argv), argv);
     ares_config_resolve(o->cfg);
-    ARES_TRY(ares_train_config_check(o->cfg, &o->c, 1));
-    ARES_TRY(ares_world_open(&o->world));
+    ares_world *world;
+    ARES_TRY(ares_world_open(&world));
+    int rc = ares_train_config_check(o->cfg, &o->c, ares_world_size(world));
+    if (rc == ARES_OK) o->world = world;
+    else ares_world_close(world);
+    ARES_TRY(rc);
     return trainer_open(&o->t, o->cfg, &o->c, o->world, NULL);
 }
 

@@ -151,7 +151,7 @@ static int train_actor(ares_trainer *t, plan *p)
     double kept;
     largest_passes of;
     largest_of_actor(t, &p->micro, &of);
-    p->actor_rounds = of.rounds;
+    p->actor_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at), kept);
@@ -176,7 +176,7 @@ static int train_pairs(ares_trainer *t, plan *p)
     largest_passes of;
     largest_of_pairs(t, &p->pairs, &of);
     if (!p->pairs.tokens) return ARES_OK;
-    p->pair_rounds = of.rounds;
+    p->pair_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
     ARES_TRY(reserve(l, &of.trained, true));
     keep_activations(p, PLAN_ACTIVATIONS, grown(&t->run.device, &at),
@@ -206,7 +206,7 @@ static int train_critic(ares_trainer *t, plan *p)
     double kept;
     largest_passes of;
     largest_of_critic(t, &p->micro, &of);
-    p->critic_rounds = of.rounds;
+    p->critic_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
     keep_activations(p, PLAN_PASSES, grown(&t->run.device, &at), kept);

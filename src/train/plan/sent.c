@@ -99,16 +99,20 @@ static double by_critic(const ares_trainer *t, const plan *p)
     double updates =
                (double)(ARES_MAX(1, c->data.rollout_batch_size / mini) * c->critic.ppo_epochs),
            rounds = (double)p->critic_rounds;
-    return forward(m) + updates * (passes(m, rounds) + optimizer_step(m, rounds));
+    largest_passes of;
+    largest_of_critic(t, &p->micro, &of);
+    return (double)of.scored.rounds * forward(m) +
+           updates * (passes(m, rounds) + optimizer_step(m, rounds));
 }
 
 /* The reference goes over the batch once, or over each round beside the policy. */
 static double by_reference(const ares_trainer *t, const plan *p)
 {
     const learner *beside = actor_beside(&t->actor);
-    double times = beside ? (double)(p->updates * p->actor_rounds) : 1;
-    if (p->pair_rounds) times++; /* which it has not seen before */
-    return times * forward(t->ref->learner.model);
+    largest_pass own, of_pairs; /* stored answers it has not seen before */
+    largest_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
+    int64_t times = beside ? p->updates * p->actor_rounds : own.rounds;
+    return (double)(times + of_pairs.rounds) * forward(t->ref->learner.model);
 }
 
 /*
@@ -138,7 +142,9 @@ static double by_rollout(const ares_trainer *t, const plan *p)
 static double by_pairs(const ares_trainer *t, const plan *p)
 {
     const ares_model *m = t->run.model;
-    return p->pair_rounds ? forward(m) + passes(m, (double)p->pair_rounds) : 0;
+    largest_passes of;
+    largest_of_pairs(t, &p->pairs, &of);
+    return (double)of.scored.rounds * forward(m) + passes(m, (double)of.trained.rounds);
 }
 
 /* Mini-batches of a step that go forward before their loss. */
@@ -156,16 +162,15 @@ static double goes_ahead(const ares_trainer *t, const plan *p)
 
 double plan_sent(const ares_trainer *t, const plan *p)
 {
-    const ares_train_config *c = t->run.cfg;
     const ares_model *m = t->run.model;
     double rounds = (double)p->actor_rounds,
            summed = rounds + (m->share.by_round ? (double)p->pair_rounds : 0);
-    bool scores =
-        c->actor.recompute_log_probs || (t->ref && !t->actor.kl->value && !actor_beside(&t->actor));
+    largest_passes of;
+    largest_of_actor(t, &p->micro, &of);
     double bytes =
         (double)p->updates * (passes(m, rounds) + by_pairs(t, p) + optimizer_step(m, summed));
     bytes += goes_ahead(t, p) * ahead(m, rounds);
-    if (scores) bytes += forward(m);
+    bytes += (double)of.scored.rounds * forward(m);
     if (t->critic) bytes += by_critic(t, p);
     if (t->ref) bytes += by_reference(t, p);
     return bytes + copy(t) + by_rollout(t, p);

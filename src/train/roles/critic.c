@@ -122,12 +122,13 @@ int critic_values(critic *c, ares_batch *b)
     if (rc == ARES_OK) rc = columns_open(&l->stats, d, l->role, bytes, 1);
     ARES_TRY(learner_agree(l, NULL, rc));
     float *on = columns_place(&l->stats, values, bytes), *at_round = on;
-    int64_t begun = 0;
-    do {
-        int64_t k = learner_together(l, NULL, n - begun);
-        ARES_TRY(values_of_round(c, b, sets + begun, k, at_round));
-        for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
-    } while (begun < n);
+    learner_scored rounds;
+    ARES_TRY(learner_cut_scored(l, NULL, sets, n, learner_by_region(l, NULL), &b->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++) {
+        int64_t first = rounds.first[i], end = rounds.first[i + 1];
+        ARES_TRY(values_of_round(c, b, sets + first, end - first, at_round));
+        for (; first < end; first++) at_round += sets[first].out;
+    }
     columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
     ARES_TRY(learner_sync(l));
     for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)

@@ -23,6 +23,8 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
     /* a plan has no world */
     ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
     *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
+    if (o->round_tokens != ARES_NULL_I64)
+        l->scored_tokens = ARES_MIN(o->round_tokens, (int64_t)LEARNER_SCORED);
     if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
     l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
     ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
@@ -70,6 +72,36 @@ bool learner_by_region(const learner *l, const learner *with)
 int64_t learner_together(const learner *l, const learner *with, int64_t n)
 {
     return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
+}
+
+static int64_t scored_tokens(const learner *l)
+{
+    return l->scored_tokens ? l->scored_tokens : LEARNER_SCORED;
+}
+
+int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens)
+{
+    int64_t most = ARES_MAX(1, scored_tokens(l) / ARES_MAX(1, tokens));
+    return ARES_MIN(learner_together(l, with, n), most);
+}
+
+int learner_cut_scored(const learner *l, const learner *with, const ares_micro_set *sets, int64_t n,
+                       bool meet, ares_arena *arena, learner_scored *out)
+{
+    int64_t rounds = 0, most, together = 0;
+    int64_t *first = ares_arena_alloc(arena, (size_t)(n + 2) * sizeof *first);
+    bool each = !learner_by_region(l, with);
+    first[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bool full = each || together + sets[i].tokens > scored_tokens(l);
+        if (i && full) first[++rounds] = i, together = 0;
+        together += sets[i].tokens;
+    }
+    most = ++rounds;
+    if (meet) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
+    *out = (learner_scored){ most, ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *first) };
+    for (int64_t i = 0; i <= most; i++) out->first[i] = i < rounds ? first[i] : n;
+    return ARES_OK;
 }
 
 int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
@@ -313,12 +345,14 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
     ARES_TRY(agree(l, columns_open(&l->stats, d, l->role, bytes, 1)));
     float *on = columns_place(&l->stats, stats, bytes), *at = on;
-    int64_t i = 0;
-    do { /* once where there is no set, too: the passes of other ranks wait for it */
-        int64_t k = learner_together(l, NULL, n_sets - i);
-        ARES_TRY(score(l, s, b, sets + i, k, p, at, n));
-        for (int64_t end = i + k; i < end; i++) at += sets[i].out;
-    } while (i < n_sets);
+    learner_scored rounds;
+    bool meet = l->model->share.how == ARES_SHARE_ALL;
+    ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
+    for (int64_t r = 0; r < rounds.n; r++) {
+        int64_t i = rounds.first[r], end = rounds.first[r + 1];
+        ARES_TRY(score(l, s, b, sets + i, end - i, p, at, n));
+        for (; i < end; i++) at += sets[i].out;
+    }
     columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
     return learner_sync(l);
 }

@@ -16,7 +16,10 @@ int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, a
     ares_model *m;
     ARES_TRY(learner_check_storage("ref", opt.storage, d));
     ARES_TRY(ares_model_load(weights ? weights : cfg->actor.model_path, d, &opt, &m));
-    return learner_open(&r->learner, m, &(learner_options){ .role = "ref", .world = world });
+    return learner_open(&r->learner, m,
+                        &(learner_options){ .role = "ref",
+                                            .world = world,
+                                            .round_tokens = cfg->actor.round_tokens });
 }
 
 void reference_close(reference *r)
@@ -86,12 +89,14 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
     ARES_TRY(learner_agree(policy, &r->learner, rc));
     float *on = columns_place(&policy->stats, stats, bytes);
     float *at_round = on;
-    int64_t begun = 0;
-    do {
-        int64_t k = learner_together(policy, &r->learner, n_sets - begun);
-        ARES_TRY(compare(r, policy, temperature, b, sets + begun, k, at_round, n));
-        for (int64_t end = begun + k; begun < end; begun++) at_round += sets[begun].out;
-    } while (begun < n_sets);
+    learner_scored rounds;
+    ARES_TRY(learner_cut_scored(policy, &r->learner, sets, n_sets,
+                                learner_by_region(policy, &r->learner), &b->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++) {
+        int64_t first = rounds.first[i], end = rounds.first[i + 1];
+        ARES_TRY(compare(r, policy, temperature, b, sets + first, end - first, at_round, n));
+        for (; first < end; first++) at_round += sets[first].out;
+    }
     columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
     ARES_TRY(learner_sync(policy));
     ARES_TRY(learner_sync(&r->learner));

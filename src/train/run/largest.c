@@ -102,25 +102,29 @@ static int64_t in_batch(const ares_train_config *c, const largest_micro *m)
 }
 
 /*
- * A round of an update, whose n is that of micro-batches; how many a mini-batch has. most: tokens
- * of a round at most; null: all of the mini-batch. m: as the role cuts it
+ * Of an update, n micro-batches as if all went together. most: tokens of a round at most; null: all
+ * of the mini-batch. m: as the role cuts it
  */
-static int64_t rounds_of(const largest_micro *m, int64_t most, largest_pass *r)
+static largest_pass trained(const largest_micro *m, int64_t most)
 {
     int64_t units = m->per_optimizer;
     if (most != ARES_NULL_I64) units = ARES_MIN(units, ARES_MAX(1, most / m->group));
-    *r = (largest_pass){ m->tokens, m->out, divided(units, m->groups) };
-    if (most != ARES_NULL_I64 && m->tokens > most) { /* a round is less */
-        r->tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most));
-        r->out = divided(m->out * r->tokens, m->tokens);
-    }
-    return divided(m->per_optimizer, units);
+    largest_pass r = { .tokens = m->tokens,
+                       .out = m->out,
+                       .n = divided(units, m->groups),
+                       .rounds = divided(m->per_optimizer, units) };
+    if (most == ARES_NULL_I64 || m->tokens <= most) return r;
+    r.tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most)); /* a round is less */
+    r.out = divided(m->out * r.tokens, m->tokens);
+    return r;
 }
 
-/* n: micro-batches there are */
-static largest_pass scored(const learner *l, const learner *with, const largest_micro *m, int64_t n)
+/* all: micro-batches there are */
+static largest_pass scored(const learner *l, const learner *with, const largest_micro *m,
+                           int64_t all)
 {
-    return (largest_pass){ m->tokens, m->out, learner_together(l, with, n) };
+    int64_t n = learner_scored_together(l, with, all, m->groups * m->group);
+    return (largest_pass){ m->tokens, m->out, n, divided(all, n) };
 }
 
 /* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
@@ -134,7 +138,7 @@ void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_pas
     const ares_train_config *c = t->run.cfg;
     const learner *l = &t->actor.learner;
     *out = (largest_passes){ 0 };
-    out->rounds = rounds_of(m, c->actor.round_tokens, &out->trained);
+    out->trained = trained(m, c->actor.round_tokens);
     out->trained.n = learner_together(l, t->ref ? actor_beside(&t->actor) : NULL, out->trained.n);
     if (compares_batch(t) || c->actor.recompute_log_probs)
         out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
@@ -145,7 +149,7 @@ void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest
     const learner *l = &t->actor.learner;
     *out = (largest_passes){ 0 };
     if (!pairs->tokens) return;
-    out->rounds = rounds_of(pairs, t->run.cfg->actor.round_tokens, &out->trained);
+    out->trained = trained(pairs, t->run.cfg->actor.round_tokens);
     out->trained.n = learner_together(l, NULL, out->trained.n);
     out->scored = scored(l, NULL, pairs, largest_in_update(pairs));
 }
@@ -162,7 +166,7 @@ void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_pa
                                 .per_optimizer = m->per_optimizer,
                                 .tokens = tokens,
                                 .out = divided(m->out * tokens, m->tokens) };
-    out->rounds = rounds_of(&own, c->critic.round_tokens, &out->trained);
+    out->trained = trained(&own, c->critic.round_tokens);
     out->trained.n = learner_together(l, NULL, out->trained.n);
     out->scored = scored(l, NULL, &own, divided(in_batch(c, m) * m->tokens, tokens));
 }
@@ -176,8 +180,7 @@ void largest_of_reference(const ares_trainer *t, const largest_micro *m, const l
     *of_pairs = (largest_pass){ 0 };
     if (pairs->tokens) *of_pairs = scored(l, NULL, pairs, in_batch(c, pairs));
     if (!actor_beside(&t->actor)) return;
-    largest_pass beside; /* in the rounds of the policy's update */
-    (void)rounds_of(m, c->actor.round_tokens, &beside);
+    const largest_pass beside = trained(m, c->actor.round_tokens); /* the policy's, in its update */
     own->n = ARES_MAX(own->n, learner_together(l, policy, beside.n));
 }
 

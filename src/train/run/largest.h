@@ -29,12 +29,12 @@ int64_t largest_in_update(const largest_micro *m);
 /* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
 typedef struct largest_pass {
     int64_t tokens, out, n;
+    int64_t rounds; /* such passes over a batch, of stored answers over a mini-batch */
 } largest_pass;
 /* What a role makes of them. */
 typedef struct largest_passes {
     largest_pass scored;  /* forward alone; n 0: none */
-    largest_pass trained; /* of its update, forward and back */
-    int64_t rounds;       /* of a mini-batch */
+    largest_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
 } largest_passes;
 void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_passes *out);
 /* The actor's over stored answers: log-probs of all of a mini-batch, gradients round by round. */

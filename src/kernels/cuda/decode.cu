@@ -2,12 +2,14 @@
  * Decoding over the paged cache: attention of segments with one row, and the cache itself. In a
  * block of the cache, each KV head has its 32 rows of keys, then its 32 rows of values.
  *
- * Keys are divided into chunks of SPLIT from position 0, whatever the batch. A thread block
- * computes one chunk of one segment for up to 16 query heads of a KV head, so that keys and values
- * are read once for all of them; the last block of a segment to end merges the chunks in their
- * order (FlashDecoding, docs/design.md#decoding-on-a-card). So a row gives the same bits in any
- * batch and in every repeat. With bf16 and a head_dim of whole 16s, scores and outputs are products
- * on tensor cores.
+ * Keys are divided into chunks of SPLIT from position 0, and the chunks that a row sees into at
+ * most PARTS runs of equal length, whatever the batch. A thread block computes one run of one
+ * segment, chunk after chunk, for up to 16 query heads of a KV head, so that keys and values are
+ * read once for all of them; the last block of a segment to end merges the runs in their order
+ * (FlashDecoding, docs/design.md#decoding-on-a-card). So a row gives the same bits in any batch and
+ * in every repeat, and what the blocks leave for the merge does not grow beyond PARTS with the
+ * longest row. With bf16 and a head_dim of whole 16s, scores and outputs are products on tensor
+ * cores.
  */
 #include "activation.cuh"
 
@@ -18,16 +20,17 @@ using namespace nvcuda;
 
 enum { SPLIT = 256, HEADS = 16, THREADS = 128, WARPS = THREADS / 32, PER_LANE = SPLIT / 32 };
 enum { SCORES = SPLIT + 8 }; /* distance of rows in shared memory */
+enum { PARTS = 32 };         /* with 4 KV heads, a row alone keeps the processors of an H200 busy */
 
 /* ------------------------------------------------------------------ what a thread block computes
  */
 
 typedef struct part {
-    int s, h, head, heads;  /* segment, KV head, first query head and how many */
-    int from;               /* the first key that the row sees */
-    int first, n;           /* keys of the chunk: [first, first + n) */
-    int chunk, first_chunk; /* of the segment */
-    int chunks;             /* that hold keys which the row sees */
+    int s, h, head, heads; /* segment, KV head, first query head and how many */
+    int from, to;          /* the row sees keys [from, to) */
+    int chunk, end;        /* chunks of the run: those from chunk to end are to come */
+    int first, n;          /* keys of the chunk at hand: [first, first + n) */
+    int parts;             /* runs of the segment; this one is blockIdx.z */
 } part;
 
 /* Query heads of a KV head are divided into tiles of 16. */
@@ -36,22 +39,35 @@ static __host__ __device__ int head_tiles(const ares_attention_args &a)
     return (a.n_heads / a.n_kv_heads + HEADS - 1) / HEADS;
 }
 
-/* False for a block without work: a segment of several rows, or a chunk without keys. */
+/* Of a row that sees `keys` keys at most, which may begin inside a chunk. */
+static int most_parts(int keys)
+{
+    return ARES_MIN((keys + SPLIT - 2) / SPLIT + 1, (int)PARTS);
+}
+
+/* False for a block without work: a segment of several rows, or a run without keys. */
 static __device__ bool find_part(const ares_attention_args &a, part *p)
 {
     int group = a.n_heads / a.n_kv_heads, tiles = head_tiles(a), tile = (int)blockIdx.y % tiles;
-    int s = p->s = (int)blockIdx.x, to = (a.seg.prefix_len ? a.seg.prefix_len[s] : 0) + 1;
+    int s = p->s = (int)blockIdx.x;
+    p->to = (a.seg.prefix_len ? a.seg.prefix_len[s] : 0) + 1;
     p->h = (int)blockIdx.y / tiles;
     p->head = p->h * group + tile * HEADS;
     p->heads = ARES_MIN(group - tile * HEADS, (int)HEADS);
     if (a.seg.start[s + 1] - a.seg.start[s] != 1) return false;
-    p->from = a.window > 0 && to > a.window ? to - a.window : 0;
-    p->first_chunk = p->from / SPLIT;
-    p->chunks = (to - 1) / SPLIT - p->first_chunk + 1;
-    p->chunk = (int)blockIdx.z;
+    p->from = a.window > 0 && p->to > a.window ? p->to - a.window : 0;
+    int first = p->from / SPLIT, end = (p->to - 1) / SPLIT + 1, chunks = end - first,
+        each = (chunks + PARTS - 1) / PARTS;
+    p->parts = (chunks + each - 1) / each;
+    p->chunk = first + (int)blockIdx.z * each;
+    p->end = ARES_MIN(p->chunk + each, end);
+    return (int)blockIdx.z < p->parts;
+}
+
+static __device__ void begin_chunk(part *p)
+{
     p->first = p->chunk * SPLIT;
-    p->n = ARES_MIN(to - p->first, (int)SPLIT);
-    return p->chunk >= p->first_chunk && p->n > 0;
+    p->n = ARES_MIN(p->to - p->first, (int)SPLIT);
 }
 
 /* Row `key` of the chunk, among the keys of the cache; the values lie 32 rows later. */
@@ -70,6 +86,7 @@ typedef struct room {
     float *score;             /* [HEADS][SCORES] */
     float *out;               /* [HEADS][dim] */
     float *max, *sum;         /* [HEADS] */
+    float *run_max, *run_sum; /* [HEADS]: of the chunks before */
     float *q;                 /* [HEADS][dim], without tensor cores */
     __nv_bfloat16 *q16, *v16; /* [HEADS][dim + 8], [16][dim], with them */
 } room;
@@ -189,12 +206,36 @@ static __device__ void softmax(const ares_attention_args &a, const part &p, cons
     }
 }
 
-/* What a chunk leaves for the merge, per head: [dim] outputs, max, sum. */
+/* What a run leaves for the merge, per head: [dim] outputs, max, sum. */
 static __device__ float *left_by(const ares_attention_args &a, const part &p, float *partial,
-                                 int chunk, int j)
+                                 int run, int j)
 {
     int64_t head = (int64_t)p.s * a.n_heads + p.head + j;
-    return partial + (head * gridDim.z + chunk) * (a.head_dim + 2);
+    return partial + (head * gridDim.z + run) * (a.head_dim + 2);
+}
+
+/* Adds the chunk at hand to those of the run before it; a thread's outputs are always the same. */
+static __device__ void add_chunk(const ares_attention_args &a, const part &p, const room &m,
+                                 float *partial, bool first)
+{
+    int dim = a.head_dim;
+    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
+        int j = i / dim;
+        float *out = left_by(a, p, partial, (int)blockIdx.z, j) + i % dim, before, max;
+        if (first) {
+            *out = m.out[i];
+            continue;
+        }
+        before = m.run_max[j], max = fmaxf(before, m.max[j]);
+        *out = fmaf(m.out[i], expf(m.max[j] - max), *out * expf(before - max));
+    }
+    __syncthreads(); /* all have read what was before */
+    int j = (int)threadIdx.x;
+    if (j >= HEADS) return;
+    float before = first ? -INFINITY : m.run_max[j], max = fmaxf(before, m.max[j]);
+    m.run_sum[j] =
+        first ? m.sum[j] : fmaf(m.sum[j], expf(m.max[j] - max), m.run_sum[j] * expf(before - max));
+    m.run_max[j] = max;
 }
 
 template <typename T>
@@ -209,14 +250,13 @@ static __device__ void finish(const ares_attention_args &a, const part &p, int j
 template <typename T>
 static __device__ void merge(const ares_attention_args &a, const part &p, float *partial)
 {
-    int dim = a.head_dim, end = p.first_chunk + p.chunks;
+    int dim = a.head_dim;
     for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
         int j = i / dim, d = i % dim;
         float max = -INFINITY, sum = 0.0f, out = 0.0f;
-        for (int c = p.first_chunk; c < end; c++)
-            max = fmaxf(max, left_by(a, p, partial, c, j)[dim]);
-        for (int c = p.first_chunk; c < end; c++) {
-            const float *left = left_by(a, p, partial, c, j);
+        for (int r = 0; r < p.parts; r++) max = fmaxf(max, left_by(a, p, partial, r, j)[dim]);
+        for (int r = 0; r < p.parts; r++) {
+            const float *left = left_by(a, p, partial, r, j);
             float weight = expf(left[dim] - max);
             sum = fmaf(left[dim + 1], weight, sum);
             out = fmaf(left[d], weight, out);
@@ -229,7 +269,8 @@ static __device__ void merge(const ares_attention_args &a, const part &p, float 
 
 static __host__ __device__ size_t shared_bytes(int dim)
 {
-    size_t floats = (size_t)HEADS * (SCORES + dim + dim + 8 + 2); /* score, out, q, max and sum */
+    /* score, out, q, and max and sum of the chunk and of the run */
+    size_t floats = (size_t)HEADS * (SCORES + dim + dim + 8 + 4);
     return floats * sizeof(float) + (size_t)(16 * dim) * sizeof(__nv_bfloat16);
 }
 
@@ -242,26 +283,54 @@ static __device__ room divided(float *shared, int dim)
     m.q16 = (__nv_bfloat16 *)m.q;
     m.max = m.q + HEADS * (dim + 8);
     m.sum = m.max + HEADS;
-    m.v16 = (__nv_bfloat16 *)(m.sum + HEADS);
+    m.run_max = m.sum + HEADS;
+    m.run_sum = m.run_max + HEADS;
+    m.v16 = (__nv_bfloat16 *)(m.run_sum + HEADS);
     return m;
 }
 
-/* The queries, and zeros for heads that do not exist; MMA: also the last rows of values. */
+/* The queries, and zeros for heads that do not exist. */
 template <typename T, bool MMA>
 static __device__ void load(const ares_attention_args &a, const part &p, const room &m)
 {
-    int dim = a.head_dim, whole = p.n / 16 * 16;
+    int dim = a.head_dim;
     const T *q = (const T *)a.q + a.seg.start[p.s] * a.ldq + (int64_t)p.head * dim;
     for (int i = (int)threadIdx.x; i < HEADS * dim; i += THREADS) {
         int j = i / dim, d = i % dim;
         float x = j < p.heads ? cuda_get(q + i) : 0.0f;
         if (MMA) cuda_put((uint16_t *)m.q16 + j * (dim + 8) + d, x);
         else m.q[i] = x;
-        if (!MMA) continue;
-        bool real = whole + j < p.n;
-        cuda_put((uint16_t *)m.v16 + i,
-                 real ? cuda_get(key_row<T>(a, p, whole + j) + ARES_KV_BLOCK * dim + d) : 0.0f);
     }
+}
+
+/* The last rows of values of a chunk that ends inside 16. */
+template <typename T>
+static __device__ void load_last(const ares_attention_args &a, const part &p, const room &m)
+{
+    int dim = a.head_dim, whole = p.n / 16 * 16;
+    if (whole == p.n) return;
+    for (int i = (int)threadIdx.x; i < 16 * dim; i += THREADS) {
+        int row = whole + i / dim;
+        float x =
+            row < p.n ? cuda_get(key_row<T>(a, p, row) + ARES_KV_BLOCK * dim + i % dim) : 0.0f;
+        cuda_put((uint16_t *)m.v16 + i, x);
+    }
+}
+
+/* The outputs of the chunk at hand, with its max and sum. */
+template <typename T, bool MMA>
+static __device__ void attend(const ares_attention_args &a, const part &p, const room &m)
+{
+    if constexpr (MMA) load_last<T>(a, p, m);
+    __syncthreads();
+    if constexpr (MMA) scores_16(a, p, m);
+    else scores<T>(a, p, m);
+    __syncthreads();
+    softmax<MMA>(a, p, m);
+    __syncthreads();
+    if constexpr (MMA) outputs_16(a, p, m);
+    else outputs<T>(a, p, m);
+    __syncthreads();
 }
 
 template <typename T, bool MMA>
@@ -274,27 +343,21 @@ static __global__ void __launch_bounds__(THREADS, 4) /* 128 registers: with fewe
     int dim = a.head_dim;
     room m = divided(shared, dim);
     load<T, MMA>(a, p, m);
-    __syncthreads();
-    if constexpr (MMA) scores_16(a, p, m);
-    else scores<T>(a, p, m);
-    __syncthreads();
-    softmax<MMA>(a, p, m);
-    __syncthreads();
-    if constexpr (MMA) outputs_16(a, p, m);
-    else outputs<T>(a, p, m);
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < p.heads * dim; i += THREADS) {
-        int j = i / dim, d = i % dim;
-        if (p.chunks == 1) {
-            finish<T>(a, p, j, d, m.out[i], m.max[j], m.sum[j]);
-            continue;
-        }
-        float *left = left_by(a, p, partial, p.chunk, j);
-        left[d] = m.out[i];
-        if (d == 0) left[dim] = m.max[j], left[dim + 1] = m.sum[j];
+    for (bool first = true; p.chunk < p.end; p.chunk++, first = false) {
+        begin_chunk(&p);
+        attend<T, MMA>(a, p, m);
+        if (p.parts > 1) add_chunk(a, p, m, partial, first);
     }
-    if (p.chunks == 1) return;
-    if (cuda_is_last(&ticket[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)p.chunks))
+    for (int i = (int)threadIdx.x; p.parts == 1 && i < p.heads * dim; i += THREADS)
+        finish<T>(a, p, i / dim, i % dim, m.out[i], m.max[i / dim], m.sum[i / dim]);
+    if (p.parts == 1) return;
+    int j = (int)threadIdx.x; /* who has added to the run's max and sum */
+    if (j < p.heads) {
+        float *left = left_by(a, p, partial, (int)blockIdx.z, j);
+        left[dim] = m.run_max[j];
+        left[dim + 1] = m.run_sum[j];
+    }
+    if (cuda_is_last(&ticket[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)p.parts))
         merge<T>(a, p, partial);
 }
 
@@ -306,14 +369,15 @@ bool cuda_decodes(const ares_attention_args *a)
 void cuda_decode(ares_device *d, const ares_attention_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    int dim = a->head_dim, chunks = (a->seg.max_keys + SPLIT - 1) / SPLIT;
-    dim3 grid((unsigned)a->seg.n, (unsigned)(a->n_kv_heads * head_tiles(*a)), (unsigned)chunks);
+    int dim = a->head_dim, most = a->seg.max_keys, seen = a->window > 0 ? a->window : most,
+        parts = ARES_MIN(most_parts(seen), (most + SPLIT - 1) / SPLIT);
+    dim3 grid((unsigned)a->seg.n, (unsigned)(a->n_kv_heads * head_tiles(*a)), (unsigned)parts);
     float *partial = NULL;
     unsigned *ticket = NULL;
-    if (chunks > 1) {
-        size_t parts = (size_t)a->seg.n * (size_t)a->n_heads * (size_t)chunks;
+    if (parts > 1) {
+        size_t left = (size_t)a->seg.n * (size_t)a->n_heads * (size_t)parts;
         ticket = cuda_tickets(c, (size_t)grid.x * grid.y);
-        partial = (float *)cuda_scratch(c, CUDA_PARTS, parts * (size_t)(dim + 2) * sizeof(float));
+        partial = (float *)cuda_scratch(c, CUDA_PARTS, left * (size_t)(dim + 2) * sizeof(float));
         if (!ticket || !partial) return;
     }
     size_t shared = shared_bytes(dim);

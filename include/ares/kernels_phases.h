@@ -4,7 +4,7 @@
  * allocation, each from its start. Nothing is mapped, moved or copied when the phase changes.
  *
  * A phase begins when somebody takes memory for it; what was taken for the other one is gone then.
- * The allocation is as large as the larger phase (ares_rollout_options.training_bytes).
+ * Whoever opens the allocation makes it as large as the larger phase.
  * Where the device has no such allocation, or it is full, memory is taken from the device as usual
  * and stays.
  */

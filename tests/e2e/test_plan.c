@@ -300,6 +300,11 @@ TEST(options_that_move_memory_to_the_host_are_proposed)
                   "worker.actor.model.enable_gradient_checkpointing=true "
                   "worker.actor.max_token_len_per_device=2559 --memory 112e9",
           "it fits with worker.ref.offload.offload_params=true\n" },
+        /* the reference goes over the rows of an update with the policy */
+        { WITH_KL "algorithm.kl_penalty=full worker.actor.optim.strategy=adamw_bf16 "
+                  "worker.ref.offload.offload_params=true "
+                  "worker.actor.max_token_len_per_device=13000 --memory 149.2e9",
+          "it fits with worker.actor.round_tokens=13000\n" },
         { "algorithm.disable_kl=true worker.actor.optim.strategy=adamw_bf16 "
           "worker.actor.model.enable_gradient_checkpointing=true "
           "worker.actor.max_token_len_per_device=2559 --memory 50e9",

@@ -95,7 +95,8 @@ static bool actor_on_host(ares_train_config *c, const plan *p, char *word)
 /* Where weights come block by block, the inputs of all micro-batches of a round are kept. */
 static bool rounds(ares_train_config *c, const plan *p, char *word)
 {
-    bool by_block = p->how == ARES_SHARE_ALL || c->actor.offload_params;
+    bool by_block = p->how == ARES_SHARE_ALL || c->actor.offload_params ||
+                    c->ref.offload_params; /* which goes along with an exact KL */
     if (!by_block || c->actor.round_tokens != ARES_NULL_I64) return false;
     if (p->micro.per_optimizer <= p->micro.groups) return false;
     c->actor.round_tokens = p->micro.tokens;

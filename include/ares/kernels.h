@@ -646,12 +646,13 @@ typedef struct ares_kernels {
     /*
      * What is launched between graph_begin and graph_end is kept as a graph instead of done.
      * graph_begin: false where the device cannot keep any. graph_end: NULL where something in
-     * between cannot be kept; it holds no more than ARES_GRAPH_ROWS rows. graph_launch does all of
-     * it, on the same addresses; false, and it does nothing, where memory of the device has been
-     * released since: make the graph again.
+     * between cannot be kept; it holds no more than ARES_GRAPH_ROWS rows. graph_refusal: why the
+     * last of them kept nothing. graph_launch does all of it, on the same addresses; false, and it
+     * does nothing, where memory of the device has been released since: make the graph again.
      */
     bool (*graph_begin)(ares_device *d);
     void *(*graph_end)(ares_device *d);
+    const char *(*graph_refusal)(const ares_device *d);
     bool (*graph_launch)(ares_device *d, void *graph);
     void (*graph_free)(ares_device *d, void *graph);
 } ares_kernels;

@@ -166,9 +166,11 @@ void ares_rollout_clear(ares_rollout *r);
 typedef struct ares_rollout_stats {
     int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
         total_blocks;
-    int64_t reused_tokens; /* of prompts: found in the cache instead of computed */
+    int64_t reused_tokens;  /* of prompts: found in the cache instead of computed */
+    int64_t graph_steps;    /* that were one launch, of a graph */
+    int64_t refused_graphs; /* sizes of steps that the device keeps no graph of; of all time */
 } ares_rollout_stats;
-/* Since the last clear. */
 size_t ares_rollout_cache_bytes(const ares_rollout *r);
+/* Since the last clear. */
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);
 #endif

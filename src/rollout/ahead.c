@@ -340,19 +340,38 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
     return ARES_OK;
 }
 
+/* Steps like this one are launched without a graph from now on. */
+static void refuse(ares_rollout *r, const step *s, graph *g, const char *why)
+{
+    g->refused = true;
+    if (r->stats.refused_graphs++) return;
+    ares_warn("rollout: the device keeps no graph of a step of %d samples: %s; such steps are "
+              "slower, and rollout/refused_graphs counts their sizes",
+              s->rows, why);
+}
+static int replayed(ares_rollout *r)
+{
+    r->stats.graph_steps++;
+    return ARES_OK;
+}
+
 /* The same by the graph of its size, which the second step of the size makes. */
 static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
 {
     ares_device *d = r->model->device;
     const ares_kernels *k = d->k;
     if (g->exec) {
-        if (k->graph_launch(d, g->exec)) return ARES_OK;
+        if (k->graph_launch(d, g->exec)) return replayed(r);
         k->graph_free(d, g->exec);
         g->exec = NULL;
         g->warm = false;
     }
-    if (!g->warm || g->refused || !k->graph_begin(d)) {
+    if (!g->warm || g->refused) {
         g->warm = true;
+        return enqueue(r, p, s);
+    }
+    if (!k->graph_begin(d)) {
+        refuse(r, s, g, k->graph_refusal(d));
         return enqueue(r, p, s);
     }
     int rc = enqueue(r, p, s);
@@ -362,8 +381,8 @@ static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
         g->exec = NULL;
     }
     ARES_TRY(rc);
-    if (g->exec && k->graph_launch(d, g->exec)) return ARES_OK;
-    g->refused = true;
+    if (g->exec && k->graph_launch(d, g->exec)) return replayed(r);
+    refuse(r, s, g, g->exec ? "it released memory" : k->graph_refusal(d));
     return enqueue(r, p, s);
 }
 

@@ -163,8 +163,8 @@ void ares_rollout_clear(ares_rollout *r)
     take_cache(r); /* which training may have had */
     if (r->peers) rollout_peers_clear(r->peers);
     ares_arena_reset(&r->arena);
-    int64_t total = r->stats.total_blocks;
-    r->stats = (ares_rollout_stats){ .total_blocks = total };
+    int64_t total = r->stats.total_blocks, refused = r->stats.refused_graphs;
+    r->stats = (ares_rollout_stats){ .total_blocks = total, .refused_graphs = refused };
 }
 
 void ares_rollout_free(ares_rollout *r)

@@ -96,6 +96,10 @@ static void trains_sums(const char *options)
 TEST_GPU(grpo_trains_on_a_card_as_on_the_cpu)
 {
     trains_sums("worker.rollout.top_p=0.9 worker.rollout.top_k=40");
+    if (!have_card()) return;
+    CHECK(e2e_metric("card", 2, "rollout/graph_steps") > 0);
+    CHECK_NEAR(e2e_metric("card", 2, "rollout/refused_graphs"), 0, 0);
+    CHECK(isnan(e2e_metric("cpu", 2, "rollout/graph_steps"))); /* it has no graphs */
 }
 
 TEST_GPU(ppo_with_a_critic_and_a_kl_loss_trains_on_a_card_as_on_the_cpu)

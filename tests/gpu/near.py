@@ -1,15 +1,16 @@
 """Whether two runs have the same metrics: tests/gpu/near.py RUN OTHER TOLERANCE.
 
 Every number of metrics.jsonl must agree within the tolerance times its size, at least times 1.
-Times, rates, memory, exact/* (what differs by rounding itself) and forward passes (a card decodes a
-step ahead, also of an answer that has ended) are left out. Prints the worst metric; exit status 1
+Times, rates, memory, exact/* (what differs by rounding itself), forward passes (a card decodes a step
+ahead, also of an answer that has ended) and graphs (a CPU has none) are left out. Prints the worst metric; exit status 1
 where one disagrees, or where fewer than 10 were compared.
 """
 
 import json
 import sys
 
-SPEED = ("timing_s/", "timing_per_token_ms/", "perf/", "exact/", "rollout/forward_passes")
+SPEED = ("timing_s/", "timing_per_token_ms/", "perf/", "exact/", "rollout/forward_passes",
+         "rollout/graph_steps", "rollout/refused_graphs")
 
 
 def rows(run):

@@ -66,6 +66,11 @@ static bool no_graph(ares_device *d)
     (void)d;
     return false;
 }
+static const char *no_reason(const ares_device *d)
+{
+    (void)d;
+    return "a CPU has none";
+}
 
 static bool open_model(void)
 {
@@ -83,6 +88,7 @@ static bool open_model(void)
     late.fetched = fetched;
     padded = late;
     padded.graph_begin = no_graph;
+    padded.graph_refusal = no_reason;
     under_way = most_under_way = 0;
     with_pieces = 0;
     return true;
@@ -177,6 +183,8 @@ TEST(samples_are_those_of_steps_that_are_read_at_once)
             if (cases[i].seqs == 1) CHECK(changed > 0 && changed < advanced / 2);
             same(&want, &got);
             CHECK_EQ(got.stats.decoded_tokens, want.stats.decoded_tokens);
+            CHECK_EQ(got.stats.graph_steps, 0);
+            CHECK_EQ(got.stats.refused_graphs > 0, with_sizes);
             preemptions += got.stats.preemptions;
             ares_rollout_free(got.r);
         }

@@ -1,9 +1,11 @@
 /*
- * What a decoded token and a sample's start cost on a card, counted by the emulator
- * (tests/gpu/emulate): launches of kernels and products in the graph of a step, graphs, copies from
- * the host, and waits. Bounds that may only fall.
+ * What a decoded token costs on a card: one graph; and, counted by the emulator
+ * (tests/gpu/emulate), what it and a sample's start cost: launches of kernels and products in the
+ * graph of a step, graphs, copies from the host, and waits. Bounds that may only fall.
  */
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "ares/rollout.h"
 #include "test.h"
@@ -15,19 +17,18 @@ typedef struct cost {
     int64_t in_graph, launches, graphs, copies, waits;
 } cost;
 
-/* Of TOKENS tokens of one sample, after the first ones. */
-static bool decode(ares_model *m, count_fn *count, cost *out)
+/* One sample, after its first tokens: one graph has been made by now. */
+static ares_rollout *begin(ares_model *m)
 {
     static const int32_t prompt[] = { 5, 9, 3, 14 };
     ares_rollout *r;
-    int64_t active = 1, before = count("capture", NULL);
     if (!CHECK_OK(ares_rollout_new(m, NULL,
                                    &(ares_rollout_options){ .cache_tokens = 512,
                                                             .max_num_seqs = 2,
                                                             .max_num_batched_tokens = 64,
                                                             .max_model_len = 128 },
                                    &r)))
-        return false;
+        return NULL;
     bool well = CHECK_OK(ares_rollout_add(
         r,
         &(ares_request){
@@ -37,8 +38,21 @@ static bool decode(ares_model *m, count_fn *count, cost *out)
             .sampling = { .temperature = 1, .top_p = 1, .max_new_tokens = 24, .ignore_eos = true },
             .key = ares_rng_root(3, ARES_RNG_SAMPLE) },
         NULL));
+    int64_t active;
     for (int i = 0; well && i < 4; i++) well = CHECK_OK(ares_rollout_step(r, &active));
-    /* one graph has been made by now; launches counts those that lie in no graph */
+    if (well) return r;
+    ares_rollout_free(r);
+    return NULL;
+}
+
+/* Of TOKENS tokens. */
+static bool decode(ares_model *m, count_fn *count, cost *out)
+{
+    int64_t active = 1, before = count("capture", NULL);
+    ares_rollout *r = begin(m);
+    bool well = r != NULL;
+    if (!well) return false;
+    /* launches counts those that lie in no graph */
     *out = (cost){ .in_graph = count("capture", NULL),
                    .launches = -count("launch", NULL),
                    .graphs = -count("graph", NULL),
@@ -208,4 +222,89 @@ TEST_GPU(a_decoded_token_has_few_launches_and_waits)
         ares_model_free(model);
         ares_device_close(&device);
     }
+}
+
+static bool open_card(ares_device *d, ares_model **m)
+{
+    ares_model_options opt = { .storage = ARES_F32 };
+    *m = NULL;
+    if (ares_device_open("cuda", 1, d) != ARES_OK) {
+        test_skip(ares_error_message());
+        return false;
+    }
+    if (CHECK_OK(ares_model_load(test_source("tests/golden/models/qwen2_tied"), d, &opt, m)))
+        return true;
+    ares_device_close(d);
+    return false;
+}
+/* Of TOKENS steps: those that were graphs, and the sizes that the device has refused so far. */
+static ares_rollout_stats graphs_of(ares_model *m)
+{
+    ares_rollout_stats before = { 0 }, after = { 0 };
+    ares_rollout *r = begin(m);
+    int64_t active;
+    if (!r) return before;
+    ares_rollout_get_stats(r, &before);
+    for (int i = 0; i < TOKENS; i++) CHECK_OK(ares_rollout_step(r, &active));
+    ares_rollout_get_stats(r, &after);
+    after.graph_steps -= before.graph_steps;
+    ares_rollout_clear(r); /* forgets no refusal */
+    ares_rollout_get_stats(r, &before);
+    CHECK_EQ(before.graph_steps, 0);
+    CHECK_EQ(before.refused_graphs, after.refused_graphs);
+    ares_rollout_free(r);
+    return after;
+}
+
+TEST_GPU(a_decoded_token_is_one_graph)
+{
+    ares_device device;
+    ares_model *model;
+    if (!open_card(&device, &model)) return;
+    ares_rollout_stats stats = graphs_of(model);
+    CHECK_EQ(stats.graph_steps, TOKENS);
+    CHECK_EQ(stats.refused_graphs, 0);
+    ares_model_free(model);
+    ares_device_close(&device);
+}
+
+/* A wait, which no capture allows. */
+static const ares_kernels *before;
+static void advance_and_wait(ares_device *d, const ares_advance_args *a)
+{
+    before->advance(d, a);
+    (void)before->sync(d);
+    ares_error_clear();
+}
+
+TEST_GPU(a_graph_that_the_card_refuses_is_counted_and_told_once)
+{
+    ares_device device;
+    ares_model *model;
+    ares_str told = { 0 };
+    char path[500];
+    if (!open_card(&device, &model)) return;
+    before = device.k;
+    ares_kernels waits = *before;
+    waits.advance = advance_and_wait;
+    device.k = &waits;
+    snprintf(path, sizeof path, "%s", test_file("stderr"));
+    int kept = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    REQUIRE(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+    ares_log_set(ARES_LOG_INFO, 0); /* another test may have silenced it */
+    ares_rollout_stats stats = graphs_of(model);
+    dup2(kept, STDERR_FILENO);
+    close(kept), close(file);
+    CHECK_EQ(stats.graph_steps, 0);
+    CHECK_EQ(stats.refused_graphs, 1);
+    CHECK_OK(ares_file_read(path, &told));
+    CHECK_CONTAINS(told.data,
+                   "warning: rollout: the device keeps no graph of a step of 1 samples: ");
+    CHECK_CONTAINS(told.data, "captur"); /* the driver's reason */
+    char *first = strstr(told.data, "keeps no graph");
+    CHECK(first && !strstr(first + 1, "keeps no graph"));
+    ares_str_fini(&told);
+    device.k = before;
+    ares_model_free(model);
+    ares_device_close(&device);
 }

@@ -79,7 +79,7 @@ typedef struct cuda_context {
     void (*trim)(void); /* frees memory that another library keeps of the card; NULL: none does */
     const char *last;   /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
-    char message[256];
+    char message[256], refusal[256]; /* refusal: of the last graph that was not made */
 } cuda_context;
 
 /* The context of d, with its device current in this thread. */
@@ -314,6 +314,7 @@ void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes);
 int cuda_fetched(ares_device *d, int slot, const void **host);
 bool cuda_graph_begin(ares_device *d);
 void *cuda_graph_end(ares_device *d);
+const char *cuda_graph_refusal(const ares_device *d);
 bool cuda_graph_launch(ares_device *d, void *graph);
 void cuda_graph_free(ares_device *d, void *graph);
 void cuda_adamw(ares_device *d, const ares_adamw_args *a);

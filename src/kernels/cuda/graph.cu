@@ -6,6 +6,7 @@
 #include "device.cuh"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The position that turns number i of a row of cosines and sines. */
 static __device__ int32_t position_of(const ares_advance_args &a, int64_t r, int64_t i)
@@ -79,33 +80,45 @@ typedef struct kept {
     int64_t releases; /* of the device, when it was made */
 } kept;
 
+/* What fails in a capture is only the graph; the launches are then done without it. */
+static bool captured(cuda_context *c)
+{
+    bool good = !c->failed;
+    if (!good) memcpy(c->refusal, c->message, sizeof c->refusal);
+    c->failed = false;
+    return good;
+}
+
 bool cuda_graph_begin(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
-    if (c->failed) return false;
-    bool begun = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-    if (!begun) (void)cudaGetLastError();
+    bool failed = c->failed; /* before: no matter of a graph */
+    if (!failed)
+        cuda_check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                   "begin of a capture");
+    bool begun = captured(c);
+    c->failed = failed;
     return begun;
 }
 
-/* What fails in a capture is only the graph; the launches are then done without it. */
 void *cuda_graph_end(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
-    bool good = cudaStreamEndCapture(c->stream, &graph) == cudaSuccess && !c->failed &&
-                cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess;
+    cuda_check(c, cudaStreamEndCapture(c->stream, &graph), "end of a capture");
+    if (!c->failed) cuda_check(c, cudaGraphInstantiate(&exec, graph, 0), "making of a graph");
     if (graph) (void)cudaGraphDestroy(graph);
-    if (!good) {
-        c->failed = false;
-        (void)cudaGetLastError();
-        return NULL;
-    }
+    if (!captured(c)) return NULL;
     kept *k = (kept *)malloc(sizeof *k);
     ARES_ASSERT(k);
     *k = { exec, c->releases };
     return k;
+}
+
+const char *cuda_graph_refusal(const ares_device *d)
+{
+    return ((const cuda_context *)d->scratch)->refusal;
 }
 
 bool cuda_graph_launch(ares_device *d, void *graph)

@@ -52,6 +52,7 @@ static const ares_kernels table = {
     .fetched = cuda_fetched,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
+    .graph_refusal = cuda_graph_refusal,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
 };

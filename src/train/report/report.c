@@ -135,6 +135,10 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);
     ares_metrics_set(m, "rollout/forward_passes", (double)stats.steps);
+    if (t->run.device.k->graph_begin) {
+        ares_metrics_set(m, "rollout/graph_steps", (double)stats.graph_steps);
+        ares_metrics_set(m, "rollout/refused_graphs", (double)stats.refused_graphs);
+    }
     ARES_TRY(report_sources(t, b, m));
     return report_lengths(t, b, m);
 }

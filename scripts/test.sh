@@ -6,6 +6,8 @@
 #       NAME: only these ctests (core, text.slow, e2e, check_includes ...);
 #           `ctest --test-dir build -N` lists them
 #       --without: leave tests of these labels out (slow, mpi, gpu)
+# Emulated cards run what is queued in another order each time; ARES_EMULATE_SEED, which is printed,
+# repeats one (docs/testing.md).
 # One program by hand: build/test_core [--list] [a part of a test's name ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,7 +47,8 @@ quietly() { # shows a step's output only when it failed
 start=$SECONDS
 quietly cmake --preset "$preset" ${ARES_CMAKE_ARGS:-}
 quietly cmake --build "$build" -j "$(nproc)"
-echo "test: $build is built ($((SECONDS - start)) s)"
+export ARES_EMULATE_SEED=${ARES_EMULATE_SEED:-$(date +%s)}
+echo "test: $build is built ($((SECONDS - start)) s); ARES_EMULATE_SEED=$ARES_EMULATE_SEED"
 
 select=(--test-dir "$build" --no-tests=error -V)
 ((${#names[@]})) && select+=(-R "^($(IFS='|'; echo "${names[*]//./\\.}"))\$")

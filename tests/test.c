@@ -59,6 +59,7 @@ static volatile pid_t shell;       /* started by test_shell, leads a process gro
 static ares_str skips;             /* reasons that the running test gave for skipping */
 static char dir[64], kept_dir[64]; /* of the running test; of all tests */
 static ares_arena strings;
+static const char *seed; /* of emulated cards, as this program got it, or NULL */
 
 void test_register(test_case *t)
 {
@@ -236,6 +237,14 @@ const char *test_program(void)
     return ARES_BINARY_DIR "/ares-train";
 }
 
+void test_emulated_order(int n)
+{
+    char text[24];
+    unsigned long long first = seed ? strtoull(seed, NULL, 10) : 0;
+    snprintf(text, sizeof text, "%llu", first + (unsigned long long)n);
+    setenv("ARES_EMULATE_SEED", text, 1);
+}
+
 const char *test_dir(void)
 {
     if (dir[0]) return dir;
@@ -372,6 +381,8 @@ static void remove_tree(const char *path)
 /* With dprintf, because a test that hangs or crashes may hold the lock of stdout. */
 static void summary(void)
 {
+    if (shared->failed && seed && getenv("ARES_CUDA_LIB"))
+        dprintf(1, "on a card in the order of ARES_EMULATE_SEED=%s\n", seed);
     dprintf(1, "%s: %d passed, %d failed, %d skipped\n", program, shared->passed, shared->failed,
             shared->skipped);
 }
@@ -531,6 +542,8 @@ int main(int argc, char **argv)
     char *names[64];
     self = argv[0];
     runner = getpid();
+    const char *given = getenv("ARES_EMULATE_SEED");
+    seed = given && *given ? strdup(given) : NULL; /* tests set another */
     program = strrchr(self, '/') ? strrchr(self, '/') + 1 : self;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--list") == 0) list = true;

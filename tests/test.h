@@ -145,6 +145,12 @@ const char *test_file(const char *name);
  * tests that run side by side wait for it.
  */
 const char *test_kept(const char *name, const char *made, void (*make)(const char *path));
+/*
+ * For programs that the test starts: the order in which emulated cards run what is queued
+ * (docs/testing.md), the n-th after the one that ARES_EMULATE_SEED gave to this program; 0: that
+ * one again.
+ */
+void test_emulated_order(int n);
 /* build/ares-train of the build this test belongs to. */
 const char *test_program(void);
 /*

@@ -58,7 +58,7 @@ static bool card_is_here(void)
 }
 
 /*
- * The emulator runs what is queued in an order drawn by a seed (tests/gpu/emulate); a card takes no
+ * The emulator runs what is queued in an order drawn by a seed (docs/testing.md); a card takes no
  * notice of it.
  */
 TEST_GPU(ranks_with_cards_have_the_sums_and_columns_of_the_host)
@@ -66,12 +66,10 @@ TEST_GPU(ranks_with_cards_have_the_sums_and_columns_of_the_host)
     if (!test_in_mpi()) {
         if (!card_is_here()) return;
         for (int seed = 1; seed <= 4; seed++) {
-            char text[8];
-            snprintf(text, sizeof text, "%d", seed);
-            setenv("ARES_EMULATE_SEED", text, 1);
+            test_emulated_order(seed);
             (void)test_as_ranks(seed, "ranks_with_cards_have_the_sums_and_columns_of_the_host");
         }
-        unsetenv("ARES_EMULATE_SEED");
+        test_emulated_order(0);
         return;
     }
     ares_world *w = NULL;

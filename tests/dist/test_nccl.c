@@ -41,13 +41,6 @@ static bool have_cards(int n)
     return rc == ARES_OK;
 }
 
-static void seed(int n)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", n);
-    setenv("ARES_EMULATE_SEED", text, 1);
-}
-
 /* What the ranks of a test print, with an option or a fault in the environment; the exit status. */
 static int ranks_with(ares_str *out, const char *test, int ranks, const char *name,
                       const char *value)
@@ -105,7 +98,7 @@ TEST_GPU(nccl_gives_the_sums_and_columns_of_the_host)
         for (int ranks = 1; ranks <= 4; ranks++)
             for (int s = 1; s <= (emulated() ? 3 : 1); s++) {
                 if (!have_cards(shares() ? 1 : ranks)) return;
-                seed(s * 10 + ranks);
+                test_emulated_order(s * 10 + ranks);
                 (void)test_as_ranks(ranks, "nccl_gives_the_sums_and_columns_of_the_host");
             }
         return;
@@ -182,7 +175,7 @@ TEST_GPU(a_missing_join_and_a_missing_event_show_on_the_emulator)
     if (!test_in_mpi()) {
         if (!emulated()) SKIP("a card may be fast enough to hide it");
         for (int s = 1; s <= 3 && have_cards(2); s++) {
-            seed(s);
+            test_emulated_order(s);
             (void)test_as_ranks(2, "a_missing_join_and_a_missing_event_show_on_the_emulator");
         }
         return;

@@ -319,11 +319,11 @@ TEST_GPU(two_ranks_train_on_one_card_as_on_the_cpu)
 {
     E2E_NEEDS_MPI();
     if (!have_card()) return;
-    setenv("ARES_EMULATE_SEED", "1", 1);
+    test_emulated_order(1);
     bool well = train_ranks(2, "cpu", "cpu", "") && train_ranks(2, "card", "cuda:0", "");
-    setenv("ARES_EMULATE_SEED", "2", 1);
+    test_emulated_order(2);
     well = well && train_ranks(2, "whole", "cuda:0", "worker.actor.fsdp.fsdp_size=1");
-    unsetenv("ARES_EMULATE_SEED");
+    test_emulated_order(0);
     if (!well) return;
     same_responses();
     near_metrics(1e-5, 50);
@@ -347,13 +347,13 @@ TEST_GPU(what_ranks_of_a_card_share_changes_no_bit)
     if (!have_card()) return;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         char words[300];
-        setenv("ARES_EMULATE_SEED", "3", 1);
+        test_emulated_order(3);
         bool well = train_ranks(cases[i].ranks, i ? "pairs" : "states", "cuda:0", cases[i].words);
-        setenv("ARES_EMULATE_SEED", "4", 1);
+        test_emulated_order(4);
         snprintf(words, sizeof words, "%s worker.actor.fsdp.enable_full_shard=true",
                  cases[i].words);
         well = well && train_ranks(cases[i].ranks, i ? "pairs_all" : "all", "cuda:0", words);
-        unsetenv("ARES_EMULATE_SEED");
+        test_emulated_order(0);
         if (well) same_checkpoints(i ? "pairs" : "states", i ? "pairs_all" : "all");
     }
 }

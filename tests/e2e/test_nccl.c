@@ -72,12 +72,11 @@ static int start(ares_str *out, const char *run, int ranks, const char *more)
 static bool train(const char *run, int ranks, int seed, const char *transport, const char *more)
 {
     ares_str out = { 0 };
-    char text[16], words[1000];
-    snprintf(text, sizeof text, "%d", seed);
+    char words[1000];
     snprintf(words, sizeof words, "%s trainer.comm_transport=%s", more, transport);
-    setenv("ARES_EMULATE_SEED", text, 1);
+    test_emulated_order(seed);
     int rc = start(&out, run, ranks, words);
-    unsetenv("ARES_EMULATE_SEED");
+    test_emulated_order(0);
     bool well = CHECK_MSG(rc == 0, "%s: %s", run, out.data ? out.data : "");
     if (well)
         CHECK_CONTAINS(out.data, strcmp(transport, "staged") == 0 ? "exchange over host memory"

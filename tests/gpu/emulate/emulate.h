@@ -37,7 +37,8 @@ bool emulate_advance(cudaStream_t stream);        /* by one operation; false: no
 OWN cudaError_t emulate_error(cudaError_t error); /* remembers it for cudaGetLastError */
 /* For calls that CUDA forbids while a stream records; true: allowed. */
 OWN bool emulate_allowed(void);
-/* A number below n from the seed of this process. */
+/* ARES_EMULATE_SEED of this process, or 0; and a number below n from it. */
+OWN uint64_t emulate_seed(void);
 unsigned emulate_draw(unsigned n);
 OWN void emulate_count(const char *kind, const char *operation, int64_t n);
 OWN void emulate_finish_all(void);

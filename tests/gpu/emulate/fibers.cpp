@@ -65,7 +65,7 @@ void emulate_end(const char *format, ...)
     va_start(list, format);
     fputs("emulate: ", stderr);
     vfprintf(stderr, format, list);
-    fputs("\n", stderr);
+    fprintf(stderr, " (ARES_EMULATE_SEED=%llu)\n", (unsigned long long)emulate_seed());
     va_end(list);
     abort();
 }

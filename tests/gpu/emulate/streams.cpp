@@ -68,15 +68,15 @@ static void rest(void)
     locked = held;
 }
 
+uint64_t emulate_seed(void)
+{
+    static const char *given = getenv("ARES_EMULATE_SEED");
+    static const uint64_t seed = given ? strtoull(given, NULL, 10) : 0;
+    return seed;
+}
 unsigned emulate_draw(unsigned n)
 {
-    static uint64_t state;
-    static bool seeded;
-    if (!seeded) {
-        const char *seed = getenv("ARES_EMULATE_SEED");
-        state = seed ? strtoull(seed, NULL, 10) : 0;
-        seeded = true;
-    }
+    static uint64_t state = emulate_seed();
     uint64_t z = state += 0x9E3779B97F4A7C15u; /* splitmix64 */
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
     z = (z ^ z >> 27) * 0x94D049BB133111EBu;

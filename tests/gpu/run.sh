@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that the first hour on a machine with a card needs, in the order of what is most likely
-# to break: the build, the card, the device, every kernel beside the CPU's (fp32 first, then bf16),
-# captured graphs, goldens through the twins of algo, two steps of every algorithm and over pictures
-# beside the CPU, and the kernels' tests under compute-sanitizer.
+# to break: the build, the card, the device, every kernel beside the CPU's (fp32 first, then bf16) with
+# our own products and attention, then with libtorch's, captured graphs, goldens through the twins of
+# algo, two steps of every algorithm and over pictures beside the CPU, and the kernels' tests under
+# compute-sanitizer.
 #
 #   tests/gpu/run.sh [BUILD_DIR]        (default: build)
 #
@@ -47,8 +48,9 @@ each_test() { # program, seconds for one test, names...: one process per test, s
               # hangs or breaks the card's context takes no other with it
     local program=$1 limit=$2
     shift 2
-    for test; do step "$(basename "$program").$test" "$limit" "$program" --label gpu "$test"; done
+    for test; do step "$(basename "$program").$test$how" "$limit" "$program" --label gpu "$test"; done
 }
+how="" # added to the names of steps
 
 if [[ ! -e /dev/nvidiactl && -z ${ARES_CUDA_LIB:-} && -z ${DRY:-} ]]; then
     echo "gpu: no CUDA device on this machine; nothing was run" >&2
@@ -74,20 +76,41 @@ if [[ -z ${ARES_CUDA_LIB:-} ]]; then
     step card.library 60 bash -c "ldd '$build/libares_cuda.so' | tee /dev/stderr | (! grep 'not found')"
 fi
 
-# 2. the device opens, and its memory and copies work; then libtorch's side
-# shellcheck disable=SC2046
-each_test "$build/test_kernels" 120 \
-    $(names "$build/test_kernels" | grep -e '^cuda_memory' -e '^card_')
-step aten.entries 600 "$build/test_kernels" aten
-
-# 3. every kernel beside the CPU's, then the other rooms
+# 2. the device opens, and its memory and copies work; then every kernel beside the CPU's. Our own
+# products and attention first: what libtorch's do wrong shows by itself, in part 3
 kernels=$(names "$build/test_kernels" | grep -v -e '^card_' -e '^cuda_memory')
+every_kernel() {
+    # shellcheck disable=SC2046
+    each_test "$build/test_kernels" 120 \
+        $(names "$build/test_kernels" | grep -e '^cuda_memory' -e '^card_')
+    # shellcheck disable=SC2046
+    each_test "$build/test_kernels" 300 $(grep -v bf16 <<<"$kernels")
+    # shellcheck disable=SC2046
+    each_test "$build/test_kernels" 300 $(grep bf16 <<<"$kernels")
+}
+own() { # command...: without libtorch's products and attention on the card
+    local -x ARES_TORCH_LIB=/none
+    how=.own
+    "$@"
+    how=""
+}
+own every_kernel
+
+# 3. libtorch: its table on the CPU, which needs no card, its own product on the card, and the kernels
+# once more with its products and attention. A library that ARES_CUDA_LIB names takes none of them
+step aten.entries_on_the_cpu 600 "$build/test_kernels" --without gpu aten
 # shellcheck disable=SC2046
-each_test "$build/test_kernels" 300 $(grep -v bf16 <<<"$kernels")
-# shellcheck disable=SC2046
-each_test "$build/test_kernels" 300 $(grep bf16 <<<"$kernels")
+each_test "$build/test_torch" 300 $(names "$build/test_torch")
+if [[ -z ${ARES_CUDA_LIB:-} ]]; then
+    # a device that libtorch cannot serve keeps our own and says why
+    step aten.is_taken 120 bash -c "'$build/test_kernels' --label gpu cuda_memory_is_zeroed 2>&1 |
+        tee /dev/stderr | (! grep 'instead of libtorch')"
+    every_kernel
+fi
+
+# 4. the other rooms
 for program in "$build"/test_*; do
-    case $(basename "$program") in test_kernels | test_e2e) continue ;; esac
+    case $(basename "$program") in test_kernels | test_torch | test_e2e) continue ;; esac
     [[ -f $program && -x $program ]] || continue
     # shellcheck disable=SC2046
     each_test "$program" 300 $(names "$program")
@@ -96,14 +119,15 @@ allow=()
 [[ -r tests/golden/unknown.txt ]] && allow=(--allow-unknown tests/golden/unknown.txt)
 step goldens 900 env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json "${allow[@]}"
 
-# 4. whole runs
+# 5. whole runs, the first one without libtorch
+own step run.grpo.own 300 tests/gpu/runs.sh "$build" grpo grpo-bf16
 step run.grpo 300 tests/gpu/runs.sh "$build" grpo
 step run.vision 600 tests/gpu/runs.sh "$build" vision vision-bf16
 step runs 3000 tests/gpu/runs.sh "$build"
 # shellcheck disable=SC2046
 [[ -x $build/test_e2e ]] && each_test "$build/test_e2e" 600 $(names "$build/test_e2e")
 
-# 5. NCCL between ranks. With several cards the tests above have used them (they say SKIP with one);
+# 6. NCCL between ranks. With several cards the tests above have used them (they say SKIP with one);
 # here ranks share one card, and NCCL takes each for a machine of its own, so that it sends by sockets
 nccl=${ARES_NCCL_LIB:-$(ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p' | head -n 1)}
 for found in "$root"/.venv/lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2; do
@@ -116,7 +140,7 @@ else
     echo "nccl.ranks_on_one_card: left out (no libnccl.so.2, or no card)" | tee -a "$summary"
 fi
 
-# 6. memory, races in shared memory, barriers
+# 7. memory, races in shared memory, barriers
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [[ -x $sanitizer && -z ${ARES_CUDA_LIB:-} ]]; then
     # cuda_memory* asks for more memory than there is and copies to invalid addresses, on purpose

@@ -1,21 +1,37 @@
 /*
  * The goals of docs/performance.md#goals-on-a-card as JSON lines, each the best of many runs: G7
- * sampling (with top-k and top-p, and without the lm_head), G12 the loss pass with KL and all sums,
- * G13 window entropy with a percentile per row. kernel_s: time of the kernels alone, by the card's
- * clock; call_s: time of the whole call, with the copies of host arrays to the card and back.
+ * sampling from logits that lie on the card, with top-k and top-p, G12 the loss pass with KL and
+ * all sums, G13 window entropy with a percentile per row. kernel_s: time of the kernels alone, by
+ * the card's clock; call_s: time of the whole call, with the copies of host arrays to the card and
+ * back.
  *
- *   bench_algo_cuda [DEVICE]      cuda
+ *   bench_algo_cuda [device=cuda] [tokens=1048576] [batch=256] [vocab=151936] [repeat=30]
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../src/algo/twin.h"
-#include "../src/kernels/layout.h"
 #include "ares/algo.h"
 #include "ares/algo_loss.h"
+#include "options.h"
 
-enum { RUNS = 30, VOCAB = 151936 };
+typedef struct options {
+    const char *device;
+    int64_t tokens, batch, vocab, repeat;
+} options;
+
+static int set(options *o, const char *word)
+{
+    const bench_option known[] = {
+        { "device", .text = &o->device },
+        { "tokens", .number = &o->tokens, .least = 4096 },
+        { "batch", .number = &o->batch, .least = 1 },
+        { "vocab", .number = &o->vocab, .least = 1 },
+        { "repeat", .number = &o->repeat, .least = 1 },
+    };
+    return bench_set("bench_algo_cuda", known, ARES_COUNT(known), word);
+}
 
 static float *numbers(int64_t n, double scale, double shift)
 {
@@ -27,15 +43,10 @@ static float *numbers(int64_t n, double scale, double shift)
     return x;
 }
 
-/* bytes 0: the goal is a time, not a rate */
 static void line(const char *goal, const char *what, double kernel_s, double call_s, double bytes)
 {
-    printf("{\"goal\":\"%s\",\"what\":\"%s\",\"kernel_s\":%.4g,\"call_s\":%.4g", goal, what,
-           kernel_s, call_s);
-    if (bytes > 0)
-        printf(",\"bytes\":%.4g,\"bytes_per_s\":%.4g", bytes,
-               bytes / (isnan(kernel_s) ? call_s : kernel_s));
-    printf("}\n");
+    printf("{\"goal\":\"%s\",\"what\":\"%s\",\"kernel_s\":%.4g,\"call_s\":%.4g,\"bytes\":%.4g}\n",
+           goal, what, kernel_s, call_s, bytes);
     (void)fflush(stdout);
 }
 static void keep(double *best, double s)
@@ -43,20 +54,6 @@ static void keep(double *best, double s)
     *best = s < *best ? s : *best;
 }
 
-/* Seconds of one call of fn, after a sync. */
-typedef void call(ares_device *d, void *ctx);
-static double timed(ares_device *d, call *fn, void *ctx)
-{
-    double best = INFINITY;
-    for (int i = 0; i < RUNS; i++) {
-        (void)d->k->sync(d);
-        double t = ares_now_s();
-        fn(d, ctx);
-        if (d->k->sync(d) != ARES_OK) return NAN;
-        keep(&best, ares_now_s() - t);
-    }
-    return best;
-}
 static void *up(ares_device *d, const void *host, size_t bytes)
 {
     void *p = d->k->alloc(d, bytes);
@@ -66,21 +63,23 @@ static void *up(ares_device *d, const void *host, size_t bytes)
 }
 
 /* ---------------------------------------------------------------- G12 */
-static int losses(ares_device *d, const algo_twins *twins)
+static int losses(ares_device *d, const algo_twins *twins, const options *o)
 {
-    enum { N = 1 << 20, ROWS = 1024 };
+    enum { ROWS = 1024 };
+    int64_t n = o->tokens;
+    size_t bytes = (size_t)n * sizeof(float);
     static const char *const names[] = { "default", "cispo", "gspo", "gmpo" };
-    float *x[7], *out = up(d, NULL, N * sizeof *out);
+    float *x[7], *out = up(d, NULL, bytes);
     for (int i = 0; i < ARES_COUNT(x); i++) {
-        float *host = numbers(N, 0.1, i < 3 ? -1 : 0.5);
-        x[i] = up(d, host, N * sizeof *host);
+        float *host = numbers(n, 0.1, i < 3 ? -1 : 0.5);
+        x[i] = up(d, host, bytes);
         ares_free(host);
     }
-    uint8_t *ones = ares_malloc(N), *mask;
+    uint8_t *ones = ares_malloc((size_t)n), *mask;
     int64_t start[ROWS + 1];
-    memset(ones, 1, N);
-    mask = up(d, ones, N);
-    for (int r = 0; r <= ROWS; r++) start[r] = (int64_t)r * (N / ROWS);
+    memset(ones, 1, (size_t)n);
+    mask = up(d, ones, (size_t)n);
+    for (int r = 0; r <= ROWS; r++) start[r] = r * n / ROWS;
     ares_card_sums sums;
     ares_card_sums_init(&sums);
     const ares_loss_card card = { .row_start = up(d, start, sizeof start),
@@ -92,9 +91,9 @@ static int losses(ares_device *d, const algo_twins *twins)
                              ARES_LOSS_DEFAULTS };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         double kernel = INFINITY, whole = INFINITY;
-        for (int run = 0; run < RUNS; run++) {
+        for (int64_t run = 0; run < o->repeat; run++) {
             ares_loss_args a = { .cfg = &cfg,
-                                 .n = N,
+                                 .n = n,
                                  .log_prob = x[0],
                                  .old_log_prob = x[1],
                                  .advantage = x[3],
@@ -116,10 +115,10 @@ static int losses(ares_device *d, const algo_twins *twins)
             keep(&kernel, twins->kernel_s(d));
         }
         /* six columns and the mask read, the derivative read and written */
-        line("G12", names[i], kernel, whole, (double)N * (6 * 4 + 2 * 4 + 1));
+        line("G12", names[i], kernel, whole, (double)n * (6 * 4 + 2 * 4 + 1));
     }
-    for (int i = 0; i < ARES_COUNT(x); i++) d->k->release(d, x[i], N * sizeof(float));
-    d->k->release(d, out, N * sizeof *out), d->k->release(d, mask, N);
+    for (int i = 0; i < ARES_COUNT(x); i++) d->k->release(d, x[i], bytes);
+    d->k->release(d, out, bytes), d->k->release(d, mask, (size_t)n);
     d->k->release(d, (void *)(uintptr_t)card.row_start, sizeof start);
     d->k->release(d, card.sums, sizeof sums);
     ares_free(ones);
@@ -127,23 +126,22 @@ static int losses(ares_device *d, const algo_twins *twins)
 }
 
 /* ---------------------------------------------------------------- G13, and advantages beside it */
-static int rows(ares_device *d, const algo_twins *twins)
+static int rows(ares_device *d, const algo_twins *twins, const options *o)
 {
-    enum { N = 1 << 22, MOST = 4096 };
-    float *h = numbers(N, 0.5, 2), *values = numbers(N, 1, 0);
-    double *window = ares_malloc((size_t)N * sizeof *window),
-           *returned = ares_malloc((size_t)N * sizeof *returned), threshold[MOST];
-    uint8_t *mask = ares_malloc(N);
+    enum { MOST = 4096 };
+    int64_t most = 4 * o->tokens;
+    float *h = numbers(most, 0.5, 2), *values = numbers(most, 1, 0);
+    double *window = ares_malloc((size_t)most * sizeof *window),
+           *returned = ares_malloc((size_t)most * sizeof *returned), threshold[MOST];
+    uint8_t *mask = ares_malloc((size_t)most);
     int64_t start[MOST + 1];
-    static const int64_t shape[][2] = { { 1024, 1024 }, { 256, 4096 }, { 4096, 256 } },
-                         w[] = { 4, 64 };
-    memset(mask, 1, N);
-    for (int i = 0; i < ARES_COUNT(shape) * ARES_COUNT(w); i++) {
-        int64_t n = shape[i / 2][0], length = shape[i / 2][1];
+    static const int64_t counts[] = { 1024, 256, 4096 }, w[] = { 4, 64 };
+    for (int i = 0; i < ARES_COUNT(counts) * ARES_COUNT(w); i++) {
+        int64_t n = counts[i / 2], length = o->tokens / n;
         double kernel = INFINITY, whole = INFINITY;
         char what[64];
         for (int64_t r = 0; r <= n; r++) start[r] = r * length;
-        for (int run = 0; run < RUNS; run++) {
+        for (int64_t run = 0; run < o->repeat; run++) {
             twin_windows_args t = { .of = { n, start },
                                     .entropy = h,
                                     .w = w[i % 2],
@@ -161,10 +159,10 @@ static int rows(ares_device *d, const algo_twins *twins)
                        (long long)n, (long long)length);
         line("G13", what, kernel, whole, (double)(n * length) * (4 + 8 + 1));
     }
-    memset(mask, 1, N);
-    for (int64_t r = 0; r <= 1024; r++) start[r] = r * 4096;
+    memset(mask, 1, (size_t)most);
+    for (int64_t r = 0; r <= 1024; r++) start[r] = r * most / 1024;
     double kernel = INFINITY, whole = INFINITY;
-    for (int run = 0; run < RUNS; run++) {
+    for (int64_t run = 0; run < o->repeat; run++) {
         twin_gae_args t = { .of = { 1024, start },
                             .rewards = h,
                             .values = values,
@@ -178,88 +176,83 @@ static int rows(ares_device *d, const algo_twins *twins)
         keep(&whole, ares_now_s() - begin);
         keep(&kernel, twins->kernel_s(d));
     }
-    line("", "gae, 1024 rows of 4096", kernel, whole, (double)N * (2 * 4 + 1 + 2 * 8));
+    char what[64];
+    (void)snprintf(what, sizeof what, "gae, 1024 rows of %lld", (long long)(most / 1024));
+    line("", what, kernel, whole, (double)most * (2 * 4 + 1 + 2 * 8));
     ares_free(h), ares_free(values), ares_free(window), ares_free(returned), ares_free(mask);
     return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- G7 */
-static void sampling(ares_device *d, void *ctx)
+/* The logits are read once at least; what is drawn from each row is small beside them. */
+static int samples(ares_device *d, const algo_twins *twins, const options *o)
 {
-    d->k->sample(d, ctx);
-}
-static void product(ares_device *d, void *ctx)
-{
-    d->k->linear(d, ctx, 1);
-}
-
-static void samples(ares_device *d)
-{
-    enum { B = 256, K = 896 };
-    float *from = numbers((int64_t)VOCAB * K, 0.1, 0), *x = numbers((int64_t)B * K, 1, 0),
-          setting[3][B];
-    uint16_t *weight = ares_malloc((size_t)VOCAB * K * sizeof *weight);
-    int32_t top_k[B];
-    ares_rng_key key[B];
-    for (int64_t i = 0; i < (int64_t)VOCAB * K; i++) weight[i] = kernels_f32_to_bf16(from[i]);
-    for (int r = 0; r < B; r++) {
-        setting[0][r] = 0.8f, setting[1][r] = 1.0f, setting[2][r] = 0.95f;
+    size_t b = (size_t)o->batch, bytes = b * (size_t)o->vocab * sizeof(float);
+    float *host = numbers(o->batch * o->vocab, 3, 0),
+          *setting = ares_malloc(3 * b * sizeof *setting);
+    int32_t *top_k = ares_malloc(b * sizeof *top_k);
+    ares_rng_key *key = ares_calloc(b, sizeof *key);
+    for (size_t r = 0; r < b; r++) {
+        setting[r] = 0.8f, setting[b + r] = 1.0f, setting[2 * b + r] = 0.95f;
         top_k[r] = 50;
-        key[r] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)r, 0);
+        key[r] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), r, 0);
     }
-    ares_matrix w = { up(d, weight, (size_t)VOCAB * K * 2), ARES_BF16, ARES_ROWS, VOCAB, K };
-    float *x_up = up(d, x, (size_t)B * K * sizeof *x),
-          *y = up(d, NULL, (size_t)B * VOCAB * sizeof *y);
-    ares_linear_args l = { .m = B, .x = x_up, .ldx = K, .w = &w, .y = y, .ldy = VOCAB };
-    float *set = up(d, setting, sizeof setting), *out = up(d, NULL, 3 * B * sizeof *out);
-    int32_t *set_k = up(d, top_k, sizeof top_k);
-    ares_rng_key *set_key = up(d, key, sizeof key);
-    double bare = timed(d, product, &l);
-    line("G7", "the lm_head alone, B = 256", NAN, bare, 0);
+    float *logits = up(d, host, bytes), *given = up(d, setting, 3 * b * sizeof *setting),
+          *out = up(d, NULL, 3 * b * sizeof *out);
+    int32_t *given_k = up(d, top_k, b * sizeof *top_k);
+    ares_rng_key *given_key = up(d, key, b * sizeof *key);
     for (int i = 0; i < 4; i++) {
-        ares_sample_args s = { .rows = B,
-                               .vocab = VOCAB,
-                               .x = x_up,
-                               .ldx = K,
-                               .w = &w,
-                               .temperature = set,
-                               .top_p = set + (1 + i % 2) * B,
-                               .top_k = i / 2 ? set_k : NULL,
-                               .key = set_key,
+        ares_sample_args s = { .rows = (int32_t)o->batch,
+                               .vocab = (int32_t)o->vocab,
+                               .logits = logits,
+                               .temperature = given,
+                               .top_p = i % 2 ? given + 2 * b : NULL,
+                               .top_k = i / 2 ? given_k : NULL,
+                               .key = given_key,
                                .token = (int32_t *)out,
-                               .log_prob = out + B,
-                               .entropy = out + 2 * B };
+                               .log_prob = out + b,
+                               .entropy = out + 2 * b };
+        double kernel = INFINITY, whole = INFINITY;
         char what[64];
-        (void)snprintf(what, sizeof what, "over the lm_head, B = 256%s%s",
-                       i % 2 ? ", top_p 0.95" : "", i / 2 ? ", top_k 50" : "");
-        double all = timed(d, sampling, &s);
-        line("G7", what, all - bare, all, 0);
+        for (int64_t run = 0; run <= o->repeat; run++) { /* the first one takes memory */
+            ARES_TRY(d->k->sync(d));
+            double begin = ares_now_s();
+            twins->clock_begin(d);
+            d->k->sample(d, &s);
+            twins->clock_end(d);
+            ARES_TRY(d->k->sync(d));
+            if (run) keep(&whole, ares_now_s() - begin);
+            if (run) keep(&kernel, twins->kernel_s(d));
+        }
+        (void)snprintf(what, sizeof what, "sampler, %lld rows of f32 logits%s%s",
+                       (long long)o->batch, i / 2 ? ", top_k 50" : "", i % 2 ? ", top_p 0.95" : "");
+        line("G7", what, kernel, whole, (double)bytes);
     }
-    d->k->release(d, w.data, (size_t)VOCAB * K * 2), d->k->release(d, x_up, (size_t)B * K * 4),
-        d->k->release(d, y, (size_t)B * VOCAB * 4);
-    d->k->release(d, set, sizeof setting), d->k->release(d, out, 3 * B * sizeof *out);
-    d->k->release(d, set_k, sizeof top_k), d->k->release(d, set_key, sizeof key);
-    ares_free(from), ares_free(x), ares_free(weight);
+    d->k->release(d, logits, bytes), d->k->release(d, given, 3 * b * sizeof *given);
+    d->k->release(d, out, 3 * b * sizeof *out), d->k->release(d, given_k, b * sizeof *given_k);
+    d->k->release(d, given_key, b * sizeof *given_key);
+    ares_free(host), ares_free(setting), ares_free(top_k), ares_free(key);
+    return ARES_OK;
 }
 
 int main(int argc, char **argv)
 {
-    ares_device d;
-    int rc = ares_device_open(argc > 1 ? argv[1] : "cuda", 0, &d);
+    options o = {
+        .device = "cuda", .tokens = 1 << 20, .batch = 256, .vocab = 151936, .repeat = 30
+    };
+    ares_device d = { .index = -1 };
+    int rc = ARES_OK;
+    for (int i = 1; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
+    if (rc == ARES_OK) rc = ares_device_open_table(o.device, "native", ARES_BF16, 0, &d);
     const algo_twins *twins = rc == ARES_OK ? twin_table_of(&d) : NULL;
-    if (!twins) {
-        (void)fprintf(stderr, "%s\n",
-                      rc == ARES_OK
-                          ? "bench_algo_cuda: this device has no twins; give cuda or cuda:N"
-                          : ares_error_message());
-        return 2;
-    }
-    rc = losses(&d, twins);
-    if (rc == ARES_OK) rc = rows(&d, twins);
-    if (rc == ARES_OK) {
-        samples(&d);
-        rc = d.k->sync(&d);
-    }
+    if (rc == ARES_OK && !twins)
+        rc = ares_fail(ARES_EUSE,
+                       "bench_algo_cuda: device = '%s': it has no twins; give cuda or "
+                       "cuda:N",
+                       o.device);
+    if (rc == ARES_OK) rc = losses(&d, twins, &o);
+    if (rc == ARES_OK) rc = rows(&d, twins, &o);
+    if (rc == ARES_OK) rc = samples(&d, twins, &o);
     if (rc != ARES_OK) (void)fprintf(stderr, "%s\n", ares_error_message());
     ares_device_close(&d);
     return rc != ARES_OK;

@@ -242,6 +242,14 @@ static int samples(ares_device *d, const options *o)
                            .entropy = out + 2 * b };
     double flop = 2.0 * (double)b * (double)o->vocab * (double)o->hidden,
            bytes = (double)o->vocab * (double)o->hidden * 2;
+    ares_linear_args l = { .m = (int32_t)o->batch,
+                           .x = s.x,
+                           .ldx = o->hidden,
+                           .w = &w,
+                           .y = zeroed(d, b * (size_t)o->vocab * ares_dtype_bytes(d->k->act)),
+                           .ldy = o->vocab };
+    rc = line("G7", "lm_head alone", timed(d, o->repeat, product, &l), bytes, flop);
+    d->k->release(d, l.y, b * (size_t)o->vocab * ares_dtype_bytes(d->k->act));
     for (int i = 0; i < 2 && rc == ARES_OK; i++) {
         s.top_p = set + (size_t)(1 + i) * b;
         s.top_k = i ? set_k : NULL;

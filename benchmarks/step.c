@@ -88,6 +88,16 @@ static double forward_gflop(const ares_model_config *c, double prompts, double p
     return (tokens * block_flop(c) + attention + prompts * samples * new *head_flop(c)) * 1e-9;
 }
 
+/*
+ * A decoded token reads the keys and values of its own sample; the weights are read once per step
+ * of all samples.
+ */
+static double cache_bytes(const ares_model *m, double prompt, double new)
+{
+    return 2.0 * m->cfg.layers * m->cfg.kv_heads * m->cfg.head_dim *
+           (double)ares_dtype_bytes(m->device->k->act) * (prompt + new / 2);
+}
+
 static void random_ids(int32_t vocab, uint64_t which, int64_t n, int32_t *ids)
 {
     ares_rng_key key = ares_rng_sub(ares_rng_root(5, ARES_RNG_TEST), which, 0);
@@ -168,10 +178,8 @@ static int decode(const options *o)
     double counted = (double)(o->new - 1),
            flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) +
                   attention_flop(&m->cfg, (double)o->prompt, counted);
-    /* a step reads the weights once, and the keys and values of every sample */
-    double cache = 2.0 * m->cfg.layers * m->cfg.kv_heads * m->cfg.head_dim *
-                   (double)ares_dtype_bytes(d.k->act) * ((double)o->prompt + counted / 2),
-           bytes = (double)m->weights_bytes / (double)o->batch + cache;
+    double bytes =
+        (double)m->weights_bytes / (double)o->batch + cache_bytes(m, (double)o->prompt, counted);
     char more[128];
     snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g,\"bytes_per_token\":%.6g",
              (long long)o->batch, flop / counted * 1e-9, bytes);
@@ -358,13 +366,17 @@ static int grpo(const options *o)
      * forward pass of the reference.
      */
     double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt,
-                                   (double)o->samples, (double)o->new);
-    char more[224];
+                                   (double)o->samples, (double)o->new),
+           steps = (double)(o->new - 1),
+           bytes =
+               steps * ((double)m->weights_bytes + (double)(o->prompts * o->samples) *
+                                                       cache_bytes(m, (double)o->prompt, steps));
+    char more[256];
     snprintf(more, sizeof more,
              ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,"
-             "\"generate_gflop\":%.6g,\"update_gflop\":%.6g",
+             "\"generate_gflop\":%.6g,\"generate_bytes\":%.6g,\"update_gflop\":%.6g",
              o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best,
-             all.v[all.best] - gen_of_best, forward, forward * (o->beta > 0 ? 4 : 3));
+             all.v[all.best] - gen_of_best, forward, bytes, forward * (o->beta > 0 ? 4 : 3));
     emit(o, &d, "grpo_step", &all, "s", more);
     return ARES_OK;
 }

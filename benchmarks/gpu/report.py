@@ -5,7 +5,8 @@
     report.py write FILE CARD COMMIT  the lines with card, date, commit and share, to stdout
 
 A roofline is the time in which the device could move the bytes or compute the FLOP of a line, the
-longer of the two, at the rates of the lines with the goal "limit", which the same run measured.
+longer of the two, at the rates of the lines with the goal "limit", which the same run measured. That
+of a step is the sum of those of its phases, which do not overlap.
 """
 
 import json
@@ -19,19 +20,20 @@ def rows(path):
 
 
 def cost(row):
-    """Seconds, bytes and FLOP of a line of either program; None: a line of neither."""
+    """Seconds of a line, and bytes and FLOP of each of its phases; None: a line of none of the programs."""
     if "seconds" in row:
-        return row["seconds"], row.get("bytes", 0), row.get("flop", 0)
+        return row["seconds"], [(row.get("bytes", 0), row.get("flop", 0))]
     if "kernel_s" in row:  # bench_algo_cuda
-        return row["kernel_s"] or row["call_s"], row.get("bytes", 0), 0
+        return row["kernel_s"] or row["call_s"], [(row.get("bytes", 0), 0)]
     measure = row.get("measure")
     if measure in ("decode", "update"):
         flop = row.get("gflop_per_token", 0) * 1e9
-        return 1 / row["value"], row.get("bytes_per_token", 0), flop
+        return 1 / row["value"], [(row.get("bytes_per_token", 0), flop)]
     if "gflop_per_patch" in row:  # bench_vision
-        return 1 / row["value"], 0, row["gflop_per_patch"] * 1e9
+        return 1 / row["value"], [(0, row["gflop_per_patch"] * 1e9)]
     if measure == "grpo_step":
-        return row["value"], 0, (row["generate_gflop"] + row["update_gflop"]) * 1e9
+        generate = row.get("generate_bytes", 0), row["generate_gflop"] * 1e9
+        return row["value"], [generate, (0, row["update_gflop"] * 1e9)]
     return None
 
 
@@ -50,11 +52,11 @@ def shares(lines):
         if not price or row.get("goal") == "limit":
             yield row
             continue
-        seconds, moved, flop = price
-        times = [x / limit[k] for k, x in (("bytes", moved), ("flop", flop)) if x and limit[k]]
+        seconds, phases = price
+        least = sum(max(x / limit[k] if limit[k] else 0 for k, x in zip(("bytes", "flop"), phase)) for phase in phases)
         more = {"took_s": seconds}
-        if times:
-            more.update(roofline_s=max(times), share=max(times) / seconds)
+        if least:
+            more.update(roofline_s=least, share=least / seconds)
         yield {**row, **more}
 
 

@@ -49,9 +49,9 @@ if [[ -n $tiny ]]; then
     small=tiny middle=tiny dtype=fp32 once=(repeat=1)
     decode_1=(batch=1 prompt=16 new=4) decode_256=(batch=8 prompt=16 new=4)
     update=(rows=4 tokens=32 micro=128) grpo=(prompts=1 samples=2 prompt=16 new=4)
-    tower=(side=8 depth=2)
+    tower=(side=8 depth=2) twins=(tokens=4096 batch=4 vocab=1000 repeat=2)
 else
-    card=()
+    card=() twins=()
     model qwen2.5-0.5b 896 24 14 2 4864
     model qwen2.5-1.5b 1536 28 12 2 8960
     small=$work/qwen2.5-0.5b middle=$work/qwen2.5-1.5b dtype=bf16 once=(repeat=3)
@@ -65,7 +65,7 @@ step() { # seconds, goal, what, model, options...
         "${@:5}"
 }
 measure 600 "" "$build/bench_card" "${where[@]}" "${card[@]}"
-[[ $device == cpu || -n $tiny ]] || measure 600 "" "$build/bench_algo_cuda" "$device" # one size
+[[ $device == cpu ]] || measure 600 "" "$build/bench_algo_cuda" "device=$device" "${twins[@]}"
 step 600 G1 decode "$small" "${decode_1[@]}"
 step 600 G2 decode "$small" "${decode_256[@]}"
 measure 600 "" "$build/bench_vision" family=2.5 "dtype=$dtype" "${where[@]}" "${once[@]}" "${tower[@]}"

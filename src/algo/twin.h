@@ -101,6 +101,9 @@ struct algo_twins {
     int (*windows)(ares_device *d, const twin_windows_args *t);
     /* seconds that the kernels of the last call took, without its copies */
     double (*kernel_s)(ares_device *d);
+    /* for benchmarks: kernel_s is then of what the device was given between these two */
+    void (*clock_begin)(ares_device *d);
+    void (*clock_end)(ares_device *d);
 };
 typedef struct algo_twins algo_twins;
 /* The table of a device; NULL on the CPU. */

@@ -50,6 +50,17 @@ static double kernel_s(ares_device *d)
     return (double)ms * 1e-3;
 }
 
+static void clock_begin(ares_device *d)
+{
+    twin_memory none = { d, cuda_enter(d), NULL, NULL };
+    twin_begin(&none);
+}
+static void clock_end(ares_device *d)
+{
+    twin_memory none = { d, cuda_enter(d), NULL, NULL };
+    twin_end(&none);
+}
+
 static const algo_twins table = {
     .loss = cuda_algo_loss,
     .value = cuda_algo_value,
@@ -58,6 +69,8 @@ static const algo_twins table = {
     .gae = cuda_algo_gae,
     .windows = cuda_algo_windows,
     .kernel_s = kernel_s,
+    .clock_begin = clock_begin,
+    .clock_end = clock_end,
 };
 
 extern "C" {

@@ -39,10 +39,10 @@ if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(ARES_EMULATED "ARES_CUDA_LIB=$<TARGET_FILE:ares_cuda_emulated>;ARES_REQUIRE_CUDA=1")
 endif()
 
-# Whole runs of small models leave most of a machine idle, so that e2e runs some side by side.
+# Whole runs of small models leave most of a machine idle, so that some run side by side.
 include(ProcessorCount)
 ProcessorCount(processors)
-set(ARES_E2E_JOBS ${processors} CACHE STRING "tests of e2e that run side by side")
+set(ARES_E2E_JOBS ${processors} CACHE STRING "whole runs of tests that go side by side")
 
 # A ctest for the unlabelled tests of a program, and one for each label that its sources use.
 function(ares_add_ctests room program sources)
@@ -225,6 +225,15 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
                 ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};ARES_TEST_DEVICE=cuda")
         endif()
     endif()
+endif()
+
+# Two steps of every algorithm on the emulator, each beside the same two on the CPU. Conversations take
+# it minutes; e2e.emulated has short ones.
+if(TARGET ares_cuda_emulated AND TARGET ares-train)
+    add_test(NAME runs.emulated COMMAND tests/gpu/runs.sh ${CMAKE_BINARY_DIR}
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(runs.emulated PROPERTIES TIMEOUT 2400
+        ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};JOBS=${ARES_E2E_JOBS};WITHOUT=agents")
 endif()
 
 # fuzz_<what> from tests/fuzz/fuzz_<what>.c: with ARES_FUZZ a libFuzzer program (clang), else it

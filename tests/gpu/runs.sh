@@ -10,30 +10,36 @@
 #
 #   CARD=trainer.kernels=aten tests/gpu/runs.sh
 #
-# A run takes at most SECONDS_PER_RUN seconds (300). Last line: `runs: N passed, N failed`.
+# A run takes at most SECONDS_PER_RUN seconds (300). JOBS names are tried side by side (1). WITHOUT is
+# a name that is left out. Last line: `runs: N passed, N failed`.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${1:-build}
 (($#)) && shift
 card=${CARD:-trainer.device=cuda}
-limit=${SECONDS_PER_RUN:-300}
+limit=${SECONDS_PER_RUN:-300} side_by_side=${JOBS:-1}
 program=$build/ares-train
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+trap 'wait; rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM
 
 "$program" init --arch qwen2 --layers 2 --seed 1 --out "$work/model" >/dev/null || exit 2
 "$program" init --arch qwen2_5_vl --vision-patch 6 --initializer-range 0.09 --seed 1 \
     --out "$work/vision_model" >/dev/null || exit 2
+names=("$@") tried=0
+wanted() { # name
+    [[ $1 != "${WITHOUT:-}" && (-z ${names[*]} || " ${names[*]} " == *" $1 "*) ]]
+}
 # VAPOR judges what stands between tags: a model that has learnt to write them, often with a 1
 awk 'BEGIN { for (i = 0; i < 64; i++) {
     printf "{\"prompt\":\"%d+%d=?\",\"response\":\"<N>%d</N><S>x</S>\"", i, i + 1, i % 2
     print ",\"answer\":\"1\",\"chosen\":\"<S>x</S>\",\"rejected\":\"<S>y</S>\"}" } }' \
     >"$work/pairs.jsonl"
-timeout "$limit" "$program" sft "data.train_files=$work/pairs.jsonl" data.apply_chat_template=false \
-    "worker.actor.model.model_path=$work/model" worker.actor.optim.lr=3e-3 sft.batch_size=8 \
-    trainer.max_steps=60 "trainer.run_dir=$work/taught" 'trainer.logger=[file]' \
-    trainer.save_minutes=null >"$work/taught.out" 2>&1 || tail -n 1 "$work/taught.out"
+! wanted vapor || timeout "$limit" "$program" sft "data.train_files=$work/pairs.jsonl" \
+    data.apply_chat_template=false "worker.actor.model.model_path=$work/model" \
+    worker.actor.optim.lr=3e-3 sft.batch_size=8 trainer.max_steps=60 \
+    "trainer.run_dir=$work/taught" 'trainer.logger=[file]' trainer.save_minutes=null \
+    >"$work/taught.out" 2>&1 || tail -n 1 "$work/taught.out"
 
 common=(data.train_files=examples/data/sums/train.jsonl data.max_prompt_length=48
     data.max_response_length=12 data.rollout_batch_size=4 algorithm.adv_estimator=grpo
@@ -43,50 +49,40 @@ common=(data.train_files=examples/data/sums/train.jsonl data.max_prompt_length=4
     'trainer.logger=[file]' trainer.save_minutes=null)
 
 train() { # run, words...
-    local name=$1
+    local run=$1
     shift
-    timeout -k 10 "$limit" "$program" "$@" "trainer.run_dir=$work/$name" \
-        >"$work/$name.out" 2>&1 && return
-    echo "   exit $?: $(tail -n 1 "$work/$name.out")"
+    timeout --foreground -k 10 "$limit" "$program" "$@" "trainer.run_dir=$work/$run" \
+        >"$work/$run.out" 2>&1 && return
+    echo "   exit $?: $(tail -n 1 "$work/$run.out")"
     return 1
 }
-result() { # name, what went well, status
-    if (($3 == 0)); then
-        passed=$((passed + 1))
-        echo "ok   $1"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1: $2"
-    fi
-}
-wanted() { # name, names...
-    local name=$1
-    shift
-    (($# == 0)) || [[ " $* " == *" $name "* ]]
-}
-beside() { # name, tolerance, words...: the card's metrics are the CPU's
+near() { # name, tolerance, words...: the card's metrics are the CPU's
     local name=$1 tolerance=$2
     shift 2
-    wanted "$name" "${names[@]}" || return
-    train "$name-cpu" "$@" && train "$name-card" "$@" "$card"
-    result "$name" "no two runs to compare" $? >"$work/result"
-    if grep -q ^ok "$work/result"; then
-        passed=$((passed - 1))
+    train "$name-cpu" "$@" && train "$name-card" "$@" "$card" &&
         python3 tests/gpu/near.py "$work/$name-cpu" "$work/$name-card" "$tolerance"
-        result "$name" "its metrics are not the CPU's within $tolerance" $?
-    else cat "$work/result"; fi
 }
-ends() { # name, words...: the card's run comes to its end
+whole() { # name, words...: the card's run comes to its end
     local name=$1
     shift
-    wanted "$name" "${names[@]}" || return
-    train "$name" "$@" "$card"
-    result "$name" "it did not come to its end" $?
-    [[ -f $work/$name/metrics.jsonl ]] &&
-        grep -o '"exact/rollout_train_max_abs": *[^,]*' "$work/$name/metrics.jsonl" | sed 's/^/   /'
+    train "$name" "$@" "$card" || return
+    grep -o '"exact/rollout_train_max_abs": *[^,]*' "$work/$name/metrics.jsonl" | sed 's/^/   /'
 }
-names=("$@")
 
+try() { # near or whole, name, ...: where the name is wanted, beside others
+    local name=$2
+    wanted "$name" || return
+    while (($(jobs -rp | wc -l) >= side_by_side)); do wait -n; done
+    tried=$((tried + 1))
+    {
+        if "$@" >"$work/$name.lines"; then
+            touch "$work/$name.ok"
+            echo "ok   $name"
+        else echo "FAIL $name"; fi | cat - "$work/$name.lines" # at once
+    } &
+}
+beside() { try near "$@"; }
+ends() { try whole "$@"; }
 rl() { beside "$1" 1e-3 "${common[@]}" "${@:2}"; }
 kl=(algorithm.disable_kl=false algorithm.use_kl_loss=true)
 ppo=(algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 worker.critic.optim.weight_decay=0)
@@ -142,5 +138,8 @@ ends ppo-bf16 "${common[@]}" "${ppo[@]}" worker.actor.fsdp.torch_dtype=bf16 \
     worker.critic.fsdp.torch_dtype=bf16
 ends dapo-adamw-bf16 "${common[@]}" worker.actor.loss_type=dapo \
     worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16
-echo "runs: $passed passed, $failed failed"
-((failed == 0))
+wait
+passed=$(find "$work" -maxdepth 1 -name '*.ok' | wc -l)
+((passed == tried)) || echo "with ARES_EMULATE_SEED=${ARES_EMULATE_SEED:-0}, where the card is emulated"
+echo "runs: $passed passed, $((tried - passed)) failed"
+((passed > 0 && passed == tried))

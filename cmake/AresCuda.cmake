@@ -41,3 +41,5 @@ target_compile_options(ares_cuda PRIVATE
     -gencode=arch=compute_80,code=compute_80 -Xptxas=-warn-spills
     -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)
+# its toolkit is not on every machine's list of libraries, and CMake leaves the folder out by itself
+set_target_properties(ares_cuda PROPERTIES BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")

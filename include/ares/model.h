@@ -389,6 +389,7 @@ size_t ares_workspace_bytes(const ares_workspace *w); /* its memory for activati
  * larger ones announced before. Gives what they take together of training's phase.
  */
 size_t ares_workspace_expect(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
+void ares_workspace_forget(ares_workspace *w); /* takes back what was expected */
 
 /*
  * *hidden: activations [n_out][hidden], after the final norm; device memory of the workspace, valid

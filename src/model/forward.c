@@ -242,6 +242,12 @@ size_t ares_workspace_expect(ares_workspace *w, int32_t rows, int32_t n_out, int
            ares_phase_size(carve_tail(w, NULL, w->n_out));
 }
 
+void ares_workspace_forget(ares_workspace *w)
+{
+    ARES_ASSERT(!ares_workspace_bytes(w));
+    w->rows = w->stream_rows = w->n_out = 0;
+}
+
 int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep)
 {
     return fit_round(w, rows, aligned_rows(rows) * n, aligned_rows(n_out) * n,

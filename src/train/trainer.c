@@ -150,6 +150,32 @@ static int cache_budget(const ares_trainer *t, int64_t *bytes)
                      used / 1073741824.0, total / 1073741824.0, share);
 }
 
+/*
+ * What training's largest micro-batches take of a card, all answers being of full length. 0, with a
+ * warning, where the card has less left for them: such micro-batches may never come.
+ */
+static int announce_training(ares_trainer *t, int ranks, size_t *bytes)
+{
+    const ares_device *d = &t->run.device;
+    double total = ares_device_total_bytes(d),
+           /* what kernels and libtorch take later: plan's assumption, less on a small card */
+        later = ARES_MIN(4e9, total / 20),
+           left = (total - ares_device_memory_bytes(d)) / ares_group_on_card(t->run.groups.all) -
+                  later;
+    ARES_TRY(largest_announce(t, ranks, bytes));
+    int64_t over = total > 0 && (double)*bytes > left;
+    ARES_TRY(ares_world_max_i64(t->run.world, &over, 1));
+    if (!over) return ARES_OK;
+    largest_forget(t);
+    if (ares_world_rank(t->run.world) == 0 && !d->counting)
+        ares_warn("train: micro-batches of answers of full length would take %.2f GiB of the card, "
+                  "and %.2f are left: should they come, the run ends; ares-train plan says what "
+                  "fits",
+                  (double)*bytes / 1073741824.0, left / 1073741824.0);
+    *bytes = 0;
+    return ARES_OK;
+}
+
 /* After everything that stays on the device, which is what the cache leaves free. */
 int trainer_open_rollout(ares_trainer *t, int ranks)
 {
@@ -167,7 +193,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
     ARES_TRY(ares_world_agree(t->run.world, ARES_OK)); /* all have opened what stays */
     ARES_TRY(ares_world_agree(t->run.world, cache_budget(t, &budget)));
-    if (lends) ARES_TRY(largest_announce(t, ranks, &training));
+    if (lends) ARES_TRY(announce_training(t, ranks, &training));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
         .cache_bytes = budget,

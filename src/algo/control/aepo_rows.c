@@ -40,10 +40,35 @@ static own_tokens read_tokens(const ares_batch *b, ares_arena *arena)
     return x;
 }
 
-static int windows_on(const aepo *s, const twin_windows_args *t)
+/*
+ * The windows of all rows, some at a time, so that a card's scratch is bounded. t: what is wanted
+ * of them, with q and tau
+ */
+static int windows_on(const aepo *s, const own_tokens *x, twin_windows_args t)
 {
+    enum { TOKENS = 1 << 20 };
     ares_device *d = s->env.device;
-    return twin_windows(d ? twin_table_of(d) : NULL, d, t);
+    const algo_twins *twins = d ? twin_table_of(d) : NULL;
+    const int64_t *start = x->of.row_start;
+    int64_t rows = x->of.rows, *own = ares_malloc((size_t)(rows + 1) * sizeof *own);
+    int rc = ARES_OK;
+    for (int64_t row = 0, end; row < rows && rc == ARES_OK; row = end) {
+        for (end = row; end < rows && (end == row || start[end + 1] - start[row] <= TOKENS);) end++;
+        for (int64_t r = row; r <= end; r++) own[r - row] = start[r] - start[row];
+        twin_windows_args part = { .of = { end - row, own },
+                                   .entropy = x->h + start[row],
+                                   .w = s->options->rollout.window_size,
+                                   .q = t.q,
+                                   .tau = t.tau,
+                                   .candidates = x->candidates + start[row],
+                                   .window = t.window ? t.window + start[row] : NULL,
+                                   .threshold = t.threshold ? t.threshold + row : NULL,
+                                   .mask = t.mask ? t.mask + start[row] : NULL,
+                                   .hwe = t.hwe ? t.hwe + row : NULL };
+        rc = twin_windows(twins, d, &part);
+    }
+    ares_free(own);
+    return rc;
 }
 
 int aepo_check_batch(const ares_batch *b, bool need_accuracy)
@@ -72,11 +97,9 @@ int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_
 {
     own_tokens x = read_tokens(b, arena);
     double *threshold = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *threshold);
-    ARES_TRY(windows_on(s, &(twin_windows_args){ .of = x.of,
-                                                 .entropy = x.h,
-                                                 .w = s->options->rollout.window_size,
-                                                 .q = s->options->algorithm.entropy_percentile,
-                                                 .threshold = threshold }));
+    ARES_TRY(windows_on(s, &x,
+                        (twin_windows_args){ .q = s->options->algorithm.entropy_percentile,
+                                             .threshold = threshold }));
     for (int64_t r = 0; r < b->rows; r++)
         local[r] = (control_sample){ .index = b->samples[r].index,
                                      .difficulty = b->samples[r].difficulty,
@@ -102,7 +125,7 @@ int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sam
                                                     : NULL,
                             .mask = column ? ares_arena_alloc(arena, most) : NULL,
                             .hwe = hwe };
-    ARES_TRY(windows_on(s, &t));
+    ARES_TRY(windows_on(s, &x, t));
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t from = x.of.row_start[r], to = x.of.row_start[r + 1];
         local[r].hwe = (int32_t)hwe[r].count;

@@ -105,69 +105,117 @@ int ares_aten_check(void)
                  : ARES_OK;
 }
 
-/*
- * Does each of the entries once, on zeros: what libtorch registers it may still refuse, for its
- * version, its settings or this card.
- */
-static int try_entries(ares_device *d)
+/* Rows, keys and numbers of a head in a first try; bytes of each of its arrays. */
+enum { TRY = 16, TRY_HEADS = 2, TRY_BYTES = TRY * TRY_HEADS * TRY * (int)sizeof(float) };
+
+static void try_products(ares_device *d, char *const *at)
 {
-    enum { N = 16, HEADS = 2, BYTES = N * HEADS * N * (int)sizeof(float) };
-    const ares_kernels *k = d->k;
-    char *p = k->alloc(d, 16 * BYTES);
-    if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
-    void *at[16];
-    for (int i = 0; i < 16; i++) at[i] = p + i * BYTES;
-    ares_matrix w = { at[0], k->act, ARES_ROWS, N, N }, dw = { at[1], ARES_F32, ARES_ROWS, N, N };
+    ares_matrix w = { at[0], d->k->act, ARES_ROWS, TRY, TRY },
+                dw = { at[1], ARES_F32, ARES_ROWS, TRY, TRY };
     ares_linear_args y = {
-        .m = N, .x = at[2], .ldx = N, .w = &w, .bias = at[3], .y = at[4], .ldy = N
+        .m = TRY, .x = at[2], .ldx = TRY, .w = &w, .bias = at[3], .y = at[4], .ldy = TRY
     };
-    ares_linear_backward_args back = { .m = N,
-                                       .dy = at[4],
-                                       .lddy = N,
-                                       .w = &w,
-                                       .dx = at[5],
-                                       .lddx = N,
-                                       .x = at[2],
-                                       .ldx = N,
-                                       .dw = &dw,
-                                       .dbias = at[6] };
-    int32_t start[] = { 0, N };
-    ares_attention_args a = {
-        .seg = { .n = 1, .rows = N, .keys = N, .start = at[7], .max_rows = N, .max_keys = N },
-        .n_heads = HEADS,
-        .n_kv_heads = 1,
-        .head_dim = N,
-        .scale = 1,
-        .causal = true,
-        .q = at[8],
-        .ldq = HEADS * N,
-        .k = at[9],
-        .v = at[9],
-        .ldkv = N,
-        .out = at[10],
-        .ldo = HEADS * N,
-        .lse = at[11],
-        .d_out = at[12],
-        .dq = at[13],
-        .lddq = HEADS * N,
-        .dk = at[14],
-        .dv = at[15],
-        .lddkv = N
-    };
-    k->copy_in(d, at[7], start, sizeof start);
     aten_linear(d, &y, 1);
     y.bias = NULL;
     aten_linear(d, &y, 1);
     y.residual = y.y;
     y.ldr = y.ldy;
     aten_linear(d, &y, 1);
-    aten_linear_backward(d, &back);
-    if (served(d, &a)) {
+    aten_linear_backward(d, &(ares_linear_backward_args){ .m = TRY,
+                                                          .dy = at[4],
+                                                          .lddy = TRY,
+                                                          .w = &w,
+                                                          .dx = at[5],
+                                                          .lddx = TRY,
+                                                          .x = at[2],
+                                                          .ldx = TRY,
+                                                          .dw = &dw,
+                                                          .dbias = (float *)(void *)at[6] });
+}
+
+/*
+ * Packed: the second of two segments sees the first one's rows as well. Paged: a row alone, which
+ * has a key before it, and a piece of a prompt.
+ */
+static void try_attention(ares_device *d, char *const *at)
+{
+    enum { HALF = TRY / 2 };
+    static const int32_t alone_first[] = { 0, 1, TRY }, before[] = { 1, 0 };
+    struct {
+        int32_t start[3], prefix_len[2], prefix_row[2], key_start[3], key_row[TRY + HALF];
+        int32_t paged_start[3], paged_len[2], table[2];
+    } host = { .start = { 0, HALF, TRY },
+               .prefix_len = { 0, HALF },
+               .key_start = { 0, HALF, TRY + HALF },
+               .paged_start = { 0, 1, TRY },
+               .paged_len = { 1, 0 } },
+      *on_card = (void *)at[7];
+    for (int i = 0; i < TRY + HALF; i++) host.key_row[i] = i < HALF ? i : i - HALF;
+    d->k->copy_in(d, on_card, &host, sizeof host);
+    ares_attention_args a = { .seg = { .n = 2,
+                                       .rows = TRY,
+                                       .keys = TRY + HALF,
+                                       .start = on_card->start,
+                                       .prefix_len = on_card->prefix_len,
+                                       .prefix_row = on_card->prefix_row,
+                                       .key_start = on_card->key_start,
+                                       .key_row = on_card->key_row,
+                                       .max_rows = HALF,
+                                       .max_keys = TRY },
+                              .n_heads = TRY_HEADS,
+                              .n_kv_heads = 1,
+                              .head_dim = TRY,
+                              .scale = 1,
+                              .causal = true,
+                              .q = at[8],
+                              .ldq = TRY_HEADS * TRY,
+                              .k = at[9],
+                              .v = at[9],
+                              .ldkv = TRY,
+                              .out = at[10],
+                              .ldo = TRY_HEADS * TRY,
+                              .lse = (float *)(void *)at[11],
+                              .d_out = at[12],
+                              .dq = at[13],
+                              .lddq = TRY_HEADS * TRY,
+                              .dk = at[14],
+                              .dv = at[15],
+                              .lddkv = TRY };
+    for (a.window = 0; a.window <= HALF; a.window += HALF) {
         aten_attention(d, &a);
         aten_attention_backward(d, &a);
     }
+    a.window = 0;
+    a.cache = at[9];
+    a.lse = NULL;
+    a.seg = (ares_segments){ .n = 2,
+                             .rows = TRY,
+                             .start = on_card->paged_start,
+                             .prefix_len = on_card->paged_len,
+                             .block_table = on_card->table,
+                             .table_stride = 1,
+                             .host_start = alone_first,
+                             .host_prefix_len = before,
+                             .max_rows = TRY - 1,
+                             .max_keys = TRY - 1 };
+    attention_paged(d, &a);
+}
+
+/*
+ * Does each of the entries once, on zeros: what libtorch registers it may still refuse, for its
+ * version, its settings or this card.
+ */
+static int try_entries(ares_device *d)
+{
+    enum { ARRAYS = 16 };
+    const ares_kernels *k = d->k;
+    char *p = k->alloc(d, ARRAYS * TRY_BYTES), *at[ARRAYS];
+    if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
+    for (int i = 0; i < ARRAYS; i++) at[i] = p + i * TRY_BYTES;
+    try_products(d, at);
+    if (k->act == ARES_BF16) try_attention(d, at);
     int rc = k->sync(d);
-    k->release(d, p, 16 * BYTES);
+    k->release(d, p, ARRAYS * TRY_BYTES);
     return rc;
 }
 

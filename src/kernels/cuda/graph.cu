@@ -84,7 +84,10 @@ typedef struct kept {
 static bool captured(cuda_context *c)
 {
     bool good = !c->failed;
-    if (!good) memcpy(c->refusal, c->message, sizeof c->refusal);
+    if (!good) {
+        memcpy(c->refusal, c->message, sizeof c->refusal);
+        (void)cudaGetLastError(); /* or the next launch would find it */
+    }
     c->failed = false;
     return good;
 }

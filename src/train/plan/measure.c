@@ -13,8 +13,8 @@
 #include "vapor/vapor.h"
 
 /*
- * CUDA's context, cuBLAS, the head's chunk of logits and the keys that attention gathers: an
- * assumption, nobody can know it here.
+ * CUDA's context, cuBLAS, the head's chunk of logits, the keys that attention gathers and other
+ * scratch of kernels and libtorch: an assumption, nobody can know it here.
  */
 static const double BASE_OF_CARD = 4e9;
 
@@ -139,7 +139,7 @@ static void keep_activations(plan *p, plan_owner owner, double taken, double kep
 
 static int reserve(learner *l, const largest_pass *p, bool keep)
 {
-    if (!p->n) return ARES_OK;
+    if (!p->n || !p->rounds) return ARES_OK;
     return ares_workspace_reserve(l->workspace, (int32_t)p->tokens, (int32_t)p->out, (int)p->n,
                                   keep);
 }

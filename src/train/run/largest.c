@@ -19,11 +19,11 @@ static void full_rows(const ares_train_config *c, bool sft, int64_t longest, lar
 
 /*
  * Groups of n rows of full length, as many as a mini-batch has on a rank, cut as a run cuts them.
- * m: prompt, response and per_optimizer are there.
+ * budget: tokens of a micro-batch; m: prompt, response and per_optimizer are there
  */
-static void cut_groups(const ares_train_config *c, int64_t n, bool share, largest_micro *m)
+static void cut_groups(int64_t budget, int64_t n, bool share, largest_micro *m)
 {
-    int64_t budget = c->actor.max_token_len, count;
+    int64_t count;
     /* two units more than fit tell all */
     int64_t units = ARES_MIN(m->per_optimizer, budget / (m->prompt + m->response) + 2);
     ares_batch b;
@@ -65,7 +65,7 @@ void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
                                                                    : c->actor.global_batch_size * n;
     rows = (rows + ranks - 1) / ranks;
     m->per_optimizer = ARES_MAX(1, share ? (rows + n - 1) / n : rows);
-    cut_groups(c, n, share, m);
+    cut_groups(c->actor.max_token_len, n, share, m);
 }
 
 /*
@@ -82,7 +82,7 @@ void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *m)
     m->response = longest - m->prompt;
     int64_t prompts = (c->actor.global_batch_size + ranks - 1) / ranks;
     m->per_optimizer = ARES_MAX(1, c->actor.share_prompts ? prompts : 2 * prompts);
-    cut_groups(c, 2, c->actor.share_prompts, m);
+    cut_groups(c->actor.max_token_len, 2, c->actor.share_prompts, m);
 }
 
 /* ---------------- passes */
@@ -102,21 +102,29 @@ static int64_t in_batch(const ares_train_config *c, const largest_micro *m)
 }
 
 /*
- * Of an update, n micro-batches as if all went together. most: tokens of a round at most; null: all
- * of the mini-batch. m: as the role cuts it
+ * Of an update, n micro-batches as if all went together. most: tokens of a round at most, which
+ * groups of less than full length fill up; null: all of the mini-batch. m: as the role cuts it
  */
 static largest_pass trained(const largest_micro *m, int64_t most)
 {
-    int64_t units = m->per_optimizer;
-    if (most != ARES_NULL_I64) units = ARES_MIN(units, ARES_MAX(1, most / m->group));
+    int64_t units = m->per_optimizer, tokens = m->per_optimizer * m->group;
+    if (most == ARES_NULL_I64) most = tokens;
+    else units = ARES_MIN(units, ARES_MAX(1, most / m->group));
     largest_pass r = { .tokens = m->tokens,
                        .out = m->out,
                        .n = divided(units, m->groups),
+                       .filled = divided(ARES_MIN(most, tokens), m->tokens),
                        .rounds = divided(m->per_optimizer, units) };
-    if (most == ARES_NULL_I64 || m->tokens <= most) return r;
+    if (m->tokens <= most) return r;
     r.tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most)); /* a round is less */
     r.out = divided(m->out * r.tokens, m->tokens);
     return r;
+}
+/* As many of them as go through together. */
+static void together(const learner *l, const learner *with, largest_pass *p)
+{
+    p->n = learner_together(l, with, p->n);
+    p->filled = learner_together(l, with, p->filled);
 }
 
 /* all: micro-batches there are */
@@ -124,7 +132,7 @@ static largest_pass scored(const learner *l, const learner *with, const largest_
                            int64_t all)
 {
     int64_t n = learner_scored_together(l, with, all, m->groups * m->group);
-    return (largest_pass){ m->tokens, m->out, n, divided(all, n) };
+    return (largest_pass){ m->tokens, m->out, n, n, divided(all, n) };
 }
 
 /* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
@@ -139,9 +147,9 @@ void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_pas
     const learner *l = &t->actor.learner;
     *out = (largest_passes){ 0 };
     out->trained = trained(m, c->actor.round_tokens);
-    out->trained.n = learner_together(l, t->ref ? actor_beside(&t->actor) : NULL, out->trained.n);
-    if (compares_batch(t) || c->actor.recompute_log_probs)
-        out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
+    together(l, t->ref ? actor_beside(&t->actor) : NULL, &out->trained);
+    out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
+    if (!compares_batch(t) && !c->actor.recompute_log_probs) out->scored.rounds = 0;
 }
 
 void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest_passes *out)
@@ -150,25 +158,27 @@ void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest
     *out = (largest_passes){ 0 };
     if (!pairs->tokens) return;
     out->trained = trained(pairs, t->run.cfg->actor.round_tokens);
-    out->trained.n = learner_together(l, NULL, out->trained.n);
+    together(l, NULL, &out->trained);
     out->scored = scored(l, NULL, pairs, largest_in_update(pairs));
 }
 
-/* Its micro-batches have limits of their own, and hold as many tokens together. */
+/* Its micro-batches are cut by limits of its own. m: the actor's */
 void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_passes *out)
 {
     const ares_train_config *c = t->run.cfg;
     const learner *l = &t->critic->learner;
-    double share = (double)c->critic.max_token_len / (double)c->actor.max_token_len;
-    int64_t tokens = ARES_MAX(m->group, (int64_t)((double)m->tokens * share));
-    const largest_micro own = { .group = m->group,
-                                .groups = ARES_MAX(1, m->groups * tokens / m->tokens),
-                                .per_optimizer = m->per_optimizer,
-                                .tokens = tokens,
-                                .out = divided(m->out * tokens, m->tokens) };
+    bool share = c->critic.share_prompts;
+    int64_t n = c->rollout.n, mini = c->critic.global_batch_size,
+            rows = m->per_optimizer * (c->actor.share_prompts ? n : 1), of_actor = rows;
+    if (mini != ARES_NULL_I64)
+        rows = (rows * mini + c->actor.global_batch_size - 1) / c->actor.global_batch_size;
+    largest_micro own = { .prompt = m->prompt,
+                          .response = m->response,
+                          .per_optimizer = share ? (rows + n - 1) / n : rows };
+    cut_groups(c->critic.max_token_len, n, share, &own);
     out->trained = trained(&own, c->critic.round_tokens);
-    out->trained.n = learner_together(l, NULL, out->trained.n);
-    out->scored = scored(l, NULL, &own, divided(in_batch(c, m) * m->tokens, tokens));
+    together(l, NULL, &out->trained);
+    out->scored = scored(l, NULL, &own, divided(in_batch(c, &own) * of_actor, rows));
 }
 
 void largest_of_reference(const ares_trainer *t, const largest_micro *m, const largest_micro *pairs,
@@ -205,6 +215,11 @@ int32_t largest_patches(const ares_model *m, int64_t tokens)
 }
 
 /* ---------------- the memory of training's phase */
+static int64_t at_most(const largest_pass *p)
+{
+    return ARES_MAX(p->n, p->filled);
+}
+
 /*
  * Prompts may be short: any token may be an output. Where one buffer grew beyond what was
  * announced, the place that it had would be lost to the turn.
@@ -212,7 +227,8 @@ int32_t largest_patches(const ares_model *m, int64_t tokens)
 static void announce_pass(learner *l, const largest_pass *p, bool keep, size_t *bytes)
 {
     int32_t rows = (int32_t)p->tokens;
-    if (p->n) *bytes = ares_workspace_expect(l->workspace, rows, rows, (int)p->n, keep);
+    int64_t n = at_most(p);
+    if (n) *bytes = ares_workspace_expect(l->workspace, rows, rows, (int)n, keep);
 }
 
 /* Of gradients and activations. */
@@ -247,17 +263,27 @@ int largest_announce(ares_trainer *t, int ranks, size_t *bytes)
     largest_pairs_of(c, ranks, &pairs);
     largest_of_actor(t, &m, &p);
     size_t actor = announce(l, &p), of_pairs = 0,
-           scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, p.trained.n, 0);
+           scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, at_most(&p.trained), 0);
     if (pairs.tokens) {
         largest_of_pairs(t, &pairs, &p);
         of_pairs = announce(l, &p);
-        scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, p.trained.n, 0);
+        scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, at_most(&p.trained), 0);
     }
     *bytes = ARES_MAX(actor, of_pairs) + scratch;
     if (t->critic) {
         largest_of_critic(t, &m, &p);
         *bytes += announce(&t->critic->learner, &p);
-        *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, p.trained.n);
+        *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, at_most(&p.trained));
     }
     return announce_tower(t, &m, bytes);
+}
+
+void largest_forget(ares_trainer *t)
+{
+    learner *all[] = { &t->actor.learner, t->critic ? &t->critic->learner : NULL };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        if (!all[i]) continue;
+        ares_workspace_forget(all[i]->workspace);
+        all[i]->scratch_bytes = 0;
+    }
 }

@@ -29,11 +29,13 @@ int64_t largest_in_update(const largest_micro *m);
 /* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
 typedef struct largest_pass {
     int64_t tokens, out, n;
+    int64_t filled; /* in place of n where shorter groups fill a round to its last token */
     int64_t rounds; /* such passes over a batch, of stored answers over a mini-batch */
 } largest_pass;
 /* What a role makes of them. */
 typedef struct largest_passes {
-    largest_pass scored;  /* forward alone; n 0: none */
+    /* forward alone; n 0: none. rounds 0: of some groups of a batch, not of each */
+    largest_pass scored;
     largest_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
 } largest_passes;
 void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_passes *out);
@@ -52,4 +54,6 @@ int32_t largest_patches(const ares_model *m, int64_t tokens);
  * training's phase once, and whole. *bytes: of all of them
  */
 int largest_announce(ares_trainer *t, int ranks, size_t *bytes);
+/* The buffers grow as passes come, as if nothing had been announced. */
+void largest_forget(ares_trainer *t);
 #endif

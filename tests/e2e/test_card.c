@@ -357,3 +357,34 @@ TEST_GPU(what_ranks_of_a_card_share_changes_no_bit)
         if (well) same_checkpoints(i ? "pairs" : "states", i ? "pairs_all" : "all");
     }
 }
+
+/*
+ * Prompts may be as long as the model sees and have 30 tokens: micro-batches of full length would
+ * take 0.05 GiB. On a card that has less the run begins, and buffers grow with what comes.
+ */
+TEST_GPU(a_run_whose_full_micro_batches_do_not_fit_says_so_and_trains)
+{
+    const char *library = getenv("ARES_CUDA_LIB");
+    ares_str small = { 0 }, large = { 0 };
+    if (!have_card()) return;
+    if (!library || !*library) SKIP("a card's memory is what it is");
+    static const char words[] = "data.max_prompt_length=4000 worker.rollout.cache_tokens=8192 "
+                                "worker.actor.max_token_len_per_device=16384 trainer.max_steps=1 "
+                                "trainer.device=cuda",
+                      said[] = "answers of full length would take";
+    setenv("ARES_EMULATE_MEMORY", "0:70000000", 1);
+    CHECK_EQ(e2e_program(&small, "--config '%s' %s trainer.run_dir='%s'", e2e_train_words("small"),
+                         words, test_file("small")),
+             0);
+    unsetenv("ARES_EMULATE_MEMORY");
+    CHECK_EQ(e2e_program(&large, "--config '%s' %s trainer.run_dir='%s'", e2e_train_words("large"),
+                         words, test_file("large")),
+             0);
+    CHECK_MSG(strstr(small.data, said), "%s", small.data);
+    CHECK_MSG(!strstr(large.data, said), "%s", large.data);
+    const char *metric = "perf/max_memory_allocated_gb";
+    CHECK(e2e_metric("small", 1, metric) < 0.02);
+    CHECK(e2e_metric("large", 1, metric) > 0.04);
+    ares_str_fini(&small);
+    ares_str_fini(&large);
+}

@@ -116,6 +116,11 @@ TEST(all_that_training_takes_lies_in_the_memory_that_it_has_announced)
     static const char *const options[][2] = {
         { "algorithm.adv_estimator=gae", "worker.actor.recompute_log_probs=true" },
         { "algorithm.adv_estimator=gae", "worker.critic.max_token_len_per_device=4096" },
+        { "algorithm.adv_estimator=gae",
+          "worker.critic={share_prompts: false, max_token_len_per_device: 256}" },
+        { "worker.actor={round_tokens: 100, max_token_len_per_device: 64, offload: "
+          "{offload_params: true}}",
+          "data.max_prompt_length=28" },
         { "worker.actor={share_prompts: false, max_token_len_per_device: 64}",
           "data.max_prompt_length=28" },
         { "worker.actor={share_prompts: false, max_token_len_per_device: 96, "

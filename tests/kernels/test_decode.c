@@ -216,24 +216,34 @@ static void check_rows(ares_device *d, problem *p, double bound)
     CHECK_OK(d->k->sync(d));
 }
 
+typedef struct shape {
+    int heads, kv_heads, dim, window;
+} shape;
+
 /*
- * Bounds: in f32 some ulps of a sum over 600 keys. In bf16 the result is rounded (2^-9 of it), and
- * on tensor cores each share before it meets its value (2^-9 of a mean of |v|, below 1): 8e-3.
+ * In f32 and in bf16. Bounds: in f32 some ulps of a sum over 600 keys. In bf16 the result is
+ * rounded (2^-9 of it), and on tensor cores each share before it meets its value (2^-9 of a mean of
+ * |v|, below 1): 8e-3.
  */
-TEST_GPU(rows_alone_on_the_cache_agree_with_an_f64_reference_in_any_batch)
+static void check_shapes(const lengths *of, const shape *shapes, int n)
 {
-    static const struct {
-        int heads, kv_heads, dim, window;
-    } shapes[] = { { 14, 2, 64, 0 }, { 4, 4, 16, 0 }, { 20, 1, 24, 300 }, { 3, 1, 128, 40 } };
     ares_device d;
-    for (int i = 0; i < 2 * ARES_COUNT(shapes); i++) {
+    for (int i = 0; i < 2 * n; i++) {
+        const shape *s = &shapes[i / 2];
         bool bf16 = i % 2;
         if (!card_open_as(&d, bf16 ? ARES_BF16 : ARES_F32)) return;
-        problem p = problem_new(&of_some_chunks, shapes[i / 2].heads, shapes[i / 2].kv_heads,
-                                shapes[i / 2].dim, shapes[i / 2].window, bf16);
+        problem p = problem_new(of, s->heads, s->kv_heads, s->dim, s->window, bf16);
         check_rows(&d, &p, bf16 ? 8e-3 : 3e-6);
         ares_device_close(&d);
     }
+}
+
+TEST_GPU(rows_alone_on_the_cache_agree_with_an_f64_reference_in_any_batch)
+{
+    static const shape shapes[] = {
+        { 14, 2, 64, 0 }, { 4, 4, 16, 0 }, { 20, 1, 24, 300 }, { 3, 1, 128, 40 }
+    };
+    check_shapes(&of_some_chunks, shapes, ARES_COUNT(shapes));
 }
 
 /*
@@ -243,18 +253,8 @@ TEST_GPU(rows_alone_on_the_cache_agree_with_an_f64_reference_in_any_batch)
  */
 TEST_GPU(rows_of_many_chunks_agree_with_an_f64_reference_in_any_batch)
 {
-    static const struct {
-        int heads, kv_heads, dim, window;
-    } shapes[] = { { 4, 2, 16, 0 }, { 2, 1, 24, 0 }, { 2, 1, 16, 8500 } };
-    ares_device d;
-    for (int i = 0; i < 2 * ARES_COUNT(shapes); i++) {
-        bool bf16 = i % 2;
-        if (!card_open_as(&d, bf16 ? ARES_BF16 : ARES_F32)) return;
-        problem p = problem_new(&of_long_rows, shapes[i / 2].heads, shapes[i / 2].kv_heads,
-                                shapes[i / 2].dim, shapes[i / 2].window, bf16);
-        check_rows(&d, &p, bf16 ? 8e-3 : 3e-6);
-        ares_device_close(&d);
-    }
+    static const shape shapes[] = { { 4, 2, 16, 0 }, { 2, 1, 24, 0 }, { 2, 1, 16, 8500 } };
+    check_shapes(&of_long_rows, shapes, ARES_COUNT(shapes));
 }
 
 /*

@@ -161,8 +161,8 @@ struct ares_rollout {
     int64_t until, held;  /* the clock; unfinished samples that it holds */
     sequence **running;   /* [max_seqs], in order of admission */
     int32_t n_running;
-    int32_t (
-        *copies)[2]; /* [max_seqs]: blocks from which samples start, and theirs; not yet made */
+    /* [max_seqs]: blocks from which samples start, and theirs; not yet made */
+    int32_t (*copies)[2];
     int32_t n_copies;
     sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;

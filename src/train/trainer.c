@@ -168,10 +168,11 @@ static int announce_training(ares_trainer *t, int ranks, size_t *bytes)
     if (!over) return ARES_OK;
     largest_forget(t);
     if (ares_world_rank(t->run.world) == 0 && !d->counting)
-        ares_warn("train: micro-batches of answers of full length would take %.2f GiB of the card, "
-                  "and %.2f are left: should they come, the run ends; ares-train plan says what "
-                  "fits",
-                  (double)*bytes / 1073741824.0, left / 1073741824.0);
+        ares_warn(
+            "train: micro-batches of answers of full length would take %.2f GiB of the card, "
+            "and %.2f are left: should they come, the run ends; shorten data.max_*_length, or "
+            "see what ares-train plan proposes",
+            (double)*bytes / 1073741824.0, left / 1073741824.0);
     *bytes = 0;
     return ARES_OK;
 }

@@ -2,8 +2,8 @@
 
 Every number of metrics.jsonl must agree within the tolerance times its size, at least times 1.
 Times, rates, memory, exact/* (what differs by rounding itself), forward passes (a card decodes a step
-ahead, also of an answer that has ended) and graphs (a CPU has none) are left out. Prints the worst metric; exit status 1
-where one disagrees, or where fewer than 10 were compared.
+ahead, also of an answer that has ended) and graphs (a CPU has none) are left out. Prints the worst
+metric; exit status 1 where one disagrees, or where fewer than 10 were compared.
 """
 
 import json

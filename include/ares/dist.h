@@ -13,6 +13,8 @@
 #ifndef ARES_DIST_H
 #define ARES_DIST_H
 
+#include <sys/select.h> /* sigset_t */
+
 #include "ares/core.h"
 #include "ares/kernels.h"
 
@@ -113,10 +115,11 @@ int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to oth
 
 /* ---------------- the launcher (launch.c)
  * Runs this program again as `ranks` processes under mpirun (one: without mpirun), with these
- * arguments (argv[0] is not among them), and waits for them. SIGINT and SIGTERM reach the ranks as
- * SIGUSR1 and SIGUSR2, because mpirun kills its children a second after it gets SIGINT or SIGTERM
- * itself; a third signal kills mpirun. `exit_code` is that of the first rank that ended with
- * another than 0, and 130 or 143 when a signal came before the ranks had installed their handlers.
+ * arguments (argv[0] is not among them), and waits for them. A signal that asks for the end (see
+ * below) is held until all ranks have opened the world, and sent to each; where they do not come
+ * within 20 seconds, or a second one comes before they have, or a third SIGINT or SIGTERM after,
+ * all processes are ended by force. `exit_code` is that of the first rank that ended with another
+ * than 0, or that of the signal where it had to be force.
  */
 typedef struct ares_launch_plan {
     int ranks;
@@ -131,15 +134,25 @@ typedef struct ares_launch_plan {
 int ares_launch(const ares_launch_plan *plan, int argc, char *const *argv, int *exit_code);
 
 /* ---------------- signals (signal.c)
- * The first SIGINT or SIGTERM (SIGUSR1 and SIGUSR2 stand for them under the launcher) is only
- * noted, so that the step can end and be saved. A second SIGINT ends the process at once with exit
- * code 130.
+ * SIGHUP, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 ask for the end of a run; the last two stand for
+ * SIGINT and SIGTERM. The first one is only noted, so that the step can end and be saved. A second
+ * SIGINT ends the process at once with exit code 130. SIGHUP stays ignored where it is (nohup).
  */
 void ares_signal_install(void);
-/* noted by this process, or by another rank and agreed upon: 0, SIGINT or SIGTERM */
+/*
+ * For a program that waits for children: blocks these signals and SIGCHLD, to wait for them. SIGHUP
+ * is not among them where it is ignored.
+ */
+void ares_signal_block(sigset_t *set, sigset_t *before);
+/*
+ * After SIGHUP: whoever has read this program's output through a pipe is gone, too, which is no
+ * reason to end before the state is saved. May be called by a signal handler.
+ */
+void ares_signal_lose_readers(void);
+/* noted by this process, or by another rank and agreed upon: 0, SIGHUP, SIGINT or SIGTERM */
 int ares_signal_pending(void);
-int ares_signal_exit_code(int signal); /* 130 for SIGINT, 143 for SIGTERM */
-/* A collective: the signal that any rank noted, the same on every rank; SIGTERM wins. */
+int ares_signal_exit_code(int signal); /* 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM */
+/* A collective: the signal that any rank noted, the same on every rank; the largest wins. */
 int ares_world_signal(ares_world *w, int *signal);
 
 #ifdef __cplusplus

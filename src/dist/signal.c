@@ -7,11 +7,17 @@
 #include <signal.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t interrupts, terminations;
+static const int ends_run[] = { SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2 };
+static volatile sig_atomic_t hangups, interrupts, terminations;
 static int agreed; /* what another rank noted */
 
 static void note(int signal)
 {
+    if (signal == SIGHUP) {
+        hangups = 1;
+        ares_signal_lose_readers();
+        return;
+    }
     if (signal == SIGTERM || signal == SIGUSR2) {
         terminations = 1;
         if (signal == SIGTERM) dist_watch_tell_gone(); /* mpirun sends it when a rank has died */
@@ -20,30 +26,52 @@ static void note(int signal)
     if (interrupts++ == 0) return;
     static const char text[] =
         "interrupted twice: ending at once; the last checkpoint is complete\n";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* nothing else to do */
+    if (dist_watch_reports() && write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        /* nothing else to do */
     }
     dist_watch_end();
     _exit(130);
 }
 
+/* nohup ignores SIGHUP for the program that it starts. */
+static bool is_unwanted(int signal)
+{
+    struct sigaction now;
+    return signal == SIGHUP && sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void ares_signal_install(void)
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2 };
     struct sigaction action = { .sa_handler = note, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
-    interrupts = terminations = agreed = 0;
-    for (int i = 0; i < ARES_COUNT(signals); i++) sigaction(signals[i], &action, NULL);
+    hangups = interrupts = terminations = agreed = 0;
+    for (int i = 0; i < ARES_COUNT(ends_run); i++)
+        if (!is_unwanted(ends_run[i])) sigaction(ends_run[i], &action, NULL);
+}
+
+void ares_signal_block(sigset_t *set, sigset_t *before)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGCHLD);
+    for (int i = 0; i < ARES_COUNT(ends_run); i++)
+        if (!is_unwanted(ends_run[i])) sigaddset(set, ends_run[i]);
+    sigprocmask(SIG_BLOCK, set, before);
+}
+
+void ares_signal_lose_readers(void)
+{
+    signal(SIGPIPE, SIG_IGN);
 }
 
 int ares_signal_pending(void)
 {
-    return terminations ? SIGTERM : interrupts ? SIGINT : agreed;
+    return terminations ? SIGTERM : interrupts ? SIGINT : hangups ? SIGHUP : agreed;
 }
 
 int ares_world_signal(ares_world *w, int *signal)
 {
     int64_t most = ares_signal_pending();
-    _Static_assert(SIGTERM > SIGINT, "the larger wins");
+    _Static_assert(SIGTERM > SIGINT && SIGINT > SIGHUP, "the larger wins");
     ARES_TRY(ares_world_max_i64(w, &most, 1));
     *signal = agreed = (int)most;
     return ARES_OK;
@@ -51,5 +79,5 @@ int ares_world_signal(ares_world *w, int *signal)
 
 int ares_signal_exit_code(int signal)
 {
-    return 128 + signal;
+    return 128 + (signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal);
 }

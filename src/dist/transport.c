@@ -24,6 +24,7 @@ int dist_transport_size(void)
 
 #include <mpi.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -140,7 +141,11 @@ int dist_transport_open(ares_world *w)
     /* no stack for SIGABRT: what calls abort has said why */
     setenv("OMPI_MCA_opal_signal", "7,8,11", 0);
     int got = 0, started;
+    sigset_t every, before; /* signals are for the main thread, not for those that MPI starts */
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
     LEAKS_OF_OTHERS(started = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got));
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     ARES_TRY(checked(started, "MPI_Init_thread"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
@@ -182,7 +187,7 @@ void dist_transport_close(ares_world *w)
     dist_watch_name(w, DIST_END, 0);
     dist_wait wait = dist_watch_enter(w);
     (void)finish(w, &wait, MPI_Ibarrier(MPI_COMM_WORLD, &request), &request, "end");
-    dist_watch_end();
+    dist_watch_close();
     LEAKS_OF_OTHERS(MPI_Finalize());
 }
 

@@ -54,6 +54,13 @@ void dist_watch_end(void)
     if (own) own->ended = true;
 }
 
+void dist_watch_close(void)
+{
+    dist_watch_end();
+    own = first = NULL;
+    ranks = 0;
+}
+
 void dist_watch_tell_gone(void)
 {
     int before = errno;
@@ -64,10 +71,14 @@ void dist_watch_tell_gone(void)
     errno = before;
 }
 
-/* mpirun sends SIGTERM to the ranks that are left. Training replaces this handler by its own. */
-static void tell_and_end(int signal)
+/*
+ * mpirun sends SIGTERM to the ranks that are left; where the launcher sends it to all, none is
+ * missed. Training replaces this handler by its own.
+ */
+static void tell_and_end(int signal, siginfo_t *from, void *context)
 {
-    dist_watch_tell_gone();
+    (void)context;
+    if (from->si_pid == getppid()) dist_watch_tell_gone();
     raise(signal); /* handled by the default action, which SA_RESETHAND has restored */
 }
 
@@ -81,7 +92,8 @@ void dist_watch_open(ares_world *w)
     if (stat("/proc/self/ns/pid", &pids) == 0) own->pids = pids.st_ino;
     snprintf(own->gone, sizeof own->gone,
              "error: dist: rank %d (process %d) is gone; ending all ranks\n", w->rank, own->pid);
-    struct sigaction now, tell = { .sa_handler = tell_and_end, .sa_flags = (int)SA_RESETHAND };
+    struct sigaction now, tell = { .sa_sigaction = tell_and_end,
+                                   .sa_flags = (int)SA_RESETHAND | SA_SIGINFO };
     sigemptyset(&tell.sa_mask);
     if (sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
         sigaction(SIGTERM, &tell, NULL);

@@ -12,6 +12,7 @@ int ares_world_open(ares_world **out)
     int rc = ARES_OK;
     if (dist_transport_size() > 1) rc = dist_transport_open(w);
     else w->threads = ares_cpu_count();
+    if (rc == ARES_OK) dist_launch_answer();
     if (rc != ARES_OK) {
         ares_free(w);
         w = NULL;

@@ -77,6 +77,7 @@ struct ares_world {
 };
 
 char *dist_buffer(ares_world *w, size_t bytes);
+void dist_launch_answer(void); /* tells a launcher that this rank is there (launch.c) */
 void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (nccl.c) */
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
@@ -134,6 +135,8 @@ void dist_watch_stand(ares_world *w, const dist_place *p, bool inside);
 bool dist_watch_reports(void);
 /* Nobody need say that this rank is gone. May be called by a signal handler. */
 void dist_watch_end(void);
+/* The same, before the memory that the ranks share is taken away: handlers read it no more. */
+void dist_watch_close(void);
 /* Says which rank of this machine is gone, if one is. May be called by a signal handler. */
 void dist_watch_tell_gone(void);
 /* Appends which rank keeps s[me] waiting; s: the n ranks of this machine, of `world` in all. */

@@ -165,6 +165,7 @@ static int run_words(const config_verb *v, const verb_command *command, const ow
         }
     }
     end_all_ranks(world, rc);
+    if (rc == ARES_EINTERRUPTED && ares_world_rank(world) != 0) (void)ares_fail(rc, "%s", "");
     ares_config_free(cfg);
     if (world) ares_world_close(world);
     return rc;

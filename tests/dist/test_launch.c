@@ -26,7 +26,8 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
     } cases[] = {
         { SIGINT, SIGINT, SIGINT, 130 },  { SIGUSR1, SIGINT, SIGUSR1, 130 },
         { SIGTERM, SIGTERM, SIGTERM, 9 }, { SIGUSR2, SIGTERM, SIGINT, 9 },
-        { SIGINT, SIGINT, SIGTERM, 9 },
+        { SIGINT, SIGINT, SIGTERM, 9 },   { SIGHUP, SIGHUP, SIGTERM, 9 },
+        { SIGHUP, SIGHUP, SIGHUP, 9 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         pid_t pid = fork();
@@ -44,6 +45,25 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
     }
     CHECK_EQ(ares_signal_exit_code(SIGINT), 130);
     CHECK_EQ(ares_signal_exit_code(SIGTERM), 143);
+    CHECK_EQ(ares_signal_exit_code(SIGHUP), 129);
+}
+
+TEST(a_hangup_that_is_ignored_stays_ignored)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t set, before;
+        signal(SIGHUP, SIG_IGN);
+        ares_signal_install();
+        raise(SIGHUP);
+        if (ares_signal_pending() != 0) _exit(1);
+        ares_signal_block(&set, &before);
+        if (sigismember(&set, SIGHUP) || !sigismember(&set, SIGTERM)) _exit(2);
+        signal(SIGHUP, SIG_DFL);
+        ares_signal_block(&set, &before);
+        _exit(sigismember(&set, SIGHUP) ? 9 : 3);
+    }
+    CHECK_EQ(exit_of(pid), 9);
 }
 
 static int launch(int ranks, int argc, char *const *argv, int *code)
@@ -152,14 +172,61 @@ TEST_MPI(a_signal_to_the_launcher_lets_all_ranks_save)
         steps_until_signalled();
         return;
     }
-    static const int signals[] = { SIGINT, SIGTERM };
-    for (int i = 0; i < 2; i++) {
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    for (int i = 0; i < ARES_COUNT(signals); i++) {
         pid_t pid = launcher("a_signal_to_the_launcher_lets_all_ranks_save", "saves");
         if (wait_for("ready")) kill(pid, signals[i]);
         CHECK_EQ(exit_of(pid), 128 + signals[i]);
         CHECK(both("saved"));
         CHECK_EQ(test_shell(NULL, "rm -f '%s'/*", test_dir()), 0);
     }
+}
+
+/* At first mpirun loses signals, or waits for ever after them. */
+TEST_MPI(a_signal_while_the_ranks_start_is_held_for_them)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        steps_until_signalled();
+        return;
+    }
+    static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+    for (int i = 0; i < 6; i++) {
+        pid_t pid = launcher("a_signal_while_the_ranks_start_is_held_for_them", "saves");
+        sleep_ms(20 + 40 * i); /* mpirun needs more */
+        kill(pid, signals[i % 3]);
+        CHECK_EQ(exit_of(pid), 128 + signals[i % 3]);
+        CHECK_EQ(test_shell(NULL, "rm -f '%s'/*", test_dir()), 0);
+    }
+}
+
+/* The memory in which ranks see each other is gone then. */
+TEST_MPI(a_signal_after_the_world_is_closed_is_noted)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        ares_world *w = NULL;
+        ares_signal_install();
+        REQUIRE_OK(ares_world_open(&w));
+        ares_world_close(w);
+        for (int i = 0; i < 3; i++) raise(SIGTERM);
+        exit(ares_signal_exit_code(ares_signal_pending()));
+    }
+    CHECK_EQ(exit_of(launcher("a_signal_after_the_world_is_closed_is_noted", "closes")), 143);
+}
+
+TEST_MPI(a_third_interrupt_ends_ranks_that_are_stopped)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        ares_world *w = NULL;
+        REQUIRE_OK(ares_world_open(&w));
+        touch("ready", ares_world_rank(w));
+        for (;;) raise(SIGSTOP);
+    }
+    pid_t pid = launcher("a_third_interrupt_ends_ranks_that_are_stopped", "stops");
+    for (int i = 0; wait_for("ready") && i < 3; i++) {
+        sleep_ms(300);
+        kill(pid, SIGINT);
+    }
+    CHECK_EQ(exit_of(pid), 130);
 }
 
 TEST_MPI(a_second_interrupt_to_the_launcher_leaves_at_once)
@@ -241,7 +308,9 @@ static void begin_as_told(void)
     if (ares_file_exists(path.data)) REQUIRE_OK(ares_file_read(path.data, &starts));
     char what = role[ARES_MIN(starts.len, strlen(role) - 1)];
     ares_str_add_char(&starts, what);
+    ares_world *w = NULL;
     ares_signal_install();
+    REQUIRE_OK(ares_world_open(&w));
     CHECK_OK(ares_file_write_atomic(path.data, starts.data, starts.len));
     if (strchr("sScw", what))
         CHECK_OK(

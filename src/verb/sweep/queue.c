@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "ares/dist.h"
 #include "queue.h"
 
 /* ---------------------------------------------------------------- beginning and end of a run */
@@ -59,8 +60,9 @@ static bool has_done(const sweep_run *r)
 
 static bool by_signal(const sweep_queue *q, int status)
 {
-    int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    return q->signals && (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGKILL);
+    int code = WIFSIGNALED(status) ? ares_signal_exit_code(WTERMSIG(status)) : WEXITSTATUS(status);
+    return q->signals && (code == 128 + SIGHUP || code == 128 + SIGINT || code == 128 + SIGTERM ||
+                          code == 128 + SIGKILL);
 }
 
 static int end(sweep_queue *q, sweep_worker *w, int status)
@@ -110,14 +112,16 @@ static int running(const sweep_queue *q)
 static void pass_on(sweep_queue *q, int signal)
 {
     int n = running(q);
-    if (!q->signals++) q->first_signal = signal == SIGHUP ? SIGTERM : signal;
+    if (signal == SIGHUP && q->signals) return; /* it comes twice where a terminal closes */
+    if (signal == SIGHUP) ares_signal_lose_readers();
+    if (!q->signals++) q->first_signal = signal;
     if (q->signals == 1 && n)
         printf("stopping: %d %s to the end of a step and %s; a second Ctrl-C ends at once\n", n,
                n > 1 ? "runs go on" : "run goes on", n > 1 ? "save" : "saves");
     fflush(stdout);
     for (int i = 0; i < q->n_workers; i++)
         if (q->workers[i].pid)
-            kill(q->workers[i].pid, q->signals > 2 ? SIGKILL : signal == SIGHUP ? SIGTERM : signal);
+            kill(q->workers[i].pid, q->signals > 2 ? SIGKILL : signal);
 }
 
 /* Waits for a signal, at most until a worker has cooled down. */
@@ -168,25 +172,12 @@ static void stop_children(sweep_queue *q)
         while (q->workers[i].pid && waitpid(q->workers[i].pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-/* The signals to wait for; nohup's wish to ignore SIGHUP is kept. */
-static void choose_signals(sigset_t *set)
-{
-    struct sigaction hangup;
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGCHLD);
-    if (sigaction(SIGHUP, NULL, &hangup) != 0 || hangup.sa_handler != SIG_IGN)
-        sigaddset(set, SIGHUP);
-}
-
 int sweep_work(sweep *s, int *signal)
 {
     sweep_queue q;
     sigset_t set, before;
     ARES_TRY(sweep_open_queue(&q, s));
-    choose_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, &before);
+    ares_signal_block(&set, &before);
     int rc = loop(&q, &set);
     if (rc != ARES_OK) stop_children(&q);
     sigprocmask(SIG_SETMASK, &before, NULL);

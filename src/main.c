@@ -1,4 +1,7 @@
 /* Calls the verb that argv names and exits with its code: the only place that exits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,8 +72,27 @@ static int dispatch(int argc, char **argv, int *exit_code)
     return verbs[verb].run(argc - first, argv + first);
 }
 
+/*
+ * What a parent may have left out or changed. A file that is opened must not become the standard
+ * output, into which the program prints: closed ones are opened on /dev/null. Results that are
+ * written to a closed standard output are lost, so that it stays one that cannot be written to.
+ * SIGCHLD says that a child has ended; where it is ignored, nothing does.
+ */
+static void restore_defaults(void)
+{
+    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY };
+    for (int fd = 0; fd < ARES_COUNT(modes); fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
+            fprintf(stderr, "ares-train: file descriptor %d is closed, and /dev/null: %s\n", fd,
+                    strerror(errno));
+            exit(ares_error_exit_code(ARES_EIO));
+        }
+    signal(SIGCHLD, SIG_DFL);
+}
+
 int main(int argc, char **argv)
 {
+    restore_defaults();
     int exit_code, rc = dispatch(argc, argv, &exit_code);
     if (rc != ARES_OK && *ares_error_message()) fprintf(stderr, "%s\n", ares_error_message());
     if (exit_code >= 0) exit(exit_code);

@@ -235,6 +235,54 @@ TEST_MPI(a_terminated_run_of_two_ranks_exits_143)
     CHECK_EQ(test_shell(NULL, "test -e '%s'", test_file("run/checkpoints/latest")), 0);
 }
 
+TEST_MPI(an_end_by_a_signal_is_told_once)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_stop("run", "HUP", 4,
+                      "--ranks 2 --config '%s' trainer.max_steps=2000 trainer.threads=1",
+                      e2e_train_words("run")),
+             129);
+    REQUIRE_OK(ares_file_read(test_file("run.out"), &out));
+    const char *first = strstr(out.data, "stopped by signal 1 ");
+    CHECK(first && !strstr(first + 1, "stopped by signal"));
+    ares_str_fini(&out);
+}
+
+/* What a daemon or a careless parent hands on: no standard files, and children that are forgotten. */
+TEST(standard_files_that_are_closed_become_no_other_files)
+{
+    ares_str text = { 0 };
+    const char *words = e2e_train_words("run");
+    CHECK_EQ(test_shell(NULL, "'%s' --config '%s' trainer.max_steps=2 <&- >&- 2>&-", test_program(),
+                        words),
+             0);
+    REQUIRE_OK(ares_file_read(test_file("run/metrics.jsonl"), &text));
+    CHECK_CONTAINS(text.data, "{\"step\":2,");
+    CHECK(!strstr(text.data, "metrics  "));
+    CHECK_EQ(test_shell(NULL, "echo '\"a\"' | '%s' tokenize --model '%s' >&-", test_program(),
+                        e2e_model()),
+             1); /* its result would be lost */
+    ares_str_fini(&text);
+}
+
+TEST_MPI(a_launch_needs_neither_standard_files_nor_a_parent_that_waits)
+{
+    E2E_NEEDS_MPI();
+    static const char *const how[] = { "<&- >&- 2>&-", "", "" };
+    static const char *const more[] = { "--ranks 2", "--ranks 2", "--restarts 1" };
+    for (int i = 0; i < ARES_COUNT(how); i++) {
+        char run[16];
+        snprintf(run, sizeof run, "run%d", i);
+        int rc = test_shell(NULL,
+                            "perl -e '$SIG{CHLD} = \"%s\"; exec @ARGV' timeout 250 '%s' %s --config "
+                            "'%s' trainer.max_steps=1 trainer.threads=1 %s",
+                            i ? "IGNORE" : "DEFAULT", test_program(), more[i], e2e_train_words(run),
+                            how[i]);
+        CHECK_MSG(rc == 0, "%s %s: exit %d", more[i], how[i], rc);
+    }
+}
+
 TEST_MPI(bad_input_on_two_ranks_is_told_once)
 {
     E2E_NEEDS_MPI();

@@ -275,7 +275,7 @@ TEST_MPI(a_launch_needs_neither_standard_files_nor_a_parent_that_waits)
         char run[16];
         snprintf(run, sizeof run, "run%d", i);
         int rc = test_shell(NULL,
-                            "perl -e '$SIG{CHLD} = \"%s\"; exec @ARGV' timeout 250 '%s' %s --config "
+                            "timeout 250 perl -e '$SIG{CHLD} = \"%s\"; exec @ARGV' '%s' %s --config "
                             "'%s' trainer.max_steps=1 trainer.threads=1 %s",
                             i ? "IGNORE" : "DEFAULT", test_program(), more[i], e2e_train_words(run),
                             how[i]);

@@ -2,27 +2,29 @@
 #include "hf_config.h"
 #include "arch.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef config_reader reader;
 
-int32_t config_i32(reader *r, const char *key, int64_t absent, int64_t least)
+int32_t config_i32(reader *r, const ares_json *o, const char *key, int64_t absent, int32_t least,
+                   int32_t most)
 {
     int64_t v = absent;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_i64(r->root, key, absent, &v);
-    if (r->rc == ARES_OK && (v < least || v > INT32_MAX))
-        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %lld or more", key,
-                          (long long)v, (long long)least);
+    if (r->rc == ARES_OK) r->rc = ares_json_get_i64(o, key, absent, &v);
+    if (r->rc == ARES_OK && (v < least || v > most))
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %d to %d", key,
+                          (long long)v, least, most);
     return (int32_t)v;
 }
 
-double config_double(reader *r, const ares_json *o, const char *key, double absent)
+double config_double(reader *r, const ares_json *o, const char *key, double absent, double least,
+                     double most)
 {
     double v = absent;
     if (r->rc == ARES_OK) r->rc = ares_json_get_double(o, key, absent, &v);
-    if (r->rc == ARES_OK && !isfinite(v))
-        r->rc = ares_fail(ARES_EFORMAT, "'%s' is not finite", key);
+    if (r->rc == ARES_OK && !(v >= least && v <= most)) /* NaN, too */
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %g is out of range; expected %g to %g", key, v,
+                          least, most);
     return v;
 }
 
@@ -31,6 +33,15 @@ static bool get_bool(reader *r, const char *key) /* absent: false */
     bool v = false;
     if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, false, &v);
     return v;
+}
+
+/* Above 1: frequencies fall with the dimension, and yarn divides by its logarithm. */
+#define CONFIG_ROPE_THETA 1.001, 1e15
+
+static bool is_given(const ares_json *o, const char *key)
+{
+    const ares_json *x = ares_json_get(o, key);
+    return x && x->type != ARES_JSON_NULL;
 }
 
 static const char *const rope_kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
@@ -82,14 +93,16 @@ static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
 {
     ares_rope_config *rope = &c->rope;
     const ares_json *top = r->root, *o = ares_json_get(top, "rope_parameters");
+    if (r->rc != ARES_OK) return;
     if (!o || o->type == ARES_JSON_NULL) o = ares_json_get(top, "rope_scaling");
     if (o && o->type == ARES_JSON_NULL) o = NULL;
     if (o && o->type != ARES_JSON_OBJECT) {
         r->rc = ares_fail(ARES_EFORMAT, "'rope_parameters' (or 'rope_scaling') is not an object");
         return;
     }
-    *rope = (ares_rope_config){ .theta = config_double(r, top, "rope_theta",
-                                                       a->rope_theta > 0 ? a->rope_theta : 10000.0),
+    double theta = config_double(r, top, "rope_theta", a->rope_theta > 0 ? a->rope_theta : 10000.0,
+                                 CONFIG_ROPE_THETA);
+    *rope = (ares_rope_config){ .theta = theta,
                                 .factor = 1,
                                 .attention_factor = -1,
                                 .beta_fast = 32,
@@ -98,39 +111,38 @@ static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
     rope->original_max_position = c->max_position;
     if (a->vision) read_sections(r, o, c);
     if (!o) return;
-    rope->theta = config_double(r, o, "rope_theta", rope->theta);
+    rope->theta = config_double(r, o, "rope_theta", theta, CONFIG_ROPE_THETA);
     read_rope_kind(r, o, a->vision, &rope->kind);
     if (r->rc != ARES_OK) return;
-    if (config_double(r, o, "partial_rotary_factor", 1.0) != 1.0) {
+    if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1) {
         r->rc =
             ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
         return;
     }
     if (rope->kind == ARES_ROPE_DEFAULT) return;
 
-    int64_t original = 0;
-    if (r->rc == ARES_OK)
-        r->rc = ares_json_get_i64(o, "original_max_position_embeddings", 0, &original);
-    if (r->rc == ARES_OK && original == 0)
+    static const char original[] = "original_max_position_embeddings";
+    int32_t length = config_i32(r, o, original, 0, 0, INT32_MAX);
+    if (length == 0) length = config_i32(r, top, original, c->max_position, 1, INT32_MAX);
+    if (r->rc != ARES_OK) return;
+    rope->original_max_position = length;
+    if (rope->kind != ARES_ROPE_YARN && !is_given(o, "factor")) {
+        r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a 'factor'", rope_kinds[rope->kind]);
+        return;
+    }
+    rope->factor = config_double(r, o, "factor", (double)c->max_position / length, 1e-3, 1e6);
+    rope->low_freq_factor = config_double(r, o, "low_freq_factor", 1, 1e-3, 1e6);
+    rope->high_freq_factor = config_double(r, o, "high_freq_factor", 4, 1e-3, 1e6);
+    if (is_given(o, "attention_factor"))
+        rope->attention_factor = config_double(r, o, "attention_factor", 1, 1e-3, 1e3);
+    rope->beta_fast = config_double(r, o, "beta_fast", 32, 1e-3, 1e6);
+    rope->beta_slow = config_double(r, o, "beta_slow", 1, 1e-3, 1e6);
+    rope->mscale = config_double(r, o, "mscale", 0, 0, 1e3);
+    rope->mscale_all_dim = config_double(r, o, "mscale_all_dim", 0, 0, 1e3);
+    if (r->rc == ARES_OK && rope->high_freq_factor <= rope->low_freq_factor)
         r->rc =
-            ares_json_get_i64(top, "original_max_position_embeddings", c->max_position, &original);
-    if (r->rc == ARES_OK && (original <= 0 || original > INT32_MAX))
-        r->rc = ares_fail(ARES_EFORMAT, "'original_max_position_embeddings' = %lld is out of range",
-                          (long long)original);
-    rope->original_max_position = (int32_t)original;
-    rope->factor = config_double(r, o, "factor", -1);
-    if (rope->factor < 0 && rope->kind == ARES_ROPE_YARN)
-        rope->factor = (double)c->max_position / (double)original;
-    if (r->rc == ARES_OK && !(rope->factor > 0))
-        r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'",
-                          rope_kinds[rope->kind]);
-    rope->low_freq_factor = config_double(r, o, "low_freq_factor", 1);
-    rope->high_freq_factor = config_double(r, o, "high_freq_factor", 4);
-    rope->attention_factor = config_double(r, o, "attention_factor", -1);
-    rope->beta_fast = config_double(r, o, "beta_fast", 32);
-    rope->beta_slow = config_double(r, o, "beta_slow", 1);
-    rope->mscale = config_double(r, o, "mscale", 0);
-    rope->mscale_all_dim = config_double(r, o, "mscale_all_dim", 0);
+            ares_fail(ARES_EFORMAT, "'high_freq_factor' = %g is not above 'low_freq_factor' = %g",
+                      rope->high_freq_factor, rope->low_freq_factor);
     if (r->rc == ARES_OK) r->rc = ares_json_get_bool(o, "truncate", true, &rope->truncate);
 }
 
@@ -143,10 +155,10 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     c->window = 0;
     c->window_from_layer = 0;
     if (!a->window_keys || !get_bool(r, "use_sliding_window")) return;
-    c->window = config_i32(r, "sliding_window", 4096, 1);
-    c->window_from_layer = config_i32(r, "max_window_layers", 28, 0);
+    c->window = config_i32(r, r->root, "sliding_window", 4096, 1, INT32_MAX);
+    c->window_from_layer = config_i32(r, r->root, "max_window_layers", 28, 0, INT32_MAX);
     const ares_json *types = ares_json_get(r->root, "layer_types");
-    if (!types || types->type != ARES_JSON_ARRAY) return;
+    if (r->rc != ARES_OK || !types || types->type != ARES_JSON_ARRAY) return;
     if (types->count != c->layers) {
         r->rc = ares_fail(ARES_EFORMAT, "'layer_types' has %lld entries for %d layers",
                           (long long)types->count, c->layers);
@@ -192,8 +204,9 @@ static void check_sizes(reader *r, const ares_model_config *c)
         r->rc = ares_fail(ARES_EFORMAT,
                           "num_attention_heads = %d is not a multiple of num_key_value_heads = %d",
                           c->heads, c->kv_heads);
-    else if (c->head_dim % 2)
-        r->rc = ares_fail(ARES_EFORMAT, "head_dim = %d is odd; rotary embeddings rotate pairs",
+    else if (c->head_dim < 2 || c->head_dim % 2) /* of a vision model: hidden_size / heads */
+        r->rc = ares_fail(ARES_EFORMAT,
+                          "head_dim = %d is not 2, 4, 6 ...; rotary embeddings rotate pairs",
                           c->head_dim);
     else if ((int64_t)c->heads * c->head_dim > 1 << 20)
         r->rc = ares_fail(ARES_ELIMIT, "heads x head_dim = %lld exceeds the limit of 1048576",
@@ -216,22 +229,25 @@ static void read_config(reader *r, ares_model_config *c)
     reader top = *r;
     const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
     if (text && text->type == ARES_JSON_OBJECT) r->root = text;
-    c->vocab = config_i32(r, "vocab_size", a->vocab, 1);
-    c->hidden = config_i32(r, "hidden_size", a->hidden, 1);
-    c->intermediate = config_i32(r, "intermediate_size", a->intermediate, 1);
-    c->layers = config_i32(r, "num_hidden_layers", a->layers, 1);
-    c->heads = config_i32(r, "num_attention_heads", a->heads, 1);
-    c->kv_heads = config_i32(
-        r, "num_key_value_heads",
-        a->kv_heads && !ares_json_get(r->root, "num_attention_heads") ? a->kv_heads : c->heads, 1);
+    const ares_json *o = r->root;
+    /* The bounds are such that no product of sizes overflows 64 bits. */
+    c->vocab = config_i32(r, o, "vocab_size", a->vocab, 1, 1 << 24);
+    c->hidden = config_i32(r, o, "hidden_size", a->hidden, 1, 1 << 18);
+    c->intermediate = config_i32(r, o, "intermediate_size", a->intermediate, 1, 1 << 22);
+    c->layers = config_i32(r, o, "num_hidden_layers", a->layers, 1, 1 << 12);
+    c->heads = config_i32(r, o, "num_attention_heads", a->heads, 1, 1 << 16);
+    c->kv_heads =
+        config_i32(r, o, "num_key_value_heads",
+                   a->kv_heads && !ares_json_get(o, "num_attention_heads") ? a->kv_heads : c->heads,
+                   1, 1 << 16);
     if (r->rc == ARES_OK && a->vision) c->head_dim = c->hidden / c->heads;
     else if (r->rc == ARES_OK)
-        c->head_dim =
-            config_i32(r, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads, 2);
-    c->max_position = config_i32(r, "max_position_embeddings", a->max_position, 1);
-    c->rms_norm_eps = (float)config_double(r, r->root, "rms_norm_eps",
-                                           a->rms_norm_eps > 0 ? a->rms_norm_eps : 1e-6);
-    c->initializer_range = config_double(r, r->root, "initializer_range", 0.02);
+        c->head_dim = config_i32(r, o, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads,
+                                 2, 1 << 16);
+    c->max_position = config_i32(r, o, "max_position_embeddings", a->max_position, 1, 1 << 24);
+    c->rms_norm_eps = (float)config_double(r, o, "rms_norm_eps",
+                                           a->rms_norm_eps > 0 ? a->rms_norm_eps : 1e-6, 1e-12, 1);
+    c->initializer_range = config_double(r, o, "initializer_range", 0.02, 0, 10);
     c->tied = get_bool(r, "tie_word_embeddings");
     if (r->rc == ARES_OK && !c->tied) c->tied = get_bool(&top, "tie_word_embeddings");
     if (top.rc != ARES_OK) r->rc = top.rc;
@@ -244,13 +260,13 @@ static void read_config(reader *r, ares_model_config *c)
     if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
         r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: silu)",
                           (int)act.len, act.data);
-    c->bos = config_i32(r, "bos_token_id", a->bos, -1);
-    c->pad = config_i32(r, "pad_token_id", -1, -1);
+    c->bos = config_i32(r, o, "bos_token_id", a->bos, -1, INT32_MAX);
+    c->pad = config_i32(r, o, "pad_token_id", -1, -1, INT32_MAX);
+    check_sizes(r, c);
     read_rope(r, a, c);
     read_window(r, a, c);
     read_eos(r, r->root, c);
     if (c->n_eos == 0) read_eos(r, top.root, c);
-    check_sizes(r, c);
     if (a->vision && r->rc == ARES_OK) {
         config_read_vision(&top, a->gated_tower, c);
         r->rc = top.rc;
@@ -302,7 +318,8 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
         if (r.rc == ARES_OK)
             r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
         if (r.rc == ARES_OK) read_eos(&r, r.root, c);
-        if (r.rc == ARES_OK && c->pad < 0) c->pad = config_i32(&r, "pad_token_id", -1, -1);
+        if (r.rc == ARES_OK && c->pad < 0)
+            c->pad = config_i32(&r, r.root, "pad_token_id", -1, -1, INT32_MAX);
         if (r.rc != ARES_OK) ares_fail_in(r.rc, "model: %s", path.data);
     }
     if (r.rc == ARES_OK && c->n_eos == 0) {

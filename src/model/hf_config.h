@@ -3,13 +3,18 @@
 
 #include "ares/model.h"
 
-/* A file being read. After a failure the getters do nothing; the caller adds the path to it. */
+/*
+ * A file being read. After a failure the getters do nothing; the caller adds the path to it. Each
+ * number has its range, also where the key is absent.
+ */
 typedef struct config_reader {
     const ares_json *root;
     int rc;
 } config_reader;
-int32_t config_i32(config_reader *r, const char *key, int64_t absent, int64_t least);
-double config_double(config_reader *r, const ares_json *o, const char *key, double absent);
+int32_t config_i32(config_reader *r, const ares_json *o, const char *key, int64_t absent,
+                   int32_t least, int32_t most);
+double config_double(config_reader *r, const ares_json *o, const char *key, double absent,
+                     double least, double most);
 /*
  * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
  * of Qwen2.5-VL. The text part has been read. (vision/config.c)

@@ -353,8 +353,6 @@ static int check(const job *j)
 {
     if (j->tied && j->untied)
         return ares_fail(ARES_EUSE, "init: --tied and --untied exclude each other");
-    if (!(j->rope_theta > 0))
-        return ares_fail(ARES_EUSE, "init: --rope-theta = %g: must be above 0", j->rope_theta);
     if (!(j->range > 0) || j->range > 10)
         return ares_fail(ARES_EUSE, "init: --initializer-range = %g: must lie in (0, 10]",
                          j->range);

@@ -24,6 +24,29 @@ static int read_with(const char *variant, const char *from, const char *to, ares
     return ares_model_config_load(test_dir(), c);
 }
 
+/*
+ * The same with the first `key` of the file given another value; where the file lacks it, it is
+ * added to the innermost part that it may stand in.
+ */
+static int read_set(const char *variant, const char *key, const char *value, ares_model_config *c)
+{
+    static const char *const places[] = { "\"vision_config\": {", "\"rope_parameters\": {",
+                                          "\"rope_scaling\": {", "{" };
+    char path[300], from[100], to[300];
+    ares_str text = { 0 };
+    (void)snprintf(path, sizeof path, "tests/golden/models/%s/config.json", variant);
+    (void)snprintf(from, sizeof from, "\"%s\":", key);
+    (void)snprintf(to, sizeof to, "\"%s\": %s, \"was_%s\":", key, value, key);
+    CHECK_OK(ares_file_read(test_source(path), &text));
+    for (int i = 0; i < ARES_COUNT(places) && !strstr(text.data, from); i++)
+        if (strstr(text.data, places[i])) {
+            (void)snprintf(from, sizeof from, "%s", places[i]);
+            (void)snprintf(to, sizeof to, "%s \"%s\": %s,", places[i], key, value);
+        }
+    ares_str_fini(&text);
+    return read_with(variant, from, to, c);
+}
+
 static void same_config(const ares_model_config *a, const ares_model_config *b)
 {
     CHECK_STR(a->model_type, b->model_type);
@@ -106,6 +129,73 @@ TEST(a_size_of_nothing_is_refused_by_name)
             (void)snprintf(part, sizeof part, "'%s' = %d is out of range", keys[i], value);
             CHECK_FAIL(read_with("qwen2_tied", from, to, &c), ARES_EFORMAT, part);
         }
+}
+
+/* Each number at and beyond both ends of its range, and the name of its file in the message. */
+TEST(each_number_has_its_range)
+{
+    static const struct {
+        const char *variant, *key, *low, *least, *most, *high;
+    } cases[] = {
+        { "qwen2_tied", "rms_norm_eps", "-1", "1e-12", "1", "1.5" },
+        { "qwen2_tied", "rms_norm_eps", "0", "1e-6", "1e-5", "1e300" },
+        { "qwen2_tied", "rope_theta", "0", "1.001", "1e15", "1e16" },
+        { "qwen2_tied", "rope_theta", "-10000", "2", "3", "1e308" },
+        { "qwen2_tied", "initializer_range", "-0.1", "0", "10", "10.5" },
+        { "qwen2_tied", "vocab_size", "0", "1", "16777216", "16777217" },
+        { "qwen2_tied", "hidden_size", "-5", "64", "262144", "262145" },
+        { "qwen2_tied", "intermediate_size", "0", "1", "4194304", "4194305" },
+        { "qwen2_tied", "num_hidden_layers", "0", "1", "4096", "4097" },
+        { "qwen2_tied", "max_position_embeddings", "0", "1", "16777216", "16777217" },
+        { "qwen2_window", "sliding_window", "0", "1", "2147483647", "2147483648" },
+        { "qwen2_tied", "bos_token_id", "-2", "-1", "2147483647", "2147483648" },
+        { "qwen2_tied", "pad_token_id", "-2", "-1", "2147483647", "2147483648" },
+        { "llama_linear", "factor", "0", "0.001", "1000000", "1000001" },
+        { "llama_llama3", "low_freq_factor", "0", "0.001", "1", "1000001" },
+        { "llama_llama3", "high_freq_factor", "0", "4", "1000000", "1000001" },
+        { "qwen3_yarn", "attention_factor", "-1", "0.001", "1000", "1001" },
+        { "qwen3_yarn", "beta_fast", "0", "0.001", "1000000", "1000001" },
+        { "qwen3_yarn", "beta_slow", "-1", "0.001", "1000000", "1000001" },
+        { "qwen3_yarn", "mscale", "-0.5", "0", "1000", "1001" },
+        { "qwen3_yarn", "mscale_all_dim", "-0.5", "0", "1000", "1001" },
+        { "qwen2_vl_flat", "depth", "0", "1", "64", "65" },
+        { "qwen2_vl_flat", "mlp_ratio", "0", "0.25", "64", "65" },
+        { "qwen2_vl_flat", "patch_size", "0", "1", "1024", "1025" },
+        { "qwen2_vl_flat", "spatial_merge_size", "0", "1", "64", "65" },
+        { "qwen2_vl_flat", "temporal_patch_size", "-2", "1", "64", "65" },
+        { "qwen2_5_vl_mid", "tokens_per_second", "0", "0.001", "10000", "10001" },
+        { "qwen2_5_vl_mid", "window_size", "0", "64", "65536", "65537" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *values[] = { cases[i].low, cases[i].least, cases[i].most, cases[i].high };
+        for (int k = 0; k < 4; k++) {
+            ares_model_config c;
+            char part[200];
+            int rc = read_set(cases[i].variant, cases[i].key, values[k], &c);
+            (void)snprintf(part, sizeof part, "model: %s: ", test_file("config.json"));
+            if (k == 1 || k == 2)
+                CHECK_MSG(rc == ARES_OK, "%s %s = %s: %s", cases[i].variant, cases[i].key,
+                          values[k], ares_error_message());
+            else if (CHECK_MSG(rc == ARES_EFORMAT, "%s %s = %s is read", cases[i].variant,
+                               cases[i].key, values[k])) {
+                CHECK_CONTAINS(ares_error_message(), part);
+                (void)snprintf(part, sizeof part, "'%s' = ", cases[i].key);
+                CHECK_CONTAINS(ares_error_message(), part);
+                CHECK_CONTAINS(ares_error_message(), "is out of range; expected");
+            }
+        }
+    }
+}
+
+TEST(factors_of_frequencies_that_leave_no_room_are_refused)
+{
+    ares_model_config c;
+    CHECK_FAIL(read_set("llama_llama3", "high_freq_factor", "1", &c), ARES_EFORMAT,
+               "'high_freq_factor' = 1 is not above 'low_freq_factor' = 1");
+    CHECK_FAIL(read_set("llama_linear", "factor", "null", &c), ARES_EFORMAT,
+               "rope type 'linear' needs a 'factor'");
+    CHECK_FAIL(read_set("qwen2_vl_flat", "num_attention_heads", "48", &c), ARES_EFORMAT,
+               "head_dim = 1 is not 2, 4, 6");
 }
 
 TEST(ids_that_end_a_sequence_are_those_of_the_file)
@@ -212,7 +302,8 @@ TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
         { "qwen2_vl_flat", "\"hidden_size\": 48,\n    \"in_chans\"",
           "\"hidden_size\": 40,\n    \"in_chans\"", "features have 40 numbers" },
         { "qwen2_vl_flat", "\"num_heads\": 2", "\"num_heads\": 4", "multiple of 4" },
-        { "qwen2_vl_flat", "\"depth\": 3", "\"depth\": 65", "limit of 64" },
+        { "qwen2_vl_flat", "\"depth\": 3", "\"depth\": 65",
+          "'depth' = 65 is out of range; expected 1 to 64" },
         { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"hidden_act\": \"relu\"", "choices: quick_gelu" },
         { "qwen2_vl_flat", "\"mlp_ratio\": 3", "\"mlp_ratio\": -1", "'mlp_ratio'" },
         { "qwen2_vl_flat", "\"image_token_id\": 294", "\"image_token_id\": 291", "both 291" },

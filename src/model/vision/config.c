@@ -50,22 +50,22 @@ static void read_activation(config_reader *r, bool gated, ares_vision_config *v)
 static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
 {
     v->gated = gated;
-    v->depth = config_i32(r, "depth", 32, 1);
-    v->width = config_i32(r, gated ? "hidden_size" : "embed_dim", gated ? 3584 : 1280, 1);
-    v->out = config_i32(r, gated ? "out_hidden_size" : "hidden_size", 3584, 1);
-    v->heads = config_i32(r, "num_heads", 16, 1);
-    double ratio = gated ? 1 : config_double(r, r->root, "mlp_ratio", 4);
-    v->intermediate = gated ? config_i32(r, "intermediate_size", 3420, 1)
-                      : ratio * v->width >= 1 && ratio * v->width < 1 << 20
-                          ? (int32_t)(ratio * v->width)
-                          : 0;
-    v->channels = config_i32(r, "in_channels", config_i32(r, "in_chans", 3, 1), 1);
-    v->patch = config_i32(r, "patch_size", 14, 1);
-    v->merge = config_i32(r, "spatial_merge_size", 2, 1);
-    v->temporal = config_i32(r, "temporal_patch_size", 2, 1);
+    const ares_json *o = r->root;
+    enum { WIDEST = 1 << 16 };
+    v->depth = config_i32(r, o, "depth", 32, 1, MAX_DEPTH);
+    v->width =
+        config_i32(r, o, gated ? "hidden_size" : "embed_dim", gated ? 3584 : 1280, 1, WIDEST);
+    v->out = config_i32(r, o, gated ? "out_hidden_size" : "hidden_size", 3584, 1, 1 << 18);
+    v->heads = config_i32(r, o, "num_heads", 16, 1, WIDEST);
+    if (gated) v->intermediate = config_i32(r, o, "intermediate_size", 3420, 1, 1 << 20);
+    else v->intermediate = (int32_t)(v->width * config_double(r, o, "mlp_ratio", 4, 0.25, 64));
+    v->channels = config_i32(r, o, "in_channels", config_i32(r, o, "in_chans", 3, 1, 64), 1, 64);
+    v->patch = config_i32(r, o, "patch_size", 14, 1, 1024);
+    v->merge = config_i32(r, o, "spatial_merge_size", 2, 1, 64);
+    v->temporal = config_i32(r, o, "temporal_patch_size", 2, 1, 64);
     if (gated) {
-        v->window = config_i32(r, "window_size", 112, 1);
-        v->tokens_per_second = config_double(r, r->root, "tokens_per_second", 4);
+        v->window = config_i32(r, o, "window_size", 112, 1, 1 << 16);
+        v->tokens_per_second = config_double(r, o, "tokens_per_second", 4, 1e-3, 1e4);
         read_full_blocks(r, v);
     }
     read_activation(r, gated, v);
@@ -73,12 +73,6 @@ static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
 
 static int check_sizes(const ares_vision_config *v, const ares_model_config *c)
 {
-    if (v->depth > MAX_DEPTH)
-        return ares_fail(ARES_ELIMIT, "depth = %d exceeds the limit of %d", v->depth, MAX_DEPTH);
-    if (v->intermediate < 1) return ares_fail(ARES_EFORMAT, "'mlp_ratio' is out of range");
-    if (v->patch > 1024 || v->merge > 64 || v->temporal > 64 || v->channels > 64 ||
-        v->width > 1 << 16)
-        return ares_fail(ARES_ELIMIT, "patches or width are too large");
     if (v->out != c->hidden)
         return ares_fail(ARES_EFORMAT,
                          "the tower's features have %d numbers, the text part's "
@@ -103,7 +97,7 @@ static void read_ids(config_reader *top, ares_vision_config *v, int32_t vocab)
     static const int32_t published[] = { 151655, 151656, 151652, 151653 };
     int32_t ids[ARES_COUNT(keys)];
     for (int i = 0; i < ARES_COUNT(keys); i++) {
-        ids[i] = config_i32(top, keys[i], published[i], 0);
+        ids[i] = config_i32(top, top->root, keys[i], published[i], 0, INT32_MAX);
         if (top->rc == ARES_OK && ids[i] >= vocab)
             top->rc = ares_fail(ARES_EFORMAT, "'%s' = %d lies outside the vocabulary of %d",
                                 keys[i], ids[i], vocab);

@@ -30,6 +30,7 @@ typedef struct job {
     ares_arena arena;
     answer *answers;
     int64_t n_answers, cap;
+    ares_completion *samples; /* of all requests */
 } job;
 
 /* What stands in the places of the line's images and videos. */
@@ -131,7 +132,7 @@ static int run(job *j)
 {
     int64_t active = 1, requests = 0;
     for (int64_t i = 0; i < j->n_answers; i++) requests += j->answers[i].request >= 0;
-    ares_completion *all = ares_calloc((size_t)(requests * j->n) + 1, sizeof *all);
+    ares_completion *all = j->samples = ares_calloc((size_t)(requests * j->n) + 1, sizeof *all);
     int rc = ARES_OK;
     while (active && rc == ARES_OK) {
         ares_completion c;
@@ -141,7 +142,6 @@ static int run(job *j)
     }
     for (int64_t i = 0; i < j->n_answers; i++)
         if (j->answers[i].request >= 0) j->answers[i].samples = all + j->answers[i].request * j->n;
-    if (rc != ARES_OK) ares_free(all);
     return rc;
 }
 
@@ -165,12 +165,12 @@ static int write_sample(job *j, const ares_completion *c, ares_str *out)
 static int write_answers(job *j)
 {
     ares_str out = { 0 };
-    int64_t bad = 0;
+    int64_t bad = 0, first_bad = 0;
     for (int64_t i = 0; i < j->n_answers; i++) {
         const answer *a = &j->answers[i];
         ares_str_clear(&out);
         if (a->error) {
-            bad++;
+            if (!bad++) first_bad = i + 1;
             if (j->prompt) break;
             verb_write_error(&out, a->error);
         } else if (j->prompt) {
@@ -194,11 +194,7 @@ static int write_answers(job *j)
     ares_str_fini(&out);
     if (fflush(stdout) != 0) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
     if (bad && j->prompt) return ares_fail(ARES_EFORMAT, "%s", j->answers[0].error);
-    return bad ? ares_fail(
-                     ARES_EFORMAT,
-                     "generate: %s: %lld of %lld lines are bad (each has its error in its place)",
-                     j->input, (long long)bad, (long long)j->n_answers)
-               : ARES_OK;
+    return bad ? verb_bad_lines("generate", j->input, bad, j->n_answers, first_bad) : ARES_OK;
 }
 
 static int open_all(job *j)
@@ -225,9 +221,8 @@ static int open_all(job *j)
 static void close_all(job *j)
 {
     for (int64_t i = 0; i < j->n_answers; i++) ares_free(j->answers[i].error);
-    for (int64_t i = 0; i < j->n_answers; i++)
-        if (j->answers[i].request == 0) ares_free(j->answers[i].samples);
     ares_free(j->answers);
+    ares_free(j->samples);
     ares_rollout_free(j->rollout);
     verb_see_close(&j->see);
     if (j->m) ares_model_free(j->m);

@@ -8,6 +8,14 @@
 
 #include "verb.h"
 
+int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first)
+{
+    return ares_fail(ARES_EFORMAT,
+                     "%s: %s: %lld of %lld lines are bad, the first is line %lld (each has its "
+                     "error in its place)",
+                     verb, input, (long long)bad, (long long)lines, (long long)first);
+}
+
 int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx)
 {
     FILE *file = strcmp(input, "-") == 0 ? stdin : fopen(input, "rb");
@@ -16,7 +24,7 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
     ares_str out = { 0 };
     char *line = NULL, name[64];
     size_t cap = 0;
-    int64_t lines = 0, bad = 0;
+    int64_t lines = 0, bad = 0, first_bad = 0;
     bool written = true;
     for (ssize_t n; written && (n = getline(&line, &cap, file)) >= 0;) {
         if (n > 0 && line[n - 1] == '\n') n--;
@@ -27,7 +35,7 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
         int rc = ares_json_parse(&arena, (ares_view){ line, (size_t)n }, name, &json);
         if (rc == ARES_OK) rc = each(ctx, json, &out);
         if (rc != ARES_OK) {
-            bad++;
+            if (!bad++) first_bad = lines;
             ares_str_clear(&out);
             verb_write_error(&out, ares_error_message());
         }
@@ -42,10 +50,7 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
     if (file != stdin) fclose(file);
     if (!written) return ares_fail(ARES_EIO, "%s: stdout: %s", verb, strerror(errno));
     if (!read) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(errno));
-    if (bad)
-        return ares_fail(ARES_EFORMAT,
-                         "%s: %s: %lld of %lld lines are bad (each has its error in its place)",
-                         verb, input, (long long)bad, (long long)lines);
+    if (bad) return verb_bad_lines(verb, input, bad, lines, first_bad);
     return ARES_OK;
 }
 

@@ -2,6 +2,7 @@
  * ares-train score: log-prob and entropy of every token of a sequence under a model, computed by
  * the functions that training uses.
  */
+#include <math.h>
 #include <string.h>
 
 #include "ares/train.h"
@@ -66,6 +67,12 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
         ARES_TRY(ares_train_log_probs(j->model, j->workspace, j->see.features, &j->cfg, b, 0, 1,
                                       stats, stats + n));
     if (j->see.features) ares_features_trim(j->see.features);
+    for (int64_t t = 0; t < n; t++)
+        if (!isfinite(stats[t]) || !isfinite(stats[n + t]))
+            return ares_fail(ARES_ENUMERIC,
+                             "score: log-prob %g and entropy %g of token %lld (of 0 to %lld); the "
+                             "weights hold NaN or infinity",
+                             stats[t], stats[n + t], (long long)t + 1, (long long)n);
     ares_json_begin(out, '{');
     verb_write_floats(ares_json_key(out, "log_probs"), stats, n);
     verb_write_floats(ares_json_key(out, "entropies"), stats + n, n);

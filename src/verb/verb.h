@@ -116,6 +116,8 @@ int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_s
  */
 typedef int verb_line_fn(void *ctx, const ares_json *line, ares_str *out);
 int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx);
+/* The failure that counts them. */
+int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first);
 
 /* The list `key` of a line, into out; anything but token ids is a failure that names its place. */
 int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { RUN = 1, USE = 2 };
+enum { RUN = 1, USE = 2, NOT_FINITE = 3 };
 
 static int lines_of(const ares_str *s)
 {
@@ -68,6 +68,56 @@ TEST(a_damaged_model_file_is_named)
                   "model-00001-of-00002.safetensors");
     refuses_model("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 128/' M/config.json",
                   "has shape [512, 32]; config.json asks for [128, 32]");
+}
+
+TEST(a_number_of_the_model_that_is_out_of_range_is_named)
+{
+    static const char *const verbs[] = { "plan --config '%s' worker.actor.model.model_path=M",
+                                         "score --model M --input in.jsonl # %s" };
+    ares_str out = { 0 };
+    refuses_model("sed -i 's/\"rms_norm_eps\": [^,]*/\"rms_norm_eps\": -1/' M/config.json",
+                  "M/config.json: 'rms_norm_eps' = -1 is out of range; expected 1e-12 to 1");
+    e2e_write("in.jsonl", "{\"input_ids\":[5,6,7]}\n");
+    for (int i = 0; i < ARES_COUNT(verbs); i++) {
+        char words[600];
+        snprintf(words, sizeof words, verbs[i], e2e_train_words("run"));
+        CHECK_EQ(test_shell(&out, "cd '%s' && '%s' %s 2>&1", test_dir(), test_program(), words),
+                 RUN);
+        CHECK_CONTAINS(out.data, "M/config.json: 'rms_norm_eps' = -1 is out of range");
+    }
+    ares_str_fini(&out);
+}
+
+/* The last weight of the file is no number: every log-prob is none. */
+TEST(weights_that_are_not_finite_fail_score_and_generate)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && cp -r '%s' M && printf '\\0\\0\\300\\177' | dd bs=1 "
+                        "of=M/model.safetensors conv=notrunc seek=$(($(stat -c %%s "
+                        "M/model.safetensors) - 4)) 2>/dev/null",
+                        test_dir(), e2e_model()),
+             0);
+    e2e_write("in.jsonl", "{\"input_ids\":[5]}\n{\"input_ids\":[5,6,7]}\n");
+    CHECK_EQ(test_shell(&out, "cd '%s' && '%s' score --model M --input in.jsonl 2>&1", test_dir(),
+                        test_program()),
+             RUN);
+    CHECK_CONTAINS(out.data,
+                   "{\"log_probs\":[],\"entropies\":[]}\n{\"error\":\"score: log-prob nan "
+                   "and entropy nan of token 1 (of 0 to 2); the weights hold NaN or "
+                   "infinity\"}\n");
+    CHECK_CONTAINS(out.data, "score: in.jsonl: 1 of 2 lines are bad, the first is line 2");
+    for (int prompt = 0; prompt < 2; prompt++) {
+        ares_str_clear(&out);
+        CHECK_EQ(test_shell(&out, "cd '%s' && '%s' generate --model M %s 2>&1", test_dir(),
+                            test_program(), prompt ? "--prompt x" : "--input in.jsonl"),
+                 NOT_FINITE);
+        CHECK_CONTAINS(out.data,
+                       "rollout: request 0, sample 0, token 0: log-prob nan, entropy nan; "
+                       "the weights hold NaN or infinity");
+        CHECK_EQ(lines_of(&out), 1);
+    }
+    ares_str_fini(&out);
 }
 
 TEST(a_tokenizer_that_does_not_fit_or_is_damaged_is_named)

@@ -138,7 +138,7 @@ void ares_str_add_float(ares_str *s, float x);
  */
 bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
-/* Reads a whole file or stream; path "-" is stdin. */
+/* Reads a whole file; a pipe, device or folder in its place is refused (core_file.h). */
 int ares_file_read(const char *path, ares_str *out);
 int ares_file_write(const char *path, const void *data, size_t len); /* not atomic */
 /* writes a temporary file, fsyncs it, renames it, fsyncs the folder */

@@ -69,13 +69,14 @@ bool ares_behind_done(const ares_behind *b);
 int ares_behind_end(ares_behind *b);
 
 /* ---------------- JSON lines (jsonl.c)
- * Lines end at \n only. Path "-" is stdin. A byte order mark at the start and blank lines are
- * skipped. A file compressed with gzip or zstd is unpacked on the way, and
- * a Parquet file gives its rows as lines: fields that are null are left out, line numbers count
- * rows.
+ * Lines end at \n only. A byte order mark at the start and blank lines are skipped. A file
+ * compressed with gzip or zstd is unpacked on the way, and a Parquet file gives its rows as lines:
+ * fields that are null are left out, line numbers count rows.
  */
 typedef struct ares_jsonl ares_jsonl;
 int ares_jsonl_open(const char *path, ares_jsonl **out);
+/* The same for a path that a command line names: a pipe is read, too; "-" is stdin. */
+int ares_jsonl_open_input(const char *path, ares_jsonl **out);
 /*
  * Gives 1 and a row (valid until the next call), or 0 at the end. A negative result is a failure
  * that names file:line; the next call reads the line after the bad one. line_number counts from 1

@@ -4,6 +4,7 @@
  * Aliases are applied key by key while a layer is read, not on the merged tree, because an old name
  * in a later layer must win over the new name in an earlier one.
  */
+#include "ares/core_file.h"
 #include "tree.h"
 
 #include <string.h>
@@ -385,7 +386,7 @@ void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml)
 void ares_config_load_file(ares_config *cfg, const char *path)
 {
     ares_str text = { 0 };
-    if (ares_file_read(path, &text) == ARES_OK)
+    if (ares_input_read(path, &text) == ARES_OK)
         ares_config_load_text(cfg, path, ares_str_view(&text));
     else {
         config_note_fault(cfg, NULL, "--config %s: %s", path, ares_error_message());

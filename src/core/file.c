@@ -1,5 +1,5 @@
 /* Whole files and folders: read, write, make, remove, sync. */
-#include "ares/core.h"
+#include "ares/core_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,19 +27,60 @@ static int read_all(int fd, ares_str *out)
     }
 }
 
-int ares_file_read(const char *path, ares_str *out)
+/* To open a device may do things, a pipe without a writer makes its reader wait. */
+static const char *unfit(int failed, const struct stat *st, bool input)
 {
-    ares_str_clear(out);
-    bool is_stdin = strcmp(path, "-") == 0;
-    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return refused(path, "opened");
+    if (failed) return strerror(errno);
+    if (S_ISDIR(st->st_mode)) return "a folder";
+    return S_ISREG(st->st_mode) || (input && !S_ISBLK(st->st_mode)) ? NULL : "not a regular file";
+}
+
+static int open_to_read(const char *path, bool input, const char **why)
+{
     struct stat st;
-    if (!is_stdin && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+    if ((*why = unfit(stat(path, &st), &st, input))) return -1;
+    /* O_NONBLOCK: another file may have taken the name since */
+    int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC | (input ? 0 : O_NONBLOCK));
+    *why = unfit(fd < 0 || fstat(fd, &st) != 0, &st, input);
+    if (!*why || fd < 0) return fd;
+    close(fd);
+    return -1;
+}
+
+int ares_file_open(const char *path, const char **why)
+{
+    return open_to_read(path, false, why);
+}
+
+int ares_input_open(const char *path, const char **why)
+{
+    return open_to_read(path, true, why);
+}
+
+static int read_whole(const char *path, bool input, ares_str *out)
+{
+    struct stat st;
+    const char *why = NULL;
+    bool is_stdin = input && strcmp(path, "-") == 0;
+    ares_str_clear(out);
+    int fd = is_stdin ? STDIN_FILENO : open_to_read(path, input, &why);
+    if (why) return ares_fail(ARES_EIO, "file: '%s': cannot be opened: %s", path, why);
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
         ares_str_reserve(out, (size_t)st.st_size + 4096);
     int rc = read_all(fd, out);
     if (rc < 0) rc = refused(path, "read");
     if (!is_stdin) close(fd);
     return rc;
+}
+
+int ares_file_read(const char *path, ares_str *out)
+{
+    return read_whole(path, false, out);
+}
+
+int ares_input_read(const char *path, ares_str *out)
+{
+    return read_whole(path, true, out);
 }
 
 static int write_all(int fd, const char *data, size_t len)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ares/core_file.h"
 #include "ares/io.h"
 #include "compressed.h"
 
@@ -167,16 +168,15 @@ int64_t ares_deflated_bytes(ares_view text)
 }
 #endif
 
-int compressed_open(const char *path, FILE **out, const char **why)
+int compressed_open(const char *path, bool input, FILE **out, const char **why)
 {
     unsigned char magic[4] = { 0 };
     struct stat about;
-    *why = NULL;
-    FILE *f = *out = fopen(path, "rbe");
-    if (!f) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    int fd = input ? ares_input_open(path, why) : ares_file_open(path, why);
+    if (*why) return ares_fail(ARES_EIO, "io: %s: %s", path, *why);
+    FILE *f = *out = fdopen(fd, "rb");
     /* a pipe cannot be looked into */
-    if (fstat(fileno(f), &about) != 0 || !S_ISREG(about.st_mode) ||
-        pread(fileno(f), magic, 4, 0) < 2)
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || pread(fd, magic, 4, 0) < 2)
         return ARES_OK;
     bool is_gzip = !memcmp(magic, "\x1f\x8b", 2),
          is_zstd = !memcmp(magic, "\x28\xb5\x2f\xfd", 4) ||

@@ -25,14 +25,14 @@ struct ares_jsonl {
     ares_arena arena;
 };
 
-int ares_jsonl_open(const char *path, ares_jsonl **out)
+static int open_lines(const char *path, bool input, ares_jsonl **out)
 {
     ares_jsonl *r = ares_calloc(1, sizeof *r);
-    bool is_stdin = strcmp(path, "-") == 0;
+    bool is_stdin = input && strcmp(path, "-") == 0;
     int rc = ARES_OK;
     r->file = stdin;
     if (!is_stdin && parquet_is(path)) rc = parquet_open(path, &r->parquet);
-    else if (!is_stdin) rc = compressed_open(path, &r->file, &r->why);
+    else if (!is_stdin) rc = compressed_open(path, input, &r->file, &r->why);
     if (rc != ARES_OK) {
         ares_free(r);
         return rc;
@@ -40,6 +40,16 @@ int ares_jsonl_open(const char *path, ares_jsonl **out)
     r->path = ares_strdup(is_stdin ? "stdin" : path);
     *out = r;
     return ARES_OK;
+}
+
+int ares_jsonl_open(const char *path, ares_jsonl **out)
+{
+    return open_lines(path, false, out);
+}
+
+int ares_jsonl_open_input(const char *path, ares_jsonl **out)
+{
+    return open_lines(path, true, out);
 }
 
 static bool blank(const char *s, size_t n)

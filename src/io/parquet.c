@@ -4,13 +4,12 @@
  * takes tens of megabytes.
  */
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "ares/core_file.h"
 #include "arrow.h"
 #include "parquet.h"
 
@@ -31,12 +30,10 @@ typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream 
 bool parquet_is(const char *path)
 {
     char magic[4] = "";
+    const char *why;
     size_t n = strlen(path);
-    struct stat st;
     if (n > 8 && !strcmp(path + n - 8, ".parquet")) return true;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return false; /* a pipe's writer would see us */
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = ares_file_open(path, &why);
     if (fd < 0) return false;
     bool is = pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "PAR1", 4);
     close(fd);
@@ -81,6 +78,10 @@ int parquet_open(const char *path, parquet **out)
 {
     char why[512] = "";
     stream_fn *stream;
+    const char *no_file;
+    int fd = ares_file_open(path, &no_file); /* Arrow would wait for a pipe */
+    if (no_file) return ares_fail(ARES_EIO, "io: %s: %s", path, no_file);
+    close(fd);
     ARES_TRY(find_stream(path, &stream));
     parquet *p = ares_calloc(1, sizeof *p);
     p->path = ares_strdup(path);

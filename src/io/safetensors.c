@@ -2,6 +2,7 @@
  * Safetensors, mapped and checked whole at open, so that its tensors can then be read without
  * further checks.
  */
+#include "ares/core_file.h"
 #include "ares/io.h"
 #include "write.h"
 
@@ -176,13 +177,14 @@ static int check_layout(const ares_safetensors *s, const char *path, int64_t fir
 
 static int map_file(ares_safetensors *s, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    const char *why;
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    int fd = ares_file_open(path, &why);
+    if (fd >= 0 && fstat(fd, &st) != 0) {
+        why = strerror(errno);
         close(fd);
-        return ares_fail(ARES_EIO, "io: %s: not a regular file", path);
     }
+    if (why) return ares_fail(ARES_EIO, "io: %s: %s", path, why);
     size_t bytes = (size_t)st.st_size;
     if (bytes < 8) {
         close(fd);

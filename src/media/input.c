@@ -1,7 +1,8 @@
 #include "input.h"
 
+#include "ares/core_file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,15 +16,12 @@ static int too_large(int64_t size, int64_t most)
 int media_input_file(const char *path, int64_t most, media_input *out)
 {
     struct stat st;
+    const char *why;
     *out = (media_input){ .fd = -1 };
-    if (stat(path, &st) != 0) return ares_fail(ARES_EIO, "%s", strerror(errno));
-    if (!S_ISREG(st.st_mode)) /* opening a device may do things, and a pipe has a writer */
-        return ares_fail(ARES_EIO, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) return ares_fail(ARES_EIO, "%s", strerror(errno));
+    int fd = ares_file_open(path, &why);
+    if (why) return ares_fail(ARES_EIO, "%s", why);
     int rc = ARES_OK;
     if (fstat(fd, &st) != 0) rc = ares_fail(ARES_EIO, "%s", strerror(errno));
-    else if (!S_ISREG(st.st_mode)) rc = ares_fail(ARES_EIO, "not a regular file");
     else if (st.st_size == 0) rc = ares_fail(ARES_EFORMAT, "an empty file");
     else if (st.st_size > most) rc = too_large(st.st_size, most);
     if (rc != ARES_OK) close(fd);

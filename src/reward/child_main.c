@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "ares/core_file.h"
 #include "ares/io.h"
 #include "ares/reward.h"
 
@@ -33,8 +34,12 @@ int ares_reward_child_main(int argc, char **argv)
         ares_path_join(&s, ".", argv[1]);
         path = ares_str_take(&s);
     }
-    void *library = dlopen(path, RTLD_NOW);
+    const char *why;
+    int fd = ares_file_open(path, &why); /* dlopen would wait for a pipe */
+    if (fd >= 0) close(fd);
+    void *library = why ? NULL : dlopen(path, RTLD_NOW);
     ares_free(path);
+    if (why) return ares_fail(ARES_ECHILD, "reward: %s: %s", argv[1], why);
     if (!library) return ares_fail(ARES_ECHILD, "reward: %s", dlerror());
     user_function *function;
     *(void **)&function = dlsym(library, argv[2]);
@@ -48,7 +53,7 @@ int ares_reward_child_main(int argc, char **argv)
     ares_arena arena = { 0 };
     ares_str row = { 0 };
     int rc;
-    ARES_TRY(ares_jsonl_open("-", &lines));
+    ARES_TRY(ares_jsonl_open_input("-", &lines));
     while ((rc = ares_jsonl_next(lines, &line, NULL)) > 0) {
         const ares_json *v = ares_json_get(line, "row");
         ares_arena_reset(&arena);

@@ -115,7 +115,7 @@ static int read_input(job *j)
     if (j->prompt) return read_prompt(j);
     ares_jsonl *r;
     const ares_json *line;
-    ARES_TRY(ares_jsonl_open(j->input, &r));
+    ARES_TRY(ares_jsonl_open_input(j->input, &r));
     for (int rc; (rc = ares_jsonl_next(r, &line, NULL)) != 0;) {
         if (rc == ARES_EIO) {
             ares_jsonl_close(r);

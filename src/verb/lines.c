@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "ares/core_file.h"
 #include "verb.h"
 
 int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first)
@@ -18,8 +20,11 @@ int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lin
 
 int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx)
 {
-    FILE *file = strcmp(input, "-") == 0 ? stdin : fopen(input, "rb");
-    if (!file) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(errno));
+    const char *why = NULL;
+    bool is_stdin = strcmp(input, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : ares_input_open(input, &why);
+    if (why) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, why);
+    FILE *file = is_stdin ? stdin : fdopen(fd, "rb");
     ares_arena arena = { 0 };
     ares_str out = { 0 };
     char *line = NULL, name[64];

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ares/core_file.h"
 #include "ares/dist.h"
 #include "ares/env.h"
 #include "ares/train.h"
@@ -78,9 +79,10 @@ static int open_all(job *j, char **words)
     ARES_TRY(ares_env_definition_open(&j->d));
     ARES_TRY(ares_env_init(&j->env, &j->d));
     bool from_stdin = strcmp(j->actions, "-") == 0;
-    j->in = from_stdin ? stdin : fopen(j->actions, "r");
-    if (!j->in)
-        return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions, strerror(errno));
+    const char *why = NULL;
+    int fd = from_stdin ? STDIN_FILENO : ares_input_open(j->actions, &why);
+    if (why) return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions, why);
+    j->in = from_stdin ? stdin : fdopen(fd, "r");
     j->echo = !from_stdin || !isatty(STDIN_FILENO);
     return ares_env_reset(&j->env, &(ares_env_start){ (uint64_t)j->seed, j->id });
 }

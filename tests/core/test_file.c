@@ -1,5 +1,8 @@
+#include "ares/core_file.h"
 #include "test.h"
 
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TEST(a_file_comes_back_as_it_was_written)
@@ -33,10 +36,57 @@ TEST(a_refused_file_is_named_with_the_reason)
     ares_str text = { 0 };
     CHECK_FAIL(ares_file_read(test_file("none"), &text), ARES_EIO,
                "none': cannot be opened: No such file");
-    CHECK_FAIL(ares_file_read(test_dir(), &text), ARES_EIO, "cannot be read: Is a directory");
+    CHECK_FAIL(ares_file_read(test_dir(), &text), ARES_EIO, "cannot be opened: a folder");
     CHECK_FAIL(ares_file_write(test_file("no/such"), "", 0), ARES_EIO, "no/such");
     CHECK_FAIL(ares_file_write_atomic(test_file("no/such"), "", 0), ARES_EIO, "no/such");
     ares_str_fini(&text);
+}
+
+/* Nobody writes to the pipe, and /dev/zero never ends. */
+TEST(a_pipe_or_device_in_the_place_of_a_file_is_refused_at_once)
+{
+    ares_str text = { 0 };
+    const char *why, *pipe = test_file("pipe");
+    REQUIRE(mkfifo(pipe, 0600) == 0);
+    REQUIRE(symlink("/dev/zero", test_file("zero")) == 0);
+    CHECK_FAIL(ares_file_read(pipe, &text), ARES_EIO,
+               "pipe': cannot be opened: not a regular file");
+    CHECK_FAIL(ares_file_read(test_file("zero"), &text), ARES_EIO, "not a regular file");
+    CHECK_EQ(ares_file_open(test_dir(), &why), -1);
+    CHECK_STR(why, "a folder");
+    CHECK_EQ(ares_input_open(test_dir(), &why), -1);
+    CHECK_STR(why, "a folder");
+    ares_str_fini(&text);
+}
+
+TEST(an_input_may_be_a_pipe)
+{
+    ares_str text = { 0 };
+    char path[64];
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    REQUIRE(write(ends[1], "piped", 5) == 5 && close(ends[1]) == 0);
+    CHECK_FAIL(ares_file_read(path, &text), ARES_EIO, "not a regular file");
+    REQUIRE_OK(ares_input_read(path, &text));
+    CHECK_STR(text.data, "piped");
+    close(ends[0]);
+    ares_str_fini(&text);
+}
+
+/* Exempt: files of the kernel, of the program's own making, and a descriptor for a child. */
+TEST(files_are_opened_for_reading_in_one_place)
+{
+    ares_str found = { 0 };
+    CHECK_EQ(
+        test_shell(&found,
+                   "cd '%s' && grep -rnE 'O_RDONLY|\\bfopen\\(|freopen\\(|ifstream' src "
+                   "--include='*.c' --include='*.cpp' --include='*.h' --include='*.cu' | "
+                   "grep -vE '^src/(core/(file|cpus)|dist/watch|io/checkpoint)\\.c:|/dev/null'",
+                   test_source(".")),
+        1);
+    CHECK_STR(found.data ? found.data : "", "");
+    ares_str_fini(&found);
 }
 
 TEST(a_full_disk_leaves_the_old_file_whole)

@@ -70,6 +70,64 @@ TEST(a_damaged_model_file_is_named)
                   "has shape [512, 32]; config.json asks for [128, 32]");
 }
 
+/* A pipe that nobody writes to, a folder and an endless device in the place of each file. */
+TEST(what_is_no_file_is_named_and_not_waited_for)
+{
+    static const char *const files[] = { "config.json", "model.safetensors", "tokenizer.json",
+                                         "tokenizer_config.json", "generation_config.json" };
+    static const struct {
+        const char *make, *told;
+    } kinds[] = { { "mkfifo", "not a regular file" }, { "ln -s /dev/zero", "not a regular file" } };
+    char change[200], told[200];
+    for (int i = 0; i < ARES_COUNT(files); i++)
+        for (int k = 0; k < ARES_COUNT(kinds); k++) {
+            snprintf(change, sizeof change, "rm -f M/%s && %s M/%s", files[i], kinds[k].make,
+                     files[i]);
+            refuses_model(change, kinds[k].told);
+            snprintf(told, sizeof told, "M/%s", files[i]);
+            refuses_model(change, told);
+        }
+    refuses("rm -f pipe.jsonl && mkfifo pipe.jsonl", "data.train_files=pipe.jsonl", RUN,
+            "pipe.jsonl: not a regular file");
+    refuses("rm -f pipe.json && mkfifo pipe.json", "data.train_files=pipe.json", RUN,
+            "pipe.json': cannot be opened: not a regular file");
+    refuses("rm -f pipe.parquet && mkfifo pipe.parquet", "data.train_files=pipe.parquet", RUN,
+            "pipe.parquet: not a regular file");
+    refuses("", "data.format_prompt=pipe.parquet", RUN, "not a regular file");
+}
+
+/* As a shell's <(command), /dev/stdin and a named pipe give it. */
+TEST(what_a_command_line_names_as_input_may_be_a_pipe)
+{
+    ares_str out = { 0 };
+    static const char *const forms[] = {
+        "score --model '%s' --input <(cat in.jsonl)",
+        "score --model '%s' --input /dev/stdin",
+        "score --model '%s' --input pipe",
+        "score --model '%s' <in.jsonl",
+        "generate --model '%s' --temperature 0 --max-new-tokens 2 --input <(cat in.jsonl)",
+        "plan --config <(cat run.yaml) worker.actor.model.model_path='%s'"
+    };
+    e2e_write("in.jsonl", "{\"input_ids\":[5,6,7]}\n");
+    CHECK_EQ(test_shell(NULL, "cd '%s' && cp '%s' run.yaml && mkfifo pipe", test_dir(),
+                        e2e_train_words("run")),
+             0);
+    for (int i = 0; i < ARES_COUNT(forms); i++) {
+        char words[800];
+        snprintf(words, sizeof words, forms[i], e2e_model());
+        const char *script = e2e_write("script", words);
+        ares_str_clear(&out);
+        CHECK_EQ(test_shell(&out,
+                            "cd '%s' && { timeout 20 sh -c 'cat in.jsonl >pipe' & cat in.jsonl | "
+                            "timeout 20 bash -c \"'%s' $(cat '%s')\"; code=$?; kill $! "
+                            "2>/dev/null; exit $code; } 2>&1",
+                            test_dir(), test_program(), script),
+                 0);
+        CHECK_MSG(out.len > 20, "%s: %s", words, out.data ? out.data : "nothing");
+    }
+    ares_str_fini(&out);
+}
+
 TEST(a_number_of_the_model_that_is_out_of_range_is_named)
 {
     static const char *const verbs[] = { "plan --config '%s' worker.actor.model.model_path=M",

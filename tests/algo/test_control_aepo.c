@@ -1135,7 +1135,7 @@ TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
     ares_batch_fini(&b);
     one_prompt(&b, 0, 1, h, 3);
     b.samples[2].accuracy = NAN;
-    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ENUMERIC, "row 2 has the accuracy nan");
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ECONFIG, "row 2 has the accuracy nan");
     ares_batch_fini(&b);
     one_prompt(&b, 0, 1, h, 3);
     b.entropies[4] = INFINITY;

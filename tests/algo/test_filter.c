@@ -342,7 +342,7 @@ TEST(what_filters_cannot_use_is_named)
                       .group_start = start,
                       .accuracy = (const double[]){ 1, 1, 0, NAN, 1, 0, 0, 1 } };
     cfg.online_filtering = true;
-    CHECK_FAIL(ares_filter_groups(&cfg, &g, v), ARES_ENUMERIC, "filter: row 3: accuracy = nan");
+    CHECK_FAIL(ares_filter_groups(&cfg, &g, v), ARES_ECONFIG, "filter: row 3: accuracy = nan");
     g.accuracy = NULL;
     CHECK_FAIL(ares_filter_groups(&cfg, &g, v), ARES_ESTATE, "filter: needs accuracy");
     g.group_start = (const int64_t[]){ 0, 2, 2, 6, 8 };

@@ -80,7 +80,7 @@ int aepo_check_batch(const ares_batch *b, bool need_accuracy)
         if (!b->samples[r].row || !b->samples[r].row->gid)
             return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", AEPO_WHO, (long long)r);
         if (need_accuracy && ares_batch_row_counts(b, r) && !isfinite(b->samples[r].accuracy))
-            return ares_fail(ARES_ENUMERIC,
+            return ares_fail(ARES_ECONFIG,
                              "%s: row %lld has the accuracy %g: no reward judges whether the "
                              "answer is right; add one to worker.reward that does",
                              AEPO_WHO, (long long)r, (double)b->samples[r].accuracy);

@@ -25,6 +25,7 @@ unsigned ares_filter_needs(const ares_filter_config *cfg)
     return needs;
 }
 
+/* remedy: where the numbers come from what was configured, and arithmetic is not to blame */
 static int check_column(const char *name, const double *x, int64_t rows, bool wanted,
                         const char *remedy)
 {
@@ -32,8 +33,9 @@ static int check_column(const char *name, const double *x, int64_t rows, bool wa
     if (!x) return ares_fail(ARES_ESTATE, "filter: needs %s, which nobody has written", name);
     for (int64_t r = 0; r < rows; r++)
         if (!isfinite(x[r]))
-            return ares_fail(ARES_ENUMERIC, "filter: row %lld: %s = %g: no finite number%s",
-                             (long long)r, name, x[r], remedy);
+            return ares_fail(*remedy ? ARES_ECONFIG : ARES_ENUMERIC,
+                             "filter: row %lld: %s = %g: no finite number%s", (long long)r, name,
+                             x[r], remedy);
     return ARES_OK;
 }
 

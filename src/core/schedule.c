@@ -74,9 +74,10 @@ int ares_schedule_check(const ares_schedule *s)
     if (!(s->total_steps > 0 && isfinite(s->total_steps)))
         return ares_fail(ARES_ECONFIG, "schedule: total_steps = %g: '%s' needs to know its end",
                          s->total_steps, s->name);
-    if (s->warmup_steps > s->total_steps)
+    if (s->warmup_steps >= s->total_steps)
         return ares_fail(ARES_ECONFIG,
-                         "schedule: warmup_steps = %g: longer than the whole run of %g steps",
+                         "schedule: warmup_steps = %g: must be shorter than the whole run of %g "
+                         "steps, which would never reach the full value",
                          s->warmup_steps, s->total_steps);
     if (!(s->min_ratio >= shape->least_ratio && s->min_ratio <= shape->most_ratio))
         return ares_fail(ARES_ECONFIG, "schedule: min_ratio = %g: '%s' takes %g to %g",

@@ -133,7 +133,12 @@ TEST(impossible_schedules_are_refused)
     refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5 }, "needs to know its end");
     refused(
         (ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .warmup_steps = 6 },
-        "longer than the whole run");
+        "must be shorter than the whole run");
+    refused(
+        (ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .warmup_steps = 5 },
+        "warmup_steps = 5: must be shorter than the whole run of 5 steps");
+    CHECK_OK(ares_schedule_check(&(ares_schedule){ "cosine", .base = 1, .cycles = 0.5,
+                                                   .total_steps = 5, .warmup_steps = 4 }));
     refused(
         (ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .min_ratio = 1.5 },
         "min_ratio = 1.5");

@@ -81,6 +81,8 @@ TEST(a_schedule_that_makes_no_sense_is_refused_where_it_stands)
         { "algorithm.disable_kl=false 'algorithm.kl_coef=0.1 + step' algorithm.kl_type=adaptive",
           "cannot both move it" },
         { "'algorithm.high_level_gamma=0.5 + step'", "must be a number" },
+        { "worker.actor.optim.lr_scheduler_type=cosine worker.actor.optim.lr_warmup_ratio=1",
+          "warmup_steps = 1: must be shorter than the whole run of 1 steps" },
     };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {

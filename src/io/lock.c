@@ -1,4 +1,5 @@
 /* One process per run directory: an fcntl lock, which the system releases when the process ends. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,6 +7,27 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+
+/* "<name>.tmp.<pid>", as ares_file_write_atomic calls a file until it is whole. */
+static bool is_leftover(const char *name)
+{
+    const char *pid = strrchr(name, '.');
+    if (!pid || pid - name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) return false;
+    return pid[1] && strspn(pid + 1, "0123456789") == strlen(pid + 1);
+}
+
+/* Removes what processes left that were killed while they wrote. */
+static int remove_leftovers(const char *dir)
+{
+    ares_str path = { 0 };
+    DIR *d = opendir(dir);
+    int rc = d ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));)
+        if (is_leftover(e->d_name)) rc = ares_dir_remove(ares_path_join(&path, dir, e->d_name));
+    if (d) closedir(d);
+    ares_str_fini(&path);
+    return rc;
+}
 
 int ares_lock_take(const char *dir, int *out)
 {
@@ -29,6 +51,7 @@ int ares_lock_take(const char *dir, int *out)
         int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
         if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
             rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
+        if (rc == ARES_OK) rc = remove_leftovers(dir);
         if (rc == ARES_OK) *out = fd;
         else close(fd);
     }

@@ -42,6 +42,27 @@ TEST(a_second_process_is_refused_and_told_who_holds_the_lock)
     ares_lock_drop(fd);
 }
 
+TEST(who_takes_the_lock_removes_what_a_killed_process_was_writing)
+{
+    static const char *const files[] = { "config.yaml.tmp.123",
+                                         "DONE.tmp.4",
+                                         "config.yaml",
+                                         "a.tmp.12b",
+                                         "a.tmp.",
+                                         "b.tmp",
+                                         "tmp.5",
+                                         "c.mp.5" };
+    ares_str left = { 0 };
+    int fd;
+    for (int i = 0; i < ARES_COUNT(files); i++)
+        CHECK_OK(ares_file_write(test_file(files[i]), "x", 1));
+    REQUIRE_OK(ares_lock_take(test_dir(), &fd));
+    ares_lock_drop(fd);
+    CHECK_EQ(test_shell(&left, "cd '%s' && LC_ALL=C ls | tr '\n' ' '", test_dir()), 0);
+    CHECK_STR(left.data, "a.tmp. a.tmp.12b b.tmp c.mp.5 config.yaml lock tmp.5 ");
+    ares_str_fini(&left);
+}
+
 TEST(a_lock_that_was_dropped_can_be_taken_and_a_folder_must_exist)
 {
     int fd, said;

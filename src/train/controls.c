@@ -2,6 +2,7 @@
 #include "controls.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ares/algo_control.h"
 #include "run/origin.h"
@@ -220,8 +221,9 @@ int controls_load(controls *c, const ares_json *json, const char *path)
         const ares_json *state = ares_json_get(json, name);
         if (!state)
             return ares_fail(ARES_EFORMAT,
-                             "train: %s: no state of '%s'; the run that wrote it did not use it",
-                             path, name);
+                             "train: %s: no state of '%s'; the run that wrote it did not use it; "
+                             "begin a new run from its weights: worker.actor.model.model_path=%.*s",
+                             path, name, (int)(strrchr(path, '/') - path), path);
         int rc = c->items[i].control->load(c->items[i].state, state);
         if (rc != ARES_OK) return ares_fail_in(rc, "train: %s", path);
     }

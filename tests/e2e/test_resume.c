@@ -190,6 +190,44 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
     ares_str_fini(&out);
 }
 
+/* The way out that a finished run names; a learning rate that follows the length is told. */
+TEST(a_finished_run_is_trained_further_from_its_checkpoint)
+{
+    static const char *const shapes[] = { "constant", "cosine" };
+    ares_str out = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char words[400], more[1000], way[600];
+        const char *run = i ? "cosine" : "constant", *further = i ? "cosine_on" : "constant_on";
+        snprintf(words, sizeof words,
+                 "worker.actor.optim.lr_scheduler_type=%s worker.actor.optim.lr_warmup_ratio=0.5",
+                 shapes[i]);
+        if (!i) snprintf(words, sizeof words, "worker.actor.optim.lr_warmup_ratio=0");
+        CHECK_EQ(
+            e2e_program(NULL, "--config '%s' trainer.max_steps=2 %s", e2e_train_words(run), words),
+            0);
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=6 %s --force",
+                             e2e_train_words(run), words),
+                 1);
+        snprintf(way, sizeof way, "trainer.load_checkpoint_path=%s and more trainer.max_steps",
+                 test_file(run));
+        CHECK_CONTAINS(out.data, way);
+        snprintf(more, sizeof more, "trainer.load_checkpoint_path='%s'", test_file(run));
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=6 %s %s",
+                             e2e_train_words(further), words, more),
+                 0);
+        CHECK_CONTAINS(out.data, "step 2 of 6");
+        const char *told =
+            "train: the run has 6 steps, and had 2 when the checkpoint was saved: the "
+            "learning rate of worker.actor (cosine, with its warm-up) goes on with "
+            "0.000666667 instead of 0\n";
+        if (i) CHECK_CONTAINS(out.data, told);
+        else CHECK(!strstr(out.data, "goes on with"));
+    }
+    ares_str_fini(&out);
+}
+
 TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
 {
     ares_str out = { 0 };

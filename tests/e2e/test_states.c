@@ -304,6 +304,48 @@ TEST(a_checkpoint_of_the_model_alone_says_so)
     ares_str_fini(&out);
 }
 
+/* Each file that another kind of run does not write, or that is lost; and the ways out, followed.
+ */
+TEST(a_checkpoint_without_a_part_names_ways_out)
+{
+    static const struct {
+        const char *file, *why, *words;
+    } cases[] = {
+        { "optimizer.safetensors", "a model without optimizer states", "" },
+        { "source.json", "the checkpoint is damaged", "" },
+        { "controls.json", "of a run without the controls of this one", "" },
+        { "critic_optimizer.safetensors", "of a run without a critic",
+          "algorithm.adv_estimator=gae" },
+    };
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " algorithm.adv_estimator=gae",
+                         e2e_train_words("valued")),
+             0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char part[64], from[600], told[1500];
+        snprintf(part, sizeof part, "part_%d", i);
+        CHECK_EQ(test_shell(NULL, "cd '%s' && cp -r %s/checkpoints/step_000002 %s && rm %s/%s",
+                            test_dir(), *cases[i].words ? "valued" : "first", part, part,
+                            cases[i].file),
+                 0);
+        snprintf(from, sizeof from, "%s", test_file(part));
+        CHECK_EQ(start_from(&out, from, cases[i].words), 1);
+        snprintf(told, sizeof told, "train: %s/%s: no such file; ", from, cases[i].file);
+        CHECK_CONTAINS(out.data, told);
+        CHECK_CONTAINS(out.data, cases[i].why);
+        snprintf(told, sizeof told,
+                 "; begin a new run (trainer.experiment_name) from another checkpoint "
+                 "(trainer.load_checkpoint_path), or from the weights of this one "
+                 "(worker.actor.model.model_path=%s)",
+                 from);
+        CHECK_CONTAINS(out.data, told);
+        snprintf(told, sizeof told, "worker.actor.model.model_path='%s' %s", from, cases[i].words);
+        CHECK_EQ(start_from(&out, test_file("nowhere"), told), 0);
+    }
+    ares_str_fini(&out);
+}
+
 static void goes_on_in_bf16(const char *more)
 {
     const char *words = e2e_train_words("part");

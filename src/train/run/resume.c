@@ -23,7 +23,6 @@ static int read_json(const char *path, ares_arena *arena, const ares_json **out)
 typedef int load_controls(controls *c, const ares_json *json, const char *path);
 static int read_controls(training *t, const char *path, load_controls *load)
 {
-    if (!t->controls) return ARES_OK;
     ares_arena arena = { 0 };
     const ares_json *json;
     int rc = read_json(path, &arena, &json);
@@ -138,6 +137,20 @@ static int check_version(const ares_json *o, const char *path, double *version)
     return ARES_OK;
 }
 
+/*
+ * A part of a checkpoint that is not there: saved by a run that had no such part, or lost. The
+ * run's own checkpoint wins over trainer.load_checkpoint_path, so the way out is a new run.
+ */
+static int is_there(const char *checkpoint, const char *path, const char *why)
+{
+    if (ares_file_exists(path)) return ARES_OK;
+    return ares_fail(ARES_ESTATE,
+                     "train: %s: no such file; %s; begin a new run (trainer.experiment_name) from "
+                     "another checkpoint (trainer.load_checkpoint_path), or from the weights of "
+                     "this one (worker.actor.model.model_path=%s)",
+                     path, why, checkpoint);
+}
+
 /* Older checkpoints hold the source's state in state.json. */
 static int load_source(training *t, const char *checkpoint, bool in_state)
 {
@@ -145,12 +158,8 @@ static int load_source(training *t, const char *checkpoint, bool in_state)
     ares_arena arena = { 0 };
     const ares_json *json;
     ares_path_join(&path, checkpoint, in_state ? "state.json" : "source.json");
-    int rc = ares_file_exists(path.data)
-                 ? read_json(path.data, &arena, &json)
-                 : ares_fail(ARES_EFORMAT,
-                             "train: %s: no such file; the checkpoint is damaged; name another one "
-                             "(trainer.load_checkpoint_path)",
-                             path.data);
+    int rc = is_there(checkpoint, path.data, "the checkpoint is damaged");
+    if (rc == ARES_OK) rc = read_json(path.data, &arena, &json);
     if (rc == ARES_OK) {
         rc = ares_source_load(&t->source, json, t->cfg->trainer.force);
         if (rc != ARES_OK) ares_fail_in(rc, "train: %s", path.data);
@@ -165,6 +174,22 @@ static uint64_t sum_of(const ares_json *o, const char *key)
 {
     const ares_json *v = ares_json_get(o, key);
     return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
+}
+
+/* A learning rate that jumps because the run is longer or shorter than it was. */
+static void tell_of_length(const training *t, const char *role, const learner *l, double total)
+{
+    optim then;
+    int64_t length = (int64_t)total;
+    if (ares_world_rank(t->world) != 0 || length < 1 || length == t->total_steps ||
+        optim_init(&then, l->optim.cfg, length) != ARES_OK)
+        return;
+    double now = optim_lr(&l->optim, l->step), was = optim_lr(&then, l->step);
+    if (now == was) return;
+    ares_log(ARES_LOG_WARN,
+             "train: the run has %lld steps, and had %lld when the checkpoint was saved: the "
+             "learning rate of worker.%s (%s, with its warm-up) goes on with %g instead of %g",
+             (long long)t->total_steps, (long long)length, role, l->optim.cfg->scheduler, now, was);
 }
 
 static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path,
@@ -196,6 +221,9 @@ static int apply(training *t, const ares_json *o, const char *checkpoint, const 
     t->best_step = (int64_t)best_step;
     t->validated_score = get_or(o, "validated_score", 0);
     t->validated_step = (int64_t)get_or(o, "validated_step", -1);
+    double total = get_or(o, "total_steps", 0);
+    tell_of_length(t, "actor", t->policy, total);
+    if (t->critic) tell_of_length(t, "critic", t->critic, total);
     return ARES_OK;
 }
 
@@ -239,20 +267,21 @@ int state_resume(training *t, const char *checkpoint)
     ares_str path = { 0 };
     state_sums sums;
     int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
-        rc = ares_fail(
-            ARES_ESTATE,
-            "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
-            "new run from it: worker.actor.model.model_path=%s",
-            checkpoint, checkpoint);
+    rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "optimizer.safetensors"),
+                  "the checkpoint is a model without optimizer states (trainer.save_model_only), "
+                  "or damaged");
     if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
-    if (rc == ARES_OK && t->critic)
-        rc = ares_model_optimizer_load(
-            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK && t->critic) {
+        rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"),
+                      "the checkpoint is of a run without a critic, or damaged");
+        if (rc == ARES_OK) rc = ares_model_optimizer_load(t->critic->model, path.data);
+    }
     if (rc == ARES_OK && t->vapor)
         rc = vapor_load(t->vapor, ares_path_join(&path, checkpoint, "stored_answers.safetensors"));
-    if (rc == ARES_OK)
-        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
+    if (rc == ARES_OK && t->controls)
+        rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "controls.json"),
+                      "the checkpoint is of a run without the controls of this one, or damaged");
+    if (rc == ARES_OK && t->controls) rc = read_controls(t, path.data, controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
     ARES_TRY(ares_world_agree(t->world, rc));
@@ -280,7 +309,8 @@ int state_look(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
     int rc = read_state(t, checkpoint, apply_look, NULL);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
+    if (rc == ARES_OK && t->controls &&
+        ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
         rc = read_controls(t, path.data, controls_look);
     ares_str_fini(&path);
     return ares_world_agree(t->world, rc);

@@ -115,8 +115,9 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
         rc = ares_fail(
             ARES_ESTATE,
             "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a "
-            "new run, or remove the directory to start over",
-            d->path.data);
+            "new run, with trainer.load_checkpoint_path=%s and more trainer.max_steps to train "
+            "this one further, or remove the directory to start over",
+            d->path.data, d->path.data);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
         rc = compare(d, cfg, c, declare);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);

@@ -162,7 +162,11 @@ static int make_dirs(const char *path, bool durable)
         char kept = p[1];
         p[1] = 0;
         bool made = mkdir(copy, 0777) == 0;
-        if (!made && !ares_dir_exists(copy)) rc = refused(copy, "made");
+        int why = errno;
+        if (!made && !ares_dir_exists(copy)) {
+            errno = why; /* not that there is none now */
+            rc = refused(copy, "made");
+        }
         if (made && durable) rc = ares_path_sync(copy);
         p[1] = kept;
     }

@@ -237,7 +237,9 @@ int ares_checkpoint_rolling(const char *dir, ares_str *name)
 int ares_checkpoint_drop_rolling(const char *dir, const char *but)
 {
     list l = { .wanted = ROLLING };
-    int rc = each(dir, collect, &l);
+    int rc =
+        each(dir, remove_leftover, NULL); /* of a run that failed while it removed an old one */
+    if (rc == ARES_OK) rc = each(dir, collect, &l);
     for (int i = 0; i < l.n && rc == ARES_OK; i++)
         if (!but || strcmp(l.names[i], but) != 0) rc = discard(dir, l.names[i]);
     ares_free(l.names);

@@ -160,12 +160,10 @@ static int append(const char *path, const ares_str *text)
 {
     ARES_TRY(sweep_make_folder_of(path));
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    ssize_t n = fd < 0 ? -1 : write(fd, text->data, text->len);
-    int rc = n == (ssize_t)text->len
-                 ? ARES_OK
-                 : ares_fail(ARES_EIO, "sweep: %s: cannot be written: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return rc;
+    bool written = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len;
+    written = (fd < 0 || close(fd) == 0) && written;
+    return written ? ARES_OK
+                   : ares_fail(ARES_EIO, "sweep: %s: cannot be written: %s", path, strerror(errno));
 }
 
 int sweep_record(sweep *s, const sweep_run *r)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "disk.h"
 #include "e2e.h"
 #include "vapor_runs.h"
 
@@ -75,6 +76,26 @@ TEST(a_resumed_run_of_vapor_equals_an_uninterrupted_one)
         for (int k = 1; k <= 4; k++) /* three rows have pairs; the reference moves after step 2 */
             CHECK_EQ(e2e_metric("vapor_again", k, "vapor/ref_new_pairs"), k % 2 ? 3 : 0);
     }
+}
+
+/*
+ * The only checkpoint is the rolling one of a signal, after the reference has moved twice. Seen to
+ * fail where a rolling checkpoint had no reference.
+ */
+TEST(a_rolling_checkpoint_of_vapor_goes_on_with_the_reference_that_has_moved)
+{
+    static const char moves[] = "vapor.sync_ref_model=true vapor.ref_model_sync_steps=1 "
+                                "vapor.ref_model_mixup_alpha=0.5";
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_whole"), moves) == 0);
+    disk_record(test_file("log"), true);
+    setenv("ARES_RECORD_SIGNAL", "/metrics.jsonl 1 ", 1);
+    int rc = e2e_program(NULL, "train %s %s trainer.save_freq=-1", words("vapor_part"), moves);
+    disk_record_end();
+    CHECK_EQ(rc, 130);
+    CHECK(ares_file_exists(
+        test_file("vapor_part/checkpoints/rolling_000002/reference/model.safetensors")));
+    REQUIRE(e2e_program(NULL, "train %s %s", words("vapor_part"), moves) == 0);
+    CHECK(e2e_same_runs("vapor_whole", "vapor_part", 4));
 }
 
 /* The rows of vapor_rows with another answer in the first. */

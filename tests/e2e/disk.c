@@ -211,4 +211,5 @@ void disk_record_end(void)
     unsetenv("ARES_RECORD_SIGNAL");
     unsetenv("ARES_RECORD_TRAP");
     unsetenv("ARES_RECORD_SLOW");
+    unsetenv("ARES_RECORD_FAIL");
 }

@@ -6,7 +6,11 @@
  * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT. After it has written a row of
  * metrics.jsonl, it dies as it enters the function of its own that ARES_RECORD_TRAP names, at once
  * as after a kill. For the rank of ARES_RECORD_FULL the folder has no space for tensors. Each
- * piece of a tensor takes 40 ms in files whose path contains ARES_RECORD_SLOW.
+ * piece of a tensor takes 40 ms in files whose path contains ARES_RECORD_SLOW. With an
+ * empty ARES_RECORD_FAIL each call is written before it is done, as "call WHAT PATH", where WHAT is
+ * one of the words below or "close" (after writing) and PATH is below the root, without process
+ * ids. With "N WHAT PATH" the Nth call of that text fails with EIO, and "fail WHAT PATH" is
+ * written.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
@@ -17,6 +21,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -105,6 +110,40 @@ static void record_path(const char *what, int at, const char *name)
     if (below_root(at, name, path)) record("%s %s\n", what, path);
 }
 
+/* The path below the root without what differs between two runs: process ids and times. */
+static void shorten(char *path)
+{
+    char *pid = strrchr(path, '.'), *events = strstr(path, "tfevents");
+    if (pid && pid[1] && strspn(pid + 1, "0123456789") == strlen(pid + 1)) *pid = 0;
+    if (events) events[8] = 0;
+}
+
+/* Whether the call at hand is the one that is to fail. */
+static int fails(const char *what, int at, const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int calls;
+    const char *wanted = getenv("ARES_RECORD_FAIL");
+    char path[LONGEST], call[LONGEST + 16];
+    if (!wanted || !below_root(at, name, path)) return 0;
+    shorten(path);
+    (void)snprintf(call, sizeof call, "%s %s", what, path + strlen(getenv("ARES_RECORD_ROOT")));
+    if (!*wanted) {
+        record("call %s\n", call);
+        return 0;
+    }
+    char *text;
+    long number = strtol(wanted, &text, 10);
+    if (strcmp(text + 1, call) != 0) return 0;
+    pthread_mutex_lock(&lock);
+    int now = ++calls == number;
+    pthread_mutex_unlock(&lock);
+    if (!now) return 0;
+    record("fail %s\n", call);
+    errno = EIO;
+    return 1;
+}
+
 static int opened(int fd, int flags)
 {
     if (fd < 0 || (flags & O_ACCMODE) == O_RDONLY) return fd;
@@ -124,6 +163,7 @@ int open(const char *path, int flags, ...)
     va_start(args, flags);
     mode_t mode = mode_of(flags, args);
     va_end(args);
+    if ((flags & O_ACCMODE) != O_RDONLY && fails("open", AT_FDCWD, path)) return -1;
     return opened(REAL(open, path, flags, mode), flags);
 }
 
@@ -133,6 +173,7 @@ int openat(int at, const char *path, int flags, ...)
     va_start(args, flags);
     mode_t mode = mode_of(flags, args);
     va_end(args);
+    if ((flags & O_ACCMODE) != O_RDONLY && fails("open", at, path)) return -1;
     return opened(REAL(openat, at, path, flags, mode), flags);
 }
 
@@ -151,6 +192,7 @@ static void wrote(int fd, const char *bytes, ssize_t n)
 
 ssize_t write(int fd, const void *bytes, size_t size)
 {
+    if (fails("write", fd, "")) return -1;
     ssize_t n = REAL(write, fd, bytes, size);
     wrote(fd, bytes, n);
     return n;
@@ -166,13 +208,24 @@ ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
         errno = ENOSPC;
         return -1;
     }
+    if (fails("write", fd, "")) return -1;
     ssize_t n = REAL(pwrite, fd, bytes, size, at);
     wrote(fd, bytes, n);
     return n;
 }
 
+int close(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    int failed = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fails("close", fd, "");
+    int rc = REAL(close, fd); /* closed in any case, as Linux does */
+    if (failed) errno = EIO;
+    return failed ? -1 : rc;
+}
+
 int ftruncate(int fd, off_t size)
 {
+    if (fails("empty", fd, "")) return -1;
     int rc = REAL(ftruncate, fd, size);
     if (rc == 0) record_path("empty", fd, "");
     return rc;
@@ -189,16 +242,19 @@ static int synced(int fd)
 
 int fsync(int fd)
 {
+    if (fails("sync", fd, "")) return -1;
     return synced(fd) ? 0 : REAL(fsync, fd);
 }
 
 int fdatasync(int fd)
 {
+    if (fails("sync", fd, "")) return -1;
     return synced(fd) ? 0 : REAL(fdatasync, fd);
 }
 
 int mkdir(const char *path, mode_t mode)
 {
+    if (access(path, F_OK) != 0 && fails("make", AT_FDCWD, path)) return -1;
     int rc = REAL(mkdir, path, mode);
     if (rc == 0) record_path("make", AT_FDCWD, path);
     return rc;
@@ -213,6 +269,7 @@ static void renamed(const char *how, int from_at, const char *from, int to_at, c
 
 int rename(const char *from, const char *to)
 {
+    if (fails("rename", AT_FDCWD, from)) return -1;
     int rc = REAL(rename, from, to);
     if (rc == 0) renamed("rename", AT_FDCWD, from, AT_FDCWD, to);
     return rc;
@@ -220,6 +277,7 @@ int rename(const char *from, const char *to)
 
 int renameat(int from_at, const char *from, int to_at, const char *to)
 {
+    if (fails("rename", from_at, from)) return -1;
     int rc = REAL(renameat, from_at, from, to_at, to);
     if (rc == 0) renamed("rename", from_at, from, to_at, to);
     return rc;
@@ -232,6 +290,7 @@ int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned
         errno = EINVAL;
         return -1;
     }
+    if (fails(exchange ? "exchange" : "rename", from_at, from)) return -1;
     int rc = REAL(renameat2, from_at, from, to_at, to, flags);
     if (rc == 0) renamed(exchange ? "exchange" : "rename", from_at, from, to_at, to);
     return rc;
@@ -239,6 +298,7 @@ int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned
 
 int unlink(const char *path)
 {
+    if (fails("remove", AT_FDCWD, path)) return -1;
     int rc = REAL(unlink, path);
     if (rc == 0) record_path("remove", AT_FDCWD, path);
     return rc;
@@ -246,6 +306,7 @@ int unlink(const char *path)
 
 int rmdir(const char *path)
 {
+    if (fails("remove", AT_FDCWD, path)) return -1;
     int rc = REAL(rmdir, path);
     if (rc == 0) record_path("remove", AT_FDCWD, path);
     return rc;
@@ -253,6 +314,7 @@ int rmdir(const char *path)
 
 int unlinkat(int at, const char *path, int flags)
 {
+    if (fails("remove", at, path)) return -1;
     int rc = REAL(unlinkat, at, path, flags);
     if (rc == 0) record_path("remove", at, path);
     return rc;

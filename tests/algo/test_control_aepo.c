@@ -1335,6 +1335,29 @@ TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
     close_subject(&s);
 }
 
+/* More samples per step than the horizon: the KL was still measured only once. */
+TEST(no_number_of_samples_moves_the_adaptive_coefficient_by_more_than_a_fifth_per_step)
+{
+    static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1",
+                                         "algorithm.kl_horizon=0.5" };
+    name_rows();
+    subject s = { .algorithm = { .kl_coef = 0.1 } };
+    if (!open_subject(&s, "adaptive_kl", words, ARES_COUNT(words))) return;
+    double coef = 0.1;
+    for (int64_t step = 0; step < 6; step++) {
+        ares_batch b;
+        bool over = step % 3 == 0;
+        chance_batch(&b, step, 0, 1, over ? 2.0 : 0);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        CHECK_NEAR(b.kl_coef, coef, 1e-15);
+        coef *= over ? 1.2 : 0.8;
+        CHECK_OK(s.c->adapt(s.state, &b, NULL));
+        ares_batch_fini(&b);
+        if (!resume(&s)) break; /* a coefficient below 0 is refused */
+    }
+    close_subject(&s);
+}
+
 /*
  * Rows of 0.05, 0.1, 0.15 and 0.14, without the tokens that the policy did not write: a tenth above
  * the target.

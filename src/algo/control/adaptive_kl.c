@@ -14,7 +14,7 @@
     X(f64, kl_target, "kl_target", "0.1", "(0,)",                  \
       "kl_type adaptive: the KL towards which kl_coef is adapted") \
     X(f64, kl_horizon, "kl_horizon", "10000", "(0,)",              \
-      "kl_type adaptive: number of samples over which kl_coef may change by up to 20 %")
+      "kl_type adaptive: kl_coef may change by up to 20 % per this many samples, and per step")
 ARES_OPTION_STRUCT(adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
 static ARES_OPTION_TABLE(adaptive_kl_options, adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
 
@@ -26,10 +26,14 @@ typedef struct adaptive_kl {
 
 static const char who[] = "algo: control adaptive_kl";
 
+/*
+ * Without the bound of n a step of more than 5 horizons would make the coefficient negative, and
+ * the reward would pay for divergence.
+ */
 double adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
 {
     double error = fmin(fmax(kl / target - 1, -0.2), 0.2);
-    return coef * (1 + error * n / horizon);
+    return coef * (1 + error * fmin(n, horizon) / horizon);
 }
 
 static bool wanted(const void *options, const ares_control_env *env)
@@ -96,7 +100,7 @@ static int load(void *state, const ares_json *json)
 const ares_control ares_control_adaptive_kl = {
     .name = "adaptive_kl",
     .doc = "the coefficient of KL in the reward follows the KL",
-    .formula = "coef <- coef (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon)",
+    .formula = "coef <- coef (1 + clip(KL / target - 1, -0.2, 0.2) min(n / horizon, 1))",
     .paper = "arXiv 1909.08593, 2.2",
     .option = "algorithm.kl_type=adaptive",
     .sections = { { "algorithm", adaptive_kl_options, 0 } },

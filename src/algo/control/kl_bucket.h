@@ -28,8 +28,8 @@ void log_beta_step(const log_beta_config *cfg, int64_t update, double kl, log_be
 void kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask, int64_t n,
               float *weight);
 /*
- * The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error n / horizon),
- * error = clip(kl / target - 1, -0.2, 0.2).
+ * The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error min(n /
+ * horizon, 1)), error = clip(kl / target - 1, -0.2, 0.2).
  */
 double adaptive_kl_step(double coef, double kl, double target, double n, double horizon);
 #endif

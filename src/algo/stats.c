@@ -110,34 +110,36 @@ double exact_value(const exact_sum *s)
 }
 
 /* ---------------- over the tokens of a mask, all ranks together */
+/*
+ * As in stats_mean, distances from the smallest value are added: equal values have exactly that
+ * value as their mean and 0 as their variance, on any number of ranks.
+ */
 int stats_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
                          stats_moments *out)
 {
     exact_sum *s = ares_calloc(1, sizeof *s);
     int64_t count = 0;
+    double least = INFINITY, negative;
     for (int64_t i = 0; i < n; i++) {
         if (!mask[i]) continue;
-        exact_add(s, x[i]);
+        least = fmin(least, x[i]);
         count++;
     }
-    int rc = exact_ranks(s, 1, world);
+    negative = -least;
+    int rc = ares_world_max_f64(world, &negative, 1);
+    least = -negative;
+    for (int64_t i = 0; i < n; i++)
+        if (mask[i]) exact_add(s, x[i] - least);
+    if (rc == ARES_OK) rc = exact_ranks(s, 1, world);
     if (rc == ARES_OK) rc = ares_world_sum_i64(world, &count, 1);
-    *out = (stats_moments){ .count = (double)count, .sum = exact_value(s) };
-    out->mean = out->sum / (out->count + 1e-8);
-    double center = count ? out->sum / out->count : 0;
-    /* the mean that the field's eps moves, and the true one */
-    exact_sum *about = ares_calloc(2, sizeof *about);
-    for (int64_t i = 0; i < n; i++) {
-        if (!mask[i]) continue;
-        exact_add(&about[0], (x[i] - out->mean) * (x[i] - out->mean));
-        exact_add(&about[1], (x[i] - center) * (x[i] - center));
-    }
-    if (rc == ARES_OK) rc = exact_ranks(about, 2, world);
-    out->var = exact_value(&about[0]) / (out->count + 1e-8) *
-               (count > 1 ? out->count / (out->count - 1) : 1);
-    out->true_mean = center;
-    out->population_var = count ? exact_value(&about[1]) / out->count : 0;
-    ares_free(about);
+    double m = (double)count;
+    *out = (stats_moments){ .count = m, .mean = count ? least + exact_value(s) / m : 0 };
+    *s = (exact_sum){ 0 };
+    for (int64_t i = 0; i < n; i++)
+        if (mask[i]) exact_add(s, (x[i] - out->mean) * (x[i] - out->mean));
+    if (rc == ARES_OK) rc = exact_ranks(s, 1, world);
+    if (count) out->population_var = exact_value(s) / m;
+    if (count > 1) out->var = exact_value(s) / (m - 1);
     ares_free(s);
     return rc;
 }
@@ -156,7 +158,7 @@ int stats_masked_normalize(ares_world *world, double *x, const uint8_t *mask, in
     stats_moments m;
     ARES_TRY(stats_masked_moments(world, x, mask, n, &m));
     double std = sqrt(m.population_var);
-    for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.true_mean) / (std + 1e-5) : 0;
+    for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.mean) / (std + 1e-5) : 0;
     return ARES_OK;
 }
 

@@ -22,21 +22,20 @@ void exact_add(exact_sum *s, double x); /* x finite */
 /* adds n sums over all ranks, a collective */
 int exact_ranks(exact_sum *s, int n, ares_world *world);
 double exact_value(const exact_sum *s);
-/* Over the values x [n] where mask [n] is 1, on all ranks. */
+/*
+ * Over the values x [n] where mask [n] is 1, on all ranks; all 0 where there is none. verl adds
+ * 1e-8 to the count, which is nothing in its float32; in double it would leave a mean beside equal
+ * values.
+ */
 typedef struct stats_moments {
-    double count, sum;
-    /*
-     * as verl and EasyR1 whiten: sum / (count + 1e-8), and the sum of squares about it divided by
-     * (count + 1e-8), times count / (count - 1)
-     */
-    double mean, var;
-    double true_mean, population_var; /* sum / count; the mean square about it */
+    double count, mean;
+    double var, population_var; /* the sum of squares about the mean by count - 1, and by count */
 } stats_moments;
 int stats_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
                          stats_moments *out);
 /* (x - mean) / sqrt(var + 1e-8); 0 where mask is 0 */
 int stats_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n);
-/* (x - true_mean) / (sqrt(population_var) + 1e-5) (docs/dapo.md#advantages); 0 likewise */
+/* (x - mean) / (sqrt(population_var) + 1e-5) (docs/dapo.md#advantages); 0 likewise */
 int stats_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n);
 
 /*

@@ -198,6 +198,41 @@ TEST(every_estimator_is_its_formula)
     }
 }
 
+/* One number for every token's credit: AdamW would make a whole step of any remainder. */
+TEST(equal_scores_give_every_estimator_exactly_0_whatever_is_done_to_its_advantages)
+{
+    static const float scores[] = { -1, 0.1F, 3 };
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    ares_algorithm_config cfg = defaults;
+    cfg.gamma = cfg.lam = cfg.high_level_gamma = 1;
+    for (int i = 0; i < n * 2 * ARES_COUNT(scores); i++) {
+        ares_batch b;
+        int64_t changed = 0;
+        float score = scores[i / 2 % ARES_COUNT(scores)];
+        const char *name = names[i / 2 / ARES_COUNT(scores)];
+        cfg.normalize_advantages = i % 2;
+        cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = i % 2;
+        random_batch(&b, identity(), 0, G);
+        for (int64_t r = 0; r < b.rows; r++) {
+            int64_t last = b.row_start[r + 1] - 1;
+            for (int64_t t = b.row_start[r]; t <= last; t++) {
+                b.response_mask[t] = 1;
+                b.turn_ends[t] = t == last;
+                b.values[t] = 0;
+                b.token_level_rewards[t] = t == last ? score : 0;
+            }
+            b.samples[r].baseline = score;
+        }
+        if (CHECK_OK(compute(name, &cfg, NULL, &b))) {
+            for (int64_t t = 0; t < b.tokens; t++) changed += b.advantages[t] != 0;
+            CHECK_MSG(changed == 0, "%s, score %g: %lld advantages are not 0", name, (double)score,
+                      (long long)changed);
+        }
+        ares_batch_fini(&b);
+    }
+}
+
 TEST(the_order_of_rows_and_groups_changes_no_bit)
 {
     int n;

@@ -125,6 +125,22 @@ TEST(masked_tokens_get_no_advantage_but_their_rewards_count)
     ares_batch_fini(&b);
 }
 
+TEST(answers_of_one_length_have_the_length_weight_1_to_the_bit)
+{
+    const float scores[] = { 1, 0.3F, 0, 0.7F };
+    ares_batch plain, weighed;
+    make_batch(&plain, 1, 4, (const int64_t[]){ 5 }, 1);
+    make_batch(&weighed, 1, 4, (const int64_t[]){ 5 }, 1);
+    put_scores(&plain, scores), put_scores(&weighed, scores);
+    const ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = true },
+                                with = { .norm_adv_by_std_in_grpo = true,
+                                         .grpo_advantage_length_weight = true };
+    REQUIRE_OK(ares_adv_find("grpo")->compute(&cfg, NULL, &plain));
+    REQUIRE_OK(ares_adv_find("grpo")->compute(&with, NULL, &weighed));
+    CHECK_MEM(weighed.advantages, plain.advantages, (size_t)plain.tokens * sizeof(float));
+    ares_batch_fini(&plain), ares_batch_fini(&weighed);
+}
+
 /* Lengths 3, 1, 0 and 4: the mean is 2, over all four answers. */
 TEST(the_length_weight_counts_an_empty_answer_in_the_mean)
 {

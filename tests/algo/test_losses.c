@@ -343,6 +343,7 @@ typedef struct state {
     ares_loss_config cfg;
     ares_batch b;
     float log_prob[TOKENS], d[TOKENS], weight[TOKENS], is[TOKENS];
+    bool corrected; /* by is */
     ares_loss_sums sums;
 } state;
 
@@ -377,6 +378,7 @@ static int state_run(state *s, const char *name, int64_t row, int64_t end, ares_
                          .old_log_prob = s->b.old_log_probs + t,
                          .advantage = s->b.advantages + t,
                          .weight = s->weight + t,
+                         .rollout_weight = s->corrected ? s->is + t : NULL,
                          .mask = s->b.response_mask + t,
                          .d_log_prob = s->d + t,
                          .sums = &s->sums,
@@ -534,6 +536,30 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     b->response_mask[b->row_start[2] + 2] = 1;
     CHECK_FAIL(rollout_weights(&s.cfg, b, 0, ROWS, s.is, NULL), ARES_ENUMERIC, "row 2, token 2");
     ares_batch_fini(b);
+}
+
+/* A sampler that is the trainer. */
+TEST(weights_of_1_change_no_bit_of_any_loss)
+{
+    static const char *const ways[] = { "token", "sequence", "geometric" };
+    int n;
+    const ares_loss *const *all = loss_list(&n);
+    for (int i = 0; i < n * ARES_COUNT(ways); i++) {
+        const ares_loss *loss = all[i / ARES_COUNT(ways)];
+        state plain, s;
+        if (loss->flags & ARES_LOSS_PAIRS) continue;
+        state_open(&plain), state_open(&s);
+        memcpy(s.b.rollout_log_probs, s.b.old_log_probs, (size_t)s.b.tokens * sizeof(float));
+        s.cfg.rollout_is = ways[i % ARES_COUNT(ways)];
+        CHECK_OK(rollout_weights(&s.cfg, &s.b, 0, ROWS, s.is, NULL));
+        s.corrected = true;
+        CHECK_OK(state_run(&plain, loss->name, 0, ROWS, NULL));
+        CHECK_OK(state_run(&s, loss->name, 0, ROWS, NULL));
+        CHECK_MSG(s.sums.loss == plain.sums.loss && memcmp(s.d, plain.d, sizeof s.d) == 0,
+                  "%s, %s: loss %.17g, without weights %.17g", loss->name, s.cfg.rollout_is,
+                  s.sums.loss, plain.sums.loss);
+        ares_batch_fini(&plain.b), ares_batch_fini(&s.b);
+    }
 }
 
 TEST(every_loss_names_the_place_of_what_is_no_number)

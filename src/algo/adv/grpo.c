@@ -49,7 +49,7 @@ static int weigh_by_length(adv_estimate *p)
     }
     ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
     for (int64_t r = 0; r < p->b->rows; r++)
-        if (p->length[r] > 0) p->row[r] /= (p->length[r] + 1e-6) / (sums[0] / sums[1]);
+        if (p->length[r] > 0) p->row[r] /= p->length[r] / (sums[0] / sums[1]);
     return ARES_OK;
 }
 

@@ -46,7 +46,8 @@ ARES_LOSS_FN void gmpo_gather(loss_row *r, const loss_token *x, const loss_setti
     r->log_ratio += gmpo_clip(x->log_ratio, x->advantage, s->log_low, s->log_high).log_ratio;
     r->advantage += x->advantage;
     r->weight += x->weight;
-    if (s->corrected) r->log_correction += ares_loss_log(x->correction + 1e-10);
+    if (s->corrected)
+        r->log_correction += ares_loss_log(x->correction > 1e-10 ? x->correction : 1e-10);
 }
 ARES_LOSS_FN void gmpo_row(loss_row *r, const loss_settings *s)
 {

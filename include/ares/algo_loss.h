@@ -71,12 +71,13 @@ const char *const *ares_kl_names(int *n);
 enum { ARES_LOSS_BINS = 64 };
 /* Sums over tokens of mask 1; plain: not weighted. */
 typedef struct ares_loss_sums {
-    /* weighted by the aggregation, without coefficients; kl by kl_weight too, kl_plain not */
-    double loss, kl, kl_plain, entropy;
-    /* counts: tokens with a KL, and those where a clamp of its estimator acts */
-    double kl_tokens, kl_clamped;
-    /* weighted by the aggregation: verl's entropy_loss, an estimate of the entropy */
-    double neg_log_prob;
+    /* weighted by the aggregation, without coefficients; kl by kl_weight too */
+    double loss, kl, entropy;
+    /* the same, plain */
+    double kl_plain, entropy_plain;
+    /* counts: tokens with a KL, those where a clamp of its estimator acts, tokens with an entropy
+     */
+    double kl_tokens, kl_clamped, entropy_tokens;
     double tokens, clip_high, clip_low; /* counts */
     /* plain: estimators of KL(old || pi), with log-ratios clamped to +-20 */
     double neg_log_ratio, k2, k3;
@@ -182,8 +183,9 @@ double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_
 /* lower edge of bin i, 0 <= i <= ARES_LOSS_BINS */
 double ares_loss_bin_edge(int i);
 /*
- * The metrics that each come from these sums alone: actor/pg_clipfrac_higher, actor/ratio_mean,
- * actor/ppo_kl, actor/entropy_correct ... None where no token was seen.
+ * The metrics that are means over tokens, and need these sums alone: actor/entropy, actor/kl,
+ * actor/pg_clipfrac_higher, actor/ratio_mean, actor/ppo_kl, actor/entropy_correct ... None where no
+ * token was seen.
  */
 void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m);
 

@@ -469,21 +469,24 @@ static bool check_loss(golden *g, const loss_case *c, const char *mode, const ar
     return true;
 }
 
-/* -log pi averaged like the loss. */
+/* EasyR1's entropy_loss: -log pi as an estimate of the entropy, averaged like the loss. */
 static double mean_surprise(golden *g, const loss_case *c, const char *mode)
 {
-    float *weight = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *weight);
+    float *weight = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *weight),
+          *surprise = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *surprise);
     ares_loss_sums sums;
     ares_loss_sums_init(&sums);
     if (!weights_of(g, mode, &c->b, (double)(c->n / c->b.rows), weight)) return NAN;
+    for (int64_t t = 0; t < c->n; t++) surprise[t] = -c->log_prob[t];
     golden_ok(g, loss_terms(&(ares_loss_args){ .cfg = &c->cfg,
                                                .n = c->n,
                                                .log_prob = c->log_prob,
                                                .weight = weight,
                                                .mask = c->b.response_mask,
+                                               .entropy = surprise,
                                                .sums = &sums },
                             NULL));
-    return sums.neg_log_prob;
+    return sums.entropy;
 }
 
 GOLDEN(aepo, policy_loss)

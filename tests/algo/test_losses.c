@@ -619,13 +619,22 @@ TEST(a_pass_counts_bins_estimators_and_entropies_of_right_and_wrong_answers)
     CHECK_NEAR(s.sums.entropy_right / s.sums.tokens_right, 1, 0);
     CHECK_NEAR(s.sums.entropy_wrong / s.sums.tokens_wrong, 3, 0);
     CHECK(s.sums.tokens_right + s.sums.tokens_wrong < s.sums.tokens);
+    CHECK_NEAR(s.sums.entropy_tokens, s.sums.tokens, 0);
+    double first = s.sums.tokens_right; /* of 1, the others of 3 */
+    CHECK_NEAR(s.sums.entropy_plain, first + 3 * (s.sums.tokens - first), 0);
+    CHECK_NEAR(s.sums.entropy, s.sums.entropy_plain / 64, 1e-12);
     ares_batch_fini(&s.b);
 }
 
 TEST(metrics_of_a_loss_are_means_of_its_sums)
 {
-    const ares_loss_sums s = { .kl_tokens = 4,
+    const ares_loss_sums s = { .kl = 100, /* of the loss */
+                               .entropy = 100,
+                               .kl_plain = 3,
+                               .kl_tokens = 4,
                                .kl_clamped = 1,
+                               .entropy_plain = 5,
+                               .entropy_tokens = 10,
                                .tokens = 8,
                                .clip_high = 1,
                                .clip_low = 2,
@@ -651,6 +660,8 @@ TEST(metrics_of_a_loss_are_means_of_its_sums)
         double value;
     } want[] = { { "entropy_correct", 1.5 },
                  { "entropy_wrong", 1.75 },
+                 { "entropy", 0.5 },
+                 { "kl", 0.75 },
                  { "kl_clamped_frac", 0.25 },
                  { "policy_loss_abs", 1.25 },
                  { "pg_clipfrac_higher", 0.125 },

@@ -145,7 +145,7 @@ static bool check_terms(const ares_json *row, double entropy_coeff, const char *
     double loss = get(row, "actor/pg_loss"), kl = get(row, "actor/kl_loss"),
            whole = get(row, "actor/final_loss");
     double sum = loss + (isnan(kl) ? 0 : get(row, "actor/kl_coef") * kl) -
-                 entropy_coeff * get(row, "actor/entropy");
+                 entropy_coeff * get(row, "actor/entropy_loss");
     LAW(isnan(whole) || near(whole, sum, 1e-9),
         "%s: actor/final_loss = %.17g, its terms make %.17g", where, whole, sum);
     double score = get(row, "critic/score/mean"), reward = get(row, "critic/rewards/mean");

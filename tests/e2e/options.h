@@ -777,7 +777,7 @@ static const option_case options[] = {
     { "worker.actor.loss_scale_factor", "24", "scaled_sums",
       "actor/pg_loss ~ base:actor/pg_loss / 2; actor/grad_norm ~ base:actor/grad_norm / 2" },
     { "worker.actor.entropy_coeff", "0.1", "random",
-      "actor/final_loss ~ actor/pg_loss - 0.1 * actor/entropy" },
+      "actor/final_loss ~ actor/pg_loss - 0.1 * actor/entropy_loss" },
     { "worker.actor.rollout_is", "token", "low_weights",
       "actor/grad_norm ~ base:actor/grad_norm / 2" },
     { "worker.actor.rollout_is_mode", "mask", "low_token_weights",

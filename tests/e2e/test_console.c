@@ -29,7 +29,7 @@ TEST(the_line_of_a_step_shows_its_row_of_metrics)
         { "len", "%.1f", "response_length/mean" },
         { "entropy", "%.3f", "actor/entropy" },
         { "grad", "%.2f", "actor/grad_norm" },
-        { "kl", "%.4f", "actor/kl_loss" },
+        { "kl", "%.4f", "actor/kl" },
         { "lr", "%.2e", "actor/lr" },
         { "val acc", "%.3f", "val/accuracy" },
         { "val reward", "%.3f", "val/reward_score" },

@@ -213,7 +213,8 @@ TEST(the_entropy_term_alone_gives_the_gradient_of_an_update_that_has_no_other)
     CHECK(metric(&o, "actor/grad_norm") > 0);
     CHECK_NEAR(metric(&o, "grad_norm/all/entropy"), metric(&o, "actor/grad_norm"), 0);
     CHECK_NEAR(metric(&o, "grad_norm/all/task"), 0, 0);
-    CHECK_NEAR(metric(&o, "grad_norm/all/loss/entropy"), -0.1 * metric(&o, "actor/entropy"), 1e-15);
+    CHECK_NEAR(metric(&o, "grad_norm/all/loss/entropy"), -0.1 * metric(&o, "actor/entropy_loss"),
+               1e-15);
     close_trainer(&o);
 }
 

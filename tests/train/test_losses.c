@@ -295,6 +295,30 @@ static double metric(const run *r, const char *name)
     return x;
 }
 
+/* Means over tokens, and the terms that the loss adds, with its weights. */
+static void check_terms(const run *r, const formula *f, const float *entropy)
+{
+    const ares_batch *b = &r->batch;
+    double n = all_tokens(b), mean_kl = 0, mean_entropy = 0, kl = 0, bonus = 0;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) {
+            CHECK(b->kl[t] == 0);
+            continue;
+        }
+        mean_kl += (double)b->kl[t] / n;
+        mean_entropy += (double)entropy[t] / n;
+        kl += f->weight[t] * (double)b->kl_weight[t] * (double)b->kl[t];
+        bonus += f->weight[t] * (double)entropy[t];
+    }
+    CHECK_NEAR(metric(r, "actor/kl"), mean_kl, 1e-6 * (1 + fabs(mean_kl)));
+    CHECK_NEAR(metric(r, "actor/kl_loss"), kl, 1e-6 * (1 + fabs(kl)));
+    CHECK_NEAR(metric(r, "actor/entropy"), mean_entropy, 1e-6 * mean_entropy);
+    CHECK_NEAR(metric(r, "actor/entropy_loss"), bonus, 1e-6 * bonus);
+    double whole = metric(r, "actor/pg_loss") + b->kl_coef * metric(r, "actor/kl_loss") -
+                   r->cfg.loss.entropy_coeff * metric(r, "actor/entropy_loss");
+    CHECK_NEAR(metric(r, "actor/final_loss"), whole, 1e-12 * (1 + fabs(whole)));
+}
+
 TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula)
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -306,8 +330,12 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
         choose(&r, &f);
         truth t;
         char what[100];
+        float entropy[256], log_prob[256];
+        const learner_scoring scoring = learner_scoring_of(&r.cfg);
         snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl,
                  cases[i].rollout_is);
+        CHECK_OK(
+            learner_log_probs(&r.actor.learner, &scoring, &r.batch, 0, ROWS, log_prob, entropy));
         if (truth_of(&r, plain, &f, &t) &&
             CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             check_gradients(&r, what, &t);
@@ -316,12 +344,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
             CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 &&
                           metric(&r, "actor/pg_clipfrac_higher") < 1,
                       "%s: no clip acted", what);
-        double kl = 0;
-        for (int64_t t = 0; t < r.batch.tokens; t++)
-            kl += r.batch.response_mask[t] ? f.weight[t] * (double)r.batch.kl[t]
-                                           : (double)fabsf(r.batch.kl[t]);
-        /* the column holds what was summed */
-        CHECK_NEAR(metric(&r, "actor/kl"), kl, 1e-6 * (1 + fabs(kl)));
+        check_terms(&r, &f, entropy);
         truth_fini(&t);
         case_close(&r, &ref);
     }
@@ -372,6 +395,57 @@ static float *still_gradients(run *r, int64_t epochs)
     float *g = ares_malloc(r->model->grads_bytes);
     memcpy(g, r->model->grads, r->model->grads_bytes);
     return g;
+}
+
+/*
+ * How a loss averages its tokens changes the loss, and no number that is none: in a second
+ * mini-batch, in another mode, over other counts.
+ */
+TEST(metrics_that_are_no_loss_are_the_same_however_the_loss_averages)
+{
+    static const char *const losses[] = { "actor/pg_loss", "actor/kl_loss", "actor/entropy_loss",
+                                          "actor/final_loss", "actor/grad_norm" };
+    static const struct {
+        const char *mode, *norm, *scope;
+        int64_t prompts;
+    } ways[] = { { "token-mean", "global", "minibatch", GROUPS },
+                 { "seq-mean-token-mean", "global", "minibatch", GROUPS },
+                 { "seq-mean-token-sum", "global", "minibatch", 1 },
+                 { "seq-mean-token-sum-norm", "global", "minibatch", GROUPS },
+                 { "token-mean", "micro", "minibatch", 1 },
+                 { "token-mean", "global", "rollout", 1 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        run r;
+        reference ref;
+        if (strstr(cases[i].loss, "_cov")) continue; /* the mini-batch decides what is clipped */
+        if (!case_open(&r, &cases[i], 30, &ref)) return;
+        ares_metrics *first = ares_metrics_new();
+        for (int k = 0; k < ARES_COUNT(ways); k++) {
+            r.cfg.loss.loss_avg_mode = ways[k].mode;
+            r.cfg.loss.loss_norm = ways[k].norm;
+            r.cfg.loss.valid_token_scope = ways[k].scope;
+            r.cfg.actor.micro_batch_size = 1;
+            r.cfg.actor.global_batch_size = ways[k].prompts;
+            ares_free(still_gradients(&r, 1));
+            int64_t compared = 0;
+            for (int m = 0; m < ares_metrics_count(r.metrics); m++) {
+                const char *name = ares_metrics_name(r.metrics, m);
+                double x = ares_metrics_value(r.metrics, m), y = NAN;
+                bool skip = strncmp(name, "exact/", 6) == 0; /* of the first mini-batch */
+                for (int l = 0; l < ARES_COUNT(losses); l++)
+                    skip = skip || strcmp(name, losses[l]) == 0;
+                if (k == 0) ares_metrics_set(first, name, x);
+                if (skip || !ares_metrics_get(first, name, &y)) continue;
+                compared++;
+                CHECK_MSG(fabs(x - y) <= 1e-9 * (1 + fabs(y)),
+                          "%s, %s, %s, %s: %s is %.17g, was %.17g", cases[i].loss, ways[k].mode,
+                          ways[k].norm, ways[k].scope, name, x, y);
+            }
+            CHECK(compared > 12);
+        }
+        ares_metrics_free(first);
+        case_close(&r, &ref);
+    }
 }
 
 static size_t gradient_bytes(void)

@@ -135,7 +135,6 @@ static __device__ int64_t row_of(const loss_job &j, int64_t t)
 static __device__ void terms(const loss_job &j, int64_t t, tally *s)
 {
     double w = (double)j.weight[t];
-    s->v[SUM_neg_log_prob] -= w * (double)j.log_prob[t];
     if (j.ref || j.full) {
         double scale = j.kl_weight ? (double)j.kl_weight[t] : 1, x = 0, value;
         if (j.full) value = (double)j.full[t];
@@ -145,7 +144,7 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
         }
         if (!twin_finite(value) || !twin_finite(scale)) twin_fault(&j.sums->fault, j.first + t);
         s->v[SUM_kl] += w * scale * value;
-        s->v[SUM_kl_plain] += w * value;
+        s->v[SUM_kl_plain] += value;
         s->v[SUM_kl_tokens] += 1;
         if (!j.full && j.kl_value == ARES_KL_k3) s->v[SUM_kl_clamped] += ares_kl_k3_clamped(x);
         if (j.kl_out) j.kl_out[t] = (float)value;
@@ -159,6 +158,8 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
         int right = j.right ? j.right[j.row + row_of(j, t)] : 2;
         if (!twin_finite(entropy)) twin_fault(&j.sums->fault, j.first + t);
         s->v[SUM_entropy] += w * entropy;
+        s->v[SUM_entropy_plain] += entropy;
+        s->v[SUM_entropy_tokens] += 1;
         s->v[SUM_entropy_right] += right == 1 ? entropy : 0;
         s->v[SUM_tokens_right] += right == 1;
         s->v[SUM_entropy_wrong] += right == 0 ? entropy : 0;

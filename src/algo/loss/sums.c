@@ -6,9 +6,9 @@
 /* Every member that simply adds up. */
 /* clang-format off */
 #define SUM_LIST(X) \
-    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(tokens) X(clip_high) \
-    X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
-    X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(neg_log_prob) X(entropy_right) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
+    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
+    X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(entropy_right) \
     X(tokens_right) X(entropy_wrong) X(tokens_wrong)
 /* clang-format on */
 
@@ -53,8 +53,12 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
         ares_metrics_set(m, "actor/entropy_correct", s->entropy_right / s->tokens_right);
     if (s->tokens_wrong > 0)
         ares_metrics_set(m, "actor/entropy_wrong", s->entropy_wrong / s->tokens_wrong);
-    if (s->kl_tokens > 0)
+    if (s->entropy_tokens > 0)
+        ares_metrics_set(m, "actor/entropy", s->entropy_plain / s->entropy_tokens);
+    if (s->kl_tokens > 0) {
+        ares_metrics_set(m, "actor/kl", s->kl_plain / s->kl_tokens);
         ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
+    }
     if (n == 0) return;
     ares_metrics_set(m, "actor/policy_loss_abs", s->loss_abs / n);
     ares_metrics_set(m, "actor/pg_clipfrac_higher", s->clip_high / n);

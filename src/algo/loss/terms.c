@@ -28,7 +28,7 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
                          k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
     }
     a->sums->kl += w * scale * value;
-    a->sums->kl_plain += w * value;
+    a->sums->kl_plain += value;
     a->sums->kl_tokens += 1;
     a->sums->kl_clamped += clamped;
     if (k->out) k->out[t] = (float)value;
@@ -48,6 +48,8 @@ static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
                          entropy);
     }
     a->sums->entropy += w * entropy;
+    a->sums->entropy_plain += entropy;
+    a->sums->entropy_tokens += 1;
     if (!a->samples || !a->row_start || isnan(a->samples[row].accuracy)) return ARES_OK;
     bool right = a->samples[row].accuracy > 0.5f;
     *(right ? &a->sums->entropy_right : &a->sums->entropy_wrong) += entropy;
@@ -63,7 +65,6 @@ int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
     for (int64_t t = 0; t < a->n; t++) {
         if (!a->mask[t]) continue;
         if (a->row_start) row = row_of(a, row, t);
-        a->sums->neg_log_prob -= (double)a->weight[t] * (double)a->log_prob[t];
         if (kl) ARES_TRY(kl_term(a, k, t));
         if (a->entropy) ARES_TRY(entropy_term(a, t, row));
         if (entropy_coeff != 0 && a->d_entropy)

@@ -114,12 +114,12 @@ static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics
                      ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
     if (kl) {
         ares_metrics_set(m, "actor/kl_loss", s->kl / passes);
-        ares_metrics_set(m, "actor/kl", s->kl_plain / passes);
         ares_metrics_set(m, "actor/kl_coef", b->kl_coef);
     }
     if (pairs) ares_vapor_metrics(&a->cfg->vapor, &u->pairs, m);
-    ares_metrics_set(m, "actor/entropy", s->entropy / passes);
-    ares_metrics_set(m, "actor/entropy_loss", s->neg_log_prob / passes);
+    if (pairs && u->pairs.tokens > 0)
+        ares_metrics_set(m, "actor/kl", u->pairs.kl / u->pairs.tokens);
+    ares_metrics_set(m, "actor/entropy_loss", s->entropy / passes);
     ares_loss_metrics(s, m);
     ares_metrics_set(m, "actor/grad_norm", grad_norm / passes);
     return ARES_OK;

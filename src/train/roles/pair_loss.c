@@ -100,10 +100,7 @@ int pair_loss(update *u, int64_t row, int64_t end)
     ARES_TRY(ares_vapor_loss(cfg, ares_kl_find(cfg->kl_penalty), prompts, n, totals, &sums));
     if (totals[0] > 0) u->sums.loss -= sums.objective / totals[0];
     if (totals[2] > 0) u->sums.loss += cfg->dpo_coef * sums.dpo / totals[2];
-    if (totals[1] > 0) {
-        u->sums.kl += sums.kl / totals[1];
-        u->sums.kl_plain += sums.kl / totals[1];
-    }
+    if (totals[1] > 0) u->sums.kl += sums.kl / totals[1];
     for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r);
     ares_vapor_sums_add(&u->pairs, &sums);
     columns_in(&a->learner.columns, u->col.c_log_prob + b->row_start[row], derivatives, bytes);

@@ -94,7 +94,7 @@ static void one_line(const run *r, ares_str *out)
         { "response_length/mean", "len", "%.1f" },
         { "actor/entropy", "entropy", "%.3f" },
         { "actor/grad_norm", "grad", "%.2f" },
-        { "actor/kl_loss", "kl", "%.4f" },
+        { "actor/kl", "kl", "%.4f" },
         { "actor/lr", "lr", "%.2e" },
         { "val/accuracy", "val acc", "%.3f" },
         { "val/reward_score", "val reward", "%.3f" },

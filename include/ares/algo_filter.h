@@ -224,10 +224,9 @@ void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n,
 /*
  * The groups to train on: batch [target] receives the numbers of *count groups, first the kept
  * ones; with fill_masked then uninformative ones in their order, from *masked on, whose loss mask
- * is to be 0. With smaller_batch the count is rounded down to a multiple of `multiple`; with error
- * the message has the counts. *outcome: full, filled or smaller_batch.
+ * is to be 0. With error the message has the counts. *outcome: full, filled or smaller_batch.
  */
-int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple,
+int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
                            const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch,
                            int64_t *count, int64_t *masked, const char **outcome);
 

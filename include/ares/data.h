@@ -308,7 +308,9 @@ typedef struct ares_batch {
 #undef ARES_BATCH_FIELD_
     double advantage_scale; /* factor of the advantages, set by filters; 1 without */
     bool empty;             /* filters have kept no group: all are masked, and nothing is trained */
-    double kl_coef;         /* weight of the KL term in this step: the option's, or a control's */
+    /* from this ares_sample.place on groups are masked and only give every rank one; 0: no such */
+    int64_t filled_from;
+    double kl_coef; /* weight of the KL term in this step: the option's, or a control's */
     /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_see) */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;

@@ -179,6 +179,7 @@ void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ar
     ARES_ASSERT(!out->rows);
     out->advantage_scale = from->advantage_scale;
     out->empty = from->empty;
+    out->filled_from = from->filled_from;
     out->kl_coef = from->kl_coef;
     grow_groups(out);
     grow_rows(out);

@@ -352,8 +352,8 @@ GOLDEN(dapo, dynamic_sampling)
     int64_t count, masked;
     const char *outcome;
     const ares_json *name = golden_want(g, "outcome");
-    int rc = ares_resampling_finish(&s, golden_z(g, "on_exhausted"), 1, kept, dropped, batch,
-                                    &count, &masked, &outcome);
+    int rc = ares_resampling_finish(&s, golden_z(g, "on_exhausted"), kept, dropped, batch, &count,
+                                    &masked, &outcome);
     for (int64_t i = 0; i < s.kept; i++) x[i] = (double)kept[i];
     golden_numbers(g, "kept", x, s.kept, golden_want(g, "kept"));
     if (rc != ARES_OK) {

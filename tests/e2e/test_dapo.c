@@ -549,6 +549,44 @@ TEST(a_run_that_draws_what_is_missing_goes_on_bit_for_bit)
     resumes(DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=3 algorithm.max_length=8", 40);
 }
 
+/*
+ * Kept groups that the ranks do not divide: those that every rank needs besides change neither what
+ * is trained on nor what makes a mini-batch.
+ */
+TEST_MPI(a_smaller_batch_trains_on_the_same_groups_on_four_ranks_as_on_one)
+{
+    static const char *const options[] = {
+        "", "worker.actor.shuffle=true worker.actor.global_batch_size=4",
+        "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=4",
+        "algorithm.over_length_action=drop algorithm.max_length=8"
+    };
+    static const char *const same[] = { "dapo/groups_kept",     "dapo/batch_fill", "reward/overall",
+                                        "response_length/mean", "actor/entropy",   "actor/pg_loss",
+                                        "actor/grad_norm" };
+    E2E_NEEDS_MPI();
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        char alone[16], four[16];
+        snprintf(alone, sizeof alone, "alone%d", i);
+        snprintf(four, sizeof four, "four%d", i);
+        for (int ranks = 1; ranks <= 4; ranks += 3)
+            CHECK_EQ(e2e_program(NULL,
+                                 "--ranks %d --config '%s' trainer.max_steps=1 trainer.threads=1 "
+                                 "%s data.rollout_batch_size=8 worker.actor.global_batch_size=8 "
+                                 "worker.rollout.n=2 worker.rollout.seed=9 worker.actor.optim.lr=0 "
+                                 "algorithm.max_resample=0 algorithm.on_exhausted=smaller_batch %s",
+                                 ranks, e2e_train_words(ranks == 1 ? alone : four), DAPO,
+                                 options[i]),
+                     0);
+        double kept = e2e_metric(alone, 1, "dapo/groups_kept");
+        CHECK_MSG(kept > 0 && fmod(kept, 4) == 1, "%s: %g groups are kept", options[i], kept);
+        for (int k = 0; k < ARES_COUNT(same); k++) {
+            double want = e2e_metric(alone, 1, same[k]), is = e2e_metric(four, 1, same[k]);
+            CHECK_MSG(fabs(is - want) <= 1e-6 * fabs(want), "%s: %s is %.9g, %.9g on one rank",
+                      options[i], same[k], is, want);
+        }
+    }
+}
+
 TEST_MPI(two_ranks_resample_as_one)
 {
     static const char *const options[] = {

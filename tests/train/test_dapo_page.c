@@ -185,7 +185,7 @@ static void check_groups(example *x)
         ares_resampling_add(&s, keep, n, kept, dropped);
     }
     CHECK_EQ(s.drawn, GROUPS);
-    CHECK_OK(ares_resampling_finish(&s, ares_filter_on_exhausted(&x->c.filter), 1, kept, dropped,
+    CHECK_OK(ares_resampling_finish(&s, ares_filter_on_exhausted(&x->c.filter), kept, dropped,
                                     x->order, &x->groups, &x->masked, &outcome));
     CHECK_STR(outcome, "filled");
     for (int g = 0; g < GROUPS && CHECK_EQ(t.rows, GROUPS); g++) {

@@ -75,7 +75,7 @@ void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n,
     s->rounds++;
 }
 
-int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple,
+int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
                            const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch,
                            int64_t *count, int64_t *masked, const char **outcome)
 {
@@ -94,7 +94,6 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, i
                          (long long)s->target, (long long)s->max_resample);
     if (strcmp(on_exhausted, "smaller_batch") == 0) {
         *outcome = "smaller_batch";
-        *count = *masked = multiple > 1 ? s->kept / multiple * multiple : s->kept;
         return ARES_OK;
     }
     if (strcmp(on_exhausted, "fill_masked") != 0)

@@ -17,15 +17,11 @@ typedef struct batch_plan {
     int64_t *ids, count, taught;
 } batch_plan;
 
-/*
- * The batch that the draws have given. A smaller one is cut to a multiple of the ranks, unless no
- * group would be left.
- */
+/* The batch that the draws have given. */
 static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *out)
 {
     const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
-    int64_t ranks = ares_world_size(t->run.world), missing = r->draws.target - r->draws.kept;
-    bool ranked = ares_filter_needs(&r->of_batch);
+    int64_t missing = r->draws.target - r->draws.kept;
     /* a prompt that was answered again is among the dropped more than once: its last answers count
      */
     const int64_t *dropped =
@@ -33,10 +29,7 @@ static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena,
         (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
     out->ids =
         ares_arena_alloc(arena, (size_t)(r->draws.drawn + r->draws.target + 1) * sizeof *out->ids);
-    ARES_TRY(ares_resampling_finish(&r->draws, action, ranked ? 1 : ranks, r->kept, dropped,
-                                    out->ids, &out->count, &out->taught, &outcome));
-    if (out->count >= ranks) return ARES_OK;
-    return ares_resampling_finish(&r->draws, action, 1, r->kept, dropped, out->ids, &out->count,
+    return ares_resampling_finish(&r->draws, action, r->kept, dropped, out->ids, &out->count,
                                   &out->taught, &outcome);
 }
 
@@ -103,7 +96,8 @@ static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
 
 /*
  * Every rank needs a group of each mini-batch: groups that were not chosen are added, masked, up to
- * a multiple of the ranks.
+ * a multiple of the ranks. They come last, so that the others have the same places on any number of
+ * ranks.
  */
 static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
 {
@@ -139,15 +133,19 @@ static void interleave(const ares_trainer *t, const rounds *r, ares_arena *arena
 }
 
 /* Places of the groups in the batch, by their number in the step; -1: not in it. */
-static int64_t *places_of(const ares_trainer *t, const rounds *r, batch_plan *b, ares_arena *arena)
+static int64_t *places_of(const rounds *r, const batch_plan *b, ares_arena *arena)
 {
     int64_t *place = ares_arena_alloc(arena, ((size_t)r->draws.drawn + 1) * sizeof *place);
-    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
-    if (t->run.cfg->actor.shuffle)
-        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), b->ids, b->count);
     for (int64_t i = 0; i < r->draws.drawn; i++) place[i] = -1;
     for (int64_t i = 0; i < b->count; i++) place[b->ids[i]] = i;
     return place;
+}
+
+static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
+{
+    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
+    if (t->run.cfg->actor.shuffle)
+        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), ids, n);
 }
 
 int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
@@ -162,10 +160,12 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     if (r->drops) drop_empty(r, &b);
     interleave(t, r, c->arena, &b);
     r->empty = b.taught == 0;
+    r->filled_from = b.count;
     fill_up(r, ares_world_size(t->run.world), c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
     for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
-    const int64_t *place = places_of(t, r, &b, c->arena);
+    shuffle(t, b.ids, r->filled_from);
+    const int64_t *place = places_of(r, &b, c->arena);
     for (int64_t g = 0; g < c->count; g++) {
         ares_group group = c->items[g];
         group.masked = masked[group.place];

@@ -176,6 +176,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
         ARES_TRY(draw_batch(t, &r, &c, &count, m));
     }
     b->empty = r.empty;
+    b->filled_from = r.filled_from;
     b->advantage_scale =
         ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
     add_counts(&r, &earlier);

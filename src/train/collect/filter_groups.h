@@ -16,10 +16,11 @@ typedef struct rounds {
     ares_oversampling over; /* batch 0: groups are taken draw by draw */
     /* the filters that see each draw, and the one that sees the batch */
     ares_filter_config of_draws, of_batch;
-    bool looks;       /* any filter is wanted, or answers are dropped */
-    bool drops;       /* discarded answers leave the batch */
-    bool empty;       /* no group is left to train on */
-    bool same_prompt; /* a dropped group is answered again, not replaced by another prompt */
+    bool looks;          /* any filter is wanted, or answers are dropped */
+    bool drops;          /* discarded answers leave the batch */
+    bool empty;          /* no group is left to train on */
+    int64_t filled_from; /* ares_batch.filled_from */
+    bool same_prompt;    /* a dropped group is answered again, not replaced by another prompt */
     ares_filter_counts counts;
     int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
     /* since the last draw of which a group was kept */

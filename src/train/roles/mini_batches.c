@@ -114,9 +114,19 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Rows of all ranks that stand before those that only fill the batch. */
+static int rows_before_filling(const ares_batch *b, ares_world *world, int64_t *n)
+{
+    *n = 0;
+    for (int64_t r = 0; r < b->rows; r++)
+        *n += !b->filled_from || b->samples[r].place < b->filled_from;
+    return ares_world_sum_i64(world, n, 1);
+}
+
 /*
  * The order [total] in which numbers make mini-batches. row [total]: the row of this rank that has
- * the number; -1: another rank's.
+ * the number; -1: another rank's. Rows that only fill the batch stay last: they are others on
+ * another number of ranks.
  */
 static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world *world,
                          const int64_t *row, int64_t total, int64_t *order)
@@ -124,6 +134,7 @@ static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world 
     int64_t *length = ares_arena_calloc(&b->arena, (size_t)total + 1, sizeof *length);
     for (int64_t i = 0; i < total; i++) order[i] = i;
     if (!size->by_length) return ARES_OK;
+    ARES_TRY(rows_before_filling(b, world, &total));
     for (int64_t i = 0; i < total; i++)
         if (row[i] >= 0)
             length[i] =

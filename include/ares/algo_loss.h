@@ -14,10 +14,10 @@
  *     token-mean 1 / N      seq-mean-token-sum 1 / B      seq-mean-token-mean 1 / (B n)
  *                           seq-mean-token-sum-norm 1 / max_len
  *
- * N and B are counted in the whole mini-batch over all ranks, so that neither the size of
- * micro-batches nor the number of ranks changes a gradient. With loss_norm micro they are counted
- * in each micro-batch and the weights divided by micro-batches x ranks, which is what verl and
- * RLinf do without their global scale.
+ * N and B are counted in the whole mini-batch over all ranks, so that the size of micro-batches
+ * changes no bit of a gradient, and the number of ranks only rounding. With loss_norm micro they
+ * are counted in each micro-batch and the weights divided by micro-batches x ranks, which is what
+ * verl and RLinf do without their global scale.
  */
 typedef struct ares_agg_counts {
     double tokens, rows; /* tokens of mask 1, rows with at least one */

@@ -352,7 +352,7 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     return ARES_OK;
 }
 
-/* 1 - var(returns - values) / var(returns), unbiased, over the tokens of all ranks. */
+/* 1 - var(returns - values) / (var(returns) + 1e-5), over the tokens of all ranks, as in verl. */
 static int explained_variance(const critic *c, const ares_batch *b, ares_metrics *m)
 {
     double s[5] = { 0 };

@@ -20,10 +20,10 @@ typedef struct ares_control_env {
     ares_world *world;   /* may be NULL: one rank */
     ares_device *device; /* computes what touches every token; NULL: the CPU */
     const ares_algorithm_config *algorithm;
-    int64_t n;           /* samples per prompt */
-    bool validates;      /* validations are made during training */
     bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
                           */
+    /* for check alone: validations are made during training; answers may have an accuracy */
+    bool validates, judges;
     /* the training rows' ids (ares_source_gids), which a loaded state's must be among; NULL: any
      */
     const ares_map *gids;
@@ -42,6 +42,11 @@ typedef struct ares_control {
     ares_control_section sections[ARES_CONTROL_SECTIONS]; /* the rest have options NULL */
     size_t options_size; /* of the whole struct, zeroed before its sections are bound */
     bool (*wanted)(const void *options, const ares_control_env *env);
+    /*
+     * Reports, before a run opens anything, what makes no sense of the options of a control that is
+     * wanted; NULL: nothing does. env has no world, device or gids yet.
+     */
+    void (*check)(ares_config *cfg, const void *options, const ares_control_env *env);
     /* options and env's pointers outlive the state */
     int (*open)(const void *options, const ares_control_env *env, void **state);
     void (*save)(const void *state, ares_str *json); /* one JSON object */

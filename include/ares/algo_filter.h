@@ -127,6 +127,11 @@ enum {
     ARES_FILTER_OVERALL = 16,
     ARES_FILTER_RANKS = 32
 };
+/* What the checks of filters know of a run besides its filters. */
+typedef struct ares_filter_run {
+    int64_t n;   /* samples per prompt */
+    bool judges; /* answers may have an accuracy */
+} ares_filter_run;
 typedef struct ares_filter {
     const char *name, *doc, *formula, *paper; /* formula: of what stays */
     const char *option;                       /* the setting that asks for it, as users write it */
@@ -134,6 +139,8 @@ typedef struct ares_filter {
     unsigned (*needs)(const ares_filter_config *cfg);
     /* looks at groups whose keep is true, and may clear it with a reason */
     int (*select)(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v);
+    /* reports its options that make no sense, whether or not it is wanted; NULL: there are none */
+    void (*check)(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run);
 } ares_filter;
 unsigned ares_filter_needs(const ares_filter_config *cfg); /* of all filters wanted; 0: none is */
 /*
@@ -165,8 +172,8 @@ void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_
                        ares_metrics *m);
 /* The metrics rollout/filter_kept_count, _kept_ratio and _zero_count; none without groups. */
 void ares_filter_report(const ares_filter_counts *c, ares_metrics *m);
-/* Reports options that make no sense together; n: samples per prompt. */
-void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n);
+/* Reports options that make no sense together: of each filter, and of several. */
+void ares_filter_check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run);
 
 /*
  * Whether an answer is discarded (docs/dapo.md#answers-beyond-the-limit). max_length ARES_NULL_I64:

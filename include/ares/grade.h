@@ -54,6 +54,7 @@ typedef struct ares_verifier {
     int64_t (*limit)(const void *options, double *penalty);
     /* scores of right and wrong answers, penalties apart; equal: it does not judge, or they vary */
     double right, wrong;
+    bool judges; /* gives an accuracy though right and wrong are equal here */
     /*
      * Of a verifier that opens others: once its options are bound (faults go to cfg; path is where
      * its options stand), and when it is freed; NULL: nothing to do.
@@ -95,6 +96,8 @@ void ares_judge_use_defaults(ares_judge *j);
 bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
 /* Scores of right and wrong answers; false: it does not judge, or they vary. */
 bool ares_judge_worth(const ares_judge *j, double *right, double *wrong);
+/* Whether it gives an accuracy, to some rows at least. */
+bool ares_judge_judges(const ares_judge *j);
 
 /* Options of `length`, which worker.reward.safe_length, max_length and len_reward_penalty fill. */
 #define ARES_LENGTH_OPTIONS(X)                                                                 \

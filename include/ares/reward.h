@@ -55,8 +55,8 @@ ares_option_table ares_reward_options;
  */
 typedef struct ares_reward ares_reward;
 /*
- * Binds and checks every entry; faults go to cfg. Children start with their first response. pool
- * may be NULL.
+ * Binds and checks every entry; faults go to cfg. It fails for those of the rewards alone. Children
+ * start with their first response. pool may be NULL.
  */
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
                      ares_reward **out);
@@ -77,6 +77,12 @@ int64_t ares_reward_max_length(const ares_reward *r);
  * are known beforehand. false: none judges, or one of the others may (a user's process).
  */
 bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty);
+
+/*
+ * Whether responses may get an accuracy: a verifier judges right and wrong, worker.reward.accuracy
+ * names one, or a user's process may say so.
+ */
+bool ares_reward_judges(const ares_reward *r);
 
 typedef struct ares_reward_item {
     ares_verify_in in; /* its texts are borrowed until ares_reward_wait */

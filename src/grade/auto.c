@@ -245,6 +245,7 @@ const ares_verifier ares_verifier_auto = {
     .options = auto_table,
     .options_size = sizeof(auto_options),
     .verify = dispatch,
+    .judges = true,
     .open = open_all,
     .close = close_all,
 };

@@ -232,6 +232,7 @@ const ares_verifier ares_verifier_ifbench = {
     .options = ifbench_table,
     .options_size = sizeof(ifbench_options),
     .verify = ifbench,
+    .judges = true,
 };
 const ares_verifier ares_verifier_ifeval = {
     .name = "ifeval",
@@ -239,9 +240,11 @@ const ares_verifier ares_verifier_ifeval = {
     .options = ifbench_table,
     .options_size = sizeof(ifbench_options),
     .verify = ifbench,
+    .judges = true,
 };
 const ares_verifier ares_verifier_format_verify = {
     .name = "format_verify",
     .doc = "fraction of the row's instructions followed after the last </think>",
     .verify = format_verify,
+    .judges = true,
 };

@@ -82,6 +82,11 @@ bool ares_judge_worth(const ares_judge *j, double *right, double *wrong)
     return *right != *wrong;
 }
 
+bool ares_judge_judges(const ares_judge *j)
+{
+    return j->verifier->judges || j->verifier->right != j->verifier->wrong;
+}
+
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out)
 {
     ares_verify_in own = *in;

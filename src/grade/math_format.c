@@ -111,12 +111,14 @@ const ares_verifier ares_verifier_math_format = {
     .options = math_format_table,
     .options_size = sizeof(math_format_options),
     .verify = math_format,
+    .judges = true,
 };
 const ares_verifier ares_verifier_aepo = {
     .name = "aepo",
     .doc = "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function "
            "aepo)",
     .verify = aepo,
+    .judges = true,
 };
 const ares_verifier ares_verifier_r1v = {
     .name = "r1v",
@@ -124,4 +126,5 @@ const ares_verifier ares_verifier_r1v = {
     .options = r1v_table,
     .options_size = sizeof(r1v_options),
     .verify = r1v,
+    .judges = true,
 };

@@ -49,11 +49,12 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     r->cfg = *rc;
     r->pool = pool;
     r->tally = tally_new();
+    int before = ares_config_fault_count(cfg);
     reward_open_entries(cfg, r);
-    if (ares_config_fault_count(cfg) == 0) open_accuracy(cfg, r);
-    if (ares_config_fault_count(cfg) == 0) find_limit(cfg, r);
+    if (ares_config_fault_count(cfg) == before) open_accuracy(cfg, r);
+    if (ares_config_fault_count(cfg) == before) find_limit(cfg, r);
     int failed = ares_config_finish(cfg);
-    if (failed != ARES_OK) {
+    if (ares_config_fault_count(cfg) > before) {
         ares_reward_close(r);
         return failed;
     }
@@ -96,6 +97,14 @@ const char *ares_reward_name(const ares_reward *r, int i)
 int64_t ares_reward_max_length(const ares_reward *r)
 {
     return r->max_length;
+}
+
+bool ares_reward_judges(const ares_reward *r)
+{
+    bool judges = r->accuracy_entry >= 0 || r->accuracy_judge;
+    for (int i = 0; i < r->n; i++)
+        judges = judges || r->entries[i].child || ares_judge_judges(r->entries[i].judge);
+    return judges;
 }
 
 bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty)

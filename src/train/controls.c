@@ -33,6 +33,22 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     }
 }
 
+void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
+{
+    int n;
+    const ares_control *const *list = ares_control_list(&n);
+    const ares_trainer_config *t = &c->trainer;
+    const ares_control_env env = { .algorithm = &c->algorithm,
+                                   .entropy_reward = reward && ares_reward_shapes(reward),
+                                   .validates = t->val_only ||
+                                                (t->val_freq > 0 && (c->data.val_files.count ||
+                                                                     c->agents_val.tags.count)),
+                                   .judges = t->val_only || !reward || ares_reward_judges(reward) };
+    for (int i = 0; i < n; i++)
+        if (list[i]->check && list[i]->wanted(c->controls[i], &env))
+            list[i]->check(cfg, c->controls[i], &env);
+}
+
 static int open_all(controls *c, const ares_train_config *cfg, const ares_source *source)
 {
     int n;
@@ -56,9 +72,6 @@ int controls_open(const ares_trainer *t, controls **out)
     c->env = (ares_control_env){ .world = t->run.world,
                                  .device = t->run.model->device,
                                  .algorithm = &cfg->algorithm,
-                                 .validates =
-                                     cfg->trainer.val_only ||
-                                     (ares_source_count(&t->run.val) && cfg->trainer.val_freq > 0),
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(&t->run);

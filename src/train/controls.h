@@ -9,6 +9,11 @@
 
 /* Declares the options of all controls. */
 void controls_declare(ares_config *cfg, ares_train_config *out);
+/*
+ * Reports what makes no sense of the options of the controls that they ask for. reward: NULL where
+ * none can be opened, or environments score their episodes.
+ */
+void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward);
 /* Of t, data, reward and world must be open. */
 int controls_open(const ares_trainer *t, controls **out);
 void controls_close(controls *c);

@@ -8,6 +8,8 @@
 #include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
 
+static bool judges = true; /* whether answers may have an accuracy */
+
 static void check(const char *yaml, int64_t n, const char *fault)
 {
     ares_algorithm_config a;
@@ -21,7 +23,7 @@ static void check(const char *yaml, int64_t n, const char *fault)
     ares_config_load_text(cfg, "test.yaml", ares_view_of(yaml));
     ares_config_resolve(cfg);
     ares_adv_check(cfg, &a, n);
-    ares_filter_check(cfg, &f, n);
+    ares_filter_check(cfg, &f, &(ares_filter_run){ .n = n, .judges = judges });
     if (!fault) CHECK_MSG(ares_config_fault_count(cfg) == 0, "%s: %s", yaml, faults_text(cfg));
     else if (CHECK_MSG(ares_config_fault_count(cfg) == 1, "%s: %d faults", yaml,
                        ares_config_fault_count(cfg)))
@@ -72,6 +74,41 @@ TEST(options_of_another_estimator_are_refused)
           "set algorithm.adv_estimator to grpo");
     check("algorithm: { gamma: 0.9 }", 2, "algorithm.gamma = 0.9: grpo gives every token");
     check("algorithm: { adv_estimator: reinforce_plus_plus, lam: 0.9 }", 2, "algorithm.lam");
+}
+
+/* A schedule that begins with the value that a constant must have moves on from it. */
+TEST(schedules_are_refused_where_constants_are)
+{
+    static const char late[] = "\"1 if step < 3 else 0.9\"";
+    char yaml[120];
+    (void)snprintf(yaml, sizeof yaml, "algorithm: { gamma: %s }", late);
+    check(yaml, 2, "grpo gives every token of a response the same advantage");
+    (void)snprintf(yaml, sizeof yaml, "algorithm: { adv_estimator: reinforce_plus_plus, lam: %s }",
+                   late);
+    check(yaml, 2, "has no use for it");
+    (void)snprintf(yaml, sizeof yaml, "algorithm: { adv_estimator: gae, gamma: %s, lam: %s }", late,
+                   late);
+    check(yaml, 2, NULL);
+}
+
+TEST(filters_by_accuracy_need_a_reward_that_judges)
+{
+    static const struct {
+        const char *yaml, *fault;
+    } cases[] = {
+        { "algorithm: { online_filtering: true }", "or set overall" },
+        { "algorithm: { online_filtering: true, filter_key: overall }", NULL },
+        { "algorithm: { filter_groups: { enable: true } }", "or set score" },
+        { "algorithm: { filter_groups: { enable: true, metric: score } }", NULL },
+        { "algorithm: { dynamic_sampling_filter: nonzero_std }", NULL },
+        { "worker: { rollout: { rollout_filter_value: 0.5 } }", NULL },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        judges = false;
+        check(cases[i].yaml, 4, cases[i].fault);
+        judges = true;
+        check(cases[i].yaml, 4, NULL);
+    }
 }
 
 TEST(filters_that_keep_nothing_or_say_nothing_are_refused)

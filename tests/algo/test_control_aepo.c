@@ -2,6 +2,7 @@
 #include "ares/algo_control.h"
 #include "control/kl_bucket.h"
 #include "control_test.h"
+#include "faults.h"
 #include "test.h"
 #include "work.h"
 
@@ -1208,23 +1209,44 @@ TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_b
 
 TEST(options_that_make_no_sense_together_are_refused)
 {
-    static const char *const bounds[] = { "algorithm.alpha_entropy_min=3" }, *const kl[] = {
-        "worker.actor.dynamic_kl_loss=true"
+    static const struct {
+        const char *word, *fault; /* NULL: there is none */
+        bool unjudged;
+    } cases[] = {
+        { "algorithm.alpha_entropy_min=3",
+          "algorithm.alpha_entropy_min = 3: lies above alpha_entropy_max = 2", false },
+        { "algorithm.kl_beta_min=200", "algorithm.kl_beta_min = 200: lies above kl_beta_max = 100",
+          false },
+        { "algorithm.alpha_entropy_init_easy=2.5",
+          "algorithm.alpha_entropy_init_easy = 2.5: lies above alpha_entropy_max = 2", false },
+        { "algorithm.alpha_entropy_init_medium=2.5",
+          "algorithm.alpha_entropy_init_medium = 2.5: lies above alpha_entropy_max = 2", false },
+        { "algorithm.alpha_entropy_init_hard=2.5",
+          "algorithm.alpha_entropy_init_hard = 2.5: lies above alpha_entropy_max = 2", false },
+        { "algorithm.alpha_entropy_init_hard=2", NULL, false },
+        { "algorithm.kl_beta_init=1e-5", "algorithm.kl_beta_init = 1e-5: lies below kl_beta_min",
+          false },
+        { "algorithm.kl_beta_init=101", "algorithm.kl_beta_init = 101: lies above kl_beta_max",
+          false },
+        { "worker.actor.dynamic_kl_loss=true", "algorithm.disable_kl leaves no KL to weigh",
+          false },
+        { "algorithm.aepo=true", "none says whether an answer is right", true },
+        { "algorithm.aepo=true", NULL, false },
     };
     const ares_control *c = control_named("aepo");
     ares_algorithm_config algorithm = { .disable_kl = true };
     ares_control_env env = { .algorithm = &algorithm };
     ares_config *cfg;
-    void *state, *options = control_options(c, bounds, 1, &cfg);
-    if (CHECK(options != NULL))
-        CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "alpha_entropy_max");
-    ares_free(options);
-    ares_config_free(cfg);
-    options = control_options(c, kl, 1, &cfg);
-    if (CHECK(options != NULL))
-        CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "disable_kl");
-    ares_free(options);
-    ares_config_free(cfg);
+    void *options;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        options = control_options(c, &cases[i].word, 1, &cfg);
+        env.judges = !cases[i].unjudged;
+        if (CHECK(options != NULL)) c->check(cfg, options, &env);
+        CHECK_EQ(ares_config_fault_count(cfg), cases[i].fault != NULL);
+        if (cases[i].fault) CHECK_CONTAINS(faults_text(cfg), cases[i].fault);
+        ares_free(options);
+        ares_config_free(cfg);
+    }
     options = control_options(c, NULL, 0, &cfg);
     CHECK(options && !c->wanted(options, &env));
     env.entropy_reward = true;

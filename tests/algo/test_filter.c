@@ -309,7 +309,7 @@ TEST(a_ranking_that_could_keep_nothing_or_too_much_is_refused)
         ares_config *cfg = ares_config_new();
         f.resample_mode = "new_prompts";
         f.rv_strategy = cases[i].strategy, f.rv_value = cases[i].value;
-        ares_filter_check(cfg, &f, 4);
+        ares_filter_check(cfg, &f, &(ares_filter_run){ .n = 4, .judges = true });
         CHECK_MSG(ares_config_fault_count(cfg) == cases[i].faults,
                   "%s of %g: %d faults, expected %d", f.rv_strategy, f.rv_value,
                   ares_config_fault_count(cfg), cases[i].faults);

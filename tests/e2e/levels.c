@@ -271,7 +271,7 @@ const rule levels_refused[] = {
       "rollout_filter_* compares the groups of a draw with each other; set new_prompts" },
     { DYNAMIC_KL, NO_KL, "algorithm.disable_kl leaves no KL to weigh; set one of them to false" },
     { CORRECTS, CORRECTS_TOO, "corrects the same difference" },
-    { OVERSAMPLES, RANKS_DRAWS, "says how often prompts are drawn; leave it out" },
+    { OVERSAMPLES, RANKS_DRAWS, "says how often prompts are drawn; set null" },
     { STORED, RECOMPUTES, "worker.actor.recompute_log_probs computes all of them" },
     { PAIRS, NO_PAIRS, "does not go with worker.actor.loss_type = 'vapor'" },
     { PAIRS, EXACT_KL, "the exact KL needs the logits of both models" },

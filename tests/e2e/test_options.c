@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static int runs(const char *run, int steps, const char *options)
 {
@@ -553,5 +554,76 @@ TEST(gae_over_turns_says_that_single_answers_have_no_turns)
                          e2e_train_words("run")),
              0);
     CHECK_CONTAINS(out.data, "algorithm.bi_level_gae: has no effect: answers of this run are");
+    ares_str_fini(&out);
+}
+
+/* ------------------------------------------------------------------ what --check finds */
+
+/*
+ * What controls, filters and presets would end a run for later, and the words that each message
+ * tells to set: with them the configuration is good.
+ */
+TEST(faults_of_controls_filters_and_presets_are_found_by_a_check_and_their_remedies_work)
+{
+#define UNJUDGED " 'worker.reward.rewards=[{name: random}]'"
+#define JUDGED " 'worker.reward.rewards=[{name: exact}]'"
+    static const struct {
+        const char *words, *fault, *remedy;
+    } cases[] = {
+        { "algorithm.aepo=true" UNJUDGED, "name one that does in worker.reward.accuracy",
+          "worker.reward.accuracy=random" },
+        { "algorithm.aepo=true algorithm.alpha_entropy_min=3" JUDGED,
+          "lies above alpha_entropy_max = 2", "algorithm.alpha_entropy_min=0.1" },
+        { "algorithm.aepo=true algorithm.alpha_entropy_init_hard=3" JUDGED,
+          "lies above alpha_entropy_max = 2; set a value within the bounds",
+          "algorithm.alpha_entropy_init_hard=2" },
+        { "worker.actor.dynamic_kl_loss=true" JUDGED,
+          "disable_kl leaves no KL to weigh; set one of them", "algorithm.disable_kl=false" },
+        { "worker.actor.dynamic_kl_loss=true" JUDGED,
+          "disable_kl leaves no KL to weigh; set one of them",
+          "worker.actor.dynamic_kl_loss=false" },
+        { "algorithm.online_filtering=true" UNJUDGED, "worker.reward.accuracy, or set overall",
+          "algorithm.filter_key=overall" },
+        { "algorithm.filter_groups.enable=true" UNJUDGED, "worker.reward.accuracy, or set score",
+          "algorithm.filter_groups.metric=score" },
+        { "algorithm.filter_groups.enable=true" UNJUDGED, "worker.reward.accuracy, or set score",
+          "worker.reward.accuracy=exact" },
+        { "algorithm.early_stop_low_success=0.1 trainer.val_freq=1 data.val_files="
+          "examples/data/sums/val.jsonl" UNJUDGED,
+          "set worker.reward.accuracy to a reward that judges", "worker.reward.accuracy=exact" },
+        { "algorithm.name=dapo curriculum.over_sampling_batch_size=8 "
+          "algorithm.on_exhausted=error" JUDGED,
+          "says how often prompts are drawn; set null", "algorithm.max_resample=null" },
+        { "algorithm.name=dapo curriculum.over_sampling_batch_size=8 "
+          "algorithm.max_resample=null" JUDGED,
+          "until the batch is full, or the run ends; set error", "algorithm.on_exhausted=error" },
+        { "'algorithm.gamma=\"1 if step < 3 else 0.9\"'", "discounts nothing; set 1.0",
+          "algorithm.gamma=1.0" },
+    };
+#undef UNJUDGED
+#undef JUDGED
+    ares_str out = { 0 };
+    const char *config = e2e_train_words("run");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&out);
+        int rc = e2e_program(&out, "--check --config '%s' %s", config, cases[i].words);
+        CHECK_MSG(rc == 2 && strstr(out.data, cases[i].fault), "%s: %d\n%s", cases[i].words, rc,
+                  out.data);
+        ares_str_clear(&out);
+        rc = e2e_program(&out, "--check --config '%s' %s %s", config, cases[i].words,
+                         cases[i].remedy);
+        CHECK_MSG(rc == 0, "%s %s: %d\n%s", cases[i].words, cases[i].remedy, rc, out.data);
+    }
+    /* all at once */
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' 'worker.reward.rewards=[{name: nubmer}]' "
+                         "algorithm.aepo=true algorithm.alpha_entropy_min=3 "
+                         "algorithm.online_filtering=true algorithm.filter_low=2",
+                         config),
+             2);
+    CHECK_CONTAINS(out.data, "did you mean 'number'?");
+    CHECK_CONTAINS(out.data, "lies above alpha_entropy_max = 2");
+    CHECK_CONTAINS(out.data, "no mean lies above it");
     ares_str_fini(&out);
 }

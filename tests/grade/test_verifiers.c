@@ -334,3 +334,35 @@ TEST(small_verifiers_are_linear_in_the_response)
         ares_str_fini(&s);
     }
 }
+
+/* What ares_judge_judges says of a verifier is what it does, of `auto` what it hands rows to. */
+TEST(verifiers_that_judge_give_an_accuracy_and_others_none)
+{
+    static const char row_text[] = "{\"instruction_id_list\": [\"detectable_format:title\"], "
+                                   "\"kwargs\": [{}], \"choices\": [\"3\", \"4\"]}";
+    ares_arena arena = { 0 };
+    const ares_json *row;
+    int n, judged = 0, others = 0;
+    const char *const *names = ares_verifier_names(&n);
+    REQUIRE_OK(ares_json_parse(&arena, ares_view_of(row_text), "row", &row));
+    for (int i = 0; i < n; i++) {
+        ares_judge *j;
+        ares_verify_out out = { .accuracy = NAN };
+        const ares_verify_in in = { .response = ARES_VIEW("<think>2+2</think> \\boxed{4}"),
+                                    .ground_truth = ARES_VIEW("4"),
+                                    .row = row,
+                                    .stopped = true };
+        REQUIRE_OK(ares_judge_new(names[i], &j));
+        ares_judge_use_defaults(j);
+        bool judges = ares_judge_judges(j), ran = ares_judge_run(j, &in, &out) == ARES_OK;
+        if (ran)
+            CHECK_MSG(isnan(out.accuracy) == !judges, "%s: accuracy %g", names[i], out.accuracy);
+        if (!ran) ares_error_clear();
+        judged += ran && judges;
+        others += ran && !judges;
+        ares_str_fini(&out.details);
+        ares_judge_free(j);
+    }
+    CHECK_MSG(judged >= 16 && others >= 6, "%d judge and %d do not", judged, others);
+    ares_arena_fini(&arena);
+}

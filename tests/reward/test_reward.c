@@ -202,6 +202,42 @@ TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
     check_config_refused("[{command: [x], memory_mb: 1}]", "memory_mb");
 }
 
+TEST(rewards_may_give_an_accuracy_where_one_judges_or_is_named_or_is_a_process)
+{
+    static const struct {
+        const char *rewards, *extra;
+        bool judges;
+    } cases[] = { { "[{name: exact}]", NULL, true },
+                  { "[{name: random}, {name: number, weight: 0}]", NULL, true },
+                  { "[{name: random}, {name: repetition}]", NULL, false },
+                  { "[{name: random}]", "worker.reward.accuracy=random", true },
+                  { "[{name: random}]", "worker.reward.accuracy=exact", true },
+                  { "[{name: random}, {command: [cat]}]", NULL, true },
+                  { "[{name: auto}]", NULL, true } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        if (CHECK_OK(open_manager(&m, cases[i].rewards, cases[i].extra, 1)))
+            CHECK_MSG(ares_reward_judges(m.reward) == cases[i].judges, "%s, %s", cases[i].rewards,
+                      cases[i].extra ? cases[i].extra : "");
+        close_manager(&m);
+    }
+}
+
+/* All faults of a configuration are reported in one run. */
+TEST(rewards_open_beside_faults_of_other_options_and_leave_them_noted)
+{
+    manager m = { .config = ares_config_new() };
+    ares_config_add_options(m.config, "worker.reward", ares_reward_options, &m.options);
+    ares_config_override(m.config, "worker.reward.rewards=[{name: exact}]");
+    ares_config_resolve(m.config);
+    ares_config_fault(m.config, "worker.reward.accuracy", "an earlier fault");
+    if (CHECK_OK(ares_reward_open(m.config, &m.options, NULL, &m.reward)))
+        CHECK(ares_reward_judges(m.reward));
+    CHECK_EQ(ares_config_fault_count(m.config), 1);
+    ares_reward_close(m.reward);
+    ares_config_free(m.config);
+}
+
 TEST(entries_that_would_share_a_metric_are_refused_until_they_are_called_otherwise)
 {
     manager m;

@@ -278,7 +278,8 @@ TEST(environments_of_ragen_are_definitions)
         "      grid_vocab: {\"W\": \"wall\"}\n"
         "  Countdown: {env_type: countdown, max_actions_per_traj: 1, env_config: null}\n"
         "  WebShop: {env_type: webshop, env_config: {dataset: small}}\n"
-        "es_manager: {train: {env_groups: 8, env_configs: {tags: [Mine, Countdown]}}}\n";
+        "es_manager: {train: {env_groups: 8, env_configs: {tags: [Mine, Countdown]}},\n"
+        "             val: {env_groups: 8, env_configs: {tags: [Countdown]}}}\n";
     reading r;
     ares_env_definition d;
     ares_str text = { 0 };
@@ -289,6 +290,7 @@ TEST(environments_of_ragen_are_definitions)
     ares_config_override(r.cfg, "ppo_mini_batch_size=8");
     ares_config_override(r.cfg, "trainer.max_steps=1");
     ares_config_override(r.cfg, "worker.rollout.max_model_len=4000");
+    ares_config_override(r.cfg, "trainer.val_freq=1"); /* RAGEN's runs end without success */
     ares_config_resolve(r.cfg);
     (void)ares_train_config_check(r.cfg, &r.c, 1);
     CHECK_STR(faults_text(r.cfg), "");

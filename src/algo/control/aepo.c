@@ -8,6 +8,7 @@
 #include "stats.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static ARES_OPTION_TABLE(algorithm_options, aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
@@ -25,17 +26,31 @@ static bool wanted(const void *options, const ares_control_env *env)
            o->actor.enable_second_chance_kl || o->data.bootstrap || env->entropy_reward;
 }
 
-static int check_options(const aepo_options *o, const ares_control_env *env)
+/* first: the value that `low` and `high` bound from the first step on. */
+static void check_bounds(ares_config *cfg, const char *first, double value, const char *low,
+                         double min, const char *high, double max)
 {
+    if (min > max || (value >= min && value <= max)) return;
+    ares_config_fault(cfg, first, "lies %s %s = %g; set a value within the bounds",
+                      value < min ? "below" : "above", value < min ? low : high,
+                      value < min ? min : max);
+}
+
+static void check(ares_config *cfg, const void *options, const ares_control_env *env)
+{
+    const aepo_options *o = options;
     const aepo_algorithm_config *a = &o->algorithm;
     const char *factor = a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty"
                          : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl"
                                                             : NULL;
+    if (!env->judges)
+        ares_config_fault(cfg, "worker.reward.rewards",
+                          "none says whether an answer is right, from which AEPO knows how "
+                          "difficult a prompt is; name one that does in worker.reward.accuracy");
     if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl)
-        return ares_fail(ARES_ECONFIG,
-                         "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves "
-                         "no KL to weigh; set one of them to false");
-    if (factor && !o->actor.dynamic_kl_loss)
+        ares_config_fault(cfg, "worker.actor.dynamic_kl_loss",
+                          "algorithm.disable_kl leaves no KL to weigh; set one of them to false");
+    else if (factor && !o->actor.dynamic_kl_loss)
         ares_log(ARES_LOG_WARN,
                  "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false "
                  "leaves every token's KL at weight 1",
@@ -45,13 +60,22 @@ static int check_options(const aepo_options *o, const ares_control_env *env)
                  "config: worker.actor.dynamic_kl_loss = true: has no effect: algorithm.kl_coef is "
                  "0, or the KL is neither in the loss nor in the reward");
     if (a->alpha_entropy_min > a->alpha_entropy_max)
-        return ares_fail(ARES_ECONFIG,
-                         "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g",
-                         a->alpha_entropy_min, a->alpha_entropy_max);
+        ares_config_fault(cfg, "algorithm.alpha_entropy_min",
+                          "lies above alpha_entropy_max = %g; lower it, or raise that",
+                          a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max)
-        return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g",
-                         a->kl_beta_min, a->kl_beta_max);
-    return ARES_OK;
+        ares_config_fault(cfg, "algorithm.kl_beta_min",
+                          "lies above kl_beta_max = %g; lower it, or raise that", a->kl_beta_max);
+    const double *alpha = AEPO_BY_DIFFICULTY(o, alpha_entropy_init);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        char first[64];
+        (void)snprintf(first, sizeof first, "algorithm.alpha_entropy_init_%s",
+                       ares_difficulty_names[d]);
+        check_bounds(cfg, first, alpha[d], "alpha_entropy_min", a->alpha_entropy_min,
+                     "alpha_entropy_max", a->alpha_entropy_max);
+    }
+    check_bounds(cfg, "algorithm.kl_beta_init", a->kl_beta_init, "kl_beta_min", a->kl_beta_min,
+                 "kl_beta_max", a->kl_beta_max);
 }
 
 static aepo_kl_controller controller_of(const aepo_options *o)
@@ -67,7 +91,6 @@ static aepo_kl_controller controller_of(const aepo_options *o)
 static int open_state(const void *options, const ares_control_env *env, void **state)
 {
     const aepo_options *o = options;
-    ARES_TRY(check_options(o, env));
     const double *alpha = AEPO_BY_DIFFICULTY(o, alpha_entropy_init);
     aepo *s = ares_calloc(1, sizeof *s);
     *s = (aepo){ .options = o,
@@ -461,6 +484,7 @@ const ares_control ares_control_aepo = {
                   { "data", data_options, offsetof(aepo_options, data) } },
     .options_size = sizeof(aepo_options),
     .wanted = wanted,
+    .check = check,
     .open = open_state,
     .observe = observe,
     .adapt = adapt,

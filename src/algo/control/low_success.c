@@ -27,14 +27,23 @@ static bool wanted(const void *options, const ares_control_env *env)
     return !ares_is_null_f64(((const low_success_config *)options)->below);
 }
 
+static void check(ares_config *cfg, const void *options, const ares_control_env *env)
+{
+    (void)options;
+    if (!env->validates)
+        ares_config_fault(cfg, "algorithm.early_stop_low_success",
+                          "no validation is made during training; set data.val_files, or "
+                          "env.val.tags in environments, and trainer.val_freq");
+    if (!env->judges)
+        ares_config_fault(cfg, "algorithm.early_stop_low_success",
+                          "the validation gives no accuracy; set worker.reward.accuracy to a "
+                          "reward that judges answers");
+}
+
 static int open_state(const void *options, const ares_control_env *env, void **state)
 {
+    (void)env;
     const low_success_config *cfg = options;
-    if (!env->validates)
-        return ares_fail(ARES_ECONFIG,
-                         "config: algorithm.early_stop_low_success = %g: no validation is made "
-                         "during training; set data.val_files and trainer.val_freq",
-                         cfg->below);
     low_success *s = ares_calloc(1, sizeof *s);
     s->cfg = cfg;
     *state = s;
@@ -80,6 +89,7 @@ const ares_control ares_control_low_success = {
     .sections = { { "algorithm", low_success_options, 0 } },
     .options_size = sizeof(low_success_config),
     .wanted = wanted,
+    .check = check,
     .open = open_state,
     .save = save,
     .load = load,

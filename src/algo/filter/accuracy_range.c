@@ -34,6 +34,22 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
     return ARES_OK;
 }
 
+static void check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
+{
+    if (!f->online_filtering) return;
+    if (!(f->filter_low < f->filter_high))
+        ares_config_fault(cfg, "algorithm.filter_low",
+                          "no mean lies above it and below filter_high = %g", f->filter_high);
+    if (run->n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
+        ares_config_fault(cfg, "algorithm.online_filtering",
+                          "one answer is right or wrong, so no mean lies between the bounds; set "
+                          "worker.rollout.n to 2 or more");
+    if (by_accuracy(f) && !run->judges)
+        ares_config_fault(cfg, "algorithm.filter_key",
+                          "no reward says whether an answer is right; name one that does in "
+                          "worker.reward.accuracy, or set overall");
+}
+
 const ares_filter ares_filter_accuracy_range = { "accuracy_range",
                                                  "mean accuracy (or score) strictly within bounds",
                                                  "filter_low < mean < filter_high",
@@ -41,4 +57,5 @@ const ares_filter ares_filter_accuracy_range = { "accuracy_range",
                                                  "algorithm.online_filtering=true",
                                                  wanted,
                                                  needs,
-                                                 within };
+                                                 within,
+                                                 check };

@@ -44,6 +44,19 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
+static void check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
+{
+    if (!f->informative) return;
+    if (run->n < 2)
+        ares_config_fault(
+            cfg, "algorithm.filter_groups.enable",
+            "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
+    if (by_accuracy(f) && !run->judges)
+        ares_config_fault(cfg, "algorithm.filter_groups.metric",
+                          "no reward says whether an answer is right; name one that does in "
+                          "worker.reward.accuracy, or set score");
+}
+
 const ares_filter ares_filter_informative = { "informative",
                                               "right and wrong answers in the group",
                                               "0 < right < answers",
@@ -51,4 +64,5 @@ const ares_filter ares_filter_informative = { "informative",
                                               "algorithm.filter_groups.enable=true",
                                               wanted,
                                               needs,
-                                              informative };
+                                              informative,
+                                              check };

@@ -34,6 +34,16 @@ static int deviating(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
+static void check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
+{
+    if (wanted(f) && run->n < 2)
+        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
+                          "one answer has no deviation; set worker.rollout.n to 2 or more");
+    if (f->keep_when_insufficient && !wanted(f))
+        ares_config_fault(cfg, "algorithm.keep_when_insufficient",
+                          "belongs to algorithm.dynamic_sampling_filter: nonzero_std");
+}
+
 const ares_filter ares_filter_nonzero_std = { "nonzero_std",
                                               "scores that differ within the group",
                                               "std > 1e-6",
@@ -41,4 +51,5 @@ const ares_filter ares_filter_nonzero_std = { "nonzero_std",
                                               "algorithm.dynamic_sampling_filter=nonzero_std",
                                               wanted,
                                               needs,
-                                              deviating };
+                                              deviating,
+                                              check };

@@ -59,5 +59,6 @@ const ares_filter ares_filter_reward_cap = {
     "algorithm.dynamic_sampling_filter=reward_cap",
     wanted,
     needs,
-    under_cap
+    under_cap,
+    NULL
 };

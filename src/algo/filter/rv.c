@@ -151,6 +151,26 @@ static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
+static void check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
+{
+    bool fraction = strcmp(f->rv_strategy, "top_k_abs") != 0 && strcmp(f->rv_strategy, "none") != 0;
+    if (wanted(f) && run->n < 2 && strstr(f->rv_metric, "_variance"))
+        ares_config_fault(
+            cfg, "worker.rollout.rollout_filter_metric",
+            "one answer has no deviation; set worker.rollout.n to 2 or more, or another metric");
+    if (fraction && f->rv_value > 1)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "%s takes a share, at most 1; for a number of groups set "
+                          "rollout_filter_strategy to top_k_abs",
+                          f->rv_strategy);
+    if (strcmp(f->rv_strategy, "top_k_abs") == 0 && f->rv_value < 1)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "top_k_abs keeps that many groups; set 1 or more");
+    if (fraction && strcmp(f->rv_strategy, "top_p") != 0 && f->rv_value == 0)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "%s of 0 says nothing; set a share above 0", f->rv_strategy);
+}
+
 const ares_filter ares_filter_rv = {
     "rv",
     "groups ranked by the deviation of their rewards",
@@ -160,5 +180,6 @@ const ares_filter ares_filter_rv = {
     "worker.rollout.rollout_filter_value=0.9",
     wanted,
     needs,
-    rank_groups
+    rank_groups,
+    check
 };

@@ -284,7 +284,8 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
     bool in_reward = a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "true") == 0;
     const char *type = ares_config_get_text(cfg, "algorithm.kl_type");
     const char *written = ares_config_written(cfg, "algorithm.kl_coef");
-    if (a->disable_kl && a->kl_coef > 0 && (a->use_kl_loss || in_reward))
+    bool weighs = a->kl_coef > 0 || ares_config_scheduled(cfg, "algorithm.kl_coef");
+    if (a->disable_kl && weighs && (a->use_kl_loss || in_reward))
         ares_config_fault(
             cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
             "algorithm.disable_kl leaves no reference model; set one of them to false");
@@ -398,7 +399,6 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     check_corrections(cfg, c);
     check_diagnostics(cfg, c);
     device_check(cfg, &c->trainer);
-    ares_filter_check(cfg, &c->filter, c->rollout.n);
     if (!c->trainer.val_only) check_curriculum(cfg, c);
     slime_check(cfg, c);
     check_sizes(cfg, c, world);
@@ -425,16 +425,21 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     oversampling_check(cfg, c);
     vapor_check(cfg, c);
     check_worth(cfg, &c->reward);
-    if (agents_wanted(c)) return ares_config_finish(cfg); /* there are no rewards to check */
-    ares_reward *reward;
-    /* binds its entries, then reports every fault */
-    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
-    check_lengths(cfg, c, reward);
-    check_baseline(cfg, c, reward);
-    if (vapor_wanted(c) && ares_reward_shapes(reward))
-        ares_config_fault(cfg, "worker.reward.rewards",
-                          "the reward 'aepo' is shaped by the entropies of whole responses, and "
-                          "worker.actor.loss_type = 'vapor' judges a part of them; leave it out");
+    ares_reward *reward = NULL; /* environments score their episodes */
+    if (!agents_wanted(c) && ares_reward_open(cfg, &c->reward, NULL, &reward) == ARES_OK) {
+        check_lengths(cfg, c, reward);
+        check_baseline(cfg, c, reward);
+        if (vapor_wanted(c) && ares_reward_shapes(reward))
+            ares_config_fault(
+                cfg, "worker.reward.rewards",
+                "the reward 'aepo' is shaped by the entropies of whole responses, and "
+                "worker.actor.loss_type = 'vapor' judges a part of them; leave it out");
+    }
+    const ares_filter_run run = {
+        .n = c->rollout.n, .judges = c->trainer.val_only || !reward || ares_reward_judges(reward)
+    };
+    ares_filter_check(cfg, &c->filter, &run);
+    controls_check(cfg, c, reward);
     ares_reward_close(reward);
     return ares_config_finish(cfg);
 }

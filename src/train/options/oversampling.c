@@ -45,11 +45,11 @@ static void check_rounds(ares_config *cfg, const ares_train_config *c, const cha
     ares_filter_stages(f, &of_draws, &of_batch);
     if (c->data.mini_rollout_batch_size != ARES_NULL_I64)
         ares_config_fault(cfg, "data.mini_rollout_batch_size",
-                          "with %s a draw is %s prompts; leave it out", by, OVER);
+                          "with %s a draw is %s prompts; set null", by, OVER);
     if (f->max_resample != ARES_NULL_I64)
         ares_config_fault(cfg, "algorithm.max_resample",
                           "with %s, curriculum.max_fetches_per_rollout says how often prompts are "
-                          "drawn; leave it out",
+                          "drawn; set null",
                           by);
     if (strcmp(f->resample_mode, "same_prompt") == 0)
         ares_config_fault(cfg, "algorithm.dynamic_sampling.mode",
@@ -59,7 +59,7 @@ static void check_rounds(ares_config *cfg, const ares_train_config *c, const cha
     if (f->on_exhausted && strcmp(f->on_exhausted, "error") != 0 && !ares_filter_needs(&of_batch))
         ares_config_fault(cfg, "algorithm.on_exhausted",
                           "with %s prompts are drawn until the batch is full, or the run ends; set "
-                          "error, or leave it out",
+                          "error",
                           by);
 }
 

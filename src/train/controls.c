@@ -44,9 +44,16 @@ void controls_check(ares_config *cfg, const ares_train_config *c, const ares_rew
                                                 (t->val_freq > 0 && (c->data.val_files.count ||
                                                                      c->agents_val.tags.count)),
                                    .judges = t->val_only || !reward || ares_reward_judges(reward) };
-    for (int i = 0; i < n; i++)
-        if (list[i]->check && list[i]->wanted(c->controls[i], &env))
-            list[i]->check(cfg, c->controls[i], &env);
+    for (int i = 0; i < n; i++) {
+        if (!list[i]->wanted(c->controls[i], &env)) continue;
+        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && c->agents_train.tags.count &&
+            !t->val_only)
+            ares_config_fault(cfg, "env.train.tags",
+                              "in environments no prompt returns, and %s (%s) has nothing to "
+                              "remember; leave its options out",
+                              list[i]->name, list[i]->option);
+        if (list[i]->check) list[i]->check(cfg, c->controls[i], &env);
+    }
 }
 
 static int open_all(controls *c, const ares_train_config *cfg, const ares_source *source)

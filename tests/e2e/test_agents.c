@@ -264,7 +264,8 @@ TEST(a_method_that_remembers_prompts_is_refused_in_environments)
 {
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(&out,
-                         "--config '%s' algorithm.aepo=true algorithm.adv_estimator=grpo 2>&1",
+                         "--check --config '%s' algorithm.aepo=true algorithm.adv_estimator=grpo "
+                         "2>&1",
                          agent_words("aepo")),
              2);
     CHECK_CONTAINS(out.data, "no prompt returns");

@@ -28,8 +28,9 @@ enum { TWIN_FAULT = 1 };
 /* clang-format off */
 #define TWIN_LOSS_SUMS(X) \
     X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
-    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) \
-    X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) \
+    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) \
+    X(entropy_wrong) X(tokens_wrong)
 /* clang-format on */
 #define TWIN_SUM_NUMBER(name) SUM_##name,
 /* after them the bounds of the ratio, which do not add up */

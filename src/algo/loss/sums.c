@@ -7,9 +7,9 @@
 /* clang-format off */
 #define SUM_LIST(X) \
     X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
-    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
-    X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(entropy_right) \
-    X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) \
+    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(weight) X(weight_cut) \
+    X(weight_tokens) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
 /* clang-format on */
 
 void ares_loss_sums_init(ares_loss_sums *s)

@@ -206,6 +206,8 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     X(int32_t, index, "its number among the answers to the prompt")                             \
     X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length")    \
     X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")                  \
+    X(int32_t, turn_count, "turns of a conversation; 0: it is none")                            \
+    X(int32_t, turns_cut, "those of them whose answers were ended by length")                   \
     X(int32_t, span, "first token of the part that is judged (docs/vapor.md#spans)")            \
     X(int32_t, span_end, "the token after its last one; not above span: there is no such part") \
     X(uint8_t, span_lost, "1: both of its tags are there, but no token lies between them")      \

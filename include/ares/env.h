@@ -46,6 +46,8 @@ typedef struct ares_env_info {
     double value; /* yes and no are 1 and 0 */
 } ares_env_info;
 enum { ARES_ENV_INFO = 16 };
+/* told of a turn without a known action, by the environment's caller and not by its type */
+#define ARES_ENV_INVALID "manager_invalid_action"
 
 typedef struct ares_env_outcome {
     ares_env_reward reward;
@@ -53,6 +55,7 @@ typedef struct ares_env_outcome {
     bool success;
     bool refused; /* the text is no action: nothing was done, and it counts as an unknown name */
     int n_info;   /* action_is_effective, action_is_valid, and whatever else the type tells */
+    int dropped;  /* numbers that had no place there, or no name for a metric */
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
 

@@ -92,7 +92,7 @@ static void clear(ares_env_outcome *o, bool integer)
 {
     o->reward = (ares_env_reward){ 0, integer };
     o->done = o->success = o->refused = false;
-    o->n_info = 0;
+    o->n_info = o->dropped = 0;
 }
 
 /* One step; the turn's outcome takes it in. *known: whether the text was an action. */
@@ -114,6 +114,7 @@ static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *
     whole->success = step.success;
     for (int i = 0; i < step.n_info; i++)
         env_tell_again(whole, step.info[i].name, step.info[i].value);
+    whole->dropped += step.dropped;
     return ARES_OK;
 }
 
@@ -137,7 +138,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     }
     if (known < n || !known) turn->penalty = format_penalty;
     e->no_valid_action = !known;
-    if (!known) env_tell_again(&turn->outcome, "manager_invalid_action", 1);
+    if (!known) env_tell_again(&turn->outcome, ARES_ENV_INVALID, 1);
     e->turns++;
     e->reward = sum(e->reward, turn->outcome.reward);
     e->penalty += turn->penalty;

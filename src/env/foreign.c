@@ -86,6 +86,7 @@ void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
         if (ares_view_is(object->members[i].key, "success")) out->success = value != 0;
         const char *name = known_name(f, object->members[i].key);
         if (name) env_tell_again(out, name, value);
+        else out->dropped++;
     }
 }
 

@@ -194,7 +194,8 @@ TEST(a_turn_may_be_a_row)
     for (int i = 0; i < 2; i++) {
         char words[160];
         ares_arena arena = { 0 };
-        int64_t n, episodes = 0;
+        int64_t n, episodes = 0, played = 0;
+        double score = 0, won = 0;
         snprintf(words, sizeof words,
                  "trainer.max_steps=1 env.context_window_mode=%s env.max_context_window=2 "
                  "worker.actor.mini_batch_unit=prompts worker.actor.global_batch_size=4",
@@ -206,11 +207,86 @@ TEST(a_turn_may_be_a_row)
             int64_t turns = ares_json_get(rows[r], "turns")->count;
             for (int64_t t = 0; t < turns && r + t < n; t++)
                 CHECK(e2e_number(rows[r + t], "score") == e2e_number(rows[r], "score"));
+            score += e2e_number(rows[r], "score");
+            won += e2e_number(rows[r], "accuracy");
             r += turns;
+            played += turns;
         }
         CHECK_EQ(episodes, 16);
+        CHECK(played > 16); /* episodes of several rows, and of different numbers */
+        CHECK_NEAR(e2e_metric(modes[i], 1, "critic/score/mean"), score / 16, 1e-6);
+        CHECK_NEAR(e2e_metric(modes[i], 1, "reward/overall"), score / 16, 1e-6);
+        CHECK_NEAR(e2e_metric(modes[i], 1, "reward/batch_accuracy"), won / 16, 1e-9);
+        double cut = e2e_metric(modes[i], 1, "response_length/clip_ratio") * (double)played;
+        CHECK_NEAR(cut, round(cut), 1e-9);
         ares_arena_fini(&arena);
     }
+}
+
+/* Names that the run has, too, and more numbers than a turn holds, in one of two environments. */
+TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
+{
+    static const char program[] =
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    say = {'observation': 'state', 'reward': 0, 'done': False}\n"
+        "    say['info'] = {'num_actions': 80, 'failed': 5, 'manager_invalid_action': 7}\n"
+        "    for i in range(20): say['info'][f'n{i}'] = i\n"
+        "    print(json.dumps(say), flush=True)\n";
+    char words[400];
+    ares_arena arena = { 0 };
+    int64_t n;
+    double executed = 0, invalid = 0, told = 0;
+    snprintf(words, sizeof words,
+             "'env.train.tags=[FrozenLake, Own]' env.definitions.Own.type=command "
+             "'env.definitions.Own.options.command=[python3, %s]' trainer.max_steps=1",
+             e2e_write("tells.py", program));
+    train("tells", words);
+    const ares_json **rows = e2e_rows(&arena, "tells", "rollouts/step_000001.jsonl", &n);
+    for (int64_t r = 0; r < n; r++) {
+        const ares_json *turns = ares_json_get(rows[r], "turns");
+        double acted = 0, idle = 0;
+        if (!ares_view_is(ares_json_get(rows[r], "data_source")->text, "Own")) continue;
+        for (int64_t t = 0; t < turns->count; t++) {
+            double actions = e2e_number(&turns->items[t], "executed");
+            executed += actions;
+            acted += actions > 0;
+            idle += actions == 0;
+        }
+        told += acted / (double)turns->count;
+        invalid += idle / (double)turns->count;
+    }
+    CHECK(executed > 0 && invalid > 0);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/num_actions"), executed / 8, 1e-9);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/info/num_actions"), 80 * told / 8, 1e-9);
+    CHECK(e2e_metric("tells", 1, "train/Own/failed") == 0);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/info/failed"), 5 * told / 8, 1e-9);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/manager_invalid_action"), invalid / 8, 1e-9);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/info/manager_invalid_action"), 7 * told / 8, 1e-9);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/dropped_info"), (23 - 16) * executed / 8, 1e-9);
+    CHECK(isnan(e2e_metric("tells", 1, "train/FrozenLake/dropped_info")));
+    CHECK(e2e_metric("tells", 1, "train/FrozenLake/action_is_effective") >= 0);
+    ares_arena_fini(&arena);
+}
+
+TEST(greedy_episodes_to_compare_with_count_in_no_metric)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double actions = 0, won = 0;
+    train("greedy", "algorithm.adv_estimator=remax trainer.max_steps=1");
+    const ares_json **rows = e2e_rows(&arena, "greedy", "rollouts/step_000001.jsonl", &n);
+    CHECK_EQ(n, 16);
+    for (int64_t r = 0; r < n; r++) {
+        const ares_json *turns = ares_json_get(rows[r], "turns");
+        for (int64_t t = 0; t < turns->count; t++)
+            actions += e2e_number(&turns->items[t], "executed");
+        won += e2e_number(rows[r], "accuracy");
+    }
+    CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/num_actions"), actions / 16, 1e-9);
+    CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/success"), won / 16, 1e-9);
+    CHECK(isnan(e2e_metric("greedy", 1, "train/FrozenLake/pass@1")));
+    ares_arena_fini(&arena);
 }
 
 /* A group whose scores are all alike leaves; the episodes of the others are the same. */

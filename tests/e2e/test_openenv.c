@@ -51,7 +51,8 @@ static void play_on_ice(int port)
                        0);
         for (int i = 0; i < ARES_COUNT(told); i++) {
             char ice[64], built_in[64];
-            snprintf(ice, sizeof ice, "train/Ice/%s", told[i]);
+            const char *own = strcmp(told[i], "action_is_effective") == 0 ? "info/" : "";
+            snprintf(ice, sizeof ice, "train/Ice/%s%s", own, told[i]);
             snprintf(built_in, sizeof built_in, "train/FrozenLake/%s", told[i]);
             CHECK_NEAR(e2e_metric("server", step, ice), e2e_metric("built_in", step, built_in), 0);
         }

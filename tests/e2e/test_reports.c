@@ -121,6 +121,24 @@ static void check_step(const char *run, double longest)
     ares_arena_fini(&arena);
 }
 
+/* Sixteen rows are three batches of five; the last row of an epoch is left out. */
+TEST(the_step_that_uses_up_an_epoch_belongs_to_it)
+{
+    ares_str rows = { 0 };
+    for (int i = 0; i < 16; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"2\"}\n", i);
+    const char *path = e2e_write("rows.jsonl", rows.data);
+    ares_str_fini(&rows);
+    REQUIRE(e2e_program(NULL,
+                        "--config '%s' 'data.train_files=%s' data.rollout_batch_size=5 "
+                        "worker.actor.global_batch_size=5 trainer.max_steps=7",
+                        e2e_train_words("epochs"), path) == 0);
+    for (int step = 1; step <= 7; step++) {
+        CHECK_EQ(e2e_metric("epochs", step, "epoch/id"), (step - 1) / 3);
+        CHECK_EQ(e2e_metric("epochs", step, "epoch/iter_num"), 3);
+    }
+}
+
 TEST(the_metrics_of_a_step_are_those_of_its_answers)
 {
     const char *prompts = e2e_write("prompts.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n"

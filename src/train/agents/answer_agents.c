@@ -58,6 +58,8 @@ static int queue(play *p, int64_t e, int32_t n)
     return ARES_OK;
 }
 
+static const ares_completion no_answer = { .finish = ARES_FINISH_LENGTH };
+
 /* Whether the prompt leaves no token to an answer: it is then empty. */
 static bool is_full(const play *p, const episode *x)
 {
@@ -110,7 +112,7 @@ static int go_on(play *p, int64_t e)
         bool asked;
         ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
         if (!is_full(p, x)) return queue(p, e, 1);
-        ARES_TRY(take(p, e, &(ares_completion){ 0 }, &asked));
+        ARES_TRY(take(p, e, &no_answer, &asked));
         if (asked) return ARES_OK;
     }
     p->active--;
@@ -139,7 +141,7 @@ static int begin_group(play *p, int64_t first)
         const conversation_turn *turn = &p->episodes[e].talk.turns[0];
         end = e + 1;
         if (is_full(p, &p->episodes[e])) {
-            ARES_TRY(answered(p, e, &(ares_completion){ 0 }));
+            ARES_TRY(answered(p, e, &no_answer));
             continue;
         }
         for (; end < after; end++) {
@@ -250,9 +252,9 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     if (rc == ARES_OK) rc = ares_rollout_finish(t->rollout, run(&p));
     waiting_fini(&p.waiting);
     /* in this order, whichever ended first: sums keep their bits */
-    for (int64_t e = 0; e < p.n && rc == ARES_OK; e++)
-        episode_count(&p.episodes[e], &p.a->measures);
-    for (int64_t g = 0; g < job->n_prompts && rc == ARES_OK; g++) count_group(&p, &out[g]);
+    bool counts = rc == ARES_OK && !job->baseline;
+    for (int64_t e = 0; e < p.n && counts; e++) episode_count(&p.episodes[e], &p.a->measures);
+    for (int64_t g = 0; g < job->n_prompts && counts; g++) count_group(&p, &out[g]);
     for (int64_t e = 0; e < p.n; e++) p.episodes[e].place->used = false;
     ares_free(p.queued);
     ares_ids_fini(&p.ids);

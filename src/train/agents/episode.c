@@ -85,7 +85,10 @@ static void add_info(episode *x, const ares_env_info *info, ares_arena *arena)
 {
     int i = 0;
     while (i < x->n_info && strcmp(x->info[i].name, info->name) != 0) i++;
-    if (i == EPISODE_INFO) return; /* metrics of an episode end here */
+    if (i == EPISODE_INFO) {
+        x->dropped++;
+        return;
+    }
     if (i == x->n_info) x->info[x->n_info++].name = ares_arena_printf(arena, "%s", info->name);
     x->info[i].value += info->value;
 }
@@ -133,6 +136,7 @@ int episode_read(episode *x, const ares_completion *c, int32_t version, ares_are
     conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
     ares_str text = { 0 };
     take_tokens(turn, c, version, arena);
+    x->cut += c->finish == ARES_FINISH_LENGTH;
     int rc = ares_tokenizer_decode(s->tokenizer, turn->ids, turn->n, true, &text);
     if (rc == ARES_OK) {
         ares_view written = { ares_arena_copy(arena, text.data ? text.data : "", text.len),
@@ -158,7 +162,11 @@ void episode_note(episode *x, ares_arena *arena)
 {
     const ares_env_outcome *o = &x->did.outcome;
     x->talk.turns[x->talk.n - 1].reward = o->reward;
-    for (int i = 0; i < o->n_info; i++) add_info(x, &o->info[i], arena);
+    x->dropped += o->dropped;
+    x->invalid += x->place->env.no_valid_action;
+    for (int i = 0; i < o->n_info; i++)
+        if (strcmp(o->info[i].name, ARES_ENV_INVALID) != 0 || !x->place->env.no_valid_action)
+            add_info(x, &o->info[i], arena);
     write_turn(x);
 }
 
@@ -193,6 +201,8 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     float score = (float)e->reward.value + (float)e->penalty; /* as RAGEN adds them */
     *y = (ares_trajectory){ .index = x->item,
                             .stopped = ares_env_over(e),
+                            .turn_count = x->talk.n,
+                            .turns_cut = x->cut,
                             .score = score,
                             .unshaped = score,
                             .accuracy = ares_env_won(e),
@@ -228,11 +238,17 @@ void episode_count(const episode *x, measures *m)
 {
     count(x, m, "success", x->won);
     count(x, m, "num_actions", (double)x->num_actions);
-    for (int i = 0; i < x->n_info; i++)
-        if (strcmp(x->info[i].name, "success") != 0)
-            count(x, m, x->info[i].name, x->info[i].value / (double)x->talk.n);
-    if (x->row->definition->type->waits) { /* somebody else's program */
+    if (x->invalid) count(x, m, ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);
+    bool foreign = x->row->definition->type->waits; /* somebody else's program chooses the names */
+    for (int i = 0; i < x->n_info; i++) {
+        char name[96];
+        if (strcmp(x->info[i].name, "success") == 0) continue;
+        snprintf(name, sizeof name, "%s%s", foreign ? "info/" : "", x->info[i].name);
+        count(x, m, name, x->info[i].value / (double)x->talk.n);
+    }
+    if (foreign) {
         count(x, m, "failed", x->failed);
+        count(x, m, "dropped_info", (double)x->dropped);
         measures_add(m, "replayable", NULL, x->replayable);
     }
     measures_add(m, "response_length", NULL, (double)x->trained / (double)x->rows);

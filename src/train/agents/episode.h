@@ -18,6 +18,8 @@ typedef struct episode {
     ares_str turns;                   /* JSON, as rollouts show it; freed by episode_end */
     ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
     int n_info;
+    int64_t dropped;      /* numbers of the environment that found no place */
+    int32_t cut, invalid; /* turns whose answers were ended by length; that had no known action */
     /* of the finished episode */
     bool won, failed, replayable;
     int64_t num_actions, trained, rows; /* trained: tokens with mask 1 */

@@ -71,6 +71,7 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     greedy.temperature = 0;
     answer_job job = job_of(t, prompts, count, &greedy, m);
     job.n = 1;
+    job.baseline = true;
     ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
     for (int64_t g = 0; g < count; g++) {
         groups[g].baseline = baselines[g].items[0].score;

@@ -192,7 +192,8 @@ static int step(run *r)
 {
     training *t = r->training;
     double started = ares_now_s(), tokens = 0;
-    int64_t sent = sharing_bytes(&t->groups);
+    /* the epoch that the step begins in: afterwards it is that of the next prompt */
+    int64_t sent = sharing_bytes(&t->groups), epoch = ares_source_epoch(&t->source);
     state_begin_step(t);
     int rc = ares_config_at_step(r->config, t->step);
     if (rc == ARES_OK) rc = r->kind->step(t, r->metrics);
@@ -213,7 +214,7 @@ static int step(run *r)
     if (ares_world_size(t->world) > 1)
         ares_metrics_set(r->metrics, "dist/gb", (double)(sharing_bytes(&t->groups) - sent) / 1e9);
     ARES_TRY(report_memory(t, r->metrics));
-    ares_metrics_set(r->metrics, "epoch/id", (double)ares_source_epoch(&t->source));
+    ares_metrics_set(r->metrics, "epoch/id", (double)epoch);
     ares_metrics_set(r->metrics, "epoch/iter_num", (double)ares_source_epoch_draws(&t->source));
     return ARES_OK;
 }

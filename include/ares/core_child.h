@@ -31,4 +31,11 @@ int64_t ares_child_receive(ares_child *c, ares_str *out);
 /* "ended with exit code 3", "ended by signal 9 (Killed)", "closed its output" */
 void ares_child_describe_end(const ares_child *c, char *why, size_t size);
 
+/*
+ * Whether n more file descriptors than are open now, and some for the files that any program opens
+ * for a moment, fit into this process's limit, which is raised where it may be. *needed, *limit:
+ * the limit that this takes, and the one there is.
+ */
+bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit);
+
 #endif

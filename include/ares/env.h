@@ -96,6 +96,8 @@ typedef struct ares_env_type {
      * a clock decided it. NULL: the type's episodes cannot fail.
      */
     const char *(*failure)(const void *env, bool *replayable);
+    /* File descriptors that n environments hold until they are closed; NULL: none. */
+    int64_t (*descriptors)(const void *options, int64_t n);
 } ares_env_type;
 
 /* ---------------- definitions (definition.c), built-in tags (tags.c)

@@ -1,6 +1,7 @@
 /* Users' programs: starting, pipes that do not block, how one ended. */
 #include "ares/core_child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -122,4 +123,25 @@ void ares_child_describe_end(const ares_child *c, char *why, size_t size)
     else if (end.si_code == CLD_EXITED)
         snprintf(why, size, "ended with exit code %d", end.si_status);
     else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
+}
+
+bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit)
+{
+    enum { SPARE = 64, ASSUMED = 64 }; /* ASSUMED: open ones, where the system does not tell */
+    struct rlimit now;
+    int64_t open_now = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir)) open_now++;
+    if (dir) closedir(dir);
+    else open_now = ASSUMED;
+    *needed = open_now + n + SPARE;
+    *limit = INT64_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &now) != 0) return true;
+    if (now.rlim_cur < (rlim_t)*needed && now.rlim_cur < now.rlim_max) {
+        now.rlim_cur = ARES_MIN((rlim_t)*needed, now.rlim_max);
+        setrlimit(RLIMIT_NOFILE, &now);
+        getrlimit(RLIMIT_NOFILE, &now);
+    }
+    *limit = (int64_t)ARES_MIN(now.rlim_cur, (rlim_t)INT64_MAX);
+    return *limit >= *needed;
 }

@@ -84,10 +84,17 @@ static void unload(void *shared)
 
 static int open_command(const void *options, const void *shared, void **env)
 {
+    seat *s = seat_new((processes *)shared); /* it has a lock of its own */
+    if (!s) return ARES_EIO;
     command *c = *env = ares_calloc(1, sizeof *c);
     c->o = options;
-    c->seat = seat_new((processes *)shared); /* it has a lock of its own */
+    c->seat = s;
     return ARES_OK;
+}
+
+static int64_t descriptors(const void *options, int64_t n)
+{
+    return processes_descriptors(((const command_options *)options)->seats, n);
 }
 
 static void close_command(void *env)
@@ -232,4 +239,5 @@ const ares_env_type ares_env_type_command = {
     .actions = actions_of,
     .waits = true,
     .failure = failure,
+    .descriptors = descriptors,
 };

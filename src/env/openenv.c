@@ -303,6 +303,13 @@ static int open_openenv(const void *options, const void *shared, void **env)
     return rc;
 }
 
+/* A session is a socket. */
+static int64_t descriptors(const void *options, int64_t n)
+{
+    (void)options;
+    return n;
+}
+
 /* ---------------- episodes */
 static void write_reset(openenv *e, uint64_t seed)
 {
@@ -436,4 +443,5 @@ const ares_env_type ares_env_type_openenv = {
     .actions = actions_of,
     .waits = true,
     .failure = failure,
+    .descriptors = descriptors,
 };

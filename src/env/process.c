@@ -9,6 +9,7 @@
  */
 #include "process.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ struct process {
     int64_t life;          /* how often it was started */
     bool answered;         /* in this life */
     bool led;              /* a caller reads */
-    int wake;              /* eventfd: there is more to write */
+    int wake;              /* eventfd: there is more to write; -1: no other seat could say so */
     ares_str out, in;      /* not yet written; not yet a whole line */
     double heard;          /* when it last answered, or when somebody began to wait */
     seat **seats;          /* [all->o.seats] NULL: free */
@@ -67,13 +68,18 @@ processes *processes_new(const process_options *o)
     return all;
 }
 
+/* NULL, and an error: the system has no descriptor for it. */
 static process *process_new(processes *all)
 {
+    int wake = all->o.seats > 1 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (all->o.seats > 1 && wake < 0) {
+        ares_fail(ARES_EIO, "env: command: eventfd: %s", strerror(errno));
+        return NULL;
+    }
     process *p = ares_calloc(1, sizeof *p);
     p->all = all;
     p->child = ARES_CHILD_NONE;
-    p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    ARES_ASSERT(p->wake >= 0);
+    p->wake = wake;
     p->seats = ares_calloc((size_t)all->o.seats, sizeof(seat *));
     pthread_mutex_init(&p->lock, NULL);
     return p;
@@ -82,7 +88,7 @@ static process *process_new(processes *all)
 static void process_free(process *p)
 {
     ares_child_stop(&p->child);
-    close(p->wake);
+    if (p->wake >= 0) close(p->wake);
     ares_str_fini(&p->out);
     ares_str_fini(&p->in);
     ares_free(p->seats);
@@ -103,15 +109,20 @@ void processes_free(processes *all)
 
 seat *seat_new(processes *all)
 {
-    seat *s = ares_calloc(1, sizeof *s);
     int64_t i = 0;
-    pthread_cond_init(&s->told, NULL);
     pthread_mutex_lock(&all->lock);
     while (i < all->n && all->items[i]->n_seats == all->o.seats) i++;
     if (i == all->n) {
+        process *another = process_new(all);
+        if (!another) {
+            pthread_mutex_unlock(&all->lock);
+            return NULL;
+        }
         all->items = ares_realloc(all->items, (size_t)(all->n + 1) * sizeof *all->items);
-        all->items[all->n++] = process_new(all);
+        all->items[all->n++] = another;
     }
+    seat *s = ares_calloc(1, sizeof *s);
+    pthread_cond_init(&s->told, NULL);
     process *p = s->at = all->items[i];
     s->id = all->next_id++;
     pthread_mutex_lock(&p->lock);
@@ -147,6 +158,11 @@ static bool has_ids(const process *p)
 int64_t seat_id(const seat *s)
 {
     return has_ids(s->at) ? s->id : -1;
+}
+
+int64_t processes_descriptors(int64_t seats, int64_t n)
+{
+    return (n + seats - 1) / seats * (seats > 1 ? 3 : 2); /* two pipes, and what wakes a reader */
 }
 
 /* ---------------- ends of a life */

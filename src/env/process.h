@@ -23,7 +23,9 @@ typedef struct seat seat;           /* an environment's place in one of them */
 
 processes *processes_new(const process_options *o);
 void processes_free(processes *all); /* after its seats */
-/* Finds a place; a process is started by its first question. */
+/* File descriptors of n environments, `seats` to a process. */
+int64_t processes_descriptors(int64_t seats, int64_t n);
+/* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
 seat *seat_new(processes *all);
 void seat_free(seat *s);
 /* the id that its lines hold; -1: none */

@@ -317,7 +317,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(ares_config_finish(cfg));
     if (t->agents) {
         t->val_n = c->agents_val.group_size;
-        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t)));
+        ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t),
+                             ares_world_size(t->run.world)));
     }
     ARES_TRY(open_roles(t, weights));
     return trainer_open_rollout(t, ares_world_size(t->run.world));

@@ -422,6 +422,39 @@ TEST(programs_of_others_play_and_may_fail)
     ares_arena_fini(&arena);
 }
 
+/* A soft limit is raised; a hard one is named before a program starts. */
+TEST(file_descriptors_of_programs_are_counted_before_they_start)
+{
+    static const char words[] =
+        "'env.train.tags=[FrozenLake, Own, Many]' 'env.train.n_groups=[1, 2, 1]' "
+        "env.definitions.Own.type=command env.definitions.Many.type=command "
+        "'env.definitions.Own.options.command=[python3, %s]' "
+        "'env.definitions.Many.options.command=[python3, %s]' "
+        "env.definitions.Many.options.environments_per_process=%d trainer.max_steps=1";
+    char own[200], all[900];
+    ares_str out = { 0 };
+    snprintf(own, sizeof own, "%s", test_source("examples/environment_command/guess.py"));
+    snprintf(all, sizeof all, words, own, own, 1);
+    CHECK_EQ(test_shell(&out, "ulimit -Sn 40; '%s' --config '%s' %s 2>&1", test_program(),
+                        agent_words("soft"), all),
+             0);
+    CHECK(e2e_metric("soft", 1, "train/Own/failed") == 0);
+    CHECK(e2e_metric("soft", 1, "train/Many/failed") == 0);
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out, "ulimit -n 80; '%s' --config '%s' %s 2>&1", test_program(),
+                        agent_words("hard"), all),
+             1);
+    CHECK_CONTAINS(out.data, "the environments hold 24 file descriptors at once");
+    CHECK_CONTAINS(out.data, "and may have 80; raise the limit (ulimit -n 1");
+    ares_str_clear(&out);
+    snprintf(all, sizeof all, words, own, own, 3); /* 2 processes of 4 environments */
+    CHECK_EQ(test_shell(&out, "ulimit -n 80; '%s' --config '%s' %s 2>&1", test_program(),
+                        agent_words("hard"), all),
+             1);
+    CHECK_CONTAINS(out.data, "the environments hold 22 file descriptors at once");
+    ares_str_fini(&out);
+}
+
 /* slow_walk.py in 16 environments at once; run: its name, and that of its folder. */
 static void walk_slowly(const char *run, const char *way, const char *words)
 {

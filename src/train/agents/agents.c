@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ares/core_child.h"
+
 bool agents_wanted(const ares_train_config *c)
 {
     return c->agents_train.tags.count || c->agents_val.tags.count;
@@ -108,10 +110,44 @@ static int open_style(agents *a, const ares_prompt_encoder *encoder, const ares_
                      "token <|im_start|>, which the tokenizer does not have; set it to true");
 }
 
+/* Descriptors of a side's environments that are open at once, on one of `ranks`. */
+static int64_t descriptors_of(const agents_side *s, int64_t draw, int64_t ranks)
+{
+    int64_t sum = 0;
+    for (int64_t k = 0; k < s->cfg->tags.count; k++) {
+        const ares_env_definition *d = &s->definitions[k];
+        int64_t rounds = (draw + s->cfg->groups - 1) / s->cfg->groups, all = s->groups[k] * rounds,
+                /* a rank takes every ranks-th group; a draw may begin within a tag */
+            share = ranks == 1 ? all : ARES_MIN(all, all / ranks + 2);
+        if (d->type->descriptors)
+            sum += d->type->descriptors(d->options, share * s->cfg->group_size);
+    }
+    return sum;
+}
+
+/* Programs and sessions stay open until the run ends: their descriptors are counted before. */
+static int reserve_descriptors(const agents *a, int64_t ranks)
+{
+    const ares_data_config *c = &a->cfg->data;
+    int64_t needed, limit,
+        draw = ARES_MAX(a->train.cfg->groups,
+                        ARES_MAX(c->rollout_batch_size, c->mini_rollout_batch_size)),
+        n = descriptors_of(&a->train, draw, ranks) +
+            descriptors_of(&a->val, a->val.cfg->groups, ranks);
+    if (n == 0 || ares_descriptors_reserve(n, &needed, &limit)) return ARES_OK;
+    return ares_fail(ARES_EIO,
+                     "env: the environments hold %lld file descriptors at once, so that a process "
+                     "needs %lld, and may have %lld; raise the limit (ulimit -n %lld), lower "
+                     "env.train.groups or env.val.groups, or let a process serve more of them "
+                     "(environments_per_process)",
+                     (long long)n, (long long)needed, (long long)limit, (long long)needed);
+}
+
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
-                int64_t limit)
+                int64_t limit, int64_t ranks)
 {
     ARES_TRY(open_style(a, encoder, tokenizer, limit));
+    ARES_TRY(reserve_descriptors(a, ranks));
     ARES_TRY(open_side(&a->train));
     ARES_TRY(open_side(&a->val));
     if (!a->style.token_exact)

@@ -54,9 +54,12 @@ void agents_declare(ares_config *cfg, ares_train_config *out);
 void agents_check(ares_config *cfg, const ares_train_config *c);
 /* Reads the definitions; before ares_config_finish. */
 int agents_define(ares_config *cfg, const ares_train_config *c, agents **out);
-/* Loads what environments share; after ares_config_finish. limit: tokens of prompt and answer. */
+/*
+ * Loads what environments share; after ares_config_finish. limit: tokens of prompt and answer;
+ * ranks: processes that share the environments.
+ */
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
-                int64_t limit);
+                int64_t limit, int64_t ranks);
 void agents_close(agents *a); /* NULL is fine */
 /* An environment of the definition, new or used before. */
 int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out);

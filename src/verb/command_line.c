@@ -201,6 +201,19 @@ static void add_help(ares_str *out, const verb_command *c)
     ares_str_add_char(out, '\n');
 }
 
+void verb_add_safe(ares_str *out, ares_view text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i],
+                      next = i + 1 < text.len ? (unsigned char)text.data[i + 1] : 0;
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) ares_str_addf(out, "\\x%02x", c);
+        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {
+            ares_str_addf(out, "\\u%04x", next);
+            i++;
+        } else ares_str_add_char(out, (char)c);
+    }
+}
+
 int verb_print(const char *verb, const ares_str *text)
 {
     return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0

@@ -121,7 +121,7 @@ static int show(job *j, const char *who)
 {
     ares_str out = { 0 };
     ares_str_addf(&out, "--- %s\n", who);
-    ares_str_add_view(&out, ares_str_view(&j->text));
+    verb_add_safe(&out, ares_str_view(&j->text));
     if (j->text.len && j->text.data[j->text.len - 1] != '\n') ares_str_add_char(&out, '\n');
     ares_str_clear(&j->text);
     int rc = verb_print("play", &out);
@@ -206,7 +206,7 @@ static int show_end(job *j)
 static int play(job *j)
 {
     ares_signal_install();
-    ares_env_system_message(&j->d, &j->format, &j->text);
+    ares_env_system_message(&j->env, &j->format, &j->text);
     ARES_TRY(show(j, "system"));
     while (!ares_env_over(&j->env) && (!j->max_turns || j->env.turns < j->max_turns)) {
         ares_env_turn_message(&j->env, &j->format, &j->text);

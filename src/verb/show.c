@@ -20,29 +20,16 @@ typedef struct job {
 } job;
 
 /* ---------------- texts
- * Models and programs wrote them, so control characters are shown, not sent to the terminal.
+ * Models and programs wrote them (verb_add_safe).
  */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
-
-static void add_safe(ares_str *out, ares_view text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i],
-                      next = i + 1 < text.len ? (unsigned char)text.data[i + 1] : 0;
-        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) ares_str_addf(out, "\\x%02x", c);
-        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {
-            ares_str_addf(out, "\\u%04x", next);
-            i++;
-        } else ares_str_add_char(out, (char)c);
-    }
-}
 
 /* On one line: for cells of a table and notes. */
 static void add_line(ares_str *out, ares_view text)
 {
     for (size_t i = 0, end; i < text.len; i = end + 1) {
         for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
-        add_safe(out, (ares_view){ text.data + i, end - i });
+        verb_add_safe(out, (ares_view){ text.data + i, end - i });
         if (end < text.len) ares_str_add_char(out, ' ');
     }
 }
@@ -53,12 +40,12 @@ static void add_painted(job *j, ares_view text, paint p)
     static const char *const codes[] = { "", "\033[32m", "\033[2m" };
     if (!text.len) return;
     if (p == PLAIN || (!j->colored && p == NOTE)) {
-        add_safe(&j->out, text);
+        verb_add_safe(&j->out, text);
         return;
     }
     if (!j->colored) {
         ares_str_add_z(&j->out, "{+");
-        add_safe(&j->out, text);
+        verb_add_safe(&j->out, text);
         ares_str_add_z(&j->out, "+}");
         return;
     }
@@ -66,7 +53,7 @@ static void add_painted(job *j, ares_view text, paint p)
         for (end = i; end < text.len && text.data[end] != '\n';) end++;
         if (end > i) {
             ares_str_add_z(&j->out, codes[p]);
-            add_safe(&j->out, (ares_view){ text.data + i, end - i });
+            verb_add_safe(&j->out, (ares_view){ text.data + i, end - i });
             ares_str_add_z(&j->out, "\033[0m");
         }
         if (end < text.len) ares_str_add_char(&j->out, '\n');

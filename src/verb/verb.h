@@ -83,6 +83,9 @@ int verb_read(const verb_command *command, int *argc, char **argv, bool *helped)
 int verb_take(const char *verb, const verb_option *option, int *argc, char **argv);
 /* ARES_OK, or a failure where the word resembles the name of an option. */
 int verb_check_typo(const verb_command *command, const char *word);
+/* Appends a text that a model or a program wrote: control characters are shown, not sent to the
+ * terminal; lines and tabs stay. */
+void verb_add_safe(ares_str *out, ares_view text);
 /* Writes the text to stdout and flushes it. */
 int verb_print(const char *verb, const ares_str *text);
 

@@ -1,5 +1,6 @@
 /* ares-train play: an environment by hand. */
 #include <stdio.h>
+#include <string.h>
 
 #include "test.h"
 
@@ -87,6 +88,29 @@ TEST(actions_come_from_a_file_and_turns_end)
     CHECK_EQ(play(&out, "", words), 0);
     CHECK_CONTAINS(out.data, "<answer>Up</answer>\n");
     CHECK_CONTAINS(out.data, "--- end\nfailure: no turns left\n2 turns, 2 actions; ");
+    ares_str_fini(&out);
+}
+
+TEST(play_shows_control_characters_and_sends_none)
+{
+    static const char program[] =
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    say = {'observation': 'a\\x1b[2J\\x07b\\nc', 'reward': 0, 'done': False}\n"
+        "    print(json.dumps(say), flush=True)\n";
+    static const char yaml[] =
+        "env: {definitions: {Loud: {type: command, instruction: Listen.}}}\n";
+    ares_str out = { 0 };
+    char words[700], path[300];
+    snprintf(path, sizeof path, "%s", test_file("loud.yaml"));
+    CHECK_OK(ares_file_write(test_file("loud.py"), program, sizeof program - 1));
+    CHECK_OK(ares_file_write(path, yaml, sizeof yaml - 1));
+    snprintf(words, sizeof words, "--env Loud --config '%s' --max-turns 1 'command=[python3, %s]'",
+             path, test_file("loud.py"));
+    CHECK_EQ(play(&out, "\\033]0;title\\007", words), 0);
+    CHECK_CONTAINS(out.data, "a\\x1b[2J\\x07b\nc\n");
+    CHECK_CONTAINS(out.data, "<answer>\\x1b]0;title\\x07</answer>");
+    CHECK(!strchr(out.data, 0x1b) && !strchr(out.data, 0x07));
     ares_str_fini(&out);
 }
 

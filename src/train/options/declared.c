@@ -111,14 +111,16 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                           "data.max_prompt_length + data.max_response_length = %lld do not fit; "
                           "raise it, or set it to null",
                           (long long)(c->data.max_prompt_length + c->data.max_response_length));
-    if (c->rollout.cache_tokens != ARES_NULL_I64 &&
-        c->rollout.cache_tokens <
-            c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK)
-        ares_config_fault(
-            cfg, "worker.rollout.cache_tokens",
-            "one sample of data.max_prompt_length + data.max_response_length tokens needs %lld",
-            (long long)(c->data.max_prompt_length + c->data.max_response_length +
-                        2 * ARES_KV_BLOCK));
+    /* a conversation grows up to the whole context */
+    bool talks = agents_wanted(c) && c->rollout.max_model_len != ARES_NULL_I64;
+    int64_t least = (talks ? c->rollout.max_model_len
+                           : c->data.max_prompt_length + c->data.max_response_length) +
+                    2 * ARES_KV_BLOCK;
+    if (c->rollout.cache_tokens != ARES_NULL_I64 && c->rollout.cache_tokens < least)
+        ares_config_fault(cfg, "worker.rollout.cache_tokens", "one %s tokens needs %lld",
+                          talks ? "conversation of worker.rollout.max_model_len"
+                                : "sample of data.max_prompt_length + data.max_response_length",
+                          (long long)least);
 }
 
 /* Rows are copied and dropped one by one, so mini-batches must count them one by one. */

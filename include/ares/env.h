@@ -92,10 +92,12 @@ typedef struct ares_env_type {
      */
     bool waits;
     /*
-     * After a reset or step: why the episode has failed, or NULL. *replayable is set to false where
-     * a clock decided it. NULL: the type's episodes cannot fail.
+     * After a reset or step: why the episode has failed, or NULL. *replayable: false where a clock
+     * decided what happened; *unasked: as in ares_env. NULL: the type's episodes cannot fail.
      */
-    const char *(*failure)(const void *env, bool *replayable);
+    const char *(*failure)(const void *env, bool *replayable, int64_t *unasked);
+    /* After a reset: whether the episode is over before its first step. NULL: it never is. */
+    bool (*over)(const void *env);
     /* File descriptors that n environments hold until they are closed; NULL: none. */
     int64_t (*descriptors)(const void *options, int64_t n);
 } ares_env_type;
@@ -163,7 +165,8 @@ typedef struct ares_env {
      * until the next reset.
      */
     const char *failure;
-    bool replayable; /* false: a clock decided the failure, so a second run may differ */
+    bool replayable; /* false: a clock decided what happened, so a second run may differ */
+    int64_t unasked; /* lines that the program wrote unasked: who reads them is a matter of time */
 } ares_env;
 
 /* Fails where a server has no place for a further environment, and on limits; see each type. */
@@ -234,8 +237,8 @@ void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_a
 ares_view ares_env_without_specials(const ares_env_format *f, ares_view text, ares_arena *arena);
 
 /* ---------------- messages (message.c): the contents, without roles or template */
-/* the system message */
-void ares_env_system_message(const ares_env_definition *d, const ares_env_format *f, ares_str *out);
+/* the system message, with the actions of the episode where somebody else's program chooses them */
+void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_str *out);
 /* "Reward:\n-0.1\n", which begins the user's message after a turn */
 void ares_env_reward_message(ares_env_reward reward, ares_str *out);
 /* the state of the next turn and what to do about it */

@@ -133,9 +133,11 @@ static const ares_json *ask(command *c, bool begins, reply *r)
     ares_json_end(&c->line, '}');
     ares_json_end(&c->line, '}');
     seat_ask(c->seat, ares_str_view(&c->line), begins, r);
+    c->f.unasked += r->unasked;
+    if (r->unasked) c->f.replayable = false;
     if (r->failed) {
         foreign_fail(&c->f, r->by_clock, "%s", r->why);
-        c->f.replayable = r->replayable;
+        c->f.replayable = c->f.replayable && r->replayable;
         return NULL;
     }
     ares_arena_reset(&c->arena);
@@ -179,6 +181,8 @@ static int reset(void *env, const ares_env_start *start)
     if (!read_state(c, v) ||
         (actions && actions->type != ARES_JSON_NULL && !foreign_read_actions(&c->f, actions)))
         fail_with_answer(c, r.line, "{\"observation\": text, \"actions\": [text, ..]}");
+    const ares_json *done = ares_json_get(v, "done");
+    c->f.over = done && done->type == ARES_JSON_BOOL && done->boolean;
     return ARES_OK;
 }
 
@@ -218,9 +222,14 @@ static const char *const *actions_of(const void *env, int *n)
     return *n ? c->f.actions : NULL;
 }
 
-static const char *failure(const void *env, bool *replayable)
+static bool is_over(const void *env)
 {
-    return foreign_failure(&((const command *)env)->f, replayable);
+    return ((const command *)env)->f.over;
+}
+
+static const char *failure(const void *env, bool *replayable, int64_t *unasked)
+{
+    return foreign_failure(&((const command *)env)->f, replayable, unasked);
 }
 
 const ares_env_type ares_env_type_command = {
@@ -239,5 +248,6 @@ const ares_env_type ares_env_type_command = {
     .actions = actions_of,
     .waits = true,
     .failure = failure,
+    .over = is_over,
     .descriptors = descriptors,
 };

@@ -41,7 +41,7 @@ void ares_env_fini(ares_env *e)
 static bool has_failed(ares_env *e)
 {
     const ares_env_type *type = e->definition->type;
-    e->failure = type->failure ? type->failure(e->state, &e->replayable) : NULL;
+    e->failure = type->failure ? type->failure(e->state, &e->replayable, &e->unasked) : NULL;
     return e->failure != NULL;
 }
 
@@ -51,7 +51,8 @@ int ares_env_reset(ares_env *e, const ares_env_start *start)
         .definition = e->definition, .state = e->state, .reward.integer = true, .replayable = true
     };
     ARES_TRY(e->definition->type->reset(e->state, start));
-    e->terminated = e->truncated = has_failed(e);
+    const ares_env_type *type = e->definition->type;
+    e->terminated = e->truncated = has_failed(e) || (type->over && type->over(e->state));
     return ARES_OK;
 }
 
@@ -65,7 +66,7 @@ const char *const *ares_env_actions(const ares_env *e, int *n)
     const ares_env_type *type = e->definition->type;
     *n = type->n_actions;
     if (type->action_names) return type->action_names;
-    return type->actions ? type->actions(e->state, n) : NULL;
+    return type->actions && e->state ? type->actions(e->state, n) : NULL;
 }
 
 int64_t ares_env_actions_left(const ares_env *e)

@@ -27,8 +27,9 @@ void foreign_begin(foreign *f)
 {
     forget_actions(f);
     ares_str_clear(&f->state);
-    f->failed = false;
+    f->failed = f->over = false;
     f->replayable = true;
+    f->unasked = 0;
 }
 
 void foreign_fail(foreign *f, bool by_clock, const char *format, ...)
@@ -41,11 +42,11 @@ void foreign_fail(foreign *f, bool by_clock, const char *format, ...)
     if (by_clock) f->replayable = false;
 }
 
-const char *foreign_failure(const foreign *f, bool *replayable)
+const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked)
 {
-    if (!f->failed) return NULL;
     *replayable = f->replayable;
-    return f->why;
+    *unasked = f->unasked;
+    return f->failed ? f->why : NULL;
 }
 
 /* ---------------- what an answer holds */

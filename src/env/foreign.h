@@ -23,6 +23,8 @@ typedef struct foreign {
     char *names[FOREIGN_NAMES];
     int n_names;
     bool failed, replayable;
+    bool over;       /* with the reset */
+    int64_t unasked; /* lines that came unasked in the episode, or before it */
     char why[400];
 } foreign;
 
@@ -31,7 +33,7 @@ void foreign_fini(foreign *f);
 void foreign_begin(foreign *f);
 void foreign_fail(foreign *f, bool by_clock, const char *format, ...) ARES_PRINTF(3, 4);
 /* for ares_env_type.failure */
-const char *foreign_failure(const foreign *f, bool *replayable);
+const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked);
 
 /* ["left", "right"]; false where it is no list of texts */
 bool foreign_read_actions(foreign *f, const ares_json *list);

@@ -1,17 +1,20 @@
 /* What a conversation with an environment says; wording and blanks are RAGEN's. */
 #include "ares/env.h"
 
-void ares_env_system_message(const ares_env_definition *d, const ares_env_format *f, ares_str *out)
+void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_str *out)
 {
+    const ares_env_definition *d = e->definition;
+    int n;
     ares_str_addf(out, "You're a helpful assistant. %s", d->texts.instruction);
     if (d->type->vocabulary) {
         ares_str_add_z(out, "\nThe meaning of each symbol in the state is:\n");
         d->type->vocabulary(d->options, out);
     }
-    if (!d->type->action_names) return;
-    ares_str_add_z(out, "\nYour available actions are:\n");
-    for (int i = 0; i < d->type->n_actions; i++)
-        ares_str_addf(out, "%s%s", i ? ", " : "", d->type->action_names[i]);
+    /* where a type of ours has actions of each episode, its states name them */
+    if (!d->type->action_names && !d->type->waits) return;
+    const char *const *names = ares_env_actions(e, &n);
+    if (names) ares_str_add_z(out, "\nYour available actions are:\n");
+    for (int i = 0; names && i < n; i++) ares_str_addf(out, "%s%s", i ? ", " : "", names[i]);
     ares_str_addf(out,
                   "\nYou can make up to %lld actions, separated by the action separator \" %s \"\n",
                   (long long)d->texts.max_actions, f->separator);

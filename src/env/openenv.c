@@ -349,8 +349,7 @@ static int reset(void *env, const ares_env_start *start)
     }
     const ares_json *done = ares_json_get(data, "done");
     if (!has_type(v, "observation") || !read_state(e, data)) fail_with_answer(e, &r);
-    else if (done && done->type == ARES_JSON_BOOL && done->boolean && !e->f.failed)
-        foreign_fail(&e->f, false, "the server's episode is over before its first step");
+    e->f.over = done && done->type == ARES_JSON_BOOL && done->boolean;
     return ARES_OK;
 }
 
@@ -422,9 +421,14 @@ static const char *const *actions_of(const void *env, int *n)
     return *n ? f->names : NULL;
 }
 
-static const char *failure(const void *env, bool *replayable)
+static bool is_over(const void *env)
 {
-    return foreign_failure(&((const openenv *)env)->f, replayable);
+    return ((const openenv *)env)->f.over;
+}
+
+static const char *failure(const void *env, bool *replayable, int64_t *unasked)
+{
+    return foreign_failure(&((const openenv *)env)->f, replayable, unasked);
 }
 
 const ares_env_type ares_env_type_openenv = {
@@ -443,5 +447,6 @@ const ares_env_type ares_env_type_openenv = {
     .actions = actions_of,
     .waits = true,
     .failure = failure,
+    .over = is_over,
     .descriptors = descriptors,
 };

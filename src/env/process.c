@@ -47,6 +47,7 @@ struct process {
     int64_t n_seats, open; /* taken; questions without an answer */
     char why[160];         /* how its last life ended */
     bool by_clock, quit;   /* late; of its own accord */
+    int64_t unasked;       /* lines that nobody asked for, since a reply told of them */
 };
 
 struct processes {
@@ -215,6 +216,7 @@ static void take_line(process *p, ares_view line)
 {
     seat *s = addressee(p, line);
     if (!s) {
+        p->unasked++;
         end_life(p, false,
                  has_ids(p) && p->open ? "answered without the id of a question"
                                        : "wrote more lines than it was asked for");
@@ -369,6 +371,7 @@ static void wait_for_answer(process *p, seat *s, ares_view question)
 void seat_ask(seat *s, ares_view question, bool begins, reply *r)
 {
     process *p = s->at;
+    int64_t unasked = 0;
     s->reply = r;
     pthread_mutex_lock(&p->lock);
     for (bool again = true; again;) {
@@ -376,9 +379,14 @@ void seat_ask(seat *s, ares_view question, bool begins, reply *r)
         *r = (reply){ 0 };
         if (prepare(p, s, begins)) wait_for_answer(p, s, question);
         else fail_seat(p, s);
+        unasked += p->unasked;
+        p->unasked = 0;
         /* one that quits after an episode may still be there when the next one is asked for */
         again = r->failed && begins && p->quit && s->life == life;
     }
+    r->unasked = unasked;
+    /* when such a line is read depends on the time */
+    if (unasked) r->replayable = false;
     pthread_mutex_unlock(&p->lock);
 }
 

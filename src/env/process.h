@@ -36,6 +36,7 @@ typedef struct reply {
     bool failed;    /* there is no line, and the process no longer runs */
     bool by_clock;
     bool replayable; /* a second run would fail alike: no clock, and nobody else's lines */
+    int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
     char why[200];
 } reply;
 /*

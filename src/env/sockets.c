@@ -238,6 +238,10 @@ static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons 
         break;
     case LWS_CALLBACK_CLIENT_WRITEABLE: return send_question(c);
     case LWS_CALLBACK_CLIENT_RECEIVE:
+        if (lws_frame_is_binary(wsi)) { /* the protocol's messages are texts */
+            drop(c, false, "sent a binary message");
+            break;
+        }
         receive(c, in, n, lws_is_final_fragment(wsi) && !lws_remaining_packet_payload(wsi));
         break;
     case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE: note_close(c, in, n); break;

@@ -99,6 +99,7 @@ TEST(rollouts_hold_each_episode_whole)
     ares_arena arena = { 0 };
     int64_t n;
     double score = 0, actions = 0, trained = 0;
+    int lost = 0, open = 0;
     train("run", "trainer.max_steps=1");
     const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
     CHECK_EQ(n, 16);
@@ -119,8 +120,13 @@ TEST(rollouts_hold_each_episode_whole)
         CHECK_EQ(e2e_number(rows[r], "seed"), 10000 + e2e_number(rows[r], "draw"));
         const ares_json *end = ares_json_get(&turns->items[turns->count - 1], "end");
         CHECK_EQ(end && ares_view_is(end->text, "won"), e2e_number(rows[r], "accuracy") == 1);
+        /* an environment has ended it, whether it was won or lost; else its turns are used up */
+        CHECK_EQ(ares_json_get(rows[r], "finished")->boolean, end != NULL);
+        lost += end && ares_view_is(end->text, "lost");
+        open += !end;
         score += e2e_number(rows[r], "score");
     }
+    CHECK(lost > 0 && open > 0);
     CHECK_NEAR(score / 16, e2e_metric("run", 1, "critic/score/mean"), 1e-6);
     CHECK_NEAR(actions / 16, e2e_metric("run", 1, "train/FrozenLake/num_actions"), 1e-9);
     CHECK_NEAR(trained / 16, e2e_metric("run", 1, "train/response_length"), 1e-9);
@@ -223,6 +229,24 @@ TEST(a_turn_may_be_a_row)
     }
 }
 
+/* A group that is dropped is played again by other random numbers, or it would be dropped again. */
+TEST(a_group_that_is_played_again_is_another_one)
+{
+    static const char words[] =
+        "algorithm.adv_estimator=grpo algorithm.dynamic_sampling_filter=nonzero_std "
+        "algorithm.dynamic_sampling.mode=same_prompt algorithm.on_exhausted=fill_masked "
+        "env.train.group_size=2 trainer.max_steps=1 worker.actor.mini_batch_unit=prompts "
+        "worker.actor.global_batch_size=4 algorithm.max_resample=";
+    char text[500];
+    snprintf(text, sizeof text, "%s0", words);
+    train("once", text);
+    snprintf(text, sizeof text, "%s5", words);
+    train("often", text);
+    CHECK(e2e_metric("once", 1, "filter/kept_groups") < 4);
+    CHECK(e2e_metric("often", 1, "filter/kept_groups") >
+          e2e_metric("once", 1, "filter/kept_groups"));
+}
+
 /* Names that the run has, too, and more numbers than a turn holds, in one of two environments. */
 TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
 {
@@ -308,6 +332,7 @@ TEST(the_context_keeps_the_last_turns_when_it_is_full)
 {
     train("short", "worker.rollout.max_model_len=900 trainer.max_steps=1");
     CHECK(e2e_metric("short", 1, "prompt_length/max") <= 900);
+    CHECK(e2e_metric("short", 1, "exact/rollout_train_max_abs") == 0);
     CHECK(e2e_metric("short", 1, "actor/grad_norm") > 0);
     train("tiny", "worker.rollout.max_model_len=200 trainer.max_steps=1");
     CHECK(e2e_metric("tiny", 1, "train/response_length") == 0); /* no room for any answer */
@@ -322,6 +347,8 @@ TEST(options_that_environments_cannot_have_are_refused)
     refused("env.train.groups=1000000 env.train.group_size=1000000",
             "a step would have more than 2147483647 responses");
     refused("env.train.group_size=3", "the 12 rows of a step");
+    refused("worker.rollout.max_model_len=900 worker.rollout.cache_tokens=963",
+            "one conversation of worker.rollout.max_model_len tokens needs 964");
     refused("env.max_turn=3", "did you mean 'env.max_turns'?");
     refused("env.definitions.FrozenLake.options.is_slipery=true",
             "did you mean 'env.definitions.FrozenLake.options.is_slippery'?");
@@ -445,11 +472,17 @@ TEST(file_descriptors_of_programs_are_counted_before_they_start)
                         agent_words("hard"), all),
              1);
     CHECK_CONTAINS(out.data, "the environments hold 24 file descriptors at once");
-    CHECK_CONTAINS(out.data, "and may have 80; raise the limit (ulimit -n 1");
+    CHECK_CONTAINS(out.data, "and may have 80; raise the limit (ulimit -n ");
+    const char *remedy = strstr(out.data, "ulimit -n ");
+    int enough = remedy ? atoi(remedy + strlen("ulimit -n ")) : 0;
+    CHECK_EQ(test_shell(NULL, "ulimit -n %d; '%s' --config '%s' %s 2>&1", enough, test_program(),
+                        agent_words("enough"), all),
+             0);
+    CHECK(e2e_metric("enough", 1, "train/Own/failed") == 0);
     ares_str_clear(&out);
     snprintf(all, sizeof all, words, own, own, 3); /* 2 processes of 4 environments */
     CHECK_EQ(test_shell(&out, "ulimit -n 80; '%s' --config '%s' %s 2>&1", test_program(),
-                        agent_words("hard"), all),
+                        agent_words("many"), all),
              1);
     CHECK_CONTAINS(out.data, "the environments hold 22 file descriptors at once");
     ares_str_fini(&out);
@@ -476,7 +509,7 @@ TEST(environments_that_wait_are_asked_side_by_side)
 {
     ares_arena arena = { 0 };
     int64_t n, steps = 0;
-    walk_slowly("meet", "meet", "trainer.max_steps=1");
+    walk_slowly("meet", "meet", "trainer.max_steps=1 worker.rollout.seed=2");
     const ares_json **rows = e2e_rows(&arena, "meet", "rollouts/step_000001.jsonl", &n);
     CHECK_EQ(n, 16);
     for (int64_t r = 0; r < n; r++) {
@@ -646,9 +679,7 @@ TEST(a_program_with_the_rules_of_a_built_in_environment_gives_the_same_bits)
         "    Lake:\n"
         "      type: command\n"
         "      instruction: \"Act on ice.\\nThe meaning of each symbol in the state is:\\nP: "
-        "player, _: empty, O: hole, G: goal, X: player in hole, \u221a: player on goal\\nYour "
-        "available actions are:\\nLeft, Down, Right, Up\\nYou can make up to 10 actions, "
-        "separated by the action separator \\\" || \\\"\\n\"\n"
+        "player, _: empty, O: hole, G: goal, X: player in hole, \u221a: player on goal\"\n"
         "      options: {command: [python3, examples/environment_command/frozen_lake.py]}\n");
     char words[400];
     snprintf(words, sizeof words, "--config '%s' env.train.tags=Lake", rules);

@@ -29,8 +29,7 @@ static const char *needs(void)
 static const char lake[] =
     "env: {definitions: {Ice: {type: openenv, instruction: \"You act on ice.\\nThe meaning of each "
     "symbol in the state is:\\nP: player, _: empty, O: hole, G: goal, X: player in hole, \u221a: "
-    "player on goal\\nYour available actions are:\\nLeft, Down, Right, Up\\nYou can make up to 10 "
-    "actions, separated by the action separator \\\" || \\\"\\n\", options: {url: "
+    "player on goal\", options: {url: "
     "'ws://127.0.0.1:%d/ws', timeout_s: 100, connect_timeout_s: 20}}}}\n";
 
 static void play_on_ice(int port)

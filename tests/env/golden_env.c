@@ -427,7 +427,7 @@ GOLDEN(agentic, build_system_content)
     const char *words = ares_arena_printf(g->arena, "max_actions=%d",
                                           (int)golden_number(g, "max_actions_per_traj"));
     if (place_open(g, &p, golden_z(g, "env_tag"), words)) {
-        ares_env_system_message(&p.d, &f, &text);
+        ares_env_system_message(&p.env, &f, &text);
         golden_text(g, "system", ares_str_view(&text), g->expected);
     }
     ares_str_fini(&text);

@@ -145,7 +145,7 @@ TEST(messages_of_a_conversation_are_as_published)
     REQUIRE_OK(place_open(&p, "CoordSokoban", ""));
     REQUIRE_OK(place_reset(&p, 10007, 0));
     enter(&p, ares_json_get(golden, "inputs"));
-    ares_env_system_message(&p.d, &f, &state);
+    ares_env_system_message(&p.env, &f, &state);
     add_message(&text, "system", ares_str_view(&state));
     ares_str_clear(&state);
     for (int64_t i = 0; i < want->count; i++) {

@@ -1,5 +1,6 @@
 /* Environments in programs of the user's own. */
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "foreign.h"
@@ -221,9 +222,59 @@ TEST(a_line_that_nobody_asked_for_is_nobodys_answer)
     if (!p.env.failure) CHECK_OK(place_act(&p, "up", &t));
     if (!p.env.failure) CHECK_OK(place_act(&p, "up", &t));
     CHECK(p.env.failure != NULL);
+    CHECK(!p.env.replayable);
+    CHECK_EQ(p.env.unasked, 1);
     REQUIRE_OK(place_reset(&p, 8, 0));
     place_shows(&p, "count 0, seed 8");
+    CHECK(p.env.replayable && p.env.unasked == 0);
+    /* one that comes after an answer that was right: found at once, or by the next question */
+    REQUIRE_OK(place_act(&p, "up || twice", &t));
+    for (int i = 0; i < 50 && p.env.unasked == 0; i++) {
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        REQUIRE_OK(place_reset(&p, 8, 0));
+    }
+    CHECK(!p.env.failure && !p.env.replayable);
+    CHECK_EQ(p.env.unasked, 1);
+    REQUIRE_OK(place_reset(&p, 8, 0));
+    place_shows(&p, "count 0, seed 8");
+    CHECK(p.env.replayable && p.env.unasked == 0);
     place_close(&p);
+}
+
+TEST(a_reset_may_end_the_episode_and_the_next_one_goes_well)
+{
+    place p;
+    REQUIRE_OK(open_trouble(&p, "", ""));
+    REQUIRE_OK(place_reset(&p, 17, 0));
+    CHECK(!p.env.failure && p.env.replayable);
+    CHECK(p.env.terminated && p.env.truncated && !ares_env_won(&p.env));
+    REQUIRE_OK(place_reset(&p, 7, 0));
+    CHECK(!ares_env_over(&p.env));
+    place_close(&p);
+}
+
+TEST(the_system_message_names_the_actions_of_the_episode)
+{
+    static const char end[] =
+        "You can make up to 50 actions, separated by the action separator \" ; \"\n";
+    place p;
+    ares_str text = { 0 };
+    ares_env_format f = ares_env_format_default();
+    f.separator = ";";
+    REQUIRE_OK(open_trouble(&p, "", ""));
+    REQUIRE_OK(place_reset(&p, 7, 0));
+    ares_env_system_message(&p.env, &f, &text);
+    CHECK_CONTAINS(text.data, "\nYour available actions are:\nup, late, die, kill, close, ");
+    CHECK_CONTAINS(text.data, end);
+    place_close(&p);
+    ares_str_clear(&text);
+    REQUIRE_OK(open_trouble(&p, ",--free", "")); /* any text is an action */
+    REQUIRE_OK(place_reset(&p, 7, 0));
+    ares_env_system_message(&p.env, &f, &text);
+    CHECK(!strstr(text.data, "available actions"));
+    CHECK_CONTAINS(text.data, end);
+    place_close(&p);
+    ares_str_fini(&text);
 }
 
 /* A program may end after each episode. */

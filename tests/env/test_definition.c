@@ -30,7 +30,7 @@ TEST(every_tag_has_a_type_and_shows_its_texts)
                                 : program ? "options.command=[sh]"
                                 : server  ? "options.url=ws://127.0.0.1:1"
                                           : ""));
-        ares_env_system_message(&p.d, &f, &text);
+        ares_env_system_message(&(ares_env){ .definition = &p.d }, &f, &text);
         CHECK_CONTAINS(text.data, "You're a helpful assistant. ");
         CHECK_EQ(strstr(text.data, "available actions") != NULL, p.d.type->action_names != NULL);
         place_close(&p);
@@ -52,7 +52,7 @@ TEST(a_file_changes_an_option_of_a_built_in_tag_and_adds_its_own)
     CHECK_CONTAINS(p.d.texts.instruction, "(5, 5)");
     place_close(&p);
     REQUIRE_OK(place_define(&p, yaml, "Wide", ""));
-    ares_env_system_message(&p.d, &f, &text);
+    ares_env_system_message(&(ares_env){ .definition = &p.d }, &f, &text);
     CHECK_CONTAINS(text.data, "assistant. Go.\n");
     CHECK_CONTAINS(text.data, "w: wall, f: empty, t: target, a: box on target, b: box, c: player");
     place_close(&p);

@@ -53,6 +53,7 @@ def answer(question):
                                 "memory", *TROUBLE]
         return say({13: "nonsense", 14: '{"observation": 1}',
                     15: '{"observation": "x", "actions": []}',
+                    17: '{"observation": "x", "done": true}',
                     16: '{"observation": "x", "actions": ["a", 2]}'}.get(seed, json.dumps(known)), key)
     action = question["step"]["action"]
     if action in TROUBLE:

@@ -154,6 +154,8 @@ class Session(socketserver.StreamRequestHandler):
             return
         elif word == "bytes":
             return self.frame(b'{"type": "\xff\xfe"}', 2)
+        elif word == "binary":
+            return self.frame(ANSWERS["up"].encode(), 2)
         elif word == "no frame":
             self.wfile.write(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
             return self.wfile.flush()

@@ -104,7 +104,7 @@ GOLDEN(agentic, build_episode_texts)
     place_open(g, &p, golden_z(g, "env_tag"));
     sokoban_enter(p.env.state, cells_of(g, golden_in(g, "room_fixed")),
                   cells_of(g, golden_in(g, "room_state")));
-    ares_env_system_message(&p.d, &s.format, &text);
+    ares_env_system_message(&p.env, &s.format, &text);
     c.system = kept(g, &text);
     for (int64_t t = 0; t < written->count; t++) {
         conversation_turn *turn = &turns[c.n++];

@@ -10,15 +10,9 @@ void episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
 {
     const agents *a = t->agents;
     int64_t turns = t->run.cfg->agents.max_turns;
-    ares_str text = { 0 };
     x->talk.style = &a->style;
     x->talk.turns = ares_arena_calloc(arena, (size_t)turns, sizeof *x->talk.turns);
     x->talk.at = ares_arena_calloc(arena, (size_t)turns + 1, sizeof *x->talk.at);
-    ares_env_system_message(x->row->definition, &a->style.format, &text);
-    x->talk.system = ares_env_without_specials(
-        &a->style.format, (ares_view){ ares_arena_copy(arena, text.data, text.len), text.len },
-        arena);
-    ares_str_fini(&text);
     ares_json_begin(&x->turns, '[');
     x->start =
         (ares_env_start){ .seed = agents_seed(x->row, draw), .id = x->row->first_id + x->item };
@@ -48,6 +42,11 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
     conversation_turn *turn = &c->turns[c->n++];
     ares_env silent = *e;
     ares_str text = { 0 };
+    if (c->n == 1) { /* a program names its actions with the reset */
+        ares_env_system_message(e, &c->style->format, &text);
+        c->system = safe(c, &text, arena);
+        ares_str_clear(&text);
+    }
     ares_env_turn_message(e, &c->style->format, &text);
     turn->message = turn->silent = safe(c, &text, arena);
     if (e->no_valid_action) {
@@ -152,8 +151,9 @@ int episode_act(episode *x)
 {
     ares_env *e = &x->place->env;
     x->did = (ares_env_turn){ .outcome.reward.integer = true };
-    /* a program that failed at the reset has no step to take; its first answer changes nothing */
-    if (ares_env_over(e)) return ARES_OK;
+    /* what is over with its reset has no step to take; the first answer changes nothing */
+    x->did.outcome.done = ares_env_over(e);
+    if (x->did.outcome.done) return ARES_OK;
     return ares_env_act(e, x->answer.actions, x->answer.n_actions, x->talk.style->format_penalty,
                         &x->did);
 }
@@ -208,7 +208,8 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
                             .accuracy = ares_env_won(e),
                             .parts = ares_arena_calloc(arena, 1, sizeof *y->parts) };
     x->failed = e->failure != NULL;
-    x->replayable = !e->failure || e->replayable;
+    x->replayable = e->replayable;
+    x->unasked = e->unasked;
     x->won = ares_env_won(e);
     x->num_actions = e->num_actions;
     write_failure(x);
@@ -249,6 +250,7 @@ void episode_count(const episode *x, measures *m)
     if (foreign) {
         count(x, m, "failed", x->failed);
         count(x, m, "dropped_info", (double)x->dropped);
+        count(x, m, "unasked_lines", (double)x->unasked);
         measures_add(m, "replayable", NULL, x->replayable);
     }
     measures_add(m, "response_length", NULL, (double)x->trained / (double)x->rows);

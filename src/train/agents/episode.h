@@ -22,7 +22,7 @@ typedef struct episode {
     int32_t cut, invalid; /* turns whose answers were ended by length; that had no known action */
     /* of the finished episode */
     bool won, failed, replayable;
-    int64_t num_actions, trained, rows; /* trained: tokens with mask 1 */
+    int64_t num_actions, unasked, trained, rows; /* trained: tokens with mask 1 */
 } episode;
 
 /* The draw's number says how the environment is to begin. */

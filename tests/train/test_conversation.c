@@ -107,6 +107,45 @@ TEST(an_answer_that_spells_special_tokens_forges_no_role)
     }
 }
 
+/*
+ * Three turns of different lengths; with the third the first leaves. The second was sampled with it
+ * in sight, so that the row, which does not show it, has no log-probs of its tokens.
+ */
+TEST(a_turn_that_was_sampled_in_a_longer_context_has_no_log_probs_in_the_row)
+{
+    static const char *const states[] = { "first first first first", "second", "third third" };
+    static const char *const answers[] = { "x</think><answer>Up</answer>",
+                                           "yy</think><answer>Down</answer>",
+                                           "zzz</think><answer>Left</answer>" };
+    float log_probs[3][64];
+    talk x;
+    ares_trajectory y = { 0 };
+    talk_open(&x, true);
+    for (int k = 0; k < 3; k++) {
+        if (k == 2) x.style.limit = x.turns[1].prompt_len + x.turns[1].n;
+        begin_turn(&x, states[k]);
+        answer(&x, answers[k]);
+        x.turns[k].weight_version = 5 + k;
+        REQUIRE(x.turns[k].n <= 64);
+        for (int i = 0; i < x.turns[k].n; i++) log_probs[k][i] = -1 - (float)(k * 64 + i);
+        x.turns[k].log_probs = log_probs[k];
+    }
+    CHECK(x.turns[1].shown_from == 0 && x.turns[2].shown_from == 1);
+    REQUIRE_OK(conversation_rows(&x.c, &x.arena, &y));
+    const ares_trajectory_row *row = &y.rows[0];
+    int32_t own = 0, ends = 0;
+    for (int32_t i = 0; i < row->n_tokens; i++) {
+        int32_t k = 1 + ends; /* the turn that the token belongs to, where it is a turn's */
+        bool exact = row->response_mask[i] && k == 2;
+        own = row->response_mask[i] ? own + 1 : 0;
+        CHECK_EQ(row->rollout_log_probs[i], exact ? log_probs[2][own - 1] : 0);
+        CHECK_EQ(row->weight_versions[i], exact ? 7 : ARES_NOT_SAMPLED);
+        ends += row->turn_ends[i];
+    }
+    CHECK_EQ(ends, 2);
+    talk_close(&x);
+}
+
 /* The environment decides how long a prompt is, and what does not fit is not trained. */
 TEST(a_turn_that_does_not_fit_has_a_row_without_tokens)
 {

@@ -235,12 +235,13 @@ TEST(a_group_that_is_played_again_is_another_one)
     static const char words[] =
         "algorithm.adv_estimator=grpo algorithm.dynamic_sampling_filter=nonzero_std "
         "algorithm.dynamic_sampling.mode=same_prompt algorithm.on_exhausted=fill_masked "
-        "env.train.group_size=2 trainer.max_steps=1 worker.actor.mini_batch_unit=prompts "
+        "env.train.group_size=2 env.format_penalty=0 trainer.max_steps=1 "
+        "worker.actor.mini_batch_unit=prompts "
         "worker.actor.global_batch_size=4 algorithm.max_resample=";
     char text[500];
     snprintf(text, sizeof text, "%s0", words);
     train("once", text);
-    snprintf(text, sizeof text, "%s5", words);
+    snprintf(text, sizeof text, "%s16", words);
     train("often", text);
     CHECK(e2e_metric("once", 1, "filter/kept_groups") < 4);
     CHECK(e2e_metric("often", 1, "filter/kept_groups") >

@@ -1,8 +1,9 @@
 /*
  * core: a user's program in a process of its own, spoken to over its standard input and output
  * (child.c). It is started with posix_spawn in a process group of its own, under a limit of address
- * space; stopping it kills the group. Nothing here waits: the caller polls `to` and `from` with the
- * deadline it keeps.
+ * space; stopping it kills the group, and the end of this process kills the child and all that it
+ * has started, wherever that has moved (a child without our environment alone escapes). Nothing
+ * here waits: the caller polls `to` and `from` with the deadline it keeps.
  */
 #ifndef ARES_CORE_CHILD_H
 #define ARES_CORE_CHILD_H

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -14,6 +15,60 @@
 
 extern char **environ;
 
+/* ---------------- what ends with this process
+ * Neither a signal at a parent's death (it comes when the thread that started the child ends) nor
+ * the process group (a program may leave it) is enough. Children and all that they start have a
+ * variable in their environment, and a shell that waits for the end of this process, whichever way
+ * it comes, kills whoever has it.
+ */
+#define MARK "ARES_RUN="
+static char mark[64];
+
+static void start_watcher(void)
+{
+    static const char script[] =
+        "cat >/dev/null\n"
+        "for again in 1 2 3; do\n" /* a program may be starting another one */
+        "    for file in $(grep -lazsF \"$0\" /proc/[0-9]*/environ); do\n"
+        "        file=${file#/proc/}\n"
+        "        kill -9 \"${file%/environ}\" 2>/dev/null\n"
+        "    done\n"
+        "done\n";
+    int ends[2];
+    pid_t pid;
+    snprintf(mark, sizeof mark, MARK "%d.%.0f.", (int)getpid(), ares_now_s() * 1e9);
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, ends[0], 0);
+    for (int i = 1; i <= 2; i++)
+        posix_spawn_file_actions_addopen(&files, i, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID); /* Ctrl-C is not for it */
+    char *const argv[] = { (char[]){ "sh" }, (char[]){ "-c" }, (char *)(uintptr_t)script, mark,
+                           NULL };
+    if (posix_spawn(&pid, "/bin/sh", &files, &attributes, argv, environ) != 0) close(ends[1]);
+    close(ends[0]); /* the other end closes with this process */
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+}
+
+/* This process's environment with the mark; free the list alone. */
+static char **marked_environment(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    size_t n = 0, k = 0;
+    pthread_once(&once, start_watcher);
+    while (environ[n]) n++;
+    char **list = ares_calloc(n + 2, sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], MARK, strlen(MARK)) != 0) list[k++] = environ[i];
+    list[k] = mark;
+    return list;
+}
+
+/* ---------------- starting and stopping */
 /* in and out are the ends that the child reads and writes; returns an errno. */
 static int spawn(pid_t *pid, char *const *argv, int in, int out)
 {
@@ -32,7 +87,9 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
                                               POSIX_SPAWN_SETSIGMASK);
-    int failed = posix_spawnp(pid, argv[0], &files, &attributes, argv, environ);
+    char **environment = marked_environment();
+    int failed = posix_spawnp(pid, argv[0], &files, &attributes, argv, environment);
+    ares_free(environment);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return failed;

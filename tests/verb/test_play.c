@@ -114,6 +114,37 @@ TEST(play_shows_control_characters_and_sends_none)
     ares_str_fini(&out);
 }
 
+/* A sleeper in a session of its own: of a run that ends, and of one that is killed. */
+TEST(what_a_program_has_started_ends_with_the_run)
+{
+    static const char program[] =
+        "import json, subprocess, sys\n"
+        "for line in sys.stdin:\n"
+        "    child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "    print(child.pid, file=open(sys.argv[1] + '.new', 'w'), flush=True)\n"
+        "    __import__('os').rename(sys.argv[1] + '.new', sys.argv[1])\n"
+        "    print(json.dumps({'observation': 'a', 'reward': 0, 'done': False}), flush=True)\n";
+    static const char yaml[] = "env: {definitions: {Own: {type: command, instruction: Go.}}}\n";
+    CHECK_OK(ares_file_write(test_file("own.py"), program, sizeof program - 1));
+    CHECK_OK(ares_file_write(test_file("own.yaml"), yaml, sizeof yaml - 1));
+    for (int killed = 0; killed < 2; killed++) {
+        ares_str out = { 0 };
+        int rc = test_shell(
+            &out,
+            "cd '%s' && rm -f pid fifo && mkfifo fifo && exec 3<>fifo\n"
+            "'%s' play --env Own --config own.yaml 'command=[python3, own.py, pid]' <&3 3>&- "
+            ">/dev/null & run=$!\n"
+            "i=0; until [ -s pid ] || [ $i = 600 ]; do sleep 0.1; i=$((i+1)); done\n"
+            "kill -0 $(cat pid) || exit 3\n"
+            "kill -%s $run; wait $run\n"
+            "i=0; while kill -0 $(cat pid) 2>/dev/null; do [ $i = 300 ] && exit 4\n"
+            "sleep 0.1; i=$((i+1)); done",
+            test_dir(), test_program(), killed ? "KILL" : "TERM");
+        CHECK_EQ(rc, 0);
+        ares_str_fini(&out);
+    }
+}
+
 TEST(an_interrupted_game_says_so)
 {
     ares_str out = { 0 };

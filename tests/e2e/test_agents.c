@@ -21,6 +21,13 @@ static void refused(const char *words, const char *says)
     ares_str_fini(&out);
 }
 
+/* Two tags that differ in rules, length and number; a row per turn, and contexts that overflow. */
+#define TWO_KINDS                                                                    \
+    "'env.train.tags=[FrozenLake, Ice]' 'env.train.n_groups=[1, 3]' "                \
+    "env.definitions.Ice.type=frozen_lake env.definitions.Ice.max_actions=2 "        \
+    "env.definitions.Ice.options.size=5 env.context_window_mode=limited_multi_turn " \
+    "env.max_context_window=2 algorithm.batch_adjust_mode=copy worker.rollout.max_model_len=900 "
+
 /* A step of a run whose tokens are those that were sampled. */
 static void check_exact(const char *run, int step)
 {
@@ -42,21 +49,27 @@ TEST(episodes_do_not_depend_on_threads_cache_or_batches)
 
 TEST(a_run_in_environments_resumes_with_the_seeds_that_come_next)
 {
-    train("whole", "trainer.save_freq=1");
-    train("again", "trainer.save_freq=1");
+    train("whole", TWO_KINDS "trainer.save_freq=1");
+    train("again", TWO_KINDS "trainer.save_freq=1");
     CHECK(e2e_go_back("again", "kept", 2));
-    train("again", "trainer.save_freq=1");
+    train("again", TWO_KINDS "trainer.save_freq=1");
     CHECK(e2e_same_runs("whole", "again", 3));
 }
 
 TEST(two_ranks_play_the_same_episodes)
 {
     E2E_NEEDS_MPI();
-    train("one", "trainer.max_steps=1 trainer.threads=1");
-    train("two", "trainer.max_steps=1 trainer.threads=1 --ranks 2");
+    train("one", TWO_KINDS "trainer.max_steps=1 trainer.threads=1");
+    train("two", TWO_KINDS "trainer.max_steps=1 trainer.threads=1 --ranks 2");
     CHECK(e2e_same_rollouts("one", "two", 1));
-    static const char *const names[] = { "train/FrozenLake/success", "train/FrozenLake/num_actions",
-                                         "train/FrozenLake/pass@4", "train/response_length" };
+    static const char *const names[] = {
+        "train/FrozenLake/success",   "train/FrozenLake/num_actions",
+        "train/FrozenLake/pass@4",    "train/Ice/num_actions",
+        "train/Ice/pass@4",           "train/response_length",
+        "response_length/clip_ratio", "critic/score/mean"
+    };
+    CHECK(e2e_metric("one", 1, "train/Ice/num_actions") !=
+          e2e_metric("one", 1, "train/FrozenLake/num_actions"));
     for (int i = 0; i < ARES_COUNT(names); i++)
         CHECK_NEAR(e2e_metric("one", 1, names[i]), e2e_metric("two", 1, names[i]), 1e-12);
 }

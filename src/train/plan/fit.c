@@ -7,7 +7,7 @@
 
 #include "plan/plan.h"
 
-enum { WORD = 120 };
+enum { WORD = 160 };
 
 /* Changes the options where they are not so already, and says how; false: nothing to change. */
 typedef bool remedy_fn(ares_train_config *c, const plan *p, char *word);
@@ -46,6 +46,20 @@ static bool single_rows(ares_train_config *c, const plan *p, char *word)
     snprintf(word, WORD,
              "worker.actor.share_prompts=false with worker.actor.max_token_len_per_device=%lld",
              (long long)c->actor.max_token_len);
+    return true;
+}
+/* The critic cuts as the policy does, by options of its own. */
+static bool critic_single_rows(ares_train_config *c, const plan *p, char *word)
+{
+    int64_t row = p->micro.prompt + p->micro.response;
+    if (p->bytes[PLAN_CRITIC][0] == 0) return false;
+    if (c->critic.max_token_len <= row && (!c->critic.share_prompts || c->rollout.n == 1))
+        return false;
+    c->critic.share_prompts = false;
+    c->critic.max_token_len = row;
+    snprintf(word, WORD,
+             "worker.critic.share_prompts=false with worker.critic.max_token_len_per_device=%lld",
+             (long long)row);
     return true;
 }
 static bool critic_inputs(ares_train_config *c, const plan *p, char *word)
@@ -128,14 +142,35 @@ static bool reference_in_bf16(ares_train_config *c, const plan *p, char *word)
     snprintf(word, WORD, "worker.ref.fsdp.torch_dtype=bf16");
     return true;
 }
+/* Of all models, since a device computes in one type; masters stay f32, on the host if need be. */
+static bool weights_in_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    bool critic = p->bytes[PLAN_CRITIC][0] > 0 && !in_bf16(c->critic.dtype),
+         reference = p->bytes[PLAN_REFERENCE][0] > 0 && c->ref.dtype && !in_bf16(c->ref.dtype);
+    if (in_bf16(c->actor.dtype)) return false;
+    c->actor.dtype = "bf16";
+    if (critic) c->critic.dtype = "bf16";
+    if (reference) c->ref.dtype = "bf16";
+    snprintf(word, WORD, "worker.actor.fsdp.torch_dtype=bf16%s%s",
+             critic ? " with worker.critic.fsdp.torch_dtype=bf16" : "",
+             reference ? " with worker.ref.fsdp.torch_dtype=bf16" : "");
+    return true;
+}
+/* Of weights in bf16 alone. */
 static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
     (void)p;
-    if (strcmp(c->optim.strategy, "adamw_bf16") == 0) return false;
-    snprintf(word, WORD, "%sworker.actor.optim.strategy=adamw_bf16",
-             in_bf16(c->actor.dtype) ? "" : "worker.actor.fsdp.torch_dtype=bf16 with ");
-    c->actor.dtype = "bf16";
+    if (!in_bf16(c->actor.dtype) || strcmp(c->optim.strategy, "adamw_bf16") == 0) return false;
     c->optim.strategy = "adamw_bf16";
+    snprintf(word, WORD, "worker.actor.optim.strategy=adamw_bf16");
+    return true;
+}
+static bool critic_states_in_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->bytes[PLAN_CRITIC][0] == 0 || !in_bf16(c->critic.dtype)) return false;
+    if (strcmp(c->critic_optim.strategy, "adamw_bf16") == 0) return false;
+    c->critic_optim.strategy = "adamw_bf16";
+    snprintf(word, WORD, "worker.critic.optim.strategy=adamw_bf16");
     return true;
 }
 
@@ -149,13 +184,19 @@ static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
     return true;
 }
 
-/* First what changes no result, and of that what costs less time. */
-static remedy_fn *const remedies[] = {
-    more_of_the_card, store_no_features,     shorter_micro_batch, keep_inputs,
-    critic_inputs,    small_cache,           single_rows,         reference_on_host,
-    states_on_host,   critic_states_on_host, critic_on_host,      actor_on_host,
-    rounds,           shorter_pairs,         reference_in_bf16,   states_in_bf16
-};
+/*
+ * By cost, each above all before it together: what changes no result and costs little time, then
+ * weights that are rounded, over f32 masters; then weights that come from the host in each pass;
+ * last what cuts data or rounds what is learnt.
+ */
+static remedy_fn *const remedies[] = { more_of_the_card, store_no_features,     shorter_micro_batch,
+                                       keep_inputs,      critic_inputs,         small_cache,
+                                       single_rows,      critic_single_rows,    reference_on_host,
+                                       states_on_host,   critic_states_on_host, reference_in_bf16,
+                                       weights_in_bf16,
+
+                                       critic_on_host,   actor_on_host,         rounds,
+                                       shorter_pairs,    critic_states_in_bf16, states_in_bf16 };
 
 /* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
 static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,
@@ -182,7 +223,8 @@ static void list_remedies(const ares_train_config *c, const plan_where *where, a
         fits = fits_with(c, where, chosen, words);
     }
     if (!fits) return;
-    for (int i = 0; i < ARES_COUNT(remedies); i++) {
+    /* the dearest is needed: without it none before fit; of the others the dear go first */
+    for (int i = ARES_COUNT(remedies) - 1; i >= 0; i--) {
         if (!chosen[i]) continue;
         chosen[i] = false;
         chosen[i] = !fits_with(c, where, chosen, words);

@@ -283,6 +283,66 @@ TEST(numbers_of_vapor_out_of_their_bounds_are_refused)
     }
 }
 
+/*
+ * What a step of a run needs is known before it: each of these is refused at --check, and with the
+ * value that the message names the configuration is good. Values may be written as YAML allows.
+ */
+TEST(what_does_not_go_with_vapor_is_refused_with_a_remedy_that_helps)
+{
+    static const struct {
+        const char *option, *bad, *good;
+    } cases[] = {
+        { "algorithm.disable_kl", "False", "True" },
+        { "algorithm.use_kl_loss", "True", "False" },
+        { "algorithm.use_kl_in_reward", "True", "null" },
+        { "algorithm.aepo", "true", "FALSE" },
+        { "algorithm.difficulty_aware_kl_penalty", "true", "False" },
+        { "worker.actor.dynamic_kl_loss", "true", "False" },
+        { "worker.actor.enable_second_chance_kl", "true", "False" },
+        { "data.bootstrap", "True", "False" },
+        { "report.gradient_analysis.every", "2", "0.0" },
+        { "worker.actor.clip_ratio_dual", "3", "~" },
+        { "worker.actor.early_stop_imp_ratio", "2", "None" },
+        { "worker.actor.mini_batch_unit", "samples", "prompts" },
+        { "worker.actor.loss_avg_mode", "seq-mean-token-sum", "token-mean" },
+        { "algorithm.adv_estimator", "grpo", "vapor" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *option = cases[i].option;
+        char remedy[40];
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--check %s %s=%s", words("run"), option, cases[i].bad), 2);
+        const char *set = strstr(out.data, "; set ");
+        REQUIRE(set && sscanf(set + 6, "%39s", remedy) == 1);
+        CHECK_MSG(!strstr(set + 1, "; set ") && strstr(out.data, option), "%s", out.data);
+        ares_str_clear(&out);
+        CHECK_MSG(e2e_program(&out, "--check %s %s=%s", words("run"), option, remedy) == 0,
+                  "%s=%s: %s", option, remedy, out.data);
+        ares_str_clear(&out);
+        CHECK_MSG(e2e_program(&out, "--check %s %s=%s", words("run"), option, cases[i].good) == 0,
+                  "%s=%s: %s", option, cases[i].good, out.data);
+    }
+    /* which prompts are dropped as easy follows from what the bootstrap pass learns */
+    CHECK_EQ(e2e_program(NULL, "--check %s data.bootstrap=true algorithm.drop_easy_prompts=true",
+                         words("run")),
+             0);
+    ares_str_fini(&out);
+}
+
+/* Before the first update policy and reference are one model: they say the same of every answer. */
+TEST(stored_answers_are_scored_at_temperature_1_whatever_the_rollouts_is)
+{
+    REQUIRE(e2e_program(NULL,
+                        "train %s worker.rollout.temperature=0.7 trainer.max_steps=1 "
+                        "worker.actor.global_batch_size=4 vapor.dpo_coef=1",
+                        words("vapor_cold")) == 0);
+    CHECK(e2e_metric("vapor_cold", 1, "vapor/pref_success_rate") == 0.75);
+    CHECK_NEAR(e2e_metric("vapor_cold", 1, "vapor/chosen_logratio"), 0, 0);
+    CHECK_NEAR(e2e_metric("vapor_cold", 1, "vapor/rejected_logratio"), 0, 0);
+    CHECK_NEAR(e2e_metric("vapor_cold", 1, "vapor/dpo_margin"), 0, 0);
+}
+
 TEST(two_spellings_of_an_option_of_vapor_agree_or_are_refused)
 {
     static const struct {

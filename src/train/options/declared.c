@@ -279,15 +279,18 @@ static void check_corrections(ares_config *cfg, const ares_train_config *c)
             c->loss.rollout_is);
 }
 
-/* There is one KL with one coefficient, in the loss or in the reward. */
-static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
+/*
+ * There is one KL with one coefficient, in the loss or in the reward. own_kl: the loss has a KL of
+ * its own, and says itself what does not go with it.
+ */
+static void check_kl(ares_config *cfg, const ares_algorithm_config *a, bool own_kl)
 {
     static const char beta[] = "algorithm.kl_beta";
     bool in_reward = a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "true") == 0;
     const char *type = ares_config_get_text(cfg, "algorithm.kl_type");
     const char *written = ares_config_written(cfg, "algorithm.kl_coef");
     bool weighs = a->kl_coef > 0 || ares_config_scheduled(cfg, "algorithm.kl_coef");
-    if (a->disable_kl && weighs && (a->use_kl_loss || in_reward))
+    if (a->disable_kl && weighs && (a->use_kl_loss || in_reward) && !own_kl)
         ares_config_fault(
             cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
             "algorithm.disable_kl leaves no reference model; set one of them to false");
@@ -396,7 +399,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                           "greedy samples of a prompt are all the same; set a temperature above 0 "
                           "(val_override_config may be greedy)");
     ares_loss_check(&c->loss, loss_complaint, cfg);
-    check_kl(cfg, &c->algorithm);
+    check_kl(cfg, &c->algorithm, vapor_wanted(c));
     check_warmup(cfg, c);
     check_corrections(cfg, c);
     check_diagnostics(cfg, c);

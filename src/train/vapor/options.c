@@ -92,7 +92,11 @@ static const struct {
     { "algorithm.adv_estimator", "vapor", "compares the responses to a prompt by itself" },
     { "algorithm.disable_kl", "true", "has a KL of its own: vapor.kl_coef" },
     { "algorithm.use_kl_loss", "false", "has a KL of its own: vapor.kl_coef" },
+    { "algorithm.use_kl_in_reward", "false", "has a KL of its own: vapor.kl_coef" },
     { "algorithm.aepo", "false", "has neither shaped scores nor a KL by token" },
+    { "algorithm.difficulty_aware_kl_penalty", "false", "has no KL by difficulty" },
+    { ACTOR "dynamic_kl_loss", "false", "has no KL by token" },
+    { ACTOR "enable_second_chance_kl", "false", "has no KL by token" },
     { "algorithm.importance_sampling_fix", "false",
       "compares with the reference, not the sampler" },
     { "algorithm.normalize_advantages", "false", "reads scores, not advantages" },
@@ -115,17 +119,31 @@ static void warn_or_fault(void *ctx, char severity, const char *option, const ch
     else ares_log(ARES_LOG_WARN, "config: %s: %s", option, message);
 }
 
+/* Whether an option has a value, however that is written (True, 0.0). NULL: null, as good as false
+ */
+static bool has_value(const ares_config *cfg, const char *option, const char *value)
+{
+    const ares_json *is = ares_config_get(cfg, option);
+    if (!is || is->type == ARES_JSON_NULL) return !value || strcmp(value, "false") == 0;
+    if (!value) return false;
+    return is->type == ARES_JSON_BOOL ? strcmp(value, is->boolean ? "true" : "false") == 0
+                                      : same_value(ares_config_get_text(cfg, option), value);
+}
+
 void vapor_check(ares_config *cfg, const ares_train_config *c)
 {
     if (!vapor_wanted(c) || c->trainer.val_only) return;
     for (int i = 0; i < ARES_COUNT(fixed); i++) {
-        const char *is = ares_config_get_text(cfg, fixed[i].option);
-        bool none = !is || strcmp(is, "null") == 0 || strcmp(is, "~") == 0 || !*is;
-        if (fixed[i].value ? is && strcmp(is, fixed[i].value) == 0 : none) continue;
+        if (has_value(cfg, fixed[i].option, fixed[i].value)) continue;
         ares_config_fault(cfg, fixed[i].option,
                           "does not go with " LOSS " = 'vapor', which %s; set %s", fixed[i].why,
                           fixed[i].value ? fixed[i].value : "null");
     }
+    if (has_value(cfg, "data.bootstrap", "true") &&
+        has_value(cfg, "algorithm.drop_easy_prompts", "false"))
+        ares_config_fault(cfg, "data.bootstrap",
+                          "answers the whole data set for difficulties and targets, which " LOSS
+                          " = 'vapor' does not read; set false");
     if (agents_wanted(c))
         ares_config_fault(cfg, LOSS,
                           "vapor judges a part of a single answer, and env.train.tags names "

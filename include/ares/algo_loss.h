@@ -237,6 +237,7 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to);
  * VAPOR (loss/vapor_loss.c; docs/vapor.md): completions of several prompts, each with a stored pair
  * of answers. Spans are token ranges [span, span_end). Where span_end <= span no span was found:
  * the ratio is 1 and the reward counts as 0. A span with a NaN or an infinity has the ratio 1.
+ * Masked tokens (what an answer had before it went on under newer weights) count in no sum.
  */
 #define ARES_VAPOR_OPTIONS(X)                                                                      \
     X(f64, beta, "beta", "0.1", "[0,)",                                                            \
@@ -282,6 +283,7 @@ typedef struct ares_vapor_text {
     int64_t n, span, span_end;
     const float *log_prob, *ref_log_prob; /* [n] */
     float *d_log_prob;                    /* [n], added to; may be NULL */
+    const uint8_t *mask;                  /* [n]; NULL: every token counts */
 } ares_vapor_text;
 typedef struct ares_vapor_completion_args {
     ares_vapor_text text;
@@ -307,9 +309,9 @@ typedef struct ares_vapor_sums {
     double dpo_pairs, dpo, dpo_margin, dpo_preferred;
 } ares_vapor_sums;
 /*
- * totals: the numbers of completions, of tokens and of pairs in the mini-batch over all ranks, by
- * which the surrogate, the KL and the DPO loss are divided (NULL: those of these prompts). A prompt
- * without completions is left out with its pair. sums is added to.
+ * totals: the numbers of completions, of their unmasked tokens and of pairs in the mini-batch over
+ * all ranks, by which the surrogate, the KL and the DPO loss are divided (NULL: those of these
+ * prompts). A prompt without completions is left out with its pair. sums is added to.
  */
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
                     int64_t n, const double totals[3], ares_vapor_sums *sums);

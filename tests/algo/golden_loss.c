@@ -800,9 +800,9 @@ GOLDEN(vapor, preference_term)
     };
     ares_vapor_prompt p = { .n = 1, .completions = &completion };
     if (won && won->type != ARES_JSON_NULL)
-        p.chosen = (ares_vapor_text){ 1, 0, 1, &chosen, &zero, NULL };
+        p.chosen = (ares_vapor_text){ 1, 0, 1, &chosen, &zero, NULL, NULL };
     if (lost && lost->type != ARES_JSON_NULL)
-        p.rejected = (ares_vapor_text){ 1, 0, 1, &rejected, &zero, NULL };
+        p.rejected = (ares_vapor_text){ 1, 0, 1, &rejected, &zero, NULL, NULL };
     ares_vapor_config cfg = { .beta = golden_number(g, "beta"),
                               .epsilon_low = 0.2,
                               .epsilon_high = 0.2,

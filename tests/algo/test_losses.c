@@ -169,8 +169,10 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
                                            .ratio_reduction = "mean",
                                            .failure_ratio = "neutral" };
     float d[2][3] = { { 0 } };
-    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, log_prob, ref, d[0] }, .reward = 0 },
-                                        { .text = { 3, 1, 3, log_prob, ref, d[1] }, .reward = 1 } };
+    ares_vapor_completion_args c[2] = {
+        { .text = { 3, 0, 2, log_prob, ref, d[0], NULL }, .reward = 0 },
+        { .text = { 3, 1, 3, log_prob, ref, d[1], NULL }, .reward = 1 }
+    };
     ares_vapor_prompt p = { .n = 2, .completions = c };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
@@ -192,8 +194,8 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
     CHECK_NEAR(s.objective, 0.5 * exp(-0.125) - 0.5 * exp(0.125), 1e-12); /* none is clipped */
     CHECK_NEAR(d[0][2], 0.5 / 6, 1e-7); /* outside of the span: the slope of the KL term alone */
     CHECK_NEAR(d[1][0], 0.5 / 6, 1e-7);
-    p.chosen = (ares_vapor_text){ 3, 0, 2, log_prob, ref, NULL };
-    p.rejected = (ares_vapor_text){ 3, 1, 3, log_prob, ref, NULL };
+    p.chosen = (ares_vapor_text){ 3, 0, 2, log_prob, ref, NULL, NULL };
+    p.rejected = (ares_vapor_text){ 3, 1, 3, log_prob, ref, NULL, NULL };
     ares_vapor_sums_init(&s);
     REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), &p, 1, NULL, &s));
     CHECK_NEAR(s.usable, 1, 0);
@@ -220,21 +222,23 @@ TEST(dpo_learns_from_whole_answers_and_leaves_out_what_is_no_number)
                               .failure_ratio = "neutral",
                               .preference_detach = true };
     float d[4][3] = { { 0 } };
-    ares_vapor_completion_args c[3] = { { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 },
-                                        { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 },
-                                        { .text = { 3, 0, 2, log_prob, ref, NULL }, .reward = 1 } };
+    ares_vapor_completion_args c[3] = {
+        { .text = { 3, 0, 2, log_prob, ref, NULL, NULL }, .reward = 1 },
+        { .text = { 3, 0, 2, log_prob, ref, NULL, NULL }, .reward = 1 },
+        { .text = { 3, 0, 2, log_prob, ref, NULL, NULL }, .reward = 1 }
+    };
     ares_vapor_prompt p[4] = { { .n = 1,
                                  .completions = c,
-                                 .chosen = { 3, 0, 0, log_prob, ref, d[0] },
-                                 .rejected = { 3, 0, 0, ref, log_prob, d[1] } },
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[0], NULL },
+                                 .rejected = { 3, 0, 0, ref, log_prob, d[1], NULL } },
                                { .n = 1,
                                  .completions = c + 1,
-                                 .chosen = { 3, 0, 0, log_prob, ref, d[2] },
-                                 .rejected = { 3, 0, 0, broken, ref, d[3] } },
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[2], NULL },
+                                 .rejected = { 3, 0, 0, broken, ref, d[3], NULL } },
                                { .n = 1, .completions = c + 2 },
                                { .n = 0,
-                                 .chosen = { 3, 0, 0, log_prob, ref, d[2] },
-                                 .rejected = { 3, 0, 0, ref, log_prob, d[3] } } };
+                                 .chosen = { 3, 0, 0, log_prob, ref, d[2], NULL },
+                                 .rejected = { 3, 0, 0, ref, log_prob, d[3], NULL } } };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), p, 4, NULL, &s));
@@ -698,7 +702,8 @@ TEST(a_span_that_is_no_number_is_neutral_and_counted)
     float fine[3] = { -1, -2, -3 }, ref[3] = { -1.5f, -2, -2.5f }, broken[3] = { -1, NAN, -3 },
           d[2][3] = { { 0 }, { 0 } };
     ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0] }, .reward = 1 },
-                                        { .text = { 3, 0, 2, broken, ref, d[1] }, .reward = 0 } };
+                                        { .text = { 3, 0, 2, broken, ref, d[1], NULL },
+                                          .reward = 0 } };
     ares_vapor_prompt p = { .n = 2, .completions = c };
     ares_vapor_config cfg = { .beta = 0.1,
                               .epsilon_low = 0.2,
@@ -767,7 +772,7 @@ static double pair_metrics(const ares_vapor_text *chosen, const ares_vapor_text 
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     for (int i = 0; i < n; i++) {
-        ares_vapor_completion_args c = { .text = { 2, 0, 2, now, ref, NULL }, .reward = 1 };
+        ares_vapor_completion_args c = { .text = { 2, 0, 2, now, ref, NULL, NULL }, .reward = 1 };
         ares_vapor_prompt p = {
             .n = 1, .completions = &c, .chosen = chosen[i], .rejected = rejected[i]
         };
@@ -782,10 +787,10 @@ static double pair_metrics(const ares_vapor_text *chosen, const ares_vapor_text 
 TEST(a_preference_without_its_pair_has_no_difference)
 {
     float now[2] = { -1, -3 }, ref[2] = { -1.5f, -3 }, broken[2] = { NAN, -1 };
-    const ares_vapor_text none = { 0 }, pair = { 2, 0, 1, now, ref, NULL },
-                          without_span = { 2, 0, 0, now, ref, NULL },
-                          level = { 2, 1, 2, now, ref, NULL },
-                          no_number = { 2, 0, 1, broken, ref, NULL };
+    const ares_vapor_text none = { 0 }, pair = { 2, 0, 1, now, ref, NULL, NULL },
+                          without_span = { 2, 0, 0, now, ref, NULL, NULL },
+                          level = { 2, 1, 2, now, ref, NULL, NULL },
+                          no_number = { 2, 0, 1, broken, ref, NULL, NULL };
     const ares_vapor_text chosen[] = { none, pair, none, without_span, no_number, pair },
                           rejected[] = { none, none, pair, level, level, level };
     double margins[6], value;

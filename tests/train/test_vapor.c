@@ -7,21 +7,61 @@
 typedef struct vapor_case {
     const char *name;
     bool pair[GROUPS], span[ROWS], detach, mean, full;
-    double beta, clamp, dpo;
+    double beta, dpo;
+    double clamp;  /* 0: 20 */
+    int old[ROWS]; /* tokens of mask 0 that a response begins with; WHOLE: all of it */
 } vapor_case;
 
+enum { WHOLE = 99 };
+
+#define ALL_SPANS .span = { 1, 1, 1, 1, 1, 1 }
+#define OLD_TOKENS .old = { 3, 0, 6, 8, 1, 2 }
 static const vapor_case cases[] = {
-    { "pairs and spans", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20, 0 },
-    { "one pair, some spans", { 0, 1 }, { 1, 0, 1, 1, 1, 0 }, 0, 0, 0, 0.3, 20, 0 },
-    { "no pair", { 0, 0 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 20, 0 },
-    { "no span", { 1, 1 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0.1, 20, 0 },
-    { "whole answers", { 1, 1 }, { 0, 1, 0, 1, 1, 1 }, 0, 0, 1, 0.1, 20, 0 },
-    { "means", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 1, 0, 0.5, 20, 0 },
-    { "detached", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 1, 0, 0, 0.1, 20, 0 },
-    { "clamped", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 0, 0, 0.1, 0.4, 0 },
-    { "dpo", { 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 0, 1, 0, 0.1, 20, 0.7 },
-    { "dpo alone, of one pair", { 0, 1 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0, 20, 1 },
+    { .name = "pairs and spans", .pair = { 1, 1 }, ALL_SPANS, .beta = 0.1 },
+    { .name = "one pair, some spans", .pair = { 0, 1 }, .span = { 1, 0, 1, 1, 1, 0 }, .beta = 0.3 },
+    { .name = "no pair", ALL_SPANS, .beta = 0.1 },
+    { .name = "no span", .pair = { 1, 1 }, .beta = 0.1 },
+    { .name = "whole answers",
+      .pair = { 1, 1 },
+      .span = { 0, 1, 0, 1, 1, 1 },
+      .full = true,
+      .beta = 0.1 },
+    { .name = "means", .pair = { 1, 1 }, ALL_SPANS, .mean = true, .beta = 0.5 },
+    { .name = "detached", .pair = { 1, 1 }, ALL_SPANS, .detach = true, .beta = 0.1 },
+    { .name = "clamped", .pair = { 1, 1 }, ALL_SPANS, .beta = 0.1, .clamp = 0.4 },
+    { .name = "dpo", .pair = { 1, 1 }, ALL_SPANS, .mean = true, .beta = 0.1, .dpo = 0.7 },
+    { .name = "dpo alone, of one pair", .pair = { 0, 1 }, .dpo = 1 },
+    { .name = "a masked answer",
+      .pair = { 1, 1 },
+      ALL_SPANS,
+      .beta = 0.1,
+      .old = { 0, 0, WHOLE, 0, 0, 0 } },
+    { .name = "a masked group, and its pair",
+      .pair = { 1, 1 },
+      ALL_SPANS,
+      .beta = 0.1,
+      .dpo = 0.7,
+      .old = { WHOLE, WHOLE, WHOLE, 0, 0, 0 } },
+    /* a part of the first span, all of the fourth, nothing of the fifth */
+    { .name = "old tokens", .pair = { 1, 1 }, ALL_SPANS, .beta = 0.1, OLD_TOKENS },
+    { .name = "old tokens, means",
+      .pair = { 1, 0 },
+      ALL_SPANS,
+      .mean = true,
+      .beta = 0.5,
+      OLD_TOKENS },
+    { .name = "old tokens, whole answers",
+      .pair = { 0, 1 },
+      .span = { 0, 1, 0, 1, 1, 0 },
+      .full = true,
+      .beta = 0.1,
+      OLD_TOKENS },
 };
+
+static double clamp_of(const vapor_case *c)
+{
+    return c->clamp == 0 ? 20 : c->clamp;
+}
 
 /* Stored answers: the first two responses of a group once more, with log-probs of their own. */
 typedef struct stored {
@@ -83,15 +123,16 @@ static bool open_case(run *r, stored *s, const vapor_case *c, bool share)
                                         .epsilon_high = 0.3,
                                         .kl_coef = 0.04,
                                         .kl_penalty = "low_var_kl",
-                                        .log_ratio_clamp = c->clamp,
+                                        .log_ratio_clamp = clamp_of(c),
                                         .dpo_coef = c->dpo,
                                         .dpo_beta = 0.5,
                                         .preference_detach = c->detach,
                                         .ratio_reduction = c->mean ? "mean" : "sum",
                                         .failure_ratio = c->full ? "full" : "neutral" };
     r->actor.loss = ares_loss_find("vapor");
-    for (int64_t t = 0; t < r->batch.tokens; t++) r->batch.response_mask[t] = 1;
     for (int i = 0; i < ROWS; i++) {
+        for (int t = 0; t < response_len[i]; t++)
+            r->batch.response_mask[r->batch.row_start[i] + t] = t >= c->old[i];
         ares_sample *x = &r->batch.samples[i];
         x->score = (float)scores[i];
         if (c->span[i]) span_of_row(i, &x->span, &x->span_end);
@@ -110,6 +151,25 @@ typedef struct subject {
     const vapor_case *c;
     const stored *s;
 } subject;
+
+static bool learns(const vapor_case *c, int row)
+{
+    return c->old[row] < response_len[row];
+}
+
+/* Responses of a group that learn, and the tokens of all that count. */
+static int learners_of(const vapor_case *c, int g)
+{
+    int n = 0;
+    for (int i = 0; i < PER_GROUP; i++) n += learns(c, g * PER_GROUP + i);
+    return n;
+}
+static double tokens_that_count(const vapor_case *c)
+{
+    double n = 0;
+    for (int i = 0; i < ROWS; i++) n += learns(c, i) ? response_len[i] - c->old[i] : 0;
+    return n;
+}
 
 /* sum (mean: mean) of log pi - log ref over a span; NULL: it has no token */
 static at_tensor log_ratio(const oracle *o, int row, const float *ref, int32_t first, int32_t end,
@@ -178,45 +238,55 @@ static at_tensor objective(const oracle *o, const subject *x, int row, at_tensor
     const ares_sample *a = &r->batch.samples[row];
     int g = row / PER_GROUP;
     double mean = 0;
-    for (int i = 0; i < PER_GROUP; i++) mean += reward(x->c, g * PER_GROUP + i) / PER_GROUP;
+    for (int i = 0; i < PER_GROUP; i++)
+        if (learns(x->c, g * PER_GROUP + i))
+            mean += reward(x->c, g * PER_GROUP + i) / learners_of(x->c, g);
     double advantage = reward(x->c, row) - mean;
     int32_t first = a->span, end = a->span_end;
     if (end <= first && x->c->full) first = 0, end = response_len[row];
+    first = first < x->c->old[row] ? x->c->old[row] : first;
     at_tensor log_r = plus(
         log_ratio(o, row, r->batch.ref_log_probs + r->batch.row_start[row], first, end, x->c->mean),
         pair);
     if (!log_r) return NULL; /* a constant */
-    at_tensor ratio = at_exp(at_clamp(log_r, -x->c->clamp, x->c->clamp));
+    at_tensor ratio = at_exp(at_clamp(log_r, -clamp_of(x->c), clamp_of(x->c)));
     return at_minimum(at_mul_s(ratio, advantage), at_mul_s(at_clamp(ratio, 0.8, 1.3), advantage));
 }
 
 /* k3 of a response's tokens, summed; and its entropies, summed. */
-static at_tensor other_terms(const oracle *o, int row, double tokens)
+static at_tensor other_terms(const oracle *o, const vapor_case *c, int row)
 {
+    double tokens = tokens_that_count(c);
+    int old = c->old[row], n = response_len[row] - old;
     const run *r = o->r;
     at_tensor log_p = row_log_p(o, row),
               back = at_sub(
                   blob(o, r->batch.ref_log_probs + r->batch.row_start[row], response_len[row]),
                   taken(o, row, log_p)),
               kl = at_add_s(at_sub(at_exp(back), back), -1);
-    return at_sub(at_mul_s(at_sum(kl), 0.04 / tokens),
-                  at_mul_s(at_sum(entropy_of(log_p)), r->cfg.loss.entropy_coeff / tokens));
+    return at_sub(at_mul_s(at_sum(at_narrow(kl, 0, old, n)), 0.04 / tokens),
+                  at_mul_s(at_sum(at_narrow(entropy_of(log_p), 0, old, n)),
+                           r->cfg.loss.entropy_coeff / tokens));
 }
 
 static at_tensor vapor_total(const oracle *o, const void *ctx)
 {
     const subject *x = ctx;
     at_tensor sum = NULL;
-    double tokens = 0;
-    for (int i = 0; i < ROWS; i++) tokens += response_len[i];
+    int responses = 0, pairs = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        responses += learners_of(x->c, g);
+        pairs += x->c->pair[g] && learners_of(x->c, g);
+    }
     for (int row = 0; row < ROWS; row++) {
+        if (!learns(x->c, row)) continue;
         at_tensor gain = objective(o, x, row, preference(o, x, row / PER_GROUP));
-        if (gain) sum = plus(sum, at_mul_s(gain, -1.0 / ROWS));
-        sum = plus(sum, other_terms(o, row, tokens));
+        if (gain) sum = plus(sum, at_mul_s(gain, -1.0 / responses));
+        sum = plus(sum, other_terms(o, x->c, row));
     }
     for (int g = 0; g < GROUPS && x->c->dpo != 0; g++) {
-        at_tensor loss = dpo(o, x, g);
-        if (loss) sum = plus(sum, at_mul_s(loss, x->c->dpo / (double)x->s->batch.groups));
+        at_tensor loss = learners_of(x->c, g) ? dpo(o, x, g) : NULL;
+        if (loss) sum = plus(sum, at_mul_s(loss, x->c->dpo / pairs));
     }
     return sum;
 }

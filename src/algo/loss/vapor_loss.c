@@ -23,14 +23,27 @@ static bool has_span(const ares_vapor_text *t)
     return t->n > 0 && t->span_end > t->span;
 }
 
+static bool counts(const ares_vapor_text *t, int64_t token)
+{
+    return !t->mask || t->mask[token];
+}
+
+/* Tokens [first, end) that count. */
+static double count(const ares_vapor_text *t, int64_t first, int64_t end)
+{
+    int64_t n = 0;
+    for (int64_t i = first; i < end; i++) n += counts(t, i);
+    return (double)n;
+}
+
 double vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
 {
-    double sum = 0;
+    double sum = 0, n = count(t, t->span, t->span_end);
     for (int64_t i = t->span; i < t->span_end; i++)
-        sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
+        if (counts(t, i)) sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
     *finite = isfinite(sum);
-    if (!has_span(t) || !*finite) return 0;
-    return mean ? sum / (double)(t->span_end - t->span) : sum;
+    if (n == 0 || !*finite) return 0;
+    return mean ? sum / n : sum;
 }
 
 double vapor_ratio(double log_ratio, double bound)
@@ -41,8 +54,9 @@ double vapor_ratio(double log_ratio, double bound)
 /* d log_prob += c over the span; c is by the span's log-ratio. */
 static void pull(const ares_vapor_text *t, double c, bool mean)
 {
-    if (mean) c /= (double)(t->span_end - t->span);
-    for (int64_t i = t->span; t->d_log_prob && i < t->span_end; i++) t->d_log_prob[i] += (float)c;
+    if (mean) c /= fmax(1, count(t, t->span, t->span_end));
+    for (int64_t i = t->span; t->d_log_prob && i < t->span_end; i++)
+        if (counts(t, i)) t->d_log_prob[i] += (float)c;
 }
 
 /* beta D: what the pair adds to a completion's log-ratio; without a pair, nothing. */
@@ -98,6 +112,7 @@ static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const 
                          double tokens, ares_vapor_sums *s)
 {
     for (int64_t i = 0; i < t->n; i++) {
+        if (!counts(t, i)) continue;
         double x = (double)t->log_prob[i] - (double)t->ref_log_prob[i];
         s->tokens += 1;
         if (!isfinite(x)) {
@@ -234,7 +249,7 @@ int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_
         for (int64_t c = 0; c < prompts[i].n; c++) {
             const ares_vapor_text *t = &prompts[i].completions[c].text;
             ARES_ASSERT(t->span_end <= t->n && (t->span_end <= t->span || t->span >= 0));
-            own[1] += (double)t->n;
+            own[1] += count(t, 0, t->n);
         }
     }
     for (int64_t i = 0; i < n; i++)

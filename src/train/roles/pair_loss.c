@@ -29,17 +29,21 @@ static ares_vapor_text text_of(const ares_batch *b, int64_t row, const float *lo
     return (ares_vapor_text){ .n = b->row_start[row + 1] - t,
                               .span = b->samples[row].span,
                               .span_end = b->samples[row].span_end,
+                              .mask = b->response_mask ? b->response_mask + t : NULL,
                               .log_prob = log_prob + t,
                               .ref_log_prob = ref_log_prob + t,
                               .d_log_prob = d_log_prob + t };
 }
 
-/* A discarded response, or one that only fills the batch, has no token of mask 1. */
-static bool learns(const ares_batch *b, int64_t row)
+/*
+ * Tokens of mask 1. A discarded response, or one that only fills the batch, has none; one that went
+ * on under newer weights may have some.
+ */
+static int64_t learns(const ares_batch *b, int64_t row)
 {
-    for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
-        if (b->response_mask[t]) return true;
-    return false;
+    int64_t n = 0;
+    for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) n += b->response_mask[t];
+    return n;
 }
 
 /* The group of rows [row, end) as a prompt; the stored pair is added by add_pairs. */
@@ -49,12 +53,13 @@ static ares_vapor_prompt prompt_of(const update *u, int64_t row, int64_t end, do
     ares_vapor_prompt p = { .completions = ares_arena_calloc(&b->arena, (size_t)(end - row),
                                                              sizeof *p.completions) };
     for (int64_t r = row; r < end; r++) {
-        if (!learns(b, r)) continue;
+        int64_t tokens = learns(b, r);
+        if (!tokens) continue;
         ares_vapor_completion_args *c = &p.completions[p.n++];
         c->text = text_of(b, r, u->host.log_prob, b->ref_log_probs, u->host.c_log_prob);
         c->reward = (double)b->samples[r].score;
         totals[0] += 1;
-        totals[1] += (double)c->text.n;
+        totals[1] += (double)tokens;
     }
     return p;
 }
@@ -101,7 +106,7 @@ int pair_loss(update *u, int64_t row, int64_t end)
     if (totals[0] > 0) u->sums.loss -= sums.objective / totals[0];
     if (totals[2] > 0) u->sums.loss += cfg->dpo_coef * sums.dpo / totals[2];
     if (totals[1] > 0) u->sums.kl += sums.kl / totals[1];
-    for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r);
+    for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r) > 0;
     ares_vapor_sums_add(&u->pairs, &sums);
     columns_in(&a->learner.columns, u->col.c_log_prob + b->row_start[row], derivatives, bytes);
     return ARES_OK;

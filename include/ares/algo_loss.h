@@ -305,6 +305,7 @@ typedef struct ares_vapor_sums {
     double reward_square, span_tokens, log_ratio, log_ratio_max; /* the last: of |log-ratio| */
     double lost; /* completions whose tags have no token between them: the caller counts them */
     double chosen, rejected; /* log-ratios of the usable pairs' answers */
+    double u;                /* beta sum u of the usable pairs: below 0 a pair is unlearnt */
     /* of the DPO loss: pairs, their losses, their differences, and how many of these exceed 0 */
     double dpo_pairs, dpo, dpo_margin, dpo_preferred;
 } ares_vapor_sums;

@@ -204,6 +204,49 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
 }
 
 /*
+ * The sign of what a pair learns. The right answer is likelier than under the reference, the wrong
+ * one is as it was: within the clip the chosen answer gains, beyond it only the wrong answer's
+ * negative term is left, and the chosen answer loses.
+ */
+TEST(a_clipped_right_answer_turns_the_pair_round_and_a_metric_says_so)
+{
+    static const float gained[1] = { -1 }, same[1] = { -1.5F }, ref[1] = { -1.5F };
+    static const struct {
+        double epsilon_high, sum_u;
+    } cases[] = { { 4, 0.5 * 1.6487212707001282 - 0.5 }, { 0.2, -0.5 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const ares_vapor_config cfg = { .beta = 0.5,
+                                        .epsilon_low = 0.2,
+                                        .epsilon_high = cases[i].epsilon_high,
+                                        .log_ratio_clamp = 20,
+                                        .ratio_reduction = "sum",
+                                        .failure_ratio = "neutral" };
+        float won[1] = { 0 }, lost[1] = { 0 };
+        ares_vapor_completion_args c[2] = {
+            { .text = { 1, 0, 1, gained, ref, NULL, NULL }, .reward = 1 },
+            { .text = { 1, 0, 1, same, ref, NULL, NULL }, .reward = 0 },
+        };
+        ares_vapor_prompt p[2] = { { .n = 2,
+                                     .completions = c,
+                                     .chosen = { 1, 0, 1, same, ref, won, NULL },
+                                     .rejected = { 1, 0, 1, same, ref, lost, NULL } },
+                                   { .n = 2, .completions = c } }; /* without a pair */
+        ares_vapor_sums s;
+        ares_vapor_sums_init(&s);
+        REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), p, 2, NULL, &s));
+        CHECK_NEAR(s.u, 0.5 * cases[i].sum_u, 1e-7);
+        CHECK_NEAR(won[0], -0.5 * cases[i].sum_u / 4, 1e-7);
+        CHECK_NEAR(lost[0], 0.5 * cases[i].sum_u / 4, 1e-7);
+        ares_metrics *m = ares_metrics_new();
+        ares_vapor_metrics(&cfg, &s, m);
+        double mean = NAN;
+        ares_metrics_get(m, "vapor/pref_grad_coef_mean", &mean);
+        CHECK_NEAR(mean, 0.5 * cases[i].sum_u, 1e-7); /* of the one pair there is */
+        ares_metrics_free(m);
+    }
+}
+
+/*
  * Two prompts: log-ratios of whole answers 0.25 and -0.25, and a pair of which one answer is no
  * number. The loss is in the log-ratios' difference, over all tokens, divided by the pairs there
  * are, and needs no span.
@@ -289,6 +332,7 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                                 .preferred = 1,
                                 .term = 6,
                                 .u_abs = 3,
+                                .u = -1,
                                 .equal_groups = 1,
                                 .nonfinite = 5,
                                 .reward_square = 8,
@@ -325,6 +369,7 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
                  { "saturated_frac", 0.375 },
                  { "nonfinite", 5 },
                  { "pref_grad_coef_absmean", 0.75 },
+                 { "pref_grad_coef_mean", -0.5 },
                  { "reward_std", sqrt(3.5 / 7) },
                  { "span_tokens_mean", 3 },
                  { "map_failed_rate", 0.125 },

@@ -188,6 +188,7 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
     dpo_loss(cfg, p, totals[2], s);
     s->prompts += 1;
     s->u_abs += fabs(cfg->beta * u_sum);
+    s->u += p->usable ? cfg->beta * u_sum : 0;
     if (!p->usable || cfg->preference_detach || cfg->beta == 0) return;
     pull(&p->chosen, -cfg->beta * u_sum / totals[0], by_mean(cfg));
     pull(&p->rejected, cfg->beta * u_sum / totals[0], by_mean(cfg));
@@ -204,7 +205,7 @@ void ares_vapor_sums_init(ares_vapor_sums *s)
     X(prompts) X(completions) X(tokens) X(objective) X(kl) X(reward) X(extracted) X(usable) \
     X(margin) X(preferred) X(term) X(ratio) X(clip_low) X(clip_high) X(saturated) X(nonfinite) \
     X(u_abs) X(equal_groups) X(reward_square) X(span_tokens) X(lost) X(log_ratio) X(chosen) \
-    X(rejected) X(dpo_pairs) X(dpo) X(dpo_margin) X(dpo_preferred)
+    X(rejected) X(u) X(dpo_pairs) X(dpo) X(dpo_margin) X(dpo_preferred)
 /* clang-format on */
 
 void ares_vapor_sums_add(ares_vapor_sums *s, const ares_vapor_sums *more)
@@ -272,6 +273,7 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
         ares_metrics_set(m, "vapor/pref_accuracy", s->preferred / s->usable);
         ares_metrics_set(m, "vapor/chosen_logratio", cfg->beta * s->chosen / s->usable);
         ares_metrics_set(m, "vapor/rejected_logratio", cfg->beta * s->rejected / s->usable);
+        ares_metrics_set(m, "vapor/pref_grad_coef_mean", s->u / s->usable);
     }
     ares_metrics_set(m, "vapor/pref_term_mean", s->term / s->prompts);
     if (s->extracted > 0)

@@ -271,9 +271,11 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to);
       "key of a row's answer that is not preferred")                                               \
     X(i64, max_pair_length, "max_pair_length", "1024", "[1,)",                                     \
       "tokens of prompt and stored answer at most; longer answers lose their end")                 \
-    X(flag, sync_ref_model, "sync_ref_model", "false", "",                                         \
-      "move the reference model towards the policy every ref_model_sync_steps steps")              \
-    X(i64, ref_model_sync_steps, "ref_model_sync_steps", "512", "[1,)",                            \
+    X(flag, sync_ref_model, "sync_ref_model", "true", "",                                          \
+      "move the reference model towards the policy every ref_model_sync_steps steps; false: "      \
+      "pairs "                                                                                     \
+      "may be unlearnt (docs/vapor.md)")                                                           \
+    X(i64, ref_model_sync_steps, "ref_model_sync_steps", "10", "[1,)",                             \
       "sync_ref_model: steps from one move to the next")                                           \
     X(f64, ref_model_mixup_alpha, "ref_model_mixup_alpha", "0.6", "[0,1]",                         \
       "sync_ref_model: share of the policy in the moved reference model")

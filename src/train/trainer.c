@@ -267,7 +267,15 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     const ares_train_config *c = t->run.cfg;
     bool moves = vapor_wanted(c) && c->vapor.sync_ref_model;
     ares_str path = { 0 };
-    if (weights && moves) ares_path_join(&path, weights, "../reference");
+    if (weights && moves && !ares_dir_exists(ares_path_join(&path, weights, "../reference"))) {
+        int rc =
+            ares_fail(ARES_ESTATE,
+                      "run: %s: no such directory: in the run of this checkpoint the reference "
+                      "did not move; set vapor.sync_ref_model=false",
+                      path.data);
+        ares_str_fini(&path);
+        return rc;
+    }
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
     int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups, path.data);

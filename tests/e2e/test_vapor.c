@@ -98,6 +98,58 @@ TEST(a_rolling_checkpoint_of_vapor_goes_on_with_the_reference_that_has_moved)
     CHECK(e2e_same_runs("vapor_whole", "vapor_part", 4));
 }
 
+TEST(a_run_whose_reference_did_not_move_says_how_it_goes_on)
+{
+    ares_str out = { 0 };
+    char first[600];
+    REQUIRE(e2e_program(NULL, "train %s trainer.max_steps=1 vapor.sync_ref_model=false",
+                        words("vapor_still")) == 0);
+    snprintf(first, sizeof first, "%s", test_file("vapor_still"));
+    for (int moves = 1; moves >= 0; moves--) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out,
+                             "train %s trainer.max_steps=2 trainer.load_checkpoint_path='%s' "
+                             "vapor.sync_ref_model=%s",
+                             words(moves ? "vapor_starts" : "vapor_stays"), first,
+                             moves ? "true" : "false"),
+                 moves);
+        CHECK_EQ(strstr(out.data, "did not move; set vapor.sync_ref_model=false") != NULL, moves);
+    }
+    ares_str_fini(&out);
+}
+
+/*
+ * With one reference for good, most right answers are soon beyond the clip, and what is left of a
+ * group unlearns its pair (docs/vapor.md); the reference that moves by default keeps them within.
+ */
+TEST(by_default_a_preference_is_learnt_and_with_a_frozen_reference_it_is_unlearnt)
+{
+    static const char *const runs[] = { "vapor_default", "vapor_frozen" };
+    double sign[2] = { 0 };
+    int yes[2], no[2];
+    for (int i = 0; i < 2; i++) {
+        ares_str out = { 0 };
+        REQUIRE(e2e_program(NULL,
+                            "train %s trainer.max_steps=100 worker.actor.optim.lr=5e-4 "
+                            "worker.actor.global_batch_size=4 trainer.save_freq=-1 %s",
+                            words(runs[i]), i ? "vapor.sync_ref_model=false" : "") == 0);
+        for (int step = 81; step <= 100; step++)
+            sign[i] += e2e_metric(runs[i], step, "vapor/pref_grad_coef_mean") / 20;
+        CHECK_EQ(test_shell(&out,
+                            "cd '%s/rollouts' && cat step_*08[1-9].jsonl step_*09?.jsonl "
+                            "step_*100.jsonl > last && grep -c '<S>yes</S>' last; "
+                            "grep -c '<S>no</S>' last",
+                            test_file(runs[i])),
+                 0);
+        CHECK_EQ(sscanf(out.data, "%d %d", &yes[i], &no[i]), 2);
+        ares_str_fini(&out);
+    }
+    CHECK_MSG(sign[0] > 0 && 2 * yes[0] > 3 * no[0], "by default %g, %d and %d answers", sign[0],
+              yes[0], no[0]);
+    CHECK_MSG(sign[1] < 0 && 2 * no[1] > 3 * yes[1], "frozen: %g, %d and %d answers", sign[1],
+              yes[1], no[1]);
+}
+
 /* The rows of vapor_rows with another answer in the first. */
 static const char *other_rows(void)
 {

@@ -35,15 +35,21 @@ TEST(a_section_of_vapor_warns_of_what_cannot_be_meant)
     static const struct {
         int64_t n;
         bool verifiable, preference; /* the two tags are the same */
+        double dpo;
+        bool moves;
         const char *want;
-    } cases[] = { { 2, false, false, "" },
-                  { 1, false, false, "w worker.rollout.n" },
-                  { 2, true, false, "w vapor.verifiable_term_split" },
-                  { 2, false, true, "w vapor.preference_term_split" } };
+    } cases[] = { { 2, false, false, 0, true, "" },
+                  { 1, false, false, 0, false, "w worker.rollout.n" },
+                  { 2, true, false, 0, false, "w vapor.verifiable_term_split" },
+                  { 2, false, true, 0, false, "w vapor.preference_term_split" },
+                  { 2, false, false, 0.5, false, "" },
+                  { 2, false, false, 0.5, true, "w vapor.dpo_coef" } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const ares_vapor_config c = {
             .verifiable_term_split = { cases[i].verifiable ? same : apart, 2 },
             .preference_term_split = { cases[i].preference ? same : apart, 2 },
+            .dpo_coef = cases[i].dpo,
+            .sync_ref_model = cases[i].moves,
         };
         complaint h = { 0 };
         ares_vapor_check(&c, cases[i].n, note_complaint, &h);

@@ -80,4 +80,7 @@ void ares_vapor_check(const ares_vapor_config *c, int64_t num_generations,
         "one response has no other to compare with: its advantage is always 0");
     say(&r, same_tags(&c->verifiable_term_split), 'w', "vapor.verifiable_term_split", same);
     say(&r, same_tags(&c->preference_term_split), 'w', "vapor.preference_term_split", same);
+    say(&r, c->dpo_coef != 0 && c->sync_ref_model, 'w', "vapor.dpo_coef",
+        "DPO's reference moves, too, so that nothing holds its pairs back; set "
+        "vapor.sync_ref_model=false (docs/vapor.md#dpo)");
 }

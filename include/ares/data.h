@@ -413,7 +413,8 @@ typedef struct ares_micro_batch {
 } ares_micro_batch;
 /*
  * Cuts rows [row, end) into micro-batches of at most max_tokens fed tokens each (a single row or
- * shared group may exceed it), written to out [end - row]; returns their number.
+ * shared group may exceed it), written to out [end - row]; returns their number. A row without a
+ * response token of mask 1 is not fed (response_mask NULL: every token has mask 1).
  */
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens,
                        bool share, ares_micro_batch *out);
@@ -438,7 +439,7 @@ int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_to
                    ares_arena *arena, ares_micro_set **out, int64_t *n);
 /*
  * Copies x, one number per head row of the set, to the tokens of the batch that the head rows stand
- * for; column[0] is the batch's token `first`.
+ * for; column[0] is the batch's token `first`. Tokens of rows that are not fed become 0.
  */
 void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
                        float *column);

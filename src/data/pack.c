@@ -6,6 +6,10 @@
  * Groups of a micro-batch do not share, even where their prompts are the same: sums of gradients
  * would depend on whether a cut lies between them (docs/update.md#micro-batches). The runs of a set
  * do: nothing is summed over rows in the passes that sets are for.
+ *
+ * Rows that train nothing cost next to nothing. One without a response is not fed. Of one whose
+ * response is masked as a whole the first token of its prompt is fed, alone, for its head rows to
+ * look at: what they find is 0 after ares_pack_scatter, and no loss reads it.
  */
 #include "ares/data.h"
 
@@ -18,10 +22,16 @@ static int64_t row_len(const ares_batch *b, int64_t r)
     return b->row_start[r + 1] - b->row_start[r];
 }
 
-/* Response tokens fed for a row: all but the last. */
+/* Whether the row trains anything: else its prompt and response are not fed. */
+static bool trains(const ares_batch *b, int64_t r)
+{
+    return row_len(b, r) > 0 && ares_batch_row_counts(b, r);
+}
+
+/* Tokens fed for a row beside its prompt: all of the response but the last. */
 static int64_t own_tokens(const ares_batch *b, int64_t r)
 {
-    return ARES_MAX(row_len(b, r) - 1, 0);
+    return trains(b, r) ? row_len(b, r) - 1 : row_len(b, r) > 0;
 }
 
 static int64_t group_end(const ares_batch *b, int64_t row)
@@ -43,18 +53,19 @@ static bool same_prompt(const ares_batch *b, int64_t row, int64_t other)
             memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0);
 }
 
-/* The first row from `first` on with the same prompt as row r; r itself where the prompt is new. */
+/* The first row from `first` on that feeds the prompt of row r; r itself where none before does. */
 static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
 {
     for (int64_t i = first; i < r; i++)
-        if (same_prompt(b, i, r)) return i;
+        if (trains(b, i) && same_prompt(b, i, r)) return i;
     return r;
 }
 
 /* Whether run i of a set is fed the prompt of its first row with the run before it. */
 static bool shares_with_last(const ares_batch *b, const ares_micro_batch *runs, int64_t i)
 {
-    return i > 0 && same_prompt(b, runs[i - 1].row, runs[i].row);
+    return i > 0 && trains(b, runs[i - 1].row) && trains(b, runs[i].row) &&
+           same_prompt(b, runs[i - 1].row, runs[i].row);
 }
 
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens,
@@ -63,9 +74,10 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
     int64_t n = 0;
     while (row < end) {
         int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = 0;
-        for (int64_t r = row; r < next; r++)
-            tokens += own_tokens(b, r) +
-                      (share && first_alike(b, row, r) < r ? 0 : b->samples[r].prompt_len);
+        for (int64_t r = row; r < next; r++) {
+            bool fed = trains(b, r) && !(share && first_alike(b, row, r) < r);
+            tokens += own_tokens(b, r) + (fed ? b->samples[r].prompt_len : 0);
+        }
         int64_t outs = b->row_start[next] - b->row_start[row];
         if (n && out[n - 1].tokens + tokens <= max_tokens) {
             out[n - 1].end = next;
@@ -130,6 +142,19 @@ static void put(builder *p, const int32_t *ids, int64_t n, const ares_sight *sig
     }
 }
 
+/* A response that is masked as a whole: its head rows look at one token, and nobody at them. */
+static void put_masked(builder *p, const ares_batch *b, int64_t r)
+{
+    int64_t n = row_len(b, r);
+    if (!n) return;
+    open_segment(p, 0, 0, 1);
+    for (int64_t i = 0; i < n; i++) {
+        p->out_rows[p->n_out] = p->rows;
+        p->targets[p->n_out++] = b->responses[b->row_start[r] + i];
+    }
+    put(p, b->samples[r].prompt, 1, NULL, 0);
+}
+
 /* *at: the packed row where the prompt of row r begins; -1: it is put now, and *at is written. */
 static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t *at)
 {
@@ -163,9 +188,10 @@ static int32_t put_run(builder *p, const ares_batch *b, const ares_micro_batch *
     for (int64_t r = m->row; r < m->end;) {
         int64_t first = r, next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
         for (; r < next; r++) {
-            int64_t alike = share ? first_alike(b, first, r) : r;
+            int64_t alike = share && trains(b, r) ? first_alike(b, first, r) : r;
             at[r - m->row] = alike < r ? at[alike - m->row] : r == m->row ? begun : -1;
-            put_row(p, b, r, share, &at[r - m->row]);
+            if (trains(b, r)) put_row(p, b, r, share, &at[r - m->row]);
+            else put_masked(p, b, r);
         }
     }
     return m->row < m->end ? at[0] : -1;
@@ -234,8 +260,12 @@ void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float
 {
     for (int64_t i = 0; i < m->n; i++) {
         const ares_micro_batch *run = &m->runs[i];
-        if (run->out)
-            memcpy(column + b->row_start[run->row] - first, x, (size_t)run->out * sizeof *x);
+        float *to = column + b->row_start[run->row] - first;
+        if (run->out) memcpy(to, x, (size_t)run->out * sizeof *x);
+        for (int64_t r = run->row, n; r < run->end; r++, to += n) {
+            n = row_len(b, r);
+            if (n && !trains(b, r)) memset(to, 0, (size_t)n * sizeof *to);
+        }
         x += run->out;
     }
 }

@@ -51,9 +51,9 @@ static char **command(int ranks, int argc, char *const *argv, char count[static 
 
 /* ---------------- ranks that are there
  * Where a rank says that it can take signals: a datagram socket, whose name is in its environment.
- * The system says which process a datagram comes from. Signals go to these processes and not through
- * mpirun, which loses them while it starts or waits for ever after them, and which ends its ranks a
- * second after SIGINT, SIGTERM or SIGHUP.
+ * The system says which process a datagram comes from. Signals go to these processes and not
+ * through mpirun, which loses them while it starts or waits for ever after them, and which ends its
+ * ranks a second after SIGINT, SIGTERM or SIGHUP.
  */
 static const char variable[] = "ARES_LAUNCHER";
 typedef struct roll_call {
@@ -93,10 +93,9 @@ static void receive(roll_call *r)
     for (;;) {
         char byte, space[CMSG_SPACE(sizeof(struct ucred))];
         struct iovec into = { &byte, 1 };
-        struct msghdr m = { .msg_iov = &into,
-                            .msg_iovlen = 1,
-                            .msg_control = space,
-                            .msg_controllen = sizeof space };
+        struct msghdr m = {
+            .msg_iov = &into, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
+        };
         struct ucred from = { 0 };
         if (recvmsg(r->socket, &m, 0) < 0) return;
         const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
@@ -121,8 +120,9 @@ void dist_launch_answer(void)
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
     int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (from < 0 || sendto(from, "", 1, 0, (struct sockaddr *)&to, size) < 0)
-        ares_log(ARES_LOG_WARN, "dist: the launcher cannot be reached: %s; a signal to it ends the "
-                                "run without saving",
+        ares_log(ARES_LOG_WARN,
+                 "dist: the launcher cannot be reached: %s; a signal to it ends the "
+                 "run without saving",
                  strerror(errno));
     if (from >= 0) close(from);
     unsetenv(variable); /* programs that this one starts are no ranks */
@@ -163,7 +163,10 @@ typedef struct outcome {
     bool by_force; /* this program has ended all processes, for such a signal */
 } outcome;
 
-enum { COME_S = 20, END_S = 3 }; /* for ranks to start after a signal; for mpirun to end its ranks */
+enum {
+    COME_S = 20,
+    END_S = 3
+}; /* for ranks to start after a signal; for mpirun to end its ranks */
 
 /* Reaps what has ended, which may also be a process that mpirun has left. */
 static bool has_ended(pid_t child, int *status)

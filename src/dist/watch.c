@@ -92,8 +92,8 @@ void dist_watch_open(ares_world *w)
     if (stat("/proc/self/ns/pid", &pids) == 0) own->pids = pids.st_ino;
     snprintf(own->gone, sizeof own->gone,
              "error: dist: rank %d (process %d) is gone; ending all ranks\n", w->rank, own->pid);
-    struct sigaction now, tell = { .sa_sigaction = tell_and_end,
-                                   .sa_flags = (int)SA_RESETHAND | SA_SIGINFO };
+    struct sigaction now,
+        tell = { .sa_sigaction = tell_and_end, .sa_flags = (int)SA_RESETHAND | SA_SIGINFO };
     sigemptyset(&tell.sa_mask);
     if (sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
         sigaction(SIGTERM, &tell, NULL);

@@ -107,6 +107,41 @@ TEST(sharing_feeds_each_prompt_once)
     ares_batch_fini(&b);
 }
 
+/* Rows 0 and 2, of two groups, are masked as a whole; row 5 has a trained token at its end. */
+TEST(rows_that_train_nothing_are_not_fed)
+{
+    ares_batch b;
+    make_batch(&b, GROUPS, sizes, prompts, lens);
+    ARES_PUT(&b, response_mask);
+    memset(b.response_mask, 1, (size_t)b.tokens);
+    memset(b.response_mask, 0, 3);                  /* row 0: 3 tokens */
+    memset(b.response_mask + b.row_start[2], 0, 2); /* row 2: 2 tokens */
+    memset(b.response_mask + b.row_start[5], 0, 3); /* row 5: 3 of 4 tokens */
+    float x[32], column[32];
+    for (int i = 0; i < ARES_COUNT(x); i++) x[i] = column[i] = (float)i + 1;
+    for (int share = 0; share < 2; share++) {
+        ares_micro_batch m[8];
+        ares_arena arena = { 0 };
+        ares_packed p;
+        const int32_t *targets;
+        CHECK_EQ(ares_pack_plan(&b, 0, b.rows, 1000, share, m), 1);
+        CHECK_EQ(m->tokens, share ? (1 + 4 + 0) + 1 + (3 + 4 + 0 + 3) + (5 + 0 + 0)
+                                  : 1 + 4 + 1 + (3 + 4) + 3 + (3 + 3) + 5 + 5);
+        CHECK_EQ(m->out, b.tokens);
+        const ares_micro_set set = { 1, m, m->tokens, m->out };
+        ares_pack_build(&b, &set, share, &arena, &p, &targets);
+        for (int64_t t = 0; t < 3; t++) CHECK_EQ(p.out_rows[t], 0);
+        CHECK_EQ(p.seg.start[1], 1); /* one token, that no other row reads */
+        CHECK_EQ(p.seg.prefix_len[1], 0);
+        ares_pack_scatter(&b, &set, x, 0, column);
+        for (int64_t r = 0; r < b.rows; r++)
+            for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++)
+                CHECK_EQ(column[t], r == 0 || r == 2 ? 0 : x[t]);
+        ares_arena_fini(&arena);
+    }
+    ares_batch_fini(&b);
+}
+
 TEST(a_cut_inside_a_group_takes_the_prompt_along)
 {
     ares_batch b;

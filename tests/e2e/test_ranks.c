@@ -249,7 +249,8 @@ TEST_MPI(an_end_by_a_signal_is_told_once)
     ares_str_fini(&out);
 }
 
-/* What a daemon or a careless parent hands on: no standard files, and children that are forgotten. */
+/* What a daemon or a careless parent hands on: no standard files, and children that are forgotten.
+ */
 TEST(standard_files_that_are_closed_become_no_other_files)
 {
     ares_str text = { 0 };
@@ -274,11 +275,11 @@ TEST_MPI(a_launch_needs_neither_standard_files_nor_a_parent_that_waits)
     for (int i = 0; i < ARES_COUNT(how); i++) {
         char run[16];
         snprintf(run, sizeof run, "run%d", i);
-        int rc = test_shell(NULL,
-                            "timeout 250 perl -e '$SIG{CHLD} = \"%s\"; exec @ARGV' '%s' %s --config "
-                            "'%s' trainer.max_steps=1 trainer.threads=1 %s",
-                            i ? "IGNORE" : "DEFAULT", test_program(), more[i], e2e_train_words(run),
-                            how[i]);
+        int rc = test_shell(
+            NULL,
+            "timeout 250 perl -e '$SIG{CHLD} = \"%s\"; exec @ARGV' '%s' %s --config "
+            "'%s' trainer.max_steps=1 trainer.threads=1 %s",
+            i ? "IGNORE" : "DEFAULT", test_program(), more[i], e2e_train_words(run), how[i]);
         CHECK_MSG(rc == 0, "%s %s: exit %d", more[i], how[i], rc);
     }
 }

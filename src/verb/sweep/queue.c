@@ -120,8 +120,7 @@ static void pass_on(sweep_queue *q, int signal)
                n > 1 ? "runs go on" : "run goes on", n > 1 ? "save" : "saves");
     fflush(stdout);
     for (int i = 0; i < q->n_workers; i++)
-        if (q->workers[i].pid)
-            kill(q->workers[i].pid, q->signals > 2 ? SIGKILL : signal);
+        if (q->workers[i].pid) kill(q->workers[i].pid, q->signals > 2 ? SIGKILL : signal);
 }
 
 /* Waits for a signal, at most until a worker has cooled down. */

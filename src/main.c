@@ -80,7 +80,7 @@ static int dispatch(int argc, char **argv, int *exit_code)
  */
 static void restore_defaults(void)
 {
-    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY };
+    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY }; /* of /dev/null */
     for (int fd = 0; fd < ARES_COUNT(modes); fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
             fprintf(stderr, "ares-train: file descriptor %d is closed, and /dev/null: %s\n", fd,

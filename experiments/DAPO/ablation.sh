@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# DAPO as a whole, DAPO without each of its four techniques, and GRPO, with the same seeds, so that
+# DAPO as a whole, DAPO without each of its four techniques, and GRPO at as many steps and at as many
+# tokens, with the same seeds, so that
 # their runs can be compared one by one.
 #
 #   experiments/DAPO/ablation.sh [--tiny] [--seeds "1 2 3 4 5"] [--check] [key=value ...]
@@ -36,6 +37,9 @@ variant "no dynamic sampling" "${no_sampling[@]}"
 variant "no token-level loss" "${no_token_loss[@]}"
 variant "no overlong shaping" "${no_overlong[@]}"
 # without the four, and without what the recipe has besides them
-variant "GRPO" "${no_clip_higher[@]}" "${no_sampling[@]}" "${no_token_loss[@]}" \
-    "${no_overlong[@]}" algorithm.normalize_advantages=false worker.actor.early_stop_imp_ratio=null
+grpo=("${no_clip_higher[@]}" "${no_sampling[@]}" "${no_token_loss[@]}" "${no_overlong[@]}"
+    algorithm.normalize_advantages=false worker.actor.early_stop_imp_ratio=null)
+variant "GRPO" "${grpo[@]}"
+# with about as many tokens as full DAPO spends on its draws (RESULTS.md)
+variant "GRPO, as many tokens" "${grpo[@]}" trainer.max_steps=$((steps * 29 / 10))
 run_study ablation "DAPO and its parts"

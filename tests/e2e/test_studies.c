@@ -1,7 +1,8 @@
 /*
  * The studies of experiments/: the configuration of each variant of a sweep differs from all others
  * in something that changes the run. A stand-in for the program writes down the configuration of
- * each run, in a folder that looks like the repository.
+ * each run, in a folder that looks like the repository. The tables of RESULTS.md follow from the data
+ * that is kept (experiments/results.py).
  */
 #include "e2e.h"
 
@@ -109,4 +110,36 @@ TEST(a_study_refuses_two_variants_that_are_configured_the_same)
     /* refused before any run started */
     CHECK_EQ(test_shell(NULL, "test -z \"$(ls '%s/resolved')\"", test_dir()), 0);
     ares_str_fini(&out);
+}
+
+/* Runs the checks of a copy of the studies after a change by sed; says what they say. */
+static void check_changed(const char *file, const char *change, const char *said)
+{
+    ares_str out = { 0 };
+    REQUIRE(test_shell(&out,
+                       "cd '%s' && rm -rf copy && mkdir copy && cd '%s/experiments' && "
+                       "tar cf - results.py */tables.py */RESULTS.md */results/data.json | "
+                       "tar xf - -C '%s/copy' && cd '%s/copy' && cp %s before && sed -i '%s' %s && "
+                       "! cmp -s before %s",
+                       test_dir(), test_source("."), test_dir(), test_dir(), file, change, file,
+                       file) == 0);
+    CHECK_EQ(test_shell(&out, "cd '%s/copy' && python3 results.py", test_dir()), 1);
+    CHECK_MSG(strstr(out.data, said), "%s %s: %s", file, change, out.data);
+    ares_str_fini(&out);
+}
+
+TEST(what_a_study_reports_follows_from_the_data_that_it_keeps)
+{
+    if (test_shell(NULL, "python3 -c pass") != 0) SKIP("no python3 here");
+    ares_str out = { 0 };
+    int rc = test_shell(&out, "python3 '%s'", test_source("experiments/results.py"));
+    CHECK_MSG(rc == 0, "%s", out.data);
+    ares_str_fini(&out);
+    check_changed("VAPOR/RESULTS.md", "/table: methods/,/^$/s/0\\.\\([1-8]\\)/0.9\\1/",
+                  "table 'methods' says");
+    check_changed("VAPOR/RESULTS.md", "1s/$/ 9.999/", "9.999 is in no table");
+    check_changed("VAPOR/RESULTS.md", "s/table: course/table: curse/", "'curse': no such");
+    check_changed("VAPOR/RESULTS.md", "/table: course/d", "a table that no data stand for");
+    check_changed("VAPOR/results/data.json", "s/\"last\": \\[2560, 1/\"last\": [2560, 0/",
+                  "and the data give");
 }

@@ -61,6 +61,7 @@ resolve() { # place, path as found, anchor or nothing, the folders to look in ..
 # below.
 while IFS=: read -r file line name; do
     [[ $generated == *" ${name##*/} "* ]] && continue
+    [[ ${name#/} == RESULTS.md ]] && continue # of whichever study
     path=${name%%#*}
     anchor=
     [[ $name == *'#'* ]] && anchor=${name#*#}

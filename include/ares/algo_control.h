@@ -22,8 +22,11 @@ typedef struct ares_control_env {
     const ares_algorithm_config *algorithm;
     bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
                           */
-    /* for check alone: validations are made during training; answers may have an accuracy */
-    bool validates, judges;
+    /*
+     * for check alone: validations are made during training; answers may have an accuracy; the loss
+     * has a KL of its own
+     */
+    bool validates, judges, own_kl;
     /* the training rows' ids (ares_source_gids), which a loaded state's must be among; NULL: any
      */
     const ares_map *gids;

@@ -6,6 +6,7 @@
 
 #include "ares/algo_control.h"
 #include "run/origin.h"
+#include "vapor/vapor.h"
 
 typedef struct open_control {
     const ares_control *control;
@@ -43,7 +44,8 @@ void controls_check(ares_config *cfg, const ares_train_config *c, const ares_rew
                                    .validates = t->val_only ||
                                                 (t->val_freq > 0 && (c->data.val_files.count ||
                                                                      c->agents_val.tags.count)),
-                                   .judges = t->val_only || !reward || ares_reward_judges(reward) };
+                                   .judges = t->val_only || !reward || ares_reward_judges(reward),
+                                   .own_kl = vapor_wanted(c) };
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(c->controls[i], &env)) continue;
         if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && c->agents_train.tags.count &&

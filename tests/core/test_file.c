@@ -79,11 +79,12 @@ TEST(files_are_opened_for_reading_in_one_place)
 {
     ares_str found = { 0 };
     CHECK_EQ(
-        test_shell(&found,
-                   "cd '%s' && grep -rnE 'O_RDONLY|\\bfopen\\(|freopen\\(|ifstream' src "
-                   "--include='*.c' --include='*.cpp' --include='*.h' --include='*.cu' | "
-                   "grep -vE '^src/(core/(file|cpus)|dist/(launch|watch)|io/checkpoint)\\.c:|/dev/null'",
-                   test_source(".")),
+        test_shell(
+            &found,
+            "cd '%s' && grep -rnE 'O_RDONLY|\\bfopen\\(|freopen\\(|ifstream' src "
+            "--include='*.c' --include='*.cpp' --include='*.h' --include='*.cu' | "
+            "grep -vE '^src/(core/(file|cpus)|dist/(launch|watch)|io/checkpoint)\\.c:|/dev/null'",
+            test_source(".")),
         1);
     CHECK_STR(found.data ? found.data : "", "");
     ares_str_fini(&found);

@@ -550,7 +550,7 @@ static void check_batch(const char *run, int step, double all)
         { "global_seqlen/min", all, 1e-12 }, { "global_seqlen/max", all, 1e-12 },
         { "global_seqlen/minmax_diff", 0, 0 }, { "global_seqlen/balanced_min", all, 1e-12 },
         { "global_seqlen/balanced_max", all, 1e-12 }, { "filter/generated_groups", 4, 0 },
-        { "filter/kept_groups", 4, 0 }, { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
+        { "filter/kept_groups", 4, 0 }, { "filter/tries", 1, 0 }, { "epoch/id", (step - 1) / 2, 0 },
         { "epoch/iter_num", 2, 0 }, { "epoch/skip_gid_count", 0, 0 });
 }
 
@@ -576,7 +576,7 @@ static void check_difficulties(const char *run, int step, const step_sums *s)
 }
 
 /*
- * 8 rows and 4 per step: an epoch has two steps, and epoch/id counts the epochs that are over.
+ * 8 rows and 4 per step: an epoch has two steps, and epoch/id is the one that a step begins in.
  * Rewards are random, and shaped; letters end an answer.
  */
 TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_are_written)

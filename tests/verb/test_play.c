@@ -55,7 +55,7 @@ TEST(play_names_what_it_does_not_know)
     CHECK_EQ(play(&out, "", "--env Bandit --actions /no/such"), 1);
     CHECK_CONTAINS(out.data, "play: --actions = '/no/such': No such file");
     CHECK_EQ(play(&out, "", "--env Bandit --actions /"), 1);
-    CHECK_CONTAINS(out.data, "play: --actions = '/': Is a directory");
+    CHECK_CONTAINS(out.data, "play: --actions = '/': a folder");
     CHECK_EQ(play(&out, "", "--env MetamathQA"), 2);
     CHECK_CONTAINS(out.data, "options.path");
     ares_str_fini(&out);

@@ -47,7 +47,7 @@ static void check(ares_config *cfg, const void *options, const ares_control_env 
         ares_config_fault(cfg, "worker.reward.rewards",
                           "none says whether an answer is right, from which AEPO knows how "
                           "difficult a prompt is; name one that does in worker.reward.accuracy");
-    if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl)
+    if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl && !env->own_kl)
         ares_config_fault(cfg, "worker.actor.dynamic_kl_loss",
                           "algorithm.disable_kl leaves no KL to weigh; set one of them to false");
     else if (factor && !o->actor.dynamic_kl_loss)

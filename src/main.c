@@ -94,6 +94,7 @@ int main(int argc, char **argv)
 {
     restore_defaults();
     int exit_code, rc = dispatch(argc, argv, &exit_code);
+    fflush(stdout); /* in a file that has both, the failure comes last */
     if (rc != ARES_OK && *ares_error_message()) fprintf(stderr, "%s\n", ares_error_message());
     if (exit_code >= 0) exit(exit_code);
     if (rc == ARES_EINTERRUPTED) exit(ares_signal_exit_code(ares_signal_pending()));

@@ -139,6 +139,11 @@ void ares_env_declare_options(ares_config *cfg);
  */
 void ares_env_preset(ares_config *cfg, const char *tag);
 /*
+ * After ares_config_resolve: faults for definitions that are neither of a built-in tag nor have a
+ * type, whether their tags are used or not: a misspelt tag changes nothing.
+ */
+void ares_env_check_definitions(ares_config *cfg);
+/*
  * After ares_config_resolve: reads the definition of a tag. Faults go to cfg; an unknown tag is
  * ARES_ECONFIG with the nearest name.
  */

@@ -641,6 +641,13 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
 
+/*
+ * Opens and closes what a run of a checked configuration opens before its first step, by the same
+ * functions, but no weight: model and tokenizer, rows, environments, rewards, controls, the engine.
+ * What fails here would have failed there. (trainer.c)
+ */
+int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks);
+
 /* ---------------- parts of a run that other verbs use */
 /*
  * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at

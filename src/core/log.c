@@ -47,6 +47,7 @@ void ares_log(ares_log_level level, const char *format, ...)
     if (n >= 0) ares_str_add(&line, text, (size_t)n);
     ares_free(text);
     ares_str_add_char(&line, '\n');
+    fflush(stdout); /* a file that has both keeps their order */
     put(line.data, line.len);
     ares_str_fini(&line);
 }

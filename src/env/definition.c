@@ -130,6 +130,25 @@ static int check_tag(const ares_config *cfg, const char *tag)
     return ares_lookup(ARES_ECONFIG, "env: tag", tag, names, n, &(int){ 0 });
 }
 
+void ares_env_check_definitions(ares_config *cfg)
+{
+    const ares_json *all = ares_config_get(cfg, "env.definitions");
+    int built_in;
+    const char *const *known = ares_env_tag_names(&built_in);
+    for (int64_t i = 0; all && i < all->count; i++) {
+        const char *tag = all->members[i].key.data;
+        ares_str path = { 0 };
+        bool is_known = false;
+        for (int k = 0; k < built_in; k++) is_known = is_known || strcmp(known[k], tag) == 0;
+        if (is_known || ares_json_get(all->members[i].value, "type")) continue;
+        const char *near = ares_nearest(tag, known, built_in);
+        ares_str_addf(&path, "env.definitions.%s", tag);
+        ares_config_fault(cfg, path.data, "no such tag%s%s%s (one of your own needs a type)",
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        ares_str_fini(&path);
+    }
+}
+
 int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
 {
     char path[PATH], options[PATH + 8];

@@ -329,22 +329,47 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
                              ares_world_size(t->run.world)));
     }
     ARES_TRY(open_roles(t, weights));
-    return trainer_open_rollout(t, ares_world_size(t->run.world));
+    return trainer_open_rollout(t, ares_group_size(t->run.groups.all));
 }
 
-int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
-                 const char *weights)
+static void init(ares_trainer *t, const ares_train_config *c, ares_world *world)
 {
     *t = (ares_trainer){ .answerer = &answer_engine };
     training_init(&t->run, c, world);
     t->run.policy = &t->actor.learner;
     ares_batch_init(&t->batch);
-    ARES_TRY(ares_world_agree(world, training_open_device(&t->run)));
-    if (c->rollout.tensor_parallel_size > 1)
-        ARES_TRY(ares_group_open(world, &t->run.device, (int)c->rollout.tensor_parallel_size, 1,
-                                 &t->tp));
+}
+
+/* After the device and its groups. */
+static int open_on_device(ares_trainer *t, ares_config *cfg, const char *weights)
+{
+    int64_t tp = t->run.cfg->rollout.tensor_parallel_size;
+    if (tp > 1) ARES_TRY(ares_group_open(t->run.world, &t->run.device, (int)tp, 1, &t->tp));
     t->run.groups.tp = t->tp;
-    return ares_world_agree(world, open_parts(t, cfg, weights));
+    return ares_world_agree(t->run.world, open_parts(t, cfg, weights));
+}
+
+int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
+                 const char *weights)
+{
+    init(t, c, world);
+    ARES_TRY(ares_world_agree(world, training_open_device(&t->run)));
+    return open_on_device(t, cfg, weights);
+}
+
+/* On a counting device no weight is read, and nothing is computed. */
+int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
+{
+    ares_trainer *t = ares_calloc(1, sizeof *t);
+    init(t, c, NULL);
+    ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c), 0,
+                              &t->run.device);
+    int rc = ares_model_find(c->actor.model_path, &t->run.model_dir);
+    if (rc == ARES_OK) rc = sharing_open(&t->run.groups, c, NULL, &t->run.device, ranks);
+    if (rc == ARES_OK) rc = open_on_device(t, cfg, NULL);
+    trainer_close(t);
+    ares_free(t);
+    return rc;
 }
 
 void trainer_close(ares_trainer *t)

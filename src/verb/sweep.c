@@ -82,7 +82,7 @@ static int take_lock(sweep *s)
 static int run(sweep *s)
 {
     if (ares_dir_exists(s->dir)) ARES_TRY(take_lock(s));
-    int rc = sweep_check_runs(s);
+    int rc = sweep_check_runs(s, true);
     if (rc == ARES_OK) rc = ares_dir_make(s->dir);
     if (rc == ARES_OK && s->lock < 0) rc = take_lock(s);
     if (rc == ARES_OK) rc = work(s);
@@ -90,10 +90,13 @@ static int run(sweep *s)
     return rc;
 }
 
-/* Prints the runs also where their configurations are wrong, and then what is wrong. */
+/*
+ * Prints the runs also where their configurations are wrong, and then what is wrong. Models and
+ * data may be another machine's.
+ */
 static int dry_run(sweep *s)
 {
-    int rc = sweep_check_runs(s);
+    int rc = sweep_check_runs(s, false);
     char *why = ares_strdup(ares_error_message());
     int printed = sweep_print(s);
     if (rc != ARES_OK) ares_fail(rc, "%s", why);

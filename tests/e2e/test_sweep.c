@@ -46,7 +46,7 @@ TEST(a_sweep_runs_what_its_commands_alone_would_and_skips_what_is_finished)
           e2e_metric("s/lr_1e-2-seed_6", 3, "reward/overall"));
     CHECK_EQ(e2e_program(NULL,
                          "--config '%s' trainer.max_steps=3 worker.actor.optim.lr=1e-2 data.seed=6 "
-                         "worker.rollout.seed=6",
+                         "worker.rollout.seed=6 env.train.seed=610000",
                          e2e_train_words("alone")),
              0);
     CHECK(e2e_same_runs("alone", "s/lr_1e-2-seed_6", 3));
@@ -136,24 +136,84 @@ TEST(a_stopped_sweep_lets_its_runs_save_and_the_same_command_goes_on)
     ares_str_fini(&out);
 }
 
+/* What a check cannot know: weights that are missing, and a file that cannot be written. */
 TEST(a_run_that_fails_does_not_stop_the_others_and_is_tried_again)
 {
     ares_str out = { 0 };
     char words[700];
-    const char *rows = test_source("examples/data/sums/train.jsonl"),
-               *later = test_file("later.jsonl");
-    snprintf(words, sizeof words, "--over 'data.train_files=%s,%s'", later, rows);
+    REQUIRE(test_shell(NULL, "cp -r '%s' '%s' && mv '%s/model.safetensors' '%s'", e2e_model(),
+                       test_file("later"), test_file("later"), test_file("weights")) == 0);
+    snprintf(words, sizeof words, "--over 'worker.actor.model.model_path=%s,%s'",
+             test_file("later"), e2e_model());
     CHECK_EQ(sweep(&out, "s", words), 1);
     CHECK_CONTAINS(out.data, "sweep: 1 of 2 runs failed; the same command tries them again:");
-    CHECK_CONTAINS(out.data, "later.jsonl");
+    CHECK_CONTAINS(out.data, "later");
     CHECK_CONTAINS(out.data, "2 runs: 1 finished, 1 failed, 0 to go");
     REQUIRE(read("s/results.log", &out));
     CHECK_CONTAINS(out.data, "train_time=N/As");
     CHECK_CONTAINS(out.data, "status=fail\n  error: ");
     CHECK_CONTAINS(out.data, "status=success\n");
-    CHECK_EQ(test_shell(NULL, "cp '%s' '%s'", rows, later), 0);
+    CHECK_EQ(test_shell(NULL, "mv '%s' '%s/model.safetensors'", test_file("weights"),
+                        test_file("later")),
+             0);
     CHECK_EQ(sweep(&out, "s", words), 0);
     CHECK_CONTAINS(out.data, "2 runs: 2 finished, 0 failed, 0 to go");
+    ares_str_fini(&out);
+}
+
+TEST(the_reason_of_a_failure_is_what_the_last_attempt_said_last)
+{
+    static const char *const words =
+        "--over worker.actor.optim.lr=1e-3 trainer.max_steps=200 trainer.save_freq=1";
+    ares_str out = { 0 };
+    const char *run = test_file("s/lr_1e-3");
+    CHECK_OK(ares_dir_make(test_file("s")));
+    CHECK_EQ(e2e_stop("s/lr_1e-3", "INT", 2, "sweep --config '%s' --dir '%s' %s",
+                      e2e_train_words("unused"), test_file("s"), words),
+             130);
+    CHECK_EQ(test_shell(NULL, "rm '%s/metrics.jsonl' && mkdir '%s/metrics.jsonl'", run, run), 0);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        CHECK_EQ(sweep(&out, "s", words), 1);
+        CHECK_CONTAINS(out.data, "the same command tries them again:\n  lr_1e-3: ");
+        const char *why = strstr(out.data, "\n  lr_1e-3: ");
+        CHECK_MSG(why && strstr(why, "metrics.jsonl") && !strstr(why, "going on"), "%s", out.data);
+    }
+    ares_str_fini(&out);
+}
+
+TEST(what_a_run_opens_is_opened_before_the_first_one_starts)
+{
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        { "--over data.train_files=missing.jsonl", "run train_files_missingjsonl: " },
+        { "--over worker.actor.model.model_path=missing", "missing: no such directory" },
+        { "--over worker.rollout.temperature=1,0.5 algorithm.early_stop_rv_window=2 "
+          "algorithm.early_stop_low_success=0.1 trainer.val_freq=-1",
+          "no validation is made during training" },
+        { "--over data.seed=1 env.train.tags=Bandit env.train.groups=4 env.token_exact=true "
+          "data.train_files=[] worker.reward.rewards=null worker.rollout.max_model_len=900 "
+          "worker.rollout.cache_tokens=600 data.max_prompt_length=200",
+          "one conversation of" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        int rc = sweep(&out, "s", cases[i].words);
+        CHECK_MSG(rc == 1 || rc == 2, "%s: exit status %d: %s", cases[i].words, rc, out.data);
+        CHECK_CONTAINS(out.data, cases[i].says);
+        CHECK(!strstr(out.data, "starts:") && !ares_dir_exists(test_file("s")));
+    }
+    ares_str_fini(&out);
+}
+
+TEST(a_second_command_with_other_values_keeps_the_runs_of_the_first)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=1e-4,1e-3"), 0);
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=1e-2"), 0);
+    CHECK_CONTAINS(out.data, "1 runs: 1 finished");
+    REQUIRE(read("s/figure3.svg", &out));
+    CHECK(strstr(out.data, ">1e-4<") && strstr(out.data, ">1e-3<") && strstr(out.data, ">1e-2<"));
     ares_str_fini(&out);
 }
 

@@ -343,6 +343,12 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
         { "actor_rollout_ref: {rollout: {rollout_filter_ratio: 0.25}}",
           "not accepted: set rollout_filter_strategy: top_k" },
         { "data: {max_response_length: None2}", "data.max_response_length = 'None2'" },
+        { "custom_envs: {CoordSokobn: {env_config: {dim_x: 5}}}",
+          "(written custom_envs.CoordSokobn.env_config.dim_x): no such tag; did you mean "
+          "'CoordSokoban'? (one of your own needs a type)" },
+        { "env: {definitions: {Mine: {max_actions: 3}, CoordSokoban: {max_actions: 3}, Other: "
+          "{type: sokoban}}}",
+          "env.definitions.Mine = {max_actions: 3}: no such tag (one of your own needs a type)" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         reading r;
@@ -355,6 +361,31 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
         (void)ares_train_config_check(r.cfg, &r.c, 1);
         CHECK_MSG(faults_with(r.cfg, cases[i].says) == 1, "%s: not said: %s", cases[i].line,
                   cases[i].says);
+        ares_config_free(r.cfg);
+    }
+}
+
+/* RAGEN refuses a share of the groups that is less than one mini-batch. */
+TEST(a_filter_that_leaves_less_than_a_mini_batch_to_copy_is_refused)
+{
+    static const char *const shares[] = { "0.24", "0.25" };
+    for (int i = 0; i < ARES_COUNT(shares); i++) {
+        reading r;
+        ares_log_set(ARES_LOG_ERROR, 0);
+        r.cfg = ares_config_new();
+        ares_train_config_declare(r.cfg, &r.c);
+        ares_config_load_file(r.cfg, test_source("configs/presets/_2_sokoban.yaml"));
+        ares_config_override(r.cfg, "model_path=m");
+        ares_str word = { 0 };
+        ares_str_addf(&word, "worker.rollout.rollout_filter_value=%s", shares[i]);
+        ares_config_override(r.cfg, word.data);
+        ares_config_resolve(r.cfg);
+        (void)ares_train_config_check(r.cfg, &r.c, 1);
+        CHECK_EQ(faults_with(r.cfg, "worker.rollout.rollout_filter_value = 0.24: that share of the "
+                                    "step's 128 rows is less than a mini-batch, whose rows would "
+                                    "be copies; set 0.25 or more"),
+                 i == 0);
+        ares_str_fini(&word);
         ares_config_free(r.cfg);
     }
 }

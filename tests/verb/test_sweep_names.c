@@ -72,6 +72,15 @@ TEST(cards_have_short_names)
     ares_arena_fini(&arena);
 }
 
+TEST(a_card_that_is_not_there_is_refused)
+{
+    static const char *const items[] = { "1", "GPU-5a", "3" };
+    const ares_texts cards = { items, 3 };
+    CHECK_FAIL(sweep_check_cards(&cards, 3), ARES_EUSE, "card 3: this machine has 3");
+    CHECK_OK(sweep_check_cards(&cards, 4));
+    CHECK_OK(sweep_check_cards(&cards, 0));
+}
+
 /* Reads a sweep from words alone, or fails. */
 static int read(sweep *s, const char *seeds, const char *order, int n, const char *const *words)
 {
@@ -97,11 +106,11 @@ TEST(seeds_are_paired_and_the_order_is_that_asked_for)
     CHECK_STR(out.data, "lr_1e-6-seed_3 lr_05-seed_3 lr_1e-6-seed_1 lr_05-seed_1 ");
     CHECK_STR(s.runs[1].fields, "worker.actor.optim.lr=0.5 | seed=3");
     CHECK_STR(s.runs[1].run_dir, "runs/x/lr_05-seed_3");
-    CHECK_STR(s.runs[1].variant, "0.5");
     ares_str_clear(&out);
     for (int i = 0; i < s.runs[1].n_words; i++) ares_str_addf(&out, "%s ", s.runs[1].words[i]);
     CHECK_STR(out.data, "--config c.yaml a.b=1 worker.actor.optim.lr=0.5 data.seed=3 "
-                        "worker.rollout.seed=3 trainer.experiment_name=lr_05-seed_3 "
+                        "worker.rollout.seed=3 env.train.seed=310000 "
+                        "trainer.experiment_name=lr_05-seed_3 "
                         "trainer.run_dir=runs/x/lr_05-seed_3 ");
     sweep_fini(&s);
     REQUIRE_OK(read(&s, "3,1", "values", 5, words));
@@ -119,7 +128,7 @@ TEST(two_parameters_give_all_combinations_and_keep_lists_whole)
     REQUIRE_OK(read(&s, NULL, NULL, 3, words));
     names(&s, &out);
     CHECK_STR(out.data, "a.lr_1-b.lr__x_y_ a.lr_1-b.lr__z_ a.lr_2-b.lr__x_y_ a.lr_2-b.lr__z_ ");
-    CHECK_STR(s.runs[2].variant, "a.lr = 2, b.lr = [x,y]");
+    CHECK_STR(s.runs[2].fields, "a.lr=2 | b.lr=[x,y]");
     sweep_fini(&s);
     ares_str_fini(&out);
 }
@@ -136,6 +145,7 @@ TEST(what_makes_no_sweep_is_refused)
         { { "--over=lr=0.1,01" }, NULL, "would be that of two runs", ARES_ECONFIG },
         { { "trainer.run_dir=x", "--over=lr=1" }, NULL, "each run has its own", ARES_EUSE },
         { { "--over=lr=1,2" }, "1,x", "must be an integer", ARES_ECONFIG },
+        { { "--let=model=x", "--over=lr=1" }, NULL, "the sweep has no variables", ARES_EUSE },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         sweep s;
@@ -167,9 +177,70 @@ TEST(a_file_has_parameters_with_cases_and_variables)
     CHECK_STR(out.data, "x=False y=small q=0.0 ");
     sweep_fini(&s);
     s = (sweep){ 0 };
+    static const char *const misspelt[] = { "--let=sise=small" };
+    CHECK_FAIL(
+        sweep_read(&s, &(sweep_words){ .file = test_file("s.yaml"), .n = 1, .words = misspelt }),
+        ARES_EUSE, "--let = 'sise': unknown; did you mean 'size'?");
+    sweep_fini(&s);
+    s = (sweep){ 0 };
     CHECK_OK(ares_file_write(test_file("s.yaml"), "over: [{name: p, vaules: [1]}]\n", 31));
     CHECK_FAIL(sweep_read(&s, &(sweep_words){ .file = test_file("s.yaml") }), ARES_ECONFIG,
                "did you mean");
     sweep_fini(&s);
     ares_str_fini(&out);
+}
+
+/* ---------------- sweep.json */
+/* What a command with these words writes, once the directories of its runs are there. */
+static void list(const char *seeds, int n, const char *const *words, ares_str *json)
+{
+    sweep s = { 0 };
+    ares_str_clear(json);
+    REQUIRE_OK(sweep_read(
+        &s, &(sweep_words){
+                .name = "x", .dir = test_file("x"), .seeds = seeds, .n = n, .words = words }));
+    for (int i = 0; i < s.n; i++) CHECK_OK(ares_dir_make(s.runs[i].run_dir));
+    CHECK_OK(sweep_read_manifest(&s));
+    for (int i = 0; i < s.n; i++) s.runs[i].wall_s += 1;
+    CHECK_OK(sweep_write_manifest(&s));
+    CHECK_OK(ares_file_read(sweep_manifest(&s), json));
+    sweep_fini(&s);
+}
+
+static void check_order(const ares_str *json, int n, const char *const *parts)
+{
+    const char *at = json->data;
+    for (int i = 0; i < n; i++) {
+        const char *next = strstr(at, parts[i]);
+        CHECK_MSG(next != NULL, "no '%s' after the %d before it in\n%s", parts[i], i, json->data);
+        if (next) at = next + strlen(parts[i]);
+    }
+}
+
+TEST(the_list_of_a_sweep_keeps_the_runs_of_earlier_commands)
+{
+    static const char *const first[] = { "--over=a.lr=1,2" }, *const second[] = { "--over=a.lr=3" },
+                             *const third[] = { "--over=a.lr=2,1", "--over=b.n=7" };
+    ares_str json = { 0 };
+    list("1", 1, first, &json);
+    list("2", 1, second, &json);
+    /* a single value is no curve's name by itself, but it is beside others */
+    check_order(&json, 8,
+                (const char *[]){ "\"a.lr\"", "lr_1-seed_1", "\"variant\": \"1\"", "lr_2-seed_1",
+                                  "\"variant\": \"2\"", "lr_3-seed_2", "\"variant\": \"3\"",
+                                  "\"seed\": 2" });
+    /* the first command again: its times add up, its places stay */
+    list("1", 1, first, &json);
+    check_order(&json, 7,
+                (const char *[]){ "lr_1-seed_1", "\"wall_s\": 2", "lr_2-seed_1", "\"wall_s\": 2",
+                                  "lr_3-seed_2", "\"variant\": \"3\"", "\"wall_s\": 1" });
+    /* a second parameter, and a run whose directory is gone */
+    CHECK_EQ(test_shell(NULL, "rmdir '%s'", test_file("x/lr_3-seed_2")), 0);
+    list("1", 2, third, &json);
+    CHECK(!strstr(json.data, "lr_3-seed_2"));
+    check_order(&json, 4,
+                (const char *[]){ "\"variant\": \"lr = 1\"", "\"variant\": \"lr = 2\"",
+                                  "\"variant\": \"lr = 2, n = 7\"",
+                                  "\"variant\": \"lr = 1, n = 7\"" });
+    ares_str_fini(&json);
 }

@@ -141,6 +141,7 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c)
 
 void agents_check(ares_config *cfg, const ares_train_config *c)
 {
+    ares_env_check_definitions(cfg);
     if (!agents_wanted(c)) return;
     check_side(cfg, &c->agents_train, "env.train");
     check_side(cfg, &c->agents_val, "env.val");

@@ -130,7 +130,18 @@ static void check_adjusting(ares_config *cfg, const ares_train_config *c)
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     const char *mode = c->filter.batch_adjust;
     if (c->trainer.val_only || !adv || strcmp(mode, "none") == 0) return;
-    if (!mini_batch_size_of_actor(c).rows)
+    mini_batch_size mini = mini_batch_size_of_actor(c);
+    int64_t rows = c->data.rollout_batch_size * c->rollout.n;
+    /* RAGEN's check; a share of the mass of deviations is about that share of the groups */
+    if (mini.rows && strcmp(mode, "copy") == 0 && strcmp(c->filter.rv_strategy, "top_p") == 0 &&
+        c->filter.rv_value * (double)rows < (double)mini.count)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "that share of the step's %lld rows is less than a mini-batch, whose "
+                          "rows would be copies; set %.3g or more, or lower "
+                          "worker.actor.global_batch_size, now %lld",
+                          (long long)rows, (double)mini.count / (double)rows,
+                          (long long)mini.count);
+    if (!mini.rows)
         ares_config_fault(cfg, option,
                           "%s makes whole mini-batches of rows, and these count prompts; set "
                           "worker.actor.mini_batch_unit to rows",

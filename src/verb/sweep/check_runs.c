@@ -1,6 +1,7 @@
 /*
- * Before anything starts: every configuration is whole, and no run directory holds something else.
- * The trainer checks both again; here they fail together and at once, not one by one over hours.
+ * Before anything starts: every configuration is whole, what it names can be opened, and no run
+ * directory holds something else. The trainer checks all this again; here it fails at once, not run
+ * by run over hours.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,18 +40,37 @@ static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares
     return rc;
 }
 
-static int check_run(sweep *s, sweep_run *r, ares_str *refused)
+/*
+ * What the run itself does before its first step. Runs that differ only in their seeds open the
+ * same.
+ */
+static int rehearse(const sweep *s, const sweep_run *r, ares_config *cfg,
+                    const ares_train_config *c)
 {
+    ares_str needs = { 0 };
+    int ranks = (int)s->o.ranks;
+    if (r->state == SWEEP_DONE || (r->seed >= 0 && r->seed != s->o.seeds.items[0])) return ARES_OK;
+    int rc = ares_train_plan_check(cfg, c, ranks, ranks, true, true, &needs);
+    if (rc == ARES_OK) rc = ares_train_rehearse(cfg, c, ranks);
+    ares_str_fini(&needs);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "sweep: run %s", r->name);
+}
+
+static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
+{
+    ares_str needs = { 0 };
     ares_train_config c;
     ares_config *cfg = ares_config_new();
     memset(&c, 0, sizeof c);
     ares_train_config_declare(cfg, &c);
     ares_config_read_args(cfg, r->n_words, r->words);
     ares_config_resolve(cfg);
+    bool one_card = c.trainer.device && strncmp(c.trainer.device, "cuda:", 5) == 0;
+    if (open && !one_card) ares_train_memory_check(cfg, &c, (int)s->o.ranks, true, &needs);
     int rc = ares_config_fault_count(cfg) ? ares_config_finish(cfg)
                                           : ares_train_config_check(cfg, &c, (int)s->o.ranks);
     if (rc != ARES_OK) ares_fail_in(rc, "sweep: run %s", r->name);
-    else if (strncmp(c.trainer.device, "cuda:", 5) == 0)
+    else if (one_card)
         rc =
             ares_fail(ARES_EUSE,
                       "sweep: run %s: trainer.device = '%s': a sweep gives each run its cards; set "
@@ -60,19 +80,21 @@ static int check_run(sweep *s, sweep_run *r, ares_str *refused)
         r->on_cards = strcmp(c.trainer.device, "cuda") == 0;
         r->shares_cpus = c.trainer.threads == ARES_NULL_I64;
         rc = take_state(s, r, cfg, &c, refused);
+        if (rc == ARES_OK && open) rc = rehearse(s, r, cfg, &c);
     }
+    ares_str_fini(&needs);
     ares_config_free(cfg);
     return rc;
 }
 
-int sweep_check_runs(sweep *s)
+int sweep_check_runs(sweep *s, bool open)
 {
     ares_str refused = { 0 };
     int rc = ARES_OK;
     for (int i = 0; i < s->n && rc == ARES_OK; i++) {
         /* what the first configuration has to say, the others would repeat */
         ares_log_set(i ? ARES_LOG_ERROR : ARES_LOG_WARN, 0);
-        rc = check_run(s, &s->runs[i], &refused);
+        rc = check_run(s, &s->runs[i], open, &refused);
     }
     ares_log_set(ARES_LOG_INFO, 0);
     if (rc == ARES_OK && refused.len)

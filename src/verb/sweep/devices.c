@@ -34,24 +34,41 @@ static ares_texts numbered(ares_arena *arena, int n)
     return (ares_texts){ items, n };
 }
 
-ares_texts sweep_cards(sweep *s)
+int sweep_check_cards(const ares_texts *cards, int n)
+{
+    for (int64_t i = 0; n && i < cards->count; i++) {
+        int64_t index;
+        if (ares_parse_i64(ares_view_of(cards->items[i]), &index) && (index < 0 || index >= n))
+            return ares_fail(ARES_EUSE,
+                             "sweep: --gpus: card %lld: this machine has %d, of numbers 0 to %d; "
+                             "name these",
+                             (long long)index, n, n - 1);
+    }
+    return ARES_OK;
+}
+
+int sweep_cards(sweep *s, ares_texts *out)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct dirent **entries;
-    if (s->o.gpus.count) return s->o.gpus;
-    if (visible && *visible) {
-        const char **items = ares_arena_alloc(&s->arena, (strlen(visible) + 1) * sizeof *items);
-        ares_texts out = { items, 0 };
-        char *rest = ares_arena_copy(&s->arena, visible, strlen(visible)), *save = NULL;
-        for (char *w = strtok_r(rest, ", ", &save); w; w = strtok_r(NULL, ", ", &save))
-            items[out.count++] = w;
-        return out;
-    }
     int n = list_cards(&entries);
     free_list(entries, n);
-    if (n) return numbered(&s->arena, n);
-    ares_log(ARES_LOG_WARN, "sweep: this machine shows no card; taking 0 to 7 (--gpus names them)");
-    return numbered(&s->arena, 8);
+    if (s->o.gpus.count) {
+        *out = s->o.gpus;
+        return sweep_check_cards(out, n);
+    }
+    if (visible && *visible) {
+        const char **items = ares_arena_alloc(&s->arena, (strlen(visible) + 1) * sizeof *items);
+        *out = (ares_texts){ items, 0 };
+        char *rest = ares_arena_copy(&s->arena, visible, strlen(visible)), *save = NULL;
+        for (char *w = strtok_r(rest, ", ", &save); w; w = strtok_r(NULL, ", ", &save))
+            items[out->count++] = w;
+        return ARES_OK;
+    }
+    *out = numbered(&s->arena, n);
+    return n ? ARES_OK
+             : ares_fail(ARES_EUSE, "sweep: this machine shows no card; name those to use, as in "
+                                    "--gpus 0,1, or set trainer.device=cpu");
 }
 
 /* ---------------------------------------------------------------- names of cards */

@@ -52,23 +52,17 @@ static int set_parameter(sweep_variables *v, const sweep_parameter *p, const cha
 }
 
 /* ---------------------------------------------------------------- templates that are not set */
-static bool varies(const sweep_parameter *p)
-{
-    return p->values.count > 1;
-}
-
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
 }
 
-/* A parameter's name for people: the last part of an option, unless another one ends so too. */
-static const char *shown(const sweep *s, int i)
+const char *sweep_shown_name(const char *const *names, int n, int i)
 {
-    const char *name = s->parameters[i].name, *last = last_part(name);
-    for (int k = 0; k < s->n_parameters; k++)
-        if (k != i && strcmp(last_part(s->parameters[k].name), last) == 0) return name;
+    const char *last = last_part(names[i]);
+    for (int k = 0; k < n; k++)
+        if (k != i && strcmp(last_part(names[k]), last) == 0) return names[i];
     return last;
 }
 
@@ -76,9 +70,12 @@ static const char *shown(const sweep *s, int i)
 static const char *run_template(sweep *s)
 {
     ares_str t = { 0 };
+    const char *names[SWEEP_PARAMETERS];
+    for (int i = 0; i < s->n_parameters; i++) names[i] = s->parameters[i].name;
     if (s->o.run) ares_str_add_z(&t, s->o.run);
     for (int i = 0; i < s->n_parameters && !s->o.run; i++)
-        ares_str_addf(&t, "%s%s_{%s|label}", t.len ? "-" : "", shown(s, i), s->parameters[i].name);
+        ares_str_addf(&t, "%s%s_{%s|label}", t.len ? "-" : "",
+                      sweep_shown_name(names, s->n_parameters, i), names[i]);
     if (s->o.seeds.count && !(s->o.run && strstr(s->o.run, "{seed")))
         ares_str_addf(&t, "%sseed_{seed}", t.len ? "-" : "");
     if (!t.len) ares_str_add_z(&t, "{name}");
@@ -177,27 +174,14 @@ static int add_words(sweep *s, const sweep_words *w, sweep_variables *v, sweep_r
     }
     for (int i = 0; i < s->n_parameters; i++)
         if (s->parameters[i].option) add_option(s, r, s->parameters[i].option, r->values[i]);
-    for (int64_t i = 0; i < s->o.seed_options.count && r->seed >= 0; i++)
-        add_option(s, r, s->o.seed_options.items[i], sweep_get(v, "seed"));
+    for (int64_t i = 0; i < s->o.seed_options.count && r->seed >= 0; i++) {
+        ARES_TRY(sweep_expand(v, "seed_options", s->o.seed_options.items[i], &word));
+        if (strchr(word, '=')) add_word(s, r, word);
+        else add_option(s, r, word, sweep_get(v, "seed"));
+    }
     add_option(s, r, "trainer.experiment_name", r->name);
     add_option(s, r, "trainer.run_dir", r->run_dir);
     return ARES_OK;
-}
-
-/* The values of the parameters that vary; their names too where there are several. */
-static const char *variant_of(sweep *s, const sweep_run *r)
-{
-    int several = 0;
-    ares_str text = { 0 };
-    for (int i = 0; i < s->n_parameters; i++) several += varies(&s->parameters[i]);
-    for (int i = 0; i < s->n_parameters; i++) {
-        if (!varies(&s->parameters[i])) continue;
-        if (several == 1) ares_str_add_z(&text, r->values[i]);
-        else ares_str_addf(&text, "%s%s = %s", text.len ? ", " : "", shown(s, i), r->values[i]);
-    }
-    const char *copy = text.len ? ares_arena_copy(&s->arena, text.data, text.len) : s->name;
-    ares_str_fini(&text);
-    return copy;
 }
 
 /* Variables of the command line come after those of the file, and win. */
@@ -225,7 +209,6 @@ static int make_run(sweep *s, const sweep_words *w, const templates *t, sweep_ru
     int rc = set_variables(s, w, &v, r);
     if (rc == ARES_OK) rc = name_run(s, &v, t, r);
     if (rc == ARES_OK) rc = add_words(s, w, &v, r);
-    if (rc == ARES_OK) r->variant = variant_of(s, r);
     sweep_variables_fini(&v);
     return rc;
 }

@@ -35,15 +35,16 @@ static int start(sweep_queue *q, sweep_worker *w)
     return sweep_write_manifest(q->s);
 }
 
-/* The last line of a log that has text. */
-static const char *last_line(sweep *s, const char *path)
+/* The last line of a log that has text, of what came after its first `from` bytes. */
+static const char *last_line(sweep *s, const char *path, size_t from)
 {
     ares_str text = { 0 };
     if (ares_file_read(path, &text) != ARES_OK) return "no log";
-    ares_view all = ares_view_trim(ares_str_view(&text));
+    from = ARES_MIN(from, text.len);
+    ares_view all = ares_view_trim((ares_view){ text.data + from, text.len - from });
     size_t begin = all.len;
     while (begin && all.data[begin - 1] != '\n') begin--;
-    const char *line = "an empty log";
+    const char *line = "it wrote nothing";
     if (all.len > begin)
         line = ares_arena_copy(&s->arena, all.data + begin, ARES_MIN(all.len - begin, (size_t)400));
     ares_str_fini(&text);
@@ -80,7 +81,7 @@ static int end(sweep_queue *q, sweep_worker *w, int status)
         r->why = WIFSIGNALED(status)
                      ? ares_arena_printf(&q->s->arena, "killed by signal %d (%s)", WTERMSIG(status),
                                          strsignal(WTERMSIG(status)))
-                     : last_line(q->s, r->log);
+                     : last_line(q->s, r->log, w->log_bytes);
     }
     say(q, r,
         r->state == SWEEP_DONE     ? "finished:"

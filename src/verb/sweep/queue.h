@@ -11,6 +11,7 @@ typedef struct sweep_worker {
     const char *label;
     pid_t pid; /* 0: idle */
     sweep_run *run;
+    size_t log_bytes;        /* of its log before it began: those of earlier attempts */
     double started, free_at; /* free_at: when its cooldown is over */
 } sweep_worker;
 

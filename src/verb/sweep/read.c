@@ -88,6 +88,23 @@ static int add_over(sweep *s, const char *pair)
     return ARES_OK;
 }
 
+/* --let: a variable of the file's `let`, so that a misspelt one is found. */
+static int check_let(sweep *s, const char *pair)
+{
+    const char *name, *value;
+    const ares_json *let = s->o.let;
+    ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &name, &value));
+    if (ares_json_get(let, name)) return ARES_OK;
+    if (!let->count)
+        return ares_fail(ARES_EUSE,
+                         "sweep: --let = '%s': the sweep has no variables; name a --sweep FILE "
+                         "with `let`",
+                         name);
+    const char **names = ares_arena_calloc(&s->arena, (size_t)let->count, sizeof *names);
+    for (int64_t i = 0; i < let->count; i++) names[i] = let->members[i].key.data;
+    return ares_lookup(ARES_EUSE, "sweep: --let", name, names, (int)let->count, &(int){ 0 });
+}
+
 int sweep_check_override(const char *word)
 {
     static const char *const own[] = { "trainer.run_dir", "trainer.experiment_name" };
@@ -171,9 +188,11 @@ int sweep_read(sweep *s, const sweep_words *w)
     s->lock = -1;
     ARES_TRY(read_file(s, w));
     for (int i = 0; i < w->n; i++) {
-        const char *pair = sweep_value_of(w, "--over", &i);
-        if (pair) ARES_TRY(add_over(s, pair));
-        else if (!sweep_value_of(w, "--let", &i)) ARES_TRY(sweep_check_override(w->words[i]));
+        const char *over = sweep_value_of(w, "--over", &i),
+                   *variable = over ? NULL : sweep_value_of(w, "--let", &i);
+        if (over) ARES_TRY(add_over(s, over));
+        else if (variable) ARES_TRY(check_let(s, variable));
+        else ARES_TRY(sweep_check_override(w->words[i]));
     }
     for (int i = 0; i < s->n_parameters; i++) ARES_TRY(check_cases(&s->parameters[i]));
     if (!s->n_parameters && !s->o.seeds.count)

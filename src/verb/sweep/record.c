@@ -20,6 +20,13 @@ const char *sweep_manifest(sweep *s)
 }
 
 /* ---------------------------------------------------------------- sweep.json */
+/* The runs of this command, and those of earlier ones in the same folder. */
+struct sweep_record {
+    const sweep_run **runs; /* [n] in the order in which they came */
+    const char **names;     /* [n_names] of all parameters; first this command's, in its order */
+    int n, n_names;
+};
+
 static void write_text(ares_str *out, const char *key, const char *value)
 {
     ares_json_key(out, key);
@@ -27,13 +34,54 @@ static void write_text(ares_str *out, const char *key, const char *value)
     else ares_json_write_null(out);
 }
 
+/* NULL: the run's command had no such parameter. */
+static const char *value_of(const sweep *s, const sweep_run *r, int name)
+{
+    bool own = r >= s->runs && r < s->runs + s->n;
+    return own && name >= s->n_parameters ? NULL : r->values[name];
+}
+
+static bool varies(const sweep *s, int name)
+{
+    const struct sweep_record *all = s->record;
+    const char *first = value_of(s, all->runs[0], name);
+    for (int i = 1; i < all->n; i++) {
+        const char *value = value_of(s, all->runs[i], name);
+        if (!value != !first || (value && strcmp(value, first) != 0)) return true;
+    }
+    return false;
+}
+
+/*
+ * What a curve of the figure is called: the values of the parameters that vary; their names too
+ * where there are several.
+ */
+static void write_variant(const sweep *s, const sweep_run *r, ares_str *out)
+{
+    const struct sweep_record *all = s->record;
+    int several = 0;
+    ares_str text = { 0 };
+    for (int i = 0; i < all->n_names; i++) several += varies(s, i);
+    for (int i = 0; i < all->n_names; i++) {
+        const char *value = value_of(s, r, i);
+        if (!value || !varies(s, i)) continue;
+        if (several == 1) ares_str_add_z(&text, value);
+        else
+            ares_str_addf(&text, "%s%s = %s", text.len ? ", " : "",
+                          sweep_shown_name(all->names, all->n_names, i), value);
+    }
+    write_text(out, "variant", text.len ? text.data : s->name);
+    ares_str_fini(&text);
+}
+
 static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
 {
     ares_json_begin(out, '{');
     write_text(out, "run", r->name);
-    write_text(out, "variant", r->variant);
+    write_variant(s, r, out);
     ares_json_begin(ares_json_key(out, "values"), '{');
-    for (int i = 0; i < s->n_parameters; i++) write_text(out, s->parameters[i].name, r->values[i]);
+    for (int i = 0; i < s->record->n_names; i++)
+        if (value_of(s, r, i)) write_text(out, s->record->names[i], value_of(s, r, i));
     ares_json_end(out, '}');
     if (r->seed >= 0) ares_json_write_i64(ares_json_key(out, "seed"), r->seed);
     else write_text(out, "seed", NULL);
@@ -45,22 +93,26 @@ static void write_run(const sweep *s, const sweep_run *r, ares_str *out)
     ares_json_end(out, '}');
 }
 
+static const char *this_folder(sweep *s)
+{
+    char path[4096];
+    return getcwd(path, sizeof path) ? ares_arena_copy(&s->arena, path, strlen(path)) : "";
+}
+
 int sweep_write_manifest(sweep *s)
 {
+    const struct sweep_record *all = s->record;
     ares_str json = { 0 }, text = { 0 };
-    char from[4096];
-    if (!getcwd(from, sizeof from)) from[0] = 0;
     ares_json_begin(&json, '{');
     write_text(&json, "sweep", s->name);
     /* paths of runs are relative to this folder */
-    write_text(&json, "from", from);
+    write_text(&json, "from", this_folder(s));
     ares_json_begin(ares_json_key(&json, "parameters"), '[');
-    for (int i = 0; i < s->n_parameters; i++)
-        if (s->parameters[i].values.count > 1)
-            ares_json_write_string(&json, ares_view_of(s->parameters[i].name));
+    for (int i = 0; i < all->n_names; i++)
+        if (varies(s, i)) ares_json_write_string(&json, ares_view_of(all->names[i]));
     ares_json_end(&json, ']');
     ares_json_begin(ares_json_key(&json, "runs"), '[');
-    for (int i = 0; i < s->n; i++) write_run(s, &s->runs[i], &json);
+    for (int i = 0; i < all->n; i++) write_run(s, all->runs[i], &json);
     ares_json_end(&json, ']');
     ares_json_end(&json, '}');
     ares_json_indent(&text, ares_str_view(&json), 2);
@@ -71,42 +123,104 @@ int sweep_write_manifest(sweep *s)
     return rc;
 }
 
-static void take_earlier(sweep *s, sweep_run *r, const ares_json *runs)
+/* ---------------- what earlier commands wrote */
+static const char *text_of(const ares_json *o, const char *key)
 {
-    for (int64_t i = 0; i < runs->count; i++) {
-        const ares_json *name = ares_json_get(&runs->items[i], "run"),
-                        *gpu = ares_json_get(&runs->items[i], "gpu");
-        if (!name || name->type != ARES_JSON_STRING || !ares_view_is(name->text, r->name)) continue;
-        if (ares_json_get_double(&runs->items[i], "wall_s", 0, &r->wall_s) != ARES_OK)
-            r->wall_s = 0;
-        if (gpu && gpu->type == ARES_JSON_STRING)
-            r->gpu = ares_arena_copy(&s->arena, gpu->text.data, gpu->text.len);
-        return;
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
+}
+
+static void take_earlier(sweep_run *r, const ares_json *item)
+{
+    if (ares_json_get_double(item, "wall_s", 0, &r->wall_s) != ARES_OK) r->wall_s = 0;
+    r->gpu = text_of(item, "gpu");
+}
+
+static int name_at(struct sweep_record *all, const char *name)
+{
+    for (int i = 0; i < all->n_names; i++)
+        if (strcmp(all->names[i], name) == 0) return i;
+    all->names[all->n_names] = name;
+    return all->n_names++;
+}
+
+/* Another command's run stays; `from`: the folder that its paths are relative to. */
+static void keep(sweep *s, const ares_json *item, const char *from, int most_names)
+{
+    const char *name = text_of(item, "run"), *dir = text_of(item, "run_dir"),
+               *log = text_of(item, "log"), *state = text_of(item, "state");
+    const ares_json *values = ares_json_get(item, "values"), *seed = ares_json_get(item, "seed");
+    if (!name || !dir) return;
+    if (from && *dir != '/' && strcmp(from, this_folder(s)) != 0)
+        dir = ares_arena_printf(&s->arena, "%s/%s", from, dir);
+    if (!ares_dir_exists(dir)) return;
+    sweep_run *r = ares_arena_calloc(&s->arena, 1, sizeof *r);
+    const char **texts = ares_arena_calloc(&s->arena, (size_t)most_names, sizeof *texts);
+    *r = (sweep_run){ .name = name, .run_dir = dir, .log = log, .values = texts };
+    r->seed = seed && seed->type == ARES_JSON_INT ? seed->integer : -1;
+    for (int i = 0; state && i < ARES_COUNT(states); i++)
+        if (strcmp(states[i], state) == 0) r->state = (sweep_state)i;
+    for (int64_t i = 0; values && i < values->count; i++) {
+        const char *key = values->members[i].key.data;
+        texts[name_at(s->record, key)] = text_of(values, key);
     }
+    take_earlier(r, item);
+    s->record->runs[s->record->n++] = r;
+}
+
+/* runs: of the manifest; NULL: there is none. */
+static void make_record(sweep *s, const ares_json *runs, const char *from)
+{
+    ares_map *own = ares_map_new();
+    int64_t earlier = runs ? runs->count : 0, names = s->n_parameters + 1, at;
+    struct sweep_record *all = s->record = ares_arena_calloc(&s->arena, 1, sizeof *all);
+    bool *listed = ares_arena_calloc(&s->arena, (size_t)s->n + 1, sizeof *listed);
+    for (int64_t i = 0; i < earlier; i++) {
+        const ares_json *values = ares_json_get(&runs->items[i], "values");
+        names += values ? values->count : 0;
+    }
+    all->runs = ares_arena_calloc(&s->arena, (size_t)(s->n + earlier + 1), sizeof(sweep_run *));
+    all->names = ares_arena_calloc(&s->arena, (size_t)names, sizeof(char *));
+    for (int i = 0; i < s->n_parameters; i++) name_at(all, s->parameters[i].name);
+    for (int i = 0; i < s->n; i++) ares_map_put(own, ares_view_of(s->runs[i].name), i);
+    for (int64_t i = 0; i < earlier; i++) {
+        const char *name = text_of(&runs->items[i], "run");
+        if (!name || !ares_map_get(own, ares_view_of(name), &at)) {
+            keep(s, &runs->items[i], from, (int)names);
+            continue;
+        }
+        if (listed[at]) continue;
+        if (!s->runs[at].begins_anew) take_earlier(&s->runs[at], &runs->items[i]);
+        listed[at] = true;
+        all->runs[all->n++] = &s->runs[at];
+    }
+    for (int i = 0; i < s->n; i++)
+        if (!listed[i]) all->runs[all->n++] = &s->runs[i];
+    ares_map_free(own);
 }
 
 int sweep_read_manifest(sweep *s)
 {
     const char *path = sweep_manifest(s);
     ares_str text = { 0 };
-    ares_arena arena = { 0 };
-    const ares_json *all, *runs = NULL;
-    if (!ares_file_exists(path)) return ARES_OK;
-    int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK &&
-        ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), path, &all) == ARES_OK)
-        runs = ares_json_get(all, "runs");
-    if (rc == ARES_OK && (!runs || runs->type != ARES_JSON_ARRAY))
-        ares_log(ARES_LOG_WARN,
-                 "sweep: %s cannot be read; it is written anew, and times of "
-                 "earlier attempts are lost",
-                 path);
-    else if (rc == ARES_OK)
-        for (int i = 0; i < s->n; i++)
-            if (!s->runs[i].begins_anew) take_earlier(s, &s->runs[i], runs);
+    const ares_json *all = NULL, *runs = NULL;
+    bool there = ares_file_exists(path);
+    int rc = there ? ares_file_read(path, &text) : ARES_OK;
+    const char *copy = ares_arena_copy(&s->arena, text.data ? text.data : "", text.len);
     ares_str_fini(&text);
-    ares_arena_fini(&arena);
-    return rc;
+    if (rc != ARES_OK) return rc;
+    if (there &&
+        ares_json_parse(&s->arena, ares_view_trim(ares_view_of(copy)), path, &all) == ARES_OK)
+        runs = ares_json_get(all, "runs");
+    if (runs && runs->type != ARES_JSON_ARRAY) runs = NULL;
+    if (there && !runs)
+        ares_log(ARES_LOG_WARN,
+                 "sweep: %s cannot be read; it is written anew, and times of earlier attempts and "
+                 "runs of other commands are lost",
+                 path);
+    ares_error_clear();
+    make_record(s, runs, all ? text_of(all, "from") : NULL);
+    return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- results */

@@ -52,8 +52,9 @@ int sweep_expand(const sweep_variables *v, const char *what, const char *text, c
       "what is swept: a list of parameters; the runs are all combinations of their values")       \
     X(i64s, seeds, "seeds", "[]", "[0,)",                                                         \
       "each combination runs with each; none: the configuration's own")                           \
-    X(texts, seed_options, "seed_options", "[data.seed, worker.rollout.seed]", "nonempty",        \
-      "options that a seed is given to")                                                          \
+    X(texts, seed_options, "seed_options",                                                        \
+      "[data.seed, worker.rollout.seed, 'env.train.seed={seed}10000']", "nonempty",               \
+      "options that are given the seed, or a text made of it")                                    \
     X(choice, order, "order", "seeds", "seeds|values",                                            \
       "seeds: every combination with the first seed, then with the second; values: all seeds of " \
       "the first combination, then of the second")                                                \
@@ -94,7 +95,6 @@ typedef enum {
 typedef struct sweep_run {
     const char *name, *run_dir, *log, *result;
     const char *fields;        /* "entropy=0.1 | seed=1" */
-    const char *variant;       /* values of the parameters that vary: a curve of the figure */
     const char *const *values; /* [n_parameters] */
     int64_t seed;              /* -1: none */
     const char **words;        /* of `ares-train train`, then NULL */
@@ -119,6 +119,7 @@ typedef struct sweep {
     const char *name, *dir, *summary;
     sweep_run *runs;
     int n;
+    struct sweep_record *record; /* record.c */
     bool force;
     int lock;
 } sweep;
@@ -146,6 +147,8 @@ int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, con
 int sweep_check_override(const char *word);
 /* Makes the runs, once everything is read. */
 int sweep_make_runs(sweep *s, const sweep_words *w);
+/* A parameter's name for people: the last part of an option, unless another one ends so too. */
+const char *sweep_shown_name(const char *const *names, int n, int i);
 void sweep_fini(sweep *s);
 /* Appends the sweep's options with default and meaning, for --help. */
 void sweep_describe(ares_str *out);
@@ -153,17 +156,22 @@ void sweep_describe(ares_str *out);
 /* ---------------- directories (check_runs.c) */
 /*
  * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
- * directory holds a run of other options, or one that a living process is training.
+ * directory holds a run of other options, or one that a living process is training. open: runs that
+ * are not finished can begin on this machine, too; whatever they open but the weights is opened.
  */
-int sweep_check_runs(sweep *s);
+int sweep_check_runs(sweep *s, bool open);
 /* Moves aside what --force begins anew. */
 int sweep_clear(sweep *s);
 
 /* ---------------- records (record.c) */
 const char *sweep_manifest(sweep *s); /* the path of sweep.json */
-int sweep_write_manifest(sweep *s);
-/* What an earlier sweep knew of its runs: time and card. A manifest that cannot be read says so. */
+/*
+ * What earlier commands knew of these runs, time and card, and the runs of theirs that this one
+ * does not name: they stay in the list and in the figure for as long as their directories do. A
+ * manifest that cannot be read says so. Before sweep_write_manifest.
+ */
 int sweep_read_manifest(sweep *s);
+int sweep_write_manifest(sweep *s);
 /* Writes the result of a run that has ended to its own file and to the summary, each whole. */
 int sweep_record(sweep *s, const sweep_run *r);
 /* Completes what a killed sweep left: torn lines are cut, missing results written. */
@@ -172,9 +180,13 @@ int sweep_repair(sweep *s);
 int sweep_make_folder_of(const char *path); /* the folder that a file lies in, with parents */
 
 /* ---------------- cards and children (devices.c, worker.c, queue.c) */
-/* The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists, else 0-7.
+/*
+ * The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists. No run is
+ * given a card that is not there.
  */
-ares_texts sweep_cards(sweep *s);
+int sweep_cards(sweep *s, ares_texts *out);
+/* Refuses a number of a card that a machine of n cards does not have; 0: it tells no number. */
+int sweep_check_cards(const ares_texts *cards, int n);
 /* "2xH100": how many cards, and their short name. cards: "0,1"; NULL: the CPU. */
 const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks);
 void sweep_short_card_name(const char *name, ares_str *out); /* "NVIDIA H100 80GB HBM3": "H100" */

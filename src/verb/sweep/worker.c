@@ -5,6 +5,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "queue.h"
@@ -23,8 +24,9 @@ static bool on_cards(const sweep *s)
 static int group_cards(sweep_queue *q)
 {
     sweep *s = q->s;
-    ares_texts cards = sweep_cards(s);
+    ares_texts cards;
     int64_t each = s->o.ranks;
+    ARES_TRY(sweep_cards(s, &cards));
     if (!cards.count || cards.count % each)
         return ares_fail(ARES_EUSE,
                          "sweep: --ranks = %lld: does not divide the %lld cards; name other cards "
@@ -93,7 +95,9 @@ int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, defaults;
+    struct stat log;
     ARES_TRY(sweep_make_folder_of(r->log));
+    w->log_bytes = stat(r->log, &log) == 0 ? (size_t)log.st_size : 0;
     sigemptyset(&none);
     sigemptyset(&defaults); /* a shell's background job ignores Ctrl-C; a run must not */
     sigaddset(&defaults, SIGINT);

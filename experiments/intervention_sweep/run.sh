@@ -4,7 +4,7 @@
 # goes on where the first was stopped.
 #
 #   --scale small   models of 0.13 and 0.48 M parameters, made here and warmed up on solved rooms;
-#                   40 steps, three seeds, on the CPU (the default; README.md)
+#                   60 steps, two seeds, on the CPU (the default; README.md)
 #   --scale full    the published sizes on cards: the four scripts of scripts/runs
 #   --only NAME     entropy, kl, top_p or frozen_lake alone; learning (small): whether PPO learns in
 #                   both environments, three seeds, beside a learning rate of 0
@@ -75,7 +75,7 @@ sizes=(trainer.device=cpu 'trainer.logger=[console]' env.train.group_size=8 env.
 
 sweep() { # file, start, word ...
     "$program" sweep --sweep configs/sweeps/"$1".yaml --config $here/config.yaml \
-        --let model_path=$out/"$2"_start --let steps=40 --seeds 1,2,3 --jobs "$jobs" --cooldown 0 \
+        --let model_path=$out/"$2"_start --let steps=60 --seeds 1,2 --jobs "$jobs" --cooldown 0 \
         "${sizes[@]}" "${@:3}" "${words[@]}"
 }
 

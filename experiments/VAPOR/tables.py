@@ -58,7 +58,10 @@ def one_run(path, kind, method, rate, seed):
         counts(sum(steps[i * part : (i + 1) * part], []))[:3] for i in range(PARTS)
     ]
     if sign:
-        run["steps_that_unlearn"] = sum(x < 0 for x in sign)
+        quarter = len(sign) // 4
+        sign = [sign[i * quarter : (i + 1) * quarter] for i in range(4)]
+        run["coefficient"] = [statistics.mean(x) for x in sign]
+        run["steps_that_unlearn"] = [sum(v < 0 for v in x) / len(x) for x in sign]
     run["metrics"] = {k: rows[-1][k] for k in KEPT if k in rows[-1]}
     return run
 
@@ -135,14 +138,25 @@ def seeds_table(found):
 
 def course_table(found):
     steps = found["both_moving"][0]["steps"]
-    head = ["", "steps that unlearn"]
-    head += [f"{i * steps // PARTS + 1} to {(i + 1) * steps // PARTS}" for i in range(PARTS)]
+    head = [""] + [f"{i * steps // PARTS + 1} to {(i + 1) * steps // PARTS}" for i in range(PARTS)]
     rows = []
     for m in ("both_moving", "both_frozen", "both_frozen_wide"):
-        bad = statistics.mean(r["steps_that_unlearn"] / r["steps"] for r in found[m])
         cells = [statistics.mean(r["course"][i][2] / r["course"][i][0] for r in found[m])
                  for i in range(PARTS)]
-        rows.append([METHODS[m], f"{bad:.2f}"] + [f"{x:.2f}" for x in cells])
+        rows.append([METHODS[m]] + [f"{x:.2f}" for x in cells])
+    return results.table(head, rows)
+
+
+def sign_table(found):
+    steps = found["both_moving"][0]["steps"]
+    head = [""] + [f"{i * steps // 4 + 1} to {(i + 1) * steps // 4}" for i in range(4)]
+    rows = []
+    for m in ("both_moving", "both_frozen", "both_frozen_wide"):
+        def mean(key):
+            return [statistics.mean(r[key][i] for r in found[m]) for i in range(4)]
+
+        pairs = zip(mean("coefficient"), mean("steps_that_unlearn"))
+        rows.append([METHODS[m]] + [f"{c:+.4f}, {s:.2f}" for c, s in pairs])
     return results.table(head, rows)
 
 
@@ -153,6 +167,7 @@ def tables(data):
         "methods": main_table(found),
         "seeds": seeds_table(found),
         "course": course_table(found),
+        "sign": sign_table(found),
     }
 
 

@@ -6,11 +6,11 @@
 #   --gpu-memory-utilization V   accepted; the cache of a run takes what is left beside the weights
 #   --save-freq N                steps between checkpoints (-1: one at the end)
 #   --model DIR                  a model's folder; runs are named after it (the published model)
+#   --name NAME                  of the sweep and its folders; a trial needs one of its own
 #   --seeds LIST                 a run of every value with each seed (the configuration's own)
 #   --dry-run                    print commands, names and order; train nothing
 #   --force                      begin finished and changed runs anew; what is there is moved aside
-#   key=value ...                overrides of every run, such as
-#                                worker.actor.model.model_path=models/mine trainer.device=cpu
+#   key=value ...                overrides of every run, such as trainer.device=cpu
 #
 # Every flag also takes its value as --flag=value. A finished run is skipped, one that was stopped
 # goes on.
@@ -48,6 +48,7 @@ common() { # flag value
     --gpus-per-exp) words+=(--ranks "$2") ;;
     --seeds) words+=(--seeds "$2") ;;
     --model) words+=(--let "model_path=$2") ;;
+    --name) words+=(--name "$2") ;;
     *) refuse "'$1': no such option (see --help)" ;;
     esac
 }
@@ -68,6 +69,9 @@ run_sweep() {
             (($# > 1)) || refuse "$1 needs a value (see --help)"
             flag=$1 value=$2
             shift
+            ;;
+        worker.actor.model.model_path=* | model_path=*)
+            refuse "'$1': runs are named after their model; say --model ${1#*=}"
             ;;
         *=*) words+=("$1") && shift && continue ;;
         *) refuse "'$1': no such option (see --help)" ;;

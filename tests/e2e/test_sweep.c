@@ -191,8 +191,9 @@ TEST(what_a_run_opens_is_opened_before_the_first_one_starts)
         { "--over worker.rollout.temperature=1,0.5 algorithm.early_stop_rv_window=2 "
           "algorithm.early_stop_low_success=0.1 trainer.val_freq=-1",
           "no validation is made during training" },
-        { "--over data.seed=1 env.train.tags=Bandit env.train.groups=4 env.token_exact=true "
-          "data.train_files=[] worker.reward.rewards=null worker.rollout.max_model_len=900 "
+        { "--over data.seed=1 env.train.tags=Bandit env.train.groups=4 "
+          "env.train.group_size=4 env.token_exact=true data.train_files=[] "
+          "worker.reward.rewards=null worker.rollout.max_model_len=900 "
           "worker.rollout.cache_tokens=600 data.max_prompt_length=200",
           "one conversation of" },
     };
@@ -366,6 +367,17 @@ TEST(the_scripts_of_the_study_have_its_flags_names_and_paths)
     CHECK_CONTAINS(out.data, "[1/2] frozenlake_top_p_0p9-sr0p98-Qwen2.5-3B-Instruct\n  log: "
                              "logs/frozenlake_low_rand_top_p_sweep_Qwen2.5-3B-Instruct/0p9/");
     CHECK_CONTAINS(out.data, "trainer.project_name=ragen_frozenlake_low_rand_top_p_sweep");
+    /* a trial has names of its own, and runs the names of their model */
+    script(&out, "run_kl_sweep.sh --kl-values 0.03 --gpus 0 --name trial --model models/Mine");
+    CHECK_CONTAINS(out.data, "[1/1] sokoban_kl_sweep_nofilter_003-Mine\n  log: logs/trial/");
+    CHECK_CONTAINS(out.data, "  run directory: model_saving/trial/");
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out,
+                        "cd '%s' && scripts/runs/run_kl_sweep.sh "
+                        "worker.actor.model.model_path=models/Mine --dry-run",
+                        test_source(".")),
+             2);
+    CHECK_CONTAINS(out.data, "runs are named after their model; say --model models/Mine");
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out,
                         "cd '%s' && scripts/runs/run_frozen_lake_rand_top_p_sweep.sh --top-p 1",

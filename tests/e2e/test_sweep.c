@@ -4,6 +4,7 @@
  * fails.
  */
 #include "e2e.h"
+#include "vision_runs.h"
 
 #include <stdio.h>
 
@@ -203,6 +204,31 @@ TEST(what_a_run_opens_is_opened_before_the_first_one_starts)
         CHECK_MSG(rc == 1 || rc == 2, "%s: exit status %d: %s", cases[i].words, rc, out.data);
         CHECK_CONTAINS(out.data, cases[i].says);
         CHECK(!strstr(out.data, "starts:") && !ares_dir_exists(test_file("s")));
+    }
+    ares_str_fini(&out);
+}
+
+/* The first value is opened whole before the second is found wrong. */
+TEST(runs_with_pictures_critics_references_and_ranks_can_be_opened_without_weights)
+{
+    static const struct {
+        bool sees;
+        const char *words;
+    } cases[] = {
+        { true, "worker.actor.model.freeze_vision_tower=false algorithm.disable_kl=false" },
+        { false,
+          "algorithm.adv_estimator=gae algorithm.disable_kl=false worker.critic.optim.lr=1" },
+        { false, "--ranks 2" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&out);
+        int rc =
+            e2e_program(&out, "sweep --config '%s' --dir '%s' --over trainer.max_steps=3,-1 %s",
+                        cases[i].sees ? vision_words("v") : e2e_train_words("w"), test_file("s"),
+                        cases[i].words);
+        CHECK_EQ(rc, 2);
+        CHECK_CONTAINS(out.data, "run max_steps_-1: config: command line: trainer.max_steps = -1");
     }
     ares_str_fini(&out);
 }

@@ -24,6 +24,14 @@ extern char **environ;
 #define MARK "ARES_RUN="
 static char mark[64];
 
+static void tell_unwatched(int why)
+{
+    ares_log(ARES_LOG_WARN,
+             "programs that this run starts may outlive it if it is killed: /bin/sh, which would "
+             "end them, cannot be started: %s",
+             strerror(why));
+}
+
 static void start_watcher(void)
 {
     static const char script[] =
@@ -34,10 +42,13 @@ static void start_watcher(void)
         "        kill -9 \"${file%/environ}\" 2>/dev/null\n"
         "    done\n"
         "done\n";
-    int ends[2];
+    int ends[2], failed;
     pid_t pid;
     snprintf(mark, sizeof mark, MARK "%d.%.0f.", (int)getpid(), ares_now_s() * 1e9);
-    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        tell_unwatched(errno);
+        return;
+    }
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&files);
@@ -48,7 +59,10 @@ static void start_watcher(void)
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID); /* Ctrl-C is not for it */
     char *const argv[] = { (char[]){ "sh" }, (char[]){ "-c" }, (char *)(uintptr_t)script, mark,
                            NULL };
-    if (posix_spawn(&pid, "/bin/sh", &files, &attributes, argv, environ) != 0) close(ends[1]);
+    if ((failed = posix_spawn(&pid, "/bin/sh", &files, &attributes, argv, environ)) != 0) {
+        tell_unwatched(failed);
+        close(ends[1]);
+    }
     close(ends[0]); /* the other end closes with this process */
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);

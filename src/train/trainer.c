@@ -326,7 +326,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     if (t->agents) {
         t->val_n = c->agents_val.group_size;
         ARES_TRY(agents_open(t->agents, t->run.encoder, t->run.tokenizer, trainer_longest(t),
-                             ares_world_size(t->run.world)));
+                             ares_group_size(t->run.groups.all)));
     }
     ARES_TRY(open_roles(t, weights));
     return trainer_open_rollout(t, ares_group_size(t->run.groups.all));

@@ -12,7 +12,10 @@
 
 enum { TARGET = 4, OVER = 7, N = 4, STEPS = 6, MOST = 200 };
 
-/* A prompt of the account, with its answers in full as its own step draws them. */
+/*
+ * A prompt of the account, with its answers in full as its own step draws them. They stand in the
+ * order of their draw numbers.
+ */
 typedef struct account {
     ares_drawn prompt;
     int64_t step, start, ends;
@@ -29,8 +32,7 @@ static void answer_whole(opened *o, account *a)
 {
     ares_arena *arena = &o->t.batch.arena;
     ares_sampling sampling;
-    const answer_prompt prompt = { .row = ares_source_row(&o->t.run.source, a->prompt.id),
-                                   .draw = a->prompt.draw };
+    const answer_prompt prompt = answer_prompt_of(&o->t.run.source, &a->prompt);
     int64_t step = o->t.run.step;
     answer_sampling(&o->c, &sampling);
     const answer_job job = { .n_prompts = 1,
@@ -48,23 +50,36 @@ static int32_t length_of(const account *a, int i)
     return a->group.items[i].rows[0].n_tokens;
 }
 
-/* Fetches: those that wait first, then new ones. */
+static account *account_of(int64_t draw)
+{
+    for (int64_t k = 0; k < n_prompts; k++)
+        if (prompts[k].prompt.draw == draw) return &prompts[k];
+    return NULL;
+}
+
+static void let_wait(opened *o, account *a)
+{
+    a->state = WAITS;
+    ares_source_give_back(&o->t.run.source, &a->group);
+}
+
+/* Fetches: of each data set those that wait first, then new ones. */
 static void fetch(opened *o, int64_t step, int64_t moment)
 {
-    int64_t n = 0;
-    for (int64_t k = 0; k < MOST && n < OVER; k++) {
-        account *a = &prompts[k];
-        if (k == n_prompts) {
-            *a = (account){ .step = step };
-            CHECK_OK(ares_source_next(&o->t.run.source, 1, &o->t.batch.arena, &a->prompt));
+    ares_drawn drawn[OVER];
+    CHECK_OK(ares_source_next(&o->t.run.source, OVER, &o->t.batch.arena, drawn));
+    for (int k = 0; k < OVER; k++) {
+        account *a = account_of(drawn[k].draw);
+        if (!a) {
+            REQUIRE(n_prompts < MOST &&
+                    (!n_prompts || drawn[k].draw > prompts[n_prompts - 1].prompt.draw));
+            *(a = &prompts[n_prompts++]) = (account){ .step = step, .prompt = drawn[k] };
             answer_whole(o, a);
-            n_prompts++;
-        } else if (a->state != WAITS) continue;
+        }
         a->state = PLAYS;
         a->start = a->ends = moment;
         for (int i = 0; i < N; i++)
             a->ends = ARES_MAX(a->ends, moment + length_of(a, i) - a->had[i]);
-        n++;
     }
 }
 
@@ -91,7 +106,8 @@ static int64_t take(opened *o, int64_t step, bool filters, bool recycles)
             bool keep = !filters || keeps(a), taken = keep && kept < TARGET;
             in_play -= !keep;
             kept += taken;
-            a->state = taken ? TAKEN : keep && recycles ? WAITS : LEFT_OUT;
+            a->state = taken ? TAKEN : LEFT_OUT;
+            if (keep && !taken && recycles) let_wait(o, a);
             for (int i = 0; i < N; i++) a->had[i] = length_of(a, i);
         }
         if (kept < TARGET && in_play < TARGET) {
@@ -103,24 +119,37 @@ static int64_t take(opened *o, int64_t step, bool filters, bool recycles)
 }
 
 /* What is in play at the end goes on later, or is left out. */
-static void cut(int64_t moment, bool partial)
+static void cut(opened *o, int64_t moment, bool partial)
 {
     for (int64_t k = 0; k < n_prompts; k++) {
         account *a = &prompts[k];
         if (a->state != PLAYS) continue;
-        a->state = partial ? WAITS : LEFT_OUT;
+        if (partial) let_wait(o, a);
+        else a->state = LEFT_OUT;
         for (int i = 0; i < N; i++)
             a->had[i] = ARES_MIN(length_of(a, i), a->had[i] + (int32_t)(moment - a->start));
     }
 }
 
+/* Data sets take turns. */
+static int by_turn(const void *x, const void *y)
+{
+    const account *a = *(account *const *)x, *b = *(account *const *)y;
+    int64_t off = a->prompt.local - b->prompt.local;
+    if (!off) off = a->group.row->part - b->group.row->part;
+    return (off > 0) - (off < 0);
+}
+
 static void check_batch(const ares_batch *b, int64_t step)
 {
-    int64_t g = 0;
-    for (int64_t k = 0; k < n_prompts; k++) {
-        account *a = &prompts[k];
-        if (a->state != TAKEN) continue;
-        a->state = LEFT_OUT;
+    account *taken[TARGET];
+    int64_t n = 0, g = 0;
+    for (int64_t k = 0; k < n_prompts; k++)
+        if (prompts[k].state == TAKEN) taken[n++] = &prompts[k];
+    qsort(taken, (size_t)n, sizeof *taken, by_turn);
+    for (int64_t k = 0; k < n; k++) {
+        const account *a = taken[k];
+        taken[k]->state = LEFT_OUT;
         if (!CHECK_MSG(g < b->groups, "step %lld: too few groups", (long long)step)) return;
         for (int i = 0; i < N; i++) {
             int64_t row = b->group_start[g] + i, at = b->row_start[row],
@@ -144,20 +173,26 @@ static void check_batch(const ares_batch *b, int64_t step)
     CHECK_EQ(g, b->groups);
 }
 
-/* The prompts that wait: the source gives them first, with what their answers have so far. */
-static void check_waiting(opened *o)
+/* The prompts that wait come first, with what their answers have so far. */
+static void check_waiting(opened *run, opened *whole)
 {
-    for (int64_t k = 0; k < n_prompts; k++) {
-        ares_drawn d;
-        if (prompts[k].state != WAITS) continue;
-        REQUIRE_OK(ares_source_next(&o->t.run.source, 1, &o->t.batch.arena, &d));
-        REQUIRE(d.begun && d.draw == prompts[k].prompt.draw);
-        for (int i = 0; i < N; i++) {
-            const ares_trajectory *y = &d.begun->items[i], *whole = &prompts[k].group.items[i];
-            CHECK_EQ(y->rows[0].n_tokens, prompts[k].had[i]);
-            CHECK_EQ(y->cut, prompts[k].had[i] < length_of(&prompts[k], i));
-            CHECK(y->cut ||
-                  (y->unshaped == whole->unshaped && ares_view_eq(y->response, whole->response)));
+    int64_t left = 0;
+    for (int64_t k = 0; k < n_prompts; k++) left += prompts[k].state == WAITS;
+    while (left) {
+        ares_drawn d[OVER], e[OVER];
+        REQUIRE_OK(ares_source_next(&run->t.run.source, OVER, &run->t.batch.arena, d));
+        REQUIRE_OK(ares_source_next(&whole->t.run.source, OVER, &whole->t.batch.arena, e));
+        for (int at = 0; at < OVER; at++) {
+            const account *a = account_of(e[at].draw);
+            REQUIRE(d[at].draw == e[at].draw && !d[at].begun == !a);
+            for (int i = 0; i < N && a; i++) {
+                const ares_trajectory *y = &d[at].begun->items[i], *full = &a->group.items[i];
+                CHECK_EQ(y->rows[0].n_tokens, a->had[i]);
+                CHECK_EQ(y->cut, a->had[i] < length_of(a, i));
+                CHECK(y->cut ||
+                      (y->unshaped == full->unshaped && ares_view_eq(y->response, full->response)));
+            }
+            left -= a != NULL;
         }
     }
 }
@@ -165,22 +200,24 @@ static void check_waiting(opened *o)
 typedef struct variant {
     bool partial, recycles, filters;
     bool ties;           /* answers seldom end by themselves, so that many groups end together */
+    bool two_sets;       /* of which the first gives three prompts of a fetch */
     const char *rollout; /* more options of worker.rollout */
 } variant;
 
 /* Answers of many lengths, right by chance: seldom, where that drops groups. */
 static int open_variant(opened *o, const variant *v)
 {
-    char words[600];
+    char words[600], files[1200];
     ares_str text = { 0 };
     ares_str_addf(&text,
                   "curriculum: {over_sampling_batch_size: %d, partial_rollout: %s, "
-                  "recycle_surplus: %s}\n"
+                  "recycle_surplus: %s%s}\n"
                   "algorithm: {filter_groups: {enable: %s, metric: acc}}\n"
                   "worker:\n"
                   "  reward: {accuracy: random}\n"
                   "  rollout: {%s stop_token_ids: [",
                   OVER, v->partial ? "true" : "false", v->recycles ? "true" : "false",
+                  v->two_sets ? ", names: [a, b], weights: [3, 4]" : "",
                   v->filters ? "true" : "false", v->rollout);
     for (int id = 30; id < (v->ties ? 32 : 110); id++)
         ares_str_addf(&text, "%s%d", id == 30 ? "" : ", ", id);
@@ -188,7 +225,13 @@ static int open_variant(opened *o, const variant *v)
     CHECK_OK(ares_file_write(test_file("words.yaml"), text.data, text.len));
     ares_str_fini(&text);
     snprintf(words, sizeof words, "config=%s", test_file("words.yaml"));
-    return open_trainer(o, words, "worker.reward.rewards=[{name: random, p: 0.15}]");
+    const char *rows = test_source("examples/data/sums/train.jsonl");
+    snprintf(files, sizeof files,
+             v->two_sets ? "data.train_files=['%s@[0:90]', '%s@[90:400]']" : "data.train_files=%s",
+             rows, rows);
+    return open_trainer_of(
+        o, (const char *const[]){ words, files, "worker.reward.rewards=[{name: random, p: 0.15}]" },
+        3);
 }
 
 static double metric(const opened *o, const char *name)
@@ -198,20 +241,51 @@ static double metric(const opened *o, const char *name)
     return x;
 }
 
+/* Prompts of the second data set that an earlier step drew wait, without a token of an answer. */
+static void begin_with_waiting(opened *run, opened *whole)
+{
+    ares_drawn drawn[OVER], same[OVER];
+    REQUIRE_OK(ares_source_next(&run->t.run.source, OVER, &run->t.batch.arena, same));
+    REQUIRE_OK(ares_source_next(&whole->t.run.source, OVER, &whole->t.batch.arena, drawn));
+    for (int i = 0; i < OVER; i++) {
+        account *a = &prompts[n_prompts];
+        CHECK_EQ(same[i].draw, drawn[i].draw);
+        *a = (account){ .prompt = drawn[i] };
+        answer_whole(whole, a);
+        if (!a->group.row->part) continue;
+        ares_trajectory y[N];
+        ares_trajectory_row empty[N];
+        ares_group begun = a->group;
+        begun.row = ares_source_row(&run->t.run.source, same[i].id);
+        begun.items = y;
+        for (int k = 0; k < N; k++) {
+            empty[k] = a->group.items[k].rows[0];
+            empty[k].n_tokens = 0;
+            y[k] = (ares_trajectory){ .index = k, .cut = 1, .n_rows = 1, .rows = &empty[k] };
+        }
+        ares_source_give_back(&run->t.run.source, &begun);
+        let_wait(whole, a);
+        n_prompts++;
+    }
+    CHECK_EQ(n_prompts, 4);
+}
+
 static void check_steps(const variant *v)
 {
     opened run, whole; /* the account has a source of its own */
     int64_t waited = 0, fetches = 0;
     n_prompts = 0;
     REQUIRE_OK(open_variant(&run, v));
-    REQUIRE_OK(open_variant(&whole, &(variant){ .ties = v->ties, .rollout = "" }));
+    REQUIRE_OK(open_variant(&whole,
+                            &(variant){ .ties = v->ties, .two_sets = v->two_sets, .rollout = "" }));
+    if (v->two_sets) begin_with_waiting(&run, &whole);
     for (int64_t step = 0; step < STEPS; step++) {
         ares_metrics_clear(run.m);
         ares_batch_clear(&run.t.batch);
         run.t.run.step = step;
         REQUIRE_OK(collect_groups(&run.t, &run.t.batch, run.m));
         int64_t moment = take(&whole, step, v->filters, v->recycles), waits = 0;
-        cut(moment, v->partial);
+        cut(&whole, moment, v->partial);
         for (int64_t k = 0; k < n_prompts; k++) waits += prompts[k].state == WAITS;
         CHECK_NEAR(metric(&run, "over_sampling/length"), (double)moment, 0);
         CHECK_NEAR(metric(&run, "over_sampling/given_back_groups"), (double)waits, 0);
@@ -221,7 +295,7 @@ static void check_steps(const variant *v)
     }
     CHECK((waited > 0) == (v->partial || v->recycles));
     CHECK((fetches > STEPS) == v->filters);
-    check_waiting(&run);
+    check_waiting(&run, &whole);
     close_trainer(&run);
     close_trainer(&whole);
 }
@@ -245,6 +319,12 @@ TEST(surplus_waits_beside_what_was_cut)
 TEST(surplus_alone_waits)
 {
     check_steps(&(variant){ .recycles = true, .ties = true, .rollout = "" });
+}
+/* Of those that end at one moment the oldest are taken, whichever was fetched first. */
+TEST(prompts_of_two_data_sets_are_taken_in_the_order_of_their_draws)
+{
+    check_steps(&(variant){ .recycles = true, .ties = true, .two_sets = true, .rollout = "" });
+    check_steps(&(variant){ .partial = true, .filters = true, .two_sets = true, .rollout = "" });
 }
 TEST(what_fits_into_the_cache_decides_nothing)
 {

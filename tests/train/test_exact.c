@@ -529,7 +529,10 @@ TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
     CHECK(isnan(compared(1, true)));         /* no token to compare is not a difference of 0 */
 }
 
-/* Rows of which the second prompt's are current; what the rollout recorded of others is -99. */
+/*
+ * Rows of which the second prompt's are current, and some of the third's, the first and the last
+ * among them; what the rollout recorded of others is -99.
+ */
 static void check_not_current(const char *mode)
 {
     const result *x = reference();
@@ -542,7 +545,8 @@ static void check_not_current(const char *mode)
     fill(x, m->cfg.vocab, &b, prompts);
     ARES_PUT(&b, rollout_log_probs);
     for (int row = 0; row < MAX_ROWS; row++) {
-        bool current = row / N == 1; /* the others were edited, or sampled under other weights */
+        /* the others were edited, or sampled under other weights */
+        bool current = row / N == 1 || (row / N == 2 && row % N != 1);
         float *out = b.rollout_log_probs + b.row_start[row];
         int32_t *version = b.weight_versions + b.row_start[row];
         for (int t = 0; t < x->n[row]; t++) {

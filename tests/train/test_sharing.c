@@ -38,7 +38,9 @@ typedef struct way {
     "worker.actor.max_token_len_per_device=4096", "worker.critic.max_token_len_per_device=4096"
 #define MICRO_BATCHES \
     "worker.actor.max_token_len_per_device=40", "worker.critic.max_token_len_per_device=40"
-#define SIZE(n) "worker.actor.fsdp.fsdp_size=" n, "worker.critic.fsdp.fsdp_size=" n
+#define SIZES(actor, critic) \
+    "worker.actor.fsdp.fsdp_size=" actor, "worker.critic.fsdp.fsdp_size=" critic
+#define SIZE(n) SIZES(n, n)
 #define IN_PARTS                                                                             \
     "worker.actor.fsdp.enable_full_shard=true", "worker.critic.fsdp.enable_full_shard=true", \
         "worker.ref.fsdp.enable_full_shard=true", "worker.critic.offload.offload_optimizer=true"
@@ -49,9 +51,12 @@ typedef struct way {
 
 #define ROUNDS "worker.actor.round_tokens=80", "worker.critic.round_tokens=80"
 
-/* Of the ways that are compared, the first is what the others must be. */
+/*
+ * Of the ways that are compared, the first is what the others must be. size, critic: ranks that
+ * share the actor and the reference, and the critic, where any do; 0: all.
+ */
 typedef struct ways {
-    int n, size, steps; /* size: ranks that share, where any do; 0: all */
+    int n, size, critic, steps;
     way way[6];
 } ways;
 static const ways of_all = {
@@ -66,6 +71,7 @@ static const ways of_all = {
 static const ways in_pairs = {
     .n = 4,
     .size = 2,
+    .critic = 2,
     .steps = 2,
     .way = { { .words = { SIZE("2"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
              { .words = { SIZE("2"), "worker.ref.fsdp.fsdp_size=2", IN_PARTS, ON_HOST,
@@ -77,6 +83,21 @@ static const ways in_pairs = {
              { .words = { SIZE("2"), ON_HOST, MICRO_BATCHES },
                .how = ARES_SHARE_STATES,
                .host = true } }
+};
+/* Two sizes that differ: the actor in pairs, and the critic by all, and the other way round. */
+static const ways critic_of_all = {
+    .n = 2,
+    .size = 2,
+    .steps = 2,
+    .way = { { .words = { SIZES("2", "-1"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
+             { .words = { SIZES("2", "-1"), IN_PARTS, MICRO_BATCHES }, .how = ARES_SHARE_ALL } }
+};
+static const ways critic_in_pairs = {
+    .n = 2,
+    .critic = 2,
+    .steps = 2,
+    .way = { { .words = { SIZES("-1", "2"), WHOLE_BATCHES }, .how = ARES_SHARE_STATES },
+             { .words = { SIZES("-1", "2"), IN_PARTS, MICRO_BATCHES }, .how = ARES_SHARE_ALL } }
 };
 static const ways in_rounds = {
     .n = 6,
@@ -97,6 +118,7 @@ static const ways in_rounds = {
 static const ways of_one = {
     .n = 4,
     .size = 1,
+    .critic = 1,
     .steps = 3,
     .way = { { .words = { WHOLE_BATCHES }, .how = ARES_SHARE_NONE },
              { .words = { MICRO_BATCHES }, .how = ARES_SHARE_NONE },
@@ -267,10 +289,11 @@ static void try_algorithm(ares_world *w, const char *const *algorithm, const way
                  how->words[0]);
         bool well = open_way(&o, w, algorithm, how) && take_steps(&o, w, tried->steps, what, norms);
         ares_model *m = o.t.run.model, *c = o.t.critic ? o.t.critic->learner.model : NULL;
-        int parts = tried->size ? tried->size : ares_world_size(w);
+        int all = ares_world_size(w), parts = tried->size ? tried->size : all,
+            of_critic = tried->critic ? tried->critic : all;
         ares_sharing of_ref = how->how == ARES_SHARE_ALL ? how->how : ARES_SHARE_NONE;
         if (well) check_parts(m, parts, how->how, how->host);
-        if (well && c) check_parts(c, parts, how->how, how->host);
+        if (well && c) check_parts(c, of_critic, how->how, how->host);
         if (well && o.t.ref) check_parts(o.t.ref->learner.model, parts, of_ref, how->host);
         if (well && !i) {
             actor = remember(m);
@@ -327,6 +350,17 @@ TEST_MPI(what_four_ranks_share_changes_no_bit)
 TEST_MPI(what_pairs_of_four_ranks_share_changes_no_bit)
 {
     same_bits(4, &in_pairs, 1, 4, "what_pairs_of_four_ranks_share_changes_no_bit");
+}
+
+TEST_MPI(all_ranks_may_share_a_critic_where_pairs_share_the_actor)
+{
+    same_bits(4, &critic_of_all, 1, 2, "all_ranks_may_share_a_critic_where_pairs_share_the_actor");
+}
+
+TEST_MPI(pairs_of_ranks_may_share_a_critic_where_all_share_the_actor)
+{
+    same_bits(4, &critic_in_pairs, 1, 2,
+              "pairs_of_ranks_may_share_a_critic_where_all_share_the_actor");
 }
 
 /* A mini-batch is several rounds, and their number differs from rank to rank. */

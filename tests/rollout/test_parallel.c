@@ -61,11 +61,15 @@ static ares_sampling sampling_of(int i)
     return s;
 }
 
-/* This rank's samples, in order of request and index. */
-static void sample_all(ares_rollout *r, int rank, ares_completion *out)
+/*
+ * A rank's samples, in order of request and index. In turns: it asks for the next ones when those
+ * before have ended, as conversations do, and other ranks are done meanwhile.
+ */
+static void sample_all(ares_rollout *r, int rank, bool in_turns, ares_completion *out)
 {
     static const int32_t prompt[] = { 5, 9, 1403, 14, 600, 77, 2, 1499 };
     int64_t active = 1, id;
+    int ended = 0;
     ares_completion c;
     for (int i = 0; i < 2 * rank; i++) { /* rank 0 asks for nothing */
         const ares_request q = { .prompt = prompt + rank,
@@ -76,11 +80,13 @@ static void sample_all(ares_rollout *r, int rank, ares_completion *out)
                                                      (uint64_t)rank, (uint64_t)i) };
         CHECK_OK(ares_rollout_add(r, &q, &id));
         CHECK_EQ(id, i);
+        while (in_turns && ended < 2 * (i + 1) && CHECK_OK(ares_rollout_step(r, &active)))
+            for (; ares_rollout_next(r, &c); ended++) out[2 * c.request + c.index] = c;
         /* some come while others decode */
-        if (i == 1) CHECK_OK(ares_rollout_step(r, &active));
+        if (i == 1 && !in_turns) CHECK_OK(ares_rollout_step(r, &active));
     }
-    if (rank < 1) CHECK_OK(ares_rollout_step(r, &active)); /* as often as the others */
-    while (active && CHECK_OK(ares_rollout_step(r, &active))) {}
+    if (rank < 1 && !in_turns) CHECK_OK(ares_rollout_step(r, &active)); /* as often as the others */
+    while (active && !in_turns && CHECK_OK(ares_rollout_step(r, &active))) {}
     CHECK_OK(ares_rollout_finish(r, ARES_OK));
     while (ares_rollout_next(r, &c)) out[2 * c.request + c.index] = c;
 }
@@ -97,24 +103,25 @@ static void same_samples(const ares_completion *a, const ares_completion *b, con
 #undef SAME
 }
 
-static void compare(const shape *s, ares_world *w, ares_device *d, int parts)
+/* way 0: at once, the last rank the most; 1, 2: in turns, the last rank or the first the most. */
+static void compare(const shape *s, ares_world *w, ares_device *d, int parts, int way)
 {
     const ares_model_options opt = { .storage = s->storage };
     ares_completion alone[MOST] = { 0 }, together[MOST] = { 0 };
     ares_model *whole, *slice;
     ares_group *g;
     ares_rollout *a, *b;
-    int rank = ares_world_rank(w);
+    int rank = way == 2 ? ares_world_size(w) - 1 - ares_world_rank(w) : ares_world_rank(w);
     char what[100];
-    snprintf(what, sizeof what, "%s, %d parts", s->name, parts);
+    snprintf(what, sizeof what, "%s, %d parts, way %d", s->name, parts, way);
     REQUIRE_OK(ares_model_new(&s->cfg, d, &opt, 7, &whole));
     REQUIRE_OK(ares_group_open(w, d, parts, 1, &g));
     REQUIRE_OK(ares_model_slice(whole, g, &slice));
     REQUIRE_OK(ares_model_slice_fill(slice, whole));
     REQUIRE_OK(ares_rollout_new(whole, NULL, &roomy, &a));
     REQUIRE_OK(ares_rollout_new(slice, NULL, &roomy, &b));
-    sample_all(a, rank, alone);
-    sample_all(b, rank, together);
+    sample_all(a, rank, way > 0, alone);
+    sample_all(b, rank, way > 0, together);
     for (int i = 0; i < 4 * rank; i++) same_samples(&alone[i], &together[i], what);
     ares_rollout_free(a);
     ares_rollout_free(b);
@@ -129,7 +136,9 @@ TEST_MPI(slices_draw_the_samples_of_the_whole_model_in_every_bit)
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 1, &d));
     for (int i = 0; i < ARES_COUNT(shapes); i++)
-        for (int parts = 1; parts <= 4; parts *= 2) compare(&shapes[i], w, &d, parts);
+        for (int parts = 1; parts <= 4; parts *= 2)
+            for (int way = 0; way < (i || parts < 4 ? 1 : 3); way++)
+                compare(&shapes[i], w, &d, parts, way);
     ares_device_close(&d);
     ares_world_close(w);
 }
@@ -150,7 +159,7 @@ TEST_MPI(a_rank_that_fails_ends_the_decoding_of_its_group)
     REQUIRE_OK(ares_model_slice(whole, g, &slice));
     REQUIRE_OK(ares_model_slice_fill(slice, whole));
     REQUIRE_OK(ares_rollout_new(slice, NULL, &roomy, &r));
-    if (rank < 2) sample_all(r, rank, out);
+    if (rank < 2) sample_all(r, rank, false, out);
     else {
         static const int32_t prompt[] = { 1, 2 };
         int64_t active;

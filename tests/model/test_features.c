@@ -75,6 +75,39 @@ TEST(pictures_of_equal_pixels_are_one_and_others_are_not)
     close_store(&s);
 }
 
+static const ares_medium *open_clip(store *s, double fps)
+{
+    ares_media m = { 0 };
+    const ares_media_options o = { .video_fps = 2 };
+    const char *list =
+        ares_arena_printf(&s->arena, "[{\"frames\": [\"%s\", \"%s\"], \"sample_fps\": %g}]",
+                          test_file("a.png"), test_file("b.png"), fps);
+    CHECK_OK(ares_media_open(NULL, picture_json(&s->arena, list), &s->rules.processor, &o,
+                             &s->arena, &m));
+    return m.items;
+}
+
+/* The engine finds prompts by these numbers, so that two are needed where positions differ. */
+TEST(the_same_frames_at_another_rate_are_another_clip)
+{
+    store s;
+    ares_seen a, again, slow, still;
+    if (!open_store(&s, SIZE_MAX, false)) return;
+    write_noise(&s, "a.png", 1);
+    write_noise(&s, "b.png", 1); /* as the same picture twice */
+    const ares_medium *x = open_clip(&s, 2), *y = open_clip(&s, 2), *z = open_clip(&s, 1);
+    CHECK(x->second_per_grid != z->second_per_grid);
+    REQUIRE_OK(ares_features_get(s.features, x, &a));
+    REQUIRE_OK(ares_features_get(s.features, y, &again));
+    REQUIRE_OK(ares_features_get(s.features, z, &slow));
+    REQUIRE_OK(ares_features_get(s.features, open_file(&s, "a.png"), &still));
+    CHECK(again.features == a.features && again.number == a.number);
+    CHECK(slow.features != a.features && slow.number != a.number);
+    CHECK(still.number != a.number && still.number != slow.number);
+    CHECK_MEM(slow.features, a.features, bytes_of(&s, x));
+    close_store(&s);
+}
+
 TEST(what_was_asked_for_longest_ago_is_dropped_and_comes_back_with_its_number_and_bits)
 {
     store s;

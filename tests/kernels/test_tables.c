@@ -1300,6 +1300,49 @@ static void sample_cases(table which)
 }
 ON_ALL(samples_the_tokens_of_the_cpu, sample_cases)
 
+/* Sums are exact, so that every bit is the same. The first chunk has 64 of the 80 rows. */
+TEST(aten_samples_rows_of_the_second_chunk_of_logits_as_those_of_the_first)
+{
+    enum { K = 4, VOCAB = 1 << 18, LIKELY = 3 };
+    pair p;
+    if (!pair_open(&p, ATEN)) return;
+    float *x = quarters(1, DRAWS * K, 4), *w_rows = quarters(2, (int64_t)VOCAB * K, 4);
+    weights w = weights_new(&p, w_rows, ARES_F32, VOCAB, K);
+    float stat[2][4][DRAWS], log_prob[2][DRAWS * LIKELY];
+    int32_t token[2][DRAWS], likely[2][DRAWS * LIKELY];
+    draws ways;
+    draws_set(&ways, VOCAB);
+    for (int i = 0; i < 2; i++) {
+        const ares_sample_args a = { .rows = DRAWS,
+                                     .vocab = VOCAB,
+                                     .x = i ? up_acts(&p, x, DRAWS * K) : x,
+                                     .ldx = K,
+                                     .w = i ? &w.other : &w.cpu,
+                                     .temperature = ways.temperature,
+                                     .top_p = ways.top_p,
+                                     .top_k = ways.top_k,
+                                     .key = ways.key,
+                                     .token = token[i],
+                                     .log_prob = stat[i][0],
+                                     .entropy = stat[i][1],
+                                     .log_prob_1 = stat[i][2],
+                                     .entropy_1 = stat[i][3],
+                                     .n_likely = LIKELY,
+                                     .likely_token = likely[i],
+                                     .likely_log_prob = log_prob[i] };
+        memset(stat[i], 0x55, sizeof stat[i]); /* what is not written */
+        if (i) sample_there(&p, &a);
+        else p.cpu.k->sample(&p.cpu, &a);
+    }
+    CHECK_OK(p.other.k->sync(&p.other));
+    CHECK_MEM(token[1], token[0], sizeof token[0]);
+    CHECK_MEM(likely[1], likely[0], sizeof likely[0]);
+    for (int i = 0; i < 4; i++) CHECK_MEM(stat[1][i], stat[0][i], sizeof stat[0][i]);
+    CHECK_MEM(log_prob[1], log_prob[0], sizeof log_prob[0]);
+    ares_free(x), ares_free(w_rows), ares_free(w.cpu.data);
+    pair_close(&p);
+}
+
 /* One call on each device, with the same logits and no products. */
 typedef struct drawn {
     int32_t token[2][DRAWS], likely[2][DRAWS * 10];

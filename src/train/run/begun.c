@@ -4,89 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NAMES = 5, MOST_SHOWN = 200 };
+#include "differ.h"
 
 void ares_run_path(const ares_train_config *c, ares_str *path)
 {
     if (c->trainer.run_dir) ares_str_add_z(path, c->trainer.run_dir);
     else ares_str_addf(path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-}
-
-/* ---------------------------------------------------------------- which options differ */
-typedef struct comparison {
-    const ares_config *cfg;
-    ares_str *changed;
-    int n;
-} comparison;
-
-static bool same(const ares_json *a, const ares_json *b)
-{
-    if (a->type != b->type) return false;
-    if (a->type == ARES_JSON_BOOL) return a->boolean == b->boolean;
-    if (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) return a->number == b->number;
-    if (a->type == ARES_JSON_STRING) return ares_view_eq(a->text, b->text);
-    if (a->count != b->count) return false;
-    for (int64_t i = 0; a->type == ARES_JSON_ARRAY && i < a->count; i++)
-        if (!same(&a->items[i], &b->items[i])) return false;
-    for (int64_t i = 0; a->type == ARES_JSON_OBJECT && i < a->count; i++) {
-        const ares_json *other = ares_json_find(b, a->members[i].key);
-        if (!other || !same(a->members[i].value, other)) return false;
-    }
-    return true;
-}
-
-/* As JSON, without the end of a long one; NULL: a map has no such member. */
-static void add_value(ares_str *out, const ares_json *v)
-{
-    size_t start = out->len, end = start + MOST_SHOWN;
-    if (!v) {
-        ares_str_add_z(out, "not set");
-        return;
-    }
-    ares_json_write(out, v);
-    if (out->len <= end) return;
-    while (end > start && ((unsigned char)out->data[end] & 0xC0) == 0x80) end--;
-    out->len = end;
-    ares_str_add_z(out, "...");
-}
-
-static void differ(comparison *x, const ares_json *now, const ares_json *then, const char *path)
-{
-    if (x->n++ >= MOST_NAMES) return;
-    ares_str_addf(x->changed, "%s%s: ", x->changed->len ? "; " : "", path);
-    add_value(x->changed, then);
-    ares_str_add_z(x->changed, ", now ");
-    add_value(x->changed, now);
-}
-
-static void differences(comparison *x, const ares_json *now, const ares_json *then,
-                        const char *path);
-
-static void member(comparison *x, const ares_json *now, const ares_json *then, const char *path,
-                   ares_view key)
-{
-    ares_str inner = { 0 };
-    if (*path) ares_str_addf(&inner, "%s.", path);
-    ares_str_add_view(&inner, key);
-    differences(x, ares_json_find(now, key), ares_json_find(then, key), inner.data);
-    ares_str_fini(&inner);
-}
-
-/*
- * Appends the options that differ; sections and maps are walked, everything else is compared whole.
- */
-static void differences(comparison *x, const ares_json *now, const ares_json *then,
-                        const char *path)
-{
-    if (now && then && now->type == ARES_JSON_OBJECT && then->type == ARES_JSON_OBJECT) {
-        for (int64_t i = 0; i < now->count; i++) member(x, now, then, path, now->members[i].key);
-        for (int64_t i = 0; i < then->count; i++) /* what a map has lost */
-            if (!ares_json_find(now, then->members[i].key))
-                member(x, now, then, path, then->members[i].key);
-        return;
-    }
-    if (ares_config_no_result(x->cfg, path) || (now && then && same(now, then))) return;
-    differ(x, now, then, path);
 }
 
 int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
@@ -95,7 +18,9 @@ int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *decla
     ares_config *old = ares_config_new();
     ares_train_config unused;
     ares_str saved = { 0 };
-    comparison x = { .cfg = cfg, .changed = changed };
+    differing x = {
+        .cfg = cfg, .may = ares_config_no_result, .between = ", now ", .text = changed
+    };
     memset(&unused, 0, sizeof unused);
     declare(old, &unused);
     ares_config_load_file(old, ares_path_join(&saved, dir, "config.yaml"));
@@ -103,8 +28,7 @@ int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *decla
     const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
     int rc = ares_config_finish(old);
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved.data);
-    else if (now && then) differences(&x, now, then, "");
-    if (x.n > MOST_NAMES) ares_str_add_z(changed, "; ...");
+    else if (now && then) differ(&x, then, now, "");
     ares_str_fini(&saved);
     ares_config_free(old);
     return rc;

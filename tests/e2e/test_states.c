@@ -239,6 +239,10 @@ TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
           "null, now 5" },
         { "what a map has lost", "worker.actor.model.override_config.max_position_embeddings", "",
           "512, now not set" },
+        { "a member of a map of a list", "worker.reward.rewards.0.pattern", "=x",
+          "\".*[0-9].*\", now \"x\"" },
+        { "a number of 54 bits", "data.seed", "=9007199254740993",
+          "9007199254740992, now 9007199254740993" },
         { "what was null", "worker.actor.early_stop_imp_ratio", "=2", "null, now 2" },
         { "what becomes null", "trainer.max_steps", "=null", "1, now null" },
         { "a long list", "worker.rollout.stop", "=[" FIFTY "," FIFTY "," FIFTY "," FIFTY "]",
@@ -247,7 +251,8 @@ TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
     };
     ares_str out = { 0 };
     const char *words = e2e_train_words("run");
-    static const char began[] = "trainer.max_steps=1 'worker.rollout.val_override_config={n: 2}' "
+    static const char began[] = "trainer.max_steps=1 data.seed=9007199254740992 "
+                                "'worker.rollout.val_override_config={n: 2}' "
                                 "'worker.actor.model.override_config={max_position_embeddings: "
                                 "512}'";
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", words, began), 0);

@@ -1,5 +1,7 @@
-/* Sections and maps are walked; everything else is compared whole. */
+/* Sections and maps are walked, also those of a list of maps; everything else is compared whole. */
 #include "differ.h"
+
+#include <stdio.h>
 
 enum { MOST_SHOWN = 200 };
 
@@ -7,6 +9,7 @@ static bool same(const ares_json *a, const ares_json *b)
 {
     if (a->type != b->type) return false;
     if (a->type == ARES_JSON_BOOL) return a->boolean == b->boolean;
+    if (a->type == ARES_JSON_INT && !a->big && !b->big) return a->integer == b->integer;
     if (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) return a->number == b->number;
     if (a->type == ARES_JSON_STRING) return ares_view_eq(a->text, b->text);
     if (a->count != b->count) return false;
@@ -54,6 +57,17 @@ static void member(differing *x, const ares_json *a, const ares_json *b, const c
     ares_str_fini(&inner);
 }
 
+/* Lists of as many maps, such as worker.reward.rewards. */
+static bool lists_of_maps(const ares_json *a, const ares_json *b)
+{
+    if (a->type != ARES_JSON_ARRAY || b->type != ARES_JSON_ARRAY || a->count != b->count)
+        return false;
+    for (int64_t i = 0; i < a->count; i++)
+        if (a->items[i].type != ARES_JSON_OBJECT || b->items[i].type != ARES_JSON_OBJECT)
+            return false;
+    return true;
+}
+
 void differ(differing *x, const ares_json *a, const ares_json *b, const char *path)
 {
     if (a && b && a->type == ARES_JSON_OBJECT && b->type == ARES_JSON_OBJECT) {
@@ -63,5 +77,11 @@ void differ(differing *x, const ares_json *a, const ares_json *b, const char *pa
         for (int64_t i = 0; i < a->count; i++) /* what b has not */
             if (!ares_json_find(b, a->members[i].key))
                 member(x, a->members[i].value, NULL, path, a->members[i].key);
+    } else if (a && b && lists_of_maps(a, b)) {
+        for (int64_t i = 0; i < a->count; i++) {
+            char key[24];
+            snprintf(key, sizeof key, "%lld", (long long)i);
+            member(x, &a->items[i], &b->items[i], path, ares_view_of(key));
+        }
     } else if (!x->may(x->cfg, path) && !(a && b && same(a, b))) describe(x, a, b, path);
 }

@@ -112,6 +112,11 @@ int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_da
                             bool need_answer, ares_dataset **out);
 /* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
+/*
+ * A number of what the files of a path hold and of their names, in which a folder's rows come. A
+ * slice is that of its whole file.
+ */
+int ares_rows_fingerprint(const char *path, uint64_t *out);
 void ares_dataset_free(ares_dataset *d);
 /* Memory that lives as long as the data set: an arena for each thread of the pool. */
 ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool);

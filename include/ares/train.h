@@ -677,6 +677,13 @@ void ares_run_path(const ares_train_config *c, ares_str *path);
  */
 int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
                   ares_str *changed);
+/*
+ * A collective, before anything depends on the options: fails on all ranks where one was not
+ * started as rank 0 was, with another program, command (the verb and what it is to do) or
+ * configuration, and names rank, option and both values. Paths of models and trainer.threads may
+ * differ. A run compares itself what its models and files hold. (run/same_start.c)
+ */
+int ares_train_same_start(const ares_config *cfg, const char *command, ares_world *world);
 /* Trains from a checked configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 /* Validation alone. output (may be NULL): a file to write every answer to, as JSON lines. */

@@ -161,7 +161,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int read_path(reader *r, const char *path);
+/* Calls f for each file of rows that a path stands for. */
+typedef int file_fn(void *ctx, const char *file);
+static int each_file(const char *path, file_fn *f, void *ctx);
 
 /* Files of rows that a folder is searched for. */
 static bool has_rows_name(const char *name)
@@ -172,8 +174,8 @@ static bool has_rows_name(const char *name)
     return false;
 }
 
-/* Every file of rows in a folder, by name. */
-static int read_folder(reader *r, const char *path)
+/* Those in a folder, by name. */
+static int each_of_folder(const char *path, file_fn *f, void *ctx)
 {
     ares_str file = { 0 };
     char **names = NULL;
@@ -192,7 +194,7 @@ static int read_folder(reader *r, const char *path)
                        "*.jsonl.zst, *.parquet)",
                        path);
     for (int i = 0; i < n; i++) {
-        if (rc == ARES_OK) rc = read_path(r, ares_path_join(&file, path, names[i]));
+        if (rc == ARES_OK) rc = each_file(ares_path_join(&file, path, names[i]), f, ctx);
         ares_free(names[i]);
     }
     ares_free(names);
@@ -204,7 +206,7 @@ static int read_folder(reader *r, const char *path)
  * A path that does not exist. EasyR1 writes path@split: a local file has one split, train. A path
  * with one slash may be the name of a data set on a hub.
  */
-static int read_split(reader *r, const char *path)
+static int each_of_split(const char *path, file_fn *f, void *ctx)
 {
     const char *at = strrchr(path, '@');
     char *name = ares_strdup(path);
@@ -213,7 +215,7 @@ static int read_split(reader *r, const char *path)
          one_slash =
              strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
     int rc;
-    if (there && strcmp(at, "@train") == 0) rc = read_path(r, name);
+    if (there && strcmp(at, "@train") == 0) rc = each_file(name, f, ctx);
     else if (there && at[1] == '[')
         rc = ares_fail(ARES_ECONFIG,
                        "data: %s: a slice is @[a:b] with numbers from 0 on, either of which may be "
@@ -233,19 +235,24 @@ static int read_split(reader *r, const char *path)
     return rc;
 }
 
-static int read_path(reader *r, const char *path)
+static int each_file(const char *path, file_fn *f, void *ctx)
 {
+    if (!strcmp(path, "-"))
+        return ares_fail(ARES_ECONFIG,
+                         "data: '-': a data set cannot be read from stdin; name a file");
+    if (ares_dir_exists(path)) return each_of_folder(path, f, ctx);
+    return ares_file_exists(path) ? f(ctx, path) : each_of_split(path, f, ctx);
+}
+
+static int read_rows(void *ctx, const char *path)
+{
+    reader *r = ctx;
     ares_dataset *d = r->d;
     ares_jsonl *lines;
     const ares_json *row;
     int64_t line, before = r->seen;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     ares_view list;
-    if (!strcmp(path, "-"))
-        return ares_fail(ARES_ECONFIG,
-                         "data: '-': a data set cannot be read from stdin; name a file");
-    if (ares_dir_exists(path)) return read_folder(r, path);
-    if (!ares_file_exists(path)) return read_split(r, path);
     ARES_TRY(look_for_list(d, path, &list));
     if (list.len) return read_list(r, file, list);
     ARES_TRY(ares_jsonl_open(path, &lines));
@@ -277,7 +284,7 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
     r.from = &own;
     r.slice = slice_of(file->path, &length);
     const char *path = ares_arena_copy(&d->arena, file->path, length);
-    ARES_TRY(read_path(&r, path));
+    ARES_TRY(each_file(path, read_rows, &r));
     if (d->count > before) return ARES_OK;
     return ares_fail(ARES_EFORMAT, "data: %s: no rows there; the file has %lld", file->path,
                      (long long)r.seen);
@@ -306,6 +313,29 @@ int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need
     for (int64_t i = 0; i < files->count; i++) list[i].path = files->items[i];
     int rc = ares_dataset_load_files(list, files->count, cfg, need_answer, out);
     ares_free(list);
+    return rc;
+}
+
+static int add_file(void *ctx, const char *path)
+{
+    uint64_t *h = ctx;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    ares_str text = { 0 };
+    int rc = ares_file_read(path, &text);
+    *h = ares_fnv1a(ares_fnv1a(*h, name, strlen(name) + 1), text.data, text.len);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int ares_rows_fingerprint(const char *path, uint64_t *out)
+{
+    size_t length;
+    (void)slice_of(path, &length);
+    char *whole = ares_strdup(path);
+    whole[length] = 0;
+    *out = ARES_FNV1A;
+    int rc = each_file(whole, add_file, out);
+    ares_free(whole);
     return rc;
 }
 

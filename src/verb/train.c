@@ -125,17 +125,27 @@ static bool read_configuration(const config_verb *v, ares_config *cfg, const own
     return good;
 }
 
+static int same_start(const config_verb *v, const ares_config *cfg, const own_options *o,
+                      ares_world *world)
+{
+    char command[40];
+    snprintf(command, sizeof command, "%s%s%s", v->name, o->check ? " --check" : "",
+             o->print ? " --print-config" : "");
+    return ares_train_same_start(cfg, command, world);
+}
+
 static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
                       const own_options *o, ares_world *world)
 {
     /* relations between options say nothing new while a file that sets them cannot be read */
     bool unread = !read_configuration(v, cfg, o);
     if (unread) return ares_config_finish(cfg);
-    ARES_TRY(check(v, cfg, c, o, world));
-    if (o->print) return print_config(v, cfg);
     double timeout = c->trainer.comm_timeout;
     ares_world_set_timeout(world, ares_is_null_f64(timeout) ? 0 : timeout);
     ares_world_set_transport(world, c->trainer.comm_transport);
+    ARES_TRY(same_start(v, cfg, o, world));
+    ARES_TRY(check(v, cfg, c, o, world));
+    if (o->print) return print_config(v, cfg);
     return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
 }
 

@@ -6,6 +6,7 @@
 
 #include "run.h"
 #include "rundir.h"
+#include "same_start.h"
 #include "state.h"
 
 static int report(const run_kind *kind, training *t, const char *output)
@@ -59,8 +60,9 @@ static int validate(const run_kind *kind, ares_config *cfg, const ares_train_con
 int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                         ares_world *world, bool own, const char *output)
 {
-    rundir dir;
-    int rc = rundir_look(&dir, c, own, world);
+    rundir dir = { .lock = -1 };
+    int rc = same_files(cfg, c, world);
+    if (rc == ARES_OK) rc = rundir_look(&dir, c, own, world);
     if (rc == ARES_OK) rc = validate(kind, cfg, c, world, &dir, output);
     rundir_close(&dir);
     return rc;

@@ -6,6 +6,7 @@
 #include "report/report.h"
 #include "run.h"
 #include "rundir.h"
+#include "same_start.h"
 #include "sizes.h"
 #include "state.h"
 
@@ -379,6 +380,7 @@ static int open_tracker(run *r, const ares_train_config *c)
 
 static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
+    ARES_TRY(same_files(cfg, c, world));
     ARES_TRY(rundir_open(&r->dir, cfg, c, r->kind->declare, world));
     ares_str weights = { 0 };
     if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "begun.h"
+#include "same_start.h"
 
 /* Refuses a directory whose run began with other options, unless trainer.force allows it. */
 static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c,
@@ -191,7 +192,8 @@ int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
 {
     open_path(d, c);
     ARES_TRY(share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK));
-    return probe(d, world);
+    ARES_TRY(probe(d, world));
+    return d->checkpoint.len ? same_checkpoint(d->checkpoint.data, world) : ARES_OK;
 }
 
 static int look_only(rundir *d, const ares_train_config *c, bool own)
@@ -215,7 +217,8 @@ static int look_only(rundir *d, const ares_train_config *c, bool own)
 int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world)
 {
     open_path(d, c);
-    return share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK);
+    ARES_TRY(share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK));
+    return d->checkpoint.len ? same_checkpoint(d->checkpoint.data, world) : ARES_OK;
 }
 
 static void describe_end(const ares_config *cfg, const ares_train_config *c, const rundir_end *end,

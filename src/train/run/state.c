@@ -15,30 +15,30 @@
 #include "state.h"
 #include "vapor/vapor.h"
 
-static const char *const tokenizer_files[] = { "tokenizer.json",
-                                               "tokenizer_config.json",
-                                               "vocab.json",
-                                               "merges.txt",
-                                               "special_tokens_map.json",
-                                               "added_tokens.json",
-                                               "chat_template.jinja",
-                                               "generation_config.json",
-                                               "chat_template.json",
-                                               "preprocessor_config.json",
-                                               "processor_config.json",
-                                               "video_preprocessor_config.json" };
+const char *const state_tokenizer_files[] = { "tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "chat_template.jinja",
+                                              "generation_config.json",
+                                              "chat_template.json",
+                                              "preprocessor_config.json",
+                                              "processor_config.json",
+                                              "video_preprocessor_config.json",
+                                              NULL };
 
 int ares_train_copy_tokenizer(const char *from, const char *to)
 {
     ares_str path = { 0 }, data = { 0 };
     int rc = ARES_OK;
-    for (int i = 0; i < ARES_COUNT(tokenizer_files) && rc == ARES_OK; i++) {
-        if (!ares_file_exists(ares_path_join(&path, from, tokenizer_files[i]))) continue;
+    for (const char *const *name = state_tokenizer_files; *name && rc == ARES_OK; name++) {
+        if (!ares_file_exists(ares_path_join(&path, from, *name))) continue;
         ares_str_clear(&data);
         rc = ares_file_read(path.data, &data);
         if (rc == ARES_OK)
-            rc =
-                ares_file_write(ares_path_join(&path, to, tokenizer_files[i]), data.data, data.len);
+            rc = ares_file_write(ares_path_join(&path, to, *name), data.data, data.len);
     }
     ares_str_fini(&path);
     ares_str_fini(&data);

@@ -63,6 +63,9 @@ void state_validated(training *t, const ares_metrics *m);
  */
 enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
 
+/* What a model's directory may hold beside weights and config.json; NULL ends the list. */
+extern const char *const state_tokenizer_files[];
+
 /* A run goes on from a checkpoint: loads all but the weights, which are there. (resume.c) */
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */

@@ -1,0 +1,289 @@
+/*
+ * Nothing else would tell a rank that was started with another learning rate, data set or model: it
+ * would train on, and the sum of both would be saved. So each rank compares itself with rank 0: the
+ * program's own file, its words and all options before anything depends on them, then the models
+ * and files that the options name, then the checkpoint that the run goes on from. Models may lie in
+ * other places; paths of rows may not, since rows without a "data_source" are named by them.
+ */
+#include "same_start.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "differ.h"
+#include "eval_sets.h"
+#include "state.h"
+
+/* The text of rank 0 on all ranks, parsed; a collective. */
+static int from_rank_0(ares_world *world, ares_view mine, ares_arena *arena, const ares_json **out)
+{
+    int64_t bytes = (int64_t)mine.len;
+    ARES_TRY(ares_world_broadcast(world, &bytes, sizeof bytes, 0));
+    char *text = ares_arena_alloc(arena, (size_t)bytes + 1);
+    if (ares_world_rank(world) == 0) memcpy(text, mine.data, mine.len);
+    text[bytes] = 0;
+    ARES_TRY(ares_world_broadcast(world, text, (size_t)bytes, 0));
+    return ares_json_parse(arena, (ares_view){ text, (size_t)bytes }, "rank 0", out);
+}
+
+/* ---------------------------------------------------------------- options */
+static bool names_a_model(const char *path)
+{
+    static const char *const names[] = { "worker.actor.model.model_path",
+                                         "worker.actor.model.tokenizer_path",
+                                         "worker.critic.model.model_path" };
+    for (int i = 0; i < ARES_COUNT(names); i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return false;
+}
+
+static bool may_differ(const ares_config *cfg, const char *path)
+{
+    (void)cfg;
+    return names_a_model(path) || strcmp(path, "trainer.threads") == 0;
+}
+
+/* What a file or folder holds, in 16 digits; else why it has no number. */
+typedef char fingerprint[24];
+static void write_fingerprint(fingerprint out, int rc, uint64_t h)
+{
+    if (rc == ARES_OK) snprintf(out, sizeof(fingerprint), "%016llx", (unsigned long long)h);
+    else snprintf(out, sizeof(fingerprint), "cannot be read");
+}
+
+static void fingerprint_of(const char *path, fingerprint out)
+{
+    ares_str text = { 0 };
+    int rc = ares_file_exists(path) ? ares_file_read(path, &text) : ARES_EIO;
+    write_fingerprint(out, rc, ares_fnv1a(ARES_FNV1A, text.data, text.len));
+    ares_str_fini(&text);
+}
+
+static void describe_start(const ares_config *cfg, const char *command, ares_str *out)
+{
+    fingerprint program;
+    fingerprint_of("/proc/self/exe", program);
+    ares_json_begin(out, '{');
+    ares_json_write_string(ares_json_key(out, "program"), ares_view_of(program));
+    ares_json_write_string(ares_json_key(out, "command"), ares_view_of(command));
+    ares_json_write(ares_json_key(out, "options"), ares_config_get(cfg, ""));
+    ares_json_end(out, '}');
+}
+
+static int compare_start(const ares_config *cfg, const ares_json *mine, const ares_json *lead)
+{
+    ares_str text = { 0 };
+    differing x = { .cfg = cfg, .may = may_differ, .between = ", rank 0 has ", .text = &text };
+    differ(&x, ares_json_get(mine, "program"), ares_json_get(lead, "program"),
+           "fingerprint of the program");
+    differ(&x, ares_json_get(mine, "command"), ares_json_get(lead, "command"), "command");
+    differ(&x, ares_json_get(mine, "options"), ares_json_get(lead, "options"), "");
+    int rc = x.n ? ares_fail(ARES_ECONFIG,
+                             "run: not started as rank 0 was (%s); start all ranks with one "
+                             "program, command and configuration "
+                             "(docs/ranks.md#what-ranks-must-share)",
+                             text.data)
+                 : ARES_OK;
+    ares_str_fini(&text);
+    return rc;
+}
+
+int ares_train_same_start(const ares_config *cfg, const char *command, ares_world *world)
+{
+    if (ares_world_size(world) < 2) return ARES_OK;
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *mine, *lead;
+    describe_start(cfg, command, &text);
+    int rc = ares_json_parse(&arena, ares_str_view(&text), "this rank", &mine);
+    if (rc == ARES_OK) rc = from_rank_0(world, ares_str_view(&text), &arena, &lead);
+    if (rc == ARES_OK) rc = compare_start(cfg, mine, lead);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return ares_world_agree(world, rc);
+}
+
+/* ---------------------------------------------------------------- files
+ * A JSON object: for each file an array of its path and fingerprint, under the option that names
+ * it.
+ */
+static void note(ares_str *out, const char *option, const char *path, const char *print)
+{
+    ares_json_begin(ares_json_key(out, option), '[');
+    ares_json_write_string(out, ares_view_of(path));
+    ares_json_write_string(out, ares_view_of(print));
+    ares_json_end(out, ']');
+}
+
+static void note_file(ares_str *out, const char *option, const char *path)
+{
+    fingerprint print;
+    if (!path) return;
+    fingerprint_of(path, print);
+    note(out, option, path, print);
+}
+
+/* A file of rows, or a folder of them; name: of the one among those of the option. */
+static void note_rows(ares_str *out, const char *option, const char *name, const char *path)
+{
+    fingerprint print;
+    ares_str key = { 0 };
+    uint64_t h = 0;
+    int rc = ares_rows_fingerprint(path, &h);
+    write_fingerprint(print, rc, h);
+    ares_str_addf(&key, "%s.%s", option, name);
+    note(out, key.data, path, print);
+    ares_str_fini(&key);
+}
+
+static void note_list(ares_str *out, const char *option, const ares_texts *paths)
+{
+    char name[24];
+    for (int64_t i = 0; i < paths->count; i++) {
+        snprintf(name, sizeof name, "%lld", (long long)i);
+        note_rows(out, option, name, paths->items[i]);
+    }
+}
+
+static void note_weights(ares_str *out, const char *option, const char *dir)
+{
+    fingerprint print;
+    uint64_t h = 0;
+    int rc = ares_model_fingerprint(dir, &h);
+    write_fingerprint(print, rc, h);
+    note(out, option, dir, print);
+}
+
+/* What is read of a model's directory beside its weights and config.json. */
+static void note_tokenizer_files(ares_str *out, const char *option, const char *dir)
+{
+    ares_str path = { 0 }, name = { 0 };
+    for (const char *const *file = state_tokenizer_files; *file; file++) {
+        ares_str_clear(&name);
+        ares_str_addf(&name, "%s/%s", option, *file);
+        note_file(out, name.data, ares_path_join(&path, dir, *file));
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&name);
+}
+
+static void note_model(ares_str *out, const char *option, const char *path)
+{
+    ares_str dir = { 0 }, file = { 0 }, name = { 0 };
+    if (!path) return;
+    if (ares_model_find(path, &dir) != ARES_OK) ares_str_add_z(&dir, path);
+    note_weights(out, option, dir.data);
+    ares_str_addf(&name, "%s/config.json", option);
+    note_file(out, name.data, ares_path_join(&file, dir.data, "config.json"));
+    note_tokenizer_files(out, option, dir.data);
+    ares_str_fini(&dir);
+    ares_str_fini(&file);
+    ares_str_fini(&name);
+}
+
+static void note_tokenizer(ares_str *out, const char *path)
+{
+    static const char option[] = "worker.actor.model.tokenizer_path";
+    if (path && ares_dir_exists(path)) note_tokenizer_files(out, option, path);
+    else note_file(out, option, path);
+}
+
+static void note_files(ares_config *cfg, const ares_train_config *c, ares_str *out)
+{
+    const ares_data_config *d = &c->data;
+    eval_sets sets;
+    note_model(out, "worker.actor.model.model_path", c->actor.model_path);
+    note_tokenizer(out, c->actor.tokenizer_path);
+    note_model(out, "worker.critic.model.model_path", c->critic.model_path);
+    note_file(out, "data.format_prompt", d->format_prompt);
+    note_file(out, "data.override_chat_template", d->override_chat_template);
+    note_file(out, "worker.rollout.trigger_tokens_file", c->rollout.trigger_tokens_file);
+    if (!c->trainer.val_only) note_list(out, "data.train_files", &d->train_files);
+    note_list(out, "data.val_files", &d->val_files);
+    eval_sets_read(cfg, c, &sets);
+    for (int64_t i = 0; i < sets.n; i++)
+        note_rows(out, "eval.datasets", sets.items[i].name, sets.items[i].path);
+}
+
+/* NULL: this rank has no such option set. */
+static void add_note(ares_str *out, const ares_json *of)
+{
+    if (of) ares_str_addf(out, "%s (%s)", of->items[0].text.data, of->items[1].text.data);
+    else ares_str_add_z(out, "none");
+}
+
+/* Counts and describes a file that differs. */
+static void compare_file(ares_view option, const ares_json *a, const ares_json *b, int *n,
+                         ares_str *text)
+{
+    if ((a && b && ares_view_eq(a->items[1].text, b->items[1].text)) || (*n)++ >= DIFFER_MOST)
+        return;
+    if (text->len) ares_str_add_z(text, "; ");
+    ares_str_add_view(text, option);
+    ares_str_add_z(text, ": ");
+    add_note(text, a);
+    ares_str_add_z(text, ", rank 0 has ");
+    add_note(text, b);
+}
+
+static int compare_files(const ares_json *mine, const ares_json *lead)
+{
+    ares_str text = { 0 };
+    int n = 0;
+    for (int64_t i = 0; i < mine->count; i++) {
+        ares_view option = mine->members[i].key;
+        compare_file(option, mine->members[i].value, ares_json_find(lead, option), &n, &text);
+    }
+    for (int64_t i = 0; i < lead->count; i++) {
+        ares_view option = lead->members[i].key;
+        if (!ares_json_find(mine, option))
+            compare_file(option, NULL, lead->members[i].value, &n, &text);
+    }
+    int rc = n ? ares_fail(ARES_ECONFIG,
+                           "run: other contents than on rank 0, by their fingerprints (%s%s); give "
+                           "all ranks the same files (docs/ranks.md#what-ranks-must-share)",
+                           text.data, n > DIFFER_MOST ? "; ..." : "")
+               : ARES_OK;
+    ares_str_fini(&text);
+    return rc;
+}
+
+/* mine: without the last brace */
+static int same_notes(ares_world *world, ares_str *text)
+{
+    ares_arena arena = { 0 };
+    const ares_json *mine, *lead;
+    ares_json_end(text, '}');
+    int rc = ares_json_parse(&arena, ares_str_view(text), "this rank", &mine);
+    if (rc == ARES_OK) rc = from_rank_0(world, ares_str_view(text), &arena, &lead);
+    if (rc == ARES_OK) rc = compare_files(mine, lead);
+    ares_arena_fini(&arena);
+    ares_str_fini(text);
+    return ares_world_agree(world, rc);
+}
+
+int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    if (ares_world_size(world) < 2) return ARES_OK;
+    ares_str text = { 0 };
+    ares_json_begin(&text, '{');
+    note_files(cfg, c, &text);
+    return same_notes(world, &text);
+}
+
+int same_checkpoint(const char *dir, ares_world *world)
+{
+    static const struct {
+        const char *what, *name;
+    } files[] = { { "state of the checkpoint", "state.json" },
+                  { "data of the checkpoint", "source.json" },
+                  { "controls of the checkpoint", "controls.json" } };
+    if (ares_world_size(world) < 2) return ARES_OK;
+    ares_str text = { 0 }, path = { 0 };
+    ares_json_begin(&text, '{');
+    for (int i = 0; i < ARES_COUNT(files); i++)
+        note_file(&text, files[i].what, ares_path_join(&path, dir, files[i].name));
+    note_weights(&text, "weights of the checkpoint", ares_path_join(&path, dir, "model"));
+    ares_str_fini(&path);
+    return same_notes(world, &text);
+}

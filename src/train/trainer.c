@@ -267,7 +267,8 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
     const ares_train_config *c = t->run.cfg;
     bool moves = vapor_wanted(c) && c->vapor.sync_ref_model;
     ares_str path = { 0 };
-    if (weights && moves && !ares_dir_exists(ares_path_join(&path, weights, "../reference"))) {
+    bool moved = weights && ares_dir_exists(ares_path_join(&path, weights, "../reference"));
+    if (weights && moves && !moved) {
         int rc =
             ares_fail(ARES_ESTATE,
                       "run: %s: no such directory: in the run of this checkpoint the reference "
@@ -276,9 +277,15 @@ int trainer_open_reference(ares_trainer *t, const char *weights)
         ares_str_fini(&path);
         return rc;
     }
+    if (moved && !moves && ares_world_rank(t->run.world) == 0)
+        ares_warn("run: %s: in the run of this checkpoint the reference had moved there; this run "
+                  "compares the policy with worker.actor.model.model_path = '%s' instead%s",
+                  path.data, c->actor.model_path,
+                  vapor_wanted(c) ? "; set vapor.sync_ref_model=true to go on with that one" : "");
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups, path.data);
+    int rc = reference_open(t->ref, c, &t->run.device, t->run.world, &t->run.groups,
+                            moves ? path.data : NULL);
     if (moves) t->run.moved_reference = t->ref->learner.model;
     if (rc == ARES_OK) rc = let_reference_see(t);
     ares_str_fini(&path);

@@ -118,6 +118,40 @@ TEST(a_run_whose_reference_did_not_move_says_how_it_goes_on)
     ares_str_fini(&out);
 }
 
+/* Seen to fail where the reference that had moved was left out without a word. */
+TEST(a_run_that_leaves_out_a_reference_that_has_moved_says_so)
+{
+    static const struct {
+        const char *run, *words;
+        bool told, remedy;
+    } next[] = { { "vapor_follows", "vapor.sync_ref_model=true", false, false },
+                 { "vapor_stands", "vapor.sync_ref_model=false", true, true },
+                 { "vapor_leaves",
+                   "algorithm.name=null algorithm.adv_estimator=grpo "
+                   "algorithm.use_kl_loss=true",
+                   true, false } };
+    ares_str out = { 0 };
+    char first[600];
+    REQUIRE(e2e_program(NULL,
+                        "train %s trainer.max_steps=1 vapor.sync_ref_model=true "
+                        "vapor.ref_model_sync_steps=1",
+                        words("vapor_moved")) == 0);
+    snprintf(first, sizeof first, "%s", test_file("vapor_moved"));
+    for (int i = 0; i < ARES_COUNT(next); i++) {
+        ares_str_clear(&out);
+        int rc =
+            e2e_program(&out, "train %s trainer.max_steps=2 trainer.load_checkpoint_path='%s' %s",
+                        words(next[i].run), first, next[i].words);
+        CHECK_MSG(rc == 0, "%s", out.data);
+        CHECK_EQ(strstr(out.data, "/reference: in the run of this checkpoint the reference had "
+                                  "moved there; this run compares the policy with ") != NULL,
+                 next[i].told);
+        CHECK_EQ(strstr(out.data, "; set vapor.sync_ref_model=true to go on") != NULL,
+                 next[i].remedy);
+    }
+    ares_str_fini(&out);
+}
+
 /*
  * With one reference for good, most right answers are soon beyond the clip, and what is left of a
  * group unlearns its pair (docs/vapor.md); the reference that moves by default keeps them within.

@@ -209,6 +209,9 @@ static void begin_episode(rollouts_episode *e, const ares_json **rows)
     e->n_turns = turns->count;
     if (turns->count) e->failure = rollouts_text(&turns->items[turns->count - 1], "failure");
     if (e->failure.len) e->n_turns--;
+    e->n_answered = e->n_turns;
+    if (e->n_turns && ares_view_is(rollouts_text(&e->turns[e->n_turns - 1], "end"), "context full"))
+        e->n_answered--;
 }
 
 /* rows [n] in the order of by_number */

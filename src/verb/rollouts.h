@@ -11,6 +11,7 @@ typedef struct rollouts_episode {
     int64_t copies;         /* rows of the file that say the same as another (batch_adjust_mode) */
     bool played;            /* false: a plain answer */
     int64_t n_turns;
+    int64_t n_answered;     /* n_turns, or one less: the last one did not fit in the context */
     const ares_json *turns; /* [n_turns] */
     ares_view failure;      /* why somebody else's program failed it; empty: none did */
 } rollouts_episode;

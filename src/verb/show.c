@@ -143,7 +143,7 @@ static void fill_row(const rollouts_episode *e, int64_t number, ares_str *cell)
     ares_str_addf(&cell[0], "%lld", (long long)number);
     add_line(&cell[1], rollouts_text(row, "data_source"));
     add_value(&cell[2], row, e->played ? "seed" : "row");
-    if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_turns);
+    if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_answered);
     else add_value(&cell[3], row, "sample");
     add_value(&cell[4], row, "score");
     if (e->played)
@@ -303,7 +303,7 @@ static void show_played(job *j, const rollouts_episode *e)
     for (int64_t r = 0; r < e->n; r++) {
         const ares_json *row = e->rows[r];
         bool one = ares_json_get(row, "turn") != NULL;
-        int64_t last = one ? (int64_t)rollouts_number(row, "turn", 0) : e->n_turns - 1;
+        int64_t last = one ? (int64_t)rollouts_number(row, "turn", 0) : e->n_answered - 1;
         last = ARES_MIN(ARES_MAX(last, -1), e->n_turns - 1);
         int64_t first = one ? last : first_turn(e, row, last);
         for (; shown < first; shown++) show_hidden(j, e, shown);
@@ -379,7 +379,7 @@ static void show_head(job *j, const rollouts_episode *e)
     ares_str_add_z(out, "; ");
     add_end(e, out);
     if (e->played)
-        ares_str_addf(out, "; %lld turns, %g actions", (long long)e->n_turns,
+        ares_str_addf(out, "; %lld turns, %g actions", (long long)e->n_answered,
                       sum_of(e, "executed"));
     ares_str_add_char(out, '\n');
     add_sizes(j, e);

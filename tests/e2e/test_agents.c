@@ -348,8 +348,101 @@ TEST(the_context_keeps_the_last_turns_when_it_is_full)
     CHECK(e2e_metric("short", 1, "prompt_length/max") <= 900);
     CHECK(e2e_metric("short", 1, "exact/rollout_train_max_abs") == 0);
     CHECK(e2e_metric("short", 1, "actor/grad_norm") > 0);
-    train("tiny", "worker.rollout.max_model_len=200 trainer.max_steps=1");
-    CHECK(e2e_metric("tiny", 1, "train/response_length") == 0); /* no room for any answer */
+    CHECK(e2e_metric("short", 1, "train/FrozenLake/context_full") == 0);
+}
+
+/* A reset of seed 10000 + k shows text that is too long where k is 1, a step of 2, nothing of 0. */
+static const char talkative[] =
+    "import json, sys\n"
+    "for line in sys.stdin:\n"
+    "    q = json.loads(line)\n"
+    "    if 'reset' in q: seed, n = q['reset']['seed'] - 10000, 0\n"
+    "    n += 1\n"
+    "    print(json.dumps({'observation': 'word ' * (30000 if n == seed else 3), 'reward': 0.5,\n"
+    "                      'actions': ['Left', 'Down', 'Right', 'Up'], 'done': False}),\n"
+    "          flush=True)\n";
+
+/* Rows of an episode whose context may have been full; *full: whether it was. */
+static void check_full(const ares_json *row, bool *full)
+{
+    const ares_json *turns = ares_json_get(row, "turns"), *last = &turns->items[turns->count - 1],
+                    *end = ares_json_get(last, "end");
+    int64_t seed = (int64_t)e2e_number(row, "seed") - 10000, acted = 0;
+    for (int64_t t = 0; t < turns->count; t++)
+        acted += (int64_t)e2e_number(&turns->items[t], "executed");
+    *full = seed == 1 || (seed == 2 && acted > 0);
+    CHECK_EQ(end != NULL, *full);
+    CHECK(!ares_json_get(row, "finished")->boolean);
+    CHECK_EQ(e2e_number(row, "n_tokens") > 0, seed != 1);
+    CHECK_NEAR(e2e_number(row, "score"), 0.5 * (double)acted, 1e-6);
+    if (!*full || !end) return;
+    CHECK(ares_view_is(end->text, "context full"));
+    CHECK(e2e_number(last, "prompt_tokens") > 2000 && e2e_number(last, "n_tokens") == 0);
+}
+
+static void check_overflow(const char *launcher, const char *run, bool exact, const char *mode)
+{
+    char words[700];
+    ares_str out = { 0 };
+    ares_arena arena = { 0 };
+    int64_t n, fulls = 0, episodes = 0;
+    snprintf(words, sizeof words,
+             "'env.train.tags=[Own, FrozenLake]' 'env.train.n_groups=[3, 1]' "
+             "'env.val.tags=[Own]' env.val.groups=2 env.val.seed=10000 trainer.val_freq=1 "
+             "env.format_penalty=0 env.max_actions_per_turn=1 env.definitions.Own.type=command "
+             "'env.definitions.Own.options.command=[python3, %s]' trainer.max_steps=1 "
+             "env.context_window_mode=%s env.max_context_window=2 env.token_exact=%s "
+             "worker.actor.mini_batch_unit=prompts worker.actor.global_batch_size=4",
+             e2e_write("talkative.py", talkative), mode, exact ? "true" : "false");
+    int rc = e2e_program(&out, "%s --config '%s' %s", launcher, agent_words(run), words);
+    CHECK_MSG(rc == 0, "%s", out.data);
+    const char *warning = strstr(out.data, "left no room");
+    CHECK(warning && !strstr(warning + 1, "left no room")); /* once */
+    const ares_json **rows = e2e_rows(&arena, run, "rollouts/step_000001.jsonl", &n);
+    for (int64_t r = 0; r < n; r++) {
+        bool full, first = !ares_json_get(rows[r], "turn") || e2e_number(rows[r], "turn") == 0;
+        if (!ares_view_is(ares_json_get(rows[r], "data_source")->text, "Own")) continue;
+        check_full(rows[r], &full);
+        episodes += first;
+        fulls += first && full;
+    }
+    CHECK_EQ(episodes, 12);
+    CHECK(fulls > 4 && fulls < 12); /* also by what is shown second */
+    CHECK_NEAR(e2e_metric(run, 1, "train/Own/context_full"), (double)fulls / 12, 1e-9);
+    CHECK(e2e_metric(run, 1, "train/FrozenLake/context_full") == 0);
+    CHECK_NEAR(e2e_metric(run, 0, "val-env/Own/context_full"), 0.5, 1e-9);
+    CHECK(e2e_metric(run, 1, "prompt_length/max") <= 2000);
+    CHECK(e2e_metric(run, 1, "actor/grad_norm") > 0);
+    if (exact) CHECK(e2e_metric(run, 1, "exact/rollout_train_max_abs") == 0);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "show '%s' --step 1", test_file(run)), 0);
+    CHECK_CONTAINS(out.data, "context full");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "show '%s' --step 1 --episode 5", test_file(run)), 0);
+    CHECK_CONTAINS(out.data, "0 turns, 0 actions");
+    CHECK_CONTAINS(out.data, "--- turn 1 is not trained");
+    ares_arena_fini(&arena);
+    ares_str_fini(&out);
+}
+
+TEST(an_observation_that_does_not_fit_ends_an_episode_of_one_row)
+{
+    check_overflow("", "whole", false, "full");
+}
+
+TEST(an_observation_that_does_not_fit_ends_an_episode_of_last_turns)
+{
+    check_overflow("", "limited", true, "limited_multi_turn");
+}
+
+TEST(an_observation_that_does_not_fit_ends_an_episode_of_digests)
+{
+    check_overflow("", "single", false, "single_turn");
+}
+
+TEST_MPI(an_observation_that_does_not_fit_is_told_once_by_two_ranks)
+{
+    check_overflow("--ranks 2", "ranks", true, "full");
 }
 
 TEST(options_that_environments_cannot_have_are_refused)
@@ -589,8 +682,11 @@ static void check_trouble(const ares_json *row, int64_t *failed)
         CHECK_EQ(count_of(prompt, begins) + count_of(response, begins), 7);
         CHECK_EQ(count_of(prompt, mark) + count_of(response, mark), 0);
     }
-    if (kind == 5 && acted) /* what is shown second never fits, and nothing is answered to it */
-        CHECK_EQ((int64_t)e2e_number(row, "n_tokens"), 0);
+    if (kind == 5 && acted) { /* what is shown second never fits: the first turn is the row */
+        CHECK_EQ(turns->count, 2);
+        CHECK_STR(ares_json_get(&turns->items[1], "end")->text.data, "context full");
+        CHECK(e2e_number(row, "n_tokens") > 0);
+    }
 }
 
 TEST(an_environment_that_makes_trouble_fails_its_episodes_and_not_the_run)

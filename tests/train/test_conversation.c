@@ -12,9 +12,9 @@ typedef struct talk {
     ares_arena arena;
     ares_chat *chat;
     conversation_style style;
-    conversation_turn turns[3];
+    conversation_turn turns[4];
     conversation c;
-    int32_t at[4];
+    int32_t at[5];
 } talk;
 
 static void talk_open(talk *x, bool exact)
@@ -51,7 +51,9 @@ static const conversation_turn *begin_turn(talk *x, const char *message)
 {
     conversation_turn *t = &x->turns[x->c.n++];
     ares_ids ids = { 0 };
-    t->message = t->silent = t->state = ares_view_of(message);
+    t->state = ares_view_of(message);
+    t->message = t->silent =
+        ares_view_of(ares_arena_printf(&x->arena, "\nTurn %d:\n%s", x->c.n, message));
     CHECK_OK(conversation_prompt(&x->c, &x->arena, &ids));
     ares_ids_fini(&ids);
     return t;
@@ -146,25 +148,101 @@ TEST(a_turn_that_was_sampled_in_a_longer_context_has_no_log_probs_in_the_row)
     talk_close(&x);
 }
 
-/* The environment decides how long a prompt is, and what does not fit is not trained. */
-TEST(a_turn_that_does_not_fit_has_a_row_without_tokens)
+static void begin_talk(talk *x, conversation_context context, bool exact, int64_t limit, int turns)
 {
-    for (int exact = 0; exact < 2; exact++) {
+    static const char *const states[] = { "first first first first", "second", "third third" };
+    static const char *const answers[] = { "x</think><answer>Up</answer>",
+                                           "yy</think><answer>Down</answer>",
+                                           "zzz</think><answer>Left</answer>" };
+    talk_open(x, exact);
+    x->style.context = context;
+    x->style.limit = limit;
+    for (int k = 0; k < turns; k++) {
+        begin_turn(x, states[k]);
+        answer(x, answers[k]);
+    }
+}
+
+/* A state that never fits. */
+static void fill(talk *x)
+{
+    ares_str state = { 0 };
+    while (state.len < 20000) ares_str_add_z(&state, "word ");
+    const conversation_turn *t = begin_turn(x, state.data);
+    CHECK(t->prompt_len > x->style.limit);
+    CHECK_EQ(t->shown_from, x->c.n - 1);
+    conversation_drop_turn(&x->c);
+    ares_str_fini(&state);
+}
+
+static void check_same_rows(const ares_trajectory *x, const ares_trajectory *y)
+{
+    REQUIRE(x->n_rows == y->n_rows);
+    for (int32_t r = 0; r < x->n_rows; r++) {
+        const ares_trajectory_row *a = &x->rows[r], *b = &y->rows[r];
+        size_t n = (size_t)b->n_tokens;
+        REQUIRE(a->prompt_len == b->prompt_len && a->n_tokens == b->n_tokens && n > 0);
+        CHECK_MEM(a->prompt, b->prompt, (size_t)b->prompt_len * sizeof *b->prompt);
+        CHECK_MEM(a->responses, b->responses, n * sizeof *b->responses);
+        CHECK_MEM(a->response_mask, b->response_mask, n);
+        CHECK_MEM(a->turn_ends, b->turn_ends, n);
+        CHECK_MEM(a->weight_versions, b->weight_versions, n * sizeof *b->weight_versions);
+    }
+}
+
+/* The environment decides how long a prompt is: the rows are those of the turns before. */
+TEST(a_turn_that_does_not_fit_leaves_the_rows_as_they_were)
+{
+    enum { CASES = 12 }; /* contexts, masks of sampled and of new text, turns that leave or stay */
+    for (int i = 0; i < CASES; i++) {
+        talk x, y;
+        ares_trajectory cut = { 0 }, whole = { 0 };
+        conversation_context context = (conversation_context)(i / 4);
+        int64_t limit = 600;
+        if (i / 2 % 2) { /* the third turn makes others leave */
+            begin_talk(&y, context, i % 2, limit, 3);
+            limit = y.turns[2].prompt_len;
+            talk_close(&y);
+        }
+        begin_talk(&x, context, i % 2, limit, 3);
+        fill(&x);
+        REQUIRE_OK(conversation_rows(&x.c, &x.arena, &cut));
+        begin_talk(&y, context, i % 2, limit, 3);
+        CHECK_EQ(y.turns[2].shown_from > 0, limit < 600);
+        REQUIRE_OK(conversation_rows(&y.c, &y.arena, &whole));
+        CHECK_EQ(whole.n_rows, context == CONTEXT_FULL ? 1 : 3);
+        check_same_rows(&cut, &whole);
+        talk_close(&x);
+        talk_close(&y);
+    }
+}
+
+TEST(a_first_turn_that_does_not_fit_is_a_row_of_the_context_without_tokens)
+{
+    for (int i = 0; i < 6; i++) {
         talk x;
-        ares_str state = { 0 };
         ares_trajectory y = { 0 };
-        talk_open(&x, exact);
-        while (state.len < 20000) ares_str_add_z(&state, "word ");
-        begin_turn(&x, "state 1");
-        answer(&x, "x</think><answer>Up</answer>");
-        const conversation_turn *t = begin_turn(&x, state.data);
-        answer(&x, "");
-        CHECK(t->prompt_len > x.style.limit);
-        CHECK_EQ(t->shown_from, 1);
+        begin_talk(&x, (conversation_context)(i / 2), i % 2, 600, 0);
+        fill(&x);
         REQUIRE_OK(conversation_rows(&x.c, &x.arena, &y));
         CHECK_EQ(y.n_rows, 1);
+        CHECK_EQ(y.rows[0].prompt_len, 600);
         CHECK_EQ(y.rows[0].n_tokens, 0);
-        ares_str_fini(&state);
         talk_close(&x);
     }
+}
+
+/* As long as an older turn can make room for a token, it does. */
+TEST(a_prompt_as_long_as_the_context_makes_room_for_an_answer)
+{
+    talk x, y;
+    begin_talk(&x, CONTEXT_FULL, true, 4000, 2);
+    int32_t whole = x.turns[1].prompt_len;
+    for (int more = 0; more < 2; more++) {
+        begin_talk(&y, CONTEXT_FULL, true, whole + more, 2);
+        CHECK_EQ(y.turns[1].shown_from, !more);
+        CHECK_EQ(y.turns[1].prompt_len == whole, more);
+        talk_close(&y);
+    }
+    talk_close(&x);
 }

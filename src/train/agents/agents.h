@@ -33,6 +33,7 @@ typedef struct agents {
     agents_place **places; /* [n_places] */
     int64_t n_places;
     measures measures; /* of the episodes since the last report */
+    bool warned_full;  /* that an episode's context was full */
 } agents;
 
 /* A group of environments as a row of a source; the row is its first member. */

@@ -58,14 +58,6 @@ static int queue(play *p, int64_t e, int32_t n)
     return ARES_OK;
 }
 
-static const ares_completion no_answer = { .finish = ARES_FINISH_LENGTH };
-
-/* Whether the prompt leaves no token to an answer: it is then empty. */
-static bool is_full(const play *p, const episode *x)
-{
-    return x->talk.turns[x->talk.n - 1].prompt_len >= p->a->style.limit;
-}
-
 /* ---------------- what environments are asked */
 static int reset_on_thread(void *x)
 {
@@ -104,21 +96,22 @@ static int take(play *p, int64_t e, const ares_completion *c, bool *asked)
     return ARES_OK;
 }
 
-/* Turns go on until one is queued, the environment is asked, or the episode is over. */
-static int go_on(play *p, int64_t e)
+static int finish(play *p, int64_t e)
 {
     episode *x = &p->episodes[e];
-    while (!episode_over(x, p->t->run.cfg)) {
-        bool asked;
-        ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
-        if (!is_full(p, x)) return queue(p, e, 1);
-        ARES_TRY(take(p, e, &no_answer, &asked));
-        if (asked) return ARES_OK;
-    }
     p->active--;
     ARES_TRY(episode_end(x, p->t, p->arena, &p->out[x->prompt].items[x->item]));
     x->place->used = false;
     return ARES_OK;
+}
+
+/* The next turn is queued, or the episode is over. */
+static int go_on(play *p, int64_t e)
+{
+    episode *x = &p->episodes[e];
+    if (episode_over(x, p->t->run.cfg)) return finish(p, e);
+    ARES_TRY(episode_begin_turn(x, p->arena, &p->ids));
+    return x->full ? finish(p, e) : queue(p, e, 1);
 }
 
 static int answered(play *p, int64_t e, const ares_completion *c)
@@ -140,8 +133,8 @@ static int begin_group(play *p, int64_t first)
     for (int64_t e = first, end; e < after; e = end) {
         const conversation_turn *turn = &p->episodes[e].talk.turns[0];
         end = e + 1;
-        if (is_full(p, &p->episodes[e])) {
-            ARES_TRY(answered(p, e, &no_answer));
+        if (p->episodes[e].full) {
+            ARES_TRY(finish(p, e));
             continue;
         }
         for (; end < after; end++) {
@@ -319,9 +312,31 @@ static int normalise_draw(ares_trainer *t, ares_group *groups, int64_t count, ar
     return normalise(t, method, groups, count, arena);
 }
 
+/* Tells once per run that observations did not fit. */
+static void warn_of_full(ares_trainer *t, const agents_side *s, const char *prefix,
+                         const ares_metrics *m)
+{
+    for (int64_t k = 0; k < s->cfg->tags.count && !t->agents->warned_full; k++) {
+        char name[192];
+        double share;
+        snprintf(name, sizeof name, "%s%s/context_full", prefix, s->definitions[k].tag);
+        if (!ares_metrics_get(m, name, &share) || share == 0) continue;
+        t->agents->warned_full = true;
+        if (ares_world_rank(t->run.world) != 0) continue;
+        ares_log(ARES_LOG_WARN,
+                 "env: %s: an observation left no room for an answer in the %lld tokens of a "
+                 "conversation, which ended %.3g of the episodes (%s); raise "
+                 "worker.rollout.max_model_len, or let the environment show less",
+                 s->definitions[k].tag, (long long)t->agents->style.limit, share, name);
+    }
+}
+
 static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
 {
-    return measures_report(&t->agents->measures, t->run.world, prefix, m);
+    ARES_TRY(measures_report(&t->agents->measures, t->run.world, prefix, m));
+    warn_of_full(t, &t->agents->train, prefix, m);
+    warn_of_full(t, &t->agents->val, prefix, m);
+    return ARES_OK;
 }
 
 const answerer answer_agents = { "environments", answer, normalise_draw, report };

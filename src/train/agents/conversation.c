@@ -213,11 +213,29 @@ int conversation_prompt(conversation *c, ares_arena *arena, ares_ids *out)
     if (s->context != CONTEXT_FULL)
         start = s->window < 0 ? 0 : (int32_t)ARES_MAX(0, last + 1 - s->window);
     ARES_TRY(prompt_from(c, start, arena, out));
-    while (out->n > s->limit && start < last) ARES_TRY(prompt_from(c, ++start, arena, out));
+    if (out->n >= s->limit && start < last) {
+        /* first whether the present turn fits alone: an observation that does not is read twice,
+         * and not once per turn that leaves */
+        ARES_TRY(prompt_from(c, last, arena, out));
+        if (out->n >= s->limit) start = last;
+        else do
+                ARES_TRY(prompt_from(c, ++start, arena, out));
+            while (out->n >= s->limit);
+    }
     if (s->context == CONTEXT_FULL) c->first = start;
     t->shown_from = start;
     t->prompt_len = (int32_t)out->n;
     t->prompt = (const int32_t *)(const void *)ares_arena_copy(arena, (const char *)out->ids,
                                                                (size_t)out->n * sizeof *out->ids);
     return ARES_OK;
+}
+
+void conversation_drop_turn(conversation *c)
+{
+    if (c->n == 1) {
+        c->turns[0].prompt_len = c->at[0] = (int32_t)c->style->limit;
+        return;
+    }
+    c->n--;
+    c->first = c->turns[c->n - 1].shown_from; /* what was tried since has moved no other turn */
 }

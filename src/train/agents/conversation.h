@@ -80,11 +80,17 @@ typedef struct conversation {
 int conversation_prompt_text(const conversation *c, int32_t start, ares_arena *arena,
                              ares_str *out);
 /*
- * The prompt of the present turn, in the arena. While it is longer than the limit, the oldest turn
- * leaves the context; the present one always stays. ARES_EUNSUPPORTED: token_exact, and the chat
- * template writes earlier turns differently once there are later ones.
+ * The prompt of the present turn, in the arena. While it leaves no token for an answer, the oldest
+ * turn leaves the context; the present one always stays. ARES_EUNSUPPORTED: token_exact, and the
+ * chat template writes earlier turns differently once there are later ones.
  */
 int conversation_prompt(conversation *c, ares_arena *arena, ares_ids *out);
+/*
+ * The present turn's prompt leaves no token for an answer: the conversation becomes that of the
+ * turns before. The first turn stays, with as much of its prompt as the context holds, because an
+ * episode has a row; that row has no tokens to train.
+ */
+void conversation_drop_turn(conversation *c);
 /*
  * The text of a row of the batch that is encoded as a whole: of the episode's present turn and all
  * that it shows, or of that turn's own row. Ends with the answer, without what would follow.

@@ -153,16 +153,12 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
     put_scores(c, c->style->context == CONTEXT_FULL ? c->first : turn, turn, x);
 }
 
-/*
- * The row that ends with a turn, from its text. Where the prompt alone fills the context, nothing
- * was sampled and nothing is trained: an environment decides how long a state is, but not how long
- * a row of the update.
- */
+/* The row that ends with a turn, from its text; without tokens where nothing was sampled, since
+ * the prompt of the first turn fills the context. */
 static int text_row(const conversation *c, int32_t turn, ares_arena *arena, ares_trajectory_row *x)
 {
     const conversation_turn *t = &c->turns[turn];
-    bool alone = c->style->context != CONTEXT_FULL || t->shown_from == turn;
-    if (t->prompt_len >= c->style->limit && alone) {
+    if (t->prompt_len >= c->style->limit) {
         begin_row(c, t->prompt, t->prompt_len, t->prompt_len, arena, x);
         return ARES_OK;
     }

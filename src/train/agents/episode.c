@@ -28,6 +28,44 @@ bool episode_over(const episode *x, const ares_train_config *c)
     return ares_env_over(&x->place->env) || x->talk.n >= c->agents.max_turns;
 }
 
+/* Why the episode is over after a turn; NULL: it goes on, or has no turns left. */
+static const char *end_of(const episode *x)
+{
+    const ares_env *e = &x->place->env;
+    if (e->failure) return "failed";
+    if (ares_env_won(e)) return "won";
+    if (ares_env_over(e)) return x->did.outcome.done ? "lost" : "no actions left";
+    return x->full ? "context full" : NULL;
+}
+
+/* The turn as rollouts/step_*.jsonl shows it. */
+static void write_turn(episode *x)
+{
+    const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
+    const ares_env_answer *answer = &x->answer;
+    const ares_env_turn *did = &x->did;
+    ares_str *out = &x->turns;
+    ares_json_begin(out, '{');
+    ares_json_write_string(ares_json_key(out, "state"), turn->state);
+    ares_json_write_string(ares_json_key(out, "response"), answer->raw);
+    ares_json_begin(ares_json_key(out, "actions"), '[');
+    for (int i = 0; i < answer->n_actions; i++) ares_json_write_string(out, answer->actions[i]);
+    ares_json_end(out, ']');
+    ares_json_write_i64(ares_json_key(out, "executed"), did->executed);
+    ares_json_write_double(ares_json_key(out, "reward"), did->outcome.reward.value);
+    ares_json_write_double(ares_json_key(out, "penalty"), did->penalty);
+    ares_json_write_i64(ares_json_key(out, "prompt_tokens"), turn->prompt_len);
+    ares_json_write_i64(ares_json_key(out, "n_tokens"), turn->n);
+    ares_json_begin(ares_json_key(out, "info"), '{');
+    for (int i = 0; i < did->outcome.n_info; i++)
+        ares_json_write_double(ares_json_key(out, did->outcome.info[i].name),
+                               did->outcome.info[i].value);
+    ares_json_end(out, '}');
+    const char *end = end_of(x);
+    if (end) ares_json_write_string(ares_json_key(out, "end"), ares_view_of(end));
+    ares_json_end(out, '}');
+}
+
 /* Text that an environment has made may hold anything but the template's tokens. */
 static ares_view safe(const conversation *c, const ares_str *text, ares_arena *arena)
 {
@@ -59,7 +97,14 @@ int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids)
     ares_env_render(e, &text);
     turn->state = safe(c, &text, arena);
     ares_str_fini(&text);
-    return conversation_prompt(c, arena, ids);
+    ARES_TRY(conversation_prompt(c, arena, ids));
+    if (turn->prompt_len < c->style->limit) return ARES_OK;
+    x->full = true;
+    x->answer = (ares_env_answer){ 0 };
+    x->did = (ares_env_turn){ .outcome.reward.integer = true };
+    write_turn(x);
+    conversation_drop_turn(c);
+    return ARES_OK;
 }
 
 /* ---------------- the answer */
@@ -90,43 +135,6 @@ static void add_info(episode *x, const ares_env_info *info, ares_arena *arena)
     }
     if (i == x->n_info) x->info[x->n_info++].name = ares_arena_printf(arena, "%s", info->name);
     x->info[i].value += info->value;
-}
-
-/* Why the episode is over after a turn; NULL: it goes on, or has no turns left. */
-static const char *end_of(const ares_env *e, const ares_env_turn *did)
-{
-    if (e->failure) return "failed";
-    if (ares_env_won(e)) return "won";
-    if (!ares_env_over(e)) return NULL;
-    return did->outcome.done ? "lost" : "no actions left";
-}
-
-/* The turn as rollouts/step_*.jsonl shows it. */
-static void write_turn(episode *x)
-{
-    const conversation_turn *turn = &x->talk.turns[x->talk.n - 1];
-    const ares_env_answer *answer = &x->answer;
-    const ares_env_turn *did = &x->did;
-    ares_str *out = &x->turns;
-    ares_json_begin(out, '{');
-    ares_json_write_string(ares_json_key(out, "state"), turn->state);
-    ares_json_write_string(ares_json_key(out, "response"), answer->raw);
-    ares_json_begin(ares_json_key(out, "actions"), '[');
-    for (int i = 0; i < answer->n_actions; i++) ares_json_write_string(out, answer->actions[i]);
-    ares_json_end(out, ']');
-    ares_json_write_i64(ares_json_key(out, "executed"), did->executed);
-    ares_json_write_double(ares_json_key(out, "reward"), did->outcome.reward.value);
-    ares_json_write_double(ares_json_key(out, "penalty"), did->penalty);
-    ares_json_write_i64(ares_json_key(out, "prompt_tokens"), turn->prompt_len);
-    ares_json_write_i64(ares_json_key(out, "n_tokens"), turn->n);
-    ares_json_begin(ares_json_key(out, "info"), '{');
-    for (int i = 0; i < did->outcome.n_info; i++)
-        ares_json_write_double(ares_json_key(out, did->outcome.info[i].name),
-                               did->outcome.info[i].value);
-    ares_json_end(out, '}');
-    const char *end = end_of(&x->place->env, did);
-    if (end) ares_json_write_string(ares_json_key(out, "end"), ares_view_of(end));
-    ares_json_end(out, '}');
 }
 
 int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena)
@@ -239,6 +247,7 @@ void episode_count(const episode *x, measures *m)
 {
     count(x, m, "success", x->won);
     count(x, m, "num_actions", (double)x->num_actions);
+    count(x, m, "context_full", x->full);
     if (x->invalid) count(x, m, ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);
     bool foreign = x->row->definition->type->waits; /* somebody else's program chooses the names */
     for (int i = 0; i < x->n_info; i++) {

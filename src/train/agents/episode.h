@@ -20,6 +20,7 @@ typedef struct episode {
     int n_info;
     int64_t dropped;      /* numbers of the environment that found no place */
     int32_t cut, invalid; /* turns whose answers were ended by length; that had no known action */
+    bool full;            /* a prompt left no token for an answer, which ended the episode */
     /* of the finished episode */
     bool won, failed, replayable;
     int64_t num_actions, unasked, trained, rows; /* trained: tokens with mask 1 */
@@ -30,7 +31,10 @@ void episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena)
 /* Resets the environment. May wait, and may be called on any thread (ares_env_type.waits). */
 int episode_reset(episode *x);
 bool episode_over(const episode *x, const ares_train_config *c);
-/* The next turn: what the environment shows, and the prompt. ids is scratch. */
+/*
+ * The next turn: what the environment shows, and the prompt. Where that leaves no token for an
+ * answer, the episode is over (x->full) without this turn. ids is scratch.
+ */
 int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids);
 /* What the model wrote is read. version: of the weights. */
 int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena);

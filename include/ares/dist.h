@@ -135,10 +135,21 @@ int ares_launch(const ares_launch_plan *plan, int argc, char *const *argv, int *
 
 /* ---------------- signals (signal.c)
  * SIGHUP, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 ask for the end of a run; the last two stand for
- * SIGINT and SIGTERM. The first one is only noted, so that the step can end and be saved. A second
- * SIGINT ends the process at once with exit code 130. SIGHUP stays ignored where it is (nohup).
+ * SIGINT and SIGTERM. What the first one does depends on the work at hand. A second SIGINT ends the
+ * process at once with exit code 130. SIGHUP stays ignored where it is (nohup).
  */
-void ares_signal_install(void);
+typedef enum {
+    ARES_SIGNAL_WAITS, /* it is noted, and the work at hand ends first */
+    ARES_SIGNAL_DROPS, /* it is noted, and the work at hand fails at its next ares_signal_poll */
+    ARES_SIGNAL_ENDS   /* the process ends at once, with the signal's exit code: nothing is lost */
+} ares_signal_effect;
+void ares_signal_install(ares_signal_effect of_first);
+void ares_signal_expect(ares_signal_effect of_first);
+/*
+ * ARES_EINTERRUPTED where a signal was noted and the work at hand may be dropped. Long work calls
+ * it between its parts, each a second at most; on any thread.
+ */
+int ares_signal_poll(void);
 /*
  * For a program that waits for children: blocks these signals and SIGCHLD, to wait for them. SIGHUP
  * is not among them where it is ignored.

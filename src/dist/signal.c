@@ -1,18 +1,35 @@
 /*
- * Signals are noted here and handled between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and
+ * Signals are noted here and handled where nothing is lost. SIGUSR1 and SIGUSR2 stand for SIGINT and
  * SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
  */
 #include "world.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 static const int ends_run[] = { SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2 };
 static volatile sig_atomic_t hangups, interrupts, terminations;
-static int agreed; /* what another rank noted */
+static volatile sig_atomic_t effect; /* ares_signal_effect */
+static int agreed;                   /* what another rank noted */
+
+static void end_at_once(const char *text, int exit_code)
+{
+    if (dist_watch_reports() && write(STDERR_FILENO, text, strlen(text)) < 0) {
+        /* nothing else to do */
+    }
+    dist_watch_end();
+    _exit(exit_code);
+}
 
 static void note(int signal)
 {
+    if (effect == ARES_SIGNAL_ENDS) {
+        if (signal == SIGTERM) dist_watch_tell_gone();
+        end_at_once("stopped by a signal before the first step: there is nothing to save; the same "
+                    "command begins again\n",
+                    ares_signal_exit_code(signal));
+    }
     if (signal == SIGHUP) {
         hangups = 1;
         ares_signal_lose_readers();
@@ -24,13 +41,7 @@ static void note(int signal)
         return;
     }
     if (interrupts++ == 0) return;
-    static const char text[] =
-        "interrupted twice: ending at once; the last checkpoint is complete\n";
-    if (dist_watch_reports() && write(STDERR_FILENO, text, sizeof text - 1) < 0) {
-        /* nothing else to do */
-    }
-    dist_watch_end();
-    _exit(130);
+    end_at_once("interrupted twice: ending at once; the last checkpoint is complete\n", 130);
 }
 
 /* nohup ignores SIGHUP for the program that it starts. */
@@ -40,11 +51,12 @@ static bool is_unwanted(int signal)
     return signal == SIGHUP && sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-void ares_signal_install(void)
+void ares_signal_install(ares_signal_effect of_first)
 {
     struct sigaction action = { .sa_handler = note, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
     hangups = interrupts = terminations = agreed = 0;
+    effect = of_first;
     for (int i = 0; i < ARES_COUNT(ends_run); i++)
         if (!is_unwanted(ends_run[i])) sigaction(ends_run[i], &action, NULL);
 }
@@ -66,6 +78,18 @@ void ares_signal_lose_readers(void)
 int ares_signal_pending(void)
 {
     return terminations ? SIGTERM : interrupts ? SIGINT : hangups ? SIGHUP : agreed;
+}
+
+void ares_signal_expect(ares_signal_effect of_first)
+{
+    effect = of_first;
+}
+
+int ares_signal_poll(void)
+{
+    int signal = ares_signal_pending();
+    if (effect != ARES_SIGNAL_DROPS || !signal) return ARES_OK;
+    return ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d", signal);
 }
 
 int ares_world_signal(ares_world *w, int *signal)

@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 #include "ares/core_child.h"
+#include "ares/dist.h"
+
+static const double look_s = 0.5; /* for a signal that ends the work */
 
 typedef struct process process;
 
@@ -301,8 +304,12 @@ static void serve_once(process *p)
                              { .fd = p->wake, .events = POLLIN },
                              { .fd = p->out.len ? p->child.to : -1, .events = POLLOUT } };
     pthread_mutex_unlock(&p->lock);
-    poll(fds, ARES_COUNT(fds), (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
+    poll(fds, ARES_COUNT(fds), (int)(ARES_MIN(left, look_s) * 1000) + 1);
     pthread_mutex_lock(&p->lock);
+    if (ares_signal_poll() != ARES_OK) {
+        end_life(p, true, ares_error_message());
+        return;
+    }
     eventfd_t woken;
     if (fds[1].revents) eventfd_read(p->wake, &woken);
     if (fds[0].revents) receive(p);

@@ -13,9 +13,11 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "ares/dist.h"
 #include "foreign.h"
 
-enum { CONNECTIONS = 8192 }; /* at most, of one server */
+enum { CONNECTIONS = 8192 };      /* at most, of one server */
+static const double look_s = 0.5; /* for a signal that ends the work */
 
 typedef enum { ORDER_OPEN, ORDER_ASK, ORDER_GET, ORDER_CLOSE } order;
 
@@ -24,7 +26,7 @@ struct connection {
     connection *next; /* in the queue of orders */
     order order;
     const char *path;
-    double timeout_s;
+    double timeout_s, until; /* until: then an answer is late */
     bool waiting, taken, open; /* under the lock; taken: the thread has its order */
     socket_reply *reply;
     pthread_cond_t told;
@@ -105,12 +107,25 @@ static void drop(connection *c, bool by_clock, const char *why)
     end(c, by_clock, why);
 }
 
+static void wait_until_late(connection *c, double left);
+
 static void on_late(lws_sorted_usec_list_t *timer)
 {
     connection *c = lws_container_of(timer, connection, late);
     char why[96];
-    snprintf(why, sizeof why, "gave no answer within %g s", c->timeout_s);
-    drop(c, true, why);
+    double left = c->until - ares_now_s();
+    if (ares_signal_poll() != ARES_OK) drop(c, true, ares_error_message());
+    else if (left > 0) wait_until_late(c, left);
+    else {
+        snprintf(why, sizeof why, "gave no answer within %g s", c->timeout_s);
+        drop(c, true, why);
+    }
+}
+
+static void wait_until_late(connection *c, double left)
+{
+    lws_sul_schedule(c->all->context, 0, &c->late, on_late,
+                     (lws_usec_t)(ARES_MIN(left, look_s) * LWS_USEC_PER_SEC) + 1);
 }
 
 static void connect_to(connection *c)
@@ -142,8 +157,8 @@ static void execute(connection *c)
     }
     c->document = c->order == ORDER_GET;
     c->unsent = !c->document;
-    lws_sul_schedule(c->all->context, 0, &c->late, on_late,
-                     (lws_usec_t)(c->timeout_s * LWS_USEC_PER_SEC) + 1);
+    c->until = ares_now_s() + c->timeout_s;
+    wait_until_late(c, c->timeout_s);
     if (c->order != ORDER_ASK) connect_to(c);
     else if (c->wsi) lws_callback_on_writable(c->wsi);
     else end(c, false, c->end);

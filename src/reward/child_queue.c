@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "ares/core_child.h"
+#include "ares/dist.h"
 
 enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
+static const double look_s = 0.5; /* for a signal that ends the work */
 
 typedef struct call {
     char *line;
@@ -209,6 +211,10 @@ void reward_child_wait(reward_child *c, bool *timed_out)
 {
     c->since = ares_now_s();
     while (c->head < c->n) {
+        if (ares_signal_poll() != ARES_OK) {
+            fail_head(c, ares_error_message());
+            continue;
+        }
         if (c->in_a_row >= GIVE_UP) {
             char why[160];
             snprintf(why, sizeof why, "not asked: the %d before it failed", GIVE_UP);
@@ -232,7 +238,7 @@ void reward_child_wait(reward_child *c, bool *timed_out)
         }
         struct pollfd fds[2] = { { .fd = c->process.from, .events = POLLIN },
                                  { .fd = c->sent < c->n ? c->process.to : -1, .events = POLLOUT } };
-        poll(fds, 2, (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
+        poll(fds, 2, (int)(ARES_MIN(left, look_s) * 1000) + 1);
         if (fds[0].revents) receive(c);
     }
     c->in_a_row = 0; /* the next step tries again */

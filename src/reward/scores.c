@@ -14,6 +14,7 @@ static void count_failure(ares_reward *r, reward_job *j, const reward_verdict *v
 {
     j->item->failed = true;
     tally_add(r->tally, TALLY_TOTAL, 1, 1, "reward/failed/%s", v->judged_by);
+    if (ares_signal_poll() != ARES_OK) return; /* nobody will use the score */
     if ((*warnings)++ >= MAX_WARNINGS) return;
     if (strncmp(v->failure, "reward: ", 8) == 0) /* a verifier's message names it already */
         ares_warn("%s; scored %g", v->failure, score);

@@ -92,6 +92,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     b->kl_coef = cfg->algorithm.kl_coef;
 
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
+    ARES_TRY(LOCAL(ares_signal_poll())); /* answers that a signal has cut short are no answers */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
@@ -111,6 +112,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
         STAGE("update_actor", actor_update(&t->actor, b, vapor_second(t->vapor), m));
     if (t->vapor)
         STAGE("sync_ref", LOCAL(vapor_sync(t->vapor, t->ref, &t->actor.learner, t->run.step + 1)));
+    ares_signal_expect(ARES_SIGNAL_WAITS); /* what follows belongs to the update */
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
     ARES_TRY(sight_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));

@@ -176,14 +176,20 @@ static int take_turn(job *j)
 }
 
 /* ---------------- the end */
+/* A signal also fails an environment that was waited for. */
+static bool interrupted(const job *j)
+{
+    return ares_signal_pending() && (j->env.failure || !ares_env_over(&j->env));
+}
+
 static const char *why_it_ended(const job *j)
 {
     const ares_env *e = &j->env;
     if (ares_env_won(e)) return "success";
+    if (interrupted(j)) return "interrupted";
     if (e->failure) return e->failure;
     if (ares_env_over(e) && ares_env_actions_left(e) <= 0) return "failure: no actions left";
     if (ares_env_over(e)) return "failure";
-    if (ares_signal_pending()) return "interrupted";
     return j->max_turns && e->turns >= j->max_turns ? "failure: no turns left"
                                                     : "the input ended before the episode";
 }
@@ -205,7 +211,7 @@ static int show_end(job *j)
 
 static int play(job *j)
 {
-    ares_signal_install();
+    ares_signal_install(ARES_SIGNAL_DROPS);
     ares_env_system_message(&j->env, &j->format, &j->text);
     ARES_TRY(show(j, "system"));
     while (!ares_env_over(&j->env) && (!j->max_turns || j->env.turns < j->max_turns)) {
@@ -229,9 +235,7 @@ static int play(job *j)
         return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions,
                          strerror(j->read_error));
     ARES_TRY(show_end(j));
-    return ares_signal_pending() && !ares_env_over(&j->env)
-               ? ares_fail(ARES_EINTERRUPTED, "play: interrupted")
-               : ARES_OK;
+    return interrupted(j) ? ares_fail(ARES_EINTERRUPTED, "play: interrupted") : ARES_OK;
 }
 
 static void add_tags(ares_str *out)

@@ -50,7 +50,7 @@ static int finish(sweep *s, int signal)
     printf("%d runs: %d finished, %d failed, %d to go\n", s->n, done, failed, s->n - done - failed);
     draw(s);
     if (signal) { /* main makes the exit code from the signal that is noted */
-        ares_signal_install();
+        ares_signal_install(ARES_SIGNAL_WAITS);
         raise(signal);
         return ares_fail(ARES_EINTERRUPTED, "sweep: stopped by signal %d; the same command goes on",
                          signal);

@@ -34,7 +34,7 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
         if (pid == 0) {
             fclose(stderr);
             close(STDERR_FILENO);
-            ares_signal_install();
+            ares_signal_install(ARES_SIGNAL_WAITS);
             if (ares_signal_pending() != 0) _exit(1);
             raise(cases[i].first);
             if (ares_signal_pending() != cases[i].pending) _exit(2);
@@ -48,13 +48,36 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
     CHECK_EQ(ares_signal_exit_code(SIGHUP), 129);
 }
 
+/* Work that may be dropped fails at its next look; what must end is not told. */
+TEST(a_first_signal_drops_work_only_where_nothing_is_lost)
+{
+    static const int signals[] = { SIGHUP, SIGINT, SIGTERM, SIGUSR2 },
+                     codes[] = { 129, 130, 143, 143 };
+    for (int i = 0; i < ARES_COUNT(signals); i++)
+        for (int ends = 0; ends < 2; ends++) {
+            pid_t pid = fork();
+            if (pid == 0) {
+                fclose(stderr);
+                close(STDERR_FILENO);
+                ares_signal_install(ends ? ARES_SIGNAL_ENDS : ARES_SIGNAL_DROPS);
+                if (ares_signal_poll() != ARES_OK) _exit(1);
+                raise(signals[i]);
+                if (ares_signal_poll() != ARES_EINTERRUPTED) _exit(2);
+                ares_signal_expect(ARES_SIGNAL_WAITS);
+                if (ares_signal_poll() != ARES_OK) _exit(3);
+                _exit(9); /* still here */
+            }
+            CHECK_EQ(exit_of(pid), ends ? codes[i] : 9);
+        }
+}
+
 TEST(a_hangup_that_is_ignored_stays_ignored)
 {
     pid_t pid = fork();
     if (pid == 0) {
         sigset_t set, before;
         signal(SIGHUP, SIG_IGN);
-        ares_signal_install();
+        ares_signal_install(ARES_SIGNAL_WAITS);
         raise(SIGHUP);
         if (ares_signal_pending() != 0) _exit(1);
         ares_signal_block(&set, &before);
@@ -149,7 +172,7 @@ static void steps_until_signalled(void)
 {
     ares_world *w = NULL;
     int signal = 0;
-    ares_signal_install();
+    ares_signal_install(ARES_SIGNAL_WAITS);
     REQUIRE_OK(ares_world_open(&w));
     touch("ready", ares_world_rank(w));
     for (int step = 0; step < 2000 && signal == 0; step++) {
@@ -204,7 +227,7 @@ TEST_MPI(a_signal_after_the_world_is_closed_is_noted)
 {
     if (getenv("ARES_TEST_ROLE")) {
         ares_world *w = NULL;
-        ares_signal_install();
+        ares_signal_install(ARES_SIGNAL_WAITS);
         REQUIRE_OK(ares_world_open(&w));
         ares_world_close(w);
         for (int i = 0; i < 3; i++) raise(SIGTERM);
@@ -246,7 +269,7 @@ TEST_MPI(a_rank_that_dies_takes_the_others_with_it)
 {
     if (getenv("ARES_TEST_ROLE")) {
         ares_world *w = NULL;
-        ares_signal_install();
+        ares_signal_install(ARES_SIGNAL_WAITS);
         REQUIRE_OK(ares_world_open(&w));
         touch("ready", ares_world_rank(w));
         if (ares_world_rank(w) == 1) raise(SIGKILL);
@@ -309,7 +332,7 @@ static void begin_as_told(void)
     char what = role[ARES_MIN(starts.len, strlen(role) - 1)];
     ares_str_add_char(&starts, what);
     ares_world *w = NULL;
-    ares_signal_install();
+    ares_signal_install(ARES_SIGNAL_WAITS);
     REQUIRE_OK(ares_world_open(&w));
     CHECK_OK(ares_file_write_atomic(path.data, starts.data, starts.len));
     if (strchr("sScw", what))

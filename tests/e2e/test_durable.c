@@ -271,7 +271,7 @@ TEST(a_run_goes_on_while_its_checkpoint_is_written_and_stops_with_a_whole_one)
 
 /*
  * The signal comes while the row of step 1 is written, when it is decided already that this step
- * has no checkpoint: the run goes on to the next one, which has.
+ * has no checkpoint: it is saved before the next one.
  */
 TEST(a_signal_between_the_decision_to_save_and_the_next_step_loses_nothing)
 {
@@ -285,7 +285,7 @@ TEST(a_signal_between_the_decision_to_save_and_the_next_step_loses_nothing)
                          words),
              130);
     disk_record_end();
-    CHECK_CONTAINS(out.data, "stopped by signal 2 after step 2 of 6");
-    CHECK(ares_file_exists(test_file("run/checkpoints/rolling_000002/state.json")));
+    CHECK_CONTAINS(out.data, "stopped by signal 2 after step 1 of 6");
+    CHECK(ares_file_exists(test_file("run/checkpoints/rolling_000001/state.json")));
     ares_str_fini(&out);
 }

@@ -16,13 +16,13 @@ enum { STEPS = 8, LINES = 16 }; /* LINES: responses that a step judges */
  * A reward command that scores by the length of the line, and misbehaves while the file `broken` is
  * in its folder: after the first FROM lines of a rank, up to line TO. dead: it ends. huge: scores
  * of 1e38 and 0. opposite: scores whose difference does not fit a float. most: always 3e38. stop:
- * it scores as usual, but line FROM interrupts the run.
+ * it scores as usual, but at line FROM it interrupts the run and waits.
  */
 static const char script[] =
     "n=$(cat \"$4/count.$OMPI_COMM_WORLD_RANK\" 2>/dev/null || echo 0)\n"
     "while read -r line; do\n"
     "  n=$((n + 1)); echo $n >\"$4/count.$OMPI_COMM_WORLD_RANK\"; s=$((${#line} % 10))\n"
-    "  [ $1 != stop ] || [ $n != $2 ] || kill -INT $PPID\n"
+    "  if [ $1 = stop ] && [ $n = $2 ]; then kill -INT $PPID; exec sleep 60; fi\n"
     "  if [ -e \"$4/broken\" ] && [ $n -gt $2 ] && [ $n -le $3 ]; then\n"
     "    case $1 in dead) exit 3;; huge) s=$((n % 2))e38;; opposite) [ $((n % 2)) = 1 ] && s=3e38 "
     "|| "
@@ -341,10 +341,10 @@ TEST(when_a_supervised_checkpoint_is_written_decides_no_number)
 }
 
 /*
- * The signal comes in step 3, while its answers are judged; step 2 has a checkpoint by then. The
- * validation of step 3 judges the checkpoint of step 4, which another process writes.
+ * The signal comes in step 4, while its answers are judged: the step is dropped, and what it began
+ * with is saved, though step 2 has a checkpoint by then.
  */
-TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
+TEST(a_signal_drops_the_step_at_hand_and_saves_what_it_began_with)
 {
     ares_str out = { 0 };
     char more[700];
@@ -356,7 +356,7 @@ TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
             "val.jsonl",
             "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
             "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"));
-    const char *words = broken_reward("part", "stop", 2 * LINES + 1, 0, more);
+    const char *words = broken_reward("part", "stop", 3 * LINES + 3 + 1, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data, "stopped by signal 2 after step 3 of 8");
     CHECK(exists_in("part", "checkpoints/step_000002") &&
@@ -391,21 +391,22 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
     const char *words = broken_reward("part", "stop", 4 * 5 + 3, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data,
-                   "run: stopped by signal 2 in the bootstrap pass, after 10 of 12 prompts; the "
+                   "run: stopped by signal 2 in the bootstrap pass, after 5 of 12 prompts; the "
                    "same command goes on from there");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
-    CHECK(!strstr(out.data, "bootstrap: 5 of") && !strstr(out.data, "bootstrap: 10 of"));
-    CHECK_CONTAINS(out.data, "bootstrap: 12 of 12 prompts");
+    CHECK(!strstr(out.data, "bootstrap: 5 of"));
+    CHECK_CONTAINS(out.data, "bootstrap: 10 of 12 prompts");
     CHECK_EQ(e2e_program(NULL, "%s", broken_reward("whole", "stop", 0, 0, more)), 0);
     e2e_same_runs("whole", "part", 2);
     ares_str_clear(&out);
     words = broken_reward("last", "stop", 4 * 10 + 3, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
-    CHECK_CONTAINS(out.data, "in the bootstrap pass, after 12 of 12 prompts;");
+    CHECK_CONTAINS(out.data, "in the bootstrap pass, after 10 of 12 prompts;");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
-    CHECK(!strstr(out.data, "bootstrap: "));
+    CHECK(!strstr(out.data, "bootstrap: 10 of"));
+    CHECK_CONTAINS(out.data, "bootstrap: 12 of 12 prompts");
     e2e_same_runs("whole", "last", 2);
     ares_str_fini(&out);
     ares_str_fini(&rows);

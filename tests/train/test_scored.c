@@ -2,6 +2,7 @@
  * Passes without a backward of models whose weights come block by block: however many tokens go
  * through a block together, log-probs, KL and values have the same bits.
  */
+#include <signal.h>
 #include <string.h>
 
 #include "tiny_trainer.h"
@@ -97,4 +98,39 @@ TEST_MPI(ranks_with_other_numbers_of_scoring_rounds_have_the_same_bits)
     }
     if (!test_as_ranks(2, "ranks_with_other_numbers_of_scoring_rounds_have_the_same_bits")) return;
     same_bits("fsdp: {enable_full_shard: true}");
+}
+
+/* Each of the passes of a step ends at a signal, until weights move. */
+TEST(passes_end_at_a_signal_where_a_step_may_be_dropped)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(
+        &o, "algorithm={disable_kl: false, use_kl_loss: true, kl_coef: 0.1, adv_estimator: gae}",
+        "worker.rollout.seed=5"));
+    ares_trainer *t = &o.t;
+    ares_batch *b = &t->batch;
+    ares_signal_install(ARES_SIGNAL_DROPS);
+    REQUIRE_OK(ares_train_step(t, o.m));
+    CHECK_OK(ares_signal_poll());
+    ares_signal_expect(ARES_SIGNAL_DROPS);
+    raise(SIGTERM);
+    int64_t updates[2] = { t->actor.learner.optim.updates, t->critic->learner.optim.updates };
+    b->ref_log_probs = b->kl = b->values = NULL;
+    CHECK_EQ(reference_log_probs(t->ref, 0.8, b), ARES_EINTERRUPTED);
+    b->kl = NULL;
+    CHECK_EQ(reference_kl(t->ref, &t->actor.learner, 0.8, b), ARES_EINTERRUPTED);
+    b->values = NULL;
+    CHECK_EQ(critic_values(t->critic, b), ARES_EINTERRUPTED);
+    CHECK_EQ(critic_update(t->critic, b, o.m), ARES_EINTERRUPTED);
+    CHECK_EQ(actor_update(&t->actor, b, NULL, o.m), ARES_EINTERRUPTED);
+    CHECK_EQ(ares_train_step(t, o.m), ARES_EINTERRUPTED);
+    CHECK_EQ(t->actor.learner.optim.updates, updates[0]);
+    CHECK_EQ(t->critic->learner.optim.updates, updates[1]);
+    ares_signal_install(ARES_SIGNAL_DROPS); /* forgets it */
+    CHECK_OK(ares_train_step(t, o.m));
+    CHECK_EQ(t->actor.learner.optim.updates, updates[0] + 1);
+    raise(SIGTERM); /* the update has begun */
+    CHECK_OK(ares_signal_poll());
+    ares_signal_install(ARES_SIGNAL_WAITS);
+    close_trainer(&o);
 }

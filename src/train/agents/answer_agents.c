@@ -215,6 +215,7 @@ static int run(play *p)
     int64_t active = 0; /* also samples of other ranks that decode with this one */
     ARES_TRY(open_groups(p));
     while (p->active > 0) {
+        ARES_TRY(ares_signal_poll());
         ARES_TRY(hear(p, active > 0));
         if (p->sampling == 0 && active == 0) continue;
         ARES_TRY(ares_rollout_step(p->t->rollout, &active));
@@ -224,7 +225,7 @@ static int run(play *p)
             ARES_TRY(answered(p, p->queued[c.request] + c.index - first->item, &c));
         }
     }
-    return ARES_OK;
+    return ares_signal_poll(); /* which may have ended the last episodes */
 }
 
 /* Whether any episode of the group was won. */

@@ -7,6 +7,7 @@ static int step(engine_queue *q, scoring *scores, int64_t *active)
 {
     ares_trajectory *y;
     ares_group *g;
+    ARES_TRY(ares_signal_poll());
     ARES_TRY(ares_rollout_step(q->t->rollout, active));
     while ((y = engine_queue_next(q, &g))) ARES_TRY(scoring_submit(scores, g->row, y));
     return ARES_OK;
@@ -41,7 +42,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     while (active && rc == ARES_OK) rc = step(&q, &scores, &active);
     rc = ares_rollout_finish(t->rollout, rc);
     scoring_close(&scores, job->metrics);
-    return rc;
+    return rc == ARES_OK ? ares_signal_poll() : rc;
 }
 
 const answerer answer_engine = { .name = "engine", .answer = answer };

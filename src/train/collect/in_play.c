@@ -112,6 +112,7 @@ static int run_engine(play *p)
     ares_group *g;
     ares_rollout_hold(p->t->rollout, p->clock);
     while (active) {
+        ARES_TRY(ares_signal_poll());
         ARES_TRY(ares_rollout_step(p->t->rollout, &active));
         while ((y = engine_queue_next(&p->queue, &g))) take_ended(p, (own_group *)g, y);
     }

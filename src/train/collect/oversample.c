@@ -53,8 +53,11 @@ static int fetch(loop *l)
 }
 
 /* ---------------------------------------------------------------- judging */
-/* Queues the answers of this rank that have ended until then; others wait for their time. */
-static int judge(loop *l, int64_t until)
+/*
+ * Queues the answers of this rank that have ended until then; others wait for their time. wait: for
+ * their scores.
+ */
+static int judge(loop *l, int64_t until, bool wait)
 {
     play *p = &l->play;
     int64_t waiting = 0;
@@ -65,7 +68,8 @@ static int judge(loop *l, int64_t until)
         else ARES_TRY(scoring_submit(&l->scores, e->of->group.row, &e->of->group.items[e->item]));
     }
     p->n_ended = waiting;
-    return ARES_OK;
+    if (wait) scoring_wait(&l->scores, l->m);
+    return ares_signal_poll(); /* it leaves answers unjudged */
 }
 
 /* Some of the groups in play as a draw of their own. */
@@ -103,8 +107,7 @@ static int take_moment(loop *l)
         const in_play *g = &p->groups[p->order[i]];
         if (g->state == PLAYING && g->ends == l->moment) ids[n++] = p->order[i];
     }
-    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment)));
-    if (r->looks) scoring_wait(&l->scores, l->m);
+    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment, r->looks)));
     as_draw(l, ids, n, &r->last);
     answer_discard(l->t, r->last.groups, r->last.count);
     ARES_TRY(filter_last_draw(l->t, r, l->arena, l->m));
@@ -235,8 +238,7 @@ static int join_taken(loop *l)
 static int end(loop *l)
 {
     play_cut(&l->play, l->moment);
-    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment)));
-    scoring_wait(&l->scores, l->m);
+    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment, true)));
     ARES_TRY(give_back(l));
     ARES_TRY(report(l));
     return join_taken(l);

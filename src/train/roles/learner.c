@@ -146,6 +146,7 @@ static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *set
 {
     const int32_t **targets = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *targets);
     size_t bytes = 0;
+    ARES_TRY(ares_signal_poll());
     for (int64_t i = 0; i < n; i++) {
         out[i] = (learner_pass){ 0 };
         ares_pack_build(b, &sets[i], share_prompts, &l->arena, &out[i].packed, &targets[i]);
@@ -517,6 +518,8 @@ double learner_lr(const learner *l)
 
 int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
 {
+    if (rc == ARES_OK || rc == ARES_ENUMERIC)
+        ares_signal_expect(ARES_SIGNAL_WAITS); /* what moves weights ends as a whole step */
     if (rc == ARES_ENUMERIC) {
         optim_skip(&l->optim, l->world, what);
         *norm = NAN;

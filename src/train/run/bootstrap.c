@@ -78,17 +78,18 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
             rc = ares_world_agree(t->run.world, controls_bootstrap_finish(t->run.controls, m));
             continue;
         }
-        rc = ares_world_agree(t->run.world, answer(t, done, ARES_MIN(total, done + size), m));
-        if (rc == ARES_OK) rc = save(t, path.data);
+        int64_t end = ARES_MIN(total, done + size);
+        int answered = ares_world_agree(t->run.world, answer(t, done, end, m));
+        if (answered == ARES_EINTERRUPTED) end = done; /* what is saved is without this batch */
+        else rc = answered == ARES_OK ? save(t, path.data) : answered;
         if (rc == ARES_OK) rc = ares_world_signal(t->run.world, &signal);
         if (rc == ARES_OK && signal)
             rc = ares_fail(ARES_EINTERRUPTED,
                            "run: stopped by signal %d in the bootstrap pass, after %lld of %lld "
                            "prompts; the same command goes on from there",
-                           signal, (long long)ARES_MIN(total, done + size), (long long)total);
+                           signal, (long long)end, (long long)total);
         if (rc == ARES_OK && ares_world_rank(t->run.world) == 0)
-            printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size),
-                   (long long)total);
+            printf("bootstrap: %lld of %lld prompts\n", (long long)end, (long long)total);
         fflush(stdout);
     }
     ares_str_fini(&path);

@@ -20,6 +20,7 @@ typedef struct run {
     ares_metrics *metrics;
     int64_t saved;   /* the last step that a run can go on from; -1: none */
     double saved_at; /* when the last save for that began, by rank 0's clock */
+    int64_t begun;   /* the step that this process began with */
     /* a checkpoint that is written while the run goes on (trainer.save_async) */
     bool writing, writing_goes_on; /* there is one; a run can go on from it */
     state_save written;
@@ -189,6 +190,28 @@ static int rescue(run *r, int rc)
     return rc;
 }
 
+/*
+ * Ends the run for a signal, with what its last step left: a step that was under way is dropped,
+ * and the same command makes it again. A collective.
+ */
+static int stop(run *r)
+{
+    training *t = r->training;
+    int signal, rc = ARES_OK;
+    state_save s;
+    ARES_TRY(ares_world_signal(t->world, &signal));
+    ARES_TRY(settle(r));
+    if (r->saved != t->step && t->step != r->begun) {
+        if (r->tracker) rc = ares_tracker_sync(r->tracker);
+        ARES_TRY(ares_world_agree(t->world, rc));
+        ARES_TRY(state_save_begun(t, &s));
+    }
+    return ares_fail(ARES_EINTERRUPTED,
+                     "run: stopped by signal %d after step %lld of %lld; the same command goes on "
+                     "from there",
+                     signal, (long long)t->step, (long long)t->total_steps);
+}
+
 static int step(run *r)
 {
     training *t = r->training;
@@ -196,10 +219,14 @@ static int step(run *r)
     /* the epoch that the step begins in: afterwards it is that of the next prompt */
     int64_t sent = sharing_bytes(&t->groups), epoch = ares_source_epoch(&t->source);
     state_begin_step(t);
-    int rc = ares_config_at_step(r->config, t->step);
+    ares_signal_expect(ARES_SIGNAL_DROPS); /* until the first step of an optimizer */
+    int rc = ares_world_agree(t->world, ares_signal_poll());
+    if (rc == ARES_OK) rc = ares_config_at_step(r->config, t->step);
     if (rc == ARES_OK) rc = r->kind->step(t, r->metrics);
+    ares_signal_expect(ARES_SIGNAL_WAITS);
     if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
     rc = ares_world_agree(t->world, rc);
+    if (rc == ARES_EINTERRUPTED) return stop(r);
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
     double write_started = ares_now_s();
@@ -341,18 +368,8 @@ static int after_step(run *r)
 static int train(run *r)
 {
     training *t = r->training;
-    int64_t begun = t->step;
+    r->begun = t->step;
     while (!is_over(t)) {
-        int signal;
-        ARES_TRY(ares_world_signal(t->world, &signal));
-        if (signal) ARES_TRY(settle(r));
-        if (signal && (t->step == begun ||
-                       /* a signal that came during the last save waits for the next one */
-                       r->saved == t->step))
-            return ares_fail(ARES_EINTERRUPTED,
-                             "run: stopped by signal %d after step %lld of %lld; the same command "
-                             "goes on from there",
-                             signal, (long long)t->step, (long long)t->total_steps);
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
         ARES_TRY(after_step(r));
@@ -403,7 +420,9 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
 static int begin(run *r)
 {
     ares_metrics_clear(r->metrics);
+    ares_signal_expect(ARES_SIGNAL_DROPS);
     ARES_TRY(r->kind->begin(r->training, r->metrics));
+    ares_signal_expect(ARES_SIGNAL_WAITS);
     return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
 }
 
@@ -443,6 +462,7 @@ static int validate_first(run *r)
 static int run_all(run *r)
 {
     ARES_TRY(validate_first(r));
+    ares_signal_expect(ARES_SIGNAL_WAITS);
     if (r->training->step == 0 && r->kind->begin) ARES_TRY(begin(r));
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
@@ -464,7 +484,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
               .dir = { .lock = -1 },
               .metrics = ares_metrics_new(),
               .saved = -1 };
-    ares_signal_install();
+    ares_signal_install(ARES_SIGNAL_ENDS);
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);

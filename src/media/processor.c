@@ -129,6 +129,18 @@ static int check_same(const ares_processor *a, const ares_processor *b)
                             a->patch, a->merge, a->temporal, b->patch, b->merge, b->temporal);
 }
 
+/* Beside the limits of a video, one for each of its frames. */
+static int check_cap(const ares_json *video)
+{
+    bool cap;
+    ARES_TRY(ares_json_get_bool(video, "cap_pixels_per_frame", false, &cap));
+    return cap ? ares_fail(ARES_EUNSUPPORTED,
+                           "cap_pixels_per_frame = true: a further limit of pixels for each frame "
+                           "is not offered; set it to false, and lower max_pixels where frames "
+                           "become too large")
+               : ARES_OK;
+}
+
 static int load(const char *dir, ares_arena *arena, char **name, ares_processor *out)
 {
     const ares_json *image, *video;
@@ -147,6 +159,7 @@ static int load(const char *dir, ares_arena *arena, char **name, ares_processor 
         if (!video) *name = image_name;
     }
     ARES_TRY(read_processor(video, &of_video));
+    ARES_TRY(check_cap(video));
     ARES_TRY(read_limits(video, VIDEO_MIN, VIDEO_MAX, &out->video_min, &out->video_max));
     return check_same(out, &of_video);
 }

@@ -98,3 +98,31 @@ TEST(videos_with_patches_of_another_size_than_images_are_refused)
     CHECK_FAIL(ares_processor_load(test_dir(), &p), ARES_EUNSUPPORTED,
                "video_preprocessor_config.json: videos differ");
 }
+
+/* In whichever file the options of videos stand; images have no frames. */
+TEST(a_limit_of_pixels_per_frame_is_refused_by_file_and_key)
+{
+    static const struct {
+        const char *file, *before, *after;
+    } places[] = { { "preprocessor_config.json", "", "" },
+                   { "video_preprocessor_config.json", "", "" },
+                   { "processor_config.json", "{\"image_processor\": {}, \"video_processor\": ",
+                     "}" } };
+    for (int i = 0; i < ARES_COUNT(places); i++) {
+        static const char *const values[] = { "null", "false", "true" };
+        for (int k = 0; k < ARES_COUNT(values); k++) {
+            ares_processor p;
+            char text[200];
+            snprintf(text, sizeof text, "%s{\"cap_pixels_per_frame\": %s}%s", places[i].before,
+                     values[k], places[i].after);
+            put(places[i].file, text);
+            if (k < 2) {
+                CHECK_OK(ares_processor_load(test_dir(), &p));
+                continue;
+            }
+            CHECK_FAIL(ares_processor_load(test_dir(), &p), ARES_EUNSUPPORTED,
+                       "cap_pixels_per_frame = true");
+            CHECK_CONTAINS(ares_error_message(), places[i].file);
+        }
+    }
+}

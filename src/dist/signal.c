@@ -1,6 +1,6 @@
 /*
- * Signals are noted here and handled where nothing is lost. SIGUSR1 and SIGUSR2 stand for SIGINT and
- * SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
+ * Signals are noted here and handled where nothing is lost. SIGUSR1 and SIGUSR2 stand for SIGINT
+ * and SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
  */
 #include "world.h"
 

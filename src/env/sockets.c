@@ -26,7 +26,7 @@ struct connection {
     connection *next; /* in the queue of orders */
     order order;
     const char *path;
-    double timeout_s, until; /* until: then an answer is late */
+    double timeout_s, until;   /* until: then an answer is late */
     bool waiting, taken, open; /* under the lock; taken: the thread has its order */
     socket_reply *reply;
     pthread_cond_t told;

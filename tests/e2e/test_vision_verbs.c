@@ -253,3 +253,35 @@ TEST(a_video_of_frames_trains_bit_for_bit)
     e2e_same_runs("first", "other", 2);
     CHECK_NEAR(e2e_metric("first", 1, "exact/rollout_train_max_abs"), 0, 0);
 }
+
+/* With its first checkpoint, and not again when it goes on; a run of pictures says nothing. */
+TEST(a_run_with_videos_says_once_who_gives_them_other_positions)
+{
+    static const char says[] = "trained with videos, which versions of transformers give other";
+    ares_str out = { 0 };
+    vision_rows();
+    const char *rows[] = {
+        e2e_write("pictures_alone.jsonl",
+                  "{\"prompt\":\"<image>What?\",\"images\":[\"a.png\"],\"answer\":\"1\"}\n"
+                  "{\"prompt\":\"What?\",\"answer\":\"1\"}\n"),
+        e2e_write("pictures_and_videos.jsonl",
+                  "{\"prompt\":\"<image>What?\",\"images\":[\"a.png\"],\"answer\":\"1\"}\n"
+                  "{\"prompt\":\"<video>What?\",\"videos\":[[\"b.png\",\"e.png\"]],"
+                  "\"answer\":\"1\"}\n")
+    };
+    for (int i = 0; i < 3; i++) {
+        const char *run = i ? "videos" : "pictures";
+        if (i == 2) CHECK(e2e_go_back("videos", "kept", 1));
+        ares_str_clear(&out);
+        int rc = e2e_program(&out,
+                             "--config '%s' data.train_files='%s' data.rollout_batch_size=2 "
+                             "worker.actor.global_batch_size=2 trainer.max_steps=2 "
+                             "trainer.save_freq=1",
+                             vision_words(run), rows[i > 0]);
+        CHECK_MSG(rc == 0, "%s", out.data);
+        const char *first = strstr(out.data, says);
+        CHECK_EQ(first != NULL, i == 1);
+        CHECK(!first || !strstr(first + 1, says));
+    }
+    ares_str_fini(&out);
+}

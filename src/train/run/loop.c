@@ -21,6 +21,7 @@ typedef struct run {
     int64_t saved;   /* the last step that a run can go on from; -1: none */
     double saved_at; /* when the last save for that began, by rank 0's clock */
     int64_t begun;   /* the step that this process began with */
+    bool told_videos;
     /* a checkpoint that is written while the run goes on (trainer.save_async) */
     bool writing, writing_goes_on; /* there is one; a run can go on from it */
     state_save written;
@@ -127,11 +128,36 @@ static int log_step(run *r)
     return r->kind->draw ? r->kind->draw(r->training, r->tracker) : ARES_OK;
 }
 
+static bool has_video(const ares_sight *s)
+{
+    for (int32_t i = 0; s && i < s->n_places; i++)
+        if (s->places[i].medium->video) return true;
+    return false;
+}
+
+/* Once, with the first checkpoint of a run whose rows have videos (docs/vision.md#positions). */
+static void warn_of_videos(run *r)
+{
+    const training *t = r->training;
+    int64_t n = t->features ? ares_source_count(&t->source) : 0, i = 0;
+    if (r->told_videos || r->dir.own || !lead(r)) return;
+    r->told_videos = true;
+    while (i < n && !has_video(ares_source_row(&t->source, i)->sight)) i++;
+    if (i == n) return;
+    ares_log(ARES_LOG_WARN,
+             "run: the model is trained with videos, which versions of transformers give other "
+             "positions: 4.5x and 5.3 to 5.17 to the frames of Qwen2.5-VL where pairs of them are "
+             "no whole seconds apart, 5.3 to 5.17 to the text after a video with more steps of "
+             "time than rows and columns; vLLM gives those of this run (docs/vision.md, "
+             "Positions)");
+}
+
 /* go_on: a run can go on from this checkpoint. */
 static int commit(run *r, state_save *s, bool go_on)
 {
     int64_t step = s->step;
     ARES_TRY(state_commit(r->training, s));
+    warn_of_videos(r);
     if (go_on) r->saved = step;
     return ARES_OK;
 }

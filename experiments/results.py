@@ -54,6 +54,19 @@ def p_value(values):
     return area((1 - n / (n + t_value(values) ** 2)) ** 0.5) / area(0)
 
 
+def holm(p):
+    """{name: p} -> the same, corrected: the smallest of n counts n times, the next n - 1 times ...,
+    and none less than one before it."""
+    held, out = 0.0, {}
+    for i, name in enumerate(sorted(p, key=p.get)):
+        held = out[name] = max(held, min(1.0, p[name] * (len(p) - i)))
+    return out
+
+
+def per_seed(values, sign="", digits=3):
+    return " / ".join(f"{v:{sign}.{digits}f}" for v in values)
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]

@@ -54,26 +54,19 @@ def end(run):
     return run["validation"][-1][1]
 
 
-def per_seed(values, sign=""):
-    return " / ".join(f"{v:{sign}.3f}" for v in values)
-
-
 def tables(data):
     runs = {v: [r for r in data["runs"] if r["variant"] == v] for v in VARIANTS}
     start = [r["validation"][0][1] for r in runs["full DAPO"]]
-    ends = [[v, per_seed(map(end, runs[v])), results.mean(map(end, runs[v]))] for v in VARIANTS]
-    ends.insert(0, ["before training", per_seed(start), results.mean(start)])
+    ends = [[v, results.per_seed(map(end, runs[v])), results.mean(map(end, runs[v]))] for v in VARIANTS]
+    ends.insert(0, ["before training", results.per_seed(start), results.mean(start)])
     less, raw = [], {}
     for v in VARIANTS[1:]:
         differences = [end(a) - end(b) for a, b in zip(runs[v], runs["full DAPO"])]
         raw[v] = results.p_value(differences)
-        less.append([v, per_seed(differences, "+"), results.mean(differences, "+")])
-    # Holm: the smallest of n counts n times, the next n - 1 times ..., and none less than one before
-    held, n = 0.0, len(raw)
-    for i, v in enumerate(sorted(raw, key=raw.get)):
-        held = max(held, min(1.0, raw[v] * (n - i)))
-        row = next(r for r in less if r[0] == v)
-        row += [f"{raw[v]:.3f}", f"{held:.3f}"]
+        less.append([v, results.per_seed(differences, "+"), results.mean(differences, "+")])
+    corrected = results.holm(raw)
+    for v, row in zip(raw, less):
+        row += [f"{raw[v]:.3f}", f"{corrected[v]:.3f}"]
     cost = []
     for v in VARIANTS:
         x = runs[v]

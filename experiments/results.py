@@ -11,6 +11,7 @@ other table, and any number with three decimals that is in no table, must stand 
 says "data were not kept". `python3 experiments/results.py` checks every study.
 """
 import json
+import math
 import pathlib
 import re
 import statistics
@@ -47,11 +48,12 @@ def p_value(values):
     """Two-sided, of Student's t that the mean of these differences is 0."""
     n, steps = len(values) - 1, 20000
 
-    def area(low):  # the incomplete beta function: of (1 - u^2)^(n/2 - 1) over [low, 1]
-        f = [max(0.0, 1 - (low + (1 - low) * i / steps) ** 2) ** (n / 2 - 1) for i in range(steps + 1)]
-        return (1 - low) * (sum(f) - (f[0] + f[-1]) / 2)
+    def area(low):  # the incomplete beta function: of cos(x)^(n - 1) over [low, pi / 2]
+        width = (math.pi / 2 - low) / steps
+        f = [math.cos(low + i * width) ** (n - 1) for i in range(steps)] + [float(n == 1)]
+        return width * (sum(f) - (f[0] + f[-1]) / 2)
 
-    return area((1 - n / (n + t_value(values) ** 2)) ** 0.5) / area(0)
+    return area(math.atan(abs(t_value(values)) / n**0.5)) / area(0)
 
 
 def holm(p):

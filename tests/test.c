@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ enum { TEST_SECONDS = 60 };
 #endif
 enum { TEST_LABELLED_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
 enum { SHOWN_SECONDS = 5 }; /* a test that takes longer shows how long */
+#define ROOM_BYTES 4e9     /* what the folders of all tests that run side by side may take */
 
 /* Present only in programs that link the torch room. */
 extern int64_t at_live_count(void) __attribute__((weak));
@@ -57,7 +59,7 @@ static double limit_s; /* of the test that runs */
 static pid_t runner;
 static volatile pid_t shell;       /* started by test_shell, leads a process group; 0: none */
 static ares_str skips;             /* reasons that the running test gave for skipping */
-static char dir[64], kept_dir[64]; /* of the running test; of all tests */
+static char dir[256], kept_dir[256]; /* of the running test; of all tests */
 static ares_arena strings;
 static const char *seed; /* of emulated cards, as this program got it, or NULL */
 
@@ -245,14 +247,28 @@ void test_emulated_order(int n)
     setenv("ARES_EMULATE_SEED", text, 1);
 }
 
+/*
+ * A new folder: in TMPDIR, else in memory where there is room, since a run waits for the disk at
+ * each file that it makes durable, else in /tmp.
+ */
+static bool make_dir(char *path, size_t size, const char *name)
+{
+    const char *root = getenv("TMPDIR");
+    struct statvfs fs;
+    bool in_memory =
+        statvfs("/dev/shm", &fs) == 0 && (double)fs.f_bavail * (double)fs.f_frsize >= ROOM_BYTES;
+    if (!root || !*root) root = in_memory ? "/dev/shm" : "/tmp";
+    int n = snprintf(path, size, "%s/ares-%s-XXXXXX", root, name);
+    errno = ENAMETOOLONG;
+    if (n < (int)size && mkdtemp(path)) return true;
+    perror(path);
+    path[0] = '\0';
+    return false;
+}
+
 const char *test_dir(void)
 {
-    if (dir[0]) return dir;
-    snprintf(dir, sizeof dir, "/tmp/ares-test-XXXXXX");
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        exit(1);
-    }
+    if (!dir[0] && !make_dir(dir, sizeof dir, "test")) exit(1);
     return dir;
 }
 
@@ -561,11 +577,7 @@ int main(int argc, char **argv)
     jobs = ARES_MIN(ARES_MAX(jobs, 1), ARES_COUNT(workers));
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ARES_ASSERT(shared != MAP_FAILED);
-    snprintf(kept_dir, sizeof kept_dir, "/tmp/ares-kept-XXXXXX");
-    if (!mkdtemp(kept_dir)) {
-        perror(kept_dir);
-        return 1;
-    }
+    if (!make_dir(kept_dir, sizeof kept_dir, "kept")) return 1;
     int count = 0, matched = 0;
     for (test_case *t = all; t; t = t->next) count++;
     test_case **order = ares_calloc((size_t)count + 1, sizeof *order);

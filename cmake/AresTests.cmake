@@ -39,17 +39,15 @@ if(NOT ARES_SANITIZE AND NOT ARES_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(ARES_EMULATED "ARES_CUDA_LIB=$<TARGET_FILE:ares_cuda_emulated>;ARES_REQUIRE_CUDA=1")
 endif()
 
-# Whole runs of small models leave most of a machine idle, so that some run side by side.
+# One more than there are processors: many tests wait, for a signal, for a server, for other ranks.
 include(ProcessorCount)
 ProcessorCount(processors)
-set(ARES_E2E_JOBS ${processors} CACHE STRING "whole runs of tests that go side by side")
+math(EXPR processors "${processors} + 1")
+set(ARES_TEST_JOBS ${processors} CACHE STRING "tests of a program that run side by side")
 
 # A ctest for the unlabelled tests of a program, and one for each label that its sources use.
 function(ares_add_ctests room program sources)
-    set(jobs "")
-    if(room STREQUAL "e2e")
-        set(jobs --jobs ${ARES_E2E_JOBS})
-    endif()
+    set(jobs --jobs ${ARES_TEST_JOBS})
     add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu ${jobs}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 2400)
@@ -233,7 +231,7 @@ if(TARGET ares_cuda_emulated AND TARGET ares-train)
     add_test(NAME runs.emulated COMMAND tests/gpu/runs.sh ${CMAKE_BINARY_DIR}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(runs.emulated PROPERTIES TIMEOUT 2400
-        ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};JOBS=${ARES_E2E_JOBS};WITHOUT=agents")
+        ENVIRONMENT "${ARES_TEST_ENV};${ARES_EMULATED};JOBS=${ARES_TEST_JOBS};WITHOUT=agents")
 endif()
 
 # fuzz_<what> from tests/fuzz/fuzz_<what>.c: with ARES_FUZZ a libFuzzer program (clang), else it

@@ -1,8 +1,8 @@
-# bench_<name> from benchmarks/<name>.c. Every build compiles them, so that none of them falls behind
-# the headers it includes; they are linked only when asked for (benchmarks/run.sh asks), all of them
-# by the target benchmarks.
+# bench_<name> from benchmarks/<name>.c. A build without sanitizers compiles them, so that none of
+# them falls behind the headers it includes; they are linked only when asked for (benchmarks/run.sh
+# asks), all of them by the target benchmarks.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/benchmarks/*.c)
-if(ARES_FUZZ)
+if(ARES_FUZZ OR ARES_SANITIZE) # nobody measures there
     set(sources "")
 endif()
 add_custom_target(benchmarks)

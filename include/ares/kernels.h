@@ -693,6 +693,23 @@ int ares_device_full(const ares_device *d, const char *room, const char *what, s
 void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
                                double total_bytes, ares_device *out);
 /*
+ * Bytes that the CPU's kernels keep from call to call beside what the device hands out: the largest
+ * that calls of these sizes ask for, of all threads.
+ */
+typedef struct ares_scratch_args {
+    int threads;
+    int32_t vocab, n_heads, n_kv_heads, head_dim, widest; /* widest: outputs of a product at most */
+    int64_t rows;    /* of the head in a pass; 0: no head over the vocabulary */
+    int64_t blocks;  /* of 32 packed keys in a pass */
+    int64_t longest; /* rows of a segment in a pass that goes back */
+    bool trained;    /* goes back */
+    bool fused, ref; /* head_fused; the head compares with a reference's */
+    int64_t sampled; /* rows that are sampled together */
+    bool filters;    /* by top-k or top-p */
+    int32_t n_likely;
+} ares_scratch_args;
+size_t ares_kernels_scratch_bytes(const ares_scratch_args *a);
+/*
  * What libares_cuda.so exports under a name, for rooms that have CUDA twins of their own there;
  * NULL on the CPU and where there is no such name.
  */

@@ -3,6 +3,7 @@
 #define ARES_KERNELS_CPU_ATTENTION_H
 
 #include "isa.h"
+#include "scratch.h"
 #include "tile.h"
 
 static inline int32_t segment_prefix(const ares_segments *seg, int s)

@@ -10,10 +10,7 @@
  */
 #include "attention.h"
 
-enum {
-    QUERIES = 48,
-    COPIES_BYTES = 8 << 20 /* most that a task copies: about what a core has of the last cache */
-};
+enum { QUERIES = 48 };
 
 typedef struct backward_job {
     ares_device *d;
@@ -82,13 +79,6 @@ static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 d
  * The queries of a segment and one head: where they lie, or copies without gaps. Rows that are far
  * apart meet in a few sets of the cache, and every chunk of keys visits all of them.
  */
-typedef struct query_rows {
-    const float *q, *d_out;
-    int64_t ldq, ldo, lddq;
-    float *dq;
-    float *delta; /* [rows]: d_out . out */
-} query_rows;
-
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
 static void rows_back(const ares_attention_args *a, const query_rows *x, int s, int head, int first,
                       int n, const chunk *c)
@@ -136,13 +126,7 @@ static void move_gradients(const ares_attention_args *a, int s, int h, const chu
     }
 }
 
-/* Floats of scratch for the queries of a segment and one head; with copies of them, or without. */
-static int64_t floats_of_rows(int64_t rows, int dim, bool copies)
-{
-    return (rows + 15) / 16 * 16 * (1 + (copies ? 3 * dim : 0));
-}
-
-/* scratch: as floats_of_rows says */
+/* scratch: as scratch_floats_of_rows says */
 static query_rows open_rows(const ares_attention_args *a, int s, int head, bool copies,
                             float *scratch)
 {
@@ -227,12 +211,11 @@ static void back_task(void *ctx, int64_t task, int worker)
     int64_t size = 32 * (int64_t)dim, most = 0;
     int lead = job->lead[task / a->n_kv_heads], h = (int)(task % a->n_kv_heads);
     for (int s = lead; s >= 0; s = job->next[s]) most = ARES_MAX(most, segment_rows(&a->seg, s));
-    bool copies = group * floats_of_rows(most, dim, true) * (int64_t)sizeof(float) <= COPIES_BYTES;
-    int64_t each = floats_of_rows(most, dim, copies);
-    size_t heads_bytes = ((size_t)group * sizeof(query_rows) + 63) / 64 * 64;
-    query_rows *x = kernels_scratch(
-        job->d, worker, heads_bytes + (size_t)(5 * size + group * each) * sizeof(float));
-    float *scratch = (float *)((char *)x + heads_bytes), *rows = scratch + 5 * size;
+    bool copies = scratch_copies(group, most, dim);
+    int64_t each = scratch_floats_of_rows(most, dim, copies);
+    query_rows *x =
+        kernels_scratch(job->d, worker, scratch_attention_back(group, most, dim));
+    float *scratch = (float *)((char *)x + scratch_query_rows(group)), *rows = scratch + 5 * size;
     /* lanes beyond the last key are computed and not used; they must hold numbers */
     memset(scratch, 0, (size_t)size * 2 * sizeof(float));
     chunk c = { .kt = scratch,

@@ -6,21 +6,6 @@
  */
 #include "vocab.h"
 
-enum {
-    FORWARD_ROWS = 4096,       /* rows whose parts are held at once */
-    BACKWARD_ROWS = 1024,      /* rows of a block of backward, at most */
-    BACKWARD_LOGITS = 1 << 20, /* its logits, at most */
-    FUSED_LOGITS = 1 << 24,    /* 64 MiB of logits, but never fewer rows than FUSED_ROWS */
-    FUSED_ROWS = 128,
-    LD_PAD = 16 /* rows at a distance of a power of two would share the same cache sets */
-};
-
-/* Of a chunk, in addition to its vocab_part: the reference's part, and the sum of e (z - z_ref). */
-typedef struct kl_part {
-    vocab_part ref;
-    float cross;
-} kl_part;
-
 typedef struct head_job {
     ares_device *d;
     const ares_head_args *a;
@@ -79,7 +64,7 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
 {
     const ares_head_args *a = j->a;
     float *zr =
-        (float *)kernels_scratch(j->d, worker, (size_t)s->rows * VOCAB_CHUNK * 2 * sizeof(float)) +
+        (float *)kernels_scratch(j->d, worker, scratch_vocab_task(s->rows, true)) +
         s->rows * VOCAB_CHUNK;
     vocab_logits(a->ref_w, a->vocab, s->chunk,
                  (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
@@ -96,8 +81,7 @@ static void forward_task(void *ctx, int64_t task, int worker)
     float *z =
         j->logits
             ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-            : kernels_scratch(j->d, worker,
-                              (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
+            : kernels_scratch(j->d, worker, scratch_vocab_task(s.rows, j->kl_part));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
@@ -243,9 +227,7 @@ void ARES_K(head)(ares_device *d, const ares_head_args *a)
                        .chunks = vocab_chunks(own.n),
                        .all = all,
                        .skipped = first };
-        j.part = kernels_scratch(d, KERNELS_SHARED,
-                                 (size_t)(j.rows * all) *
-                                     (sizeof(vocab_part) + (a->ref_x ? sizeof(kl_part) : 0)));
+        j.part = kernels_scratch(d, KERNELS_SHARED, scratch_head(j.rows, all, a->ref_x));
         j.kl_part = a->ref_x ? (kl_part *)(void *)(j.part + j.rows * all) : NULL;
         forward(&j);
     }
@@ -336,9 +318,9 @@ void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
     int64_t chunks = vocab_chunks(a->vocab);
     for (int64_t row = 0; row < a->rows; row += BACKWARD_ROWS) {
         head_job j = { .d = d, .a = a, .row = row, .rows = ARES_MIN(BACKWARD_ROWS, a->rows - row) };
-        int64_t at_once = ARES_MAX(1, BACKWARD_LOGITS / VOCAB_CHUNK / j.rows);
-        j.ld = ARES_MIN(at_once, chunks) * VOCAB_CHUNK + LD_PAD;
-        j.logits = kernels_scratch(d, KERNELS_SHARED, (size_t)(j.rows * j.ld) * sizeof(float));
+        int64_t at_once = scratch_backward_chunks(j.rows);
+        j.ld = scratch_backward_ld(j.rows, chunks);
+        j.logits = kernels_scratch(d, KERNELS_SHARED, scratch_head_backward(j.rows, chunks));
         j.c_log_prob = a->c_log_prob + row;
         j.c_entropy = a->c_entropy ? a->c_entropy + row : NULL;
         for (j.chunk = 0; j.chunk < chunks; j.chunk += at_once) {
@@ -353,7 +335,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
     check(a);
     ARES_ASSERT(!a->ref_x && !a->parts);
     int64_t chunks = vocab_chunks(a->vocab), ld = chunks * VOCAB_CHUNK + LD_PAD;
-    int64_t most = ARES_MIN((int64_t)a->rows, ARES_MAX(FUSED_ROWS, FUSED_LOGITS / ld));
+    int64_t most = scratch_fused_rows(a->rows, chunks);
     for (int64_t row = 0; row < a->rows; row += most) {
         head_job j = { .d = d,
                        .a = a,
@@ -363,8 +345,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
                        .all = chunks,
                        .ld = ld };
         j.logits =
-            kernels_scratch(d, KERNELS_SHARED,
-                            (size_t)most * ((size_t)ld + (size_t)chunks * 3 + 2) * sizeof(float));
+            kernels_scratch(d, KERNELS_SHARED, scratch_head_fused(most, chunks));
         j.part = (vocab_part *)(void *)(j.logits + most * ld);
         float *c = (float *)(void *)(j.part + most * chunks), *ce = c + most;
         forward(&j);

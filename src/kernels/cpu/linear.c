@@ -355,7 +355,6 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
 
 enum {
     DX_ROWS = 512, /* rows of dx per transposed panel */
-    DX_N = 1024,   /* steps of a transposed panel held at once */
     /*
      * DW_TOKENS tokens of dy (packed) and x stay in the second-level cache while DW_PANELS panels
      * of dw, DW_K inputs each, are updated from them
@@ -377,7 +376,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
     int64_t blocks = b->row_blocks, k0 = task / blocks * 32, block = task % blocks;
     int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
     float *transposed =
-        kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
+        kernels_scratch(b->d, worker, scratch_panel(b->n));
     float *dx = (float *)a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);

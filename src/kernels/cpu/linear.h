@@ -14,6 +14,7 @@
 #define ARES_KERNELS_CPU_LINEAR_H
 
 #include "isa.h"
+#include "scratch.h"
 
 typedef struct product_args {
     int64_t rows, k, cols;

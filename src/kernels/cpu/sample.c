@@ -5,18 +5,9 @@
  * which saves most logarithms. Only rows with top-k or top-p keep their logits; the tokens that
  * these leave (the nucleus) are found by weighted selection among the likely ones.
  */
-#include "sampled.h"
 #include "vocab.h"
 
-enum { MASS_BITS = 20, ROWS_AT_ONCE = 256, LOGITS_AT_ONCE = 1 << 24 };
-
-typedef enum { GUMBEL, GREEDY, FILTERED } row_kind;
-
-typedef struct row_plan {
-    row_kind kind;
-    float inv_temperature;
-    float *logits; /* FILTERED: [vocab] */
-} row_plan;
+enum { MASS_BITS = 20 };
 
 typedef struct sample_job {
     ares_device *d;
@@ -202,7 +193,7 @@ static void chunk_task(void *ctx, int64_t task, int worker)
     const float *logits = a->logits ? a->logits + (j->row + first) * a->vocab + token : NULL;
     int64_t ld = logits ? a->vocab : VOCAB_CHUNK;
     if (!logits) {
-        float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
+        float *tile = kernels_scratch(j->d, worker, scratch_vocab_task(rows, false));
         vocab_logits(a->w, a->vocab - j->first * VOCAB_CHUNK, chunk - j->first,
                      (const float *)a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
                      VOCAB_CHUNK);
@@ -233,12 +224,6 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 }
 
 /* ------------------------------------------------------------------ top-k and top-p */
-
-typedef struct candidate {
-    float z;
-    int32_t token;
-    uint64_t mass;
-} candidate; /* z at the sampling temperature */
 
 static bool above(const candidate *a, const candidate *b)
 {
@@ -446,9 +431,9 @@ static bool is_filtered(const ares_sample_args *a, int64_t row)
 /* As many rows from `row` on as scratch holds: parts of all, logits of the filtered ones. */
 static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filtered)
 {
-    int64_t n = 0, most = ARES_MAX(16, LOGITS_AT_ONCE / a->vocab);
+    int64_t n = 0, most = scratch_filtered(a->vocab);
     *filtered = 0;
-    for (; row + n < a->rows && n < ROWS_AT_ONCE; n++) {
+    for (; row + n < a->rows && n < SAMPLED_ROWS; n++) {
         bool f = is_filtered(a, row + n);
         if (f && *filtered == most) break;
         *filtered += f;
@@ -586,13 +571,12 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
     int workers = ares_pool_threads(d->pool), most_lists = ARES_MAX(workers, cut ? cut->parts : 1);
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
-        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab),
+        size_t parts = (size_t)(rows * chunks),
                lists = a->n_likely ? (size_t)(most_lists * rows) : 0;
         char *scratch =
             kernels_scratch(d, KERNELS_SHARED,
-                            parts * (2 * sizeof(vocab_part) + sizeof(best)) +
-                                lists * ((size_t)a->n_likely * sizeof(likely) + sizeof(int32_t)) +
-                                (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
+                            scratch_sample(rows, chunks, filtered, a->vocab) +
+                                scratch_likely((int64_t)lists, a->n_likely));
         sample_job j = { .d = d,
                          .a = a,
                          .row = row,

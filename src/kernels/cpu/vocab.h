@@ -6,14 +6,11 @@
 #define ARES_KERNELS_CPU_VOCAB_H
 
 #include "linear.h"
-#include "sampled.h"
 
 #include <math.h>
 
 enum {
     VOCAB_CHUNK = ARES_VOCAB_CHUNK,
-    /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
-    VOCAB_ROWS = 56,
     VOCAB_K = 1024 /* steps of k at once, so that a panel stays in that cache */
 };
 

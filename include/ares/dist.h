@@ -112,6 +112,8 @@ int ares_group_sync(ares_group *g); /* waits; the first failure since the last s
 /* ares_world_agree among all ranks of the world, which the group is a part of. */
 int ares_group_agree(ares_group *g, int rc);
 int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */
+/* Bytes of the host that a sum takes on the CPU, of which a rank keeps n elements. */
+int64_t ares_group_sum_bytes(const ares_group *g, int64_t n);
 
 /* ---------------- the launcher (launch.c)
  * Runs this program again as `ranks` processes under mpirun (one: without mpirun), with these

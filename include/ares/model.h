@@ -294,8 +294,11 @@ typedef struct ares_writers {
  * fingerprint of what was written (ares_model_sum).
  */
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
-/* Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked. */
-int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks);
+/*
+ * Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked.
+ * *largest (may be NULL): of what it has in memory once more while it is written, a part of a tensor
+ */
+int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest);
 /*
  * Fingerprints of the weights and of the optimizer's states, as the files of a checkpoint hold
  * them: sums over all numbers, the same for every number of ranks and every sharing. A collective.

@@ -108,6 +108,12 @@ int64_t ares_group_bytes(const ares_group *g)
     return g->bytes;
 }
 
+int64_t ares_group_sum_bytes(const ares_group *g, int64_t n)
+{
+    int64_t ranks = ares_group_size(g);
+    return ranks > 1 ? ranks * ARES_MIN(n, PIECE_ELEMENTS) * (int64_t)sizeof(float) : 0;
+}
+
 /* Counts a call, and mixes it into what ares_world_agree compares. */
 static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
 {

@@ -183,29 +183,37 @@ int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by
     return rc == ARES_OK ? s.rc : rc;
 }
 
+typedef struct sizes {
+    int64_t all, largest; /* bytes: of all rectangles, and of one */
+    ares_dtype dtype;
+} sizes;
+
 static int count_piece(void *ctx, const piece *x)
 {
-    *(int64_t *)ctx += x->rows * x->columns;
+    sizes *s = ctx;
+    int64_t bytes = x->rows * x->columns * (int64_t)ares_dtype_bytes(s->dtype);
+    s->all += bytes;
+    s->largest = ARES_MAX(s->largest, bytes);
     return ARES_OK;
 }
 
-static int64_t numbers_of(const ares_model *m, const save_file *f, int ranks)
+static void add_sizes(const ares_model *m, const save_file *f, int ranks, sizes *s)
 {
-    int64_t n = 0;
+    s->dtype = f->dtype;
     for (int k = 0; k < f->n_kinds; k++)
         for (int i = 0; i < regions_count(m); i++)
             for (int64_t t = 0; t < pieces_turns(&m->regions[i], ranks); t++)
-                (void)pieces_of_turn(m, i, f->kinds[k], 0, ranks, t, count_piece, &n);
-    return n;
+                (void)pieces_of_turn(m, i, f->kinds[k], 0, ranks, t, count_piece, s);
 }
 
-int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks)
+int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest)
 {
     save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
-    int64_t bytes = numbers_of(m, &of_weights, ranks) * (int64_t)ares_dtype_bytes(of_weights.dtype);
-    if (states)
-        bytes += numbers_of(m, &of_states, ranks) * (int64_t)ares_dtype_bytes(of_states.dtype);
-    return bytes;
+    sizes s = { 0 };
+    add_sizes(m, &of_weights, ranks, &s);
+    if (states) add_sizes(m, &of_states, ranks, &s);
+    if (largest) *largest = s.largest;
+    return s.all;
 }
 
 int save_agree(const ares_writers *by, int rc, uint64_t *sum)

@@ -220,6 +220,103 @@ TEST(what_a_run_with_images_allocates_is_what_plan_says)
     ares_str_fini(&rows_text);
 }
 
+/* ---------------- the whole process on the CPU */
+/* Of the peak of the process, which has its own heap and shadow under a sanitizer. */
+#ifdef __SANITIZE_ADDRESS__
+#define NEEDS_OWN_HEAP() SKIP("the sanitizer takes memory of its own")
+#else
+#define NEEDS_OWN_HEAP() (void)0
+#endif
+
+/*
+ * 16 rows of 9 + 55 tokens, a cache of as many blocks as they take, and a first pass as large as
+ * its buffers. Checkpoints are written before the step that tells of memory.
+ */
+#define FILLED                                                                              \
+    "data.max_prompt_length=9 data.max_response_length=55 worker.rollout.ignore_eos=true "  \
+    "data.apply_chat_template=false worker.rollout.max_num_seqs=16 "                        \
+    "worker.rollout.max_num_batched_tokens=36 worker.rollout.cache_tokens=1024 "            \
+    "worker.actor.max_token_len_per_device=450 worker.critic.max_token_len_per_device=450 " \
+    "trainer.max_steps=2 trainer.save_freq=1 trainer.val_freq=-1 trainer.threads=2 "
+
+/* A model of 4.5 million parameters, beside which the program is not all there is. */
+static const char *larger_model(void)
+{
+    const char *model = test_file("larger");
+    if (!ares_dir_exists(model))
+        CHECK_EQ(e2e_program(NULL,
+                             "init --arch qwen2 --hidden 256 --layers 4 --heads 4 --kv-heads 2 "
+                             "--intermediate 512 --vocab 8000 --seed 3 --out '%s'",
+                             model),
+                 0);
+    return model;
+}
+
+#define KL_IN_LOSS "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
+
+/* What `plan` says must be there is the most that a rank has, as near as 5 %. */
+static void check_peak(const char *run, int ranks, const char *words)
+{
+    ares_str json = { 0 }, out = { 0 };
+    const char *config = e2e_train_words(run);
+    char all[2400];
+    snprintf(all, sizeof all, "--ranks %d --config '%s' worker.actor.model.model_path='%s' %s %s",
+             ranks, config, larger_model(), FILLED, words);
+    CHECK_EQ(e2e_program(&json, "plan --json %s", all), 0);
+    int rc = e2e_program(&out, "%s", all);
+    CHECK_MSG(rc == 0, "%s", out.data);
+    double needed = number(json.data, "\"needed_bytes\""),
+           peak = e2e_metric(run, 2, "perf/cpu_memory_used_gb") * 1073741824.0;
+    CHECK_MSG(fabs(needed - peak) <= 0.05 * peak, "%s: planned %.2f MB, peak %.2f", words,
+              needed / 1e6, peak / 1e6);
+    ares_str_fini(&json);
+    ares_str_fini(&out);
+}
+
+/*
+ * Seen to fail without the cache, the scratch of the kernels, or the program's own: 3, 13 and 8 %
+ * less than the first of these runs takes.
+ */
+TEST(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
+{
+    static const char *const options[] = {
+        "",
+        KL_IN_LOSS,
+        "algorithm.adv_estimator=gae",
+        KL_IN_LOSS "algorithm.kl_penalty=full",
+        "worker.actor.fsdp.torch_dtype=bf16",
+        "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
+        "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
+        "worker.rollout.top_p=0.9",
+        "worker.rollout.n=32 worker.rollout.max_num_seqs=128 worker.rollout.cache_tokens=8192",
+    };
+    NEEDS_OWN_HEAP();
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        char run[16], words[900];
+        snprintf(run, sizeof run, "peak%d", i);
+        snprintf(words, sizeof words, "%s %s", rows(), options[i]);
+        check_peak(run, 1, words);
+    }
+}
+
+/* Of two ranks: what MPI has, and the buffers in which gradients are summed. */
+TEST_MPI(ranks_on_the_cpu_take_as_much_memory_as_plan_says)
+{
+    static const char *const options[] = {
+        "",
+        "worker.actor.fsdp.enable_full_shard=true data.rollout_batch_size=8 "
+        "worker.actor.global_batch_size=8",
+    };
+    E2E_NEEDS_MPI();
+    NEEDS_OWN_HEAP();
+    for (int i = 0; i < ARES_COUNT(options); i++) {
+        char run[24], words[900];
+        snprintf(run, sizeof run, "peak_of_two%d", i);
+        snprintf(words, sizeof words, "%s %s", rows(), options[i]);
+        check_peak(run, 2, words);
+    }
+}
+
 /* 7B on a card of 149.2 GB: 256 rows of 2,560 tokens per step, cut into micro-batches of rows. */
 static int plan_7b(ares_str *out, const char *words)
 {
@@ -383,6 +480,16 @@ TEST(options_that_move_memory_to_the_host_are_proposed)
     }
 }
 
+static double needed_by(const char *config, const char *more)
+{
+    ares_str json = { 0 };
+    CHECK_EQ(e2e_program(&json, "plan --json --config '%s' %s " FULL "%s", config, rows(), more),
+             0);
+    double bytes = number(json.data, "\"needed_bytes\"");
+    ares_str_fini(&json);
+    return bytes;
+}
+
 TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
 {
     ares_str out = { 0 };
@@ -391,9 +498,14 @@ TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
     CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL, words, rows()), 0);
     CHECK_CONTAINS(out.data, "largest micro-batch: 106 tokens");
     CHECK_CONTAINS(out.data, "longest row: 21 tokens");
-    /* less than that run needs, enough for one that keeps only the inputs of blocks */
+    /* less than that run needs, enough for one with half as large micro-batches */
+    double most = needed_by(words, ""),
+           least = needed_by(words, "worker.actor.max_token_len_per_device=53");
+    CHECK(least < most);
     ares_str_clear(&out);
-    CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL "--memory 7.5e6", words, rows()), 1);
+    CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL "--memory %.0f", words, rows(),
+                         (least + most) / 2),
+             1);
     CHECK_CONTAINS(out.data, "it fits with worker.actor.max_token_len_per_device=53\n");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "plan --config '%s' %s " FULL "--memory 1e5", words, rows()), 1);
@@ -458,7 +570,7 @@ static const char *pairs(void)
                       i, answers[0], answers[1]);
     snprintf(words, sizeof words,
              "data.train_files='%s' worker.actor.loss_type=vapor algorithm.adv_estimator=vapor "
-             "vapor.dpo_coef=0.5 vapor.failure_ratio=full vapor.max_pair_length=109",
+             "vapor.dpo_coef=0.5 vapor.failure_ratio=full vapor.max_pair_length=109 trainer.threads=2",
              e2e_write("pairs.jsonl", text.data));
     ares_str_fini(&text);
     return words;
@@ -481,7 +593,7 @@ TEST(stored_answers_take_what_plan_says)
     static const struct {
         const char *memory;
         bool shorter;
-    } cases[] = { { "8.3e6", false }, { "7.2e6", true } };
+    } cases[] = { { "20e6", false }, { "19.5e6", true } };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         char words[1500], fits[300];

@@ -248,7 +248,6 @@ void plan_describe(const plan *p, ares_str *out)
     ares_str_addf(out, "%.3g million parameters", p->parameters / 1e6);
     for (int i = 0; i < PLAN_OWNERS_N; i++) {
         double bytes = ARES_MAX(p->bytes[i][PLAN_ROLLOUT], p->bytes[i][PLAN_TRAINING]);
-        if (i == PLAN_CACHE && !p->card) bytes = ARES_MIN(bytes, p->cache_least);
         if (bytes < 0.01 * needs) continue;
         ares_str_addf(out, "; %s", plan_owner_names[i]);
         add_amount(out, " ", bytes, "");

@@ -224,9 +224,11 @@ static int train_critic(ares_trainer *t, plan *p)
 /* In host memory: of a card's table it is no part. */
 static void copy_checkpoint(const ares_trainer *t, const plan_where *where, plan *p)
 {
-    if (t->run.cfg->trainer.save_async)
-        p->copied = (double)state_copied_bytes(&t->run, where->ranks);
-    if (!p->card) both(p, PLAN_COPY, p->copied);
+    int64_t part, all = state_copied_bytes(&t->run, where->ranks, &part);
+    if (t->run.cfg->trainer.save_async) p->copied = (double)all;
+    if (p->card) return;
+    both(p, PLAN_COPY, p->copied);
+    both(p, PLAN_WRITING, (double)part);
 }
 
 static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
@@ -236,7 +238,10 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
     largest_micro_of(c, where->ranks, where->reinforcement, longest, &p->micro);
-    if (where->reinforcement) largest_pairs_of(c, where->ranks, &p->pairs);
+    if (where->reinforcement) {
+        largest_pairs_of(c, where->ranks, &p->pairs);
+        p->answered = (c->data.rollout_batch_size * c->rollout.n + where->ranks - 1) / where->ranks;
+    }
     ARES_TRY(plan_count_pictures(t, where, p));
     if (c->rollout.tensor_parallel_size > 1)
         ARES_TRY(
@@ -278,8 +283,6 @@ static double left_for_micro_batch(const plan_where *where, const plan *p)
     double others = p->total[PLAN_TRAINING] - p->shared; /* beside what the phases share */
     for (int i = 0; i < PLAN_OWNERS_N; i++) others += p->lent[i];
     for (int i = 0; i < ARES_COUNT(own); i++) others -= p->bytes[own[i]][PLAN_TRAINING];
-    double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT];
-    if (!p->card) others -= cache - ARES_MIN(cache, p->cache_least);
     return where->memory - others;
 }
 
@@ -305,9 +308,7 @@ static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
 
 double plan_needs(const plan *p)
 {
-    double needs = ARES_MAX(p->total[PLAN_ROLLOUT], p->total[PLAN_TRAINING]);
-    double cache = p->bytes[PLAN_CACHE][PLAN_ROLLOUT];
-    return p->card ? needs : needs - ARES_MAX(0, cache - p->cache_least);
+    return ARES_MAX(p->total[PLAN_ROLLOUT], p->total[PLAN_TRAINING]);
 }
 
 bool plan_fits(const plan *p, const plan_where *where)
@@ -370,6 +371,7 @@ int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
                               isfinite(where->memory) ? where->memory : 0, &t->run.device);
     int rc = rehearse(t, where, p);
     if (rc == ARES_OK) {
+        if (!p->card) plan_count_host(t, where, p);
         add_up(&t->run.device, p);
         if (!c->trainer.val_only) {
             most_that_fits(t, where, p);

@@ -24,9 +24,14 @@
     X(SCRATCH, "head scratch")                  \
     X(PASSES, "passes of reference and critic") \
     X(COPY, "copy of a checkpoint")             \
+    X(WRITING, "writing of a checkpoint")       \
     X(TOWER, "passes of vision tower")          \
     X(PICTURES, "pictures and features")        \
-    X(BASE, "context and libraries (assumed)")
+    X(KERNELS, "scratch of kernels")            \
+    X(SUMS, "sums over ranks")                  \
+    X(ROWS, "rows of a step")                   \
+    X(TEXTS, "tokenizer and data (estimated)")  \
+    X(BASE, "program and libraries (assumed)")
 typedef enum plan_owner {
 #define PLAN_OWNER(name, text) PLAN_##name,
     PLAN_OWNERS(PLAN_OWNER)
@@ -37,8 +42,9 @@ typedef enum plan_owner {
 enum { PLAN_ROLLOUT, PLAN_TRAINING, PLAN_PHASES };
 
 typedef struct plan_where {
-    int ranks;
+    int ranks, threads;  /* threads: of one rank on the CPU */
     double memory;       /* bytes of one rank */
+    double texts;        /* bytes of tokenizer and data in the host's memory */
     double flops, link;  /* per second, for the replay; 0: as plan_speed says */
     bool reinforcement;  /* false: supervised training */
     int64_t val_longest; /* tokens of an answer of a validation at most; 0: there is none */
@@ -74,6 +80,7 @@ typedef struct plan {
     int64_t most_micro, most_row;
     double flops, link;                  /* per second, what the replay is computed with */
     replay update;                       /* of an optimizer step */
+    int64_t answered;                    /* rows of a rank in a training step; 0: none */
     int64_t updates;                     /* optimizer steps of a training step */
     int64_t actor_rounds, critic_rounds; /* of each; critic_rounds 0: there is none */
     int64_t pair_rounds;                 /* of stored answers; 0: there are none */
@@ -90,13 +97,17 @@ int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p);
 double plan_longest_video(const plan *p);
 /* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
 int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes);
+/* Of the CPU: what the process has beside what the device hands out. (host.c) */
+void plan_count_host(ares_trainer *t, const plan_where *where, plan *p);
+/* Bytes that tokenizer and rows will take, from the sizes of their files. */
+double plan_texts(const ares_train_config *c);
 /* What is assumed of a device: operations per second of a rank, and bytes it sends. */
 void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
 /* Bytes that a rank sends in a training step; its last fields are not read. (sent.c) */
 double plan_sent(const ares_trainer *t, const plan *p);
-/* What must be there for the run: on the CPU the cache takes its pages when they are used. */
+/* What must be there for the run. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);
 /* "a process needs 7.1 GB where rows have full length (weights 1.0, ...)" */

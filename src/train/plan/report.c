@@ -15,6 +15,12 @@ static double memory_here(const ares_train_config *c, int local_ranks)
     return strcmp(c->trainer.device, "cuda") == 0 ? least : least / local_ranks;
 }
 
+static int threads_here(const ares_train_config *c, int local_ranks)
+{
+    bool given = c->trainer.threads != ARES_NULL_I64 && c->trainer.threads > 0;
+    return given ? (int)c->trainer.threads : ARES_MAX(1, ares_cpu_count() / local_ranks);
+}
+
 /* Tables of the options bind themselves to the configuration. */
 static int64_t longest_validated(ares_config *cfg, const ares_train_config *c)
 {
@@ -31,6 +37,8 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
 {
     plan p;
     plan_where where = { .ranks = o->ranks,
+                         .threads = threads_here(c, o->local_ranks),
+                         .texts = plan_texts(c),
                          .memory = o->memory > 0 ? o->memory : memory_here(c, o->local_ranks),
                          .flops = o->flops,
                          .link = o->link,
@@ -53,6 +61,8 @@ int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int rank
 {
     plan p;
     plan_where where = { .ranks = ranks,
+                         .threads = threads_here(c, local_ranks),
+                         .texts = plan_texts(c),
                          .memory = memory_here(c, local_ranks),
                          .reinforcement = reinforcement,
                          .val_longest = reinforcement ? longest_validated(cfg, c) : 0 };

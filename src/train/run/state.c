@@ -291,13 +291,14 @@ int state_commit(training *t, state_save *s)
     return ares_world_agree(t->world, rc);
 }
 
-int64_t state_copied_bytes(const training *t, int ranks)
+int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
 {
     bool states =
         !t->cfg->trainer.save_model_only || !ares_is_null_f64(t->cfg->trainer.save_minutes);
-    int64_t bytes = ares_model_save_bytes(t->model, states, ranks);
-    if (t->critic) bytes += ares_model_save_bytes(t->critic->model, states, ranks);
-    if (t->moved_reference) bytes += ares_model_save_bytes(t->moved_reference, false, ranks);
+    int64_t of_critic = 0, bytes = ares_model_save_bytes(t->model, states, ranks, part);
+    if (t->critic) bytes += ares_model_save_bytes(t->critic->model, states, ranks, &of_critic);
+    if (t->moved_reference) bytes += ares_model_save_bytes(t->moved_reference, false, ranks, NULL);
+    *part = ARES_MAX(*part, of_critic);
     return bytes;
 }
 

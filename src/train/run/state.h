@@ -40,8 +40,8 @@ int state_write(training *t, state_kind kind, bool beside, state_save *s);
 /* Whether this rank has written its part, well or not. */
 bool state_is_written(const state_save *s);
 int state_commit(training *t, state_save *s);
-/* Bytes that rank 0 copies for it, at most. */
-int64_t state_copied_bytes(const training *t, int ranks);
+/* Bytes that rank 0 copies for it, at most; *part: of what is in memory twice in any case. */
+int64_t state_copied_bytes(const training *t, int ranks, int64_t *part);
 void state_abandon(state_save *s); /* keeps the pending error */
 
 /* Remembers what a step changes before its update. */

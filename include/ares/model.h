@@ -296,7 +296,7 @@ typedef struct ares_writers {
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
 /*
  * Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked.
- * *largest (may be NULL): of what it has in memory once more while it is written, a part of a tensor
+ * *largest (may be NULL): of the part of a tensor that is in memory once more while it is written
  */
 int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest);
 /*

@@ -320,8 +320,7 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
     if (items == 0) return;
     int64_t units = items * a->n_kv_heads;
 
-    size_t blocks_bytes =
-        round_up(scratch_attention(blocks, a->n_kv_heads, a->head_dim));
+    size_t blocks_bytes = round_up(scratch_attention(blocks, a->n_kv_heads, a->head_dim));
     size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)),
            unit_bytes = round_up((size_t)units * sizeof(attention_unit));
     char *scratch = kernels_scratch(d, KERNELS_SHARED,

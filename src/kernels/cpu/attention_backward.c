@@ -213,8 +213,7 @@ static void back_task(void *ctx, int64_t task, int worker)
     for (int s = lead; s >= 0; s = job->next[s]) most = ARES_MAX(most, segment_rows(&a->seg, s));
     bool copies = scratch_copies(group, most, dim);
     int64_t each = scratch_floats_of_rows(most, dim, copies);
-    query_rows *x =
-        kernels_scratch(job->d, worker, scratch_attention_back(group, most, dim));
+    query_rows *x = kernels_scratch(job->d, worker, scratch_attention_back(group, most, dim));
     float *scratch = (float *)((char *)x + scratch_query_rows(group)), *rows = scratch + 5 * size;
     /* lanes beyond the last key are computed and not used; they must hold numbers */
     memset(scratch, 0, (size_t)size * 2 * sizeof(float));

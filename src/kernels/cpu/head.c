@@ -63,9 +63,8 @@ static float cross_of(const float *z, const float *zr, int n, float inv_temperat
 static float *reference_logits(const head_job *j, const span *s, int worker)
 {
     const ares_head_args *a = j->a;
-    float *zr =
-        (float *)kernels_scratch(j->d, worker, scratch_vocab_task(s->rows, true)) +
-        s->rows * VOCAB_CHUNK;
+    float *zr = (float *)kernels_scratch(j->d, worker, scratch_vocab_task(s->rows, true)) +
+                s->rows * VOCAB_CHUNK;
     vocab_logits(a->ref_w, a->vocab, s->chunk,
                  (const float *)a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr,
                  VOCAB_CHUNK);
@@ -78,10 +77,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     const ares_head_args *a = j->a;
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
-    float *z =
-        j->logits
-            ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-            : kernels_scratch(j->d, worker, scratch_vocab_task(s.rows, j->kl_part));
+    float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
+                         : kernels_scratch(j->d, worker, scratch_vocab_task(s.rows, j->kl_part));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
     vocab_logits(a->w, a->vocab - j->skipped * VOCAB_CHUNK, s.chunk - j->skipped,
@@ -344,8 +341,7 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
                        .chunks = chunks,
                        .all = chunks,
                        .ld = ld };
-        j.logits =
-            kernels_scratch(d, KERNELS_SHARED, scratch_head_fused(most, chunks));
+        j.logits = kernels_scratch(d, KERNELS_SHARED, scratch_head_fused(most, chunks));
         j.part = (vocab_part *)(void *)(j.logits + most * ld);
         float *c = (float *)(void *)(j.part + most * chunks), *ce = c + most;
         forward(&j);

@@ -375,13 +375,13 @@ static void dx_task(const backward *b, int64_t task, int worker)
     const ares_linear_backward_args *a = b->a;
     int64_t blocks = b->row_blocks, k0 = task / blocks * 32, block = task % blocks;
     int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
-    float *transposed =
-        kernels_scratch(b->d, worker, scratch_panel(b->n));
+    float *transposed = kernels_scratch(b->d, worker, scratch_panel(b->n));
     float *dx = (float *)a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
         ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
-        ARES_K(product)(&(product_args){
+        ARES_K(product)
+        (&(product_args){
             .rows = rows,
             .k = end - n,
             .cols = ARES_MIN(32, b->k - k0),
@@ -436,7 +436,8 @@ static void dw_task(const backward *b, int64_t task, int worker)
             pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
-            ARES_K(product)(&(product_args){
+            ARES_K(product)
+            (&(product_args){
                 .rows = k1 - k0,
                 .k = tokens,
                 .cols = cols,

@@ -573,10 +573,9 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
         rows = rows_from(a, row, &filtered);
         size_t parts = (size_t)(rows * chunks),
                lists = a->n_likely ? (size_t)(most_lists * rows) : 0;
-        char *scratch =
-            kernels_scratch(d, KERNELS_SHARED,
-                            scratch_sample(rows, chunks, filtered, a->vocab) +
-                                scratch_likely((int64_t)lists, a->n_likely));
+        char *scratch = kernels_scratch(d, KERNELS_SHARED,
+                                        scratch_sample(rows, chunks, filtered, a->vocab) +
+                                            scratch_likely((int64_t)lists, a->n_likely));
         sample_job j = { .d = d,
                          .a = a,
                          .row = row,

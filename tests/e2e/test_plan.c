@@ -568,10 +568,11 @@ static const char *pairs(void)
                       "{\"prompt\":\"1%02d+345=?\",\"answer\":\"1\",\"chosen\":\"%s\","
                       "\"rejected\":\"%s\"}\n",
                       i, answers[0], answers[1]);
-    snprintf(words, sizeof words,
-             "data.train_files='%s' worker.actor.loss_type=vapor algorithm.adv_estimator=vapor "
-             "vapor.dpo_coef=0.5 vapor.failure_ratio=full vapor.max_pair_length=109 trainer.threads=2",
-             e2e_write("pairs.jsonl", text.data));
+    snprintf(
+        words, sizeof words,
+        "data.train_files='%s' worker.actor.loss_type=vapor algorithm.adv_estimator=vapor "
+        "vapor.dpo_coef=0.5 vapor.failure_ratio=full vapor.max_pair_length=109 trainer.threads=2",
+        e2e_write("pairs.jsonl", text.data));
     ares_str_fini(&text);
     return words;
 }

@@ -273,10 +273,7 @@ static void check_peak(const char *run, int ranks, const char *words)
     ares_str_fini(&out);
 }
 
-/*
- * Seen to fail without the cache, the scratch of the kernels, or the program's own: 3, 13 and 8 %
- * less than the first of these runs takes.
- */
+/* With one part of the process left out of the plan, some would still be within 5 %. */
 TEST(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
 {
     static const char *const options[] = {

@@ -14,7 +14,7 @@ static const model_arch archs[] = {
       .bos = -1,
       .eos = -1,
       .qkv_bias = true,
-      .window_keys = true },
+      .window_layers = 28 },
     { .name = "qwen3",
       .class_name = "Qwen3ForCausalLM",
       .vocab = 151936,
@@ -29,7 +29,7 @@ static const model_arch archs[] = {
       .eos = -1,
       .attention_bias_key = true,
       .qk_norm = true,
-      .window_keys = true },
+      .window_layers = 28 },
     { .name = "llama",
       .class_name = "LlamaForCausalLM",
       .vocab = 32000,
@@ -57,7 +57,7 @@ static const model_arch archs[] = {
       .vision = true,
       .rope_theta = 1e6,
       .rms_norm_eps = 1e-5,
-      .window_keys = true },
+      .window_layers = 80 },
     { .name = "qwen2_5_vl",
       .class_name = "Qwen2_5_VLForConditionalGeneration",
       .vocab = 152064,
@@ -74,7 +74,7 @@ static const model_arch archs[] = {
       .gated_tower = true,
       .rope_theta = 1e6,
       .rms_norm_eps = 1e-5,
-      .window_keys = true },
+      .window_layers = 80 },
 };
 
 const model_arch *model_arch_find(const char *model_type)

@@ -17,7 +17,7 @@ typedef struct model_arch {
     bool vision;                     /* text_config, vision_config, and a tower (docs/vision.md) */
     bool gated_tower;                /* the tower is Qwen2.5-VL's */
     double rope_theta, rms_norm_eps; /* 0: 10000, 1e-6 */
-    bool window_keys;                /* sliding_window, use_sliding_window, max_window_layers */
+    int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
 } model_arch;
 
 /* NULL, with an error that lists the choices, where there is none of this name. */

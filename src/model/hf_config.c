@@ -154,9 +154,10 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
 {
     c->window = 0;
     c->window_from_layer = 0;
-    if (!a->window_keys || !get_bool(r, "use_sliding_window")) return;
+    if (!a->window_layers || !get_bool(r, "use_sliding_window")) return;
     c->window = config_i32(r, r->root, "sliding_window", 4096, 1, INT32_MAX);
-    c->window_from_layer = config_i32(r, r->root, "max_window_layers", 28, 0, INT32_MAX);
+    c->window_from_layer =
+        config_i32(r, r->root, "max_window_layers", a->window_layers, 0, INT32_MAX);
     const ares_json *types = ares_json_get(r->root, "layer_types");
     if (r->rc != ARES_OK || !types || types->type != ARES_JSON_ARRAY) return;
     if (types->count != c->layers) {
@@ -236,10 +237,9 @@ static void read_config(reader *r, ares_model_config *c)
     c->intermediate = config_i32(r, o, "intermediate_size", a->intermediate, 1, 1 << 22);
     c->layers = config_i32(r, o, "num_hidden_layers", a->layers, 1, 1 << 12);
     c->heads = config_i32(r, o, "num_attention_heads", a->heads, 1, 1 << 16);
-    c->kv_heads =
-        config_i32(r, o, "num_key_value_heads",
-                   a->kv_heads && !ares_json_get(o, "num_attention_heads") ? a->kv_heads : c->heads,
-                   1, 1 << 16);
+    /* null, unlike a key that is absent, is as many as heads */
+    bool own = a->kv_heads && !ares_json_get(o, "num_key_value_heads");
+    c->kv_heads = config_i32(r, o, "num_key_value_heads", own ? a->kv_heads : c->heads, 1, 1 << 16);
     if (r->rc == ARES_OK && a->vision) c->head_dim = c->hidden / c->heads;
     else if (r->rc == ARES_OK)
         c->head_dim = config_i32(r, o, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads,
@@ -438,8 +438,8 @@ int model_config_save(const ares_model_config *c, const char *dir)
     put_bool(j, "tie_word_embeddings", c->tied);
     if (a->attention_bias_key) put_bool(j, "attention_bias", c->o_bias);
     if (a->mlp_bias_key) put_bool(j, "mlp_bias", c->mlp_bias);
-    if (a->window_keys) put_bool(j, "use_sliding_window", c->window);
-    if (a->window_keys && c->window) {
+    if (a->window_layers) put_bool(j, "use_sliding_window", c->window);
+    if (a->window_layers && c->window) {
         put_i64(j, "sliding_window", c->window);
         put_i64(j, "max_window_layers", c->window_from_layer);
     }

@@ -198,6 +198,115 @@ TEST(factors_of_frequencies_that_leave_no_room_are_refused)
                "head_dim = 1 is not 2, 4, 6");
 }
 
+/* A config.json of a model type and these members alone. */
+static int read_bare(const char *type, const char *members, ares_model_config *c)
+{
+    ares_str text = { 0 };
+    ares_str_addf(&text, "{\"model_type\": \"%s\"%s}", type, members);
+    CHECK_OK(ares_file_write(test_file("config.json"), text.data, text.len));
+    ares_str_fini(&text);
+    return ares_model_config_load(test_dir(), c);
+}
+
+/* As in the classes of transformers 5: Qwen2Config, Qwen3Config, LlamaConfig, Qwen2VLTextConfig. */
+TEST(a_key_that_is_absent_means_what_it_means_in_transformers)
+{
+    static const struct {
+        const char *type;
+        int32_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_position,
+            window_from, bos, eos;
+        float eps;
+        double theta;
+    } cases[] = {
+        { "qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
+        { "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 28, -1, -1, 1e-6f, 1e4 },
+        { "llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 0, 1, 2, 1e-6f, 1e4 },
+        { "qwen2_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
+        { "qwen2_5_vl", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 80, -1, -1, 1e-5f, 1e6 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *type = cases[i].type;
+        bool vision = cases[i].layers == 80, qwen3 = strcmp(type, "qwen3") == 0;
+        const char *tower =
+            vision ? ", \"vision_config\": {\"hidden_size\": 8192, \"out_hidden_size\": 8192}" : "";
+        char members[300];
+        ares_model_config c;
+        if (!CHECK_OK(read_bare(type, tower, &c))) continue;
+        CHECK_EQ(c.vocab, cases[i].vocab);
+        CHECK_EQ(c.hidden, cases[i].hidden);
+        CHECK_EQ(c.intermediate, cases[i].intermediate);
+        CHECK_EQ(c.layers, cases[i].layers);
+        CHECK_EQ(c.heads, cases[i].heads);
+        CHECK_EQ(c.kv_heads, cases[i].kv_heads);
+        CHECK_EQ(c.head_dim, cases[i].head_dim);
+        CHECK_EQ(c.max_position, cases[i].max_position);
+        CHECK_EQ(c.bos, cases[i].bos);
+        CHECK_EQ(c.n_eos ? c.eos[0] : -1, cases[i].eos);
+        CHECK_EQ(c.pad, -1);
+        CHECK_NEAR(c.rms_norm_eps, cases[i].eps, 0);
+        CHECK_NEAR(c.rope.theta, cases[i].theta, 0);
+        CHECK_NEAR(c.initializer_range, 0.02, 0);
+        CHECK(!c.tied && !c.o_bias && !c.mlp_bias && c.qk_norm == qwen3 && !c.window);
+        CHECK_EQ(c.qkv_bias, !qwen3 && cases[i].bos < 0);
+        CHECK_EQ(c.rope.kind, ARES_ROPE_DEFAULT);
+        CHECK_EQ(c.file_dtype, ARES_F32);
+        (void)snprintf(members, sizeof members, ", \"use_sliding_window\": true%s", tower);
+        REQUIRE_OK(read_bare(type, members, &c));
+        CHECK_EQ(c.window, cases[i].window_from ? 4096 : 0);
+        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+    }
+}
+
+TEST(a_key_that_is_absent_beside_others_means_what_it_means_in_transformers)
+{
+    static const struct {
+        const char *type, *members;
+        int32_t heads, kv_heads, head_dim, window_from;
+    } cases[] = {
+        { "qwen2", ", \"num_attention_heads\": 64", 64, 32, 64, 0 },
+        { "qwen2", ", \"num_attention_heads\": 64, \"num_key_value_heads\": null", 64, 64, 64, 0 },
+        { "qwen2", ", \"num_key_value_heads\": 4", 32, 4, 128, 0 },
+        { "qwen3", ", \"hidden_size\": 2048", 32, 32, 128, 0 },
+        { "llama", ", \"hidden_size\": 2048, \"num_attention_heads\": 16", 16, 16, 128, 0 },
+        { "qwen2_vl", ", \"num_attention_heads\": 32, \"use_sliding_window\": true", 32, 8, 256,
+          80 },
+        { "qwen2_5_vl",
+          ", \"text_config\": {\"num_attention_heads\": 128, \"use_sliding_window\": true}", 128, 8,
+          64, 80 },
+    };
+    ares_model_config c;
+    char members[300];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        (void)snprintf(
+            members, sizeof members, "%s%s", cases[i].members,
+            strchr(cases[i].type, '_')
+                ? ", \"vision_config\": {\"hidden_size\": 8192, \"out_hidden_size\": 8192}"
+                : "");
+        if (!CHECK_OK(read_bare(cases[i].type, members, &c))) continue;
+        CHECK_EQ(c.heads, cases[i].heads);
+        CHECK_EQ(c.kv_heads, cases[i].kv_heads);
+        CHECK_EQ(c.head_dim, cases[i].head_dim);
+        CHECK_EQ(c.window_from_layer, cases[i].window_from);
+    }
+    /* what stands at the top holds for a scaling that does not say it */
+    REQUIRE_OK(read_bare("llama",
+                         ", \"rope_theta\": 5000, \"original_max_position_embeddings\": 512, "
+                         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}",
+                         &c));
+    CHECK_NEAR(c.rope.theta, 5000, 0);
+    CHECK_EQ(c.rope.original_max_position, 512);
+    REQUIRE_OK(read_bare("llama",
+                         ", \"rope_theta\": 5000, \"rope_parameters\": {\"rope_theta\": 7000, "
+                         "\"rope_type\": \"linear\", \"factor\": 2}",
+                         &c));
+    CHECK_NEAR(c.rope.theta, 7000, 0);
+    CHECK_EQ(c.rope.original_max_position, 2048);
+    REQUIRE_OK(read_bare("llama", ", \"torch_dtype\": \"bfloat16\"", &c));
+    CHECK_EQ(c.file_dtype, ARES_BF16);
+    REQUIRE_OK(read_bare("llama", ", \"torch_dtype\": \"bfloat16\", \"dtype\": \"float16\"", &c));
+    CHECK_EQ(c.file_dtype, ARES_F16);
+}
+
 TEST(ids_that_end_a_sequence_are_those_of_the_file)
 {
     ares_model_config c;

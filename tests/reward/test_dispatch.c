@@ -396,6 +396,26 @@ TEST(published_reward_functions_go_by_name_and_by_path)
     CHECK_NEAR(a, 0, 0);
 }
 
+/* Right and wrong are worth other numbers than the function's own, and both answers are too long.
+ */
+TEST(a_score_that_is_replaced_keeps_the_penalty_of_length)
+{
+    manager m;
+    REQUIRE_OK(OPEN(&m, 1, "reward_function=dapo",
+                    "reward_function_kwargs={max_response_length: 20, overlong_buffer_length: 10, "
+                    "overlong_penalty_factor: 0.5}",
+                    "correct=3", "incorrect=-2"));
+    submit(&m, 0, "\\boxed{5} and more", "5", NULL); /* 18 tokens */
+    submit(&m, 1, "\\boxed{6} and more", "5", NULL);
+    finish(&m);
+    for (int i = 0; i < 2; i++) {
+        CHECK_NEAR(m.items[i].score, (i ? -2 : 3) - 0.5 * 0.8, 1e-6);
+        CHECK_NEAR(m.items[i].unshaped, i ? -2 : 3, 0);
+        CHECK_NEAR(m.items[i].accuracy, !i, 0);
+    }
+    close_manager(&m);
+}
+
 TEST(reward_functions_that_are_none_are_refused)
 {
     check_refused("reward_function=mth", NULL, "did you mean 'math'?");

@@ -253,6 +253,26 @@ TEST(a_damaged_state_of_a_mixture_is_refused_and_changes_nothing)
     close_mixed(&m);
 }
 
+/* The first data set is three epochs ahead by then. */
+TEST(a_skipped_row_is_left_out_from_the_next_epoch_of_its_own_data_set_on)
+{
+    enum { B_FIRST = 5, B_ROWS = 6, B_DRAWS = 20 };
+    mixed m;
+    ares_drawn d[FETCH];
+    int64_t in_first = 0, later = 0;
+    open_mixed(&m, 1, (const char *[]){ "curriculum.weights=[6, 1, 0]" });
+    for (int i = 0; i < B_DRAWS; i++) {
+        CHECK_OK(ares_source_next(&m.s, FETCH, &arena, d));
+        CHECK_EQ(ares_source_row(&m.s, d[FETCH - 1].id)->part, 1);
+        if (i < B_ROWS) in_first += d[FETCH - 1].id == B_FIRST + 2;
+        else later += d[FETCH - 1].id == B_FIRST + 2;
+        if (i == 2) ares_source_skip(&m.s, B_FIRST + 2);
+    }
+    CHECK_EQ(in_first, 1);
+    CHECK_EQ(later, 0);
+    close_mixed(&m);
+}
+
 TEST(a_part_whose_rows_are_all_skipped_ends_the_run_when_it_is_drawn_from)
 {
     mixed m;

@@ -510,8 +510,8 @@ TEST(a_run_that_does_not_fit_is_refused_with_the_options_that_make_it_fit)
     /* rows of full length that no machine holds: the check fails */
     ares_str_clear(&out);
     snprintf(more, sizeof more,
-             "data.max_response_length=9000000 trainer.max_steps=0 "
-             "worker.actor.model.override_config='{max_position_embeddings: 10000000}'");
+             "data.max_response_length=3000000 trainer.max_steps=0 "
+             "worker.actor.model.override_config='{max_position_embeddings: 4000000}'");
     CHECK_EQ(e2e_program(&out, "--check --config '%s' %s %s", words, rows(), more), 1);
     CHECK_CONTAINS(out.data, "where rows have full length");
     ares_str_fini(&out);

@@ -1,5 +1,6 @@
 #include "ares/algo.h"
 #include "ares/algo_control.h"
+#include "control/buckets.h"
 #include "control/kl_bucket.h"
 #include "control_test.h"
 #include "faults.h"
@@ -1265,6 +1266,18 @@ static void check_metric(const ares_metrics *m, const char *prefix, int d, const
     snprintf(name, sizeof name, "%s/%s%s", prefix, ares_difficulty_names[d], suffix);
     ares_metrics_get(m, name, &value);
     CHECK_MSG(fabs(value - want) < 1e-6, "%s = %g, expected %g", name, value, want);
+}
+
+TEST(prompts_count_alike_whatever_the_number_of_their_answers)
+{
+    aepo_buckets out;
+    aepo_prompt prompts[] = { { .samples = 2, .accuracy = 2, .hwe = 4, .length = 8 },
+                              { .samples = 4, .accuracy = 3, .hwe = 4, .length = 40 } };
+    aepo_bucket(prompts, ARES_COUNT(prompts), &out);
+    CHECK_EQ(out.prompts[ARES_EASY], 2);
+    CHECK_NEAR(out.accuracy[ARES_EASY], 0.875, 0);
+    CHECK_NEAR(out.hwe[ARES_EASY], 1.5, 0);
+    CHECK_NEAR(out.length[ARES_EASY], 7, 0);
 }
 
 /* Of each difficulty eight answers of 3 to 10 tokens, of which the i-th has i HWE tokens. */

@@ -272,6 +272,8 @@ TEST(the_ranking_keeps_as_many_groups_as_its_strategy_says)
         { "top_k", "softmax", "largest", 0.05, true, 1, { 1 } }, /* at least one */
         { "top_k", "softmax", "largest", 1, false, 4, { 1, 4, 0, 3 } },
         { "top_k_abs", "softmax", "largest", 3, true, 3, { 1, 4, 0 } },
+        /* a share of all groups, of which one is no candidate */
+        { "top_k", "softmax", "largest", 0.8, false, 4, { 1, 4, 0, 3 } },
         { "top_k_abs", "softmax", "smallest", 9, true, 5, { 2, 3, 0, 4, 1 } },
         { "top_p", "softmax", "largest", 0.9, true, 3, { 1, 4, 0 } },
         { "top_p", "linear", "largest", 0.65, true, 2, { 1, 4 } },

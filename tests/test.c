@@ -35,7 +35,7 @@ enum { TEST_SECONDS = 60 };
 #endif
 enum { TEST_LABELLED_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
 enum { SHOWN_SECONDS = 5 }; /* a test that takes longer shows how long */
-#define ROOM_BYTES 4e9     /* what the folders of all tests that run side by side may take */
+#define ROOM_BYTES 4e9      /* what the folders of all tests that run side by side may take */
 
 /* Present only in programs that link the torch room. */
 extern int64_t at_live_count(void) __attribute__((weak));
@@ -57,8 +57,8 @@ static int jobs = 1, failures;
 static bool skipping;
 static double limit_s; /* of the test that runs */
 static pid_t runner;
-static volatile pid_t shell;       /* started by test_shell, leads a process group; 0: none */
-static ares_str skips;             /* reasons that the running test gave for skipping */
+static volatile pid_t shell;         /* started by test_shell, leads a process group; 0: none */
+static ares_str skips;               /* reasons that the running test gave for skipping */
 static char dir[256], kept_dir[256]; /* of the running test; of all tests */
 static ares_arena strings;
 static const char *seed; /* of emulated cards, as this program got it, or NULL */

@@ -92,7 +92,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     b->kl_coef = cfg->algorithm.kl_coef;
 
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
-    ARES_TRY(LOCAL(ares_signal_poll())); /* answers that a signal has cut short are no answers */
+    ARES_TRY(LOCAL(ares_signal_poll()));   /* answers that a signal has cut short are no answers */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */

@@ -183,8 +183,8 @@ TEST_SLOW(the_quick_start_with_the_tiny_model_runs_as_printed_and_learns)
 
 /*
  * Fewer steps, questions and answers, so that the bootstrap pass, which the quick start leaves out,
- * fits into a test and shows every part of AEPO on the real model. Its supervised start is made here,
- * shorter than the script's, which finds it finished.
+ * fits into a test and shows every part of AEPO on the real model. Its supervised start is made
+ * here, shorter than the script's, which finds it finished.
  */
 TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
 {
@@ -195,7 +195,8 @@ TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
     int rc = test_shell(
         &out,
         "cd '%s' && ln -s '%s' models/ && for level in easy medium hard; do grep -m 7 $level "
-        "experiments/AEPO/data/train.jsonl; done > train.jsonl && awk 'NR %% 20 == 1' experiments/AEPO/data/val.jsonl > val.jsonl && '%s' sft "
+        "experiments/AEPO/data/train.jsonl; done > train.jsonl && awk 'NR %% 20 == 1' "
+        "experiments/AEPO/data/val.jsonl > val.jsonl && '%s' sft "
         "--config experiments/AEPO/sft.yaml sft.batch_size=6 worker.actor.optim.lr=1.5e-4 "
         "trainer.max_steps=20",
         test_dir(), model, test_program());

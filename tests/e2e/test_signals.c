@@ -13,12 +13,13 @@
  * A reward command that scores by the length of the line. At line `$2` of a run it sends the signal
  * `$1` once to whoever has started it, and sleeps; in folder `$3` it counts.
  */
-static const char slow_reward[] = "while read -r line; do\n"
-                                  "  echo >>\"$3/lines\"; n=$(($(wc -l <\"$3/lines\")))\n"
-                                  "  if [ $2 -gt 0 ] && [ $n -ge $2 ] && mkdir \"$3/asked\" 2>/dev/null\n"
+static const char slow_reward[] =
+    "while read -r line; do\n"
+    "  echo >>\"$3/lines\"; n=$(($(wc -l <\"$3/lines\")))\n"
+    "  if [ $2 -gt 0 ] && [ $n -ge $2 ] && mkdir \"$3/asked\" 2>/dev/null\n"
     "  then kill -$1 $PPID; exec sleep 3600; fi\n"
-                                  "  echo 0.$((${#line} % 10))\n"
-                                  "done\n";
+    "  echo 0.$((${#line} % 10))\n"
+    "done\n";
 
 /* Words of a run that it judges; line 0: it never sleeps. */
 static const char *slow_words(const char *run, const char *signal, int line, const char *more)
@@ -116,13 +117,12 @@ TEST(a_signal_ends_the_wait_for_an_environment_and_drops_the_step)
 
 TEST(a_signal_ends_the_wait_of_a_player_for_an_environment)
 {
-    static const char step[] =
-        "import json, os, signal, sys, time\n"
-        "for line in sys.stdin:\n"
-        "    if 'step' in json.loads(line):\n"
-        "        os.kill(os.getppid(), signal.SIGINT)\n"
-        "        time.sleep(3600)\n"
-        "    print(json.dumps({'observation': 'state'}), flush=True)\n";
+    static const char step[] = "import json, os, signal, sys, time\n"
+                               "for line in sys.stdin:\n"
+                               "    if 'step' in json.loads(line):\n"
+                               "        os.kill(os.getppid(), signal.SIGINT)\n"
+                               "        time.sleep(3600)\n"
+                               "    print(json.dumps({'observation': 'state'}), flush=True)\n";
     ares_str out = { 0 };
     char text[600];
     snprintf(text, sizeof text,

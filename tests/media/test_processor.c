@@ -106,8 +106,8 @@ TEST(a_limit_of_pixels_per_frame_is_refused_by_file_and_key)
         const char *file, *before, *after;
     } places[] = { { "preprocessor_config.json", "", "" },
                    { "video_preprocessor_config.json", "", "" },
-                   { "processor_config.json", "{\"image_processor\": {}, \"video_processor\": ",
-                     "}" } };
+                   { "processor_config.json",
+                     "{\"image_processor\": {}, \"video_processor\": ", "}" } };
     for (int i = 0; i < ARES_COUNT(places); i++) {
         static const char *const values[] = { "null", "false", "true" };
         for (int k = 0; k < ARES_COUNT(values); k++) {

@@ -1,3 +1,11 @@
+# Where there is ccache, what was compiled before is not compiled again, in another folder either.
+find_program(ARES_CCACHE ccache)
+if(ARES_CCACHE AND NOT DEFINED CMAKE_C_COMPILER_LAUNCHER AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+        CCACHE_NOHASHDIR=1 ${ARES_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
+
 # ares_flags: the warnings, floating point rules and sanitizers of all our code.
 add_library(ares_flags INTERFACE)
 target_compile_definitions(ares_flags INTERFACE _GNU_SOURCE)

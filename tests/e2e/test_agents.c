@@ -36,7 +36,7 @@ static void check_exact(const char *run, int step)
     CHECK(e2e_metric(run, step, "critic/score/max") > e2e_metric(run, step, "critic/score/min"));
 }
 
-TEST(episodes_do_not_depend_on_threads_cache_or_batches)
+TEST_SLOW(episodes_do_not_depend_on_threads_cache_or_batches)
 {
     train("a", "trainer.threads=1");
     for (int step = 1; step <= 3; step++) check_exact("a", step);
@@ -47,7 +47,7 @@ TEST(episodes_do_not_depend_on_threads_cache_or_batches)
     CHECK(e2e_same_runs("a", "c", 3));
 }
 
-TEST(a_run_in_environments_resumes_with_the_seeds_that_come_next)
+TEST_SLOW(a_run_in_environments_resumes_with_the_seeds_that_come_next)
 {
     train("whole", TWO_KINDS "trainer.save_freq=1");
     train("again", TWO_KINDS "trainer.save_freq=1");
@@ -498,7 +498,7 @@ TEST(the_presets_of_the_intervention_study_are_good)
 }
 
 /* RAGEN's files with its words, and the preset with ours. */
-TEST(a_run_of_ragens_files_is_that_of_the_preset_bit_for_bit)
+TEST_SLOW(a_run_of_ragens_files_is_that_of_the_preset_bit_for_bit)
 {
     ares_str out = { 0 };
     CHECK_EQ(
@@ -632,7 +632,7 @@ TEST(environments_that_wait_are_asked_side_by_side)
     ares_arena_fini(&arena);
 }
 
-TEST(episodes_do_not_depend_on_the_order_in_which_environments_answer)
+TEST_SLOW(episodes_do_not_depend_on_the_order_in_which_environments_answer)
 {
     walk_slowly("up", "up", "trainer.max_steps=2 trainer.threads=1");
     walk_slowly("down", "down", "trainer.max_steps=2 trainer.threads=2");
@@ -774,7 +774,7 @@ TEST(a_wrong_tag_of_a_file_is_named_with_its_line)
 }
 
 /* The rules of FrozenLake in Python: no bit of a run tells who plays them. */
-TEST(a_program_with_the_rules_of_a_built_in_environment_gives_the_same_bits)
+TEST_SLOW(a_program_with_the_rules_of_a_built_in_environment_gives_the_same_bits)
 {
     const char *rules = e2e_write("rules.yaml", "env:\n"
                                                 "  definitions:\n"

@@ -193,7 +193,7 @@ static void count_thoughts(const char *run, double *all, double *first)
     ares_arena_fini(&arena);
 }
 
-TEST(thoughts_of_conversations_are_measured_and_training_stays_as_it_is)
+TEST_SLOW(thoughts_of_conversations_are_measured_and_training_stays_as_it_is)
 {
     double all, first;
     train_agent("plain", "");
@@ -222,7 +222,7 @@ TEST(thoughts_of_conversations_are_measured_and_training_stays_as_it_is)
 }
 
 /* The first turn reads the same whatever the context and the text that is trained. */
-TEST(first_thoughts_are_the_same_in_every_context)
+TEST_SLOW(first_thoughts_are_the_same_in_every_context)
 {
     static const char *const others[] = {
         "env.token_exact=false",

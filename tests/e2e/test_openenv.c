@@ -78,7 +78,7 @@ static void lose_the_server(void)
     ares_str_fini(&out);
 }
 
-TEST(a_server_of_the_rules_of_a_built_in_lake_trains_to_the_same_bits)
+TEST_SLOW(a_server_of_the_rules_of_a_built_in_lake_trains_to_the_same_bits)
 {
     served s;
     const char *python = needs();

@@ -274,7 +274,7 @@ static void check_peak(const char *run, int ranks, const char *words)
 }
 
 /* With one part of the process left out of the plan, some would still be within 5 %. */
-TEST(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
+TEST_SLOW(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
 {
     static const char *const options[] = {
         "",

@@ -74,7 +74,7 @@ static int variants_of(const char *script)
     return n;
 }
 
-TEST(no_two_variants_of_a_study_are_configured_the_same)
+TEST_SLOW(no_two_variants_of_a_study_are_configured_the_same)
 {
     ares_str scripts = { 0 };
     int n = 0;

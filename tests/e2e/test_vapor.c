@@ -156,7 +156,7 @@ TEST(a_run_that_leaves_out_a_reference_that_has_moved_says_so)
  * With one reference for good, most right answers are soon beyond the clip, and what is left of a
  * group unlearns its pair (docs/vapor.md); the reference that moves by default keeps them within.
  */
-TEST(by_default_a_preference_is_learnt_and_with_a_frozen_reference_it_is_unlearnt)
+TEST_SLOW(by_default_a_preference_is_learnt_and_with_a_frozen_reference_it_is_unlearnt)
 {
     static const char *const runs[] = { "vapor_default", "vapor_frozen" };
     double sign[2] = { 0 };

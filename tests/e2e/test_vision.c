@@ -57,11 +57,11 @@ static void same_every_way(const char *tower)
           0);
 }
 
-TEST(runs_over_pictures_have_the_same_bits_however_the_work_is_divided)
+TEST_SLOW(runs_over_pictures_have_the_same_bits_however_the_work_is_divided)
 {
     same_every_way("");
 }
-TEST(runs_with_a_trained_tower_have_the_same_bits_however_the_work_is_divided)
+TEST_SLOW(runs_with_a_trained_tower_have_the_same_bits_however_the_work_is_divided)
 {
     same_every_way(TRAINED);
 }

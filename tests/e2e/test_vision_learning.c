@@ -96,7 +96,7 @@ static double gain(const char *run, const char *rows, int seed, const char *more
     return last - first;
 }
 
-TEST(reward_rises_over_pictures_and_not_without_a_rate_or_with_pictures_of_other_rows)
+TEST_SLOW(reward_rises_over_pictures_and_not_without_a_rate_or_with_pictures_of_other_rows)
 {
     char name[16];
     write_rows("start.jsonl", 0, 4, false);
@@ -131,7 +131,7 @@ static double accuracy(const char *run, const char *rows)
     return share;
 }
 
-TEST(supervised_rows_teach_what_pictures_show_and_shuffled_ones_do_not)
+TEST_SLOW(supervised_rows_teach_what_pictures_show_and_shuffled_ones_do_not)
 {
     write_rows("right.jsonl", 0, 1, false);
     write_rows("shuffled.jsonl", 0, 1, true);

@@ -549,7 +549,7 @@ static void check_shared(const ares_model *shared, const ares_model *whole)
  * once, so one process with that has the same weights and states, and its norm the same sums of
  * chunks, whatever ranks share.
  */
-TEST_MPI(ranks_take_the_step_of_the_sum_of_their_gradients)
+TEST_LABELLED(ranks_take_the_step_of_the_sum_of_their_gradients, "mpi,slow")
 {
     static const float scales[] = { 1, 0.5f, 0.25f };
     ares_world *w = NULL;

@@ -337,17 +337,17 @@ static void same_bits(int ranks, const ways *tried, int first, int end, const ch
     ares_world_close(w);
 }
 
-TEST_MPI(what_two_ranks_share_changes_no_bit)
+TEST_LABELLED(what_two_ranks_share_changes_no_bit, "mpi,slow")
 {
     same_bits(2, &of_all, 0, ARES_COUNT(algorithms), "what_two_ranks_share_changes_no_bit");
 }
 
-TEST_MPI(what_four_ranks_share_changes_no_bit)
+TEST_LABELLED(what_four_ranks_share_changes_no_bit, "mpi,slow")
 {
     same_bits(4, &of_all, 0, ARES_COUNT(algorithms), "what_four_ranks_share_changes_no_bit");
 }
 
-TEST_MPI(what_pairs_of_four_ranks_share_changes_no_bit)
+TEST_LABELLED(what_pairs_of_four_ranks_share_changes_no_bit, "mpi,slow")
 {
     same_bits(4, &in_pairs, 1, 4, "what_pairs_of_four_ranks_share_changes_no_bit");
 }
@@ -364,7 +364,7 @@ TEST_MPI(pairs_of_ranks_may_share_a_critic_where_all_share_the_actor)
 }
 
 /* A mini-batch is several rounds, and their number differs from rank to rank. */
-TEST_MPI(rounds_of_two_ranks_have_the_same_bits_whatever_is_shared)
+TEST_LABELLED(rounds_of_two_ranks_have_the_same_bits_whatever_is_shared, "mpi,slow")
 {
     same_bits(2, &in_rounds, 1, 3, "rounds_of_two_ranks_have_the_same_bits_whatever_is_shared");
 }

@@ -249,7 +249,10 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     bool counts = rc == ARES_OK && !job->baseline;
     for (int64_t e = 0; e < p.n && counts; e++) episode_count(&p.episodes[e], &p.a->measures);
     for (int64_t g = 0; g < job->n_prompts && counts; g++) count_group(&p, &out[g]);
-    for (int64_t e = 0; e < p.n; e++) p.episodes[e].place->used = false;
+    for (int64_t e = 0; e < p.n; e++) {
+        p.episodes[e].place->used = false;
+        ares_str_fini(&p.episodes[e].turns); /* of those that have not ended */
+    }
     ares_free(p.queued);
     ares_ids_fini(&p.ids);
     return rc;

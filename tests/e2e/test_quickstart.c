@@ -195,7 +195,7 @@ TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
     int rc = test_shell(
         &out,
         "cd '%s' && ln -s '%s' models/ && for level in easy medium hard; do grep -m 7 $level "
-        "experiments/AEPO/data/train.jsonl; done > train.jsonl && awk 'NR %% 20 == 1' "
+        "experiments/AEPO/data/train.jsonl; done > train.jsonl && awk 'NR %% 10 == 1' "
         "experiments/AEPO/data/val.jsonl > val.jsonl && '%s' sft "
         "--config experiments/AEPO/sft.yaml sft.batch_size=6 worker.actor.optim.lr=1.5e-4 "
         "trainer.max_steps=20",

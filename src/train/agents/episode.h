@@ -15,7 +15,7 @@ typedef struct episode {
     conversation talk;
     ares_env_answer answer;           /* the latest, in the arena */
     ares_env_turn did;                /* what the environment did on it */
-    ares_str turns;                   /* JSON, as rollouts show it; freed at its end or the draw's */
+    ares_str turns;                   /* JSON, as rollouts show it; freed when it ends */
     ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
     int n_info;
     int64_t dropped;      /* numbers of the environment that found no place */

@@ -380,8 +380,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
         ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
-        ARES_K(product)
-        (&(product_args){
+        ARES_K(product)(&(product_args){
             .rows = rows,
             .k = end - n,
             .cols = ARES_MIN(32, b->k - k0),
@@ -436,8 +435,7 @@ static void dw_task(const backward *b, int64_t task, int worker)
             pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
-            ARES_K(product)
-            (&(product_args){
+            ARES_K(product)(&(product_args){
                 .rows = k1 - k0,
                 .k = tokens,
                 .cols = cols,

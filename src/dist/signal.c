@@ -26,8 +26,8 @@ static void note(int signal)
 {
     if (effect == ARES_SIGNAL_ENDS) {
         if (signal == SIGTERM) dist_watch_tell_gone();
-        end_at_once("stopped by a signal before the first step: there is nothing to save; the same "
-                    "command begins again\n",
+        end_at_once("stopped by a signal before a step was begun: nothing is lost; give the same "
+                    "command again\n",
                     ares_signal_exit_code(signal));
     }
     if (signal == SIGHUP) {

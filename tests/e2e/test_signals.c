@@ -79,7 +79,9 @@ TEST(a_signal_in_the_first_validation_ends_at_once)
              e2e_write("val.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n"
                                     "{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"));
     CHECK_EQ(e2e_program(&out, "%s", slow_words("part", "TERM", 1, more)), 143);
-    CHECK_CONTAINS(out.data, "stopped by a signal before a step was begun: nothing is lost; give the same command");
+    CHECK_CONTAINS(
+        out.data,
+        "stopped by a signal before a step was begun: nothing is lost; give the same command");
     ares_str_clear(&out);
     CHECK_MSG(e2e_program(&out, "%s", slow_words("part", "TERM", 1, more)) == 0, "%s", out.data);
     CHECK_EQ(e2e_program(NULL, "%s", slow_words("whole", "TERM", 0, more)), 0);

@@ -1,8 +1,9 @@
 /*
  * What the words of other trainers mean in our options (verl, EasyR1, RAGEN, RLinf, TRL, VAPOR's
  * description, slime), typed line by line beside the table of aliases, from what is known of those
- * trainers; nobody has held each line against their documents. A line is what is set, and the same in our own words; a word with a truth value stands with both, and
- * two words in a line mean the same in either order.
+ * trainers; nobody has held each line against their documents. A line is what is set, and the same
+ * in our own words; a word with a truth value stands with both, and two words in a line mean the
+ * same in either order.
  */
 #ifndef ARES_TEST_WORDS_H
 #define ARES_TEST_WORDS_H

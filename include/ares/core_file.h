@@ -12,8 +12,10 @@
  * the reason; otherwise *why is NULL.
  */
 int ares_file_open(const char *path, const char **why);
+/* Adds the bytes of such a file to a hash (ares_fnv1a), a piece at a time. */
+int ares_file_hash(const char *path, uint64_t *h);
 /*
- * The same for what a command line names as input: pipes (/dev/stdin, <(command) of a shell) and
+ * Opens what a command line names as input: pipes (/dev/stdin, <(command) of a shell) and
  * terminals are opened, too, and waited for.
  */
 int ares_input_open(const char *path, const char **why);

@@ -83,6 +83,20 @@ int ares_input_read(const char *path, ares_str *out)
     return read_whole(path, true, out);
 }
 
+int ares_file_hash(const char *path, uint64_t *h)
+{
+    char piece[1 << 16];
+    const char *why;
+    ssize_t n;
+    int fd = ares_file_open(path, &why);
+    if (why) return ares_fail(ARES_EIO, "file: '%s': cannot be opened: %s", path, why);
+    while ((n = read(fd, piece, sizeof piece)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) *h = ares_fnv1a(*h, piece, (size_t)n);
+    int rc = n < 0 ? refused(path, "read") : ARES_OK;
+    close(fd);
+    return rc;
+}
+
 static int write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {

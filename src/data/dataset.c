@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ares/core_file.h"
 #include "dataset.h"
 
 /* Strings as they are, anything else as JSON. */
@@ -320,11 +321,8 @@ static int add_file(void *ctx, const char *path)
 {
     uint64_t *h = ctx;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    ares_str text = { 0 };
-    int rc = ares_file_read(path, &text);
-    *h = ares_fnv1a(ares_fnv1a(*h, name, strlen(name) + 1), text.data, text.len);
-    ares_str_fini(&text);
-    return rc;
+    *h = ares_fnv1a(*h, name, strlen(name) + 1);
+    return ares_file_hash(path, h);
 }
 
 int ares_rows_fingerprint(const char *path, uint64_t *out)

@@ -14,6 +14,9 @@ TEST(a_file_comes_back_as_it_was_written)
     REQUIRE_OK(ares_file_read(test_file("a"), &text));
     CHECK_EQ(text.len, sizeof data);
     CHECK_MEM(text.data, data, sizeof data);
+    uint64_t h = ARES_FNV1A;
+    REQUIRE_OK(ares_file_hash(test_file("a"), &h)); /* which reads two pieces */
+    CHECK(h == ares_fnv1a(ARES_FNV1A, data, sizeof data));
     REQUIRE_OK(ares_file_write_atomic(test_file("a"), "new", 3));
     REQUIRE_OK(ares_file_read(test_file("a"), &text));
     CHECK_STR(text.data, "new");
@@ -37,6 +40,7 @@ TEST(a_refused_file_is_named_with_the_reason)
     CHECK_FAIL(ares_file_read(test_file("none"), &text), ARES_EIO,
                "none': cannot be opened: No such file");
     CHECK_FAIL(ares_file_read(test_dir(), &text), ARES_EIO, "cannot be opened: a folder");
+    CHECK_FAIL(ares_file_hash(test_dir(), &(uint64_t){ 0 }), ARES_EIO, "opened: a folder");
     CHECK_FAIL(ares_file_write(test_file("no/such"), "", 0), ARES_EIO, "no/such");
     CHECK_FAIL(ares_file_write_atomic(test_file("no/such"), "", 0), ARES_EIO, "no/such");
     ares_str_fini(&text);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/core_file.h"
 #include "differ.h"
 #include "eval_sets.h"
 #include "state.h"
@@ -53,10 +54,9 @@ static void write_fingerprint(fingerprint out, int rc, uint64_t h)
 
 static void fingerprint_of(const char *path, fingerprint out)
 {
-    ares_str text = { 0 };
-    int rc = ares_file_exists(path) ? ares_file_read(path, &text) : ARES_EIO;
-    write_fingerprint(out, rc, ares_fnv1a(ARES_FNV1A, text.data, text.len));
-    ares_str_fini(&text);
+    uint64_t h = ARES_FNV1A;
+    int rc = ares_file_exists(path) ? ares_file_hash(path, &h) : ARES_EIO;
+    write_fingerprint(out, rc, h);
 }
 
 static void describe_start(const ares_config *cfg, const char *command, ares_str *out)

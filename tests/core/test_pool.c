@@ -221,7 +221,7 @@ static void signals_blocked(void *ctx, int64_t task, int worker)
     if (worker > 0 && ares_file_read("/proc/thread-self/status", &status) == ARES_OK) {
         const char *mask = strstr(status.data, "SigBlk:");
         if (mask && (strtoull(mask + 7, NULL, 16) & 0x4002) == 0x4002)
-            (*(_Atomic int *)ctx)++; /* SIGINT, SIGTERM */
+            *(_Atomic int *)ctx = 1; /* SIGINT, SIGTERM; the worker may get both tasks */
     }
     while (worker == 0 && *(_Atomic int *)ctx == 0) sleep_ms(1);
     ares_str_fini(&status);

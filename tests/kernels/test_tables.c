@@ -995,6 +995,7 @@ static int count_wait(ares_device *d)
 }
 
 void ares_aten_open(ares_device *d, ares_dtype act);
+void ares_aten_close(ares_device *d);
 
 /* What was released is freed at a wait of the table under libtorch's. */
 TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
@@ -1037,6 +1038,7 @@ TEST(an_entry_that_lacks_memory_waits_and_fails_with_the_numbers)
     CHECK_EQ(scarce_end(), 1);
     CHECK_FAIL(d.k->sync(&d), ARES_EDEVICE, "kernels: a kernel before it failed");
     CHECK_OK(d.k->sync(&d));
+    ares_aten_close(&d);
     ares_device_close(&d);
 }
 

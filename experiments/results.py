@@ -56,6 +56,10 @@ def p_value(values):
     return area(math.atan(abs(t_value(values)) / n**0.5)) / area(0)
 
 
+def p_text(p):
+    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
+
+
 def holm(p):
     """{name: p} -> the same, corrected: the smallest of n counts n times, the next n - 1 times ...,
     and none less than one before it."""

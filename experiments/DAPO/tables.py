@@ -66,7 +66,7 @@ def tables(data):
         less.append([v, results.per_seed(differences, "+"), results.mean(differences, "+")])
     corrected = results.holm(raw)
     for v, row in zip(raw, less):
-        row += [f"{raw[v]:.3f}", f"{corrected[v]:.3f}"]
+        row += [results.p_text(raw[v]), results.p_text(corrected[v])]
     cost = []
     for v in VARIANTS:
         x = runs[v]

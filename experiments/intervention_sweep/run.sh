@@ -4,10 +4,10 @@
 # goes on where the first was stopped.
 #
 #   --scale small   models of 0.13 and 0.48 M parameters, made here and warmed up on solved rooms;
-#                   60 steps, two seeds, on the CPU (the default; README.md)
+#                   40 steps (FrozenLake: 25), three seeds, on the CPU (the default; README.md)
 #   --scale full    the published sizes on cards: the four scripts of scripts/runs
-#   --only NAME     entropy, kl, top_p or frozen_lake alone; learning (small): whether PPO learns in
-#                   both environments, three seeds, beside a learning rate of 0
+#   --only NAME     entropy, kl, top_p or frozen_lake alone; unmoved (small): the models as they
+#                   begin, in the same rooms, that is a learning rate of 0
 #   --jobs N        small: runs side by side (1)
 #   word ...        passed on: small: to `ares-train sweep`, such as --dry-run, --seeds 1,2,3 or
 #                   key=value; full: to the scripts
@@ -16,7 +16,6 @@ cd "$(dirname "$0")/../.."
 program=${ARES_TRAIN:-build/ares-train}
 here=experiments/intervention_sweep
 out=runs/intervention_sweep
-values=1.0,0.98,0.95,0.9,0.8,0.6,0.4 # of the filter on FrozenLake
 scale=small only= jobs=1 words=()
 while (($#)); do
     case $1 in
@@ -37,7 +36,7 @@ full() {
         if [[ $name == frozen_lake ]]; then
             for rand in high low; do
                 scripts/runs/run_frozen_lake_rand_top_p_sweep.sh --rand $rand \
-                    --top-p "$values" "${words[@]}"
+                    --top-p 1.0,0.98,0.95,0.9,0.8,0.6,0.4 "${words[@]}"
             done
         else
             scripts/runs/run_"$name"_sweep.sh "${words[@]}"
@@ -75,43 +74,43 @@ sizes=(trainer.device=cpu 'trainer.logger=[console]' env.train.group_size=8 env.
 
 sweep() { # file, start, word ...
     "$program" sweep --sweep configs/sweeps/"$1".yaml --config $here/config.yaml \
-        --let model_path=$out/"$2"_start --let steps=60 --seeds 1,2 --jobs "$jobs" --cooldown 0 \
+        --let model_path=$out/"$2"_start --let steps=40 --seeds 1,2,3 --jobs "$jobs" --cooldown 0 \
         "${sizes[@]}" "${@:3}" "${words[@]}"
 }
 
 small() {
-    local name
-    for name in ${only:-entropy kl top_p frozen_lake}; do
-        if [[ $name == frozen_lake ]]; then
+    local name rand
+    for name in ${only:-unmoved entropy kl top_p frozen_lake}; do
+        case $name in
+        unmoved) unmoved ;;
+        frozen_lake)
             frozen_lake_start
-            sweep frozen_lake_rand_top_p frozen_lake --over rand=high --over "top_p=$values"
-        else
-            sokoban_start
-            sweep sokoban_"$name" sokoban
-        fi
+            for rand in high low; do
+                sweep frozen_lake_rand_top_p frozen_lake --let steps=25 --over rand=$rand \
+                    --over top_p=1.0,0.6,0.4
+            done
+            ;;
+        *) sokoban_start && sweep sokoban_"$name" sokoban ;;
+        esac
     done
 }
 
-# Whether PPO learns at all: three seeds, beside runs whose learning rate is 0.
-learning() {
-    local name steps=80
+# What every sweep begins from, in the rooms that its steps meet.
+unmoved() {
+    local rand still=(worker.actor.optim.lr=0 algorithm.adv_estimator=grpo)
     sokoban_start
     frozen_lake_start
-    for name in 2_sokoban 3_frozen_lake; do
-        [[ $name == 2* ]] || steps=50
-        "$program" sweep --name learning_${name#*_} --config configs/presets/_$name.yaml \
-            --config $here/config.yaml --over worker.actor.optim.lr=0,3e-4 --seeds 1,2,3 \
-            --jobs "$jobs" "${sizes[@]}" env.train.group_size=16 trainer.max_steps=$steps \
-            worker.rollout.rollout_filter_value=1 worker.actor.entropy_coeff=0 \
-            worker.actor.model.model_path=$out/${name#*_}_start "${words[@]}"
+    sweep sokoban_entropy sokoban --name unmoved_sokoban --over entropy=0 "${still[@]}"
+    for rand in high low; do
+        sweep frozen_lake_rand_top_p frozen_lake --name unmoved_frozen_lake_$rand \
+            --let steps=25 --over rand=$rand --over top_p=1.0 "${still[@]}"
     done
 }
 
 [[ -x $(command -v "$program") ]] ||
     { echo "$0: no $program; build it first, or set ARES_TRAIN" >&2 && exit 2; }
 case $scale,$only in
-small,learning) learning ;;
-small, | small,entropy | small,kl | small,top_p | small,frozen_lake) small ;;
+small, | small,unmoved | small,entropy | small,kl | small,top_p | small,frozen_lake) small ;;
 full, | full,entropy | full,kl | full,top_p | full,frozen_lake) full ;;
 *) echo "$0: --scale $scale --only '$only': no such part (see --help)" >&2 && exit 2 ;;
 esac

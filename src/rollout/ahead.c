@@ -95,12 +95,15 @@ int rollout_ahead_new(ares_rollout *r, rollout_ahead **out)
     if (!d->k->advance) return ARES_OK;
     rollout_ahead *a = *out = ares_calloc(1, sizeof *a);
     a->angles.bytes = (size_t)r->max_len * (size_t)r->model->cfg.head_dim * sizeof(float);
-    float *host = ares_malloc(a->angles.bytes);
-    ares_model_angles(r->model, r->max_len, host);
     a->angles.data = d->k->alloc(d, a->angles.bytes);
-    if (a->angles.data) d->k->copy_in(d, a->angles.data, host, a->angles.bytes);
-    int rc = d->k->sync(d);
-    ares_free(host);
+    int rc = ARES_OK;
+    if (a->angles.data && !d->counting) { /* long to compute, and a plan reads none */
+        float *host = ares_malloc(a->angles.bytes);
+        ares_model_angles(r->model, r->max_len, host);
+        d->k->copy_in(d, a->angles.data, host, a->angles.bytes);
+        rc = d->k->sync(d);
+        ares_free(host);
+    }
     if (rc == ARES_OK && !a->angles.data)
         rc = ares_device_full(d, "rollout", "rotary angles", a->angles.bytes, false,
                               "lower worker.rollout.max_model_len");

@@ -202,7 +202,7 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
         .training_bytes = training,
         .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
         .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
-                                      ? 2048
+                                      ? BATCHED_TOKENS
                                       : (int32_t)c->rollout.max_num_batched_tokens,
         .max_model_len = (int32_t)most,
         .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0

@@ -55,6 +55,8 @@ bool trainer_needs_reference(const ares_train_config *c);
 int trainer_open_critic(ares_trainer *t, const char *weights);
 int trainer_open_reference(ares_trainer *t, const char *weights);
 int trainer_open_rollout(ares_trainer *t, int ranks);
+/* worker.rollout.max_num_batched_tokens where it is null. */
+enum { BATCHED_TOKENS = 2048 };
 /* Tokens of prompt and response together at most. */
 int64_t trainer_longest(const ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */

@@ -431,6 +431,122 @@ TEST(what_a_refusal_proposes_fits_when_it_is_typed)
     ares_str_fini(&typed);
 }
 
+/* ---------------- all remedies */
+#define ROWS_OF_1501                                                                       \
+    "data.train_files=examples/data/sums/train.jsonl "                                     \
+    "data.max_prompt_length=500 data.max_response_length=1001 data.rollout_batch_size=32 " \
+    "worker.actor.global_batch_size=32 worker.actor.max_token_len_per_device=16000 "       \
+    "worker.critic.max_token_len_per_device=16000 worker.rollout.n=4 "
+#define KL_IN_REWARD \
+    "algorithm.disable_kl=false algorithm.use_kl_in_reward=true algorithm.kl_coef=0.01 "
+#define SOKOBAN "--config configs/presets/_2_sokoban.yaml worker.critic.global_batch_size=32 "
+
+/* Every option that takes memory at its smallest, written down apart from what plan proposes. */
+#define LEAST(row, cache)                                                                     \
+    "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false " \
+    "worker.critic.share_prompts=false worker.actor.max_token_len_per_device=" row            \
+    " worker.critic.max_token_len_per_device=" row " worker.rollout.cache_tokens=" cache      \
+    " worker.rollout.max_num_seqs=8 worker.rollout.max_num_batched_tokens=64 "                \
+    "worker.actor.fsdp.torch_dtype=bf16 worker.critic.fsdp.torch_dtype=bf16 "                 \
+    "worker.ref.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "                \
+    "worker.critic.optim.strategy=adamw_bf16 "
+#define IN_ROUNDS(row) "worker.actor.round_tokens=" row " worker.critic.round_tokens=" row " "
+#define ON_HOST                                                                             \
+    "worker.actor.offload.offload_params=true worker.actor.offload.offload_optimizer=true " \
+    "worker.critic.offload.offload_params=true worker.ref.offload.offload_params=true "     \
+    "worker.critic.offload.offload_optimizer=true "
+#define IN_PARTS                                                                          \
+    "worker.actor.fsdp.enable_full_shard=true worker.critic.fsdp.enable_full_shard=true " \
+    "worker.ref.fsdp.enable_full_shard=true "
+
+/* Types what plan proposes where memory is short; whether it proposes anything. */
+static bool proposes_what_fits(const char *words, double memory)
+{
+    ares_str out = { 0 }, more = { 0 };
+    CHECK_EQ(e2e_program(&out, "plan %s --memory %.0f", words, memory), 1);
+    bool any = !strstr(out.data, "no option makes it fit");
+    if (any) {
+        proposed(out.data, &more);
+        ares_str_clear(&out);
+        int rc = e2e_program(&out, "plan %s --memory %.0f %s", words, memory, more.data);
+        CHECK_MSG(rc == 0, "%s --memory %.0f: %s: %s", words, memory, more.data, out.data);
+    }
+    ares_str_fini(&out);
+    ares_str_fini(&more);
+    return any;
+}
+
+static double needed(const char *words, const char *more)
+{
+    ares_str json = { 0 };
+    CHECK_EQ(e2e_program(&json, "plan %s %s --json --memory 1e15", words, more), 0);
+    double bytes = number(json.data, "\"needed_bytes\"");
+    ares_str_fini(&json);
+    return bytes;
+}
+
+/*
+ * Of models, methods, devices and ranks: what is proposed is accepted and fits, and something is
+ * proposed wherever the smallest of all options fit. Seen to fail at 2450ebd7: a cache of 2,624
+ * tokens is refused where 2,626 are needed; nothing is proposed for a critic's rounds, for parts of
+ * ranks, for buffers of rollout.
+ */
+TEST_SLOW(every_remedy_fits_and_none_is_missing)
+{
+    static const struct {
+        const char *model, *words, *least;
+    } cases[] = {
+        { "qwen2_3b", ROWS_OF_1501 "algorithm.disable_kl=true trainer.device=cuda",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST },
+        { "qwen2_32b", ROWS_OF_1501 "algorithm.disable_kl=true trainer.device=cuda --ranks 8",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST IN_PARTS },
+        { "qwen2_7b", ROWS_OF_1501 KL_IN_LOSS "algorithm.kl_penalty=full trainer.device=cuda",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST },
+        { "qwen2_3b",
+          ROWS_OF_1501 KL_IN_LOSS "algorithm.kl_penalty=full worker.actor.fsdp.fsdp_size=1 "
+                                  "worker.rollout.enable_chunked_prefill=false --ranks 4",
+          LEAST("1501", "1600") IN_ROUNDS("1501") IN_PARTS
+          "worker.rollout.max_num_batched_tokens=1501 "
+          "worker.actor.fsdp.fsdp_size=-1 worker.rollout.tensor_parallel_size=2" },
+        { "qwen2_3b", ROWS_OF_1501 KL_IN_REWARD "algorithm.adv_estimator=gae trainer.device=cuda",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST },
+        { "qwen2_7b",
+          ROWS_OF_1501 KL_IN_REWARD "algorithm.adv_estimator=gae worker.critic.fsdp.fsdp_size=2 "
+                                    "trainer.device=cuda --ranks 4",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST IN_PARTS
+          "worker.critic.fsdp.fsdp_size=-1" },
+        { "qwen2_3b", ROWS_OF_1501 KL_IN_REWARD "algorithm.adv_estimator=gae",
+          LEAST("1501", "1600") },
+        { "qwen2_3b", ROWS_OF_1501 "%s trainer.device=cuda",
+          LEAST("1501", "1600") IN_ROUNDS("1501") ON_HOST "vapor.max_pair_length=1501" },
+        { "qwen2_3b", ROWS_OF_1501 "%s --ranks 4",
+          LEAST("1501", "1600") IN_ROUNDS("1501") IN_PARTS
+          "vapor.max_pair_length=1501 worker.rollout.tensor_parallel_size=2" },
+        { "qwen2_3b", SOKOBAN "trainer.device=cuda",
+          LEAST("3600", "3680") IN_ROUNDS("3600") ON_HOST },
+        { "qwen2_3b", SOKOBAN "trainer.save_async=true trainer.device=cpu",
+          LEAST("3600", "3680") "trainer.save_async=false" },
+        { "qwen2_7b", SOKOBAN "trainer.device=cuda --ranks 4",
+          LEAST("3600", "3680") IN_ROUNDS("3600") ON_HOST IN_PARTS },
+    };
+    static const char vapor[] =
+        "worker.actor.loss_type=vapor algorithm.adv_estimator=vapor vapor.dpo_coef=0.5 "
+        "vapor.failure_ratio=full vapor.max_pair_length=5000";
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char words[2000], own[1200];
+        snprintf(own, sizeof own, cases[i].words, vapor);
+        snprintf(words, sizeof words, "%s worker.actor.model.model_path='%s/%s'", own,
+                 test_source("tests/golden/plan"), cases[i].model);
+        double all = needed(words, ""), least = needed(words, cases[i].least);
+        const double limits[] = { 0.7 * all, 0.4 * all, 0.25 * all, 1.02 * least, 0.95 * least };
+        for (int l = 0; l < ARES_COUNT(limits); l++) {
+            bool any = proposes_what_fits(words, limits[l]);
+            CHECK_MSG(any || limits[l] < least, "%s: nothing is proposed for %.3g of %.3g GB",
+                      words, limits[l] / 1e9, least / 1e9);
+        }
+    }
+}
+
 TEST(the_intervention_study_fits_with_the_layers_for_its_cards)
 {
     static const char *const presets[] = { "2_sokoban", "3_frozen_lake" };
@@ -591,16 +707,16 @@ TEST(stored_answers_take_what_plan_says)
     static const struct {
         const char *memory;
         bool shorter;
-    } cases[] = { { "20e6", false }, { "19.5e6", true } };
+    } cases[] = { { "20e6", false }, { "16e6", true } };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        char words[1500], fits[300];
+        char words[1800], fits[600];
         ares_str_clear(&out);
         CHECK_EQ(e2e_program(&out, "plan --config '%s' " FULL "%s --memory %s",
                              e2e_train_words("run"), pairs(), cases[i].memory),
                  1);
         const char *at = strstr(out.data, "it fits with ");
-        REQUIRE(at && sscanf(at, "it fits with %299[^\n]", fits) == 1);
+        REQUIRE(at && sscanf(at, "it fits with %599[^\n]", fits) == 1);
         CHECK_EQ(strstr(fits, "vapor.max_pair_length=21") != NULL, cases[i].shorter);
         for (char *c = fits; (c = strchr(c, ','));) *c = ' ';
         for (char *c = fits; (c = strstr(c, " with "));) memset(c, ' ', strlen(" with "));

@@ -10,11 +10,7 @@ static bool is_true(const ares_json *flag)
     return flag->type == ARES_JSON_BOOL && flag->boolean;
 }
 
-/*
- * How many neighbouring ranks share; fsdp_size: null, -1, and all or more than there are, as in
- * verl, are all of them.
- */
-static int size_of(int64_t fsdp_size, int ranks)
+int sharing_size(int64_t fsdp_size, int ranks)
 {
     bool all = fsdp_size == ARES_NULL_I64 || fsdp_size == -1 || fsdp_size >= ranks;
     return all ? ranks : (int)fsdp_size;
@@ -32,7 +28,7 @@ static void check(ares_config *cfg, const char *section, const ares_json *full_s
     if (fsdp_size > world && world > 1)
         ares_log(ARES_LOG_INFO, "config: %s.fsdp_size = %lld -> %d, all ranks", section,
                  (long long)fsdp_size, world);
-    if (world % size_of(fsdp_size, world) == 0) return;
+    if (world % sharing_size(fsdp_size, world) == 0) return;
     snprintf(path, sizeof path, "%s.fsdp_size", section);
     ares_config_fault(cfg, path,
                       "does not divide the number of ranks, %d: set a divisor, -1 for all ranks, "
@@ -71,7 +67,7 @@ int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *worl
     *g = (sharing_groups){ 0 };
     ARES_TRY(ares_group_open(world, d, ranks, 1, &g->all));
     for (int i = 0; i < ARES_COUNT(asked); i++) {
-        int size = size_of(asked[i], ranks);
+        int size = sharing_size(asked[i], ranks);
         if (size == 1 || size == ranks || cut_of(g, size)) continue;
         sharing_cut *cut = &g->cut[g->n];
         ARES_TRY(ares_group_open(world, d, size, 1, &cut->group));
@@ -103,7 +99,7 @@ static ares_model_share share_of(const ares_json *full_shard, const char *why_no
                                  int64_t fsdp_size, const sharing_groups *g)
 {
     ares_model_share share = { .group = g ? g->all : NULL };
-    int ranks = ares_group_size(share.group), size = size_of(fsdp_size, ranks);
+    int ranks = ares_group_size(share.group), size = sharing_size(fsdp_size, ranks);
     if (ranks == 1 || size == 1) return share;
     share.how = is_true(full_shard) && !why_not ? ARES_SHARE_ALL : ARES_SHARE_STATES;
     if (size == ranks) return share;

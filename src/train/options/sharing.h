@@ -22,6 +22,11 @@ typedef struct sharing_groups {
 int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
                  int ranks);
 void sharing_close(sharing_groups *g);
+/*
+ * How many neighbouring ranks share; fsdp_size: null, -1, and all or more than there are, as in
+ * verl, are all of them.
+ */
+int sharing_size(int64_t fsdp_size, int ranks);
 int64_t sharing_bytes(const sharing_groups *g); /* that this rank has sent in them so far */
 /* As worker.*.fsdp and worker.*.offload ask. */
 ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g);

@@ -2,30 +2,65 @@
  * What would make a run fit: options are changed one after the other until it does, and each that
  * was not needed is taken back.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "options/sharing.h"
 #include "plan/plan.h"
+#include "trainer.h"
 
-enum { WORD = 160 };
+enum { WORD = 240 };
 
 /* Changes the options where they are not so already, and says how; false: nothing to change. */
 typedef bool remedy_fn(ares_train_config *c, const plan *p, char *word);
 
-/* Of a CPU: a card's memory has none of it. */
+/* The words of one remedy: options that are set together. */
+ARES_PRINTF(2, 3) static void say(char *word, const char *format, ...)
+{
+    va_list args;
+    size_t n = strlen(word);
+    n += (size_t)snprintf(word + n, WORD - n, "%s", n ? " with " : "");
+    va_start(args, format);
+    n += (size_t)vsnprintf(word + n, WORD - n, format, args);
+    va_end(args);
+    ARES_ASSERT(n < WORD);
+}
+
+static bool has_critic(const plan *p)
+{
+    return p->bytes[PLAN_CRITIC][0] > 0;
+}
+static bool has_reference(const plan *p)
+{
+    return p->bytes[PLAN_REFERENCE][0] > 0;
+}
+static int64_t row_tokens(const plan *p)
+{
+    return p->micro.prompt + p->micro.response;
+}
+
+/* ---------------- no result changes, and little time */
+static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->no_cache || c->rollout.gpu_memory_utilization >= 0.9) return false;
+    c->rollout.gpu_memory_utilization = 0.9;
+    say(word, "worker.rollout.gpu_memory_utilization=0.9");
+    return true;
+}
+/* Of a CPU, as the next: a card's memory has none of it. */
+static bool save_at_once(ares_train_config *c, const plan *p, char *word)
+{
+    if (p->card || p->copied == 0) return false;
+    c->trainer.save_async = false;
+    say(word, "trainer.save_async=false");
+    return true;
+}
 static bool store_no_features(ares_train_config *c, const plan *p, char *word)
 {
     if (p->card || p->pictures.stored == 0) return false;
     c->data.vision_cache_gb = 0;
-    snprintf(word, WORD, "data.vision_cache_gb=0");
-    return true;
-}
-static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
-{
-    (void)p;
-    if (c->actor.gradient_checkpointing) return false;
-    c->actor.gradient_checkpointing = true;
-    snprintf(word, WORD, "worker.actor.model.enable_gradient_checkpointing=true");
+    say(word, "data.vision_cache_gb=0");
     return true;
 }
 /* To as many groups, or rows, as fit; to one where none would, for what comes after it to help. */
@@ -35,75 +70,128 @@ static bool shorter_micro_batch(ares_train_config *c, const plan *p, char *word)
     if (c->actor.max_token_len <= fits) fits = group;
     if (c->actor.max_token_len <= fits) return false;
     c->actor.max_token_len = fits;
-    snprintf(word, WORD, "worker.actor.max_token_len_per_device=%lld", (long long)fits);
+    say(word, "worker.actor.max_token_len_per_device=%lld", (long long)fits);
     return true;
 }
-static bool single_rows(ares_train_config *c, const plan *p, char *word)
+static bool keep_inputs(ares_train_config *c, const plan *p, char *word)
 {
-    if (!c->actor.share_prompts || c->rollout.n == 1) return false;
-    c->actor.share_prompts = false;
-    c->actor.max_token_len = p->micro.prompt + p->micro.response;
-    snprintf(word, WORD,
-             "worker.actor.share_prompts=false with worker.actor.max_token_len_per_device=%lld",
-             (long long)c->actor.max_token_len);
+    (void)p;
+    if (c->actor.gradient_checkpointing) return false;
+    c->actor.gradient_checkpointing = true;
+    say(word, "worker.actor.model.enable_gradient_checkpointing=true");
     return true;
 }
 /* The critic cuts as the policy does, by options of its own. */
-static bool critic_single_rows(ares_train_config *c, const plan *p, char *word)
+static bool critic_single_groups(ares_train_config *c, const plan *p, char *word)
 {
-    int64_t row = p->micro.prompt + p->micro.response;
-    if (p->bytes[PLAN_CRITIC][0] == 0) return false;
-    if (c->critic.max_token_len <= row && (!c->critic.share_prompts || c->rollout.n == 1))
+    int64_t group = p->micro.prompt + c->rollout.n * (p->micro.response - 1);
+    if (!has_critic(p) || !c->critic.share_prompts || c->critic.max_token_len <= group)
         return false;
-    c->critic.share_prompts = false;
-    c->critic.max_token_len = row;
-    snprintf(word, WORD,
-             "worker.critic.share_prompts=false with worker.critic.max_token_len_per_device=%lld",
-             (long long)row);
+    c->critic.max_token_len = group;
+    say(word, "worker.critic.max_token_len_per_device=%lld", (long long)group);
     return true;
 }
 static bool critic_inputs(ares_train_config *c, const plan *p, char *word)
 {
-    if (p->bytes[PLAN_CRITIC][0] == 0 || c->critic.gradient_checkpointing) return false;
+    if (!has_critic(p) || c->critic.gradient_checkpointing) return false;
     c->critic.gradient_checkpointing = true;
-    snprintf(word, WORD, "worker.critic.model.enable_gradient_checkpointing=true");
+    say(word, "worker.critic.model.enable_gradient_checkpointing=true");
     return true;
+}
+static void say_cache(const ares_train_config *c, char *word)
+{
+    say(word, "worker.rollout.cache_tokens=%lld", (long long)c->rollout.cache_tokens);
 }
 static bool small_cache(ares_train_config *c, const plan *p, char *word)
 {
-    double tokens = p->cache_least / p->bytes[PLAN_CACHE][PLAN_ROLLOUT] * p->cache_tokens;
-    if (p->bytes[PLAN_CACHE][PLAN_ROLLOUT] <= p->cache_least) return false;
-    c->rollout.cache_tokens = (int64_t)tokens / ARES_KV_BLOCK * ARES_KV_BLOCK;
-    snprintf(word, WORD, "worker.rollout.cache_tokens=%lld", (long long)c->rollout.cache_tokens);
+    if (!p->no_cache && p->cache_tokens <= (double)p->cache_tokens_least) return false;
+    c->rollout.cache_tokens = p->cache_tokens_least;
+    say_cache(c, word);
     return true;
 }
-static bool more_of_the_card(ares_train_config *c, const plan *p, char *word)
+/* Of the engine, which feeds prompts of full length piece by piece unless it is told not to. */
+static bool short_passes(ares_train_config *c, const plan *p, char *word)
 {
-    if (!p->no_cache || c->rollout.gpu_memory_utilization >= 0.9) return false;
-    c->rollout.gpu_memory_utilization = 0.9;
-    snprintf(word, WORD, "worker.rollout.gpu_memory_utilization=0.9");
+    const ares_json *chunked = c->published.chunked_prefill;
+    bool whole = chunked->type == ARES_JSON_BOOL && !chunked->boolean;
+    int64_t now = c->rollout.max_num_batched_tokens == ARES_NULL_I64
+                      ? BATCHED_TOKENS
+                      : c->rollout.max_num_batched_tokens,
+            least = ARES_MAX(c->rollout.max_num_seqs, whole ? row_tokens(p) : 256);
+    if (!p->answered || now <= least) return false;
+    c->rollout.max_num_batched_tokens = least;
+    say(word, "worker.rollout.max_num_batched_tokens=%lld", (long long)least);
     return true;
 }
-/* Of a card, as all that goes to the host's memory: the CPU has no other. */
-static bool reference_on_host(ares_train_config *c, const plan *p, char *word)
+static bool single_rows(ares_train_config *c, const plan *p, char *word)
 {
-    if (!p->card || p->bytes[PLAN_REFERENCE][0] == 0 || c->ref.offload_params) return false;
-    c->ref.offload_params = true;
-    snprintf(word, WORD, "worker.ref.offload.offload_params=true");
+    if (!p->answered || !c->actor.share_prompts || c->rollout.n == 1) return false;
+    c->actor.share_prompts = false;
+    c->actor.max_token_len = row_tokens(p);
+    say(word, "worker.actor.share_prompts=false");
+    say(word, "worker.actor.max_token_len_per_device=%lld", (long long)c->actor.max_token_len);
     return true;
 }
-static bool critic_on_host(ares_train_config *c, const plan *p, char *word)
+static bool critic_single_rows(ares_train_config *c, const plan *p, char *word)
 {
-    if (!p->card || p->bytes[PLAN_CRITIC][0] == 0 || c->critic.offload_params) return false;
-    c->critic.offload_params = true;
-    snprintf(word, WORD, "worker.critic.offload.offload_params=true");
+    int64_t row = row_tokens(p);
+    if (!has_critic(p)) return false;
+    if (c->critic.max_token_len <= row && (!c->critic.share_prompts || c->rollout.n == 1))
+        return false;
+    c->critic.share_prompts = false;
+    c->critic.max_token_len = row;
+    say(word, "worker.critic.share_prompts=false");
+    say(word, "worker.critic.max_token_len_per_device=%lld", (long long)row);
     return true;
 }
-static bool actor_on_host(ares_train_config *c, const plan *p, char *word)
+
+/* ---------------- ranks hold parts, and send more */
+static const ares_json shared = { .type = ARES_JSON_BOOL, .boolean = true };
+
+/* Over all ranks rather than some, or one. */
+static bool widen(int64_t *fsdp_size, const char *option, const plan *p, char *word)
 {
-    if (!p->card || c->actor.offload_params) return false;
-    c->actor.offload_params = true;
-    snprintf(word, WORD, "worker.actor.offload.offload_params=true");
+    if (sharing_size(*fsdp_size, p->ranks) == p->ranks) return false;
+    *fsdp_size = -1;
+    say(word, "%s.fsdp_size=-1", option);
+    return true;
+}
+static bool share_states(ares_train_config *c, const plan *p, char *word)
+{
+    bool actor = widen(&c->actor.fsdp_size, "worker.actor.fsdp", p, word),
+         critic = has_critic(p) && widen(&c->critic.fsdp_size, "worker.critic.fsdp", p, word);
+    return actor || critic;
+}
+/* false: its weights are in parts, or there is one rank */
+static bool share_all(const ares_json **full_shard, int64_t *fsdp_size, const char *option,
+                      const plan *p, char *word)
+{
+    bool full = (*full_shard)->type == ARES_JSON_BOOL && (*full_shard)->boolean;
+    if (p->ranks == 1) return false;
+    if (full) return widen(fsdp_size, option, p, word);
+    *full_shard = &shared;
+    say(word, "%s.enable_full_shard=true", option);
+    if (sharing_size(*fsdp_size, p->ranks) == 1) (void)widen(fsdp_size, option, p, word);
+    return true;
+}
+static bool share_reference(ares_train_config *c, const plan *p, char *word)
+{
+    return has_reference(p) &&
+           share_all(&c->ref.full_shard, &c->ref.fsdp_size, "worker.ref.fsdp", p, word);
+}
+static bool share_critic(ares_train_config *c, const plan *p, char *word)
+{
+    return has_critic(p) &&
+           share_all(&c->critic.full_shard, &c->critic.fsdp_size, "worker.critic.fsdp", p, word);
+}
+/* Beside VAPOR's stored answers only where these are a round of their own. */
+static bool share_actor(ares_train_config *c, const plan *p, char *word)
+{
+    if (!share_all(&c->actor.full_shard, &c->actor.fsdp_size, "worker.actor.fsdp", p, word))
+        return false;
+    if (!p->pairs.tokens || c->actor.round_tokens != ARES_NULL_I64) return true;
+    c->actor.round_tokens = ARES_MAX(p->micro.tokens, p->pairs.tokens);
+    say(word, "worker.actor.round_tokens=%lld", (long long)c->actor.round_tokens);
     return true;
 }
 /* Where weights come block by block, the inputs of all micro-batches of a round are kept. */
@@ -111,127 +199,282 @@ static bool rounds(ares_train_config *c, const plan *p, char *word)
 {
     bool by_block = p->how == ARES_SHARE_ALL || c->actor.offload_params ||
                     c->ref.offload_params; /* which goes along with an exact KL */
-    if (!by_block || c->actor.round_tokens != ARES_NULL_I64) return false;
-    if (p->micro.per_optimizer <= p->micro.groups) return false;
-    c->actor.round_tokens = p->micro.tokens;
-    snprintf(word, WORD, "worker.actor.round_tokens=%lld", (long long)c->actor.round_tokens);
+    int64_t most = ARES_MAX(p->micro.tokens, p->pairs.tokens);
+    if (!by_block || (c->actor.round_tokens != ARES_NULL_I64 && c->actor.round_tokens <= most))
+        return false;
+    if (p->micro.per_optimizer <= p->micro.groups && !p->pairs.tokens) return false;
+    c->actor.round_tokens = most;
+    say(word, "worker.actor.round_tokens=%lld", (long long)c->actor.round_tokens);
+    return true;
+}
+static bool critic_rounds(ares_train_config *c, const plan *p, char *word)
+{
+    bool in_parts = p->ranks > 1 && c->critic.full_shard->type == ARES_JSON_BOOL &&
+                    c->critic.full_shard->boolean;
+    if (!has_critic(p) || !(in_parts || c->critic.offload_params)) return false;
+    if (c->critic.round_tokens != ARES_NULL_I64 &&
+        c->critic.round_tokens <= c->critic.max_token_len)
+        return false;
+    c->critic.round_tokens = c->critic.max_token_len;
+    say(word, "worker.critic.round_tokens=%lld", (long long)c->critic.round_tokens);
+    return true;
+}
+/* The CPU's native kernels divide a model for rollout: its copy of weights, and the cache. */
+static bool decode_as_one(ares_train_config *c, const plan *p, char *word)
+{
+    const ares_model_config *m = &p->model;
+    int parts = p->ranks;
+    bool now =
+        c->rollout.tensor_parallel_size != ARES_NULL_I64 && c->rollout.tensor_parallel_size > 1;
+    if (!p->answered || p->card || now || strcmp(c->trainer.kernels, "aten") == 0) return false;
+    while (p->ranks % parts || m->heads % parts || m->kv_heads % parts || m->intermediate % parts ||
+           m->hidden % parts)
+        parts--;
+    if (parts == 1) return false;
+    c->rollout.tensor_parallel_size = parts;
+    say(word, "worker.rollout.tensor_parallel_size=%d", parts);
+    return true;
+}
+
+/* ---------------- of a card, to the host's memory: the CPU has no other */
+static bool reference_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || !has_reference(p) || c->ref.offload_params) return false;
+    c->ref.offload_params = true;
+    say(word, "worker.ref.offload.offload_params=true");
+    return true;
+}
+static bool critic_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || !has_critic(p) || c->critic.offload_params) return false;
+    c->critic.offload_params = true;
+    say(word, "worker.critic.offload.offload_params=true");
+    return true;
+}
+static bool actor_on_host(ares_train_config *c, const plan *p, char *word)
+{
+    if (!p->card || c->actor.offload_params) return false;
+    c->actor.offload_params = true;
+    say(word, "worker.actor.offload.offload_params=true");
     return true;
 }
 static bool states_on_host(ares_train_config *c, const plan *p, char *word)
 {
     if (!p->card || c->actor.offload_optimizer) return false;
     c->actor.offload_optimizer = true;
-    snprintf(word, WORD, "worker.actor.offload.offload_optimizer=true");
+    say(word, "worker.actor.offload.offload_optimizer=true");
     return true;
 }
 static bool critic_states_on_host(ares_train_config *c, const plan *p, char *word)
 {
-    if (!p->card || p->bytes[PLAN_CRITIC][0] == 0 || c->critic.offload_optimizer) return false;
+    if (!p->card || !has_critic(p) || c->critic.offload_optimizer) return false;
     c->critic.offload_optimizer = true;
-    snprintf(word, WORD, "worker.critic.offload.offload_optimizer=true");
+    say(word, "worker.critic.offload.offload_optimizer=true");
     return true;
 }
+
+/* ---------------- numbers of 16 bits */
 static bool in_bf16(const char *dtype)
 {
     return dtype && strcmp(dtype, "bf16") == 0;
 }
+static bool to_bf16(const char **dtype, const char *option, char *word)
+{
+    if (in_bf16(*dtype)) return false;
+    *dtype = "bf16";
+    say(word, "%s.fsdp.torch_dtype=bf16", option);
+    return true;
+}
+/* Whether the device computes as the actor is stored: then all models are, as products need it. */
+static bool computes_as_stored(const ares_train_config *c, const plan *p)
+{
+    return p->card || strcmp(c->trainer.kernels, "aten") == 0;
+}
 static bool reference_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    if (p->bytes[PLAN_REFERENCE][0] == 0 || !c->ref.dtype || in_bf16(c->ref.dtype)) return false;
-    c->ref.dtype = "bf16";
-    snprintf(word, WORD, "worker.ref.fsdp.torch_dtype=bf16");
+    return has_reference(p) && c->ref.dtype && to_bf16(&c->ref.dtype, "worker.ref", word);
+}
+/* Of all models; masters stay f32, on the host if need be. */
+static bool all_in_bf16(ares_train_config *c, const plan *p, char *word)
+{
+    if (!to_bf16(&c->actor.dtype, "worker.actor", word)) return false;
+    if (!computes_as_stored(c, p)) return true;
+    if (has_critic(p)) (void)to_bf16(&c->critic.dtype, "worker.critic", word);
+    if (has_reference(p) && c->ref.dtype) (void)to_bf16(&c->ref.dtype, "worker.ref", word);
     return true;
 }
-/* Of all models, since a device computes in one type; masters stay f32, on the host if need be. */
+/* Where arithmetic stays f32, as by the CPU's own kernels, a master of each weight comes beside. */
 static bool weights_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    bool critic = p->bytes[PLAN_CRITIC][0] > 0 && !in_bf16(c->critic.dtype),
-         reference = p->bytes[PLAN_REFERENCE][0] > 0 && c->ref.dtype && !in_bf16(c->ref.dtype);
-    if (in_bf16(c->actor.dtype)) return false;
-    c->actor.dtype = "bf16";
-    if (critic) c->critic.dtype = "bf16";
-    if (reference) c->ref.dtype = "bf16";
-    snprintf(word, WORD, "worker.actor.fsdp.torch_dtype=bf16%s%s",
-             critic ? " with worker.critic.fsdp.torch_dtype=bf16" : "",
-             reference ? " with worker.ref.fsdp.torch_dtype=bf16" : "");
-    return true;
+    return computes_as_stored(c, p) && all_in_bf16(c, p, word);
 }
-/* Of weights in bf16 alone. */
 static bool states_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    (void)p;
-    if (!in_bf16(c->actor.dtype) || strcmp(c->optim.strategy, "adamw_bf16") == 0) return false;
+    if (strcmp(c->optim.strategy, "adamw_bf16") == 0) return false;
+    (void)all_in_bf16(c, p, word);
     c->optim.strategy = "adamw_bf16";
-    snprintf(word, WORD, "worker.actor.optim.strategy=adamw_bf16");
+    say(word, "worker.actor.optim.strategy=adamw_bf16");
     return true;
 }
 static bool critic_states_in_bf16(ares_train_config *c, const plan *p, char *word)
 {
-    if (p->bytes[PLAN_CRITIC][0] == 0 || !in_bf16(c->critic.dtype)) return false;
-    if (strcmp(c->critic_optim.strategy, "adamw_bf16") == 0) return false;
+    if (!has_critic(p) || strcmp(c->critic_optim.strategy, "adamw_bf16") == 0) return false;
+    if (computes_as_stored(c, p) && !in_bf16(c->critic.dtype)) return false;
+    (void)to_bf16(&c->critic.dtype, "worker.critic", word);
     c->critic_optim.strategy = "adamw_bf16";
-    snprintf(word, WORD, "worker.critic.optim.strategy=adamw_bf16");
+    say(word, "worker.critic.optim.strategy=adamw_bf16");
     return true;
 }
 
+/* ---------------- much time, or data */
+/* Rollout is slow where so few answers share a pass. */
+static bool few_at_once(ares_train_config *c, const plan *p, char *word)
+{
+    enum { FEW = 8 };
+    const ares_json *chunked = c->published.chunked_prefill;
+    if (!p->answered || c->rollout.max_num_seqs <= FEW || chunked->type == ARES_JSON_BOOL)
+        return false;
+    c->rollout.max_num_seqs = FEW;
+    c->rollout.max_num_batched_tokens = 8 * FEW;
+    say(word, "worker.rollout.max_num_seqs=%d", FEW);
+    say(word, "worker.rollout.max_num_batched_tokens=%d", 8 * FEW);
+    return true;
+}
 /* VAPOR's stored answers as long as the rollout's; those that are longer lose their end. */
 static bool shorter_pairs(ares_train_config *c, const plan *p, char *word)
 {
-    int64_t longest = p->micro.prompt + p->micro.response;
+    int64_t longest = row_tokens(p);
     if (!p->pairs.tokens || c->vapor.max_pair_length <= longest) return false;
     c->vapor.max_pair_length = longest;
-    snprintf(word, WORD, "vapor.max_pair_length=%lld", (long long)longest);
+    say(word, "vapor.max_pair_length=%lld", (long long)longest);
     return true;
 }
 
 /*
  * By cost, each above all before it together: what changes no result and costs little time, then
- * weights that are rounded, over f32 masters; then weights that come from the host in each pass;
- * last what cuts data or rounds what is learnt.
+ * what ranks send and what goes to the host, then weights that are rounded, over f32 masters; then
+ * weights that come from the host in each pass; last what takes much time, cuts data or rounds what
+ * is learnt.
  */
-static remedy_fn *const remedies[] = { more_of_the_card, store_no_features,     shorter_micro_batch,
-                                       keep_inputs,      critic_inputs,         small_cache,
-                                       single_rows,      critic_single_rows,    reference_on_host,
-                                       states_on_host,   critic_states_on_host, reference_in_bf16,
-                                       weights_in_bf16,
+static remedy_fn *const remedies[] = {
+    more_of_the_card,
+    save_at_once,
+    store_no_features,
+    share_states,
+    shorter_micro_batch,
+    keep_inputs,
+    critic_single_groups,
+    critic_inputs,
+    small_cache,
+    short_passes,
+    single_rows,
+    critic_single_rows,
+    share_reference,
+    share_critic,
+    share_actor,
+    decode_as_one,
+    rounds,
+    critic_rounds,
 
-                                       critic_on_host,   actor_on_host,         rounds,
-                                       shorter_pairs,    critic_states_in_bf16, states_in_bf16 };
+    reference_on_host,
+    states_on_host,
+    critic_states_on_host,
+    reference_in_bf16,
+    weights_in_bf16,
 
-/* The words of the chosen remedies, "" where they change nothing; whether the run fits then. */
-static bool fits_with(const ares_train_config *c, const plan_where *where, const bool *chosen,
-                      char words[][WORD])
+    critic_on_host,
+    actor_on_host,
+    rounds, /* of what is on the host */
+    critic_rounds,
+    few_at_once,
+    shorter_pairs,
+    rounds, /* of shorter ones */
+    critic_states_in_bf16,
+    states_in_bf16,
+};
+enum { REMEDIES = ARES_COUNT(remedies) };
+
+/* Options, and what a run with them needs. */
+typedef struct state {
+    ares_train_config options;
+    plan needs;
+} state;
+
+/* false: nothing to change, or the options do not go together, and all is as it was */
+static bool apply(remedy_fn *remedy, const plan_where *where, state *s, char *word)
 {
-    ares_train_config changed = *c;
-    plan p;
-    bool fits = plan_measure(c, where, &p) == ARES_OK;
-    for (int i = 0; i < ARES_COUNT(remedies); i++) *words[i] = 0;
-    for (int i = 0; i < ARES_COUNT(remedies) && fits; i++)
-        if (chosen[i] && remedies[i](&changed, &p, words[i]))
-            fits = plan_measure(&changed, where, &p) == ARES_OK;
-    fits = fits && plan_fits(&p, where);
+    state changed = *s;
+    *word = 0;
+    bool good = remedy(&changed.options, &s->needs, word) &&
+                plan_measure(&changed.options, where, &changed.needs) == ARES_OK;
     ares_error_clear();
-    return fits;
+    if (good) *s = changed;
+    else *word = 0;
+    return good;
 }
 
-static void list_remedies(const ares_train_config *c, const plan_where *where, ares_str *out)
+/* Whether the run fits with the remedies from `first` on that are chosen. s: before them; after */
+static bool fits_with(const bool *chosen, int first, const plan_where *where, state *s,
+                      char words[][WORD])
 {
-    bool chosen[ARES_COUNT(remedies)] = { 0 }, fits = false;
-    char words[ARES_COUNT(remedies)][WORD];
-    for (int i = 0; i < ARES_COUNT(remedies) && !fits; i++) {
-        chosen[i] = true;
-        fits = fits_with(c, where, chosen, words);
+    for (int i = first; i < REMEDIES; i++) {
+        *words[i] = 0;
+        if (chosen[i]) (void)apply(remedies[i], where, s, words[i]);
     }
-    if (!fits) return;
+    return plan_fits(&s->needs, where);
+}
+
+/*
+ * A cache of one sample would be slow: as large as the others leave room for, and no larger than it
+ * was, or than all samples need that are decoded at once.
+ */
+static void enlarge_cache(const plan_where *where, const plan *was, state *s, char *word)
+{
+    const plan *p = &s->needs;
+    double all = (double)(p->cache_tokens_least * s->options.rollout.max_num_seqs),
+           most = was->no_cache ? all : was->cache_tokens,
+           of_token = p->bytes[PLAN_CACHE][PLAN_ROLLOUT] / p->cache_tokens,
+           room = where->memory - p->total[PLAN_ROLLOUT] + p->bytes[PLAN_SPARE][PLAN_ROLLOUT],
+           tokens = ARES_MIN(p->cache_tokens + 0.99 * room / of_token, most);
+    state larger = *s;
+    larger.options.rollout.cache_tokens = (int64_t)tokens / ARES_KV_BLOCK * ARES_KV_BLOCK;
+    if (plan_measure(&larger.options, where, &larger.needs) == ARES_OK &&
+        plan_fits(&larger.needs, where)) {
+        *word = 0;
+        say_cache(&larger.options, word);
+    }
+    ares_error_clear();
+}
+
+static void list_remedies(const ares_train_config *c, const plan_where *where, const plan *p,
+                          ares_str *out)
+{
+    bool chosen[REMEDIES] = { 0 }, fits = false;
+    char words[REMEDIES][WORD] = { 0 };
+    /* before[i]: all before remedy i */
+    state *before = ares_calloc(REMEDIES + 1, sizeof *before), *with = ares_malloc(sizeof *with);
+    int last = 0;
+    before[0] = (state){ *c, *p };
+    for (; last < REMEDIES && !fits; last++) {
+        before[last + 1] = before[last];
+        chosen[last] = apply(remedies[last], where, &before[last + 1], words[last]);
+        fits = plan_fits(&before[last + 1].needs, where);
+    }
     /* the dearest is needed: without it none before fit; of the others the dear go first */
-    for (int i = ARES_COUNT(remedies) - 1; i >= 0; i--) {
+    for (int i = last - 1; i >= 0 && fits; i--) {
         if (!chosen[i]) continue;
         chosen[i] = false;
-        chosen[i] = !fits_with(c, where, chosen, words);
+        *with = before[i];
+        chosen[i] = !fits_with(chosen, i, where, with, words);
     }
-    (void)fits_with(c, where, chosen, words);
-    for (int i = 0; i < ARES_COUNT(remedies); i++)
+    *with = before[0];
+    if (fits) (void)fits_with(chosen, 0, where, with, words);
+    for (int i = 0; i < REMEDIES && fits; i++) {
+        if (remedies[i] == small_cache && *words[i]) enlarge_cache(where, p, with, words[i]);
         if (*words[i]) ares_str_addf(out, "%s%s", out->len ? ", " : "", words[i]);
+    }
+    ares_free(before);
+    ares_free(with);
 }
 
 static void add_amount(ares_str *out, const char *before, double bytes, const char *after)
@@ -264,7 +507,7 @@ void plan_refusal(const ares_train_config *c, const plan_where *where, const pla
         ares_str_add_z(out,
                        ", and worker.rollout.gpu_memory_utilization leaves none for a kv cache");
     ares_str_add_z(out, "; ");
-    list_remedies(c, where, &remedies_found);
+    list_remedies(c, where, p, &remedies_found);
     if (remedies_found.len) ares_str_addf(out, "it fits with %s", remedies_found.data);
     else ares_str_add_z(out, "no option makes it fit: take a smaller model, or more memory");
     ares_str_fini(&remedies_found);

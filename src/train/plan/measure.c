@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "agents/agents.h"
 #include "options/sharing.h"
 #include "plan/plan.h"
 #include "run/state.h"
@@ -87,6 +88,18 @@ static int open_others(ares_trainer *t, plan *p)
     return ARES_OK;
 }
 
+/* Of one sample of full length, as the engine and the check of worker.rollout.cache_tokens count.
+ */
+static int64_t least_cache(const ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
+    bool talks = agents_wanted(c) && c->rollout.max_model_len != ARES_NULL_I64;
+    int64_t row = talks ? c->rollout.max_model_len
+                        : c->data.max_prompt_length + c->data.max_response_length,
+            longest = ARES_MAX(trainer_longest(t), row);
+    return ((longest + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK + 2) * ARES_KV_BLOCK;
+}
+
 static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
 {
     ares_device *d = &t->run.device;
@@ -94,11 +107,12 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
     ares_rollout_stats stats;
     const ares_train_config *cfg = t->run.cfg;
     ares_train_config least = *cfg;
+    p->cache_tokens_least = least_cache(t);
     int rc = trainer_open_rollout(t, where->ranks);
     if (rc == ARES_ELIMIT && least.rollout.cache_tokens == ARES_NULL_I64) {
         ares_error_clear();
         p->no_cache = true;
-        least.rollout.cache_tokens = trainer_longest(t) + 2 * ARES_KV_BLOCK;
+        least.rollout.cache_tokens = p->cache_tokens_least;
         t->run.cfg = &least;
         rc = trainer_open_rollout(t, where->ranks);
         t->run.cfg = cfg;
@@ -109,8 +123,6 @@ static int open_rollout(ares_trainer *t, const plan_where *where, plan *p)
            cache = (double)ares_rollout_cache_bytes(t->rollout);
     p->shared = (double)ares_phases_bytes(d);
     p->cache_tokens = (double)(stats.total_blocks * ARES_KV_BLOCK);
-    p->cache_least = cache / (double)ARES_MAX(stats.total_blocks, 1) *
-                     (double)(trainer_longest(t) / ARES_KV_BLOCK + 2);
     p->slice = weights;
     both(p, PLAN_WEIGHTS, weights);
     both(p, PLAN_CACHE, cache);
@@ -360,7 +372,7 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *p)
 {
     ares_trainer *t = ares_calloc(1, sizeof *t);
-    *p = (plan){ .card = strncmp(c->trainer.device, "cuda", 4) == 0 };
+    *p = (plan){ .card = strncmp(c->trainer.device, "cuda", 4) == 0, .ranks = where->ranks };
     training_init(&t->run, c, NULL);
     ares_batch_init(&t->batch);
     t->val_longest = where->val_longest;

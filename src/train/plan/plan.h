@@ -62,6 +62,7 @@ typedef struct plan_pictures {
 typedef struct plan {
     ares_model_config model;
     double parameters;
+    int ranks;
     ares_sharing how; /* what ranks share of the actor */
     bool card;
     double bytes[PLAN_OWNERS_N][PLAN_PHASES], total[PLAN_PHASES];
@@ -70,9 +71,9 @@ typedef struct plan {
     double copied;              /* of a checkpoint, in host memory, while it is written */
     double shared;              /* that rollout and training take turns in */
     double slice;               /* of rollout's own weights: bytes that training has not taken */
-    double cache_least;         /* of the cache: what one sample of full length takes */
     double cache_tokens;
-    bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_least */
+    int64_t cache_tokens_least; /* of one sample of full length */
+    bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_tokens_least */
     largest_micro micro;
     largest_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
     plan_pictures pictures;

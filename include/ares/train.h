@@ -613,13 +613,13 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
 int ares_train_named_ranks(const ares_train_config *c);
 
 /*
- * Adds a fault where a run of local_ranks processes on this machine cannot fit into its memory or
- * its cards. Reads config.json, no weight, and opens no device. words: receives what a process
- * holds, as text. reinforcement: count reference and critic, where the options ask for them.
- * (run/memory_check.c)
+ * Adds a fault where a run of ranks, local_ranks of them on this machine, cannot fit into its
+ * memory or its cards. Reads config.json, no weight, and opens no device. words: receives what a
+ * process holds, as text. reinforcement: count reference and critic, where the options ask for
+ * them. (run/memory_check.c)
  */
-void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
-                             bool reinforcement, ares_str *words);
+void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int ranks,
+                             int local_ranks, bool reinforcement, ares_str *words);
 
 typedef struct ares_plan_options {
     int ranks, local_ranks;

@@ -66,7 +66,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
         local = ARES_MAX(
             1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
     }
-    if (!o->print) ares_train_memory_check(cfg, c, local, v->reinforcement, &needs);
+    if (!o->print) ares_train_memory_check(cfg, c, ranks, local, v->reinforcement, &needs);
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);

@@ -48,7 +48,7 @@ TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
 {
     ares_str out = { 0 };
     int rc = e2e_program(&out, "--check --config experiments/AEPO/qwen2_5_7b.yaml");
-    CHECK_CONTAINS(out.data, "a process holds at least 152.3 GB");
+    CHECK_CONTAINS(out.data, "a process holds at least 19.0 GB");
     if (!ares_file_exists("/dev/nvidiactl")) {
         CHECK_EQ(rc, 2);
         CHECK_CONTAINS(out.data, "no CUDA device on this machine");
@@ -60,7 +60,7 @@ TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
     ares_str_clear(&out);
     CHECK(e2e_program(&out, "--check --config experiments/DAPO/qwen2_5_7b.yaml") != 0 ||
           ares_file_exists("/dev/nvidiactl"));
-    CHECK_CONTAINS(out.data, "a process holds at least 137.1 GB");
+    CHECK_CONTAINS(out.data, "a process holds at least 57.1 GB");
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out, "head -n 3 '%s'", test_source("experiments/AEPO/config.yaml")), 0);
     CHECK_CONTAINS(out.data, "recipe for SmolLM2");

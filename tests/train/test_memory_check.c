@@ -32,7 +32,7 @@ static int faults(const char *parameters, const char *const *more, int n, int lo
     CHECK_EQ(ares_config_fault_count(cfg), 0);
     ares_str_clear(words);
     ares_str_clear(told);
-    ares_train_memory_check(cfg, &c, local_ranks, reinforcement, words);
+    ares_train_memory_check(cfg, &c, local_ranks, local_ranks, reinforcement, words);
     int found = ares_config_fault_count(cfg);
     ares_str_add_z(told, faults_text(cfg));
     ares_config_free(cfg);
@@ -80,12 +80,15 @@ TEST(a_run_that_cannot_fit_into_this_machines_memory_is_refused_with_the_numbers
     CHECK_CONTAINS(
         told.data,
         "worker.actor.model.model_path = 'no/such/model': a process holds at least 16000.0 GB");
-    CHECK_CONTAINS(told.data, "GB for 1; nothing is divided among processes yet: take a smaller "
-                              "model, or a machine with more");
+    CHECK_CONTAINS(told.data, "GB for 1; see which options 'ares-train plan' proposes, take a "
+                              "smaller model, or a machine with more");
     snprintf(most, sizeof most, "%.0f", ares_memory_bytes() / 16 * 0.6);
     CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
-    /* each process holds all */
-    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 1);
+    /* two share the states: 12 bytes each; or each holds all */
+    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 0);
+    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true", "worker.actor.fsdp.fsdp_size=1"), 2,
+                    true, &words, &told),
+             1);
     CHECK_CONTAINS(told.data, "GB for 2");
     /* all of it is not too much; 16 bytes are a parameter's */
     for (int more = 0; more < 2; more++) {
@@ -95,6 +98,44 @@ TEST(a_run_that_cannot_fit_into_this_machines_memory_is_refused_with_the_numbers
     CHECK_EQ(faults("null", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
     CHECK_CONTAINS(words.data,
                    "no model at 'no/such/model', and worker.actor.model.parameters is not set");
+    ares_str_fini(&words);
+    ares_str_fini(&told);
+}
+
+/* As configs/presets/qwen2_5_3b_80gb.yaml has a card leave it to the host, and 8 ranks share. */
+TEST(what_ranks_share_or_the_host_holds_is_not_counted)
+{
+#define ON_CARD "trainer.device=cuda", "worker.actor.fsdp.torch_dtype=bf16"
+    ares_str words = { 0 }, told = { 0 };
+    const char *off = "algorithm.disable_kl=true", *gae = "algorithm.adv_estimator=gae",
+               *critic = "worker.critic.fsdp.torch_dtype=bf16";
+    faults("1e12", WITH(ON_CARD, off, gae, critic), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 36000.0 GB");
+    faults("1e12",
+           WITH(ON_CARD, off, gae, critic, "worker.actor.offload.offload_optimizer=true",
+                "worker.critic.offload.offload_optimizer=true"),
+           1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 12000.0 GB");
+    faults("1e12",
+           WITH(ON_CARD, off, gae, critic, "worker.actor.offload.offload_params=true",
+                "worker.critic.offload.offload_params=true"),
+           1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 32000.0 GB");
+    /* the CPU has no other memory */
+    faults("1e12",
+           WITH(off, "worker.actor.offload.offload_params=true",
+                "worker.actor.offload.offload_optimizer=true"),
+           1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 16000.0 GB");
+    const char *kl = "algorithm.kl_coef=0.1";
+    faults("1e12", WITH(ON_CARD, kl), 8, true, &words, &told); /* states: 12 / 8 */
+    CHECK_CONTAINS(words.data, "(weights, gradients and optimizer states of 1000.00 billion "
+                               "parameters: 7500.0; the reference: 4000.0)");
+    faults("1e12",
+           WITH(ON_CARD, kl, "worker.actor.fsdp.enable_full_shard=true",
+                "worker.actor.fsdp.fsdp_size=4", "worker.ref.fsdp.enable_full_shard=true"),
+           8, true, &words, &told);
+    CHECK_CONTAINS(words.data, "parameters: 4500.0; the reference: 500.0)");
     ares_str_fini(&words);
     ares_str_fini(&told);
 }
@@ -163,7 +204,7 @@ TEST(each_process_takes_a_card_that_holds_all_of_it)
     CHECK_EQ(card_faults("cuda", 8, 1, 141e9, &told), 2);
     CHECK_CONTAINS(told.data, "8 processes take a card each, and this machine has 1");
     CHECK_CONTAINS(told.data, "a process holds 152.3 GB; a card of this machine has 141.0 GB; "
-                              "nothing is divided among processes yet");
+                              "see which options 'ares-train plan' proposes");
     CHECK_EQ(card_faults("cuda", 8, 8, 141e9, &told), 1);
     CHECK_EQ(card_faults("cuda", 8, 8, 180e9, &told), 0);
     CHECK_EQ(card_faults("cuda:1", 2, 8, 180e9, &told), 1); /* both on one */

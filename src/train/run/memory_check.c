@@ -1,13 +1,14 @@
 /*
  * Whether a run can fit where it would run, from the options and config.json alone: no weight is
- * read, no device opened. Only what a process holds in any case is counted: weights, gradients,
- * optimizer states, the reference and the critic. Activations and the rollout's cache need more, so
- * what is refused here could never have run.
+ * read, no device opened. Only what a process holds in any case is counted: its part of weights,
+ * gradients, optimizer states, the reference and the critic. Activations and the rollout's cache
+ * need more, so what is refused here could never have run.
  */
 #include <dirent.h>
 #include <math.h>
 #include <string.h>
 
+#include "options/sharing.h"
 #include "run.h"
 #include "run/sizes.h"
 
@@ -28,35 +29,63 @@ static double parameters_at(const char *path)
     return n;
 }
 
+/* What of a model is a rank's own: parts that ranks share, and what is not in the host's memory. */
+typedef struct parts {
+    double weights, gradients, states;
+} parts;
+
+static parts parts_of(const ares_json *full_shard, int64_t fsdp_size, int ranks,
+                      bool weights_elsewhere, bool states_elsewhere)
+{
+    double part = 1.0 / sharing_size(fsdp_size, ranks);
+    bool all = full_shard->type == ARES_JSON_BOOL && full_shard->boolean;
+    return (parts){ .weights = weights_elsewhere ? 0
+                               : all             ? part
+                                                 : 1,
+                    .gradients = all ? part : 1,
+                    .states = states_elsewhere ? 0 : part };
+}
+
 /*
  * Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored
  * in bf16; with adamw_bf16 these three have 16 bits (region.c). optim NULL: not trained
  */
-static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim)
+static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim,
+                       parts own)
 {
     bool bf16 = dtype && strcmp(dtype, "bf16") == 0;
     double weight = bf16 ? 2 : 4, states = 8;
     if (optim && bf16) states = strcmp(optim->strategy, "adamw_bf16") == 0 ? 6 : 12;
-    return parameters * (weight + (optim ? 4 + states : 0));
+    if (!optim) return parameters * weight * own.weights;
+    return parameters * (weight * own.weights + 4 * own.gradients + states * own.states);
 }
 
 typedef struct needs {
     double parameters, actor, reference, critic, all;
 } needs;
 
-static needs needs_of(const ares_train_config *c, bool reinforcement)
+static needs needs_of(const ares_train_config *c, int ranks, bool reinforcement)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    bool trained = !c->trainer.val_only, roles = trained && reinforcement;
+    bool trained = !c->trainer.val_only, roles = trained && reinforcement,
+         card = strncmp(c->trainer.device, "cuda", 4) == 0;
     needs n = { .parameters = parameters_at(c->actor.model_path) };
     if (n.parameters == 0 && !ares_is_null_f64(c->actor.parameters))
         n.parameters = c->actor.parameters;
     double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
-    n.actor = bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL);
+    n.actor =
+        bytes_of(n.parameters, c->actor.dtype, trained ? &c->optim : NULL,
+                 parts_of(c->actor.full_shard, c->actor.fsdp_size, ranks,
+                          card && c->actor.offload_params, card && c->actor.offload_optimizer));
     if (roles && trainer_needs_reference(c))
-        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL);
+        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", NULL,
+                               parts_of(c->ref.full_shard, c->ref.fsdp_size, ranks,
+                                        card && c->ref.offload_params, false));
     if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
-        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim);
+        n.critic = bytes_of(critic, c->critic.dtype, &c->critic_optim,
+                            parts_of(c->critic.full_shard, c->critic.fsdp_size, ranks,
+                                     card && c->critic.offload_params,
+                                     card && c->critic.offload_optimizer));
     n.all = n.actor + n.reference + n.critic;
     return n;
 }
@@ -96,8 +125,8 @@ int train_cards(const char *folder, double *least_bytes)
     return known ? n : -1;
 }
 
-static const char remedy[] =
-    "nothing is divided among processes yet: take a smaller model, or a machine with more";
+static const char remedy[] = "see which options 'ares-train plan' proposes, take a smaller model, "
+                             "or a machine with more";
 
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
                        const char *words, int cards, double least)
@@ -118,12 +147,12 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
                           "%s; a card of this machine has %.1f GB; %s", words, least / 1e9, remedy);
 }
 
-void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
-                             bool reinforcement, ares_str *words)
+void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int ranks,
+                             int local_ranks, bool reinforcement, ares_str *words)
 {
     /* a fault already */
     if (!c->actor.model_path || !c->trainer.device || !c->algorithm.adv_estimator) return;
-    needs n = needs_of(c, reinforcement);
+    needs n = needs_of(c, ranks, reinforcement);
     bool cuda = strncmp(c->trainer.device, "cuda", 4) == 0;
     if (n.all > 0) describe(words, &n, !c->trainer.val_only);
     else

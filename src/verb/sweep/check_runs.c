@@ -66,7 +66,8 @@ static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
     ares_config_read_args(cfg, r->n_words, r->words);
     ares_config_resolve(cfg);
     bool one_card = c.trainer.device && strncmp(c.trainer.device, "cuda:", 5) == 0;
-    if (open && !one_card) ares_train_memory_check(cfg, &c, (int)s->o.ranks, true, &needs);
+    if (open && !one_card)
+        ares_train_memory_check(cfg, &c, (int)s->o.ranks, (int)s->o.ranks, true, &needs);
     int rc = ares_config_fault_count(cfg) ? ares_config_finish(cfg)
                                           : ares_train_config_check(cfg, &c, (int)s->o.ranks);
     if (rc != ARES_OK) ares_fail_in(rc, "sweep: run %s", r->name);

@@ -390,6 +390,20 @@ TEST(turns_of_an_episode_count_once)
     ares_batch_fini(&b);
 }
 
+/* Turns of 1 and 3 tokens, and an answer of 2, weigh 4 to 2 in the baseline of opo. */
+TEST(an_episode_is_as_long_as_all_of_its_turns)
+{
+    ares_batch b;
+    make_batch(&b, 1, 3, (const int64_t[]){ 1, 3, 2 }, 3);
+    b.samples[0].episode = b.samples[1].episode = 5;
+    ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
+    for (int64_t r = 0; r < 2; r++) b.token_level_rewards[b.row_start[r]] = 1.5F;
+    REQUIRE_OK(compute("opo", &defaults, NULL, &b));
+    for (int64_t t = 0; t < b.tokens; t++)
+        CHECK_NEAR(b.advantages[t], t < b.row_start[2] ? 0.5 : -1, 1e-7);
+    ares_batch_fini(&b);
+}
+
 TEST(an_episode_whose_first_turns_are_masked_counts_once)
 {
     ares_batch b;

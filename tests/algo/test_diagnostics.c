@@ -135,6 +135,8 @@ TEST(the_last_bucket_takes_the_rest_and_no_bucket_is_empty)
     CHECK_EQ(ares_std_quantiles(std, 5, 2, order, start), 2);
     CHECK_MEM(order, ((const int64_t[]){ 1, 3, 2, 0, 4 }), sizeof order);
     CHECK_MEM(start, ((const int64_t[]){ 0, 2, 5 }), 3 * sizeof *start);
+    CHECK_EQ(ares_std_quantiles(std, 5, 3, order, start), 3); /* as many in all but the last */
+    CHECK_MEM(start, ((const int64_t[]){ 0, 1, 2, 5 }), 4 * sizeof *start);
     CHECK_EQ(ares_std_quantiles(std, 5, 7, order, start), 5);
     CHECK_EQ(ares_std_quantiles(std, 0, 6, order, start), 0);
 }

@@ -163,12 +163,13 @@ TEST(other_trainers_words_name_the_same_estimators)
 
 /* A tool's output and padding lie between or after the policy's tokens: no KL is taken off there.
  */
+/* The last row is a discarded answer's, which counts in no mean. */
 TEST(a_kl_in_the_reward_is_taken_off_at_the_policys_tokens_alone)
 {
-    static const float kl[] = { 0.5F, 8, 1, 2, 0.25F }, scores[] = { 1, 0, 2, 0, 1 };
-    static const uint8_t mask[] = { 1, 0, 1, 1, 0 };
-    static const double plain[] = { 0.75, 0, 1.5, -1, 1 }, weighed[] = { 0.75, 0, 1, -3, 1 };
-    static const float weight[] = { 1, 7, 2, 3, 7 };
+    static const float kl[] = { 0.5F, 8, 1, 2, 0.25F, 4 }, scores[] = { 1, 0, 2, 0, 1, 3 };
+    static const uint8_t mask[] = { 1, 0, 1, 1, 0, 0 };
+    static const double plain[] = { 0.75, 0, 1.5, -1, 1, 3 }, weighed[] = { 0.75, 0, 1, -3, 1, 3 };
+    static const float weight[] = { 1, 7, 2, 3, 7, 7 };
     for (int weighs = 0; weighs < 2; weighs++) {
         double sums[2] = { 0 };
         ares_batch b;
@@ -176,6 +177,7 @@ TEST(a_kl_in_the_reward_is_taken_off_at_the_policys_tokens_alone)
         ares_batch_begin_group(&b);
         ares_batch_add_row(&b, &(ares_sample){ 0 }, 3);
         ares_batch_add_row(&b, &(ares_sample){ 0 }, 2);
+        ares_batch_add_row(&b, &(ares_sample){ 0 }, 1);
         ARES_PUT(&b, response_mask), ARES_PUT(&b, kl);
         ARES_PUT(&b, token_level_scores), ARES_PUT(&b, token_level_rewards);
         memcpy(b.response_mask, mask, sizeof mask);
@@ -183,7 +185,7 @@ TEST(a_kl_in_the_reward_is_taken_off_at_the_policys_tokens_alone)
         memcpy(b.token_level_scores, scores, sizeof scores);
         if (weighs) memcpy(ARES_PUT(&b, kl_weight), weight, sizeof weight);
         ares_kl_in_reward(&b, 0.5, sums);
-        for (int t = 0; t < 5; t++)
+        for (int t = 0; t < 6; t++)
             CHECK_NEAR(b.token_level_rewards[t], (weighs ? weighed : plain)[t], 1e-7);
         CHECK_NEAR(sums[0], (0.5 + 1) / 2 + 2, 1e-7);
         CHECK_NEAR(sums[1], 2, 0);

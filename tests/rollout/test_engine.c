@@ -146,8 +146,30 @@ TEST(a_temperature_other_than_one_records_both_log_probs)
     }
     CHECK(apart > 1e-3);
     CHECK_MEM(same[0].log_probs, same[0].log_probs_1, (size_t)same[0].n_tokens * sizeof(float));
-    ares_rollout_free(a);
     ares_rollout_free(b);
+    /* beside a greedy answer, whichever of them comes last */
+    for (int last = 0; last < 2; last++) {
+        ares_completion c, of[2];
+        int64_t active = 1;
+        REQUIRE_OK(ares_rollout_new(model, NULL, &roomy, &b));
+        for (int k = 0; k < 2; k++) {
+            s.temperature = k == last ? 0 : 2;
+            CHECK_OK(ares_rollout_add(b,
+                                      &(ares_request){ .prompt = prompt,
+                                                       .prompt_len = 4,
+                                                       .n = 1,
+                                                       .sampling = s,
+                                                       .key = ares_rng_root(3, ARES_RNG_SAMPLE) },
+                                      NULL));
+        }
+        while (active && CHECK_OK(ares_rollout_step(b, &active)))
+            while (ares_rollout_next(b, &c)) of[c.request] = c;
+        size_t bytes = (size_t)hot[0].n_tokens * sizeof(float);
+        CHECK_MEM(of[!last].log_probs_1, hot[0].log_probs_1, bytes);
+        CHECK_MEM(of[!last].entropies_1, hot[0].entropies_1, bytes);
+        ares_rollout_free(b);
+    }
+    ares_rollout_free(a);
     close_variant();
 }
 

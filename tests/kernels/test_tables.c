@@ -1148,6 +1148,12 @@ static void head_cases(table which)
 }
 ON_ALL(head_and_its_gradients_agree_with_the_cpu, head_cases)
 
+/* The first chunk of logits has 64 of the 66 rows. */
+TEST(aten_head_and_its_gradients_agree_with_the_cpu_beyond_the_first_chunk_of_logits)
+{
+    head_case(ATEN, ARES_F32, 66, 1 << 18, 4);
+}
+
 /* x and W are small multiples of 1/4, so logits are exact on both sides and many are equal. */
 static float *quarters(uint64_t seed, int64_t n, int most)
 {
@@ -1539,6 +1545,7 @@ static void adamw_cases(table which)
              *c_short = up(&p, short_c, N * 2);
     for (int64_t step = 4; step < 6; step++) {
         ares_adamw_args a = adamw_kahan_of(N, half, short_c, g, short_m, short_v, step);
+        a.weight_decay = 20; /* less is lost as a weight is rounded */
         ares_adamw_args b = a;
         b.w = half_up, b.master = c_short, b.grad = g_up, b.m = m_short, b.v = v_short;
         p.cpu.k->adamw(&p.cpu, &a);
@@ -1572,3 +1579,18 @@ static void adamw_cases(table which)
     pair_close(&p);
 }
 ON_ALL(adamw_and_sums_agree_with_the_cpu, adamw_cases)
+
+/* libtorch takes 16 chunks at a time. */
+TEST(aten_sums_squares_of_more_chunks_than_it_takes_at_once)
+{
+    enum { CHUNKS = 18, N = 17 * ARES_SUM_CHUNK + 5 };
+    pair p;
+    if (!pair_open(&p, ATEN)) return;
+    float *x = normals(7, N, 1.0);
+    double want[CHUNKS], got[CHUNKS] = { 0 };
+    p.cpu.k->square_sums(&p.cpu, x, N, want);
+    p.other.k->square_sums(&p.other, x, N, got);
+    for (int c = 0; c < CHUNKS; c++) CHECK_NEAR(got[c], want[c], 1e-12 * want[c]);
+    ares_free(x);
+    pair_close(&p);
+}

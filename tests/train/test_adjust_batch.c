@@ -75,6 +75,22 @@ TEST(a_smaller_batch_grows_to_whole_mini_batches_or_shrinks_to_them)
     }
 }
 
+TEST(a_batch_is_whole_for_the_critic_too_where_its_mini_batches_are_others)
+{
+    static const int64_t of_critic[] = { 16, 48 };
+    for (int i = 0; i < ARES_COUNT(of_critic); i++) {
+        ares_train_config cfg = config_of("copy", "gae");
+        ares_metrics *m = ares_metrics_new();
+        ares_batch b;
+        cfg.critic.global_batch_size = of_critic[i];
+        make(&b, 0, 1, N);
+        CHECK_OK(adjust_batch(&cfg, NULL, 0, &b, m));
+        CHECK_EQ(b.rows, i ? 96 : 32);
+        ares_batch_fini(&b);
+        ares_metrics_free(m);
+    }
+}
+
 TEST(which_rows_are_copied_depends_on_the_step_alone)
 {
     int one[3 * N], again[3 * N], other[3 * N], copied[3] = { 0 };

@@ -400,6 +400,18 @@ TEST(a_vision_model_is_read_from_all_layouts)
     }
 }
 
+TEST(a_key_that_is_absent_from_a_vision_config_has_its_published_value)
+{
+    ares_model_config c;
+    REQUIRE_OK(
+        read_with("qwen2_5_vl_mid", "\"fullatt_block_indexes\"", "\"was_block_indexes\"", &c));
+    CHECK_EQ(c.vision.full_blocks, 1u << 7 | 1u << 15 | 1u << 23 | 1u << 31);
+    REQUIRE_OK(read_with("qwen2_5_vl_mid", "\"window_size\"", "\"was_size\"", &c));
+    CHECK_EQ(c.vision.window, 112);
+    CHECK_EQ(c.vision.full_blocks, 8);
+    CHECK_NEAR(c.vision.tokens_per_second, 4, 0); /* these files do not name it */
+}
+
 /* The same files with one thing changed. */
 TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
 {

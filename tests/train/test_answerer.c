@@ -17,7 +17,7 @@
 
 enum { SAID = 3, TURN = 6 }; /* words of the environment, of a turn at most */
 static const int32_t said[SAID] = { 40, 41, 42 };
-static bool row_per_turn, uneven;
+static bool row_per_turn, uneven, last_word;
 
 /* One sample: its words join `all` from *n on, and their numbers the row from `at` on. */
 static int turn(ares_trainer *t, ares_rng_key key, int index, int number, int32_t *all, int32_t *n,
@@ -47,7 +47,8 @@ static int turn(ares_trainer *t, ares_rng_key key, int index, int number, int32_
         x->weight_versions[at + i] = (int32_t)t->actor.learner.optim.updates;
     }
     x->turn_ends[at + c.n_tokens - 1] = 1;
-    x->turn_scores[at + c.n_tokens - 1] = (float)(number + 1) + (float)index / 4;
+    if (x->turn_scores)
+        x->turn_scores[at + c.n_tokens - 1] = (float)(number + 1) + (float)index / 4;
     x->n_tokens = at + c.n_tokens;
     return ARES_OK;
 }
@@ -55,10 +56,19 @@ static int turn(ares_trainer *t, ares_rng_key key, int index, int number, int32_
 static ares_trajectory_row *new_row(ares_trajectory_row *x, const int32_t *prompt, int32_t length,
                                     ares_arena *a)
 {
-    ares_trajectory_row_init(x, prompt, length, 2 * TURN + SAID, a);
-    x->turn_ends = ares_arena_calloc(a, 2 * TURN + SAID, 1);
-    x->turn_scores = ares_arena_calloc(a, 2 * TURN + SAID, sizeof(float));
+    ares_trajectory_row_init(x, prompt, length, 2 * (TURN + SAID), a);
+    x->turn_ends = ares_arena_calloc(a, 2 * (TURN + SAID), 1);
+    if (!last_word) x->turn_scores = ares_arena_calloc(a, 2 * TURN + SAID, sizeof(float));
     return x;
+}
+
+static void environment_says(ares_trajectory_row *x)
+{
+    for (int i = 0; i < SAID; i++) {
+        x->responses[x->n_tokens] = said[i];
+        x->rollout_log_probs[x->n_tokens] = NAN; /* nobody may read it */
+        x->weight_versions[x->n_tokens++] = ARES_NOT_SAMPLED;
+    }
 }
 
 static int converse(ares_trainer *t, const ares_row *row, ares_rng_key key, int index,
@@ -80,13 +90,11 @@ static int converse(ares_trainer *t, const ares_row *row, ares_rng_key key, int 
     ARES_TRY(turn(t, key, index, 0, all, &n, x, 0));
     memcpy(all + n, said, sizeof said);
     if (row_per_turn) x = new_row(&y->rows[1], all, n + SAID, a);
-    for (int i = 0; i < SAID && !row_per_turn; i++) {
-        x->responses[x->n_tokens] = said[i];
-        x->rollout_log_probs[x->n_tokens] = NAN; /* nobody may read it */
-        x->weight_versions[x->n_tokens++] = ARES_NOT_SAMPLED;
-    }
+    if (!row_per_turn) environment_says(x);
     n += SAID;
-    return turn(t, key, index, 1, all, &n, x, row_per_turn ? 0 : x->n_tokens);
+    ARES_TRY(turn(t, key, index, 1, all, &n, x, row_per_turn ? 0 : x->n_tokens));
+    if (last_word) environment_says(x);
+    return ARES_OK;
 }
 
 static int answer_in_turns(ares_trainer *t, const answer_job *job, ares_arena *a, ares_group *out)
@@ -151,6 +159,22 @@ TEST(a_step_trains_on_conversations_of_one_row)
         CHECK_NEAR(sum, 3 + 2 * (double)b->samples[r].index / 4, 0);
     }
     close_trainer(&o);
+}
+
+TEST(the_score_of_a_conversation_stands_at_the_last_token_of_the_policy)
+{
+    opened o;
+    last_word = true;
+    step(&o, "worker.actor.rollout_is=token", false, false);
+    const ares_batch *b = &o.t.batch;
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            bool last = i == b->row_start[r + 1] - SAID - 1;
+            CHECK_NEAR(b->token_level_scores[i], last ? b->samples[r].index : 0, 0);
+        }
+    CHECK_NEAR(metric(&o, "reward/empty_responses"), 0, 0);
+    close_trainer(&o);
+    last_word = false;
 }
 
 TEST(a_step_trains_on_a_row_per_turn)

@@ -140,6 +140,26 @@ TEST(bf16_storage_keeps_what_a_bf16_file_holds)
     ares_device_close(&e);
 }
 
+/* Norms lie in f32 beside matrices of bf16, and in a file that has bf16 alone. */
+TEST(a_model_that_follows_another_has_the_numbers_that_its_file_will_have)
+{
+    ares_device d;
+    ares_model *a, *b, *again;
+    ares_model_options opt = { .storage = ARES_BF16 };
+    if (!CHECK_OK(load(golden("qwen2_bf16"), ARES_BF16, &d, &a)) ||
+        !CHECK_OK(ares_model_new(&a->cfg, &d, &opt, 3, &b)))
+        return;
+    CHECK_OK(ares_model_mix(a, b, 0.3));
+    CHECK_OK(ares_model_save(a, test_file("saved"), NULL, NULL));
+    if (CHECK_OK(ares_model_load(test_file("saved"), &d, &opt, &again))) {
+        CHECK_MEM(again->weights, a->weights, a->weights_bytes);
+        ares_model_free(again);
+    }
+    ares_model_free(a);
+    ares_model_free(b);
+    ares_device_close(&d);
+}
+
 /* A device of the CPU's functions whose memory counts as its own: tensors are copied to and fro. */
 TEST(a_model_in_the_memory_of_a_device_has_the_weights_of_its_file)
 {

@@ -4,6 +4,7 @@
  * number of the run. These tests failed when the controls or the source of a failed step were saved
  * as they were at the failure.
  */
+#include "disk.h"
 #include "e2e.h"
 
 #include <math.h>
@@ -520,6 +521,38 @@ TEST(the_best_checkpoint_is_judged_by_the_latest_validation)
                         "&& grep -q '\"best_step\":[^0-9]*4,' step_000004/state.json "
                         "&& grep -q '\"validated_step\":[^0-9]*6,' step_000008/state.json",
                         test_file("run/checkpoints")),
+             0);
+}
+
+/*
+ * Step 4 of another run is the best so far. Step 5 is validated better, and a signal ends the run
+ * before the next regular checkpoint, which is the best by that validation.
+ */
+TEST(a_run_that_goes_on_remembers_the_latest_validation_beside_the_best)
+{
+    static const char *const runs[] = { "first", "run", "run" };
+    for (int i = 0; i < 3; i++) {
+        char from[600] = "trainer.max_steps=4";
+        if (i)
+            snprintf(from, sizeof from, "trainer.max_steps=9 trainer.load_checkpoint_path='%s'",
+                     test_file("first"));
+        if (i == 1) {
+            disk_record(test_file("log"), true);
+            setenv("ARES_RECORD_SIGNAL", "/metrics.jsonl 1 ", 1);
+        }
+        int rc = e2e_program(NULL,
+                             "--config '%s' data.val_files='%s' trainer.val_freq=5 "
+                             "trainer.save_freq=4 trainer.val_before_train=false "
+                             "'worker.reward.rewards=[{name: random}]' %s",
+                             e2e_train_words(runs[i]), test_source("examples/data/sums/val.jsonl"),
+                             from);
+        if (i == 1) disk_record_end();
+        CHECK_EQ(rc, i == 1 ? 130 : 0);
+        if (i == 1) CHECK(ares_file_exists(test_file("run/checkpoints/rolling_000005/state.json")));
+    }
+    CHECK(e2e_metric("run", 5, "val/reward_score") > e2e_metric("first", 4, "val/reward_score"));
+    CHECK_EQ(test_shell(NULL, "grep -q '\"best_step\":[^0-9]*8,' '%s'",
+                        test_file("run/checkpoints/step_000008/state.json")),
              0);
 }
 

@@ -264,6 +264,19 @@ TEST(groups_above_the_cap_of_their_data_set_are_not_trained_on)
     ares_arena_fini(&arena);
 }
 
+/* A cap of 0 drops all of the first fetch, and the next one keeps what it draws. */
+TEST(a_group_meets_the_cap_of_the_fetch_that_drew_it)
+{
+    CHECK_EQ(mixed_run(NULL, "run", "",
+                       "'curriculum.reward_caps=[step, step]' trainer.max_try_make_batch=9 "
+                       "trainer.max_steps=1"),
+             0);
+    CHECK(e2e_metric("run", 1, "filter/tries") >= 2);
+    CHECK_EQ(e2e_metric("run", 1, "rollout/a/sample_count") +
+                 e2e_metric("run", 1, "rollout/b/sample_count"),
+             24);
+}
+
 /* ---------------------------------------------------------------- evaluation */
 static int eval_run(ares_str *out, const char *run, const char *before, const char *more)
 {

@@ -48,6 +48,20 @@ TEST(vapor_judges_the_part_between_its_tags_and_learns_from_pairs)
     CHECK(e2e_metric("vapor", 30, "vapor/kl") > 0);
 }
 
+/* More answers than pairs. */
+TEST(the_loss_of_vapor_is_the_mean_over_answers_and_that_over_pairs)
+{
+    REQUIRE(e2e_program(NULL,
+                        "train %s trainer.max_steps=2 worker.actor.global_batch_size=4 "
+                        "vapor.dpo_coef=0.5",
+                        words("vapor")) == 0);
+    for (int step = 1; step <= 2; step++)
+        CHECK_NEAR(e2e_metric("vapor", step, "actor/pg_loss"),
+                   e2e_metric("vapor", step, "vapor/policy_loss") +
+                       0.5 * e2e_metric("vapor", step, "vapor/dpo_loss"),
+                   1e-6);
+}
+
 TEST(nothing_that_divides_the_work_changes_a_bit_of_vapor)
 {
     static const char *const others[] = { "worker.actor.max_token_len_per_device=16",

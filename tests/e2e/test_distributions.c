@@ -121,7 +121,8 @@ TEST(tensorboard_shows_how_the_entropies_of_all_sampled_tokens_are_distributed)
             NULL,
             "--config '%s' trainer.max_steps=%d trainer.logger=[tensorboard] algorithm.aepo=true "
             "worker.rollout.window_size=2 worker.reward.accuracy=random "
-            "'worker.reward.rewards=[{name: random}]' worker.actor.optim.lr=2",
+            "'worker.reward.rewards=[{name: random}]' worker.actor.optim.lr=2 "
+            "worker.rollout.temperature=1.25", /* entropies are those at 1 */
             e2e_train_words("run"), STEPS) == 0);
     if (!CHECK(events_of(test_file("run"), 0, &events))) return;
     for (int step = 1; step <= STEPS; step++) sure += check_step(&events, step);

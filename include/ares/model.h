@@ -66,7 +66,7 @@ typedef struct ares_model_config {
     const char *text_names;   /* what names of the text part's tensors begin with; NULL: "model" */
     const char *vision_names; /* and those of the tower's; NULL: "visual" */
     double initializer_range;
-    ares_dtype file_dtype; /* of the tensors in the files; saving keeps it */
+    ares_dtype file_dtype; /* of the tensors in the files; of a loaded model: as it is stored */
     /* bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together */
     int32_t bos, pad, n_eos, eos[ARES_MAX_EOS];
 } ares_model_config;

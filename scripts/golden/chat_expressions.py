@@ -606,6 +606,8 @@ l | select('odd')
 users | groupby('age') | list | length
 users | groupby('age') | map(attribute='grouper') | list
 users | groupby('age') | map('last') | map('length') | list
+[{'t': 'B'}, {'t': 'a'}, {'t': 'b'}] | groupby('t') | map(attribute='grouper') | list
+[{'t': 'B'}, {'t': 'a'}, {'t': 'b'}] | groupby('t', case_sensitive=true) | map('first') | list
 range(5) | batch(2) | list
 range(5) | batch(2, 'x') | list
 range(5) | slice(2) | list

@@ -39,6 +39,18 @@ static void talk_close(talk *t)
     ares_text_spans_fini(&t->spans);
 }
 
+/* Whether both kinds of places of span i name the same ones. */
+static void check_places(const talk *t, int64_t i)
+{
+    const ares_text_span *s = &t->spans.items[i];
+    int64_t chars[2] = { 0 };
+    for (int64_t k = 0; k < s->byte_end; k++)
+        for (int e = 0; e < 2; e++)
+            chars[e] += k < (e ? s->byte_end : s->byte_start) && (t->out.data[k] & 0xc0) != 0x80;
+    CHECK_EQ(s->char_start, chars[0]);
+    CHECK_EQ(s->char_end, chars[1]);
+}
+
 static ares_view span_text(const talk *t, int64_t i)
 {
     const ares_text_span *s = &t->spans.items[i];
@@ -57,6 +69,7 @@ TEST(assistant_spans_are_what_a_turn_adds_after_the_generation_prompt)
     CHECK_EQ(t.spans.items[0].char_start, 2 + (12 + 5 + 5 + 11) + 22);
     CHECK_EQ(t.spans.items[0].char_end - t.spans.items[0].char_start, 2 + 11);
     CHECK_EQ(t.spans.items[1].byte_end, (int64_t)t.out.len);
+    for (int64_t i = 0; i < t.spans.n; i++) check_places(&t, i);
     talk_close(&t);
 }
 
@@ -89,6 +102,7 @@ TEST(generation_blocks_are_the_assistants_spans)
     CHECK_VIEW(span_text(&t, 0), "日本!");
     CHECK_EQ(t.spans.items[0].char_start, 6 + 5 + 11);
     CHECK_EQ(t.spans.items[0].char_end, 6 + 5 + 11 + 3);
+    for (int64_t i = 0; i < t.spans.n; i++) check_places(&t, i);
     CHECK_VIEW(span_text(&t, 1), "<think>t</think>c!");
     talk_close(&t);
 }

@@ -256,6 +256,7 @@ TEST(config_hostile_yaml_is_bounded)
 TEST(config_interpolates)
 {
     setenv("ARES_TEST_STEPS", "12", 1);
+    setenv("ARES_TEST_EMPTY", "", 1);
     unsetenv("ARES_TEST_NONE");
     case_options o;
     ares_config *cfg =
@@ -268,7 +269,7 @@ TEST(config_interpolates)
                   "    max_len: ${.n}\n"
                   "    top_k: ${x-mine.deep[1].k}\n"
                   "    temperature: ${oc.select:no.such,0.5}\n"
-                  "    top_p: 0.${..stops.0}\n"
+                  "    top_p: ${oc.env:ARES_TEST_EMPTY,9}0.${..stops.0}\n"
                   "  stops: ${x-mine.list}\n"
                   "  score: ${oc.env:ARES_TEST_NONE,${actor_rollout_ref.rollout.top_p}}\n"
                   "x-mine.list: [5, 6]\n"

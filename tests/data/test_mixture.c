@@ -374,6 +374,24 @@ TEST(a_slice_of_a_file_gives_its_rows_with_their_lines)
         CHECK_STR(ares_dataset_row(d, 0)->file, file);
         ares_dataset_free(d);
     }
+    /* of a folder the rows of all files count in turn */
+    ares_str_clear(&text);
+    for (int i = 0; i < 3; i++) ares_str_addf(&text, "{\"prompt\":\"%d\"}\n", i);
+    const char *folder = ares_arena_printf(&arena, "%s", test_file("sliced"));
+    REQUIRE_OK(ares_dir_make(folder));
+    static const char *const names[] = { "a.jsonl", "b.jsonl" };
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(ares_file_write(ares_arena_printf(&arena, "%s/%s", folder, names[i]), text.data,
+                                   text.len));
+    snprintf(path, sizeof path, "%s@[2:5]", folder);
+    REQUIRE_OK(ares_dataset_load_files(&(ares_row_file){ .path = path }, 1, NULL, false, &d));
+    if (CHECK_EQ(ares_dataset_count(d), 3))
+        for (int i = 0; i < 3; i++) {
+            const ares_row *row = ares_dataset_row(d, i);
+            CHECK_STR(strrchr(row->file, '/') + 1, names[i > 0]);
+            CHECK_EQ(row->line, i ? i : 3);
+        }
+    ares_dataset_free(d);
     snprintf(path, sizeof path, "%s@[6:]", file);
     CHECK_FAIL(ares_dataset_load_files(&(ares_row_file){ .path = path }, 1, NULL, false, &d),
                ARES_EFORMAT, "no rows there; the file has 6");

@@ -343,6 +343,8 @@ TEST(the_loose_mode_forgives_a_first_and_a_last_line_and_stars)
 }
 
 /* ---------------------------------------------------------------- rows */
+static double accuracy; /* of the last one */
+
 static char *grade(const char *verifier, const char *options, const char *line, double *score)
 {
     ares_config *cfg = ares_config_new();
@@ -364,6 +366,7 @@ static char *grade(const char *verifier, const char *options, const char *line, 
     if (truth && truth->type == ARES_JSON_STRING) in.ground_truth = truth->text;
     CHECK_OK(v->verify(&in, &out));
     *score = out.score;
+    accuracy = out.accuracy;
     char *details =
         ares_arena_copy(&rows, out.details.data ? out.details.data : "", out.details.len);
     ares_str_fini(&out.details);
@@ -384,13 +387,15 @@ TEST(a_row_scores_by_its_mode)
     CHECK_STR(grade("ifbench", "", line, &score), "\"strict\":[true,false],\"loose\":[true,true]");
     CHECK_NEAR(score, 0, 0);
     grade("ifeval", "mode=strict_fraction", line, &score);
-    CHECK_NEAR(score, 0.5, 0);
+    CHECK(score == 0.5 && accuracy == 0); /* right is who follows all */
     grade("ifbench", "mode=loose_all", line, &score);
-    CHECK_NEAR(score, 1, 0);
+    CHECK(score == 1 && accuracy == 1);
     grade("ifbench", "mode=loose_fraction", line, &score);
-    CHECK_NEAR(score, 1, 0);
+    CHECK(score == 1 && accuracy == 1);
+    grade("ifbench", "mode=loose_fraction", "{\"response\":\"hi\"," TWO "}", &score);
+    CHECK(score == 0.5 && accuracy == 0);
     grade("format_verify", "", line, &score);
-    CHECK_NEAR(score, 0.5, 0);
+    CHECK(score == 0.5 && accuracy == 0);
     CHECK_CONTAINS(grade("ifbench", "", "{\"response\":\"x\"}", &score), "no instruction");
     CHECK_NEAR(score, 0, 0);
     grade("format_verify", "", "{\"response\":\"x\",\"instruction_id_list\":[]}", &score);

@@ -337,6 +337,15 @@ TEST(accuracy_is_that_of_the_verifier_named)
     finish(&m);
     CHECK(m.items[0].accuracy == 1); /* the first reward that judges right and wrong */
     close_manager(&m);
+    static const char *const both[] = { "rewards=[{name: exact}, {name: boxed}]",
+                                        "rewards=[{name: boxed}, {name: exact}]" };
+    for (int i = 0; i < 2; i++) {
+        REQUIRE_OK(OPEN(&m, 1, both[i], "skip_special_tokens=true"));
+        submit(&m, 0, "\\boxed{5}", "5", NULL);
+        finish(&m);
+        CHECK(m.items[0].accuracy == i && m.items[0].score == 1);
+        close_manager(&m);
+    }
     REQUIRE_OK(OPEN(&m, 1, "skip_special_tokens=true")); /* no rewards given: exact */
     submit(&m, 0, "5", "5", NULL);
     finish(&m);

@@ -128,6 +128,13 @@ TEST(a_part_of_a_score_leaves_its_name_to_an_entry)
     finish(&m);
     CHECK_NEAR(metric(&m, "reward/format"), 0, 0);
     close_manager(&m);
+    /* the part of an entry that has the entry's own name stands under it */
+    REQUIRE_OK(open_manager(&m, "[{name: aepo, as: format}]", NULL, 1));
+    submit(&m, 0, "\\boxed{5}", "5", true);
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/format"), 0, 0);
+    CHECK_NEAR(metric(&m, "reward/format/mean"), 1, 0);
+    close_manager(&m);
 }
 
 TEST(an_unfinished_response_gets_its_own_score_where_one_is_set)

@@ -189,6 +189,13 @@ TEST(lines_that_are_no_texts_or_ids_have_their_error_in_place)
         with_tokenizer("detokenize", ""), "{}\n{\"ids\":[-1]}\n{\"ids\":[]}\n{\"ids\":[1.5]}\n", 1,
         "{\"error\":\"detokenize: no list 'ids'\"}\n{\"error\":\"detokenize: ids[0]: not a token "
         "id\"}\n{\"text\":\"\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n");
+    static const char lines[] = "\"a\"\n5\n\"b\"\n{}\n";
+    char words[600];
+    const char *file = test_file("lines");
+    CHECK_OK(ares_file_write(file, lines, sizeof lines - 1));
+    snprintf(words, sizeof words, "--input '%s'", file);
+    check_message(with_tokenizer("tokenize", words), 1,
+                  "2 of 4 lines are bad, the first is line 2 (");
     check_message("tokenize", 2, "tokenize: --model is missing");
     check_message("detokenize --model /none", 1, "/none");
     check_message(with_tokenizer("tokenize", "--ofsets"), 2, "--ofsets");

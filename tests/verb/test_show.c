@@ -71,6 +71,15 @@ TEST(show_lists_the_episodes_of_the_last_step)
                         "1        sums    7    0       0.9    1         stopped\n"
                         "2        sums    7    1       -0.5   0         cut by the limit of "
                         "length, discarded\n");
+    /* one answer for each of two prompts */
+    static const char single[] = "{\"draw\":3,\"sample\":0,\"row\":1,\"data_source\":\"sums\","
+                                 "\"prompt\":\"a\",\"response\":\"b\",\"finished\":true}\n"
+                                 "{\"draw\":4,\"sample\":0,\"row\":8,\"data_source\":\"sums\","
+                                 "\"prompt\":\"c\",\"response\":\"d\",\"finished\":true}\n";
+    write_step("single", 1, single, sizeof single - 1);
+    CHECK_EQ(show(&out, "single"), 0);
+    CHECK_CONTAINS(out.data, "\n1        sums    1    0 ");
+    CHECK_CONTAINS(out.data, "\n2        sums    8    0 ");
     ares_str_fini(&out);
 }
 
@@ -124,14 +133,15 @@ TEST(show_puts_the_rows_of_an_episode_together)
         "\"prompt\":\"P%d \",\"response\":\"kept\",\"turns\":[{\"response\":\"a\",\"actions\":[]},"
         "{\"state\":\"S\",\"response\":\"b\",\"actions\":[]},{\"response\":\"kept\",\"actions\":[]}"
         "]"
-        ",\"trained_text\":[[0,4]],\"turn_ends\":[4]}\n";
+        ",\"trained\":[[0,%d]],\"n_tokens\":%d,\"trained_text\":[[0,4]],\"turn_ends\":[4]}\n";
     if (!has_program()) SKIP("ares-train is not built");
     ares_str text = { 0 }, out = { 0 };
     static const int turns[] = { 2, 0, 0 };
-    for (int i = 0; i < 3; i++) ares_str_addf(&text, row, turns[i], turns[i]);
+    for (int i = 0; i < 3; i++)
+        ares_str_addf(&text, row, turns[i], turns[i], turns[i] + 2, turns[i] + 4);
     write_step("rows", 1, text.data, text.len);
     CHECK_EQ(show(&out, "rows --episode 1"), 0);
-    CHECK_CONTAINS(out.data, "2 rows of 0 tokens, 0 of them trained, and 1 copies;");
+    CHECK_CONTAINS(out.data, "2 rows of 10 tokens, 6 of them trained, and 1 copies;");
     CHECK_CONTAINS(out.data, "\n\n--- turn 1\nP0 {+kept+}\n[turn 1: no action; 0 executed; reward "
                              "-; 0 tokens]\n[it wrote: a]\n"
                              "--- turn 2 is not trained: it is in no row of the batch\nS\nb\n");

@@ -212,6 +212,85 @@ TEST(roles_and_templates_come_from_the_directory)
     ares_str_fini(&json);
 }
 
+/* What a tokenizer makes of the text: ids with their places, which of them are special. */
+static void describe(const char *json, const char *text, ares_str *out)
+{
+    ares_tokenizer *t = NULL;
+    ares_ids ids = { .want_offsets = true };
+    ares_str_clear(out);
+    if (CHECK_OK(tokenizer_parse("keys", ares_view_of(json), &t)) &&
+        CHECK_OK(ares_tokenizer_encode(t, ares_view_of(text), true, &ids)))
+        for (int64_t i = 0; i < ids.n; i++)
+            ares_str_addf(out, "%d%s %lld-%lld, ", ids.ids[i],
+                          ares_tokenizer_is_special(t, ids.ids[i]) ? "!" : "",
+                          (long long)ids.offsets[i][0], (long long)ids.offsets[i][1]);
+    ares_ids_fini(&ids);
+    ares_tokenizer_free(t);
+}
+
+/* Each key where it matters: without it, with its default, and with the other value. */
+TEST(a_key_that_is_absent_has_its_default)
+{
+#define MODEL_OF(more)                                                                             \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"1\":2,\"2\":3,\"\u0120\":4,"        \
+    "\"\u0120a\":5,\"12\":6,\"a1\":7,\"?\":8,\"ab\":9},\"merges\":[\"\u0120 a\",\"1 2\",\"a 1\"]," \
+    "\"unk_token\":\"?\"" more "},\"decoder\":{\"type\":\"ByteLevel\"}"
+#define BYTES_OF(more) ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"" more "}"
+#define PLAIN MODEL_OF("") BYTES_OF(",\"add_prefix_space\":false")
+#define STEPS_OF(step)                                                    \
+    MODEL_OF("")                                                          \
+    ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{" step \
+    "},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":" \
+    "false}]}}"
+#define ADDED_OF(content, more) \
+    PLAIN ",\"added_tokens\":[{\"id\":10,\"content\":\"" content "\"" more "}]"
+    static const struct {
+        const char *json, *key, *value, *other, *text;
+    } cases[] = {
+        { MODEL_OF("") BYTES_OF("%s") "}", "add_prefix_space", "true", "false", "a" },
+        { MODEL_OF("") BYTES_OF(",\"add_prefix_space\":false%s") "}", "use_regex", "true", "false",
+          "a1" },
+        { STEPS_OF("\"type\":\"Digits\"%s"), "individual_digits", "false", "true", "12" },
+        { STEPS_OF("\"type\":\"Split\",\"behavior\":\"Removed\",\"pattern\":{\"String\":\"b\"}%s"),
+          "invert", "false", "true", "ab" },
+        { MODEL_OF("%s") BYTES_OF(",\"add_prefix_space\":false") "}", "fuse_unk", "false", "true",
+          "zz" },
+        { MODEL_OF("%s") BYTES_OF(",\"add_prefix_space\":false") "}", "ignore_merges", "false",
+          "true", "ab" },
+        { ADDED_OF("<x>", "%s") "}", "special", "false", "true", "<x>" },
+        { ADDED_OF("<x>", "%s") "}", "lstrip", "false", "true", "a <x> a" },
+        { ADDED_OF("<x>", "%s") "}", "rstrip", "false", "true", "a <x> a" },
+        { ADDED_OF("<x>", "%s") "}", "single_word", "false", "true", "a<x>a" },
+        { ADDED_OF("e\\u0301", "%s") ",\"normalizer\":{\"type\":\"NFC\"}}", "normalized", "true",
+          "false", "\u00e9" },
+        { ADDED_OF("e\\u0301", ",\"special\":true%s") ",\"normalizer\":{\"type\":\"NFC\"}}",
+          "normalized", "false", "true", "\u00e9" },
+        { PLAIN ",\"post_processor\":{\"type\":\"ByteLevel\"%s}}", "trim_offsets", "true", "false",
+          "a a" },
+        { MODEL_OF("") BYTES_OF("") ",\"post_processor\":{\"type\":\"ByteLevel\"%s}}",
+          "add_prefix_space", "true", "false", "a" },
+    };
+    ares_str absent = { 0 }, usual = { 0 }, other = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char json[1024], member[64];
+        ares_str *const out[] = { &absent, &usual, &other };
+        const char *const values[] = { NULL, cases[i].value, cases[i].other };
+        for (int k = 0; k < 3; k++) {
+            snprintf(member, sizeof member, ",\"%s\":%s", cases[i].key, values[k] ? values[k] : "");
+            snprintf(json, sizeof json, cases[i].json, values[k] ? member : "");
+            describe(json, cases[i].text, out[k]);
+        }
+        CHECK_MSG(ares_view_eq(ares_str_view(&absent), ares_str_view(&usual)),
+                  "%s (case %d): %s without it, %s with %s", cases[i].key, i, absent.data,
+                  usual.data, cases[i].value);
+        CHECK_MSG(!ares_view_eq(ares_str_view(&other), ares_str_view(&usual)),
+                  "%s (case %d): %s whatever it is", cases[i].key, i, usual.data);
+    }
+    ares_str_fini(&absent);
+    ares_str_fini(&usual);
+    ares_str_fini(&other);
+}
+
 TEST(broken_utf8_reads_as_replacement_characters)
 {
     ares_tokenizer *t;

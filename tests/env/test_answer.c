@@ -58,6 +58,11 @@ TEST(a_thousand_actions_become_the_first_ones)
     CHECK_EQ(a.n_actions, 3);
     CHECK_VIEW(a.actions[2], "a2");
     CHECK_VIEW(a.text, "<think></think><answer>a0 || a1 || a2</answer>");
+    ares_env_format f = ares_env_format_default(); /* two of them, and other marks between */
+    f.separator = ";";
+    ares_env_answer_parse(&f, ARES_VIEW("</think><answer>a || b;c;d</answer>"), &arena, &a);
+    CHECK_EQ(a.n_actions, 2);
+    CHECK_VIEW(a.text, "<think></think><answer>a || b ; c</answer>");
     ares_arena_fini(&arena);
     ares_str_fini(&text);
 }

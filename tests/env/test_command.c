@@ -301,6 +301,25 @@ TEST(a_program_that_ends_between_episodes_is_started_again_without_blame)
     place_close(&p);
 }
 
+/* The time of the first answer is that of every start; this one answers nothing else. */
+TEST(a_program_that_starts_slowly_may_do_so_each_time)
+{
+    place p;
+    static const char yaml[] =
+        "env:\n  definitions:\n    Mine:\n      type: command\n      options:\n"
+        "        timeout_s: 0.05\n        command:\n"
+        "        - sh\n        - -c\n        - |\n          sleep 0.2; read x\n"
+        "          echo '{\"observation\": \"a\", \"done\": true}'\n";
+    REQUIRE_OK(place_define(&p, yaml, "Mine", ""));
+    REQUIRE_OK(ares_env_definition_open(&p.d));
+    REQUIRE_OK(ares_env_init(&p.env, &p.d));
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(place_reset(&p, 7, 0));
+        CHECK_MSG(!p.env.failure, "start %d: %s", i, p.env.failure);
+    }
+    place_close(&p);
+}
+
 /* ---------------- one process for many */
 enum { MANY = 12 };
 

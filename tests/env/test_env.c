@@ -278,6 +278,10 @@ TEST(tiles_slide_as_published)
         text.data,
         "Row 1: [0, 0, 0, 0]\nRow 2: [0, 0, 4, 2]\nRow 3: [4, 2, 16, 4]\nRow 4: [2, 16, 32, 16]\n");
     ares_str_fini(&text);
+    /* four moves in a turn: what is told is what the last of them leaves */
+    CHECK_OK(place_reset(&p, 3, 0));
+    for (int i = 0; i < 12; i++) CHECK_OK(place_act(&p, "Left || Down || Right || Down", &t));
+    CHECK_NEAR(place_told(&t, "score"), 276, 0);
     place_close(&p);
 }
 

@@ -7,8 +7,10 @@
 #include "figure.h"
 #include "test.h"
 
+static int spent = 10;
+
 /*
- * <name>/metrics.jsonl: accuracy base + slope x step at steps 1 to 4, 10 tokens per step, a
+ * <name>/metrics.jsonl: accuracy base + slope x step at steps 1 to 4, `spent` tokens per step, a
  * validation at both ends.
  */
 static void make_run(const char *name, double base, double slope, bool done)
@@ -17,8 +19,8 @@ static void make_run(const char *name, double base, double slope, bool done)
     ares_str rows = { 0 };
     ares_str_addf(&rows, "{\"step\":0,\"val/accuracy\":%g}\n", base);
     for (int i = 1; i <= 4; i++)
-        ares_str_addf(&rows, "{\"step\":%d,\"reward/accuracy\":%g,\"tokens\":10%s}\n", i,
-                      base + slope * i, i == 4 ? ",\"val/accuracy\":0.5" : "");
+        ares_str_addf(&rows, "{\"step\":%d,\"reward/accuracy\":%g,\"tokens\":%d%s}\n", i,
+                      base + slope * i, spent, i == 4 ? ",\"val/accuracy\":0.5" : "");
     if (!done)
         ares_str_add_z(&rows, "{\"step\":5,\"reward/acc"); /* a line that the run is writing */
     CHECK_OK(ares_dir_make(test_file(name)));
@@ -130,12 +132,14 @@ TEST(compare_draws_over_what_was_spent)
     if (!has_program()) SKIP("ares-train is not built");
     ares_str out = { 0 }, svg = { 0 };
     make_run("a1", 0, 0.1, true);
+    spent = 30;
     make_run("a2", 0, 0.3, true);
+    spent = 10;
     CHECK_EQ(compare(&out, "--smooth 1 --x tokens --svg x.svg a=a1 a=a2"), 0);
     REQUIRE_OK(ares_file_read(test_file("x.svg"), &svg));
     CHECK_CONTAINS(svg.data, ">total of tokens</text>");
-    CHECK_CONTAINS(svg.data, ">10</text>");
-    CHECK_CONTAINS(svg.data, ">40</text>"); /* 4 steps of 10 */
+    CHECK_CONTAINS(svg.data, ">20</text>"); /* the mean of 10 and 30 */
+    CHECK_CONTAINS(svg.data, ">80</text>"); /* of 4 steps */
     CHECK(!strstr(svg.data, "training step"));
     CHECK_EQ(compare(&out, "--x token --svg y.svg a1"), 2);
     CHECK_CONTAINS(out.data, "--x = 'token': no run has it");

@@ -329,7 +329,7 @@ TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
         { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":[{\"role\":\"user\",\"content\":\"x\"}],"
           "\"rejected\":\"x\"}",
           ":1: the last message of 'chosen' is not the assistant's" },
-        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"y\"}",
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"<S>x</S>\",\"rejected\":\"y\"}",
           "1 pairs count as missing: the tags of vapor.preference_term_split are not in both "
           "answers (1)" },
         { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"<S>x</S>\",\"rejected\":\"<S>y</S>\"}",
@@ -339,7 +339,7 @@ TEST(rows_that_compare_nothing_are_refused_and_others_are_counted)
           "1 pairs count as missing: both answers are the same tokens, after they were cut" },
         { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\"}",
           "vapor.dpo_coef has no effect: no row has a pair" },
-        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"y\"}",
+        { "{\"prompt\":\"a\",\"answer\":\"3\",\"chosen\":\"x\",\"rejected\":\"<S>y</S>\"}",
           "1 pairs are learnt from by vapor.dpo_coef alone" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {

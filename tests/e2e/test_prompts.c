@@ -36,6 +36,34 @@ TEST(generate_continues_the_assistants_message)
     ares_str_fini(&text);
 }
 
+/* Line 3 of three lines of which two or three are good. */
+static void third_answer(ares_str *out, const char *second, int code)
+{
+    ares_str lines = { 0 };
+    ares_str_addf(&lines, "{\"prompt\":\"a\"}\n%s\n{\"prompt\":\"a\"}\n", second);
+    const char *path = e2e_write("lines.jsonl", lines.data);
+    CHECK_EQ(test_shell(out,
+                        "'%s' generate --model '%s' --raw --max-new-tokens 6 --input '%s' "
+                        "2>/dev/null >'%s.out'; code=$?; tail -n 1 '%s.out'; exit $code",
+                        test_program(), e2e_model(), path, path, path),
+             code);
+    ares_str first = { 0 };
+    CHECK_EQ(test_shell(&first, "head -n 1 '%s.out'", path), 0);
+    CHECK(strcmp(first.data, out->data) != 0); /* samples of another line */
+    ares_str_fini(&first);
+    ares_str_fini(&lines);
+}
+
+TEST(samples_of_a_line_follow_from_its_number_and_not_from_the_lines_before)
+{
+    ares_str good = { 0 }, bad = { 0 };
+    third_answer(&good, "{\"prompt\":\"b\"}", 0);
+    third_answer(&bad, "{\"prompt\":7}", 1);
+    CHECK_STR(bad.data, good.data);
+    ares_str_fini(&good);
+    ares_str_fini(&bad);
+}
+
 TEST(a_run_answers_from_where_the_prompt_ends)
 {
     ares_str out = { 0 };

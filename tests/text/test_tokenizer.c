@@ -228,6 +228,29 @@ static void describe(const char *json, const char *text, ares_str *out)
     ares_tokenizer_free(t);
 }
 
+TEST(a_class_without_add_prefix_space_adds_none)
+{
+    static const char *const more[] = { "", ",\"add_prefix_space\":false",
+                                        ",\"add_prefix_space\":true" };
+    static const char vocab[] = "{\"a\":0,\"\u0120\":1,\"\u0120a\":2}",
+                      merges[] = "#version: 0.2\n\u0120 a\n";
+    REQUIRE_OK(ares_file_write(test_file("vocab.json"), vocab, sizeof vocab - 1));
+    REQUIRE_OK(ares_file_write(test_file("merges.txt"), merges, sizeof merges - 1));
+    for (int i = 0; i < ARES_COUNT(more); i++) {
+        ares_tokenizer *t;
+        ares_ids ids = { 0 };
+        char config[128];
+        int n =
+            snprintf(config, sizeof config, "{\"tokenizer_class\":\"GPT2Tokenizer\"%s}", more[i]);
+        REQUIRE_OK(ares_file_write(test_file("tokenizer_config.json"), config, (size_t)n));
+        REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
+        CHECK_OK(ares_tokenizer_encode(t, ARES_VIEW("a"), false, &ids));
+        CHECK(ids.n == 1 && ids.ids[0] == (i == 2 ? 2 : 0));
+        ares_ids_fini(&ids);
+        ares_tokenizer_free(t);
+    }
+}
+
 /* Each key where it matters: without it, with its default, and with the other value. */
 TEST(a_key_that_is_absent_has_its_default)
 {

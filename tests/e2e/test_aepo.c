@@ -623,14 +623,14 @@ TEST_SLOW(a_study_goes_on_after_a_failure_and_skips_what_is_finished)
     e2e_write("runs/AEPO/ablation/tiny/no_filtering/seed_2/config.yaml", "data: {seed: 7}\n");
     CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 1, "%s", out.data);
     CHECK_CONTAINS(out.data, "failed: runs/AEPO/ablation/tiny/no_filtering/seed_2\n");
-    CHECK_CONTAINS(out.data, "| plain GRPO        | 2    |");
-    CHECK_CONTAINS(out.data, "| no filtering      | 1    |");
+    CHECK_CONTAINS(out.data, "| plain GRPO                 | 2    |");
+    CHECK_CONTAINS(out.data, "| no filtering               | 1    |");
     CHECK_EQ(
         test_shell(NULL, "rm -r '%s'", test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")),
         0);
     CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 0, "%s", out.data);
     CHECK_EQ(count(out.data, " is finished\n"), 13);
-    CHECK_CONTAINS(out.data, "| no filtering      | 2    |");
+    CHECK_CONTAINS(out.data, "| no filtering               | 2    |");
     CHECK_CONTAINS(out.data, "figure: runs/AEPO/ablation/tiny/length.svg");
     CHECK(ares_file_exists(test_file("runs/AEPO/ablation/tiny/accuracy.svg")) &&
           ares_file_exists(test_file("runs/AEPO/ablation/tiny/table.md")));

@@ -15,8 +15,8 @@
  * Faults of a configuration whose actor has so many parameters and no model on this machine; what a
  * process holds goes to words.
  */
-static int faults(const char *parameters, const char *const *more, int n, int local_ranks,
-                  bool reinforcement, ares_str *words, ares_str *told)
+static int faults_of_some(const char *parameters, const char *const *more, int n, int ranks,
+                          int local_ranks, bool reinforcement, ares_str *words, ares_str *told)
 {
     ares_train_config c;
     char count[64];
@@ -32,11 +32,18 @@ static int faults(const char *parameters, const char *const *more, int n, int lo
     CHECK_EQ(ares_config_fault_count(cfg), 0);
     ares_str_clear(words);
     ares_str_clear(told);
-    ares_train_memory_check(cfg, &c, local_ranks, local_ranks, reinforcement, words);
+    ares_train_memory_check(cfg, &c, ranks, local_ranks, reinforcement, words);
     int found = ares_config_fault_count(cfg);
     ares_str_add_z(told, faults_text(cfg));
     ares_config_free(cfg);
     return found;
+}
+
+/* Where all ranks are on this machine. */
+static int faults(const char *parameters, const char *const *more, int n, int ranks,
+                  bool reinforcement, ares_str *words, ares_str *told)
+{
+    return faults_of_some(parameters, more, n, ranks, ranks, reinforcement, words, told);
 }
 
 #define WITH(...) \
@@ -136,6 +143,12 @@ TEST(what_ranks_share_or_the_host_holds_is_not_counted)
                 "worker.actor.fsdp.fsdp_size=4", "worker.ref.fsdp.enable_full_shard=true"),
            8, true, &words, &told);
     CHECK_CONTAINS(words.data, "parameters: 4500.0; the reference: 500.0)");
+    /* 8 share, of which 2 are on this machine */
+    CHECK_EQ(faults_of_some("1e12", WITH(off), 8, 2, true, &words, &told), 1);
+    CHECK_CONTAINS(words.data, "at least 9000.0 GB");
+    CHECK_CONTAINS(told.data, "GB for 2; see which options 'ares-train plan' proposes");
+    CHECK_EQ(faults("1e12", WITH(off), 1, false, &words, &told), 1); /* it has no plan to see */
+    CHECK_CONTAINS(told.data, "GB for 1; take a smaller model, or a machine with more");
     ares_str_fini(&words);
     ares_str_fini(&told);
 }
@@ -190,7 +203,8 @@ static int card_faults(const char *device, int local_ranks, int cards, double le
     ares_config *cfg = ares_config_new();
     ares_train_config_declare(cfg, &c);
     ares_str_clear(told);
-    train_check_cards(cfg, device, local_ranks, 152.3e9, "a process holds 152.3 GB", cards, least);
+    train_check_cards(cfg, device, local_ranks, 152.3e9, "a process holds 152.3 GB", cards, least,
+                      "take another");
     int n = ares_config_fault_count(cfg);
     ares_config_resolve(cfg);
     ares_str_add_z(told, faults_text(cfg));
@@ -204,7 +218,7 @@ TEST(each_process_takes_a_card_that_holds_all_of_it)
     CHECK_EQ(card_faults("cuda", 8, 1, 141e9, &told), 2);
     CHECK_CONTAINS(told.data, "8 processes take a card each, and this machine has 1");
     CHECK_CONTAINS(told.data, "a process holds 152.3 GB; a card of this machine has 141.0 GB; "
-                              "see which options 'ares-train plan' proposes");
+                              "take another");
     CHECK_EQ(card_faults("cuda", 8, 8, 141e9, &told), 1);
     CHECK_EQ(card_faults("cuda", 8, 8, 180e9, &told), 0);
     CHECK_EQ(card_faults("cuda:1", 2, 8, 180e9, &told), 1); /* both on one */

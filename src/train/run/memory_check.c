@@ -125,11 +125,8 @@ int train_cards(const char *folder, double *least_bytes)
     return known ? n : -1;
 }
 
-static const char remedy[] = "see which options 'ares-train plan' proposes, take a smaller model, "
-                             "or a machine with more";
-
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
-                       const char *words, int cards, double least)
+                       const char *words, int cards, double least, const char *remedy)
 {
     bool own = strcmp(device, "cuda") == 0; /* cuda:1 is one card for all */
     if (cards == 0)
@@ -153,6 +150,9 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
     /* a fault already */
     if (!c->actor.model_path || !c->trainer.device || !c->algorithm.adv_estimator) return;
     needs n = needs_of(c, ranks, reinforcement);
+    const char *remedy = reinforcement ? "see which options 'ares-train plan' proposes, take a "
+                                         "smaller model, or a machine with more"
+                                       : "take a smaller model, or a machine with more";
     bool cuda = strncmp(c->trainer.device, "cuda", 4) == 0;
     if (n.all > 0) describe(words, &n, !c->trainer.val_only);
     else
@@ -163,7 +163,8 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int r
     if (cuda) {
         double least = INFINITY;
         int cards = ares_cuda_expected() ? train_cards("/proc/driver/nvidia/gpus", &least) : 0;
-        train_check_cards(cfg, c->trainer.device, local_ranks, n.all, words->data, cards, least);
+        train_check_cards(cfg, c->trainer.device, local_ranks, n.all, words->data, cards, least,
+                          remedy);
     } else if (n.all * local_ranks > ares_memory_bytes())
         ares_config_fault(cfg, "worker.actor.model.model_path",
                           "%s; this machine has %.1f GB for %d; %s", words->data,

@@ -36,9 +36,10 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
  * -1: there is no such folder. (memory_check.c)
  */
 int train_cards(const char *folder, double *least_bytes);
-/* Adds a fault where processes that hold `bytes` each do not fit on these cards. */
+/* Adds a fault, with the remedy, where processes that hold `bytes` each do not fit on these cards.
+ */
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
-                       const char *words, int cards, double least);
+                       const char *words, int cards, double least, const char *remedy);
 
 /*
  * Prints the table at the end of a run, and writes it to summary.txt: some questions with their

@@ -32,6 +32,20 @@ def last(rows, name):
     return next(r[name] for r in reversed(rows) if name in r)
 
 
+def means(rows, names, last):
+    """{key: mean of a metric over the last of these rows}; one that no row has is left out."""
+    found = {key: [r[name] for r in rows[-last:] if name in r] for key, name in names.items()}
+    return {key: statistics.mean(values) for key, values in found.items() if values}
+
+
+def at(points, x):
+    """The value there, on straight lines between points (x, y), whose first and last enclose it."""
+    for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        if x0 <= x <= x1 and x1 > x0:
+            return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    raise ValueError(f"{x} is not within {points[0][0]} to {points[-1][0]}")
+
+
 def mean(values, sign="", digits=3):
     """Mean and its standard error."""
     values = list(values)

@@ -3,8 +3,8 @@
 # their runs can be compared one by one.
 #
 #   experiments/AEPO/ablation.sh [--tiny] [--seeds "1 2 3"] [--check] [key=value ...]
-#   experiments/AEPO/ablation.sh --rates [...]   three learning rates of the methods that are compared
-#                                                at equal tokens, to choose from; give other seeds
+#   experiments/AEPO/ablation.sh --rates [...]   three learning rates of the methods that are
+#                                                compared at equal tokens; give other seeds
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 rates=0
@@ -14,8 +14,8 @@ read_words "$@"
 accuracy_only=(algorithm.alpha_entropy_lr=0 algorithm.alpha_entropy_init_easy=0
     algorithm.alpha_entropy_init_medium=0 algorithm.alpha_entropy_init_hard=0)
 no_filtering=(algorithm.online_filtering=false algorithm.drop_easy_prompts=false)
-# Filtering and the bootstrap pass cost tokens, four to five times those of plain GRPO (RESULTS.md),
-# which can be spent on steps.
+# Filtering and the bootstrap pass cost tokens, three to five times those of plain GRPO
+# (RESULTS.md), which can be spent on steps.
 grpo=("${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}"
     data.bootstrap=false)
 longer=(trainer.max_steps=$((steps * 5)) trainer.val_freq=$(((steps + 3) / 4)))

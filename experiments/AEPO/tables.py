@@ -38,9 +38,7 @@ def one_run(method, rate, seed, path):
             points.append([row["step"], int(tokens), row["val/accuracy"]])
     run = {"method": method, "rate": rate, "seed": seed, "steps": rows[-1]["step"],
            "points": points, "dropped": max(r.get("epoch/skip_gid_count", 0) for r in rows)}
-    for key, name in KEPT.items():
-        run[key] = statistics.mean([r[name] for r in rows if r["step"] > 0 and name in r][-LAST:])
-    return run
+    return run | results.means([r for r in rows if r["step"] > 0], KEPT, LAST)
 
 
 def collect():
@@ -59,12 +57,8 @@ def spent(run):
 
 
 def at(run, tokens):
-    """Validation accuracy there, on straight lines between validations."""
-    points = [(p[1], p[2]) for p in run["points"]]
-    for (x0, y0), (x1, y1) in zip(points, points[1:]):
-        if x0 <= tokens <= x1 and x1 > x0:
-            return y0 + (y1 - y0) * (tokens - x0) / (x1 - x0)
-    raise ValueError(f"{run['method']}, seed {run['seed']}: fewer than {tokens} tokens")
+    """Validation accuracy there."""
+    return results.at([(p[1], p[2]) for p in run["points"]], tokens)
 
 
 def late(run, tokens):
@@ -103,8 +97,8 @@ def tables(data):
         begin = [r["points"][0][2] for r in x]
         tokens = [spent(r) / 1e3 for r in x]
         cost.append([method, x[0]["steps"], f"{min(tokens):.0f} to {max(tokens):.0f}",
-                     results.mean(begin), mean_of(x, "dropped", ".0f"), mean_of(x, "accuracy", ".2f"),
-                     mean_of(x, "length", ".1f"),
+                     results.mean(begin), mean_of(x, "dropped", ".0f"),
+                     mean_of(x, "accuracy", ".2f"), mean_of(x, "length", ".1f"),
                      " / ".join(mean_of(x, f"hwe_{d}", ".1f") for d in ("easy", "medium", "hard"))])
     return {
         "rates": results.table(["validation, mean over the second half", *RATES], rates),

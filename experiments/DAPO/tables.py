@@ -33,11 +33,7 @@ def one_run(path, variant, seed):
     run = {"variant": variant, "seed": seed, "steps": steps[-1]["step"],
            "tokens": sum(r["rollout/generated_tokens"] for r in steps)}
     run["validation"] = [[r["step"], r["val/accuracy"]] for r in rows if "val/accuracy" in r]
-    for key, name in KEPT.items():
-        values = [r[name] for r in steps[-LAST:] if name in r]
-        if values:
-            run[key] = statistics.mean(values)
-    return run
+    return run | results.means(steps, KEPT, LAST)
 
 
 def collect():

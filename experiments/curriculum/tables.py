@@ -7,9 +7,9 @@ sys.path.insert(0, str(FOLDER.parent))
 import results  # noqa: E402
 
 HOME = pathlib.Path("runs/curriculum/reach")
-BUDGET = 75e3  # generated tokens
-# which is compared with which: every curriculum with both constant weights, and one kind of question
-# alone with the constant weights that did best on the seeds of the learning rates
+BUDGET = 70e3  # generated tokens
+# which is compared with which: every curriculum with both constant weights, and one kind of
+# question alone with the constant weights that did best on the seeds of the learning rates
 PAIRS = (("rising_40", "constant_25"), ("rising_40", "constant_50"), ("rising_15", "constant_25"),
          ("rising_15", "constant_50"), ("hard_alone", "constant_25"), ("easy_alone", "constant_25"))
 NAMES = {
@@ -38,7 +38,8 @@ def collect():
     for done in sorted(HOME.glob("*/*/*/*/DONE")):
         kind, variant, rate, seed = done.parts[-5:-1]
         runs.append(one_run(kind, variant, rate, int(seed), done.parent))
-    runs.sort(key=lambda r: (r["kind"], list(NAMES).index(r["variant"]), float(r["rate"]), r["seed"]))
+    order = list(NAMES)
+    runs.sort(key=lambda r: (r["kind"], order.index(r["variant"]), float(r["rate"]), r["seed"]))
     about = {"study": "curriculum", "commit": results.commit(), "machine": results.machine()}
     return about, runs
 
@@ -47,17 +48,9 @@ def curve(run, column):
     return [(p[1], p[column]) for p in run["points"]]
 
 
-def at(points, tokens):
-    """The value there, on straight lines between evaluations; after the last, that of the last."""
-    for (x0, y0), (x1, y1) in zip(points, points[1:]):
-        if x0 <= tokens <= x1:
-            return y0 + (y1 - y0) * (tokens - x0) / (x1 - x0)
-    return points[-1][1]
-
-
 def area(points):
     """The mean over the budget."""
-    inside = [p for p in points if p[0] < BUDGET] + [(BUDGET, at(points, BUDGET))]
+    inside = [p for p in points if p[0] < BUDGET] + [(BUDGET, results.at(points, BUDGET))]
     return sum((a[1] + b[1]) / 2 * (b[0] - a[0]) for a, b in zip(inside, inside[1:])) / BUDGET
 
 
@@ -66,11 +59,11 @@ def hard_area(run):
 
 
 def hard_end(run):
-    return at(curve(run, 3), BUDGET)
+    return results.at(curve(run, 3), BUDGET)
 
 
 def easy_end(run):
-    return at(curve(run, 2), BUDGET)
+    return results.at(curve(run, 2), BUDGET)
 
 
 def rates_table(runs):
@@ -109,7 +102,8 @@ def tables(data):
                       results.mean(b[2] for b in before), results.mean(b[3] for b in before)])
     return {
         "rates": rates_table([r for r in data["runs"] if r["kind"] == "rates"]),
-        "ends": results.table(["variant", "learning rate", *measures, "runs of ten below 0.5 hard"], rows),
+        "ends": results.table(
+            ["variant", "learning rate", *measures, "runs of ten below 0.5 hard"], rows),
         "less": results.table(["variants", "right answers", "run by run", "mean", "p",
                                "p, corrected"], pairs),
         "before": results.table(["variant", "steps", "thousand tokens, at least",

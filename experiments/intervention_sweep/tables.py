@@ -38,11 +38,7 @@ def one_run(sweep, value, seed, path):
            "stopped": json.loads((path / "DONE").read_text(encoding="utf-8"))["stopped"],
            "validation": [[r["step"], r["val/accuracy"]] for r in rows if "val/accuracy" in r],
            "success": [r["reward/accuracy"] for r in steps]}
-    for key, name in MEANS.items():
-        values = [r[name] for r in steps[-LAST:] if name in r]
-        if values:
-            run[key] = statistics.mean(values)
-    return run
+    return run | results.means(steps, MEANS, LAST)
 
 
 def collect():
@@ -61,7 +57,8 @@ def collect():
         made = [r for r in made if values.count(r["value"]) == len(seeds)]
         order = ("start",) if sweep == folder else SWEEPS[sweep][2]
         if sweep != folder:
-            shutil.copy(pathlib.Path("logs", folder, "figure3.svg"), FOLDER / f"results/{sweep}.svg")
+            figure = pathlib.Path("logs", folder, "figure3.svg")
+            shutil.copy(figure, FOLDER / f"results/{sweep}.svg")
         runs += sorted(made, key=lambda r: (order.index(r["value"]), r["seed"]))
     about = {"study": "intervention_sweep", "commit": results.commit(),
              "machine": results.machine()}
@@ -125,7 +122,8 @@ def tables(data):
         rows = []
         for value, runs in found[sweep].items():
             key = (sweep, value)
-            row = [value, results.per_seed(map(success, runs)), results.mean(less(runs, start), "+")]
+            row = [value, results.per_seed(map(success, runs)),
+                   results.mean(less(runs, start), "+")]
             row += [results.mean(differences[key], "+") if key in differences else "",
                     results.p_text(p[key]) if key in p else "",
                     results.p_text(corrected[key]) if key in p else ""]

@@ -3,8 +3,8 @@
 A question is a digit and moves, "7cab?"; a move turns a digit into another (MOVES), and the answer
 writes all digits on the way, "7c1a2b8". Easy questions have one move, hard ones eight.
 
-start.jsonl              questions of one to eight moves, from which a random model learns the form. A
-                         move in them is right with probability RIGHT, else it gives any other digit.
+start.jsonl              questions of one to eight moves, from which a random model learns the form.
+                         A move in them is right with probability RIGHT, else any other digit.
 {easy,hard}.jsonl        questions of training, with the right answers
 {easy,hard}_eval.jsonl   questions of evaluation; hard ones that neither start nor training shows
 """
@@ -46,7 +46,8 @@ def main():
 
     def guess(digit, letter):
         true = right(digit, letter)
-        return true if draw.random() < RIGHT else draw.choice([d for d in "0123456789" if d != true])
+        others = [d for d in "0123456789" if d != true]
+        return true if draw.random() < RIGHT else draw.choice(others)
 
     rows = []
     for _ in range(START):

@@ -161,9 +161,10 @@ TEST(other_trainers_words_name_the_same_estimators)
     CHECK(ares_kl_find("full")->value == NULL);
 }
 
-/* A tool's output and padding lie between or after the policy's tokens: no KL is taken off there.
+/*
+ * A tool's output and padding lie between or after the policy's tokens: no KL is taken off there.
+ * The last row is a discarded answer's, which counts in no mean.
  */
-/* The last row is a discarded answer's, which counts in no mean. */
 TEST(a_kl_in_the_reward_is_taken_off_at_the_policys_tokens_alone)
 {
     static const float kl[] = { 0.5F, 8, 1, 2, 0.25F, 4 }, scores[] = { 1, 0, 2, 0, 1, 3 };

@@ -74,7 +74,7 @@ typedef struct ares_chat ares_chat; /* immutable */
  * model's processor has it there), chat_template.jinja, or the key chat_template of
  * tokenizer_config.json, a string or a list of {name, template}. `name` chooses one (NULL:
  * "default"); another is looked for in additional_chat_templates/<name>.jinja first. Special tokens
- * come from tokenizer_config.json, then special_tokens_map.json. `path` may also be a .jinja file.
+ * are those of ares_tokenizer_config_read. `path` may also be a .jinja file.
  */
 int ares_chat_load(const char *path, const char *name, ares_chat **out);
 /* The same from memory; tokenizer_config (may be NULL) gives the special tokens. */

@@ -79,7 +79,12 @@ int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role);
  * {name, template}. Data NULL: there is none.
  */
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name);
-/* All of tokenizer_config.json; NULL: the directory has none. */
+/*
+ * What tokenizer_config.json and special_tokens_map.json of a directory say together, as
+ * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_config.c)
+ */
+int ares_tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out);
+/* That of the tokenizer's own directory. */
 const ares_json *ares_tokenizer_config(const ares_tokenizer *t);
 
 /*

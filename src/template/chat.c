@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "ares/text.h"
 #include "chat_continue.h"
 #include "jinja.h"
 
@@ -33,7 +34,7 @@ static const ares_json *copy_string(ares_arena *a, const ares_json *from)
 static void add_token(ares_chat *c, ares_view name, const ares_json *text)
 {
     for (int64_t i = 0; i < c->n_tokens; i++)
-        if (ares_view_eq(c->tokens[i].key, name)) return; /* tokenizer_config.json wins */
+        if (ares_view_eq(c->tokens[i].key, name)) return; /* the key itself wins */
     ares_json_member *tokens =
         ares_arena_alloc(&c->arena, (size_t)(c->n_tokens + 1) * sizeof *tokens);
     if (c->n_tokens) memcpy(tokens, c->tokens, (size_t)c->n_tokens * sizeof *tokens);
@@ -44,11 +45,12 @@ static void add_token(ares_chat *c, ares_view name, const ares_json *text)
 
 static void add_tokens(ares_chat *c, const ares_json *config)
 {
-    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
-                                         "pad_token", "cls_token", "mask_token" };
-    for (int i = 0; i < ARES_COUNT(names); i++) {
-        const ares_json *text = token_text(ares_json_get(config, names[i]));
-        if (text) add_token(c, ares_view_of(names[i]), copy_string(&c->arena, text));
+    for (int64_t i = 0; i < config->count;
+         i++) { /* bos_token ..., and image_token of some models */
+        ares_view key = config->members[i].key;
+        const ares_json *text = token_text(config->members[i].value);
+        if (text && key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0)
+            add_token(c, key, copy_string(&c->arena, text));
     }
     /* {"image_token": "<image>"} */
     const ares_json *extra = ares_json_get(config, "extra_special_tokens");
@@ -139,22 +141,19 @@ static int of_processor(const char *dir, ares_str *text, ares_arena *arena, ares
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
                 ares_chat **out)
 {
-    ares_str config_path = { 0 }, map_path = { 0 }, template_path = { 0 }, config_text = { 0 },
-             map_text = { 0 };
-    const ares_json *config = NULL, *map = NULL;
+    ares_str config_path = { 0 }, template_path = { 0 };
+    const ares_json *config = NULL;
     ares_view source = { 0 };
     bool dir = ares_dir_exists(path), usual = !name || strcmp(name, "default") == 0;
     int rc = ARES_OK;
     if (dir) {
         ares_path_join(&config_path, path, "tokenizer_config.json");
-        ares_path_join(&map_path, path, "special_tokens_map.json");
         if (!usual) {
             ares_str_addf(&template_path, "%s/additional_chat_templates/%s.jinja", path, name);
         } else {
             ares_path_join(&template_path, path, "chat_template.jinja");
         }
-        rc = read_json(config_path.data, &config_text, arena, &config);
-        if (rc == ARES_OK) rc = read_json(map_path.data, &map_text, arena, &map);
+        rc = ares_tokenizer_config_read(path, arena, &config);
     } else {
         ares_str_add_z(&template_path, path);
     }
@@ -173,9 +172,8 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
             ARES_EFORMAT,
             "template: %s: the model has no chat template; give one as chat_template.jinja", path);
     if (rc == ARES_OK) rc = ares_chat_new(from, source, config, out);
-    if (rc == ARES_OK && map) add_tokens(*out, map);
-    ares_str *strings[] = { &config_path, &map_path, &template_path, &config_text, &map_text };
-    for (int i = 0; i < ARES_COUNT(strings); i++) ares_str_fini(strings[i]);
+    ares_str_fini(&config_path);
+    ares_str_fini(&template_path);
     return rc;
 }
 

@@ -129,12 +129,13 @@ static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces 
                                  p->in_source, 0 });
 }
 
-void added_split(const added_set *set, const piece *p, pieces *out)
+void added_split(const added_set *set, bool split_special, const piece *p, pieces *out)
 {
     size_t done = 0, from = 0, start, end;
     const added_token *token;
     while (set->token_count && (token = find(set, p->at, p->len, from, &start, &end))) {
         from = end;
+        if (split_special && token->special) continue;
         if (token->single_word && ((start > 0 && unicode_is_word(char_before(p->at, start))) ||
                                    (end < p->len && unicode_is_word(char_at(p->at, end)))))
             continue;

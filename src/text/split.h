@@ -63,8 +63,11 @@ added_set *added_set_new(void);
 void added_set_free(added_set *set);
 /* Of two equal texts the first holds. */
 void added_set_put(added_set *set, ares_view text, const added_token *token);
-/* Cuts the piece at the added tokens in it and appends the parts to out. */
-void added_split(const added_set *set, const piece *p, pieces *out);
+/*
+ * Cuts the piece at the added tokens in it and appends the parts to out; split_special: not at
+ * special ones.
+ */
+void added_split(const added_set *set, bool split_special, const piece *p, pieces *out);
 
 /* ---- steps (split.c) */
 typedef enum {

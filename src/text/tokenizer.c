@@ -68,7 +68,8 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
 {
     s->a.n = s->b.n = 0;
     if (s->source_len == 0) return ARES_OK;
-    added_split(t->raw_set, &(piece){ s->source, s->source_len, NULL, -1, true, 0 }, &s->a);
+    added_split(t->raw_set, t->split_special,
+                &(piece){ s->source, s->source_len, NULL, -1, true, 0 }, &s->a);
     for (int64_t i = 0; i < s->a.n; i++) {
         piece p = s->a.items[i];
         if (p.id >= 0) {
@@ -76,7 +77,7 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
             continue;
         }
         for (int k = 0; k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
-        added_split(t->normalized_set, &p, &s->b);
+        added_split(t->normalized_set, t->split_special, &p, &s->b);
     }
     pieces swap = s->a;
     s->a = s->b;

@@ -45,7 +45,8 @@ struct ares_tokenizer {
     split_step steps[STEPS_MOST];
     post_step post[POST_MOST];
     int form_count, step_count, post_count;
-    bool mapped; /* after the steps, pieces are in the byte alphabet */
+    bool mapped;        /* after the steps, pieces are in the byte alphabet */
+    bool split_special; /* special tokens in a text are text (split_special_tokens) */
     added_set *raw_set, *normalized_set;
     bpe *model;
     int32_t role_ids[ROLE_COUNT];

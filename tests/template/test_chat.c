@@ -151,7 +151,7 @@ TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
     put("special_tokens_map.json",
         "{\"eos_token\":\"other\",\"pad_token\":{\"content\":\"<pad>\"}}");
     check_load(NULL, "d<s>");
-    check_load("tool_use", "t</s>None");
+    check_load("tool_use", "totherNone"); /* without a list of added tokens the map holds */
     CHECK_FAIL(ares_chat_load(test_dir(), "rag", &chat), ARES_EFORMAT, "'rag'");
     put("tokenizer_config.json", "{\"chat_template\":\"s{{ pad_token }}{{ bos_token }}\"}");
     check_load("default", "s<pad>");

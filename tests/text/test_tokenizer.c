@@ -194,7 +194,7 @@ TEST(roles_and_templates_come_from_the_directory)
     CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_BOS), id_of(t, "<s>"));
     CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_EOS), id_of(t, "</s>"));
     CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_PAD), -1);
-    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_UNK), id_of(t, "a"));
+    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_UNK), -1); /* added_tokens_decoder: no map */
     CHECK_VIEW(ares_tokenizer_chat_template(t, NULL), "D");
     CHECK_VIEW(ares_tokenizer_chat_template(t, "tool_use"), "T");
     CHECK(ares_tokenizer_chat_template(t, "other").data == NULL);
@@ -312,6 +312,123 @@ TEST(a_key_that_is_absent_has_its_default)
     ares_str_fini(&absent);
     ares_str_fini(&usual);
     ares_str_fini(&other);
+}
+
+static void put(const char *name, const char *text)
+{
+    REQUIRE_OK(ares_file_write(test_file(name), text, strlen(text)));
+}
+
+static void put_golden_tokenizer(void)
+{
+    ares_str json = { 0 };
+    REQUIRE_OK(ares_file_read(test_source(GOLDEN "bos_eos/tokenizer.json"), &json));
+    REQUIRE_OK(ares_file_write(test_file("tokenizer.json"), json.data, json.len));
+    ares_str_fini(&json);
+}
+
+/* How many tokens the text has in the directory of the test. */
+static int64_t tokens_in(const char *text)
+{
+    ares_tokenizer *t;
+    ares_ids ids = { 0 };
+    if (!CHECK_OK(ares_tokenizer_load(test_dir(), &t))) return -1;
+    CHECK_OK(ares_tokenizer_encode(t, ares_view_of(text), false, &ids));
+    int64_t n = ids.n;
+    ares_ids_fini(&ids);
+    ares_tokenizer_free(t);
+    return n;
+}
+
+TEST(a_token_named_in_any_place_is_one_id)
+{
+    static const char config[] = "tokenizer_config.json", map[] = "special_tokens_map.json";
+    static const struct {
+        const char *file, *text;
+    } places[] = {
+        { config, "{\"additional_special_tokens\": [\"<tool>\"]}" },
+        { config, "{\"extra_special_tokens\": {\"image_token\": \"<tool>\"}}" },
+        { config, "{\"extra_special_tokens\": [{\"content\": \"<tool>\"}]}" },
+        { config, "{\"pad_token\": \"<tool>\"}" },
+        { config, "{\"mask_token\": {\"content\": \"<tool>\", \"lstrip\": true}}" },
+        { config, "{\"image_token\": \"<tool>\"}" },
+        { config, "{\"added_tokens_decoder\": {\"402\": {\"content\": \"<tool>\"}}}" },
+        { map, "{\"sep_token\": {\"content\": \"<tool>\"}}" },
+        { map, "{\"additional_special_tokens\": [\"<tool>\"]}" },
+        { "added_tokens.json", "{\"<tool>\": 402}" },
+    };
+    put_golden_tokenizer();
+    put(config, "{}");
+    put(map, "{}");
+    put("added_tokens.json", "{}");
+    CHECK_EQ(tokens_in("a<tool>b"), 8);
+    for (int i = 0; i < ARES_COUNT(places); i++) {
+        put(places[i].file, places[i].text);
+        CHECK_MSG(tokens_in("a<tool>b") == 3, "place %d", i);
+        put(places[i].file, "{}");
+    }
+    /* extra before additional; a list of added tokens makes the map mute */
+    put(config,
+        "{\"additional_special_tokens\": [\"<tool>\"], \"extra_special_tokens\": [\"<x>\"]}");
+    CHECK_EQ(tokens_in("a<tool>b"), 8);
+    put(map, "{\"sep_token\": \"<tool>\"}");
+    put(config, "{\"added_tokens_decoder\": {\"402\": {\"content\": \"<x>\"}}}");
+    CHECK_EQ(tokens_in("a<tool>b"), 8);
+    put(config, "{\"split_special_tokens\": true}");
+    CHECK_EQ(tokens_in("a<tool>b"), 8); /* named, but read as text */
+    CHECK_EQ(tokens_in("<s>"), 3);
+    put("added_tokens.json", "{\"<tool>\": -1}");
+    ares_tokenizer *t;
+    CHECK_FAIL(ares_tokenizer_load(test_dir(), &t), ARES_EFORMAT, "added_tokens.json: <tool>");
+}
+
+TEST(a_class_has_tokens_for_roles_that_are_missing_and_not_for_null)
+{
+    static const struct {
+        const char *config, *map, *eos; /* NULL: none */
+    } cases[] = {
+        { "{\"tokenizer_class\": \"Qwen2Tokenizer\"}", "{}", "<|endoftext|>" },
+        { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"eos_token\": null}", "{}", NULL },
+        { "{\"tokenizer_class\": \"GPT2TokenizerFast\"}", "{}", "<|endoftext|>" },
+        { "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", "{}", NULL },
+        { "{\"eos_token\": \"</s>\"}", "{\"eos_token\": \"<s>\"}", "<s>" },
+        { "{\"eos_token\": null}", "{\"eos_token\": \"<s>\"}", "<s>" },
+        { "{\"eos_token\": \"</s>\", \"added_tokens_decoder\": {\"402\": {\"content\": \"<x>\"}}}",
+          "{\"eos_token\": \"<s>\"}", "</s>" },
+    };
+    put_golden_tokenizer();
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_tokenizer *t;
+        put("tokenizer_config.json", cases[i].config);
+        put("special_tokens_map.json", cases[i].map);
+        REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
+        CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_EOS),
+                 cases[i].eos ? id_of(t, cases[i].eos) : -1);
+        ares_tokenizer_free(t);
+    }
+    ares_tokenizer *t; /* the model says which class it is */
+    put("config.json", "{\"model_type\": \"qwen2\"}");
+    put("special_tokens_map.json", "{}");
+    put("tokenizer_config.json", "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}");
+    REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
+    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_EOS), id_of(t, "<|endoftext|>"));
+    ares_tokenizer_free(t);
+}
+
+TEST(the_old_form_of_a_directory_has_its_added_tokens)
+{
+    put("vocab.json", "{\"a\": 0, \"b\": 1, \"<\": 2, \"|\": 3, \">\": 4, \"ab\": 5}");
+    put("merges.txt", "#version: 0.2\na b\n");
+    put("tokenizer_config.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"eos_token\": null, "
+                                 "\"unk_token\": null, \"pad_token\": null}");
+    CHECK_EQ(tokens_in("ab<|b|>"), 6);
+    put("added_tokens.json", "{\"<|b|>\": 7, \"<|a|>\": 6}");
+    CHECK_EQ(tokens_in("ab<|b|>"), 2);
+    ares_tokenizer *t;
+    REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
+    CHECK_EQ(id_of(t, "<|b|>"), 7);
+    CHECK_EQ(id_of(t, "<|a|>"), 6);
+    ares_tokenizer_free(t);
 }
 
 TEST(broken_utf8_reads_as_replacement_characters)

@@ -67,10 +67,18 @@ typedef struct ares_model_config {
     const char *vision_names; /* and those of the tower's; NULL: "visual" */
     double initializer_range;
     ares_dtype file_dtype; /* of the tensors in the files; of a loaded model: as it is stored */
-    /* bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together */
+    /*
+     * bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together, before
+     * them that of the tokenizer once ares_model_add_eos has told it. eos[0] is the one to write.
+     */
     int32_t bos, pad, n_eos, eos[ARES_MAX_EOS];
 } ares_model_config;
 int ares_model_config_load(const char *dir, ares_model_config *out);
+/*
+ * The id of the tokenizer's eos_token (-1: none) becomes eos[0], with a warning where the files of
+ * the model `dir` do not name it.
+ */
+int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir);
 /* Whether the token ends a sequence, being one of eos. */
 bool ares_model_ends(const ares_model_config *c, int32_t id);
 
@@ -294,6 +302,11 @@ typedef struct ares_writers {
  * fingerprint of what was written (ares_model_sum).
  */
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
+/*
+ * The generation_config.json that was copied beside a saved model names all ids of cfg.eos; without
+ * one it is written where the kept config.json of a vision model does not say them.
+ */
+int ares_model_save_eos(const ares_model *m, const char *dir);
 /*
  * Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked.
  * *largest (may be NULL): of the part of a tensor that is in memory once more while it is written

@@ -176,26 +176,24 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     }
 }
 
+static void put_eos(reader *r, int32_t id, ares_model_config *c)
+{
+    if (ares_model_ends(c, id)) return;
+    if (c->n_eos == ARES_MAX_EOS)
+        r->rc = ares_fail(ARES_ELIMIT, "more than %d ids in 'eos_token_id'", ARES_MAX_EOS);
+    else c->eos[c->n_eos++] = id;
+}
+
 static void read_eos(reader *r, const ares_json *o, ares_model_config *c)
 {
     const ares_json *e = ares_json_get(o, "eos_token_id");
     if (!e || e->type == ARES_JSON_NULL || r->rc != ARES_OK) return;
     const ares_json *ids = e->type == ARES_JSON_ARRAY ? e->items : e;
     int64_t n = e->type == ARES_JSON_ARRAY ? e->count : 1;
-    for (int64_t i = 0; i < n; i++) {
-        if (ids[i].type != ARES_JSON_INT || ids[i].integer < 0 || ids[i].integer > INT32_MAX) {
+    for (int64_t i = 0; i < n && r->rc == ARES_OK; i++)
+        if (ids[i].type != ARES_JSON_INT || ids[i].integer < 0 || ids[i].integer > INT32_MAX)
             r->rc = ares_fail(ARES_EFORMAT, "'eos_token_id' is not an id or a list of ids");
-            return;
-        }
-        bool known = false;
-        for (int j = 0; j < c->n_eos; j++) known = known || c->eos[j] == ids[i].integer;
-        if (known) continue;
-        if (c->n_eos == ARES_MAX_EOS) {
-            r->rc = ares_fail(ARES_ELIMIT, "more than %d 'eos_token_id'", ARES_MAX_EOS);
-            return;
-        }
-        c->eos[c->n_eos++] = (int32_t)ids[i].integer;
-    }
+        else put_eos(r, (int32_t)ids[i].integer, c);
 }
 
 static void check_sizes(reader *r, const ares_model_config *c)
@@ -287,12 +285,35 @@ bool ares_model_ends(const ares_model_config *c, int32_t id)
     return false;
 }
 
+int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir)
+{
+    if (id < 0 || id >= c->vocab) return ARES_OK;
+    if (!ares_model_ends(c, id)) {
+        ares_str named = { 0 };
+        for (int i = 0; i < c->n_eos; i++) ares_str_addf(&named, "%s%d", i ? ", " : "", c->eos[i]);
+        ares_warn("model: %s: answers end at the tokenizer's eos_token (id %d) as well; "
+                  "eos_token_id in config.json and generation_config.json names %s",
+                  dir, id, named.len ? named.data : "none");
+        ares_str_fini(&named);
+        reader r = { 0 };
+        put_eos(&r, id, c);
+        if (r.rc != ARES_OK) return ares_fail_in(r.rc, "model: %s: with the tokenizer's", dir);
+    }
+    for (int i = 0; i < c->n_eos; i++) /* the others keep their order */
+        if (c->eos[i] == id) {
+            memmove(c->eos + 1, c->eos, (size_t)i * sizeof *c->eos);
+            c->eos[0] = id;
+        }
+    return ARES_OK;
+}
+
 int ares_model_config_load(const char *dir, ares_model_config *c)
 {
     memset(c, 0, sizeof *c);
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 };
     reader r = { 0 };
+    bool says_eos = false;
     if (!ares_dir_exists(dir)) {
         r.rc = ares_fail(ARES_EIO, "model: %s: no such directory", dir);
         goto end;
@@ -405,10 +426,8 @@ static void write_architecture(ares_str *s, const ares_model_config *c, const mo
     put_string(s, "model_type", c->model_type);
 }
 
-static void write_token_ids(ares_str *s, const ares_model_config *c)
+static void write_eos(ares_str *s, const ares_model_config *c)
 {
-    if (c->bos >= 0) put_i64(s, "bos_token_id", c->bos);
-    if (c->pad >= 0) put_i64(s, "pad_token_id", c->pad);
     if (c->n_eos == 1) put_i64(s, "eos_token_id", c->eos[0]);
     if (c->n_eos <= 1) return;
     ares_json_begin(ares_json_key(s, "eos_token_id"), '[');
@@ -416,12 +435,62 @@ static void write_token_ids(ares_str *s, const ares_model_config *c)
     ares_json_end(s, ']');
 }
 
+static void write_token_ids(ares_str *s, const ares_model_config *c)
+{
+    if (c->bos >= 0) put_i64(s, "bos_token_id", c->bos);
+    if (c->pad >= 0) put_i64(s, "pad_token_id", c->pad);
+    write_eos(s, c);
+}
+
+static int write_indented(const ares_str *compact, const char *path)
+{
+    ares_str s = { 0 };
+    ares_json_indent(&s, ares_str_view(compact), 1);
+    ares_str_add_char(&s, '\n');
+    int rc = ares_file_write(path, s.data, s.len);
+    ares_str_fini(&s);
+    return rc;
+}
+
+int ares_model_save_eos(const ares_model *m, const char *dir)
+{
+    ares_model_config named = { 0 };
+    ares_arena arena = { 0 };
+    ares_str path = { 0 }, text = { 0 }, out = { 0 };
+    reader r = { 0 };
+    ares_path_join(&path, dir, "generation_config.json");
+    bool exists = ares_file_exists(path.data), same = true;
+    /* without it, transformers reads config.json, which names all unless it is a kept text */
+    if (!exists && !m->config_text) goto end;
+    if (exists) r.rc = ares_file_read(path.data, &text);
+    if (exists && r.rc == ARES_OK)
+        r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
+    if (exists && r.rc == ARES_OK) read_eos(&r, r.root, &named);
+    for (int i = 0; i < m->cfg.n_eos; i++) same = same && ares_model_ends(&named, m->cfg.eos[i]);
+    if (same || r.rc != ARES_OK) goto end;
+    ares_json_begin(&out, '{');
+    for (int64_t i = 0; exists && i < r.root->count; i++)
+        if (!ares_view_is(r.root->members[i].key, "eos_token_id"))
+            ares_json_write(ares_json_key_view(&out, r.root->members[i].key),
+                            r.root->members[i].value);
+    if (exists) write_eos(&out, &m->cfg);
+    else write_token_ids(&out, &m->cfg);
+    ares_json_end(&out, '}');
+    r.rc = write_indented(&out, path.data);
+end:
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
+    return r.rc;
+}
+
 int model_config_save(const ares_model_config *c, const char *dir)
 {
     const model_arch *a = model_arch_find(c->model_type);
     if (!a) return ARES_EUNSUPPORTED;
     static const char *const dtypes[] = { "float32", "bfloat16", "float16" };
-    ares_str compact = { 0 }, *j = &compact, s = { 0 }, path = { 0 };
+    ares_str compact = { 0 }, *j = &compact, path = { 0 };
     ares_json_begin(j, '{');
     write_architecture(j, c, a);
     put_i64(j, "vocab_size", c->vocab);
@@ -448,11 +517,8 @@ int model_config_save(const ares_model_config *c, const char *dir)
     put_string(j, "torch_dtype", dtypes[c->file_dtype]);
     put_bool(j, "use_cache", true);
     ares_json_end(j, '}');
-    ares_json_indent(&s, ares_str_view(j), 1);
-    ares_str_add_char(&s, '\n');
-    int rc = ares_file_write(ares_path_join(&path, dir, "config.json"), s.data, s.len);
+    int rc = write_indented(j, ares_path_join(&path, dir, "config.json"));
     ares_str_fini(&compact);
-    ares_str_fini(&s);
     ares_str_fini(&path);
     return rc;
 }

@@ -25,7 +25,9 @@ int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_
         s->tokenizer = NULL;
         s->tokenizer_error = ares_strdup(ares_error_message());
         ares_error_clear();
-    }
+    } else
+        ARES_TRY(
+            ares_model_add_eos(&m->cfg, ares_tokenizer_role_id(s->tokenizer, ARES_TOKEN_EOS), dir));
     if (sees) {
         ARES_TRY(ares_sight_rules_load(&m->cfg, dir, &s->rules));
         ARES_TRY(ares_features_new(m, &s->rules.processor, KEPT_BYTES, &s->features));

@@ -400,8 +400,10 @@ static void continued(const char *model, const char *options, ares_str *ids, are
 {
     const char *line = e2e_write("line.jsonl", "{\"input_ids\":[1,2,3]}\n"),
                *file = test_file("answer");
-    CHECK_EQ(e2e_program(NULL, "generate --model '%s' --input '%s' --max-new-tokens 20 %s > '%s'",
-                         model, line, options, file),
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && '%s' generate --model '%s' --input '%s' --max-new-tokens 20 %s "
+                        "2>told > '%s'",
+                        test_dir(), test_program(), model, line, options, file),
              0);
     e2e_values("answer", "output_ids", ids);
     e2e_values("answer", "finish_reason", finish);
@@ -449,6 +451,46 @@ TEST(ids_of_generation_config_end_an_answer_beside_those_of_config)
     continued(model, "", &same, &finish);
     CHECK_STR(finish.data, " stop");
     ares_str_fini(&ids), ares_str_fini(&same), ares_str_fini(&finish);
+}
+
+/* Its eos_token ends a turn of the chat template, also where the other files name another token. */
+TEST(the_tokenizers_end_token_ends_an_answer_and_is_written)
+{
+    ares_str ids = { 0 }, same = { 0 }, finish = { 0 }, out = { 0 };
+    char words[700];
+    const char *model = e2e_model(), *trained = test_file("run/checkpoints/step_000001/model");
+    continued(model, "", &ids, &finish);
+    char *third = strstr(ids.data, ",114,"); /* the letter r */
+    REQUIRE(third != NULL);
+    third[4] = 0;
+    CHECK_EQ(test_shell(NULL,
+                        "sed -i 's/\"eos_token\": \"<|im_end|>\"/\"eos_token\": \"r\"/' "
+                        "'%s/tokenizer_config.json'",
+                        model),
+             0);
+    snprintf(words, sizeof words, "worker.actor.optim.lr=0 worker.actor.model.model_path='%s'",
+             model);
+    CHECK_EQ(runs("run", 1, words), 0);
+    for (int i = 0; i < 2; i++) { /* of the checkpoint, config.json alone says it, too */
+        continued(i ? trained : model, "", &same, &finish);
+        CHECK_STR(finish.data, " stop");
+        same.data[same.len - 1] = 0; /* its bracket */
+        CHECK_STR(same.data, ids.data);
+        CHECK_EQ(test_shell(NULL, "rm -f '%s/tokenizer_config.json'", trained), 0);
+    }
+    test_shell(&out,
+               "grep -A3 eos_token_id '%s/config.json' '%s/generation_config.json' | tr -d ' \\n'",
+               trained, trained);
+    CHECK_CONTAINS(out.data, "/config.json:\"eos_token_id\":[");
+    CHECK_CONTAINS(out.data, "generation_config.json:\"eos_token_id\":[");
+    const char *one = strstr(out.data, "114,"), *two = one ? strstr(one + 1, "114,") : NULL;
+    CHECK(one && two && strstr(one, "258") && strstr(two, "258"));
+    ares_str_clear(&out);
+    continued(model, "", &same, &finish);
+    CHECK_OK(ares_file_read(test_file("told"), &out));
+    CHECK_CONTAINS(out.data, "the tokenizer's eos_token (id 114)");
+    CHECK_CONTAINS(out.data, "names 258");
+    ares_str_fini(&ids), ares_str_fini(&same), ares_str_fini(&finish), ares_str_fini(&out);
 }
 
 /* ------------------------------------------------------------------ the actor */

@@ -443,3 +443,18 @@ TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
                   rc == ARES_OK ? "it is read" : ares_error_message());
     }
 }
+
+TEST(the_tokenizers_end_token_is_the_first_of_all)
+{
+    ares_model_config c;
+    REQUIRE_OK(read_bare("llama", ", \"eos_token_id\": [5, 6, 7]", &c));
+    CHECK_OK(ares_model_add_eos(&c, -1, "m"));
+    CHECK_OK(ares_model_add_eos(&c, c.vocab, "m")); /* beyond the head: never sampled */
+    CHECK(c.n_eos == 3 && c.eos[0] == 5);
+    CHECK_OK(ares_model_add_eos(&c, 7, "m"));
+    CHECK(c.n_eos == 3 && c.eos[0] == 7 && c.eos[1] == 5 && c.eos[2] == 6);
+    CHECK_OK(ares_model_add_eos(&c, 9, "m"));
+    CHECK(c.n_eos == 4 && c.eos[0] == 9 && c.eos[1] == 7 && ares_model_ends(&c, 6));
+    for (int i = 20; c.n_eos < ARES_MAX_EOS; i++) CHECK_OK(ares_model_add_eos(&c, i, "m"));
+    CHECK_FAIL(ares_model_add_eos(&c, 99, "m"), ARES_ELIMIT, "model: m");
+}

@@ -155,6 +155,7 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
     ares_str path = { 0 };
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     int rc = ares_train_copy_tokenizer(t->model_dir.data, ares_path_join(&path, dir, "model"));
+    if (rc == ARES_OK) rc = ares_model_save_eos(t->model, path.data);
     if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));
     if (rc == ARES_OK && t->controls)

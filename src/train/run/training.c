@@ -76,6 +76,8 @@ int training_open_model(training *t, const char *weights)
                          "do not belong together",
                          t->model_dir.data, (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1,
                          t->model->cfg.vocab);
+    ARES_TRY(ares_model_add_eos(
+        &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
     if (!t->model->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_sight_rules_load(&t->model->cfg, t->model_dir.data, &t->sight));
     return ares_features_new(t->model, &t->sight.processor, (size_t)(c->data.vision_cache_gb * 1e9),

@@ -22,12 +22,6 @@ typedef struct encode_job {
     slot *slots;
 } encode_job;
 
-static bool is_end(const sft_encoder *e, int32_t id)
-{
-    return ares_model_ends(e->model, id) ||
-           id == ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
-}
-
 static int no_key(const sft_encoder *e, const ares_json *row)
 {
     ares_str keys = { 0 };
@@ -102,10 +96,11 @@ static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
             continue;
         if (first < 0) first = i;
         last = i;
-        if (is_end(e, s->ids.ids[i])) end = i;
+        if (ares_model_ends(e->model, s->ids.ids[i])) end = i;
     }
     if (first < 0) return;
-    if (end < 0 && last + 1 < s->ids.n && is_end(e, s->ids.ids[last + 1])) end = last + 1;
+    if (end < 0 && last + 1 < s->ids.n && ares_model_ends(e->model, s->ids.ids[last + 1]))
+        end = last + 1;
     if (end < 0) s->no_end = true;
     memset(s->trained + first, 1, (size_t)((end < 0 ? last : end) - first + 1));
 }
@@ -148,9 +143,7 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
                         ares_arena *kept, slot *s)
 {
     ares_str text = { 0 };
-    int32_t end = ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
-    if (end < 0 && e->model->n_eos) end = e->model->eos[0];
-    if (end < 0)
+    if (!e->model->n_eos)
         return ares_fail(
             ARES_ECONFIG,
             "neither tokenizer nor model names an end-of-sequence token for the responses");
@@ -161,7 +154,7 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
     int64_t before = s->ids.n;
     if (rc == ARES_OK) rc = ares_tokenizer_encode(e->tokenizer, response, false, &s->ids);
     if (rc != ARES_OK) return rc;
-    ares_ids_add(&s->ids, end, 0, 0);
+    ares_ids_add(&s->ids, e->model->eos[0], 0, 0);
     /* places of images in a text that has none are refused */
     ARES_TRY(see(e, &(ares_prompt_media){ 0 }, kept, s));
     s->trained = ares_calloc((size_t)s->ids.n, 1);

@@ -89,19 +89,57 @@ static void read_sections(reader *r, const ares_json *o, ares_model_config *c)
                           c->head_dim);
 }
 
+/* The object of this name; NULL: it is missing, null or {}, which say the same. */
+static const ares_json *rope_object(reader *r, const char *key)
+{
+    const ares_json *o = ares_json_get(r->root, key);
+    if (!o || o->type == ARES_JSON_NULL) return NULL;
+    if (o->type != ARES_JSON_OBJECT && r->rc == ARES_OK)
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' is not an object", key);
+    return o->count ? o : NULL;
+}
+
+static bool check_rope(reader *r, const ares_json *o)
+{
+    if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1 && r->rc == ARES_OK)
+        r->rc =
+            ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
+    for (int64_t i = 0; i < o->count && r->rc == ARES_OK && o != r->root; i++)
+        if (o->members[i].value->type == ARES_JSON_OBJECT)
+            r->rc = ares_fail(ARES_EUNSUPPORTED,
+                              "rope parameters of their own for '%.*s' are not supported; all "
+                              "layers share one set",
+                              (int)ARES_MIN(o->members[i].key.len, 60), o->members[i].key.data);
+    return r->rc == ARES_OK;
+}
+
+/* A number that may stand at two places, `first` before `second`; they should agree. */
+static void tell_two(const reader *r, const char *key, const ares_json *first, const char *place,
+                     const ares_json *second, const char *other)
+{
+    const ares_json *a = ares_json_get(first, key), *b = ares_json_get(second, key);
+    if (is_given(first, key) && is_given(second, key) && a->number != b->number)
+        ares_warn("model: %s: %s is %g %s and %g %s; the first holds, as in transformers 5",
+                  r->path, key, a->number, place, b->number, other);
+}
+
 static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
 {
+    static const char theta_key[] = "rope_theta", original[] = "original_max_position_embeddings";
     ares_rope_config *rope = &c->rope;
-    const ares_json *top = r->root, *o = ares_json_get(top, "rope_parameters");
-    if (r->rc != ARES_OK) return;
-    if (!o || o->type == ARES_JSON_NULL) o = ares_json_get(top, "rope_scaling");
-    if (o && o->type == ARES_JSON_NULL) o = NULL;
-    if (o && o->type != ARES_JSON_OBJECT) {
-        r->rc = ares_fail(ARES_EFORMAT, "'rope_parameters' (or 'rope_scaling') is not an object");
-        return;
-    }
-    double theta = config_double(r, top, "rope_theta", a->rope_theta > 0 ? a->rope_theta : 10000.0,
+    const ares_json *top = r->root, *newer = rope_object(r, "rope_parameters"),
+                    *older = rope_object(r, "rope_scaling"), *o = older ? older : newer;
+    if (r->rc != ARES_OK || !check_rope(r, top) || (o && !check_rope(r, o))) return;
+    double theta = config_double(r, top, theta_key, a->rope_theta > 0 ? a->rope_theta : 10000.0,
                                  CONFIG_ROPE_THETA);
+    if (o) tell_two(r, theta_key, o, "in the rope parameters", top, "at the top");
+    if (o) tell_two(r, original, top, "at the top", o, "in the rope parameters");
+    if (older && newer) {
+        double holds = config_double(r, older, theta_key, theta, CONFIG_ROPE_THETA);
+        ares_warn("model: %s: rope_scaling stands beside rope_parameters and replaces all of it, "
+                  "as in transformers 5 (rope_theta is %g); keep one of them",
+                  r->path, holds);
+    }
     *rope = (ares_rope_config){ .theta = theta,
                                 .factor = 1,
                                 .attention_factor = -1,
@@ -113,17 +151,11 @@ static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
     if (!o) return;
     rope->theta = config_double(r, o, "rope_theta", theta, CONFIG_ROPE_THETA);
     read_rope_kind(r, o, a->vision, &rope->kind);
-    if (r->rc != ARES_OK) return;
-    if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1) {
-        r->rc =
-            ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
-        return;
-    }
-    if (rope->kind == ARES_ROPE_DEFAULT) return;
+    if (r->rc != ARES_OK || rope->kind == ARES_ROPE_DEFAULT) return;
 
-    static const char original[] = "original_max_position_embeddings";
-    int32_t length = config_i32(r, o, original, 0, 0, INT32_MAX);
-    if (length == 0) length = config_i32(r, top, original, c->max_position, 1, INT32_MAX);
+    int32_t length = config_i32(r, top, original, 0, 0, INT32_MAX);
+    if (length == 0) length = config_i32(r, o, original, 0, 0, INT32_MAX);
+    if (length == 0) length = c->max_position;
     if (r->rc != ARES_OK) return;
     rope->original_max_position = length;
     if (rope->kind != ARES_ROPE_YARN && !is_given(o, "factor")) {
@@ -155,6 +187,8 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     c->window = 0;
     c->window_from_layer = 0;
     if (!a->window_layers || !get_bool(r, "use_sliding_window")) return;
+    const ares_json *size = ares_json_get(r->root, "sliding_window");
+    if (size && size->type == ARES_JSON_NULL) return; /* no window; missing is 4096 */
     c->window = config_i32(r, r->root, "sliding_window", 4096, 1, INT32_MAX);
     c->window_from_layer =
         config_i32(r, r->root, "max_window_layers", a->window_layers, 0, INT32_MAX);
@@ -212,6 +246,50 @@ static void check_sizes(reader *r, const ares_model_config *c)
                           (long long)c->heads * c->head_dim);
 }
 
+/*
+ * Keys that transformers refuses as null; where they are missing it has a value of its own. Of the
+ * others null is none, or as many as another key says.
+ */
+static void check_null(reader *r, const model_arch *a)
+{
+    const struct {
+        const char *key;
+        bool refused;
+    } keys[] = {
+        { "vocab_size", true },
+        { "hidden_size", true },
+        { "intermediate_size", true },
+        { "num_hidden_layers", true },
+        { "num_attention_heads", true },
+        { "max_position_embeddings", true },
+        { "rms_norm_eps", true },
+        { "initializer_range", true },
+        { "hidden_act", true },
+        { "rope_theta", true },
+        { "tie_word_embeddings", true },
+        { "head_dim", a->head_dim > 0 },
+        { "attention_bias", a->attention_bias_key },
+        { "mlp_bias", a->mlp_bias_key },
+        { "use_sliding_window", a->window_layers && !a->vision },
+        { "max_window_layers", a->window_layers && !a->vision },
+    };
+    for (int i = 0; i < ARES_COUNT(keys) && r->rc == ARES_OK; i++) {
+        const ares_json *v = ares_json_get(r->root, keys[i].key);
+        if (keys[i].refused && v && v->type == ARES_JSON_NULL)
+            r->rc = ares_fail(ARES_EFORMAT,
+                              "'%s' is null, which transformers refuses; give its value, or leave "
+                              "the key out for the default",
+                              keys[i].key);
+    }
+}
+
+/* null is none; `absent` is that of a missing key. */
+static int32_t read_token(reader *r, const ares_json *o, const char *key, int32_t absent)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return config_i32(r, o, key, v && v->type == ARES_JSON_NULL ? -1 : absent, -1, INT32_MAX);
+}
+
 static void read_config(reader *r, ares_model_config *c)
 {
     ares_view type = { 0 }, act = ARES_VIEW("silu");
@@ -229,6 +307,7 @@ static void read_config(reader *r, ares_model_config *c)
     const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
     if (text && text->type == ARES_JSON_OBJECT) r->root = text;
     const ares_json *o = r->root;
+    check_null(r, a);
     /* The bounds are such that no product of sizes overflows 64 bits. */
     c->vocab = config_i32(r, o, "vocab_size", a->vocab, 1, 1 << 24);
     c->hidden = config_i32(r, o, "hidden_size", a->hidden, 1, 1 << 18);
@@ -258,8 +337,8 @@ static void read_config(reader *r, ares_model_config *c)
     if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
         r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: silu)",
                           (int)act.len, act.data);
-    c->bos = config_i32(r, o, "bos_token_id", a->bos, -1, INT32_MAX);
-    c->pad = config_i32(r, o, "pad_token_id", -1, -1, INT32_MAX);
+    c->bos = read_token(r, o, "bos_token_id", a->bos);
+    c->pad = read_token(r, o, "pad_token_id", -1);
     check_sizes(r, c);
     read_rope(r, a, c);
     read_window(r, a, c);
@@ -327,7 +406,9 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
     r.rc = ares_file_read(path.data, &text);
     if (r.rc == ARES_OK) r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
     if (r.rc != ARES_OK) goto end;
+    r.path = path.data;
     read_config(&r, c);
+    says_eos = ares_json_get(r.root, "eos_token_id"); /* null, too */
     if (r.rc != ARES_OK) {
         ares_fail_in(r.rc, "model: %s", path.data);
         goto end;
@@ -343,7 +424,7 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
             c->pad = config_i32(&r, r.root, "pad_token_id", -1, -1, INT32_MAX);
         if (r.rc != ARES_OK) ares_fail_in(r.rc, "model: %s", path.data);
     }
-    if (r.rc == ARES_OK && c->n_eos == 0) {
+    if (r.rc == ARES_OK && c->n_eos == 0 && !says_eos) {
         const model_arch *a = model_arch_find(c->model_type);
         if (a->eos >= 0) c->eos[c->n_eos++] = a->eos;
     }

@@ -9,6 +9,7 @@
  */
 typedef struct config_reader {
     const ares_json *root;
+    const char *path; /* for warnings */
     int rc;
 } config_reader;
 int32_t config_i32(config_reader *r, const ares_json *o, const char *key, int64_t absent,

@@ -444,6 +444,68 @@ TEST(a_vision_config_that_does_not_fit_is_refused_by_name)
     }
 }
 
+/* convert_rope_params_to_dict of transformers 5: rope_scaling, where it says anything, is all. */
+TEST(of_two_dialects_of_rope_the_older_replaces_the_newer)
+{
+    static const struct {
+        const char *members;
+        ares_rope_kind kind;
+        double theta;
+        int32_t original;
+    } cases[] = {
+#define YARN                                                      \
+    "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, " \
+    "\"original_max_position_embeddings\": 512}"
+#define NEWER ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 7000}"
+        { ", " YARN, ARES_ROPE_YARN, 10000, 512 },
+        { NEWER ", " YARN, ARES_ROPE_YARN, 10000, 512 },
+        { NEWER ", \"rope_theta\": 5000, " YARN, ARES_ROPE_YARN, 5000, 512 },
+        { NEWER ", \"rope_scaling\": {}", ARES_ROPE_DEFAULT, 7000, 2048 },
+        { NEWER ", \"rope_scaling\": null", ARES_ROPE_DEFAULT, 7000, 2048 },
+        { NEWER ", \"rope_theta\": 5000", ARES_ROPE_DEFAULT, 7000, 2048 },
+        { ", \"original_max_position_embeddings\": 1024, " YARN, ARES_ROPE_YARN, 10000, 1024 },
+    };
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        if (!CHECK_OK(read_bare("llama", cases[i].members, &c))) continue;
+        CHECK_EQ(c.rope.kind, cases[i].kind);
+        CHECK_NEAR(c.rope.theta, cases[i].theta, 0);
+        CHECK_EQ(c.rope.original_max_position, cases[i].original);
+    }
+    CHECK_FAIL(read_bare("llama", ", \"partial_rotary_factor\": 0.5", &c), ARES_EUNSUPPORTED,
+               "partial_rotary_factor");
+    CHECK_FAIL(
+        read_bare("qwen2",
+                  ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", &c),
+        ARES_EUNSUPPORTED, "'full_attention'");
+}
+
+TEST(null_is_not_a_key_that_is_missing)
+{
+    static const struct {
+        const char *type, *key;
+    } refused[] = {
+        { "qwen2", "vocab_size" }, { "llama", "rms_norm_eps" },
+        { "qwen2", "hidden_act" }, { "qwen2", "max_window_layers" },
+        { "qwen3", "head_dim" },   { "llama", "attention_bias" },
+        { "qwen3", "rope_theta" }, { "llama", "tie_word_embeddings" },
+    };
+    char members[100];
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(refused); i++) {
+        (void)snprintf(members, sizeof members, ", \"%s\": null", refused[i].key);
+        CHECK_FAIL(read_bare(refused[i].type, members, &c), ARES_EFORMAT, refused[i].key);
+    }
+    REQUIRE_OK(read_bare("llama", "", &c)); /* missing: 1 and 2 */
+    CHECK(c.bos == 1 && c.n_eos == 1 && c.eos[0] == 2);
+    REQUIRE_OK(read_bare("llama", ", \"bos_token_id\": null, \"eos_token_id\": null", &c));
+    CHECK(c.bos == -1 && c.n_eos == 0);
+    REQUIRE_OK(read_bare("llama", ", \"head_dim\": null", &c));
+    CHECK_EQ(c.head_dim, 128);
+    REQUIRE_OK(read_bare("qwen2", ", \"use_sliding_window\": true, \"sliding_window\": null", &c));
+    CHECK_EQ(c.window, 0);
+}
+
 TEST(the_tokenizers_end_token_is_the_first_of_all)
 {
     ares_model_config c;

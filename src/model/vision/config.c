@@ -114,7 +114,7 @@ static void read_ids(config_reader *top, ares_vision_config *v, int32_t vocab)
 
 void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
 {
-    config_reader r = { ares_json_get(top->root, "vision_config"), top->rc };
+    config_reader r = { ares_json_get(top->root, "vision_config"), top->path, top->rc };
     if (!r.root || r.root->type != ARES_JSON_OBJECT) {
         top->rc = ares_fail(ARES_EFORMAT, "'vision_config' is not an object");
         return;

@@ -35,6 +35,16 @@ static const char *unfit(int failed, const struct stat *st, bool input)
     return S_ISREG(st->st_mode) || (input && !S_ISBLK(st->st_mode)) ? NULL : "not a regular file";
 }
 
+/* What a clone leaves in the place of a large file where Git LFS is not set up. */
+static bool is_lfs_pointer(int fd, const struct stat *st)
+{
+    static const char begin[] = "version https://git-lfs";
+    char text[sizeof begin - 1];
+    return S_ISREG(st->st_mode) && st->st_size < 1024 &&
+           pread(fd, text, sizeof text, 0) == (ssize_t)sizeof text &&
+           memcmp(text, begin, sizeof text) == 0;
+}
+
 static int open_to_read(const char *path, bool input, const char **why)
 {
     struct stat st;
@@ -42,6 +52,8 @@ static int open_to_read(const char *path, bool input, const char **why)
     /* O_NONBLOCK: another file may have taken the name since */
     int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC | (input ? 0 : O_NONBLOCK));
     *why = unfit(fd < 0 || fstat(fd, &st) != 0, &st, input);
+    if (!*why && is_lfs_pointer(fd, &st))
+        *why = "a Git LFS pointer, not the file itself; run 'git lfs pull' in its folder";
     if (!*why || fd < 0) return fd;
     close(fd);
     return -1;

@@ -282,22 +282,36 @@ static int open_index(ares_safetensors *s, const char *path)
     return rc;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
 /* The only *.safetensors of a directory that has neither usual name. */
 static int only_file(const char *dir, ares_str *out)
 {
     DIR *d = opendir(dir);
     if (!d) return ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
     int found = 0;
+    bool pickled = false, gguf = false;
     for (struct dirent *e; (e = readdir(d));) {
-        size_t n = strlen(e->d_name);
-        if (n < 12 || strcmp(e->d_name + n - 12, ".safetensors") != 0) continue;
-        if (found++ == 0) ares_path_join(out, dir, e->d_name);
+        const char *name = e->d_name;
+        gguf |= ends_with(name, ".gguf");
+        pickled |= ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth");
+        if (ends_with(name, ".safetensors") && found++ == 0) ares_path_join(out, dir, name);
     }
     closedir(d);
     if (found == 1) return ARES_OK;
-    return ares_fail(ARES_EFORMAT, "io: %s: %s", dir,
-                     found ? "several *.safetensors and no model.safetensors.index.json"
-                           : "no model.safetensors here");
+    return ares_fail(
+        ARES_EFORMAT, "io: %s: %s", dir,
+        found  ? "several *.safetensors and no model.safetensors.index.json"
+        : gguf ? "no model.safetensors here, and GGUF is not read; take the model that it was made "
+                 "from, in safetensors"
+        : pickled
+            ? "no model.safetensors here, and weights in PyTorch's own format are not read; in "
+              "Python, AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT) makes it"
+            : "no model.safetensors here");
 }
 
 static int open_path(ares_safetensors *s, const char *path)

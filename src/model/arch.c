@@ -1,6 +1,8 @@
 /* The table of architectures; the defaults are those of transformers' configuration classes. */
 #include "arch.h"
 
+#include <string.h>
+
 static const model_arch archs[] = {
     { .name = "qwen2",
       .class_name = "Qwen2ForCausalLM",
@@ -77,13 +79,20 @@ static const model_arch archs[] = {
       .window_layers = 80 },
 };
 
+/* Another architecture is never a misspelling of this one: no nearest name is offered. */
 const model_arch *model_arch_find(const char *model_type)
 {
-    const char *names[ARES_COUNT(archs)];
-    for (int i = 0; i < ARES_COUNT(archs); i++) names[i] = archs[i].name;
-    int i;
-    return ares_lookup(ARES_EUNSUPPORTED, "model: model_type", model_type, names, ARES_COUNT(archs),
-                       &i) == ARES_OK
-               ? &archs[i]
-               : NULL;
+    ares_str names = { 0 };
+    for (int i = 0; i < ARES_COUNT(archs); i++) {
+        if (strcmp(archs[i].name, model_type) == 0) {
+            ares_str_fini(&names);
+            return &archs[i];
+        }
+        ares_str_addf(&names, "%s%s", i ? ", " : "", archs[i].name);
+    }
+    ares_fail(ARES_EUNSUPPORTED,
+              "model_type = '%s': this architecture is not built; take a model of one that is (%s)",
+              model_type, names.data);
+    ares_str_fini(&names);
+    return NULL;
 }

@@ -8,6 +8,7 @@
 #include "save.h"
 #include "transfer.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,61 @@ static bool superfluous(const ares_model *m, const char *name)
     size_t n = strlen(name);
     if (m->cfg.tied && strcmp(name, "lm_head.weight") == 0) return true;
     return n > 20 && strcmp(name + n - 20, ".rotary_emb.inv_freq") == 0;
+}
+
+/* What config.json says of quantised weights; *method lives in the arena. Data NULL: nothing. */
+static void find_quantisation(const char *dir, ares_arena *arena, ares_view *method)
+{
+    ares_str path = { 0 }, text = { 0 };
+    const ares_json *root = NULL;
+    *method = (ares_view){ 0 };
+    if (ares_file_read(ares_path_join(&path, dir, "config.json"), &text) == ARES_OK &&
+        ares_json_parse(arena, ares_str_view(&text), path.data, &root) == ARES_OK) {
+        const ares_json *q = ares_json_get(root, "quantization_config"),
+                        *name = ares_json_get(q, "quant_method");
+        if (q && q->type == ARES_JSON_OBJECT && q->count) *method = ARES_VIEW("unnamed scheme");
+        if (name && name->type == ARES_JSON_STRING) *method = name->text;
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+}
+
+/* A tensor that belongs to no parameter, by what its name is known for. */
+static int refuse_tensor(const ares_model *m, const ares_tensor_info *t, ares_view method)
+{
+    static const struct {
+        const char *part, *scheme;
+    } quantised[] = {
+        { ".qweight", "GPTQ or AWQ" },
+        { ".qzeros", "GPTQ or AWQ" },
+        { ".scales", "GPTQ or AWQ" },
+        { ".g_idx", "GPTQ" },
+        { ".weight_scale", "FP8 or compressed-tensors" },
+        { ".input_scale", "FP8 or compressed-tensors" },
+        { ".weight_packed", "compressed-tensors" },
+        { ".weight_zero_point", "compressed-tensors" },
+        { ".absmax", "bitsandbytes" },
+        { ".quant_", "bitsandbytes" },
+        { ".SCB", "bitsandbytes" },
+    };
+    for (int i = 0; i < ARES_COUNT(quantised); i++)
+        if (strstr(t->name, quantised[i].part)) {
+            if (!method.data) method = ares_view_of(quantised[i].scheme);
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "model: %s: tensor '%s' is of quantised weights (%.*s), which are not "
+                             "read; take the unquantised model that they were made from",
+                             t->file, t->name, (int)method.len, method.data);
+        }
+    if (strstr(t->name, ".lora_"))
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "model: %s: tensor '%s' is of an adapter, which is not read; merge it into "
+            "its base model (in Python: PeftModel's merge_and_unload()) and save that",
+            t->file, t->name);
+    return ares_fail(ARES_EFORMAT,
+                     "model: %s: tensor '%s' belongs to no parameter of a %s; is config.json of "
+                     "another model?",
+                     t->file, t->name, m->cfg.model_type);
 }
 
 static const char *shape_text(ares_str *s, int rank, const int64_t *shape)
@@ -37,7 +93,9 @@ static int check_param(const ares_param *p, const ares_tensor_info *t, const cha
         rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' is missing; expected shape %s", dir,
                        p->name, want.data);
     else if (!t->is_float)
-        rc = ares_fail(ARES_EUNSUPPORTED, "model: %s: tensor '%s' is %s (choices: F32, BF16, F16)",
+        rc = ares_fail(ARES_EUNSUPPORTED,
+                       "model: %s: tensor '%s' is %s, of quantised weights; take the model that "
+                       "they were made from (choices: F32, BF16, F16)",
                        t->file, p->name, t->dtype_name);
     else if (!param_has_shape(p, t))
         rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' has shape %s; config.json asks for %s",
@@ -77,23 +135,80 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
                         uint64_t value_seed)
 {
     loading l = { .m = m, .s = s };
+    ares_arena arena = { 0 };
+    ares_view method;
     int rc = ARES_OK;
+    find_quantisation(dir, &arena, &method);
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
-        if (!model_param(m, t->name) && !superfluous(m, t->name))
-            rc = ares_fail(ARES_EFORMAT,
-                           "model: %s: tensor '%s' belongs to no parameter of a %s; is config.json "
-                           "of another model?",
-                           t->file, t->name, m->cfg.model_type);
+        if (!model_param(m, t->name) && !superfluous(m, t->name)) rc = refuse_tensor(m, t, method);
     }
     bool fresh = m->value && !ares_safetensors_find(s, m->value->name);
     for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
         if (!fresh || (&m->params[i] != m->value && &m->params[i] != m->value_bias))
             rc = check_param(&m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
+    if (rc == ARES_OK && method.data)
+        ares_warn("model: %s/config.json: quantization_config (%.*s) is not applied: the weights "
+                  "are not quantised, and are trained as they stand",
+                  dir, (int)method.len, method.data);
+    ares_arena_fini(&arena);
     if (fresh) l.fresh = new_value_head(m, value_seed);
     if (rc == ARES_OK) rc = pieces_held(m, OF_WEIGHTS, load_piece, &l);
     if (rc == ARES_OK) rc = regions_refresh(m);
     ares_free(l.fresh);
+    return rc;
+}
+
+/* owner/name, as models are called on the Hugging Face hub. */
+static bool is_hub_name(const char *path)
+{
+    const char *slash = strchr(path, '/');
+    if (!slash || slash == path || !slash[1] || strchr(slash + 1, '/')) return false;
+    for (const char *c = path; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("/-_.", *c)) return false;
+    return path[0] != '.' && path[0] != '-';
+}
+
+static int refuse_path(const char *path)
+{
+    ares_str probe = { 0 }, text = { 0 };
+    ares_arena arena = { 0 };
+    int rc;
+    if (!ares_dir_exists(path)) {
+        size_t n = strlen(path);
+        if (n > 5 && strcmp(path + n - 5, ".gguf") == 0)
+            rc = ares_fail(ARES_EUNSUPPORTED,
+                           "model: %s: GGUF is not read; take the model that it was made from, in "
+                           "safetensors",
+                           path);
+        else if (ares_file_exists(path))
+            rc = ares_fail(ARES_EIO, "model: %s: a file; name the directory that holds it", path);
+        else if (is_hub_name(path))
+            rc =
+                ares_fail(ARES_EIO,
+                          "model: %s: no such directory; models are not fetched: if this is a "
+                          "name on the Hugging Face hub, run 'hf download %s --local-dir %s' first",
+                          path, path, path);
+        else rc = ares_fail(ARES_EIO, "model: %s: no such directory", path);
+    } else if (ares_file_exists(ares_path_join(&probe, path, "adapter_config.json"))) {
+        const ares_json *root = NULL, *base = NULL;
+        if (ares_file_read(probe.data, &text) == ARES_OK &&
+            ares_json_parse(&arena, ares_str_view(&text), probe.data, &root) == ARES_OK)
+            base = ares_json_get(root, "base_model_name_or_path");
+        bool named = base && base->type == ARES_JSON_STRING && base->text.len;
+        rc = ares_fail(ARES_EUNSUPPORTED,
+                       "model: %s: an adapter, not a model; merge it into %s%.*s (in Python: "
+                       "PeftModel's merge_and_unload()) and name what that saves",
+                       path, named ? "" : "its base model", named ? (int)base->text.len : 0,
+                       named ? base->text.data : "");
+    } else
+        rc = ares_fail(ARES_EFORMAT,
+                       "model: %s: neither a model (no config.json), nor a checkpoint (no "
+                       "model/config.json), nor a run (no checkpoints/)",
+                       path);
+    ares_str_fini(&probe);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
     return rc;
 }
 
@@ -114,13 +229,7 @@ int ares_model_find(const char *path, ares_str *dir)
             ares_str_add_view(dir, ares_str_view(&probe));
             ares_str_addf(dir, "/%s/model", name.data);
         }
-    } else if (!dir->len && !ares_dir_exists(path))
-        rc = ares_fail(ARES_EIO, "model: %s: no such directory", path);
-    else if (!dir->len)
-        rc = ares_fail(ARES_EFORMAT,
-                       "model: %s: neither a model (no config.json), nor a checkpoint (no "
-                       "model/config.json), nor a run (no checkpoints/)",
-                       path);
+    } else if (!dir->len) rc = refuse_path(path);
     ares_str_fini(&probe);
     ares_str_fini(&name);
     return rc;

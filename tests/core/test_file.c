@@ -63,6 +63,18 @@ TEST(a_pipe_or_device_in_the_place_of_a_file_is_refused_at_once)
     ares_str_fini(&text);
 }
 
+TEST(what_git_lfs_leaves_in_the_place_of_a_file_is_recognised)
+{
+    static const char pointer[] = "version https://git-lfs.test/v1\noid sha256:0\nsize 1\n";
+    ares_str text = { 0 };
+    const char *path = test_file("model.safetensors");
+    REQUIRE_OK(ares_file_write(path, pointer, strlen(pointer)));
+    CHECK_FAIL(ares_file_read(path, &text), ARES_EIO, "run 'git lfs pull' in its folder");
+    REQUIRE_OK(ares_file_write(path, pointer + 1, strlen(pointer) - 1));
+    CHECK_OK(ares_file_read(path, &text));
+    ares_str_fini(&text);
+}
+
 TEST(an_input_may_be_a_pipe)
 {
     ares_str text = { 0 };

@@ -48,7 +48,8 @@ TEST(a_model_that_is_none_is_named)
     refuses("", "worker.actor.model.model_path=/etc", RUN, "neither a model (no config.json)");
     refuses_model("rm M/model.safetensors", "no model.safetensors");
     refuses_model("rm M/tokenizer.json", "no tokenizer in it");
-    refuses_model("sed -i s/qwen2/gpt9/ M/config.json", "model_type = 'gpt9': unknown");
+    refuses_model("sed -i s/qwen2/gpt9/ M/config.json",
+                  "model_type = 'gpt9': this architecture is not built");
     refuses_model("echo '{' > M/config.json", "config.json:2:1: not JSON");
 }
 

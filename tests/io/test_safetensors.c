@@ -242,6 +242,10 @@ TEST(a_directory_is_its_index_or_its_model_or_its_only_file)
 {
     ares_safetensors *s;
     CHECK_FAIL(ares_safetensors_open(test_dir(), &s), ARES_EFORMAT, "no model.safetensors here");
+    REQUIRE_OK(ares_file_write(test_file("pytorch_model.bin"), "", 0));
+    CHECK_FAIL(ares_safetensors_open(test_dir(), &s), ARES_EFORMAT, "PyTorch's own format");
+    REQUIRE_OK(ares_file_write(test_file("q4.gguf"), "", 0));
+    CHECK_FAIL(ares_safetensors_open(test_dir(), &s), ARES_EFORMAT, "GGUF is not read");
     CHECK_FAIL(ares_safetensors_open(test_file("none.safetensors"), &s), ARES_EIO, "No such file");
     file_of("adapter.safetensors", "{" ENTRY("x", "U8", "[1]", 0, 1) "}", 1, -1);
     REQUIRE_OK(ares_safetensors_open(test_dir(), &s));

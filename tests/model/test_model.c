@@ -303,3 +303,58 @@ TEST(ids_beyond_the_embedding_are_refused)
     ares_model_free(m);
     ares_device_close(&d);
 }
+
+/* ------------------------------------------------------------------ recognised */
+static void check_path(const char *path, int code, const char *part)
+{
+    ares_str dir = { 0 };
+    CHECK_FAIL(ares_model_find(path, &dir), code, part);
+    ares_str_fini(&dir);
+}
+
+TEST(a_model_that_is_refused_is_recognised)
+{
+    static const char name[] = "up_proj.weight", lfs[] = "version https://git-lfs";
+    static const struct {
+        const char *to, *part; /* as long as the name */
+    } tensors[] = {
+        { "upproj.qweight", "quantised weights (GPTQ or AWQ)" },
+        { "u.weight_scale", "quantised weights (FP8 or compressed-tensors)" },
+        { "up.w.absmaxbit", "quantised weights (bitsandbytes)" },
+        { "up.lora_A.weig", "an adapter" },
+        { "up_prod.weight", "is config.json of another model?" },
+    };
+    for (int i = 0; i < ARES_COUNT(tensors); i++) {
+        damaged("qwen2_untied");
+        edit("model.safetensors", name, tensors[i].to);
+        check_refused(i < 4 ? ARES_EUNSUPPORTED : ARES_EFORMAT, tensors[i].part);
+    }
+    damaged("qwen2_untied");
+    edit("config.json", "{", "{\"quantization_config\": {\"quant_method\": \"fp8\"}, ");
+    ares_device d;
+    ares_model *m;
+    CHECK_OK(load(test_dir(), ARES_F32, &d, &m)); /* these weights are not */
+    ares_model_free(m), ares_device_close(&d);
+    edit("model.safetensors", name, "u.weight_scale");
+    check_refused(ARES_EUNSUPPORTED, "quantised weights (fp8)");
+    damaged("qwen2_untied");
+    edit("config.json", "\"qwen2\"", "\"qwen2_moe\"");
+    check_refused(ARES_EUNSUPPORTED, "'qwen2_moe': this architecture is not built");
+    CHECK(!strstr(ares_error_message(), "did you mean"));
+    damaged("qwen2_untied");
+    REQUIRE_OK(ares_file_write(test_file("model.safetensors"), lfs, strlen(lfs)));
+    check_refused(ARES_EIO, "git lfs pull");
+    test_shell(NULL, "cd '%s' && rm model.safetensors && touch pytorch_model.bin", test_dir());
+    check_refused(ARES_EFORMAT, "PyTorch's own format");
+    test_shell(NULL, "cd '%s' && mv pytorch_model.bin model.gguf", test_dir());
+    check_refused(ARES_EFORMAT, "GGUF");
+    check_path(test_file("model.gguf"), ARES_EUNSUPPORTED, "GGUF");
+    check_path(test_file("config.json"), ARES_EIO, "name the directory");
+    check_path("Qwen/Qwen2.5-0.5B", ARES_EIO,
+               "hf download Qwen/Qwen2.5-0.5B --local-dir Qwen/Qwen2.5-0.5B");
+    test_shell(NULL,
+               "cd '%s' && rm config.json && "
+               "echo '{\"base_model_name_or_path\": \"o/base\"}' >adapter_config.json",
+               test_dir());
+    check_path(test_dir(), ARES_EUNSUPPORTED, "an adapter, not a model; merge it into o/base");
+}

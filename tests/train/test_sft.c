@@ -551,7 +551,7 @@ TEST(init_writes_over_nothing_and_names_what_is_wrong)
         const char *words, *message;
     } cases[] = {
         { "--arch qwen2 --out DIR", "the directory is not empty" },
-        { "--arch gpt --out NEW", "model_type = 'gpt': unknown" },
+        { "--arch gpt --out NEW", "model_type = 'gpt': this architecture is not built" },
         { "--out NEW", "--arch is missing" },
         { "--arch llama --out NEW --vocab 100", "the tokenizer has ids up to 258" },
         { "--arch llama --out NEW --heads 3", "--hidden = 128 is no multiple of --heads = 3" },

@@ -9,15 +9,37 @@
 #include "transfer.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Tensors of files that no model needs: the head of a tied model, rotary tables of old files. */
-static bool superfluous(const ares_model *m, const char *name)
+/* A rotary table, which old files have per layer. */
+static bool is_frequencies(const char *name)
 {
     size_t n = strlen(name);
-    if (m->cfg.tied && strcmp(name, "lm_head.weight") == 0) return true;
     return n > 20 && strcmp(name + n - 20, ".rotary_emb.inv_freq") == 0;
+}
+
+/* Tensors of files that no model needs; untie has compared a head. */
+static bool superfluous(const ares_model *m, const char *name)
+{
+    return (m->cfg.tied && strcmp(name, "lm_head.weight") == 0) || is_frequencies(name);
+}
+
+/* Frequencies of a file against those that config.json asks for, which are used. */
+static bool are_ours(const ares_model *m, const ares_tensor_info *t)
+{
+    const ares_rope_config *rope = &m->cfg.rope;
+    if (rope->kind != ARES_ROPE_DEFAULT || !t->is_float || t->dtype != ARES_F32 ||
+        t->count != m->cfg.head_dim / 2)
+        return false;
+    for (int64_t i = 0; i < t->count; i++) {
+        float have;
+        double want = pow(rope->theta, -2.0 * (double)i / m->cfg.head_dim);
+        memcpy(&have, (const char *)t->data + i * (int64_t)sizeof have, sizeof have);
+        if (!(fabs(have - want) <= 1e-3 * want)) return false;
+    }
+    return true;
 }
 
 /* What config.json says of quantised weights; *method lives in the arena. Data NULL: nothing. */
@@ -111,6 +133,27 @@ typedef struct loading {
     float *fresh; /* the weight of a value head that the files lack; NULL: they have it */
 } loading;
 
+/*
+ * As transformers 5: a model that config.json ties stays tied where the files lack a head of its
+ * own or have the same numbers there; another head holds.
+ */
+static void untie(const ares_safetensors *s, const char *dir, ares_model_config *c)
+{
+    static const char head[] = "lm_head.weight";
+    const ares_tensor_info *own = ares_safetensors_find(s, head), *shared = NULL;
+    for (int64_t i = 0; own && i < ares_safetensors_count(s) && !shared; i++)
+        if (strstr(ares_safetensors_at(s, i)->name, "embed_tokens.weight"))
+            shared = ares_safetensors_at(s, i);
+    if (!c->tied || !shared) return;
+    if (own->bytes == shared->bytes && own->dtype == shared->dtype &&
+        memcmp(own->data, shared->data, (size_t)own->bytes) == 0)
+        return;
+    c->tied = false;
+    ares_warn("model: %s: tie_word_embeddings is true in config.json, but %s is not %s; the head "
+              "of its own holds, as in transformers 5; set tie_word_embeddings to false",
+              dir, head, shared->name);
+}
+
 static int load_piece(void *ctx, const piece *x)
 {
     static const float zero;
@@ -137,11 +180,18 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
     loading l = { .m = m, .s = s };
     ares_arena arena = { 0 };
     ares_view method;
+    bool told = false;
     int rc = ARES_OK;
     find_quantisation(dir, &arena, &method);
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
         if (!model_param(m, t->name) && !superfluous(m, t->name)) rc = refuse_tensor(m, t, method);
+        else if (is_frequencies(t->name) && !told && !are_ours(m, t)) {
+            told = true;
+            ares_warn("model: %s: tensor '%s' is not used, and differs from the rope that "
+                      "config.json asks for (rope_theta %g), which holds, as in transformers 5",
+                      t->file, t->name, m->cfg.rope.theta);
+        }
     }
     bool fresh = m->value && !ares_safetensors_find(s, m->value->name);
     for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
@@ -268,6 +318,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
     if (s) find_names(s, &cfg);
+    if (s && !opt->value_head) untie(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
     if (rc == ARES_OK) rc = keep_config(m, dir.data);
     if (rc == ARES_OK && s) rc = load_weights(m, s, dir.data, opt->value_seed);

@@ -358,3 +358,29 @@ TEST(a_model_that_is_refused_is_recognised)
                test_dir());
     check_path(test_dir(), ARES_EUNSUPPORTED, "an adapter, not a model; merge it into o/base");
 }
+
+/* A model that config.json ties may have a head of its own in its file. */
+TEST(a_head_that_differs_from_the_embedding_is_not_tied_to_it)
+{
+    ares_device d;
+    ares_model *m;
+    ares_safetensors *s;
+    ares_str file = { 0 };
+    damaged("qwen2_untied");
+    edit("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    REQUIRE_OK(load(test_dir(), ARES_F32, &d, &m));
+    CHECK(!m->cfg.tied);
+    ares_model_free(m), ares_device_close(&d);
+    REQUIRE_OK(ares_safetensors_open(test_file("model.safetensors"), &s));
+    REQUIRE_OK(ares_file_read(test_file("model.safetensors"), &file));
+    const ares_tensor_info *head = ares_safetensors_find(s, "lm_head.weight"),
+                           *embed = ares_safetensors_find(s, "model.embed_tokens.weight");
+    int64_t at = ares_view_find(ares_str_view(&file), (ares_view){ head->data, 64 }, 0);
+    memcpy(file.data + at, embed->data, (size_t)embed->bytes);
+    ares_safetensors_close(s);
+    REQUIRE_OK(ares_file_write(test_file("model.safetensors"), file.data, file.len));
+    REQUIRE_OK(load(test_dir(), ARES_F32, &d, &m));
+    CHECK(m->cfg.tied);
+    ares_model_free(m), ares_device_close(&d);
+    ares_str_fini(&file);
+}

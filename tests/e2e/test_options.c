@@ -493,6 +493,33 @@ TEST(the_tokenizers_end_token_ends_an_answer_and_is_written)
     ares_str_fini(&ids), ares_str_fini(&same), ares_str_fini(&finish), ares_str_fini(&out);
 }
 
+TEST(a_checkpoint_has_the_tokenizer_that_was_used)
+{
+    static const char *const paths[] = { "other", "other/tokenizer.json" };
+    char words[1500], run[16];
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && mkdir other && cp '%s'/tokenizer*.json other && "
+                        "sed -i 's/$/ /' other/tokenizer*.json",
+                        test_dir(), e2e_model()),
+             0);
+    for (int i = 0; i < ARES_COUNT(paths); i++) {
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words,
+                 "worker.actor.optim.lr=0 data.apply_chat_template=false "
+                 "worker.actor.model.tokenizer_path='%s'",
+                 test_file(paths[i]));
+        CHECK_EQ(runs(run, 1, words), 0);
+        CHECK_EQ(test_shell(NULL,
+                            "cd '%s' && M=%s/checkpoints/step_000001/model && "
+                            "cmp other/tokenizer.json $M/tokenizer.json && "
+                            "cmp model/generation_config.json $M/generation_config.json && "
+                            "if [ %d = 0 ]; then cmp other/tokenizer_config.json "
+                            "$M/tokenizer_config.json; else ! ls $M/tokenizer_config.json; fi",
+                            test_dir(), run, i),
+                 0);
+    }
+}
+
 /* ------------------------------------------------------------------ the actor */
 
 TEST(valid_token_scope_says_which_tokens_an_update_divides_by)

@@ -15,6 +15,7 @@
 #include "state.h"
 #include "vapor/vapor.h"
 
+enum { OF_TOKENIZER = 8 }; /* the first of them; the others come with the model */
 const char *const state_tokenizer_files[] = { "tokenizer.json",
                                               "tokenizer_config.json",
                                               "vocab.json",
@@ -22,27 +23,45 @@ const char *const state_tokenizer_files[] = { "tokenizer.json",
                                               "special_tokens_map.json",
                                               "added_tokens.json",
                                               "chat_template.jinja",
-                                              "generation_config.json",
                                               "chat_template.json",
+                                              "generation_config.json",
                                               "preprocessor_config.json",
                                               "processor_config.json",
                                               "video_preprocessor_config.json",
                                               NULL };
 
-int ares_train_copy_tokenizer(const char *from, const char *to)
+static int copy_file(const char *from, const char *dir, const char *name)
 {
     ares_str path = { 0 }, data = { 0 };
     int rc = ARES_OK;
-    for (const char *const *name = state_tokenizer_files; *name && rc == ARES_OK; name++) {
-        if (!ares_file_exists(ares_path_join(&path, from, *name))) continue;
-        ares_str_clear(&data);
-        rc = ares_file_read(path.data, &data);
+    if (ares_file_exists(from)) {
+        rc = ares_file_read(from, &data);
         if (rc == ARES_OK)
-            rc = ares_file_write(ares_path_join(&path, to, *name), data.data, data.len);
+            rc = ares_file_write(ares_path_join(&path, dir, name), data.data, data.len);
     }
     ares_str_fini(&path);
     ares_str_fini(&data);
     return rc;
+}
+
+/* tokenizer: a directory, or a tokenizer.json; NULL: the model's own. */
+static int copy_files(const char *model, const char *tokenizer, const char *to)
+{
+    ares_str path = { 0 };
+    int rc = ARES_OK;
+    for (int i = 0; state_tokenizer_files[i] && rc == ARES_OK; i++) {
+        const char *name = state_tokenizer_files[i],
+                   *from = i < OF_TOKENIZER && tokenizer ? tokenizer : model;
+        if (ares_dir_exists(from)) rc = copy_file(ares_path_join(&path, from, name), to, name);
+        else if (i == 0) rc = copy_file(from, to, name);
+    }
+    ares_str_fini(&path);
+    return rc;
+}
+
+int ares_train_copy_tokenizer(const char *from, const char *to)
+{
+    return copy_files(from, NULL, to);
 }
 
 static int write_line(const ares_str *json, const char *path)
@@ -154,7 +173,8 @@ static int write_files(training *t, state_kind kind, const step_begin *at, const
 {
     ares_str path = { 0 };
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
-    int rc = ares_train_copy_tokenizer(t->model_dir.data, ares_path_join(&path, dir, "model"));
+    int rc = copy_files(t->model_dir.data, t->cfg->actor.tokenizer_path,
+                        ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK) rc = ares_model_save_eos(t->model, path.data);
     if (rc == ARES_OK && t->vapor && t->vapor->ref && states)
         rc = vapor_save(t->vapor, ares_path_join(&path, dir, "stored_answers.safetensors"));

@@ -70,12 +70,17 @@ int training_open_model(training *t, const char *weights)
     ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
     ARES_TRY(ares_tokenizer_load(
         c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
-    if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
+    int32_t last = (int32_t)ares_tokenizer_vocab_size(t->tokenizer) - 1;
+    if (last >= t->model->cfg.vocab) {
+        bool named = ares_tokenizer_is_special(t->tokenizer, last);
+        ares_view token = ares_tokenizer_token_bytes(t->tokenizer, last);
         return ares_fail(ARES_EFORMAT,
-                         "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they "
-                         "do not belong together",
-                         t->model_dir.data, (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1,
-                         t->model->cfg.vocab);
+                         "model: %s: the tokenizer has ids up to %d, the embedding %d rows; they "
+                         "do not belong together%s%.*s%s",
+                         t->model_dir.data, last, t->model->cfg.vocab,
+                         named ? ", or take '" : "", named ? (int)ARES_MIN(token.len, 60) : 0,
+                         token.data, named ? "' out of the files that name it" : "");
+    }
     ARES_TRY(ares_model_add_eos(
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
     if (!t->model->cfg.vision.depth) return ARES_OK;

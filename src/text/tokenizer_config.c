@@ -322,20 +322,27 @@ static int add_all_named(ares_tokenizer *t, const char *dir)
     return ARES_OK;
 }
 
+/* The processor's file holds, then the tokenizer's, then the key; another text is told. */
 static int read_chat_template(ares_tokenizer *t, const char *dir)
 {
     ares_str path = { 0 }, text = { 0 };
     const ares_json *json;
-    int rc = read_json(&t->arena, ares_path_join(&path, dir, "chat_template.json"), &json);
-    const ares_json *of_processor = ares_json_get(json, "chat_template");
-    if (of_processor && of_processor->type == ARES_JSON_STRING)
-        t->chat_template = of_processor->text;
-    else if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
+    const char *first = "chat_template.json", *second = NULL;
+    int rc = read_json(&t->arena, ares_path_join(&path, dir, first), &json);
+    ares_view holds = token_text(ares_json_get(json, "chat_template")), other = { 0 };
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
         rc = ares_file_read(path.data, &text);
-        t->chat_template =
-            (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len),
-                         text.len };
+        other = (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len),
+                             text.len };
+        second = "chat_template.jinja";
+        if (!holds.data) holds = other, first = second, second = NULL;
     }
+    if (!second && (other = token_text(ares_json_get(t->config, "chat_template"))).data)
+        second = "tokenizer_config.json";
+    if (rc == ARES_OK && holds.data && second && !ares_view_eq(holds, other))
+        ares_warn("text: %s: the chat templates of %s and %s differ; that of %s holds", dir, first,
+                  second, first);
+    t->chat_template = holds;
     ares_str_fini(&path);
     ares_str_fini(&text);
     return rc;

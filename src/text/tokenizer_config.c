@@ -105,6 +105,12 @@ static bool is_class(const ares_json *config, const char *name)
     return class.data && ares_view_starts(class, ares_view_of(name));
 }
 
+/* Classes that take from tokenizer.json the vocabulary alone where there is a list of tokens. */
+static bool reads_list_alone(const ares_json *config)
+{
+    return is_class(config, "Qwen2Tokenizer") || is_class(config, "GPT2Tokenizer");
+}
+
 /*
  * transformers 5 takes Qwen2Tokenizer for any model of model_type qwen2, and where no class is
  * named for the others of that family. Two classes have tokens of their own for keys that are
@@ -194,8 +200,14 @@ static bool is_token_key(ares_view key)
     return key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0;
 }
 
+/* Whether a key of its own names the token. */
 static bool is_named(const ares_json *config, ares_view text)
 {
+    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
+    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
+        ares_view value = token_text(extra->members[i].value);
+        if (value.data && ares_view_eq(value, text)) return true;
+    }
     for (int64_t i = 0; i < config->count; i++) {
         ares_view key = config->members[i].key, value = token_text(config->members[i].value);
         if (value.data && is_token_key(key) && ares_view_eq(value, text)) return true;
@@ -240,9 +252,8 @@ static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list
         qsort(tokens, (size_t)n, sizeof *tokens, by_id);
         for (int64_t i = 0; i < n; i++) {
             int64_t known;
-            if (is_class(t->config, "Qwen2Tokenizer") &&
-                ares_map_get(t->added, tokens[i].content, &known))
-                t->added_tokens[known].special = false; /* this class reads the list alone */
+            if (reads_list_alone(t->config) && ares_map_get(t->added, tokens[i].content, &known))
+                t->added_tokens[known].special = false;
             int32_t wanted = tokens[i].id, id = tokenizer_add_token(t, tokens[i]);
             if (id != wanted)
                 ares_warn("text: %s: %s'%.*s' has the id %d, not %d", path,
@@ -275,8 +286,12 @@ static void tell_unlisted(const ares_tokenizer *t, const char *dir)
     }
 }
 
-/* A token that only its name makes one: special, and found in the text as it is. */
-static int add_named(ares_tokenizer *t, const char *dir, ares_view key, const ares_json *value)
+/*
+ * A token that only its name makes one. A string is special, and found in the text as it is; an
+ * object says it itself, but what has a key of its own is special. key NULL: it stands in a list.
+ */
+static int add_named(ares_tokenizer *t, const char *dir, const ares_view *key,
+                     const ares_json *value)
 {
     added_token token = { .content = token_text(value), .special = true };
     char where[512];
@@ -287,9 +302,10 @@ static int add_named(ares_tokenizer *t, const char *dir, ares_view key, const ar
         tokenizer_add_token(t, token);
         return ARES_OK;
     }
-    snprintf(where, sizeof where, "%s: %.*s", dir, (int)ARES_MIN(key.len, 60), key.data);
+    snprintf(where, sizeof where, "%s: %.*s", dir, key ? (int)ARES_MIN(key->len, 60) : 14,
+             key ? key->data : "special tokens");
     if (value->type == ARES_JSON_OBJECT) ARES_TRY(tokenizer_read_added(where, value, &token));
-    token.special = true;
+    token.special |= key != NULL;
     tokenizer_add_token(t, token);
     return ARES_OK;
 }
@@ -297,7 +313,7 @@ static int add_named(ares_tokenizer *t, const char *dir, ares_view key, const ar
 static int add_members(ares_tokenizer *t, const char *dir, const ares_json *o)
 {
     for (int64_t i = 0; i < o->count; i++)
-        ARES_TRY(add_named(t, dir, o->members[i].key, o->members[i].value));
+        ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
     return ARES_OK;
 }
 
@@ -310,15 +326,16 @@ static int add_all_named(ares_tokenizer *t, const char *dir)
     const ares_json *o = t->config, *extra = ares_json_get(o, "extra_special_tokens");
     for (int i = 0; i < ARES_COUNT(token_keys); i++) {
         const ares_json *value = ares_json_get(o, token_keys[i]);
-        if (value) ARES_TRY(add_named(t, dir, ares_view_of(token_keys[i]), value));
+        ares_view key = ares_view_of(token_keys[i]);
+        if (value) ARES_TRY(add_named(t, dir, &key, value));
     }
     for (int64_t i = 0; i < o->count; i++)
         if (is_token_key(o->members[i].key))
-            ARES_TRY(add_named(t, dir, o->members[i].key, o->members[i].value));
+            ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
     if (extra && extra->type == ARES_JSON_OBJECT) ARES_TRY(add_members(t, dir, extra));
     const ares_json *list = listed(o);
     for (int64_t i = 0; list && i < list->count; i++)
-        ARES_TRY(add_named(t, dir, ARES_VIEW("special tokens"), &list->items[i]));
+        ARES_TRY(add_named(t, dir, NULL, &list->items[i]));
     return ARES_OK;
 }
 
@@ -360,10 +377,15 @@ int tokenizer_read_config(ares_tokenizer *t, const char *dir)
     bool decoder = is_filled(t->config, "added_tokens_decoder");
     ares_path_join(&path, dir, decoder ? "tokenizer_config.json" : "added_tokens.json");
     int rc = ARES_OK;
-    if (decoder && is_class(t->config, "Qwen2Tokenizer")) tell_unlisted(t, dir);
+    if (decoder && reads_list_alone(t->config)) tell_unlisted(t, dir);
     if (decoder) list = ares_json_get(t->config, "added_tokens_decoder");
     else rc = read_json(&t->arena, path.data, &list);
     if (rc == ARES_OK) rc = add_listed(t, path.data, list, decoder);
+    for (int64_t i = 0; i < t->added_count && reads_list_alone(t->config); i++) {
+        added_token *token = &t->added_tokens[i];
+        token->special |= is_named(t->config, token->content);
+        t->tokens[token->id].special = token->special;
+    }
     if (rc == ARES_OK) rc = add_all_named(t, dir);
     if (rc == ARES_OK)
         rc = ares_json_get_bool(t->config, "split_special_tokens", false, &t->split_special);

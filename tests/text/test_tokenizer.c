@@ -415,6 +415,34 @@ TEST(a_class_has_tokens_for_roles_that_are_missing_and_not_for_null)
     ares_tokenizer_free(t);
 }
 
+/* GPT2Tokenizer and Qwen2Tokenizer of transformers 5 make their tokens anew. */
+TEST(a_list_of_added_tokens_says_alone_which_are_special)
+{
+    static const struct {
+        const char *class, *special;
+        bool want;
+    } cases[] = {
+        { "GPT2Tokenizer", "false", false },
+        { "Qwen2Tokenizer", "false", false },
+        { "Qwen2Tokenizer", "true", true },
+        { "PreTrainedTokenizerFast", "false", true }, /* tokenizer.json says so */
+    };
+    char config[300];
+    put_golden_tokenizer();
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_tokenizer *t;
+        (void)snprintf(config, sizeof config,
+                       "{\"tokenizer_class\": \"%s\", \"unk_token\": null, \"eos_token\": null, "
+                       "\"bos_token\": null, \"pad_token\": null, \"added_tokens_decoder\": "
+                       "{\"400\": {\"content\": \"</s>\", \"special\": %s}}}",
+                       cases[i].class, cases[i].special);
+        put("tokenizer_config.json", config);
+        REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
+        CHECK_MSG(ares_tokenizer_is_special(t, id_of(t, "</s>")) == cases[i].want, "case %d", i);
+        ares_tokenizer_free(t);
+    }
+}
+
 TEST(the_old_form_of_a_directory_has_its_added_tokens)
 {
     put("vocab.json", "{\"a\": 0, \"b\": 1, \"<\": 2, \"|\": 3, \">\": 4, \"ab\": 5}");

@@ -77,9 +77,9 @@ int training_open_model(training *t, const char *weights)
         return ares_fail(ARES_EFORMAT,
                          "model: %s: the tokenizer has ids up to %d, the embedding %d rows; they "
                          "do not belong together%s%.*s%s",
-                         t->model_dir.data, last, t->model->cfg.vocab,
-                         named ? ", or take '" : "", named ? (int)ARES_MIN(token.len, 60) : 0,
-                         token.data, named ? "' out of the files that name it" : "");
+                         t->model_dir.data, last, t->model->cfg.vocab, named ? ", or take '" : "",
+                         named ? (int)ARES_MIN(token.len, 60) : 0, token.data,
+                         named ? "' out of the files that name it" : "");
     }
     ARES_TRY(ares_model_add_eos(
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));

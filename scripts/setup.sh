@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need and this machine lacks: Debian packages, and libtorch
-# into the project's own .venv. Asks nothing, changes nothing when nothing is missing (then it takes
+# Installs what the build and the tests need and this machine lacks: Debian packages, libtorch into
+# the project's own .venv, and pyarrow, which reads Parquet files, into .venv-parquet. Asks nothing, changes nothing when nothing is missing (then it takes
 # a second).
 #
 #   --openenv          also the Python package openenv, into .venv-openenv (141 MB): the server of
 #                      examples/environment_openenv and of some tests, which say SKIP without it
-#   --parquet          also the Python package pyarrow, into .venv-parquet (165 MB), whose C++ reads
-#                      Parquet files; without it the build leaves them out
+#   --parquet          fail where the Python package pyarrow cannot be had: it is fetched in any case,
+#                      into .venv-parquet (165 MB), because its C++ reads Parquet files, but without
+#                      the option the build goes on and leaves them out. ARES_PARQUET=OFF: not fetched
 #
 # What is already there is used instead of fetching anything:
 #   ARES_LIBTORCH      a folder with libtorch's include/ and lib/ (else .venv, else the torch of the
@@ -222,14 +223,17 @@ if $want_openenv && [[ ! -e .venv-openenv/${openenv_packages[0]} ]]; then
     fi
     rm -f "$log"
 fi
-if $want_parquet && [[ ! -e .venv-parquet/$pyarrow_version ]]; then
+if [[ ! -e .venv-parquet/$pyarrow_version && ( $want_parquet == true ||
+    ${ARES_PARQUET:-AUTO} != OFF ) ]] && command -v python3 >/dev/null; then
     say "fetching pyarrow $pyarrow_version into .venv-parquet (165 MB)"
     log=$(mktemp)
     if { make_venv && rm -rf .venv-parquet &&
         pip_install --no-deps --target .venv-parquet "pyarrow==$pyarrow_version"; } >"$log" 2>&1; then
         touch ".venv-parquet/$pyarrow_version"
     else
-        problems+=("the package pyarrow: $(grep -v '^$' "$log" | tail -n 1)")
+        reason=$(grep -v '^$' "$log" | tail -n 1)
+        if $want_parquet; then problems+=("the package pyarrow: $reason")
+        else say "going on without pyarrow $pyarrow_version: no Parquet files ($reason)"; fi
     fi
     rm -f "$log"
 fi

@@ -1,7 +1,8 @@
 /*
  * Rows of Arrow arrays as JSON. A struct keeps only the fields that are not null, because Parquet
  * gives every row all of them: a row is then what it was as JSON lines. A map is a list of
- * {key, value}; dates and times are ISO 8601 text; integers are written digit by digit.
+ * {key, value}; dates and times are ISO 8601 text; integers are written digit by digit; bytes that
+ * are no text are base64, and so are those of {bytes, path}, the hub's form of pictures.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +16,9 @@ enum { MAX_DEPTH = 64 };
 typedef struct walk {
     ares_str *out;
     const char *place, *column;
-    bool not_finite;
+    bool not_finite, medium; /* medium: the value is the bytes of a picture or a sound */
     int depth;
+    ares_map *left_out;
 } walk;
 
 static bool bit(const void *bits, int64_t i)
@@ -27,8 +29,8 @@ static bool bit(const void *bits, int64_t i)
 static int refused(const walk *w, const char *why, const char *format)
 {
     return ares_fail(ARES_EUNSUPPORTED,
-                     "io: %s: column '%s': %s (Arrow's type '%s'); leave the column out or write "
-                     "it as text",
+                     "io: %s: column '%s': %s (Arrow's type '%s'); rows are read without it: write "
+                     "it as text where it is needed",
                      w->place, w->column, why, format);
 }
 
@@ -126,15 +128,30 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
 static int put_struct(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                       int64_t at)
 {
+    bool has_path = false;
+    for (int64_t k = 0; k < schema->n_children; k++)
+        has_path = has_path || !strcmp(schema->children[k]->name, "path");
     ares_json_begin(w->out, '{');
     for (int64_t k = 0; k < schema->n_children; k++) {
         const struct ArrowSchema *field = schema->children[k];
-        if (!w->depth) w->column = field->name;
+        int depth = w->depth;
+        size_t before = w->out->len;
+        if (!depth) w->column = field->name;
         if (is_null(field, a->children[k], a->children[k]->offset + at)) continue;
         ares_json_key(w->out, field->name);
         w->depth++;
-        ARES_TRY(put_value(w, field, a->children[k], at));
-        w->depth--;
+        w->medium = has_path && !strcmp(field->name, "bytes");
+        int rc = put_value(w, field, a->children[k], at);
+        w->medium = false;
+        w->depth = depth;
+        if (rc == ARES_OK) continue;
+        if (depth) return rc;
+        if (!ares_map_get(w->left_out, ares_view_of(field->name), NULL))
+            ares_warn("%s", ares_error_message());
+        ares_map_put(w->left_out, ares_view_of(field->name), 1);
+        ares_error_clear();
+        w->out->len = before;
+        w->out->data[before] = 0;
     }
     ares_json_end(w->out, '}');
     return ARES_OK;
@@ -154,13 +171,30 @@ static int put_list(walk *w, const struct ArrowSchema *schema, const struct Arro
     return ARES_OK;
 }
 
+static void put_base64(ares_str *out, ares_view bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    ares_str text = { 0 };
+    for (size_t i = 0; i < bytes.len; i += 3) {
+        size_t n = ARES_MIN(bytes.len - i, 3);
+        uint32_t x = 0;
+        for (size_t k = 0; k < 3; k++) x = x << 8 | (k < n ? (uint8_t)bytes.data[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            ares_str_add_char(&text, k <= n ? digits[x >> (18 - 6 * k) & 63] : '=');
+    }
+    ares_json_write_string(out, ares_str_view(&text));
+    ares_str_fini(&text);
+}
+
 static int put_text(walk *w, const char *format, const struct ArrowArray *a, int64_t at)
 {
     int64_t from, to;
     bounds_of(*format == 'U' || *format == 'Z', a->buffers[1], at, &from, &to);
     ares_view text = { to > from ? (const char *)a->buffers[2] + from : "", (size_t)(to - from) };
-    if (!ares_view_is_utf8(text)) return refused(w, "holds bytes that are not UTF-8", format);
-    ares_json_write_string(w->out, text);
+    bool bytes = *format == 'z' || *format == 'Z', is_text = ares_view_is_utf8(text);
+    if (bytes && (w->medium || !is_text)) put_base64(w->out, text);
+    else if (is_text) ares_json_write_string(w->out, text);
+    else return refused(w, "holds a string that is not UTF-8", format);
     return ARES_OK;
 }
 
@@ -205,11 +239,11 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
     return ARES_OK;
 }
 
-int arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
-              int64_t i, const char *place, bool *not_finite)
+void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
+               int64_t i, const char *place, bool *not_finite, ares_map *left_out)
 {
-    walk w = { .out = out, .place = place };
-    ARES_TRY(put_struct(&w, schema, batch, batch->offset + i));
+    walk w = { .out = out, .place = place, .left_out = left_out };
+    int rc = put_struct(&w, schema, batch, batch->offset + i);
+    ARES_ASSERT(rc == ARES_OK); /* a column fails alone */
     *not_finite |= w.not_finite;
-    return ARES_OK;
 }

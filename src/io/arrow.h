@@ -32,9 +32,11 @@ struct ArrowArrayStream {
 };
 
 /*
- * Adds row i of a batch to out as a JSON object; fields that are null are left out. place: the file
- * and row, for messages. *not_finite: set where a number had to become null.
+ * Adds row i of a batch to out as a JSON object; fields that are null are left out, and columns
+ * with a value that JSON has no form for, of which it warns unless left_out has the column's name,
+ * where it puts it. place: the file and row, for messages. *not_finite: set where a number had to
+ * become null.
  */
-int arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
-              int64_t i, const char *place, bool *not_finite);
+void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
+               int64_t i, const char *place, bool *not_finite, ares_map *left_out);
 #endif

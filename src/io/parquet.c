@@ -22,6 +22,7 @@ struct parquet {
     struct ArrowArray batch;
     int64_t at, row; /* in the batch, in the file from 1 */
     bool warned, ended;
+    ares_map *left_out; /* columns that cannot be read, by name */
 };
 
 typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream *out, char *error,
@@ -85,6 +86,7 @@ int parquet_open(const char *path, parquet **out)
     ARES_TRY(find_stream(path, &stream));
     parquet *p = ares_calloc(1, sizeof *p);
     p->path = ares_strdup(path);
+    p->left_out = ares_map_new();
     int rc = ARES_OK;
     if (stream(path, BATCH_ROWS, &p->stream, why, sizeof why) != 0)
         rc = ares_fail(ARES_EFORMAT, "io: %s: not a Parquet file that can be read: %s", path, why);
@@ -123,7 +125,7 @@ int parquet_next(parquet *p, ares_str *row)
     int rc = fill(p);
     if (rc <= 0) return rc;
     snprintf(place, sizeof place, "%s:%lld", p->path, (long long)++p->row);
-    ARES_TRY(arrow_row(row, &p->schema, &p->batch, p->at++, place, &not_finite));
+    arrow_row(row, &p->schema, &p->batch, p->at++, place, &not_finite, p->left_out);
     if (not_finite && !p->warned)
         ares_warn("io: %s: numbers that are not finite are read as null, from this row on", place);
     p->warned |= not_finite;
@@ -136,6 +138,7 @@ void parquet_close(parquet *p)
     if (p->batch.release) p->batch.release(&p->batch);
     if (p->schema.release) p->schema.release(&p->schema);
     if (p->stream.release) p->stream.release(&p->stream);
+    ares_map_free(p->left_out);
     ares_free(p->path);
     ares_free(p);
 }

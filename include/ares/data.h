@@ -21,9 +21,11 @@
     X(texts, val_files, "val_files", "[]", "",                                                     \
       "validation rows: files or folders, as in data.train_files")                                 \
     X(text, prompt_key, "prompt_key", "prompt", "nonempty",                                        \
-      "key of a row's prompt: a string, or a list of messages; where the last message is the "     \
-      "assistant's, the response continues it")                                                    \
-    X(text, answer_key, "answer_key", "answer", "nonempty", "key of a row's ground truth")         \
+      "key of a row's prompt, or a path as in conversations[0].value: a string, or a list of "     \
+      "messages; where the last message is the assistant's, the response continues it")            \
+    X(text, answer_key, "answer_key", "answer", "nonempty",                                        \
+      "key of a row's ground truth, or a path as in extra_info.answer; where the default finds "   \
+      "none, it is reward_model.ground_truth, as verl's rows have it")                             \
     X(text, metadata_key, "metadata_key", "metadata", "nonempty",                                  \
       "key of a row's metadata, a map in which verifiers look for rm_type and their own keys")     \
     X(text, image_key, "image_key", "images", "nonempty",                                          \
@@ -87,6 +89,7 @@ typedef struct ares_row {
     ares_view prompt_text;   /* the text that was encoded */
     /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
+    bool structured; /* ground_truth is a list or an object, which few verifiers read */
     /* the name that its files are given, else the row's "data_source", else the file's name */
     const char *data_source;
     /*
@@ -110,6 +113,17 @@ typedef struct ares_row_file {
  */
 int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_data_config *cfg,
                             bool need_answer, ares_dataset **out);
+/*
+ * The value at a path of keys and places in lists, "extra_info.answer" or "turns[0].value"; from
+ * the end where the place is negative. A key that is written like the path comes first. NULL: there
+ * is none.
+ */
+const ares_json *ares_row_at(const ares_json *row, const char *path);
+/*
+ * "row has WHAT (keys: a, b.c); set OPTION", with the keys of its objects, so that each can be
+ * given to an option.
+ */
+int ares_row_lacks(const ares_json *row, const char *what, const char *option);
 /* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 /*

@@ -14,6 +14,7 @@
  */
 typedef struct ares_verify_in {
     ares_view response, ground_truth, prompt;
+    bool structured;         /* the ground truth is the JSON of a list or an object */
     bool stopped;            /* false: the response was cut by length */
     const int32_t *ids;      /* [response_tokens] of the response; NULL: not known */
     int64_t response_tokens; /* end-of-sequence token included; -1: not known */
@@ -54,7 +55,8 @@ typedef struct ares_verifier {
     int64_t (*limit)(const void *options, double *penalty);
     /* scores of right and wrong answers, penalties apart; equal: it does not judge, or they vary */
     double right, wrong;
-    bool judges; /* gives an accuracy though right and wrong are equal here */
+    bool judges;    /* gives an accuracy though right and wrong are equal here */
+    bool any_truth; /* reads a ground truth that is a list or an object, or reads none */
     /*
      * Of a verifier that opens others: once its options are bound (faults go to cfg; path is where
      * its options stand), and when it is freed; NULL: nothing to do.

@@ -50,7 +50,8 @@ typedef struct reader {
     const ares_row_file *from;
     int32_t part;
     row_slice slice;
-    int64_t seen; /* rows of the path so far */
+    int64_t seen;  /* rows of the path so far */
+    int64_t other; /* of them, those that have verl's answer beside another one */
 } reader;
 
 static bool is_left_out(const row_slice *s, int64_t at)
@@ -81,7 +82,7 @@ static int with_metadata(const reader *r, const char *file, int64_t line, const 
     static const ares_json none = { .type = ARES_JSON_OBJECT };
     const char *key = r->cfg && r->cfg->metadata_key ? r->cfg->metadata_key : usual;
     bool own_key = strcmp(key, usual) != 0;
-    const ares_json *own = ares_json_get(*row, key), *added = r->from->metadata;
+    const ares_json *own = ares_row_at(*row, key), *added = r->from->metadata;
     if (!own_key && !added) return ARES_OK;
     if (own && own->type == ARES_JSON_NULL) own = NULL;
     if (own && own->type != ARES_JSON_OBJECT)
@@ -111,19 +112,24 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
         d->cap = d->cap * 2 + 256;
         d->rows = ares_realloc(d->rows, (size_t)d->cap * sizeof *d->rows);
     }
-    d->rows[d->count] =
-        (ares_row){ .json = row,
-                    .file = file,
-                    .line = line,
-                    .id = d->count,
-                    .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
-                    .part = r->part,
-                    .data_source =
-                        r->from->source ? r->from->source
-                        : source && source->type == ARES_JSON_STRING
-                            ? ares_arena_copy(&d->arena, source->text.data, source->text.len)
-                            : file };
+    d->rows[d->count] = (ares_row){
+        .json = row,
+        .file = file,
+        .line = line,
+        .id = d->count,
+        .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
+        .structured =
+            answer && (answer->type == ARES_JSON_ARRAY || answer->type == ARES_JSON_OBJECT),
+        .part = r->part,
+        .data_source = r->from->source ? r->from->source
+                       : source && source->type == ARES_JSON_STRING
+                           ? ares_arena_copy(&d->arena, source->text.data, source->text.len)
+                           : file
+    };
     ARES_TRY(gid_of(d, file, line, row, &d->rows[d->count]));
+    const ares_json *verls = answer ? ares_row_at(row, ROW_VERL_ANSWER) : NULL;
+    r->other += verls && verls != answer && strcmp(cfg->answer_key, "answer") == 0 &&
+                !ares_view_eq(text_of(d, verls), d->rows[d->count].ground_truth);
     d->count++;
     return ARES_OK;
 }
@@ -286,6 +292,10 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
     r.slice = slice_of(file->path, &length);
     const char *path = ares_arena_copy(&d->arena, file->path, length);
     ARES_TRY(each_file(path, read_rows, &r));
+    if (r.other)
+        ares_warn("data: %s: %lld rows have an 'answer' that is not their '" ROW_VERL_ANSWER
+                  "'; the first is read; for the other set data.answer_key=" ROW_VERL_ANSWER,
+                  file->path, (long long)r.other);
     if (d->count > before) return ARES_OK;
     return ares_fail(ARES_EFORMAT, "data: %s: no rows there; the file has %lld", file->path,
                      (long long)r.seen);

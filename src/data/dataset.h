@@ -17,6 +17,8 @@ int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need
 /* ---------------- row.c */
 /* NULL: the row has no answer; JSON's null counts as none. */
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
+/* Where verl's rows have their answer, which is read unless data.answer_key is set. */
+#define ROW_VERL_ANSWER "reward_model.ground_truth"
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               bool need_answer);
 

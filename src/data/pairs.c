@@ -29,8 +29,8 @@ static int text_of_answer(const ares_json *v, const char *key, ares_view *out)
 int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_view *chosen,
                     ares_view *rejected, bool *there)
 {
-    const ares_json *won = ares_json_get(row, o->chosen_key),
-                    *lost = ares_json_get(row, o->rejected_key);
+    const ares_json *won = ares_row_at(row, o->chosen_key),
+                    *lost = ares_row_at(row, o->rejected_key);
     *there = won && lost && won->type != ARES_JSON_NULL && lost->type != ARES_JSON_NULL;
     if (!*there) return ARES_OK;
     ARES_TRY(text_of_answer(won, o->chosen_key, chosen));
@@ -60,7 +60,7 @@ typedef struct encode_job {
 static int render_answer(const encode_job *j, const ares_row *row, ares_view answer,
                          ares_arena *arena, ares_prompt_media *media, ares_str *text)
 {
-    const ares_json *prompt = ares_json_get(row->json, j->e->cfg->prompt_key), *variables;
+    const ares_json *prompt = ares_row_at(row->json, j->e->cfg->prompt_key), *variables;
     if (!j->e->chat) {
         ares_str_add_view(text, row->prompt_text);
         ares_str_add_view(text, answer);

@@ -145,7 +145,7 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
 static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena,
                   ares_prompt_media *media, ares_str *out)
 {
-    const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key), *variables;
+    const ares_json *prompt = ares_row_at(row->json, e->cfg->prompt_key), *variables;
     bool list = prompt->type == ARES_JSON_ARRAY;
     if (!e->chat && list)
         return ares_fail(

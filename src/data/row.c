@@ -1,20 +1,66 @@
 /* What a row must have. A fault names its file and line, and the option that names the key. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "dataset.h"
+
+const ares_json *ares_row_at(const ares_json *row, const char *path)
+{
+    const ares_json *v = ares_json_get(row, path);
+    if (v) return v;
+    v = row;
+    for (const char *p = path; v && (*p || p == path);) {
+        size_t n = strcspn(p, ".[");
+        if (n) {
+            v = ares_json_find(v, (ares_view){ p, n });
+            p += n;
+        } else {
+            char *end = NULL;
+            long long i = *p == '[' ? strtoll(p + 1, &end, 10) : 0;
+            if (*p != '[' || end == p + 1 || *end != ']' || v->type != ARES_JSON_ARRAY) return NULL;
+            if (i < 0) i += v->count;
+            v = i >= 0 && i < v->count ? &v->items[i] : NULL;
+            p = end + 1;
+        }
+        if (*p == '.' && !*++p) return NULL;
+    }
+    return v;
+}
+
+static void add_keys(const ares_json *object, const char *before, int *n, ares_str *out)
+{
+    for (int64_t i = 0; i < object->count && *n < 12; i++) {
+        const ares_json_member *m = &object->members[i];
+        if (!*before && m->value->type == ARES_JSON_OBJECT && m->value->count) {
+            char inside[80];
+            snprintf(inside, sizeof inside, "%.*s.", (int)ARES_MIN(m->key.len, 70), m->key.data);
+            add_keys(m->value, inside, n, out);
+            continue;
+        }
+        ares_str_addf(out, "%s%s", (*n)++ ? ", " : "", before);
+        ares_str_add_view(out, m->key);
+    }
+}
+
+int ares_row_lacks(const ares_json *row, const char *what, const char *option)
+{
+    ares_str keys = { 0 };
+    int n = 0;
+    add_keys(row, "", &n, &keys);
+    int rc = ares_fail(ARES_EFORMAT, "row has %s (keys: %s); set %s", what,
+                       keys.len ? keys.data : "none", option);
+    ares_str_fini(&keys);
+    return rc;
+}
 
 /* option: the one that names the key. */
 static int missing_key(const char *file, int64_t line, const char *option, const char *key,
                        const ares_json *row)
 {
-    ares_str keys = { 0 };
-    for (int64_t i = 0; i < row->count && i < 12; i++) {
-        if (i) ares_str_add_z(&keys, ", ");
-        ares_str_add_view(&keys, row->members[i].key);
-    }
-    int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file,
-                       (long long)line, key, keys.len ? keys.data : "none", option);
-    ares_str_fini(&keys);
-    return rc;
+    char what[120];
+    snprintf(what, sizeof what, "no key '%.100s'", key);
+    return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
 }
 
 static int check_messages(const char *file, int64_t line, const char *key,
@@ -36,7 +82,10 @@ static int check_messages(const char *file, int64_t line, const char *key,
 /* NULL: the row has no answer; JSON's null counts as none. */
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row)
 {
-    const ares_json *v = ares_json_get(row, cfg->answer_key);
+    const ares_json *v = cfg->answer_key ? ares_row_at(row, cfg->answer_key) : NULL;
+    if (cfg->answer_key && (!v || v->type == ARES_JSON_NULL) &&
+        strcmp(cfg->answer_key, "answer") == 0)
+        v = ares_row_at(row, ROW_VERL_ANSWER);
     return v && v->type != ARES_JSON_NULL ? v : NULL;
 }
 
@@ -66,7 +115,7 @@ static int check_answer(const ares_data_config *cfg, const char *file, int64_t l
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               bool need_answer)
 {
-    const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
+    const ares_json *prompt = ares_row_at(row, cfg->prompt_key);
     if (!prompt) return missing_key(file, line, "data.prompt_key", cfg->prompt_key, row);
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT,

@@ -68,7 +68,7 @@ static const ares_json *entries_of(const ares_json *messages, const kind *k, are
 /* The list under a row's key: one entry counts as a list of one, an empty list as none. */
 static const ares_json *listed(const ares_json *row, const char *key, ares_arena *arena)
 {
-    const ares_json *v = key ? ares_json_get(row, key) : NULL;
+    const ares_json *v = key ? ares_row_at(row, key) : NULL;
     if (is_null(v) || (v->type == ARES_JSON_ARRAY && !v->count)) return NULL;
     if (v->type == ARES_JSON_ARRAY) return v;
     ares_json *list = NULL;

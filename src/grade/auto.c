@@ -248,4 +248,5 @@ const ares_verifier ares_verifier_auto = {
     .judges = true,
     .open = open_all,
     .close = close_all,
+    .any_truth = true,
 };

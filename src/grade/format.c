@@ -36,4 +36,5 @@ const ares_verifier ares_verifier_format = {
     .options_size = sizeof(format_options),
     .check = check,
     .verify = format,
+    .any_truth = true,
 };

@@ -23,9 +23,11 @@ const ares_verifier ares_verifier_format_think = {
     .name = "format_think",
     .doc = "the response is <think>..</think>.., with one <think> (TRL)",
     .verify = think,
+    .any_truth = true,
 };
 const ares_verifier ares_verifier_format_think_boxed = {
     .name = "format_think_boxed",
     .doc = "the response is <think>..</think>..\\boxed{..}.. (EasyR1)",
     .verify = think_boxed,
+    .any_truth = true,
 };

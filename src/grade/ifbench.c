@@ -233,6 +233,7 @@ const ares_verifier ares_verifier_ifbench = {
     .options_size = sizeof(ifbench_options),
     .verify = ifbench,
     .judges = true,
+    .any_truth = true,
 };
 const ares_verifier ares_verifier_ifeval = {
     .name = "ifeval",
@@ -241,10 +242,12 @@ const ares_verifier ares_verifier_ifeval = {
     .options_size = sizeof(ifbench_options),
     .verify = ifbench,
     .judges = true,
+    .any_truth = true,
 };
 const ares_verifier ares_verifier_format_verify = {
     .name = "format_verify",
     .doc = "fraction of the row's instructions followed after the last </think>",
     .verify = format_verify,
     .judges = true,
+    .any_truth = true,
 };

@@ -100,4 +100,5 @@ const ares_verifier ares_verifier_json = {
     .right = 1,
     .open = load,
     .close = unload,
+    .any_truth = true,
 };

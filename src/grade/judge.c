@@ -96,6 +96,12 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
         own.response = math_last_boxed(in->response);
         out->no_answer = !own.response.data;
     }
+    if (in->structured && !j->verifier->any_truth)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: %s: the ground truth %.*s is a list or an object, and this "
+                         "verifier compares a text; name the answer inside it by a path, as in "
+                         "data.answer_key=KEY.KEY or KEY[0]",
+                         j->name, (int)ARES_MIN(in->ground_truth.len, 60), in->ground_truth.data);
     own.options = j->options;
     if (!own.response.data) own.response = ARES_VIEW("");
     return j->verifier->verify(&own, out);

@@ -107,6 +107,7 @@ const ares_verifier ares_verifier_length = {
     .check = check_length,
     .verify = judge_length,
     .limit = length_limit,
+    .any_truth = true,
 };
 const ares_verifier ares_verifier_overlong = {
     .name = "overlong",
@@ -116,4 +117,5 @@ const ares_verifier ares_verifier_overlong = {
     .check = check_overlong,
     .verify = judge_overlong,
     .limit = overlong_limit,
+    .any_truth = true,
 };

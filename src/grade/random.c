@@ -38,4 +38,5 @@ const ares_verifier ares_verifier_random = {
     .options = random_table,
     .options_size = sizeof(random_options),
     .verify = draw,
+    .any_truth = true,
 };

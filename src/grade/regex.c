@@ -34,4 +34,5 @@ const ares_verifier ares_verifier_regex = {
     .options_size = sizeof(regex_options),
     .check = check,
     .verify = regex,
+    .any_truth = true,
 };

@@ -70,4 +70,5 @@ const ares_verifier ares_verifier_repetition = {
     .options = repetition_table,
     .options_size = sizeof(repetition_options),
     .verify = repetition,
+    .any_truth = true,
 };

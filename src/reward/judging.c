@@ -100,6 +100,7 @@ static int check_row(const ares_judge *judge, const ares_row *row)
     ares_verify_out out = { .accuracy = NAN };
     ares_verify_in in = { .response = ARES_VIEW(""),
                           .ground_truth = row->ground_truth,
+                          .structured = row->structured,
                           .prompt = row->prompt_text,
                           .stopped = true,
                           .row = row->json };

@@ -64,6 +64,8 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
                           .prompt = text_of(line, "prompt", &prompt),
                           .stopped = finished,
                           .row = line };
+    const ares_json *given = ares_json_get(line, "ground_truth");
+    in.structured = given && (given->type == ARES_JSON_ARRAY || given->type == ARES_JSON_OBJECT);
     ares_verify_out result = { .accuracy = NAN };
     int rc = read_tokens(line, &ids, &in);
     if (rc == ARES_OK) {

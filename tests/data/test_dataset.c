@@ -96,6 +96,74 @@ TEST(every_bad_row_is_named_by_file_and_line)
     }
 }
 
+TEST(paths_lead_into_objects_and_lists)
+{
+    static const struct {
+        const char *path, *value; /* NULL: there is none */
+    } cases[] = {
+        { "a", "1" },         { "b.c", "2" },     { "b.l[0]", "3" },   { "b.l[1].d", "4" },
+        { "b.l[-1].d", "4" }, { "m[0][1]", "6" }, { "x.y", "7" },      { "b.l[2]", NULL },
+        { "b.l[-3]", NULL },  { "b.none", NULL }, { "a.c", NULL },     { "b[0]", NULL },
+        { "b.", NULL },       { ".b", NULL },     { "b..c", NULL },    { "b.l[x]", NULL },
+        { "b.l[0", NULL },    { "", NULL },       { "m[0]", "[5,6]" },
+    };
+    ares_arena arena = { 0 };
+    const ares_json *j;
+    CHECK_OK(ares_json_parse(&arena,
+                             ARES_VIEW("{\"a\":1,\"b\":{\"c\":2,\"l\":[3,{\"d\":4}]},"
+                                       "\"m\":[[5,6]],\"x\":{\"y\":0},\"x.y\":7}"),
+                             "t", &j));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const ares_json *v = ares_row_at(j, cases[i].path);
+        ares_str text = { 0 };
+        if (v) ares_json_write(&text, v);
+        CHECK_STR(v ? text.data : "none", cases[i].value ? cases[i].value : "none");
+        ares_str_fini(&text);
+    }
+    CHECK(!ares_row_at(NULL, "a"));
+    ares_arena_fini(&arena);
+}
+
+TEST(keys_are_paths_and_verls_rows_are_known_by_form)
+{
+    static const char verls[] =
+        "{\"data_source\":\"openai/gsm8k\",\"prompt\":[{\"role\":\"user\",\"content\":\"x\"}],"
+        "\"reward_model\":{\"ground_truth\":\"10\",\"style\":\"rule\"},"
+        "\"extra_info\":{\"answer\":\"long\",\"turns\":[{\"value\":\"y\"}]}}";
+    static const struct {
+        const char *prompt_key, *answer_key, *truth, *message; /* message NULL: it is read */
+        bool structured;
+    } cases[] = {
+        { "prompt", "answer", "10", NULL, false },
+        { "prompt", "reward_model.ground_truth", "10", NULL, false },
+        { "extra_info.turns[0].value", "extra_info.answer", "long", NULL, false },
+        { "prompt", "reward_model", "{\"ground_truth\":\"10\",\"style\":\"rule\"}", NULL, true },
+        { "prompt", "extra_info.turns", "[{\"value\":\"y\"}]", NULL, true },
+        { "prompt", "solution", NULL,
+          ":1: row has no key 'solution' (keys: data_source, prompt, reward_model.ground_truth, "
+          "reward_model.style, extra_info.answer, extra_info.turns); set data.answer_key",
+          false },
+        { "extra_info.turns[1].value", "answer", NULL,
+          ":1: row has no key 'extra_info.turns[1].value'", false },
+    };
+    const char *path = test_file("verl.jsonl");
+    CHECK_OK(ares_file_write(path, verls, sizeof verls - 1));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_dataset *d;
+        ares_data_config keys = { .prompt_key = cases[i].prompt_key,
+                                  .answer_key = cases[i].answer_key };
+        int rc = dataset_load(&(ares_texts){ &path, 1 }, &keys, true, &d);
+        if (cases[i].message) {
+            CHECK_FAIL(rc, ARES_EFORMAT, cases[i].message);
+            continue;
+        }
+        REQUIRE_OK(rc);
+        CHECK_VIEW(ares_dataset_row(d, 0)->ground_truth, cases[i].truth);
+        CHECK_EQ(ares_dataset_row(d, 0)->structured, cases[i].structured);
+        ares_dataset_free(d);
+    }
+}
+
 TEST(a_set_without_rows_or_files_is_refused)
 {
     ares_dataset *d;

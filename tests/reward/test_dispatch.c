@@ -146,6 +146,31 @@ TEST(the_name_of_a_row_comes_from_its_metadata_first)
     ares_arena_fini(&arena);
 }
 
+TEST(a_ground_truth_of_parts_reaches_only_those_who_read_it)
+{
+    static const struct {
+        const char *verifier;
+        bool reads;
+    } cases[] = { { "exact", false }, { "gsm8k", false }, { "boxed_math", false },
+                  { "f1", false },    { "ifeval", true }, { "format_think", true },
+                  { "random", true } };
+    ares_verify_in in = { .response = ARES_VIEW("10"),
+                          .ground_truth =
+                              ARES_VIEW("{\"instruction_id\":[\"punctuation:no_comma\"]}"),
+                          .structured = true };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_judge *j;
+        ares_verify_out out = { .accuracy = NAN };
+        REQUIRE_OK(ares_judge_new(cases[i].verifier, &j));
+        ares_judge_use_defaults(j);
+        int rc = ares_judge_run(j, &in, &out);
+        if (cases[i].reads) CHECK_OK(rc);
+        else CHECK_FAIL(rc, ARES_ECONFIG, "no_comma\"]} is a list or an object");
+        ares_str_fini(&out.details);
+        ares_judge_free(j);
+    }
+}
+
 TEST(the_last_box_is_judged_in_the_responses_place)
 {
     static const struct {

@@ -35,6 +35,7 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
     judged *x = ares_arena_calloc(s->arena, 1, sizeof *x);
     *x = (judged){ .item = { .in = { .response = text,
                                      .ground_truth = row->ground_truth,
+                                     .structured = row->structured,
                                      .prompt = row->prompt_text,
                                      .stopped = y->stopped,
                                      .row = row->json,

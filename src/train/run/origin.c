@@ -9,7 +9,7 @@ static uint64_t sight_hash(uint64_t h, const ares_data_config *c, const ares_row
     const char *const keys[] = { c->prompt_key, c->image_key, c->video_key };
     ares_str text = { 0 };
     for (int k = 0; k < ARES_COUNT(keys); k++) {
-        const ares_json *v = keys[k] ? ares_json_get(row->json, keys[k]) : NULL;
+        const ares_json *v = keys[k] ? ares_row_at(row->json, keys[k]) : NULL;
         if (v) ares_json_write(&text, v);
         ares_str_add_char(&text, '\xff');
     }

@@ -85,7 +85,7 @@ static int put(const validation *v, const tally *y, ares_metrics *m)
 static tally *group_of(validation *v, const ares_row *row)
 {
     const char *key = v->t->run.cfg->data.val_group_key;
-    const ares_json *x = key ? ares_json_get(row->json, key) : NULL;
+    const ares_json *x = key ? ares_row_at(row->json, key) : NULL;
     if (!x) return NULL;
     ares_view value =
         x->type == ARES_JSON_BOOL ? (x->boolean ? ARES_VIEW("true") : ARES_VIEW("false")) : x->text;
@@ -103,7 +103,7 @@ static tally *group_of(validation *v, const ares_row *row)
 void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
                       const ares_trajectory *s, ares_str *out)
 {
-    const ares_json *question = ares_json_get(row->json, t->run.cfg->data.prompt_key);
+    const ares_json *question = ares_row_at(row->json, t->run.cfg->data.prompt_key);
     bool given = question && question->type == ARES_JSON_STRING;
     ares_json_begin(out, '{');
     ares_json_write_i64(ares_json_key(out, "step"), t->run.step);

@@ -24,17 +24,12 @@ typedef struct encode_job {
 
 static int no_key(const sft_encoder *e, const ares_json *row)
 {
-    ares_str keys = { 0 };
-    for (int64_t i = 0; i < row->count && i < 12; i++) {
-        if (i) ares_str_add_z(&keys, ", ");
-        ares_str_add_view(&keys, row->members[i].key);
-    }
-    int rc = ares_fail(ARES_EFORMAT,
-                       "row has neither '%s' nor '%s' and '%s' (keys: %s); set sft.messages_key, "
-                       "or data.prompt_key and sft.response_key",
-                       e->cfg->sft.messages_key, e->cfg->data.prompt_key, e->cfg->sft.response_key,
-                       keys.len ? keys.data : "none");
-    ares_str_fini(&keys);
+    ares_str what = { 0 };
+    ares_str_addf(&what, "neither '%s' nor '%s' and '%s'", e->cfg->sft.messages_key,
+                  e->cfg->data.prompt_key, e->cfg->sft.response_key);
+    int rc =
+        ares_row_lacks(row, what.data, "sft.messages_key, or data.prompt_key and sft.response_key");
+    ares_str_fini(&what);
     return rc;
 }
 
@@ -166,9 +161,9 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
                   slot *s)
 {
     const ares_train_config *c = e->cfg;
-    const ares_json *messages = ares_json_get(row, c->sft.messages_key),
-                    *prompt = ares_json_get(row, c->data.prompt_key),
-                    *response = ares_json_get(row, c->sft.response_key);
+    const ares_json *messages = ares_row_at(row, c->sft.messages_key),
+                    *prompt = ares_row_at(row, c->data.prompt_key),
+                    *response = ares_row_at(row, c->sft.response_key);
     const ares_json *variables;
     ares_prompt_media media;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;

@@ -22,7 +22,7 @@ static const char *const *read_names(ares_config *cfg, const ares_curriculum_con
     if (o->names.count) return o->names.items;
     const char **names = ares_config_alloc(cfg, (size_t)files->count * sizeof *names);
     for (int64_t i = 0; i < files->count; i++) {
-        ares_view name = slice_name(files->items[i]);
+        ares_view name = path_name(files->items[i]);
         char *copy = ares_config_alloc(cfg, name.len + 1);
         memcpy(copy, name.data, name.len);
         names[i] = copy;

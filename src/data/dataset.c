@@ -3,7 +3,6 @@
  * named
  * *.json may also be one list of rows.
  */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,12 +48,12 @@ typedef struct reader {
     bool need_answer;
     const ares_row_file *from;
     int32_t part;
-    row_slice slice;
+    path_rows slice;
     int64_t seen;  /* rows of the path so far */
     int64_t other; /* of them, those that have verl's answer beside another one */
 } reader;
 
-static bool is_left_out(const row_slice *s, int64_t at)
+static bool is_left_out(const path_rows *s, int64_t at)
 {
     return (s->has_first && at < s->first) || (s->has_end && at >= s->end);
 }
@@ -134,12 +133,6 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
     return ARES_OK;
 }
 
-static bool ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 /* A file that is one list of rows; a row's place in it, from 1, stands for its line. */
 static int read_list(reader *r, const char *file, ares_view text)
 {
@@ -154,101 +147,13 @@ static int look_for_list(ares_dataset *d, const char *path, ares_view *list)
 {
     ares_str text = { 0 };
     *list = (ares_view){ NULL, 0 };
-    if (!ends_with(path, ".json")) return ARES_OK;
+    if (!path_ends(path, ".json")) return ARES_OK;
     int rc = ares_file_read(path, &text);
     size_t at = rc == ARES_OK && text.len ? strspn(text.data, " \t\r\n") : 0;
     if (rc == ARES_OK && at < text.len && text.data[at] == '[')
         *list = (ares_view){ ares_arena_copy(&d->arena, text.data, text.len), text.len };
     ares_str_fini(&text);
     return rc;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Calls f for each file of rows that a path stands for. */
-typedef int file_fn(void *ctx, const char *file);
-static int each_file(const char *path, file_fn *f, void *ctx);
-
-/* Files of rows that a folder is searched for. */
-static bool has_rows_name(const char *name)
-{
-    static const char *const ends[] = { ".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet" };
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i])) return true;
-    return false;
-}
-
-/* Those in a folder, by name. */
-static int each_of_folder(const char *path, file_fn *f, void *ctx)
-{
-    ares_str file = { 0 };
-    char **names = NULL;
-    int n = 0, rc = ARES_OK;
-    DIR *dir = opendir(path);
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || !has_rows_name(e->d_name)) continue;
-        names = ares_realloc(names, (size_t)(n + 1) * sizeof *names);
-        names[n++] = ares_strdup(e->d_name);
-    }
-    if (dir) closedir(dir);
-    if (n) qsort(names, (size_t)n, sizeof *names, by_name);
-    else
-        rc = ares_fail(ARES_EIO,
-                       "data: %s: the folder has no file of rows (*.jsonl, *.json, *.jsonl.gz, "
-                       "*.jsonl.zst, *.parquet)",
-                       path);
-    for (int i = 0; i < n; i++) {
-        if (rc == ARES_OK) rc = each_file(ares_path_join(&file, path, names[i]), f, ctx);
-        ares_free(names[i]);
-    }
-    ares_free(names);
-    ares_str_fini(&file);
-    return rc;
-}
-
-/*
- * A path that does not exist. EasyR1 writes path@split: a local file has one split, train. A path
- * with one slash may be the name of a data set on a hub.
- */
-static int each_of_split(const char *path, file_fn *f, void *ctx)
-{
-    const char *at = strrchr(path, '@');
-    char *name = ares_strdup(path);
-    if (at) name[at - path] = 0;
-    bool there = at && (ares_file_exists(name) || ares_dir_exists(name)),
-         one_slash =
-             strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
-    int rc;
-    if (there && strcmp(at, "@train") == 0) rc = each_file(name, f, ctx);
-    else if (there && at[1] == '[')
-        rc = ares_fail(ARES_ECONFIG,
-                       "data: %s: a slice is @[a:b] with numbers from 0 on, either of which may be "
-                       "left out",
-                       path);
-    else if (there)
-        rc = ares_fail(ARES_ECONFIG,
-                       "data: %s: a local file has one split, train; name the file that holds '%s'",
-                       path, at + 1);
-    else if (one_slash && !has_rows_name(path))
-        rc = ares_fail(ARES_EIO,
-                       "data: %s: no such file; if it is a name on a hub, download the rows as "
-                       "JSON lines first and name that file",
-                       path);
-    else rc = ares_fail(ARES_EIO, "data: %s: no such file", path);
-    ares_free(name);
-    return rc;
-}
-
-static int each_file(const char *path, file_fn *f, void *ctx)
-{
-    if (!strcmp(path, "-"))
-        return ares_fail(ARES_ECONFIG,
-                         "data: '-': a data set cannot be read from stdin; name a file");
-    if (ares_dir_exists(path)) return each_of_folder(path, f, ctx);
-    return ares_file_exists(path) ? f(ctx, path) : each_of_split(path, f, ctx);
 }
 
 static int read_rows(void *ctx, const char *path)
@@ -289,9 +194,9 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
     ares_row_file own = *file; /* of the data set's life */
     if (own.source) own.source = ares_arena_copy(&d->arena, own.source, strlen(own.source));
     r.from = &own;
-    r.slice = slice_of(file->path, &length);
+    r.slice = path_slice(file->path, &length);
     const char *path = ares_arena_copy(&d->arena, file->path, length);
-    ARES_TRY(each_file(path, read_rows, &r));
+    ARES_TRY(path_each(path, read_rows, &r));
     if (r.other)
         ares_warn("data: %s: %lld rows have an 'answer' that is not their '" ROW_VERL_ANSWER
                   "'; the first is read; for the other set data.answer_key=" ROW_VERL_ANSWER,
@@ -338,11 +243,11 @@ static int add_file(void *ctx, const char *path)
 int ares_rows_fingerprint(const char *path, uint64_t *out)
 {
     size_t length;
-    (void)slice_of(path, &length);
+    (void)path_slice(path, &length);
     char *whole = ares_strdup(path);
     whole[length] = 0;
     *out = ARES_FNV1A;
-    int rc = each_file(whole, add_file, out);
+    int rc = path_each(whole, add_file, out);
     ares_free(whole);
     return rc;
 }

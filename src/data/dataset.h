@@ -22,16 +22,20 @@ const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               bool need_answer);
 
-/* ---------------- slice.c */
+/* ---------------- path.c: what a path of rows stands for */
 /*
  * The rows that a path names: "rows.jsonl@[5:10]" are rows 5 to 9, either bound may be left out.
  * *length: of the path without them. A path that does not end so names all rows.
  */
-typedef struct row_slice {
+typedef struct path_rows {
     int64_t first, end;
     bool has_first, has_end;
-} row_slice;
-row_slice slice_of(const char *path, size_t *length);
+} path_rows;
+path_rows path_slice(const char *path, size_t *length);
 /* The name of a data set: its path without folders, slice, .gz or .zst, and last extension. */
-ares_view slice_name(const char *path);
+ares_view path_name(const char *path);
+bool path_ends(const char *path, const char *end);
+/* Calls f for each file of a path without a slice, in order. */
+typedef int path_file(void *ctx, const char *file);
+int path_each(const char *path, path_file *f, void *ctx);
 #endif

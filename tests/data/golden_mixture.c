@@ -50,7 +50,7 @@ GOLDEN(curriculum, parse_sliced_path)
 {
     size_t length;
     const char *path = golden_z(g, "text");
-    row_slice s = slice_of(path, &length);
+    path_rows s = path_slice(path, &length);
     golden_text(g, "path", (ares_view){ path, length }, &g->expected->items[0]);
     for (int i = 0; i < 2; i++) {
         const ares_json *want = &g->expected->items[1 + i];

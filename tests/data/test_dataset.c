@@ -184,6 +184,91 @@ TEST(a_set_without_rows_or_files_is_refused)
                "no file of rows is given");
 }
 
+TEST(splits_are_told_by_the_names_that_hubs_use)
+{
+    static const struct {
+        const char *path, *rows, *message; /* rows: their questions; NULL: refused */
+    } cases[] = {
+        { "flat@train", "train-00000-of-00001 train-00001-of-00001", NULL },
+        { "flat@test", "test-00000-of-00001", NULL },
+        { "flat/test", "test-00000-of-00001", NULL },
+        { "flat@train@[1:]", "train-00001-of-00001", NULL },
+        { "flat", NULL, "the folder has several splits (test, train); name one: " },
+        { "flat@dev", NULL, "the folder has no split 'dev' (splits: test, train)" },
+        { "flat/none", NULL, "flat/none: no such file" },
+        { "data@validation", "data/dev", NULL },
+        { "data@val", "data/dev", NULL },
+        { "data/data@train", "data/training_set", NULL },
+        { "folders@test", "test/a test/b", NULL },
+        { "custom@train_sft", "train_sft-00000-of-00002", NULL },
+        { "custom", NULL, "several splits (train_gen, train_sft)" },
+        { "plain", "latest one", NULL },
+        { "plain@train", "latest one", NULL },
+        { "plain@test", NULL, "the folder has no split 'test' (splits: train)" },
+        { "one", "extra train", NULL },
+        { "one@train", "train", NULL },
+        { "one/train.jsonl@train", "train", NULL },
+        { "flat/test-00000-of-00001.jsonl@test", "test-00000-of-00001", NULL },
+        { "one/extra.jsonl@test", NULL, "name the file that holds 'test'" },
+        { "cards", NULL, "several configurations, each in a folder; name one of them, as in" },
+        { "cards/main@train", "main/train", NULL },
+    };
+    static const char *const files[] = {
+        "flat/train-00000-of-00001",
+        "flat/train-00001-of-00001",
+        "flat/test-00000-of-00001",
+        "data/data/training_set",
+        "data/data/dev",
+        "folders/train/a",
+        "folders/test/a",
+        "folders/test/b",
+        "custom/train_sft-00000-of-00002",
+        "custom/train_gen-00000-of-00001",
+        "plain/latest",
+        "plain/one",
+        "one/train",
+        "one/extra",
+        "cards/main/train",
+        "cards/socratic/train",
+    };
+    static const char card[] = "---\nconfigs:\n- config_name: main\n- config_name: socratic\n---\n";
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        char row[200], name[200], folder[200];
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(files[i], '/') - files[i]), files[i]);
+        for (char *p = folder; (p = strchr(p + 1, '/'));) {
+            *p = 0;
+            (void)ares_dir_make(test_file(folder));
+            *p = '/';
+        }
+        (void)ares_dir_make(test_file(folder));
+        snprintf(name, sizeof name, "%s.jsonl", files[i]);
+        snprintf(row, sizeof row, "{\"q\":\"%s\",\"a\":1}\n", strchr(files[i], '/') + 1);
+        REQUIRE_OK(ares_file_write(test_file(name), row, strlen(row)));
+    }
+    REQUIRE_OK(ares_file_write(test_file("cards/README"
+                                         ".md"),
+                               card, sizeof card - 1));
+    REQUIRE_OK(ares_file_write(test_file("flat/dataset_infos.json"), "{}", 2));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_dataset *d;
+        ares_str rows = { 0 };
+        const char *path = test_file(cases[i].path);
+        int rc = dataset_load(&(ares_texts){ &path, 1 }, &cfg, true, &d);
+        for (int64_t k = 0; rc == ARES_OK && k < ares_dataset_count(d); k++) {
+            ares_str_add_z(&rows, k ? " " : "");
+            ares_str_add_view(&rows, ares_json_get(ares_dataset_row(d, k)->json, "q")->text);
+        }
+        if (rc == ARES_OK) ares_dataset_free(d);
+        if (cases[i].rows)
+            CHECK_MSG(rc == ARES_OK && !strcmp(rows.data, cases[i].rows), "%s: %s: %s",
+                      cases[i].path, rows.len ? rows.data : "none", ares_error_message());
+        else
+            CHECK_MSG(rc != ARES_OK && strstr(ares_error_message(), cases[i].message), "%s: %s",
+                      cases[i].path, ares_error_message());
+        ares_str_fini(&rows);
+    }
+}
+
 TEST(folders_lists_and_splits_name_rows_too)
 {
     static const char rows[] = "{\"q\":\"b\",\"a\":1}\n",
@@ -322,8 +407,8 @@ TEST(compressed_rows_take_slices_and_name_their_lines)
         CHECK_STR(ares_dataset_row(d, 0)->data_source, "math");
         ares_dataset_free(d);
     }
-    CHECK_VIEW(slice_name("a/math.jsonl.gz@[1:]"), "math");
-    CHECK_VIEW(slice_name("math.zst"), "math");
+    CHECK_VIEW(path_name("a/math.jsonl.gz@[1:]"), "math");
+    CHECK_VIEW(path_name("math.zst"), "math");
 }
 
 TEST(parquet_rows_take_messages_answers_and_slices)

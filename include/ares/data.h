@@ -50,6 +50,9 @@
       "file of a Jinja template ({{ content | trim }} ...) applied to prompts that are strings")   \
     X(text, override_chat_template, "override_chat_template", "null", "",                          \
       "file of a chat template that replaces the model's own")                                     \
+    X(tree, chat_template_kwargs, "chat_template_kwargs", "{}", "map",                             \
+      "variables of the chat template for every row that has none of its own, as in "              \
+      "{enable_thinking: false}")                                                                  \
     X(flag, apply_chat_template, "apply_chat_template", "true", "",                                \
       "render prompts with the chat template; false: the model reads the prompt's text as it is")  \
     X(i64, max_prompt_length, "max_prompt_length", "512", "[1,)",                                  \
@@ -155,14 +158,28 @@ const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e);
 /* Appends the text, through the format prompt where there is one. */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out);
 /*
- * The variables of a chat template for a row's prompt (a string, or a list of messages) and the
- * assistant's answer to it. Where the prompt's last message is the assistant's, the answer
- * continues it. With answer NULL the rendered text is ready for an answer: it ends with the
- * generation prompt, or with the open last message. In the arena.
+ * The variables of a chat template: the whole row, with these messages in place of its own and
+ * `ready`, add_generation_prompt or continue_final_message, set to true (a NULL view: neither). In
+ * the arena.
  */
-int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt,
-                             const ares_view *answer, ares_arena *arena,
+const ares_json *ares_prompt_variables(const ares_json *row, const ares_json *messages,
+                                       ares_view ready, ares_arena *arena);
+/*
+ * The same for a row's prompt (a string, or a list of messages) and the assistant's answer to it.
+ * Where the prompt's last message is the assistant's, the answer continues it. With answer NULL the
+ * rendered text is ready for an answer: it ends with the generation prompt, or with the open last
+ * message.
+ */
+int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
+                             const ares_json *prompt, const ares_view *answer, ares_arena *arena,
                              const ares_json **variables);
+/*
+ * Warns of what no row or not every row makes use of, with numbers: tools and documents that the
+ * chat template does not read; a format prompt and a system prompt beside prompts of messages.
+ * messages_key: where rows may have a conversation in place of a prompt; NULL: nowhere.
+ */
+void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
+                             const char *messages_key);
 /*
  * The images and videos of a row (see.c; docs/vision.md#prompts): lists of entries for
  * ares_media_open, under the row's keys or in parts of its messages (NULL: there are none). In the

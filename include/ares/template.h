@@ -67,7 +67,7 @@ int ares_format_prompt_load(const char *path, ares_template **out);
 int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out);
 
 /* ---------------- chat templates (chat.c): a template and the special tokens it may name */
-typedef struct ares_chat ares_chat; /* immutable */
+typedef struct ares_chat ares_chat; /* immutable once it is used */
 
 /*
  * The chat template of a model directory: the key chat_template of chat_template.json (a vision
@@ -81,12 +81,19 @@ int ares_chat_load(const char *path, const char *name, ares_chat **out);
 int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
                   ares_chat **out);
 void ares_chat_free(ares_chat *c);
+/* Variables of every conversation that has none of its own; a null is none. Before the first use.
+ */
+void ares_chat_set_variables(ares_chat *c, const ares_json *variables);
+/* Whether the name stands in the template's source: else it cannot read such a variable. */
+bool ares_chat_reads(const ares_chat *c, ares_view name);
 
 /*
  * Appends the text of a conversation. variables is a JSON object: "messages" and whatever else the
  * template reads ("tools", "documents", "add_generation_prompt", "enable_thinking" ...). As in
  * transformers, absent tools and documents are none, absent add_generation_prompt is false, and a
- * variable wins over a special token of the same name.
+ * variable wins over a special token of the same name. The members of "chat_template_kwargs", an
+ * object or its JSON, are variables too, and win over others. tools and documents that the template
+ * reads must be lists of objects, or the JSON of one.
  *
  * "continue_final_message": true ends the text with the last message's content and leaves out what
  * the template writes after it; blanks at the end of the content are left out where the template

@@ -68,7 +68,7 @@ static int render_answer(const encode_job *j, const ares_row *row, ares_view ans
     }
     ARES_TRY(ares_prompt_media_of(j->e->cfg, row->json,
                                   prompt->type == ARES_JSON_ARRAY ? prompt : NULL, arena, media));
-    ARES_TRY(ares_prompt_conversation(j->e, prompt, &answer, arena, &variables));
+    ARES_TRY(ares_prompt_conversation(j->e, row->json, prompt, &answer, arena, &variables));
     variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(j->e->chat, variables, NULL, text);
 }

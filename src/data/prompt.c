@@ -18,10 +18,16 @@ int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **
     e->sight = o->sight;
     e->limit_images = o->limit_images;
     int rc = ARES_OK;
+    const ares_json *kwargs = cfg->chat_template_kwargs;
+    bool more = kwargs && kwargs->type == ARES_JSON_OBJECT && kwargs->count;
     if (cfg->system_prompt && !cfg->apply_chat_template)
         rc = ares_fail(ARES_ECONFIG,
                        "data: data.system_prompt: a system message needs a chat template; set "
                        "data.apply_chat_template=true, or use data.format_prompt");
+    else if (more && !cfg->apply_chat_template)
+        rc = ares_fail(ARES_ECONFIG, "data: data.chat_template_kwargs: there is no chat template "
+                                     "to read them; set data.apply_chat_template=true, or leave "
+                                     "them out");
     if (rc == ARES_OK && cfg->format_prompt)
         rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
     if (rc == ARES_OK && cfg->apply_chat_template) {
@@ -37,6 +43,12 @@ int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **
             if (rc != ARES_OK) ares_fail_in(rc, "data.apply_chat_template");
         }
     }
+    for (int64_t i = 0; e->chat && more && i < kwargs->count; i++)
+        if (!ares_chat_reads(e->chat, kwargs->members[i].key))
+            ares_warn("data: data.chat_template_kwargs: the chat template reads no '%.*s'; it has "
+                      "no effect",
+                      (int)ARES_MIN(kwargs->members[i].key.len, 60), kwargs->members[i].key.data);
+    if (e->chat && more) ares_chat_set_variables(e->chat, kwargs);
     if (rc != ARES_OK) {
         ares_prompt_encoder_free(e);
         return rc;
@@ -104,13 +116,33 @@ static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view 
     return ARES_OK;
 }
 
-int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt,
-                             const ares_view *answer, ares_arena *arena,
+const ares_json *ares_prompt_variables(const ares_json *row, const ares_json *messages,
+                                       ares_view ready, ares_arena *arena)
+{
+    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
+    static const char *const own[] = { "messages", "add_generation_prompt",
+                                       "continue_final_message" };
+    ares_json *out = ares_arena_calloc(arena, 1, sizeof *out);
+    ares_json_member *m = ares_arena_alloc(arena, (size_t)(row->count + 2) * sizeof *m);
+    out->type = ARES_JSON_OBJECT;
+    out->members = m;
+    m[out->count++] = (ares_json_member){ ARES_VIEW("messages"), messages };
+    if (ready.data) m[out->count++] = (ares_json_member){ ready, &yes };
+    for (int64_t i = 0; i < row->count; i++) {
+        bool kept = true;
+        for (int k = 0; k < ARES_COUNT(own); k++)
+            kept = kept && !ares_view_is(row->members[i].key, own[k]);
+        if (kept) m[out->count++] = row->members[i];
+    }
+    return out;
+}
+
+int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
+                             const ares_json *prompt, const ares_view *answer, ares_arena *arena,
                              const ares_json **variables)
 {
     bool given = prompt->type == ARES_JSON_ARRAY;
-    ares_json *list = ares_arena_calloc(arena, 3, sizeof *list), *messages = &list[0],
-              *flag = &list[1], *root = &list[2];
+    ares_json *messages = ares_arena_calloc(arena, 1, sizeof *messages);
     *messages =
         (ares_json){ .type = ARES_JSON_ARRAY,
                      .items = ares_arena_calloc(arena, (size_t)(given ? prompt->count : 2) + 1,
@@ -133,12 +165,8 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
     if (answer && ares_view_is(ready, "continue_final_message"))
         ARES_TRY(extend_last(e, messages, *answer, arena));
     else if (answer) add_message(messages, "assistant", *answer, arena);
-    *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = !answer };
-    ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
-    members[0] = (ares_json_member){ ARES_VIEW("messages"), messages };
-    members[1] = (ares_json_member){ ready, flag };
-    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
-    *variables = root;
+    *variables =
+        ares_prompt_variables(row, messages, answer ? (ares_view){ NULL, 0 } : ready, arena);
     return ARES_OK;
 }
 
@@ -154,7 +182,7 @@ static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena 
     ARES_TRY(ares_prompt_media_of(e->cfg, row->json, list ? prompt : NULL, arena, media));
     ARES_TRY(ares_prompt_check_media(e, media));
     if (!e->chat) return ares_prompt_format(e, prompt->text, out);
-    ARES_TRY(ares_prompt_conversation(e, prompt, NULL, arena, &variables));
+    ARES_TRY(ares_prompt_conversation(e, row->json, prompt, NULL, arena, &variables));
     variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(e->chat, variables, NULL, out);
 }
@@ -263,10 +291,46 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
     return ARES_OK;
 }
 
+static bool is_there(const ares_json *v)
+{
+    return v && v->type != ARES_JSON_NULL;
+}
+
+void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
+                             const char *messages_key)
+{
+    static const char *const offered[] = { "tools", "documents" };
+    int64_t of_messages = 0;
+    for (int k = 0; k < ARES_COUNT(offered); k++) {
+        int64_t rows = 0;
+        for (int64_t i = 0; i < d->count; i++)
+            rows += is_there(ares_json_get(d->rows[i].json, offered[k]));
+        if (rows && (!e->chat || !ares_chat_reads(e->chat, ares_view_of(offered[k]))))
+            ares_warn("data: %s: %lld of %lld rows have '%s', and %s does not read them: the model "
+                      "does not see them",
+                      d->rows[0].file, (long long)rows, (long long)d->count, offered[k],
+                      e->chat ? "the chat template" : "a prompt without a chat template");
+    }
+    for (int64_t i = 0; i < d->count; i++) {
+        const ares_json *row = d->rows[i].json, *prompt = ares_row_at(row, e->cfg->prompt_key);
+        of_messages += (messages_key && is_there(ares_row_at(row, messages_key))) ||
+                       (prompt && prompt->type == ARES_JSON_ARRAY);
+    }
+    const char *const paths[] = { e->format ? "data.format_prompt" : NULL,
+                                  e->cfg->system_prompt ? "data.system_prompt" : NULL };
+    for (int k = 0; k < ARES_COUNT(paths) && of_messages; k++)
+        if (paths[k])
+            ares_warn("data: %s: %s: %lld of %lld rows are lists of messages, which are taken as "
+                      "they are; it has %s effect",
+                      d->rows[0].file, paths[k], (long long)of_messages, (long long)d->count,
+                      of_messages == d->count ? "no" : "there no");
+}
+
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool,
                         int64_t *dropped)
 {
     int64_t n = d->count;
+    ares_prompt_tell_unread(e, d, NULL);
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
     encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     ares_pool_run(pool, n, encode_row, &job);

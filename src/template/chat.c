@@ -13,6 +13,7 @@ struct ares_chat {
     ares_arena arena;
     ares_json_member *tokens; /* bos_token ...: what a template may name */
     int64_t n_tokens;
+    const ares_json *variables; /* of every conversation; NULL: none */
 };
 
 /* A token is a string, or an object with its text in "content". */
@@ -90,6 +91,20 @@ void ares_chat_free(ares_chat *c)
     ares_template_free(c->template);
     ares_arena_fini(&c->arena);
     ares_free(c);
+}
+
+void ares_chat_set_variables(ares_chat *c, const ares_json *variables)
+{
+    ares_str text = { 0 };
+    ares_json_write(&text, variables);
+    int rc = ares_json_parse(&c->arena, ares_str_view(&text), "variables", &c->variables);
+    ARES_ASSERT(rc == ARES_OK);
+    ares_str_fini(&text);
+}
+
+bool ares_chat_reads(const ares_chat *c, ares_view name)
+{
+    return ares_view_find(c->source, name, 0) >= 0;
 }
 
 /* ------------------------------------------------------------------ a model directory */
@@ -220,13 +235,81 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
     return j;
 }
 
-static int check_variables(const ares_json *variables, const ares_json **messages)
+/* What transformers takes for tools and documents, and the JSON of it, as data sets store it. */
+static int read_objects(const char *name, ares_arena *arena, const ares_json **v)
 {
-    if (!variables || variables->type != ARES_JSON_OBJECT)
+    if ((*v)->type == ARES_JSON_STRING && ares_view_trim((*v)->text).len) {
+        int rc = ares_json_parse(arena, (*v)->text, "it", v);
+        if (rc != ARES_OK) return ares_fail_in(rc, "template: '%s' is a text and no JSON", name);
+    } else if ((*v)->type == ARES_JSON_STRING) *v = &json_null;
+    bool good = (*v)->type == ARES_JSON_NULL || (*v)->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; good && i < (*v)->count; i++)
+        good = (*v)->items[i].type == ARES_JSON_OBJECT;
+    return good ? ARES_OK
+                : ares_fail(ARES_EFORMAT,
+                            "template: '%s' is no list of objects, which the template reads; give "
+                            "it such a list, or its JSON",
+                            name);
+}
+
+/* Puts a member in the place of one of the same name. A null leaves what is there. */
+static void put(ares_json_member *m, int64_t *n, ares_json_member with)
+{
+    int64_t i = 0;
+    while (i < *n && !ares_view_eq(m[i].key, with.key)) i++;
+    if (i < *n && with.value->type == ARES_JSON_NULL) return;
+    m[i] = with;
+    *n += i == *n;
+}
+
+/*
+ * The variables of a conversation: of the chat, the caller's, those of chat_template_kwargs. What
+ * the template's source does not name is left out: it costs time, and might be anything.
+ */
+static int gather(const ares_chat *c, ares_arena *arena, const ares_json *given,
+                  const ares_json **variables, const ares_json **messages)
+{
+    static const char kwargs[] = "chat_template_kwargs";
+    static const char *const own[] = { "messages", "add_generation_prompt",
+                                       "continue_final_message" };
+    if (!given || given->type != ARES_JSON_OBJECT)
         return ares_fail(
             ARES_EFORMAT,
             "template: a conversation is a JSON object with 'messages'; this is not one");
-    *messages = ares_json_get(variables, "messages");
+    const ares_json *more = ares_json_get(given, kwargs);
+    if (more && more->type == ARES_JSON_STRING && more->text.len)
+        ARES_TRY(ares_json_parse(arena, more->text, kwargs, &more));
+    if (more && more->type != ARES_JSON_OBJECT && more->type != ARES_JSON_NULL &&
+        more->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT, "template: '%s' is no object of variables", kwargs);
+    const ares_json *const from[] = { c->variables, given, more };
+    int64_t n = 0, most = 0, kept = 0;
+    for (int k = 0; k < ARES_COUNT(from); k++) most += from[k] ? from[k]->count : 0;
+    ares_json_member *m = ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *m);
+    for (int k = 0; k < ARES_COUNT(from); k++)
+        for (int64_t i = 0; from[k] && from[k]->type == ARES_JSON_OBJECT && i < from[k]->count; i++)
+            if (!ares_view_is(from[k]->members[i].key, kwargs)) put(m, &n, from[k]->members[i]);
+    for (int64_t i = 0; i < n; i++) {
+        bool wanted = ares_chat_reads(c, m[i].key);
+        for (int k = 0; k < ARES_COUNT(own); k++) {
+            bool is_own = ares_view_is(m[i].key, own[k]);
+            if (is_own && ares_json_get(more, own[k]))
+                return ares_fail(ARES_EFORMAT,
+                                 "template: %s: '%s' is no variable of its own; "
+                                 "leave it out there",
+                                 kwargs, own[k]);
+            wanted = wanted || is_own;
+        }
+        if (!wanted) continue;
+        if (ares_view_is(m[i].key, "tools")) ARES_TRY(read_objects("tools", arena, &m[i].value));
+        if (ares_view_is(m[i].key, "documents"))
+            ARES_TRY(read_objects("documents", arena, &m[i].value));
+        m[kept++] = m[i];
+    }
+    ares_json *all = ares_arena_calloc(arena, 1, sizeof *all);
+    *all = (ares_json){ .type = ARES_JSON_OBJECT, .count = kept, .members = m };
+    *variables = all;
+    *messages = ares_json_get(all, "messages");
     if (!*messages || (*messages)->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "template: 'messages' is not a list");
     return ARES_OK;
@@ -259,11 +342,12 @@ int ares_chat_render(const ares_chat *c, const ares_json *variables, const struc
                      ares_str *out)
 {
     const ares_json *messages = NULL;
-    ares_view key;
-    ARES_TRY(check_variables(variables, &messages));
-    ARES_TRY(chat_continue_key(variables, &key));
+    ares_view key = { 0 };
     ares_arena arena = { 0 };
-    int rc = key.data
+    int rc = gather(c, &arena, variables, &variables, &messages);
+    if (rc == ARES_OK) rc = chat_continue_key(variables, &key);
+    if (rc == ARES_OK)
+        rc = key.data
                  ? render_open(c, &arena, variables, messages, key, now, out)
                  : ares_template_render(c->template, context_of(c, &arena, variables, NULL, -1),
                                         now, NULL, out, NULL);
@@ -364,17 +448,18 @@ static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
 int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
                               ares_str *out, ares_text_spans *spans)
 {
-    splitter s = { .chat = c, .variables = variables, .now = now };
-    ares_view key;
-    ARES_TRY(check_variables(variables, &s.messages));
-    ARES_TRY(chat_continue_key(variables, &key));
-    if (key.data)
-        return ares_fail(ARES_EFORMAT,
-                         "template: continue_final_message leaves the last message open, "
-                         "which has no span yet; leave out one of the two");
+    splitter s = { .chat = c, .now = now };
+    ares_view key = { 0 };
     int64_t first = spans->n;
     bool blocks = c->template->generation;
-    int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now,
+    int rc = gather(c, &s.arena, variables, &s.variables, &s.messages);
+    if (rc == ARES_OK) rc = chat_continue_key(s.variables, &key);
+    if (rc == ARES_OK && key.data)
+        rc = ares_fail(ARES_EFORMAT,
+                       "template: continue_final_message leaves the last message open, "
+                       "which has no span yet; leave out one of the two");
+    if (rc == ARES_OK)
+        rc = ares_template_render(c->template, context_of(c, &s.arena, s.variables, NULL, -1), now,
                                   NULL, &s.whole, blocks ? spans : NULL);
     if (rc == ARES_OK && !blocks) rc = split(&s, spans);
     if (rc == ARES_OK) {

@@ -51,17 +51,15 @@ void verb_see_close(verb_see *s)
 /* A prompt as messages: one message of the user. */
 static const ares_json *user_message(ares_arena *a, ares_view text)
 {
-    ares_json *v = ares_arena_calloc(a, 5, sizeof *v), *root = v, *list = v + 1, *message = v + 2;
-    ares_json_member *m = ares_arena_calloc(a, 3, sizeof *m);
-    v[3] = (ares_json){ .type = ARES_JSON_STRING, .text = ARES_VIEW("user") };
-    v[4] = (ares_json){ .type = ARES_JSON_STRING, .text = text };
-    m[0] = (ares_json_member){ ARES_VIEW("messages"), list };
-    m[1] = (ares_json_member){ ARES_VIEW("role"), &v[3] };
-    m[2] = (ares_json_member){ ARES_VIEW("content"), &v[4] };
-    *message = (ares_json){ .type = ARES_JSON_OBJECT, .members = m + 1, .count = 2 };
+    ares_json *v = ares_arena_calloc(a, 4, sizeof *v), *list = v, *message = v + 1;
+    ares_json_member *m = ares_arena_calloc(a, 2, sizeof *m);
+    v[2] = (ares_json){ .type = ARES_JSON_STRING, .text = ARES_VIEW("user") };
+    v[3] = (ares_json){ .type = ARES_JSON_STRING, .text = text };
+    m[0] = (ares_json_member){ ARES_VIEW("role"), &v[2] };
+    m[1] = (ares_json_member){ ARES_VIEW("content"), &v[3] };
+    *message = (ares_json){ .type = ARES_JSON_OBJECT, .members = m, .count = 2 };
     *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = message, .count = 1 };
-    *root = (ares_json){ .type = ARES_JSON_OBJECT, .members = m, .count = 1 };
-    return root;
+    return list;
 }
 
 /*
@@ -143,5 +141,8 @@ int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool r
                          verb);
     if (raw || !ares_tokenizer_chat_template(s->tokenizer, NULL).data)
         return verb_see_text(s, line, prompt->text, ids, sight);
-    return encode_chat(s, line, user_message(&s->arena, prompt->text), ids, sight);
+    const ares_json *one = user_message(&s->arena, prompt->text);
+    return encode_chat(
+        s, line, ares_prompt_variables(line, one, ARES_VIEW("add_generation_prompt"), &s->arena),
+        ids, sight);
 }

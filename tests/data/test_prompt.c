@@ -86,6 +86,36 @@ TEST(messages_go_through_the_template_as_they_are)
                ARES_VIEW("<user>a<assistant>b<user>c<assistant>"));
 }
 
+TEST(a_row_goes_whole_to_the_template)
+{
+    ares_data_config cfg = config();
+    ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true },
+              more = { .type = ARES_JSON_OBJECT,
+                       .count = 1,
+                       .members = &(ares_json_member){ ARES_VIEW("think"), &yes } };
+    cfg.chat_template_kwargs = &more;
+    cfg.override_chat_template =
+        file_of("whole.jinja", "{% for t in tools or [] %}{{ t.name }};{% endfor %}{{ level }}"
+                               "{{ think }}{{ messages[0].content }}"
+                               "{{ add_generation_prompt }}");
+    check_text(&cfg,
+               "{\"q\":\"a\",\"level\":3,\"tools\":\"[{\\\"name\\\":\\\"f\\\"}]\","
+               "\"messages\":[],\"add_generation_prompt\":false}",
+               ARES_VIEW("f;3TrueaTrue"));
+    check_text(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"a\"}],\"think\":false}",
+               ARES_VIEW("FalseaTrue"));
+    check_text(&cfg, "{\"q\":\"a\",\"chat_template_kwargs\":{\"level\":7}}",
+               ARES_VIEW("7TrueaTrue"));
+    ares_dataset *d;
+    int64_t dropped;
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"a\",\"tools\":\"mul\"}", &d, &dropped), ARES_EFORMAT,
+               "rows.jsonl:1: template: 'tools' is a text and no JSON");
+    ares_dataset_free(d);
+    cfg.apply_chat_template = false;
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"a\"}", &d, &dropped), ARES_ECONFIG,
+               "data.chat_template_kwargs: there is no chat template");
+}
+
 TEST(a_prompt_that_ends_with_the_assistants_message_is_continued)
 {
     ares_data_config cfg = config();

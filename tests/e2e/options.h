@@ -378,6 +378,8 @@ static const option_case options[] = {
       "$ test $(rollouts | grep -c 'user.n<<ask [^>]*>><.im_end') = 16" },
     { "data.override_chat_template", "$DIR/chat.jinja", "rows",
       "$ test $(rollouts | grep -c '\"prompt\":\"\\[user\\] ask') = 16" },
+    { "data.chat_template_kwargs", NULL, "test_e2e",
+      "what_a_row_brings_for_the_template_reaches_the_model" },
     { "data.apply_chat_template", "false", "rows",
       "$ test $(rollouts | grep -c '\"prompt\":\"ask [0-7]') = 16" },
     { "data.max_prompt_length", "60", "rows",

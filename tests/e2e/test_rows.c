@@ -1,6 +1,13 @@
 /* Rows as other programs write them: what a run makes of each, from the file to the answers. */
 #include "e2e.h"
 
+#include <stdio.h>
+
+static const char tools[] = "{%- if tools %}TOOLS:{% for t in tools %} {{ t.function.name }}"
+                            "{% endfor %}{% endif %}{% for m in messages %}{{ m.content }}"
+                            "{% endfor %}{% if enable_thinking %}<think>{% endif %}";
+#define MUL "[{\"type\":\"function\",\"function\":{\"name\":\"mul\",\"parameters\":{}}}]"
+
 /* One step on the rows. */
 static int run_rows(ares_str *out, const char *rows, const char *words)
 {
@@ -50,4 +57,40 @@ TEST(rows_of_verl_run_as_they_are)
     check_answers("ground_truth", " It is #### 10");
     check_refused(rows, "data.answer_key=reward_model" AUTO,
                   "is a list or an object, and this verifier compares a text");
+}
+
+TEST(what_a_row_brings_for_the_template_reaches_the_model)
+{
+    static const char *const rows[] = {
+        "{\"prompt\":\"6 x 7?\",\"answer\":\"42\",\"tools\":" MUL ",\"enable_thinking\":true}\n",
+        "{\"prompt\":\"6 x 7?\",\"answer\":\"42\",\"tools\":\"[{\\\"function\\\":{\\\"name\\\":"
+        "\\\"mul\\\"}}]\",\"chat_template_kwargs\":{\"enable_thinking\":true}}\n",
+    };
+    const char *template = e2e_write("tools.jinja", tools);
+    ares_str out = { 0 };
+    char words[600], more[700];
+    snprintf(words, sizeof words, "'data.override_chat_template=%s'", template);
+    for (int i = 0; i < 2; i++) {
+        check_run(rows[i], words);
+        check_answers("prompt", " TOOLS: mul6 x 7?<think>");
+    }
+    snprintf(more, sizeof more, "%s data.chat_template_kwargs.enable_thinking=true", words);
+    check_run("{\"prompt\":\"6 x 7?\",\"answer\":\"42\"}\n", more);
+    check_answers("prompt", " 6 x 7?<think>");
+    CHECK(run_rows(&out, rows[0], "") == 0);
+    CHECK_CONTAINS(out.data, "1 of 1 rows have 'tools', and the chat template does not read them");
+    ares_str_fini(&out);
+    check_refused("{\"prompt\":\"6 x 7?\",\"answer\":\"42\",\"tools\":\"mul\"}\n", words,
+                  "rows.jsonl:1: template: 'tools' is a text and no JSON");
+}
+
+TEST(prompt_options_that_reach_no_row_are_told)
+{
+    static const char rows[] =
+        "{\"prompt\":[{\"role\":\"user\",\"content\":\"a\"}],\"answer\":\"b\"}\n"
+        "{\"prompt\":\"c\",\"answer\":\"b\"}\n";
+    ares_str out = { 0 };
+    CHECK(run_rows(&out, rows, "data.system_prompt=Sys") == 0);
+    CHECK_CONTAINS(out.data, "data.system_prompt: 1 of 2 rows are lists of messages");
+    ares_str_fini(&out);
 }

@@ -2,6 +2,7 @@
  * Which part of a conversation the assistant wrote, where a model directory has its template, and
  * format prompts.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "ares/template.h"
@@ -55,6 +56,46 @@ static ares_view span_text(const talk *t, int64_t i)
 {
     const ares_text_span *s = &t->spans.items[i];
     return (ares_view){ t->out.data + s->byte_start, (size_t)(s->byte_end - s->byte_start) };
+}
+
+TEST(variables_of_a_conversation_are_what_transformers_takes)
+{
+    static const char source[] = "{% for t in tools or [] %}{{ t.name }};{% endfor %}"
+                                 "{{ enable_thinking }}|{{ lang }}|{{ messages|length }}";
+    static const struct {
+        const char *members, *text, *message; /* text NULL: it fails with the message */
+    } cases[] = {
+        { "", "|de|1", NULL },
+        { "\"lang\":null", "|de|1", NULL },
+        { "\"lang\":\"en\",\"enable_thinking\":true", "True|en|1", NULL },
+        { "\"enable_thinking\":true,\"chat_template_kwargs\":{\"enable_thinking\":false}",
+          "False|de|1", NULL },
+        { "\"chat_template_kwargs\":\"{\\\"lang\\\":\\\"fr\\\"}\"", "|fr|1", NULL },
+        { "\"chat_template_kwargs\":\"\"", "|de|1", NULL },
+        { "\"tools\":[{\"name\":\"f\"}]", "f;|de|1", NULL },
+        { "\"tools\":\"[{\\\"name\\\":\\\"f\\\"},{\\\"name\\\":\\\"g\\\"}]\"", "f;g;|de|1", NULL },
+        { "\"tools\":\"\"", "|de|1", NULL },
+        { "\"documents\":\"a column that the template does not read\"", "|de|1", NULL },
+        { "\"tools\":\"mul\"", NULL, "'tools' is a text and no JSON" },
+        { "\"tools\":\"{}\"", NULL, "'tools' is no list of objects" },
+        { "\"tools\":[\"mul\"]", NULL, "'tools' is no list of objects" },
+        { "\"chat_template_kwargs\":[1]", NULL, "'chat_template_kwargs' is no object" },
+        { "\"chat_template_kwargs\":{\"messages\":[]}", NULL, "'messages' is no variable" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        talk t;
+        char json[256];
+        const ares_json *lang;
+        snprintf(json, sizeof json, "{\"messages\":[{}]%s%s}", *cases[i].members ? "," : "",
+                 cases[i].members);
+        if (!talk_open(&t, source, json)) continue;
+        CHECK_OK(ares_json_parse(&t.arena, ARES_VIEW("{\"lang\":\"de\"}"), "lang", &lang));
+        ares_chat_set_variables(t.chat, lang);
+        int rc = ares_chat_render(t.chat, t.variables, NULL, &t.out);
+        if (cases[i].text) CHECK(rc == ARES_OK && CHECK_STR(t.out.data, cases[i].text));
+        else CHECK_FAIL(rc, ARES_EFORMAT, cases[i].message);
+        talk_close(&t);
+    }
 }
 
 TEST(assistant_spans_are_what_a_turn_adds_after_the_generation_prompt)

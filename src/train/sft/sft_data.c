@@ -34,26 +34,6 @@ static int no_key(const sft_encoder *e, const ares_json *row)
 }
 
 /* ------------------------------------------------------------------ conversations */
-/* The template's variables of a {messages} row. */
-static int conversation_of(const sft_encoder *e, const ares_json *row, const ares_json *messages,
-                           ares_arena *arena, const ares_json **variables)
-{
-    static const char *const passed[] = { "tools", "documents" };
-    if (messages->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", e->cfg->sft.messages_key);
-    ares_json *root = ares_arena_calloc(arena, 1, sizeof *root);
-    ares_json_member *members = ares_arena_calloc(arena, 1 + ARES_COUNT(passed), sizeof *members);
-    int n = 0;
-    members[n++] = (ares_json_member){ ARES_VIEW("messages"), messages };
-    for (int i = 0; i < ARES_COUNT(passed); i++) {
-        const ares_json *v = ares_json_get(row, passed[i]);
-        if (v) members[n++] = (ares_json_member){ ares_view_of(passed[i]), v };
-    }
-    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = members };
-    *variables = root;
-    return ARES_OK;
-}
-
 /* Encodes a text whose answers begin at `first`, which no token may cross. */
 static int encode_text(const sft_encoder *e, ares_view text, const ares_text_span *first,
                        ares_ids *ids)
@@ -174,7 +154,9 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
                          "data.apply_chat_template=true, or data.override_chat_template");
     ARES_TRY(ares_prompt_media_of(&c->data, row, messages ? messages : prompt, arena, &media));
     ARES_TRY(ares_prompt_check_media(e->prompts, &media));
-    if (messages) ARES_TRY(conversation_of(e, row, messages, arena, &variables));
+    if (messages && messages->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", c->sft.messages_key);
+    if (messages) variables = ares_prompt_variables(row, messages, (ares_view){ NULL, 0 }, arena);
     else {
         if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
             return ares_fail(ARES_EFORMAT, "'%s' is neither a string nor a list of messages",
@@ -185,7 +167,8 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
             return ares_fail(ARES_ECONFIG, "images and videos need a chat template; set "
                                            "data.apply_chat_template=true");
         if (!chat) return encode_plain(e, prompt->text, response->text, kept, s);
-        ARES_TRY(ares_prompt_conversation(e->prompts, prompt, &response->text, arena, &variables));
+        ARES_TRY(ares_prompt_conversation(e->prompts, row, prompt, &response->text, arena,
+                                          &variables));
     }
     variables = ares_prompt_place_media(variables, &media, arena);
     return encode_chat(e, variables, &media, kept, s);
@@ -307,6 +290,7 @@ int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_
     bool *keep = ares_calloc((size_t)n + 1, sizeof *keep);
     encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     *out = (sft_rows){ .items = ares_calloc((size_t)n + 1, sizeof *out->items) };
+    ares_prompt_tell_unread(e->prompts, d, e->cfg->sft.messages_key);
     ares_pool_run(pool, n, encode_row, &job);
     int rc = collect(d, e, slots, out, keep);
     if (rc == ARES_OK) ares_dataset_keep(d, keep);

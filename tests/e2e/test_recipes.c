@@ -346,9 +346,11 @@ TEST(the_listings_of_verls_page_run)
     };
     char words[4000];
     const char *file = e2e_write("listings.yaml", listings), *base = files();
-    CHECK_EQ(
-        e2e_program(NULL, "--check --config '%s' %s actor_rollout_ref.rollout.n=16", file, base),
-        0);
+    CHECK_EQ(e2e_program(NULL,
+                         "--check --config '%s' %s actor_rollout_ref.rollout.n=16 "
+                         "data.max_response_length=1536 reward_model.overlong_buffer.len=256",
+                         file, base),
+             0);
     snprintf(words, sizeof words,
              "--config '%s' %s %s data.gen_batch_size=8 "
              "algorithm.filter_groups.max_num_gen_batches=2 reward_model.overlong_buffer.len=4",

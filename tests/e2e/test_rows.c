@@ -94,3 +94,31 @@ TEST(prompt_options_that_reach_no_row_are_told)
     CHECK_CONTAINS(out.data, "data.system_prompt: 1 of 2 rows are lists of messages");
     ares_str_fini(&out);
 }
+
+TEST(lengths_beyond_the_models_positions_are_refused_before_anything_loads)
+{
+    static const struct {
+        const char *words, *message; /* NULL: it is good */
+    } cases[] = {
+        { "data.max_prompt_length=1000 data.max_response_length=1100",
+          "data.max_response_length = 1100: data.max_prompt_length and it take 2100 tokens, and "
+          "the model has 2048 positions" },
+        { "data.max_prompt_length=1000 data.max_response_length=1100 "
+          "worker.actor.model.override_config.max_position_embeddings=2100",
+          NULL },
+        { "data.max_prompt_length=1000 data.max_response_length=1048", NULL },
+        { "data.val_files=examples/data/sums/val.jsonl "
+          "worker.rollout.val_override_config.max_new_tokens=2001",
+          "data.max_prompt_length and max_new_tokens take" },
+        { "worker.rollout.max_model_len=4096", "prompt and response take 4096 tokens" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        int rc =
+            e2e_program(&out, "--check --config '%s' %s", e2e_train_words("run"), cases[i].words);
+        CHECK_MSG(rc == (cases[i].message ? 2 : 0), "%s: exit code %d\n%s", cases[i].words, rc,
+                  out.data);
+        if (cases[i].message) CHECK_CONTAINS(out.data, cases[i].message);
+        ares_str_fini(&out);
+    }
+}

@@ -373,6 +373,55 @@ static void check_validation(ares_config *cfg, const ares_train_config *c)
                           (long long)c->rollout.max_model_len);
 }
 
+static void check_room(ares_config *cfg, const char *option, const char *what, int64_t tokens,
+                       const char *model, int64_t positions)
+{
+    if (tokens > positions)
+        ares_config_fault(cfg, option,
+                          "%s take %lld tokens, and the model has %lld positions "
+                          "(" PUBLISHED_POSITIONS " of %s/config.json): answers would end early; "
+                          "lower it, or set worker.actor.model.override_config." PUBLISHED_POSITIONS
+                          "=%lld if the model can read so much",
+                          what, (long long)tokens, (long long)positions, model, (long long)tokens);
+}
+
+/* Sequences that the options allow and the model has no positions for. */
+static void check_positions(ares_config *cfg, const ares_train_config *c, const eval_sets *evals)
+{
+    ares_str dir = { 0 };
+    ares_model_config m;
+    int64_t prompt = c->data.max_prompt_length, most = c->rollout.max_model_len, n;
+    ares_sampling sampling;
+    bool known = c->actor.model_path && ares_model_find(c->actor.model_path, &dir) == ARES_OK &&
+                 ares_model_config_load(dir.data, &m) == ARES_OK &&
+                 training_set_positions(&m, c->published.actor_override) == ARES_OK;
+    ares_error_clear(); /* a fault of the model is told where it is loaded */
+    if (known && most != ARES_NULL_I64)
+        check_room(cfg, "worker.rollout.max_model_len", "prompt and response", most, dir.data,
+                   m.max_position);
+    else if (known && !agents_wanted(c)) {
+        validation_sampling(cfg, c, &sampling, &n);
+        if (!c->trainer.val_only)
+            check_room(cfg, "data.max_response_length", "data.max_prompt_length and it",
+                       prompt + c->data.max_response_length, dir.data, m.max_position);
+        if (c->data.val_files.count &&
+            (c->trainer.val_only || sampling.max_new_tokens > c->data.max_response_length))
+            check_room(cfg, "worker.rollout.val_override_config",
+                       "data.max_prompt_length and max_new_tokens",
+                       prompt + sampling.max_new_tokens, dir.data, m.max_position);
+        for (int64_t i = 0; i < evals->n; i++)
+            if (c->trainer.val_only ||
+                evals->items[i].sampling.max_new_tokens > c->data.max_response_length)
+                check_room(cfg, "eval.datasets", "data.max_prompt_length and max_response_len",
+                           prompt + evals->items[i].sampling.max_new_tokens, dir.data,
+                           m.max_position);
+    }
+    if (known && vapor_wanted(c))
+        check_room(cfg, "vapor.max_pair_length", "prompt and stored answer",
+                   c->vapor.max_pair_length, dir.data, m.max_position);
+    ares_str_fini(&dir);
+}
+
 static bool stored_in_bf16(const char *dtype)
 {
     return dtype && strcmp(dtype, "bf16") == 0;
@@ -437,6 +486,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (evals.n && agents_wanted(c))
         ares_config_fault(cfg, "eval.datasets",
                           "this run acts in environments; set env.val.tags instead");
+    check_positions(cfg, c, &evals);
     agents_check(cfg, c);
     oversampling_check(cfg, c);
     vapor_check(cfg, c);

@@ -95,6 +95,24 @@ static int with_metadata(const reader *r, const char *file, int64_t line, const 
     return ARES_OK;
 }
 
+/*
+ * A row of preferences without a prompt, as TRL knows it: the prompt is what stands before the last
+ * message of both answers.
+ */
+static void with_prompt(const reader *r, const ares_json **row)
+{
+    const ares_json *won = ares_json_get(*row, "chosen"), *lost = ares_json_get(*row, "rejected");
+    if (!r->cfg || ares_row_at(*row, r->cfg->prompt_key)) return;
+    if (!won || !lost || won->type != ARES_JSON_ARRAY || lost->type != ARES_JSON_ARRAY) return;
+    if (won->count < 2 || lost->count < 2) return;
+    ares_json *before = ares_arena_calloc(&r->d->arena, 1, sizeof *before);
+    *before = *won;
+    before->count--;
+    ares_json_member m = { ares_view_of(r->cfg->prompt_key), before };
+    *row = merged(&r->d->arena, *row,
+                  &(ares_json){ .type = ARES_JSON_OBJECT, .members = &m, .count = 1 });
+}
+
 static int add_row(reader *r, const char *file, int64_t line, const ares_json *row)
 {
     ares_dataset *d = r->d;
@@ -104,6 +122,7 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file,
                          (long long)line);
     ARES_TRY(with_metadata(r, file, line, &row));
+    with_prompt(r, &row);
     if (cfg) ARES_TRY(row_check(cfg, file, line, row, r->need_answer));
     const ares_json *answer = cfg ? row_answer(cfg, row) : NULL,
                     *source = ares_json_get(row, "data_source");

@@ -42,6 +42,56 @@ int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_view 
     return ARES_OK;
 }
 
+static bool same_member(const ares_json *a, const ares_json *b, const char *key)
+{
+    ares_str x = { 0 }, y = { 0 };
+    const ares_json *of_a = ares_json_get(a, key), *of_b = ares_json_get(b, key);
+    if (of_a) ares_json_write(&x, of_a);
+    if (of_b) ares_json_write(&y, of_b);
+    bool same = ares_view_eq(ares_str_view(&x), ares_str_view(&y));
+    ares_str_fini(&x);
+    ares_str_fini(&y);
+    return same;
+}
+
+static bool says(const ares_json *message, const char *role, ares_view text)
+{
+    const ares_json *r = ares_json_get(message, "role"), *c = ares_json_get(message, "content");
+    return r && r->type == ARES_JSON_STRING && ares_view_is(r->text, role) && c &&
+           c->type == ARES_JSON_STRING && ares_view_eq(c->text, text);
+}
+
+/*
+ * A stored answer that is a conversation answers what stands before its last message, as in TRL.
+ * Here it must be the row's prompt, which is also answered by sampling; a list of one message says
+ * nothing of it.
+ */
+static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, const char *key)
+{
+    const ares_json *list = ares_row_at(row, key), *prompt = ares_row_at(row, e->cfg->prompt_key);
+    const char *system = e->cfg->system_prompt;
+    int64_t n = list->count - 1, i = 0;
+    if (list->type != ARES_JSON_ARRAY || n < 1) return ARES_OK;
+    bool same;
+    if (prompt->type == ARES_JSON_ARRAY) {
+        while (i < n && i < prompt->count &&
+               same_member(&list->items[i], &prompt->items[i], "role") &&
+               same_member(&list->items[i], &prompt->items[i], "content"))
+            i++;
+        same = i == n && n == prompt->count;
+    } else {
+        if (n == 2 && system && says(&list->items[0], "system", ares_view_of(system))) i = 1;
+        same = i == n - 1 && says(&list->items[i], "user", prompt->text);
+    }
+    if (same) return ARES_OK;
+    return ares_fail(ARES_EFORMAT,
+                     "'%s' is a conversation of %lld messages, and what stands before its last one "
+                     "is not '%s': message %lld differs; make them the same, or leave '%s' out of "
+                     "the row, which then is what stands before the answers",
+                     key, (long long)list->count, e->cfg->prompt_key, (long long)i,
+                     e->cfg->prompt_key);
+}
+
 /* Each row writes to its own slot; what does not belong to it is added up afterwards. */
 typedef struct slot {
     ares_ids ids[2];          /* prompt and answer; n 0: none */
@@ -131,6 +181,8 @@ static void encode_row(void *ctx, int64_t i, int worker)
     const ares_row *row = ares_source_row(j->rows, i);
     ares_view text[2];
     s->rc = data_pair_texts(row->json, j->o, &text[0], &text[1], &s->there);
+    if (s->there && s->rc == ARES_OK) s->rc = check_prompt(j->e, row->json, j->o->chosen_key);
+    if (s->there && s->rc == ARES_OK) s->rc = check_prompt(j->e, row->json, j->o->rejected_key);
     for (int k = 0; k < 2 && s->there && s->rc == ARES_OK; k++)
         s->rc = encode_answer(j, row, text[k], k, s);
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());

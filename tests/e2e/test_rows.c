@@ -122,3 +122,37 @@ TEST(lengths_beyond_the_models_positions_are_refused_before_anything_loads)
         ares_str_fini(&out);
     }
 }
+
+/* What stands before the last message of a stored answer. */
+TEST(pairs_answer_the_prompt_of_their_row)
+{
+#define PAIR(prompt, before)                                                                   \
+    "{" prompt "\"answer\":\"a\",\"chosen\":[" before                                          \
+    "{\"role\":\"assistant\",\"content\":\"<RESPONSE>yes</RESPONSE>\"}],\"rejected\":[" before \
+    "{\"role\":\"assistant\",\"content\":\"<RESPONSE>no</RESPONSE>\"}]}\n"
+#define USER "{\"role\":\"user\",\"content\":\"Name a nut.\"},"
+    static const char words[] = "algorithm.adv_estimator=vapor worker.actor.loss_type=vapor";
+    static const char *const good[] = {
+        PAIR("\"prompt\":\"Name a nut.\",", USER),
+        PAIR("\"prompt\":\"Name a nut.\",", ""),
+        PAIR("", USER),
+        PAIR("\"prompt\":[{\"role\":\"user\",\"content\":\"Name a nut.\"}],", USER),
+    };
+    for (int i = 0; i < ARES_COUNT(good); i++) {
+        ares_str out = { 0 };
+        int rc = run_rows(&out, good[i], words);
+        CHECK_MSG(rc == 0, "%s: exit code %d\n%s", good[i], rc, out.data ? out.data : "");
+        CHECK_CONTAINS(out.data, "vapor: 1 of 1 rows have a pair of answers");
+        ares_str_fini(&out);
+    }
+    check_refused(PAIR("\"prompt\":\"Name a fruit.\",", USER), words,
+                  "rows.jsonl:1: 'chosen' is a conversation of 2 messages, and what stands before "
+                  "its last one is not 'prompt': message 0 differs");
+    check_refused(PAIR("\"prompt\":\"Name a nut.\",",
+                       "{\"role\":\"system\",\"content\":\"In French.\"}," USER),
+                  words, "message 0 differs");
+    check_refused(PAIR("\"prompt\":[{\"role\":\"user\",\"content\":\"Name a nut.\"},{\"role\":"
+                       "\"user\",\"content\":\"Now.\"}],",
+                       USER),
+                  words, "message 1 differs");
+}

@@ -127,6 +127,8 @@ const ares_json *ares_row_at(const ares_json *row, const char *path);
  * given to an option.
  */
 int ares_row_lacks(const ares_json *row, const char *what, const char *option);
+/* Fails where one of the messages under `key` has no role, or the list is empty. */
+int ares_row_check_messages(const ares_json *messages, const char *key);
 /* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 /*
@@ -187,10 +189,14 @@ void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d
  */
 typedef struct ares_prompt_media {
     const ares_json *images, *videos; /* NULL: none */
+    const ares_json *bare; /* a part that names none, of a kind that the row lists none of */
 } ares_prompt_media;
 int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                          const ares_json *messages, ares_arena *arena, ares_prompt_media *out);
-/* Fails where there are some and the model reads text alone; its template might say less. */
+/*
+ * Fails where there are some and the model reads text alone, because its template might say less,
+ * and where a part of a message stands for one that is nowhere.
+ */
 int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m);
 /* Variables of a template in which <image> and <video> in the messages' strings are parts. */
 const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_prompt_media *m,

@@ -63,20 +63,22 @@ static int missing_key(const char *file, int64_t line, const char *option, const
     return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
 }
 
-static int check_messages(const char *file, int64_t line, const char *key,
-                          const ares_json *messages)
+int ares_row_check_messages(const ares_json *messages, const char *key)
 {
     for (int64_t i = 0; i < messages->count; i++) {
-        const ares_json *role = ares_json_get(&messages->items[i], "role");
-        if (!role || role->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT,
-                             "data: %s:%lld: '%s'[%lld] is not a message: it has no string 'role'",
-                             file, (long long)line, key, (long long)i);
+        const ares_json *m = &messages->items[i], *role = ares_json_get(m, "role");
+        if (role && role->type == ARES_JSON_STRING) continue;
+        ares_str keys = { 0 };
+        int n = 0;
+        if (m->type == ARES_JSON_OBJECT) add_keys(m, "", &n, &keys);
+        int rc = ares_fail(ARES_EFORMAT,
+                           "'%s'[%lld] is not a message: it has no string 'role' (keys: %s)", key,
+                           (long long)i, keys.len ? keys.data : "none");
+        ares_str_fini(&keys);
+        return rc;
     }
-    if (!messages->count)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is an empty list of messages", file,
-                         (long long)line, key);
-    return ARES_OK;
+    return messages->count ? ARES_OK
+                           : ares_fail(ARES_EFORMAT, "'%s' is an empty list of messages", key);
 }
 
 /* NULL: the row has no answer; JSON's null counts as none. */
@@ -121,7 +123,8 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
         return ares_fail(ARES_EFORMAT,
                          "data: %s:%lld: '%s' is neither a string nor a list of messages", file,
                          (long long)line, cfg->prompt_key);
-    if (prompt->type == ARES_JSON_ARRAY)
-        ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
+    int rc = prompt->type == ARES_JSON_ARRAY ? ares_row_check_messages(prompt, cfg->prompt_key)
+                                             : ARES_OK;
+    if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
     return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }

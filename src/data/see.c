@@ -26,12 +26,16 @@ static bool is_part(const ares_json *part, const kind *k)
            ares_json_get(part, k->name) || ares_json_get(part, k->url);
 }
 
+static const char *const places[] = { "url", "path", "base64" };
+
 /* What a part itself says of where its picture is; NULL: nothing. */
 static const ares_json *entry_of(const ares_json *part, const kind *k)
 {
     const ares_json *v = ares_json_get(part, k->name);
     if (is_null(v)) v = ares_json_get(part, k->url);
     if (v && v->type == ARES_JSON_OBJECT && ares_json_get(v, "url")) v = ares_json_get(v, "url");
+    /* {"type": "image", "url": ..}, as transformers has it */
+    for (int i = 0; i < ARES_COUNT(places) && is_null(v); i++) v = ares_json_get(part, places[i]);
     if (!is_null(v)) return v;
     return k == &kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
 }
@@ -48,8 +52,9 @@ static void append(ares_arena *arena, ares_json **list, const ares_json *v)
     (*list)->items = items;
 }
 
-/* The entries that parts of messages hold. */
-static const ares_json *entries_of(const ares_json *messages, const kind *k, ares_arena *arena)
+/* The entries that parts of messages hold; *bare: a part that holds none. */
+static const ares_json *entries_of(const ares_json *messages, const kind *k, ares_arena *arena,
+                                   const ares_json **bare)
 {
     ares_json *list = NULL;
     bool given = messages && messages->type == ARES_JSON_ARRAY;
@@ -60,6 +65,7 @@ static const ares_json *entries_of(const ares_json *messages, const kind *k, are
             const ares_json *part = &content->items[p],
                             *entry = is_part(part, k) ? entry_of(part, k) : NULL;
             if (entry) append(arena, &list, entry);
+            else if (is_part(part, k)) *bare = part;
         }
     }
     return list;
@@ -81,9 +87,11 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
 {
     const char *const keys[] = { cfg->image_key, cfg->video_key };
     const ares_json **const to[] = { &out->images, &out->videos };
+    out->bare = NULL;
     for (int k = 0; k < KINDS; k++) {
-        const ares_json *list = listed(row, keys[k], arena),
-                        *parts = entries_of(messages, &kinds[k], arena);
+        const ares_json *list = listed(row, keys[k], arena), *bare = NULL,
+                        *parts = entries_of(messages, &kinds[k], arena, &bare);
+        if (!list && bare) out->bare = bare;
         if (list && parts)
             return ares_fail(ARES_EFORMAT,
                              "both '%s' and parts of messages name %ss; name them in one place",
@@ -95,6 +103,17 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
 
 int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m)
 {
+    if (m->bare) {
+        ares_str part = { 0 };
+        ares_json_write(&part, m->bare);
+        int rc = ares_fail(ARES_EFORMAT,
+                           "a part of a message names no image or video: %.100s; give it 'image', "
+                           "'image_url', 'url' or 'path' (of a video: 'video' ..), or list them "
+                           "under '%s' or '%s' of the row",
+                           part.data, e->cfg->image_key, e->cfg->video_key);
+        ares_str_fini(&part);
+        return rc;
+    }
     if (e->sight || (!m->images && !m->videos)) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED,
                      "'%s' holds images or videos, and the model reads text alone; choose a vision "

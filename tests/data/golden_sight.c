@@ -64,7 +64,8 @@ GOLDEN(vision, split_prompt)
     const ares_json list = { .type = ARES_JSON_ARRAY };
     const ares_json *prompt = golden_in(g, "prompt");
     bool video = ares_view_is(golden_in(g, "media")->text, "video");
-    const ares_prompt_media media = { video ? NULL : &list, video ? &list : NULL };
+    const ares_prompt_media media = { .images = video ? NULL : &list,
+                                      .videos = video ? &list : NULL };
     ares_json role = { .type = ARES_JSON_STRING, .text = ARES_VIEW("user") };
     ares_json_member members[] = { { ARES_VIEW("role"), &role }, { ARES_VIEW("content"), prompt } };
     ares_json message = { .type = ARES_JSON_OBJECT, .members = members, .count = 2 },

@@ -1,4 +1,6 @@
 /* Images of rows: where they are named, their places in strings and messages, rows left out. */
+#include <stdio.h>
+
 #include "../../src/data/dataset.h"
 #include "../media/pictures.h"
 #include "ares/data.h"
@@ -64,7 +66,7 @@ static void check_placed(bool images, bool videos, const char *given, const char
     ares_str s = { 0 };
     const ares_json *some = picture_json(&arena, "[1]"),
                     *variables = picture_json(&arena, "%s", given);
-    const ares_prompt_media m = { images ? some : NULL, videos ? some : NULL };
+    const ares_prompt_media m = { .images = images ? some : NULL, .videos = videos ? some : NULL };
     ares_json_write(&s, ares_prompt_place_media(variables, &m, &arena));
     CHECK_STR(s.data, placed);
     ares_str_fini(&s);
@@ -182,6 +184,33 @@ TEST(a_rows_prompt_has_its_pictures_tokens_and_knows_where_they_stand)
     CHECK(r->prompt[0] == r->prompt[1] && r->prompt[2] != r->prompt[0]);
     CHECK(ares_dataset_row(x.d, 1)->sight == NULL);
     ares_dataset_free(x.d);
+}
+
+TEST(parts_of_messages_name_pictures_by_any_of_the_usual_keys)
+{
+    static const struct {
+        const char *part, *message; /* NULL: it is read */
+    } cases[] = {
+        { "\"type\":\"image\",\"image\":\"a.png\"", NULL },
+        { "\"type\":\"image\",\"url\":\"a.png\"", NULL },
+        { "\"type\":\"image\",\"path\":\"a.png\"", NULL },
+        { "\"type\":\"image_url\",\"image_url\":{\"url\":\"a.png\"}", NULL },
+        { "\"type\":\"image\",\"src\":\"a.png\"",
+          "rows.jsonl:1: a part of a message names no image or video: "
+          "{\"type\":\"image\",\"src\":\"a.png\"}; give it 'image', 'image_url', 'url' or 'path'" },
+    };
+    const ares_data_config cfg = { 0 };
+    write_noise("a.png", 16, 8);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        encoded x;
+        char row[300];
+        snprintf(row, sizeof row, "{\"q\":[{\"role\":\"user\",\"content\":[{%s}]}]}\n",
+                 cases[i].part);
+        int rc = encode(&cfg, true, 0, row, &x);
+        if (cases[i].message) CHECK_FAIL(rc, ARES_EFORMAT, cases[i].message);
+        else if (CHECK_OK(rc)) CHECK_EQ(ares_dataset_row(x.d, 0)->prompt_len, 2);
+        ares_dataset_free(x.d);
+    }
 }
 
 TEST(rows_are_left_out_for_their_pictures_only_where_options_say_so)

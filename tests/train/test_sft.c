@@ -199,6 +199,44 @@ TEST(a_response_goes_on_with_the_message_that_the_prompt_leaves_open)
     ares_str_fini(&text);
 }
 
+/* TRL's completions, ShareGPT's conversations, and answers of weight 0. */
+TEST(common_forms_of_conversations_are_read)
+{
+    static const struct {
+        const char *row, *text;
+    } cases[] = {
+        { "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"
+          "\"r\"},{\"role\":\"user\",\"content\":\"s\"}],"
+          "\"response\":[{\"role\":\"assistant\",\"content\":\"t\"}]}",
+          "user:q.assistant:r.user:s.assistant:[t]." },
+        { "{\"prompt\":\"q\",\"response\":[{\"role\":\"assistant\",\"content\":\"t\"}]}",
+          "user:q.assistant:[t]." },
+        { "{\"messages\":[{\"from\":\"system\",\"value\":\"s\"},{\"from\":\"human\",\"value\":"
+          "\"q\"},{\"from\":\"gpt\",\"value\":\"t\"},{\"from\":\"tool\",\"value\":\"5\"}]}",
+          "system:s.user:q.assistant:[t]." },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0},{\"role\":"
+          "\"assistant\",\"content\":\"b\",\"weight\":1},{\"role\":\"assistant\",\"content\":\"c\","
+          "\"loss\":false},{\"role\":\"assistant\",\"content\":\"d\",\"loss\":1.0}]}",
+          "assistant:a.assistant:[b].assistant:c.assistant:[d]." },
+    };
+    const char *template = test_file("template.jinja");
+    write_text(template, "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}"
+                         "{% generation %}{{ m.content }}{% endgeneration %}{% else %}"
+                         "{{ m.content }}{% endif %}.{% endfor %}");
+    ares_str text = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        rows_case c = { .cfg.data = { .apply_chat_template = true,
+                                      .override_chat_template = template } };
+        if (CHECK_OK(encode_rows(&c, model_dir(), cases[i].row))) {
+            ares_view whole = ares_view_of(cases[i].text), have = ares_view_of(shown(&c, 0, &text));
+            CHECK_MSG(ares_view_starts(whole, have), "is '%s'", text.data);
+            CHECK(have.len + 8 > whole.len); /* a row ends with its last answer */
+        }
+        drop_rows(&c);
+    }
+    ares_str_fini(&text);
+}
+
 TEST(a_generation_block_that_closes_early_still_trains_the_end)
 {
     const char *template = test_file("template.jinja");
@@ -330,7 +368,8 @@ TEST(a_bad_row_is_named)
           "rows.jsonl:2: row has neither 'messages' nor 'prompt' and 'response' (keys: prompt, "
           "answer)",
           true },
-        { "{\"prompt\":\"1\",\"response\":2}\n", "rows.jsonl:1: 'response' is no string", true },
+        { "{\"prompt\":\"1\",\"response\":2}\n",
+          "rows.jsonl:1: 'response' is neither a string nor a list of messages", true },
         { "{\"prompt\":1,\"response\":\"2\"}\n",
           "rows.jsonl:1: 'prompt' is neither a string nor a list of messages", true },
         { "[1]\n", "rows.jsonl:1: row is not a JSON object", true },
@@ -340,6 +379,17 @@ TEST(a_bad_row_is_named)
         { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}\n",
           "rows.jsonl:1: a list of messages needs a chat template", false },
         { "", "rows.jsonl: no rows", false },
+        { "{\"messages\":[{\"speaker\":\"user\",\"content\":\"a\"}]}\n",
+          "rows.jsonl:1: 'messages'[0] is not a message: it has no string 'role' (keys: speaker, "
+          "content)",
+          true },
+        { "{\"messages\":[{\"from\":\"alien\",\"value\":\"a\"}]}\n",
+          "rows.jsonl:1: 'messages'[0]: from = 'alien' is no role", true },
+        { "{\"messages\":[{\"from\":\"human\",\"text\":\"a\"}]}\n", "has no 'value'", true },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}\n",
+          "rows.jsonl:1: message 0: 'weight' is neither 0 nor 1", true },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"loss\":false}]}\n",
+          "rows.jsonl:1: no answer is learnt from", true },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         rows_case c = { .cfg.data.apply_chat_template = cases[i].chat };

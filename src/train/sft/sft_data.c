@@ -34,6 +34,95 @@ static int no_key(const sft_encoder *e, const ares_json *row)
 }
 
 /* ------------------------------------------------------------------ conversations */
+/* A list of messages; ShareGPT's {from, value} as {role, content}. */
+static int messages_of(const ares_json *list, const char *key, ares_arena *arena,
+                       const ares_json **out)
+{
+    static const struct {
+        const char *from, *role;
+    } roles[] = { { "human", "user" },          { "user", "user" },     { "gpt", "assistant" },
+                  { "assistant", "assistant" }, { "system", "system" }, { "tool", "tool" },
+                  { "observation", "tool" } };
+    if (list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", key);
+    ares_json *copy = ares_arena_calloc(arena, 1, sizeof *copy),
+              *items = ares_arena_calloc(arena, (size_t)list->count + 1, sizeof *items);
+    *copy = (ares_json){ .type = ARES_JSON_ARRAY, .count = list->count, .items = items };
+    for (int64_t i = 0; i < list->count; i++) {
+        const ares_json *from = ares_json_get(&list->items[i], "from"),
+                        *value = ares_json_get(&list->items[i], "value");
+        items[i] = list->items[i];
+        if (!from || from->type != ARES_JSON_STRING || ares_json_get(&items[i], "role")) continue;
+        int k = 0;
+        while (k < ARES_COUNT(roles) && !ares_view_is(from->text, roles[k].from)) k++;
+        if (k == ARES_COUNT(roles) || !value)
+            return ares_fail(ARES_EFORMAT,
+                             "'%s'[%lld]: from = '%.*s'%s; write human, gpt, system or tool with a "
+                             "'value', or messages of 'role' and 'content'",
+                             key, (long long)i, (int)ARES_MIN(from->text.len, 60), from->text.data,
+                             value ? " is no role" : " has no 'value'");
+        ares_json *role = ares_arena_calloc(arena, 1, sizeof *role);
+        ares_json_member *m = ares_arena_alloc(arena, (size_t)(items[i].count + 2) * sizeof *m);
+        memcpy(m, items[i].members, (size_t)items[i].count * sizeof *m);
+        *role = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(roles[k].role) };
+        m[items[i].count++] = (ares_json_member){ ARES_VIEW("role"), role };
+        m[items[i].count++] = (ares_json_member){ ARES_VIEW("content"), value };
+        items[i].members = m;
+    }
+    *out = copy;
+    return ares_row_check_messages(copy, key);
+}
+
+/* Whether a message is learnt from: "weight" or "loss" of 0 says no. */
+static int weight_of(const ares_json *messages, int64_t i, bool *learnt)
+{
+    static const char *const keys[] = { "weight", "loss" };
+    *learnt = true;
+    for (int k = 0; k < ARES_COUNT(keys); k++) {
+        const ares_json *v = ares_json_get(&messages->items[i], keys[k]);
+        if (!v || v->type == ARES_JSON_NULL) continue;
+        bool number = v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;
+        if (v->type != ARES_JSON_BOOL && !(number && (v->number == 0 || v->number == 1)))
+            return ares_fail(ARES_EFORMAT,
+                             "message %lld: '%s' is neither 0 nor 1: an answer is learnt from or "
+                             "it is not",
+                             (long long)i, keys[k]);
+        *learnt = *learnt && (number ? v->number != 0 : v->boolean);
+    }
+    return ARES_OK;
+}
+
+/*
+ * Leaves the spans of answers that are learnt from: not those of messages before `first`, nor those
+ * that say so themselves. Spans are in the order of the assistant's messages.
+ */
+static int choose_spans(const ares_json *messages, int64_t first, ares_text_spans *spans)
+{
+    int64_t answers = 0, kept = 0;
+    bool all = true;
+    for (int64_t i = 0; i < messages->count; i++) {
+        const ares_json *role = ares_json_get(&messages->items[i], "role");
+        bool learnt;
+        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant"))
+            continue;
+        ARES_TRY(weight_of(messages, i, &learnt));
+        learnt = learnt && i >= first;
+        all = all && learnt;
+        if (learnt && answers < spans->n) spans->items[kept++] = spans->items[answers];
+        answers++;
+    }
+    if (!spans->n)
+        return ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
+    if (all) return ARES_OK;
+    if (spans->n != answers)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "some of its %lld answers are not learnt from, and the chat template "
+                         "marks %lld: it must mark each of them",
+                         (long long)answers, (long long)spans->n);
+    spans->n = kept;
+    return kept ? ARES_OK : ares_fail(ARES_EFORMAT, "no answer is learnt from: all have weight 0");
+}
+
 /* Encodes a text whose answers begin at `first`, which no token may cross. */
 static int encode_text(const sft_encoder *e, ares_view text, const ares_text_span *first,
                        ares_ids *ids)
@@ -89,16 +178,15 @@ static int see(const sft_encoder *e, const ares_prompt_media *media, ares_arena 
     return rc;
 }
 
-/* arena: of what lives as long as the rows. */
-static int encode_chat(const sft_encoder *e, const ares_json *variables,
+/* first: the message from which on answers are trained; arena: of what lives as long as the rows */
+static int encode_chat(const sft_encoder *e, const ares_json *variables, int64_t first,
                        const ares_prompt_media *media, ares_arena *arena, slot *s)
 {
     ares_str text = { 0 };
     ares_text_spans spans = { 0 };
     int rc = ares_chat_assistant_spans(ares_prompt_encoder_chat(e->prompts), variables, NULL, &text,
                                        &spans);
-    if (rc == ARES_OK && !spans.n)
-        rc = ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
+    if (rc == ARES_OK) rc = choose_spans(ares_json_get(variables, "messages"), first, &spans);
     s->ids.want_offsets = true;
     if (rc == ARES_OK) rc = encode_text(e, ares_str_view(&text), &spans.items[0], &s->ids);
     if (rc == ARES_OK) rc = see(e, media, arena, s);
@@ -137,6 +225,27 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
     return ARES_OK;
 }
 
+/* A prompt, and messages that answer it; *first: the first of these. */
+static int with_completion(const sft_encoder *e, const ares_json *row, const ares_json *prompt,
+                           const ares_json *completion, ares_arena *arena,
+                           const ares_json **variables, int64_t *first)
+{
+    ARES_TRY(messages_of(completion, e->cfg->sft.response_key, arena, &completion));
+    ARES_TRY(ares_prompt_conversation(e->prompts, row, prompt, NULL, arena, variables));
+    const ares_json *before = ares_json_get(*variables, "messages");
+    ares_json *all = ares_arena_calloc(arena, 1, sizeof *all),
+              *items = ares_arena_calloc(arena, (size_t)(before->count + completion->count),
+                                         sizeof *items);
+    memcpy(items, before->items, (size_t)before->count * sizeof *items);
+    memcpy(items + before->count, completion->items, (size_t)completion->count * sizeof *items);
+    *all = (ares_json){ .type = ARES_JSON_ARRAY,
+                        .items = items,
+                        .count = before->count + completion->count };
+    *variables = ares_prompt_variables(row, all, (ares_view){ NULL, 0 }, arena);
+    *first = before->count;
+    return ARES_OK;
+}
+
 static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, ares_arena *kept,
                   slot *s)
 {
@@ -146,32 +255,38 @@ static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena,
                     *response = ares_row_at(row, c->sft.response_key);
     const ares_json *variables;
     ares_prompt_media media;
+    int64_t first = 0;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;
     if (!messages && (!prompt || !response)) return no_key(e, row);
-    if (!chat && (messages || prompt->type == ARES_JSON_ARRAY))
+    if (!chat && (messages || prompt->type == ARES_JSON_ARRAY || response->type == ARES_JSON_ARRAY))
         return ares_fail(ARES_ECONFIG,
                          "a list of messages needs a chat template; set "
                          "data.apply_chat_template=true, or data.override_chat_template");
+    if (messages) ARES_TRY(messages_of(messages, c->sft.messages_key, arena, &messages));
+    else if (prompt->type == ARES_JSON_ARRAY)
+        ARES_TRY(messages_of(prompt, c->data.prompt_key, arena, &prompt));
     ARES_TRY(ares_prompt_media_of(&c->data, row, messages ? messages : prompt, arena, &media));
     ARES_TRY(ares_prompt_check_media(e->prompts, &media));
-    if (messages && messages->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", c->sft.messages_key);
     if (messages) variables = ares_prompt_variables(row, messages, (ares_view){ NULL, 0 }, arena);
     else {
         if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
             return ares_fail(ARES_EFORMAT, "'%s' is neither a string nor a list of messages",
                              c->data.prompt_key);
-        if (response->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT, "'%s' is no string", c->sft.response_key);
+        if (response->type != ARES_JSON_STRING && response->type != ARES_JSON_ARRAY)
+            return ares_fail(ARES_EFORMAT, "'%s' is neither a string nor a list of messages",
+                             c->sft.response_key);
         if (!chat && (media.images || media.videos))
             return ares_fail(ARES_ECONFIG, "images and videos need a chat template; set "
                                            "data.apply_chat_template=true");
         if (!chat) return encode_plain(e, prompt->text, response->text, kept, s);
-        ARES_TRY(ares_prompt_conversation(e->prompts, row, prompt, &response->text, arena,
-                                          &variables));
+        if (response->type == ARES_JSON_ARRAY)
+            ARES_TRY(with_completion(e, row, prompt, response, arena, &variables, &first));
+        else
+            ARES_TRY(ares_prompt_conversation(e->prompts, row, prompt, &response->text, arena,
+                                              &variables));
     }
     variables = ares_prompt_place_media(variables, &media, arena);
-    return encode_chat(e, variables, &media, kept, s);
+    return encode_chat(e, variables, first, &media, kept, s);
 }
 
 static void encode_row(void *ctx, int64_t i, int worker)

@@ -109,6 +109,7 @@ typedef struct ares_row_file {
     /* borrowed, for the life of the data set: an object whose members each row's "metadata" gets,
      * in place of its own; NULL: none */
     const ares_json *metadata;
+    int64_t limit; /* rows to read at most; 0: all of them */
 } ares_row_file;
 /*
  * The rows of files [n]; each must give one. need_answer: a row without answer_key is an error,

@@ -65,8 +65,12 @@ ares_reward *ares_reward_open_none(void);
 void ares_reward_close(ares_reward *r);
 int ares_reward_count(const ares_reward *r);               /* entries */
 const char *ares_reward_name(const ares_reward *r, int i); /* as in metrics: reward/<name> */
-/* Fails for the first row of a data set that cannot be judged, with its file and line. */
-int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d);
+/*
+ * Fails for the first row of a data set that cannot be judged, with its file and line: its ground
+ * truth is none for a verifier, it names no verifier, or (need_accuracy) nothing gives its answers
+ * an accuracy.
+ */
+int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy);
 /*
  * Tokens beyond which a response is too long, from worker.reward.max_length or the entry that
  * penalises length; ARES_NULL_I64: no limit.

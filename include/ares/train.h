@@ -640,6 +640,8 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
  */
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
+/* Reads the first rows of every file that is there: whether they can be judged. (trainer.c) */
+int ares_train_check_rows(ares_config *cfg, const ares_train_config *c);
 
 /*
  * Opens and closes what a run of a checked configuration opens before its first step, by the same

@@ -49,6 +49,7 @@ typedef struct reader {
     const ares_row_file *from;
     int32_t part;
     path_rows slice;
+    int64_t last;  /* no more rows are read once the data set has so many */
     int64_t seen;  /* rows of the path so far */
     int64_t other; /* of them, those that have verl's answer beside another one */
 } reader;
@@ -184,6 +185,7 @@ static int read_rows(void *ctx, const char *path)
     int64_t line, before = r->seen;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     ares_view list;
+    if (d->count >= r->last || (r->slice.has_end && r->seen >= r->slice.end)) return ARES_OK;
     ARES_TRY(look_for_list(d, path, &list));
     if (list.len) return read_list(r, file, list);
     ARES_TRY(ares_jsonl_open(path, &lines));
@@ -197,7 +199,8 @@ static int read_rows(void *ctx, const char *path)
         ares_view raw = ares_jsonl_line(lines);
         rc = ares_json_parse(&d->arena, raw, path, &row);
         if (rc == ARES_OK) rc = add_row(r, file, line, row);
-        if (rc != ARES_OK) break;
+        if (rc != ARES_OK || d->count >= r->last || (r->slice.has_end && r->seen >= r->slice.end))
+            break;
     }
     ares_jsonl_close(lines);
     if (rc == ARES_OK && r->seen == before) rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
@@ -213,6 +216,7 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
     ares_row_file own = *file; /* of the data set's life */
     if (own.source) own.source = ares_arena_copy(&d->arena, own.source, strlen(own.source));
     r.from = &own;
+    r.last = file->limit ? before + file->limit : INT64_MAX;
     r.slice = path_slice(file->path, &length);
     const char *path = ares_arena_copy(&d->arena, file->path, length);
     ARES_TRY(path_each(path, read_rows, &r));

@@ -192,6 +192,14 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     int rc = check_row(in, &arena);
     if (rc != ARES_OK) return ares_arena_fini(&arena), rc;
     if (find_source(in, &arena, &from)) if_judge(from.ids, from.kwargs, text, &arena, &v);
+    if (!v.n && !v.exhausted) {
+        ares_arena_fini(&arena);
+        return ares_fail(ARES_ECONFIG,
+                         "reward: the row names no instruction: neither 'instruction_id_list' nor "
+                         "'checkers' has any; write instruction_id_list: "
+                         "[\"punctuation:no_comma\"] with kwargs: [{}], or checkers: [{\"id\": "
+                         "\"punctuation:no_comma\", \"kwargs\": {}}]");
+    }
     bool loose = mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction;
     out->score = if_score(&v, mode);
     out->accuracy = if_score(&v, loose ? IF_MODE_loose_all : IF_MODE_strict_all);
@@ -199,7 +207,6 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     add_rates(out, &v);
     write_flags(&out->details, "strict", v.strict, v.n);
     write_flags(&out->details, "loose", v.loose, v.n);
-    if (!v.n) grade_detail(out, "reason", ARES_VIEW("the row names no instruction"));
     if (v.exhausted)
         grade_detail(out, "reason",
                      ARES_VIEW("the text is too long, or the work limit was reached"));

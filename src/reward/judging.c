@@ -94,31 +94,49 @@ void reward_job_free(reward_job *j)
 
 /* ---------------- rows that no response can be judged on */
 
-/* An empty response shows what is wrong with the row, whatever the response. */
-static int check_row(const ares_judge *judge, const ares_row *row)
+/*
+ * An empty response shows what is wrong with the row, whatever the response. *judged: set where it
+ * has an accuracy.
+ */
+static int check_row(const ares_judge *judge, const ares_row *row, bool *judged)
 {
+    static const int32_t none;
     ares_verify_out out = { .accuracy = NAN };
     ares_verify_in in = { .response = ARES_VIEW(""),
                           .ground_truth = row->ground_truth,
                           .structured = row->structured,
                           .prompt = row->prompt_text,
                           .stopped = true,
-                          .row = row->json };
+                          .row = row->json,
+                          .ids = &none };
     int rc = ares_judge_run(judge, &in, &out);
     ares_str_fini(&out.details);
-    if (rc != ARES_ECONFIG) return ares_error_clear(), ARES_OK;
+    *judged = *judged || !isnan(out.accuracy);
+    if (rc == ARES_OK) return ARES_OK;
     const char *reason = ares_error_message();
     if (strncmp(reason, "reward: ", 8) == 0) reason += 8;
-    return ares_fail(ARES_EFORMAT, "data: %s:%lld: %s", row->file, (long long)row->line, reason);
+    return ares_fail(ARES_EFORMAT, "data: %s:%lld: %s%s", row->file, (long long)row->line, reason,
+                     rc == ARES_EFORMAT ? "; mend the row, or leave it out" : "");
 }
 
-int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d)
+int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy)
 {
     for (int64_t k = 0; k < ares_dataset_count(d); k++) {
         const ares_row *row = ares_dataset_row(d, k);
-        for (int i = 0; i < r->n; i++)
-            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row));
-        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row));
+        bool judged = false, own;
+        for (int i = 0; i < r->n; i++) {
+            own = r->entries[i].child; /* a process may give one */
+            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row, &own));
+            judged = judged || (own && (r->accuracy_entry < 0 || r->accuracy_entry == i));
+        }
+        own = false;
+        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row, &own));
+        if (need_accuracy && !(r->accuracy_judge ? own : judged))
+            return ares_fail(ARES_EFORMAT,
+                             "data: %s:%lld: nothing says of its answers whether they are right, "
+                             "and a filter of groups needs that; choose a verifier that judges it "
+                             "in worker.reward.accuracy, or leave such rows out",
+                             row->file, (long long)row->line);
     }
     return ARES_OK;
 }

@@ -9,6 +9,49 @@
 #include "run/sizes.h"
 #include "vapor/vapor.h"
 
+static bool filter_needs_accuracy(const ares_train_config *c)
+{
+    return !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
+}
+
+/* Its first rows, where it is on this machine. */
+static int check_first_rows(const ares_row_file *file, const ares_data_config *data,
+                            const ares_reward *reward, bool need_accuracy)
+{
+    ares_dataset *d;
+    ares_row_file first = *file;
+    first.limit = 100;
+    int rc = ares_dataset_load_files(&first, 1, data, true, &d);
+    if (rc == ARES_EIO) return ares_error_clear(), ARES_OK;
+    if (rc == ARES_OK) rc = ares_reward_check_rows(reward, d, need_accuracy);
+    if (d) ares_dataset_free(d);
+    return rc;
+}
+
+int ares_train_check_rows(ares_config *cfg, const ares_train_config *c)
+{
+    ares_reward *reward;
+    eval_sets evals = { 0 };
+    int rc = ARES_OK;
+    if (agents_wanted(c)) return ARES_OK;
+    eval_sets_read(cfg, c, &evals);
+    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
+    for (int64_t i = 0; !c->trainer.val_only && i < c->data.train_files.count && rc == ARES_OK; i++)
+        rc = check_first_rows(&(ares_row_file){ .path = c->data.train_files.items[i] }, &c->data,
+                              reward, filter_needs_accuracy(c));
+    for (int64_t i = 0; i < c->data.val_files.count && rc == ARES_OK; i++)
+        rc = check_first_rows(&(ares_row_file){ .path = c->data.val_files.items[i] }, &c->data,
+                              reward, false);
+    for (int64_t i = 0; i < evals.n && rc == ARES_OK; i++) {
+        const eval_set *e = &evals.items[i];
+        rc = check_first_rows(
+            &(ares_row_file){ .path = e->path, .source = e->name, .metadata = e->metadata },
+            &e->data, reward, false);
+    }
+    ares_reward_close(reward);
+    return rc;
+}
+
 /* Rows with their prompts encoded, drawn in this order; names (may be NULL): of the files. */
 static int open_source(ares_trainer *t, const ares_texts *files, const char *const *names,
                        const ares_order *order, ares_source *out)
@@ -20,7 +63,10 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
         list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
     int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data, true, &d);
     ares_free(list);
-    if (rc == ARES_OK) rc = ares_reward_check_rows(t->reward, d);
+    if (rc == ARES_OK)
+        rc = ares_reward_check_rows(t->reward, d,
+                                    files == &t->run.cfg->data.train_files &&
+                                        filter_needs_accuracy(t->run.cfg));
     if (rc == ARES_OK) rc = ares_dataset_encode(d, t->run.encoder, t->run.device.pool, &dropped);
     if (rc == ARES_OK)
         rc = names ? ares_source_of_mixture(d, &t->run.curriculum, order, out)

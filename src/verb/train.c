@@ -70,6 +70,8 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
+    if (rc == ARES_OK && o->check && !o->print && v->reinforcement)
+        rc = ares_train_check_rows(cfg, c);
     if (rc == ARES_OK && o->check && !o->print &&
         printf("the configuration is good; %s\n", needs.data) < 0)
         rc = ARES_EIO;
@@ -200,8 +202,8 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
         VERB_RANKS(o.ranks),
         VERB_RESTARTS(o.restarts),
         VERB_OPTION(FLAG, o.check, "--check", NULL,
-                    "check the configuration, and the memory it needs here, and stop; touches no "
-                    "weights"),
+                    "check the configuration, the first rows of its files and the memory it needs "
+                    "here, and stop; touches no weights"),
         VERB_OPTION(FLAG, o.print, "--print-config", NULL,
                     "print the resolved configuration and stop"),
         VERB_OPTION(FLAG, o.force, "--force", NULL,

@@ -408,7 +408,9 @@ TEST(what_an_origin_says_is_merged_into_the_metadata_of_its_rows)
     static const char text[] = "{\"prompt\":\"1\",\"metadata\":{\"rm_type\":\"a\",\"k\":1}}\n"
                                "{\"prompt\":\"2\",\"metadata\":null}\n{\"prompt\":\"3\"}\n";
     REQUIRE_OK(ares_file_write(path, text, sizeof text - 1));
-    const ares_row_file from = { path, "name", json_of("{\"rm_type\":\"b\",\"more\":[1]}") };
+    const ares_row_file from = { .path = path,
+                                 .source = "name",
+                                 .metadata = json_of("{\"rm_type\":\"b\",\"more\":[1]}") };
     REQUIRE_OK(ares_dataset_load_files(&from, 1, NULL, false, &d));
     for (int64_t i = 0; i < 3; i++) {
         const ares_row *row = ares_dataset_row(d, i);

@@ -247,7 +247,8 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
 static void refuses_row(const char *reward, const char *row, const char *message)
 {
     char change[800], words[600], at[400];
-    const char *good = "{\"prompt\":\"1\",\"answer\":\"2\",\"rm_type\":\"number\"}";
+    const char *good = "{\"prompt\":\"1\",\"answer\":\"2\",\"rm_type\":\"number\","
+                       "\"instruction_id_list\":[\"punctuation:no_comma\"],\"kwargs\":[{}]}";
     snprintf(change, sizeof change,
              "cat > rows.jsonl <<'END'\n%s\n%s\nEND\ncat > good.jsonl <<'END'\n%s\nEND", good, row,
              good);

@@ -4,8 +4,7 @@
 #include <math.h>
 
 static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
-                           /* which no answer can equal */
-                           "{\"prompt\":\"2\",\"answer\":\"none\",\"rm_type\":\"number\"}\n"
+                           "{\"prompt\":\"2\",\"answer\":\"2\",\"rm_type\":\"number\"}\n"
                            "{\"prompt\":\"3\",\"rm_type\":\"ifbench\",\"instruction_id_list\":["
                            "\"punctuation:no_comma\"],\"kwargs\":[{}]}\n"
                            "{\"prompt\":\"4\",\"answer\":\"4\",\"rm_type\":\"random\"}\n";
@@ -19,10 +18,6 @@ static void check_run(const char *run, const char *ranks)
     CHECK_MSG(e2e_program(&out, "%s --config '%s' 'data.train_files=[%s]' " WORDS, ranks,
                           e2e_train_words(run), e2e_write("rows.jsonl", rows)) == 0,
               "%s", out.data ? out.data : "");
-    CHECK_CONTAINS(out.data, "ground truth 'none' holds no number; scored -1");
-    /* every sample of that row fails, and the run continues */
-    CHECK_NEAR(e2e_metric(run, 1, "reward/failed/number"), 4, 0);
-    CHECK_NEAR(e2e_metric(run, 2, "reward/failed/number"), 4, 0);
     CHECK_NEAR(e2e_metric(run, 1, "reward/failed/auto"), 0, 0);
     CHECK_NEAR(e2e_metric(run, 1, "reward/exhausted"), 0, 0);
     CHECK_NEAR(e2e_metric(run, 1, "reward/ifbench/mean"), e2e_metric(run, 1, "if/punctuation/rate"),
@@ -34,9 +29,39 @@ static void check_run(const char *run, const char *ranks)
     ares_str_fini(&out);
 }
 
-TEST(a_row_that_cannot_be_judged_does_not_stop_a_run)
+/* Before a run begins, and where --check opens its rows. */
+TEST(a_row_that_cannot_be_judged_is_named)
 {
-    check_run("alone", "");
+    static const struct {
+        const char *row, *words, *message;
+    } cases[] = {
+        { "{\"prompt\":\"2\",\"answer\":\"none\"}", "'worker.reward.rewards=[{name: number}]'",
+          "rows.jsonl:2: number: ground truth 'none' holds no number; mend the row, or leave it "
+          "out" },
+        { "{\"prompt\":\"2\",\"answer\":\"2\"}",
+          "'worker.reward.rewards=[{name: auto, rm_type: ifeval}]'",
+          "rows.jsonl:2: the row names no instruction: neither 'instruction_id_list' nor" },
+        { "{\"prompt\":\"2\",\"answer\":[\"2\"]}", "'worker.reward.rewards=[{name: gsm8k}]'",
+          "rows.jsonl:2: gsm8k: the ground truth [\"2\"] is a list or an object" },
+        { "{\"prompt\":\"2\",\"answer\":\"2\",\"rm_type\":\"random\"}",
+          "'worker.reward.rewards=[{name: auto, rm_type: number}]' "
+          "algorithm.online_filtering=true algorithm.filter_key=accuracy",
+          "rows.jsonl:2: nothing says of its answers whether they are right, and a filter" },
+    };
+    static const char good[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"instruction_id_list\":["
+                               "\"punctuation:no_comma\"],\"kwargs\":[{}]}\n";
+    for (int i = 0; i < 2 * ARES_COUNT(cases); i++) {
+        ares_str out = { 0 }, text = { 0 };
+        ares_str_addf(&text, "%s%s\n", good, cases[i / 2].row);
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
+        int rc = e2e_program(&out, "%s --config '%s' 'data.train_files=[%s]' %s",
+                             i % 2 ? "--check" : "", e2e_train_words("run"),
+                             e2e_write("rows.jsonl", text.data), cases[i / 2].words);
+        CHECK_MSG(rc == 1, "%s: exit code %d\n%s", cases[i / 2].row, rc, out.data);
+        CHECK_CONTAINS(out.data, cases[i / 2].message);
+        ares_str_fini(&out);
+        ares_str_fini(&text);
+    }
 }
 
 TEST_MPI(two_ranks_report_the_rewards_that_one_does)

@@ -396,10 +396,6 @@ TEST(a_row_scores_by_its_mode)
     CHECK(score == 0.5 && accuracy == 0);
     grade("format_verify", "", line, &score);
     CHECK(score == 0.5 && accuracy == 0);
-    CHECK_CONTAINS(grade("ifbench", "", "{\"response\":\"x\"}", &score), "no instruction");
-    CHECK_NEAR(score, 0, 0);
-    grade("format_verify", "", "{\"response\":\"x\",\"instruction_id_list\":[]}", &score);
-    CHECK_NEAR(score, 0, 0);
 }
 
 TEST(thoughts_are_not_judged_unless_asked_for)

@@ -12,12 +12,12 @@
 /* ---------------------------------------------------------------- opening */
 static int open_set(ares_trainer *t, eval_set *e)
 {
-    const ares_row_file file = { e->path, e->name, e->metadata };
+    const ares_row_file file = { .path = e->path, .source = e->name, .metadata = e->metadata };
     ares_dataset *d;
     int64_t dropped;
     ARES_TRY(training_open_encoder(&t->run, &e->data, &e->encoder));
     ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, true, &d));
-    int rc = ares_reward_check_rows(t->reward, d);
+    int rc = ares_reward_check_rows(t->reward, d, false);
     if (rc == ARES_OK) rc = ares_dataset_encode(d, e->encoder, t->run.device.pool, &dropped);
     if (rc == ARES_OK) rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &e->source);
     if (rc != ARES_OK) ares_dataset_free(d);

@@ -25,6 +25,7 @@ typedef struct ares_adv {
     unsigned needs;
     /* world NULL: one rank */
     int (*compute)(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
+    const char *reads; /* options that only entries which name them read, by blanks; NULL: none */
 } ares_adv;
 const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);

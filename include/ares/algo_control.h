@@ -40,6 +40,7 @@ enum { ARES_CONTROL_SECTIONS = 4, ARES_CONTROL_NEEDS_GIDS = 1 };
 typedef struct ares_control {
     const char *name, *doc, *formula, *paper;
     const char *option; /* the setting that asks for it, as users write it */
+    const char *reads;  /* as ares_adv.reads */
     /* ARES_CONTROL_NEEDS_GIDS: it tells prompts apart by gid, so every row needs one */
     unsigned needs;
     ares_control_section sections[ARES_CONTROL_SECTIONS]; /* the rest have options NULL */

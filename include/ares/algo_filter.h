@@ -141,7 +141,9 @@ typedef struct ares_filter {
     int (*select)(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v);
     /* reports its options that make no sense, whether or not it is wanted; NULL: there are none */
     void (*check)(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run);
+    const char *reads; /* as ares_adv.reads */
 } ares_filter;
+const ares_filter *const *ares_filter_list(int *n);
 unsigned ares_filter_needs(const ares_filter_config *cfg); /* of all filters wanted; 0: none is */
 /*
  * Runs every wanted filter in the order of the list; v [groups] is written. An empty group, a

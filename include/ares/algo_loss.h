@@ -171,6 +171,7 @@ typedef struct ares_loss {
      * the tokens that the loss treats apart, and tells whether any rank has a token. A collective.
      */
     int (*choose)(const ares_loss_args *a, uint8_t *chosen, bool *any);
+    const char *reads; /* as ares_adv.reads; "vapor.*": all of a section */
 } ares_loss;
 /* by name or alias (ppo, actor, geo_mean ...); NULL and a message with the choices */
 const ares_loss *ares_loss_find(const char *name);

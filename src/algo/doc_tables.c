@@ -231,7 +231,7 @@ static void estimators(ares_str *out)
 static void filters(ares_str *out)
 {
     int count;
-    const ares_filter *const *list = filter_list(&count);
+    const ares_filter *const *list = ares_filter_list(&count);
     head(out, "Group filters", "what stays");
     for (int i = 0; i < count; i++)
         row(out, list[i]->name,

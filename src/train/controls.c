@@ -34,18 +34,32 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     }
 }
 
+/* What checks know of a run; reward may be NULL. */
+static ares_control_env env_of_options(const ares_train_config *c, const ares_reward *reward)
+{
+    const ares_trainer_config *t = &c->trainer;
+    return (ares_control_env){ .algorithm = &c->algorithm,
+                               .entropy_reward = reward && ares_reward_shapes(reward),
+                               .validates = t->val_only ||
+                                            (t->val_freq > 0 &&
+                                             (c->data.val_files.count || c->agents_val.tags.count)),
+                               .judges = t->val_only || !reward || ares_reward_judges(reward),
+                               .own_kl = vapor_wanted(c) };
+}
+
+bool controls_wants(const ares_train_config *c, const ares_reward *reward, int i)
+{
+    int n;
+    const ares_control_env env = env_of_options(c, reward);
+    return ares_control_list(&n)[i]->wanted(c->controls[i], &env);
+}
+
 void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
 {
     int n;
     const ares_control *const *list = ares_control_list(&n);
     const ares_trainer_config *t = &c->trainer;
-    const ares_control_env env = { .algorithm = &c->algorithm,
-                                   .entropy_reward = reward && ares_reward_shapes(reward),
-                                   .validates = t->val_only ||
-                                                (t->val_freq > 0 && (c->data.val_files.count ||
-                                                                     c->agents_val.tags.count)),
-                                   .judges = t->val_only || !reward || ares_reward_judges(reward),
-                                   .own_kl = vapor_wanted(c) };
+    const ares_control_env env = env_of_options(c, reward);
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(c->controls[i], &env)) continue;
         if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && c->agents_train.tags.count &&

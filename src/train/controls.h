@@ -14,6 +14,8 @@ void controls_declare(ares_config *cfg, ares_train_config *out);
  * none can be opened, or environments score their episodes.
  */
 void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward);
+/* Whether the options ask for control i of ares_control_list. */
+bool controls_wants(const ares_train_config *c, const ares_reward *reward, int i);
 /* Of t, data, reward and world must be open. */
 int controls_open(const ares_trainer *t, controls **out);
 void controls_close(controls *c);

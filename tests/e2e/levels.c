@@ -419,7 +419,7 @@ void levels_build(void)
             (losses[i]->flags & ARES_LOSS_BATCH ? OF_MINI_BATCH : 0) |
                 (losses[i]->flags & ARES_LOSS_PAIRS ? OF_PAIRS : 0));
     }
-    const ares_filter *const *filters = filter_list(&n);
+    const ares_filter *const *filters = ares_filter_list(&n);
     for (int i = 0; i < n; i++)
         put(FILTER, filters[i]->name, filters[i]->option, of_filter(filters[i]->name));
     const ares_control *const *controls = ares_control_list(&n);

@@ -123,6 +123,39 @@ TEST(lengths_beyond_the_models_positions_are_refused_before_anything_loads)
     }
 }
 
+/* One warning by option, with what would read it; none where something does. */
+TEST(options_that_nothing_reads_are_told)
+{
+    static const struct {
+        const char *words, *message; /* NULL: none */
+    } cases[] = {
+        { "vapor.beta=0.5", "vapor.beta = 0.5: has no effect, because nothing in this run reads it "
+                            "(it is for worker.actor.loss_type=vapor)" },
+        { "worker.actor.loss_type=sapo worker.actor.clip_ratio_low=0.1",
+          "worker.actor.clip_ratio_low = 0.1: has no effect" },
+        { "worker.actor.loss_type=cispo worker.actor.clip_ratio_dual=4",
+          "it is for worker.actor.loss_type=default|dapo|gspo|gspo_token)" },
+        { "worker.actor.loss_type=dapo worker.actor.clip_ratio_dual=4", NULL },
+        { "algorithm.filter_low=0.2", "it is for algorithm.online_filtering=true)" },
+        { "algorithm.kl_target=0.3", "it is for algorithm.kl_type=adaptive)" },
+        { "algorithm.hwe_kl_scale=0.1", "it is for worker.actor.dynamic_kl_loss=true)" },
+        { "algorithm.kl_lambda_lr=0.1", "it is for worker.actor.dynamic_kl_loss=true)" },
+        { "worker.actor.rollout_is_threshold_lower=0.1",
+          "it is for worker.actor.rollout_is_mode=mask|clip)" },
+        { "algorithm.norm_adv_by_std_in_grpo=false", NULL },
+        { "algorithm.filter_low=0.01 algorithm.kl_target=0.10", NULL }, /* the defaults */
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        int rc =
+            e2e_program(&out, "--check --config '%s' %s", e2e_train_words("run"), cases[i].words);
+        CHECK_MSG(rc == 0, "%s: exit code %d\n%s", cases[i].words, rc, out.data);
+        if (cases[i].message) CHECK_CONTAINS(out.data, cases[i].message);
+        else CHECK_MSG(!strstr(out.data, "no effect"), "%s\n%s", cases[i].words, out.data);
+        ares_str_fini(&out);
+    }
+}
+
 /* What stands before the last message of a stored answer. */
 TEST(pairs_answer_the_prompt_of_their_row)
 {

@@ -109,7 +109,7 @@ static bool filter_wanted(const ares_filter *filter, const char *override)
 TEST(what_switches_a_filter_on_does_so)
 {
     int n;
-    const ares_filter *const *list = filter_list(&n);
+    const ares_filter *const *list = ares_filter_list(&n);
     for (int i = 0; i < n; i++) {
         CHECK_MSG(!filter_wanted(list[i], NULL), "%s: is wanted by the defaults", list[i]->name);
         CHECK_MSG(filter_wanted(list[i], list[i]->option), "%s: its option does not ask for it",

@@ -106,7 +106,8 @@ const ares_adv ares_adv_gae = {
     "A_t = d_t + gamma lam A_{t+1}, d_t = r_t + gamma V_{t+1} - V_t",
     "arXiv 1506.02438",
     ARES_NEEDS_VALUES,
-    gae
+    gae,
+    "algorithm.gamma algorithm.lam algorithm.bi_level_gae"
 };
 const ares_adv ares_adv_bi_level_gae = {
     "bi_level_gae",
@@ -114,5 +115,6 @@ const ares_adv ares_adv_bi_level_gae = {
     "gae of turns at high_level_gamma; their values are the rewards of gae over tokens",
     "RAGEN, arXiv 2504.20073",
     ARES_NEEDS_VALUES,
-    bi_level_gae
+    bi_level_gae,
+    "algorithm.gamma algorithm.lam algorithm.high_level_gamma"
 };

@@ -29,5 +29,6 @@ const ares_adv ares_adv_gpg = {
     "A = (B / nonzero) (s - mean)",
     "arXiv 2504.02546",
     ARES_NEEDS_GROUPS,
-    gpg
+    gpg,
+    NULL
 };

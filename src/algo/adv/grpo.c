@@ -64,9 +64,13 @@ static int grpo(const ares_algorithm_config *cfg, ares_world *world, ares_batch 
     return adv_close(&p);
 }
 
-const ares_adv ares_adv_grpo = { "grpo",
-                                 "reward standardised within its group",
-                                 "A = (s - mean) / (std + 1e-6)",
-                                 "arXiv 2402.03300, 4.1",
-                                 ARES_NEEDS_GROUPS,
-                                 grpo };
+const ares_adv ares_adv_grpo = {
+    "grpo",
+    "reward standardised within its group",
+    "A = (s - mean) / (std + 1e-6)",
+    "arXiv 2402.03300, 4.1",
+    ARES_NEEDS_GROUPS,
+    grpo,
+    "algorithm.norm_adv_by_std_in_grpo algorithm.soft_advantage_reweight "
+    "algorithm.grpo_advantage_length_weight"
+};

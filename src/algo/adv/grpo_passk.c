@@ -30,4 +30,5 @@ const ares_adv ares_adv_grpo_passk = { "grpo_passk",
                                        "A = (best - second) / (std + 1e-6), others 0",
                                        "arXiv 2503.19595",
                                        ARES_NEEDS_GROUPS,
-                                       grpo_passk };
+                                       grpo_passk,
+                                       "algorithm.norm_adv_by_std_in_grpo" };

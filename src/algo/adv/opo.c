@@ -31,4 +31,5 @@ const ares_adv ares_adv_opo = { "opo",
                                 "A = s - sum(l s) / sum(l)",
                                 "arXiv 2505.23585",
                                 ARES_NEEDS_GROUPS,
-                                opo };
+                                opo,
+                                NULL };

@@ -26,4 +26,5 @@ const ares_adv ares_adv_reinforce_plus_plus = { "reinforce_plus_plus",
                                                 "A = whiten(r_t + gamma R_{t+1})",
                                                 "arXiv 2501.03262",
                                                 0,
-                                                reinforce_plus_plus };
+                                                reinforce_plus_plus,
+                                                "algorithm.gamma" };

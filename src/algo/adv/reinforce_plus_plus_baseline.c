@@ -26,5 +26,6 @@ const ares_adv ares_adv_reinforce_plus_plus_baseline = {
     "A = whiten(s - mean)",
     "arXiv 2501.03262",
     ARES_NEEDS_GROUPS,
-    reinforce_plus_plus_baseline
+    reinforce_plus_plus_baseline,
+    NULL
 };

@@ -18,4 +18,5 @@ const ares_adv ares_adv_remax = { "remax",
                                   "A = s - s_greedy",
                                   "arXiv 2310.10505",
                                   ARES_NEEDS_BASELINE,
-                                  remax };
+                                  remax,
+                                  NULL };

@@ -19,4 +19,5 @@ const ares_adv ares_adv_rloo = { "rloo",
                                  "A = s_i - sum_{j != i} s_j / (n - 1)",
                                  "arXiv 2402.14740",
                                  ARES_NEEDS_GROUPS,
-                                 rloo };
+                                 rloo,
+                                 NULL };

@@ -16,5 +16,5 @@ static int vapor(const ares_algorithm_config *cfg, ares_world *world, ares_batch
 }
 
 const ares_adv ares_adv_vapor = {
-    "vapor", "reward less its group's mean", "A = s - mean", "VAPOR", 0, vapor
+    "vapor", "reward less its group's mean", "A = s - mean", "VAPOR", 0, vapor, NULL
 };

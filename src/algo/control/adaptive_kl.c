@@ -103,6 +103,7 @@ const ares_control ares_control_adaptive_kl = {
     .formula = "coef <- coef (1 + clip(KL / target - 1, -0.2, 0.2) min(n / horizon, 1))",
     .paper = "arXiv 1909.08593, 2.2",
     .option = "algorithm.kl_type=adaptive",
+    .reads = "algorithm.kl_target algorithm.kl_horizon",
     .sections = { { "algorithm", adaptive_kl_options, 0 } },
     .options_size = sizeof(adaptive_kl_config),
     .wanted = wanted,

@@ -477,6 +477,12 @@ const ares_control ares_control_aepo = {
                "prompts by target - HWE; target <- round(coef HWE)",
     .paper = "ARES, arXiv 2510.08457",
     .option = "algorithm.aepo=true",
+    .reads = "algorithm.entropy_percentile algorithm.entropy_threshold_ema "
+             "algorithm.target_update_interval algorithm.target_coef_easy "
+             "algorithm.target_coef_medium algorithm.target_coef_hard algorithm.alpha_entropy_lr "
+             "algorithm.alpha_entropy_min algorithm.alpha_entropy_max "
+             "algorithm.alpha_entropy_init_easy algorithm.alpha_entropy_init_medium "
+             "algorithm.alpha_entropy_init_hard",
     .needs = ARES_CONTROL_NEEDS_GIDS,
     .sections = { { "algorithm", algorithm_options, offsetof(aepo_options, algorithm) },
                   { "worker.actor", actor_options, offsetof(aepo_options, actor) },

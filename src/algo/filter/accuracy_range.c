@@ -50,12 +50,15 @@ static void check(ares_config *cfg, const ares_filter_config *f, const ares_filt
                           "worker.reward.accuracy, or set overall");
 }
 
-const ares_filter ares_filter_accuracy_range = { "accuracy_range",
-                                                 "mean accuracy (or score) strictly within bounds",
-                                                 "filter_low < mean < filter_high",
-                                                 "ARES, arXiv 2510.08457",
-                                                 "algorithm.online_filtering=true",
-                                                 wanted,
-                                                 needs,
-                                                 within,
-                                                 check };
+const ares_filter ares_filter_accuracy_range = {
+    "accuracy_range",
+    "mean accuracy (or score) strictly within bounds",
+    "filter_low < mean < filter_high",
+    "ARES, arXiv 2510.08457",
+    "algorithm.online_filtering=true",
+    wanted,
+    needs,
+    within,
+    check,
+    "algorithm.filter_key algorithm.filter_low algorithm.filter_high"
+};

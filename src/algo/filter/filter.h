@@ -10,7 +10,6 @@
 #define FILTER_LIST(X) X(accuracy_range) X(informative) X(reward_cap) X(nonzero_std) X(rv)
 #define FILTER_DECLARE(name) extern const ares_filter ares_filter_##name;
 FILTER_LIST(FILTER_DECLARE)
-const ares_filter *const *filter_list(int *n);
 
 /* ---------------- of one group (group.c, rv.c) */
 /* 0 < right answers < valid answers (docs/dapo.md#informative-groups) */

@@ -65,4 +65,5 @@ const ares_filter ares_filter_informative = { "informative",
                                               wanted,
                                               needs,
                                               informative,
-                                              check };
+                                              check,
+                                              "algorithm.filter_groups.metric" };

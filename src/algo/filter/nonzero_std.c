@@ -52,4 +52,5 @@ const ares_filter ares_filter_nonzero_std = { "nonzero_std",
                                               wanted,
                                               needs,
                                               deviating,
-                                              check };
+                                              check,
+                                              "algorithm.keep_when_insufficient" };

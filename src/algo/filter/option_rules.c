@@ -6,7 +6,7 @@
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
 {
     int n;
-    const ares_filter *const *list = filter_list(&n);
+    const ares_filter *const *list = ares_filter_list(&n);
     for (int i = 0; i < n; i++)
         if (list[i]->check) list[i]->check(cfg, f, run);
     ares_filter_config of_draws, of_batch;

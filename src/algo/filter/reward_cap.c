@@ -60,5 +60,6 @@ const ares_filter ares_filter_reward_cap = {
     wanted,
     needs,
     under_cap,
+    NULL,
     NULL
 };

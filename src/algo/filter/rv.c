@@ -181,5 +181,9 @@ const ares_filter ares_filter_rv = {
     wanted,
     needs,
     rank_groups,
-    check
+    check,
+    "worker.rollout.rollout_filter_type "
+    "worker.rollout.rollout_filter_metric "
+    "worker.rollout.rollout_filter_include_zero "
+    "worker.rollout.rollout_filter_top_p_prob_mode"
 };

@@ -11,7 +11,7 @@ static const ares_filter *const table[] = { FILTER_LIST(ENTRY) };
 
 ARES_OPTION_TABLE(ares_filter_options, ares_filter_config, ARES_FILTER_OPTIONS);
 
-const ares_filter *const *filter_list(int *n)
+const ares_filter *const *ares_filter_list(int *n)
 {
     *n = ARES_COUNT(table);
     return table;

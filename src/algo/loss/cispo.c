@@ -17,4 +17,5 @@ ARES_LOSS_FN ares_token_term cispo_token(const loss_token *x, const loss_setting
 
 LOSS_OF_TOKENS(cispo, .words = "cispo",
                .doc = "REINFORCE weighted by the clipped ratio, which passes no gradient",
-               .formula = "-A log pi sg(clip(r, 1 - low, 1 + high))", .paper = "arXiv 2506.13585")
+               .formula = "-A log pi sg(clip(r, 1 - low, 1 + high))", .paper = "arXiv 2506.13585",
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high")

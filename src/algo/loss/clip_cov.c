@@ -24,4 +24,7 @@ LOSS_OF_CHOSEN(clip_cov, .words = "clip_cov", .choose = loss_choose_clip_cov,
                .formula = "max(-A r, -A clip(r, 1 - low, 1 + high)), but 0 on a share "
                           "clip_cov_ratio of the tokens, drawn where lb < (A - mean A)(log pi - "
                           "mean log pi) < ub",
-               .paper = "arXiv 2505.22617")
+               .paper = "arXiv 2505.22617",
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                        "worker.actor.clip_cov_ratio worker.actor.clip_cov_lb "
+                        "worker.actor.clip_cov_ub")

@@ -14,4 +14,6 @@ LOSS_OF_TOKENS(dapo, .words = "dapo=actor",
                .doc = "PPO with separate clips, no dual clip unless clip_ratio_dual is set; often "
                       "with early_stop_imp_ratio",
                .formula = "max(-A r, -A clip(r, 1 - low, 1 + high))", .paper = "arXiv 2503.14476",
-               .clips = ARES_LOSS_CLIPS)
+               .clips = ARES_LOSS_CLIPS,
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                        "worker.actor.clip_ratio_dual")

@@ -14,4 +14,6 @@ LOSS_OF_TOKENS(default, .words = "default=ppo=vanilla",
                .doc = "PPO: clipped surrogate with low, high and dual clip",
                .formula = "max(-A r, -A clip(r, 1 - low, 1 + high)), at most -A dual where A < 0",
                .paper = "arXiv 1707.06347, 1912.09729",
-               .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL)
+               .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL,
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                        "worker.actor.clip_ratio_dual")

@@ -68,4 +68,5 @@ LOSS_OF_ROWS(gmpo, LOSS_DERIVATIVE_OF_TOKEN, .words = "gmpo=geo_mean",
              .doc = "the geometric mean of token ratios clipped in log space",
              .formula = "-mean(A) exp(mean over the row of sign(A) min(sign(A) log r, sign(A) "
                         "clip(log r, -low, high)))",
-             .paper = "arXiv 2507.20673")
+             .paper = "arXiv 2507.20673",
+             .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high")

@@ -25,4 +25,6 @@ ARES_LOSS_FN loss_row_token gspo_row_token(const loss_row *r, const loss_token *
 LOSS_OF_ROWS(gspo, LOSS_DERIVATIVE_SPREAD, .words = "gspo",
              .doc = "PPO's clip on the length-normalised ratio of the row",
              .formula = "that of default, with r = exp(mean over the row of log pi - log old)",
-             .paper = "arXiv 2507.18071", .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL)
+             .paper = "arXiv 2507.18071", .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL,
+             .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                      "worker.actor.clip_ratio_dual")

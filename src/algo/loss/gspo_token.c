@@ -26,4 +26,6 @@ LOSS_OF_ROWS(gspo_token, LOSS_DERIVATIVE_OF_TOKEN, .words = "gspo_token",
              .formula =
                  "that of default, with r = sg(exp(mean over the row of log pi - log old)) pi / "
                  "sg(pi)",
-             .paper = "arXiv 2507.18071", .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL)
+             .paper = "arXiv 2507.18071", .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL,
+             .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                      "worker.actor.clip_ratio_dual")

@@ -24,4 +24,5 @@ LOSS_OF_CHOSEN(kl_cov, .words = "kl_cov", .choose = loss_choose_kl_cov,
                       "covariance",
                .formula = "-A r, + ppo_kl_coef |log r| on the share kl_cov_ratio of the tokens "
                           "with the largest (A - mean A)(log pi - mean log pi)",
-               .paper = "arXiv 2505.22617")
+               .paper = "arXiv 2505.22617",
+               .reads = "worker.actor.kl_cov_ratio worker.actor.ppo_kl_coef")

@@ -22,4 +22,5 @@ ARES_LOSS_FN ares_token_term sapo_token(const loss_token *x, const loss_settings
 
 LOSS_OF_TOKENS(sapo, .words = "sapo", .doc = "a sigmoid gate of the ratio in place of the clip",
                .formula = "-A (4 / tau) sigmoid(tau (r - 1)), tau by the sign of A",
-               .paper = "arXiv 2511.20347")
+               .paper = "arXiv 2511.20347",
+               .reads = "worker.actor.tau_positive worker.actor.tau_negative")

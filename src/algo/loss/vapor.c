@@ -9,4 +9,4 @@ LOSS_OF_PAIRS(vapor, .words = "vapor",
               .formula = "-min(r' A, clip(r', 1 - low, 1 + high) A), log r' = clamp(S + beta "
                          "(L_chosen - L_rejected), -20, 20), S and L sums of log pi - log ref over "
                          "spans",
-              .paper = "VAPOR")
+              .paper = "VAPOR", .reads = "vapor.*")

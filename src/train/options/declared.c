@@ -13,6 +13,7 @@
 #include "roles/mini_batches.h"
 #include "sharing.h"
 #include "slime_words.h"
+#include "unread.h"
 #include "vapor/vapor.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS);
@@ -506,6 +507,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     };
     ares_filter_check(cfg, &c->filter, &run);
     controls_check(cfg, c, reward);
+    unread_tell(cfg, c, reward);
     ares_reward_close(reward);
     return ares_config_finish(cfg);
 }

@@ -1,0 +1,208 @@
+/*
+ * Options that are set and that nothing of the run reads. The entries of the algorithms' tables
+ * name what they alone read (ares_adv.reads), and the table below what only a value of another
+ * option makes act. An option that some of these name, and none that is in use, is told.
+ */
+#include "unread.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo_control.h"
+#include "controls.h"
+
+static const struct {
+    const char *option, *values; /* "a|b": it acts with one of these; NULL: unless it is null */
+    const char *reads;
+} switches[] = {
+    { "algorithm.bi_level_gae", "true", "algorithm.high_level_gamma" },
+    { "algorithm.importance_sampling_fix", "true", "algorithm.importance_sampling_clip" },
+    { "algorithm.drop_easy_prompts", "true", "algorithm.drop_easy_ratio" },
+    { "algorithm.early_stop_low_success", NULL, "algorithm.early_stop_low_success_validations" },
+    { "algorithm.filter_empty_policy", "skip", "algorithm.filter_empty_stop_steps" },
+    { "algorithm.kl_bucket_controller", "dual_ascent",
+      "algorithm.kl_lambda_lr algorithm.kl_budget_easy algorithm.kl_budget_medium "
+      "algorithm.kl_budget_hard" },
+    { "algorithm.kl_bucket_controller", "log_space",
+      "algorithm.kl_beta_init algorithm.kl_beta_lr algorithm.kl_beta_clip algorithm.kl_beta_ema "
+      "algorithm.kl_beta_deadzone algorithm.kl_beta_min algorithm.kl_beta_max "
+      "algorithm.kl_beta_update_interval algorithm.kl_target_easy algorithm.kl_target_medium "
+      "algorithm.kl_target_hard" },
+    { "worker.actor.dynamic_kl_loss", "true",
+      "algorithm.hwe_kl_scale algorithm.hwe_kl_scope algorithm.kl_bucket_controller" },
+    { "worker.actor.enable_second_chance_kl", "true",
+      "worker.actor.second_chance_easy_only worker.actor.second_chance_incorrect_only "
+      "worker.actor.second_chance_soft_cost_min worker.actor.second_chance_kl_relax" },
+    { "worker.actor.early_stop_imp_ratio", NULL, "worker.actor.early_stop_scope" },
+    { "worker.actor.loss_avg_mode", "seq-mean-token-sum-norm", "worker.actor.loss_scale_factor" },
+    { "worker.actor.rollout_is", "token|sequence|geometric|true|True",
+      "worker.actor.rollout_is_mode worker.actor.rollout_is_threshold" },
+    { "worker.actor.rollout_is_mode", "mask|clip", "worker.actor.rollout_is_threshold_lower" },
+    { "data.bootstrap", "true", "data.bootstrap_batch_size" },
+};
+
+/* What reads options, whether the run uses it, and how a user asks for it: option, values. */
+typedef struct reader {
+    const char *option, *values, *reads;
+    bool used, a_switch;
+} reader;
+enum { MOST = 128 };
+typedef struct readers {
+    ares_config *cfg, *defaults;
+    reader items[MOST];
+    int n;
+} readers;
+
+static void add(readers *r, reader x)
+{
+    ARES_ASSERT(r->n < MOST);
+    if (x.reads) r->items[r->n++] = x;
+}
+
+/* Whether the word is one of a list; "vapor.*" in a list of names stands for all of the section. */
+static bool listed(const char *list, char between, const char *word)
+{
+    for (const char *p = list; *p;) {
+        const char *end = strchr(p, between);
+        size_t n = end ? (size_t)(end - p) : strlen(p);
+        bool section = n > 1 && p[n - 1] == '*';
+        if (strncmp(p, word, section ? n - 1 : n) == 0 && (section || !word[n])) return true;
+        p += n + (end != NULL);
+    }
+    return false;
+}
+
+/* Of a switch: whether its option has a value that makes the others act. */
+static bool is_on(const readers *r, const reader *x)
+{
+    const char *value = ares_config_get_text(r->cfg, x->option);
+    return x->a_switch && value && (!x->values || listed(x->values, '|', value));
+}
+
+static bool is_read(const readers *r, const char *path)
+{
+    bool named = false;
+    for (int i = 0; i < r->n; i++) {
+        const reader *x = &r->items[i];
+        if (!listed(x->reads, ' ', path)) continue;
+        named = true;
+        if (x->used || (is_on(r, x) && is_read(r, x->option))) return true;
+    }
+    return !named;
+}
+
+/* What a user could ask for so that the option is read: "loss_type=default|dapo, ..". */
+static void add_readers(const readers *r, const char *path, const char **last, ares_str *out)
+{
+    for (int i = 0; i < r->n; i++) {
+        const reader *x = &r->items[i];
+        if (!listed(x->reads, ' ', path)) continue;
+        if (is_on(r, x)) { /* itself not read */
+            add_readers(r, x->option, last, out);
+            continue;
+        }
+        if (*last && strcmp(*last, x->option) == 0) ares_str_addf(out, "|%s", x->values);
+        else
+            ares_str_addf(out, "%s%s%s%s", *last ? ", " : "", x->option, x->values ? "=" : "",
+                          x->values ? x->values : "");
+        *last = x->option;
+    }
+}
+
+static bool same(const ares_json *a, const ares_json *b)
+{
+    if (!a || !b) return a == b;
+    bool numbers = (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) &&
+                   (b->type == ARES_JSON_INT || b->type == ARES_JSON_FLOAT);
+    if (numbers) return a->number == b->number;
+    ares_str x = { 0 }, y = { 0 };
+    ares_json_write(&x, a);
+    ares_json_write(&y, b);
+    bool equal = ares_view_eq(ares_str_view(&x), ares_str_view(&y));
+    ares_str_fini(&x);
+    ares_str_fini(&y);
+    return equal;
+}
+
+static void tell(const readers *r, const char *path)
+{
+    ares_str who = { 0 };
+    const char *value = ares_config_get_text(r->cfg, path), *last = NULL,
+               *written = ares_config_written(r->cfg, path);
+    add_readers(r, path, &last, &who);
+    ares_log(ARES_LOG_WARN,
+             "config: %s = %s: has no effect, because nothing in this run reads it (it is for %s)",
+             written ? written : path, value ? value : "..", who.data);
+    ares_str_fini(&who);
+}
+
+/* The options of a name or of a section that differ from their defaults, where a user set them. */
+static void check_path(readers *r, ares_map *done, const char *path)
+{
+    size_t n = strlen(path);
+    if (path[n - 1] == '*') {
+        char section[64], option[160];
+        snprintf(section, sizeof section, "%.*s", (int)(n - 2), path);
+        const ares_json *all = ares_config_get(r->defaults, section);
+        for (int64_t i = 0; all && all->type == ARES_JSON_OBJECT && i < all->count; i++) {
+            ares_view key = all->members[i].key;
+            snprintf(option, sizeof option, "%s.%.*s", section, (int)key.len, key.data);
+            check_path(r, done, option);
+        }
+        return;
+    }
+    if (ares_map_get(done, ares_view_of(path), NULL)) return;
+    ares_map_put(done, ares_view_of(path), 1);
+    const ares_json *usual = ares_config_get(r->defaults, path);
+    ARES_ASSERT(usual); /* the tables name options */
+    if (ares_config_is_set(r->cfg, path) && !same(ares_config_get(r->cfg, path), usual) &&
+        !is_read(r, path))
+        tell(r, path);
+}
+
+void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
+{
+    readers r = { .cfg = cfg, .defaults = ares_config_new() };
+    ares_train_config *usual = ares_calloc(1, sizeof *usual);
+    ares_map *done = ares_map_new();
+    int n;
+    const char *const *names;
+    ares_train_config_declare(r.defaults, usual);
+    ares_config_resolve(r.defaults);
+    names = ares_adv_names(&n);
+    for (int i = 0; i < n; i++) {
+        const ares_adv *a = ares_adv_find(names[i]);
+        bool turns = strcmp(a->name, "bi_level_gae") == 0 && c->algorithm.bi_level_gae;
+        add(&r, (reader){ "algorithm.adv_estimator", a->name, a->reads,
+                          ares_adv_find(c->algorithm.adv_estimator) == a || turns, false });
+    }
+    const ares_loss *own = ares_loss_find(c->loss.loss_type);
+    names = ares_loss_names(&n);
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(names[i], "="), names[i]);
+        const ares_loss *l = ares_loss_find(name);
+        add(&r, (reader){ "worker.actor.loss_type", l->name, l->reads, l == own, false });
+    }
+    const ares_filter *const *filters = ares_filter_list(&n);
+    for (int i = 0; i < n; i++)
+        add(&r, (reader){ filters[i]->option, NULL, filters[i]->reads,
+                          filters[i]->wanted(&c->filter), false });
+    const ares_control *const *controls = ares_control_list(&n);
+    for (int i = 0; i < n; i++)
+        add(&r, (reader){ controls[i]->option, NULL, controls[i]->reads,
+                          controls_wants(c, reward, i), false });
+    for (int i = 0; i < ARES_COUNT(switches); i++)
+        add(&r, (reader){ switches[i].option, switches[i].values, switches[i].reads, false, true });
+    for (int i = 0; i < r.n && !c->trainer.val_only; i++)
+        for (const char *p = r.items[i].reads; *p;) {
+            char path[128];
+            size_t length = strcspn(p, " ");
+            snprintf(path, sizeof path, "%.*s", (int)length, p);
+            check_path(&r, done, path);
+            p += length + (p[length] == ' ');
+        }
+    ares_config_free(r.defaults);
+    ares_free(usual);
+    ares_map_free(done);
+}

@@ -349,6 +349,7 @@ TEST(the_context_keeps_the_last_turns_when_it_is_full)
     CHECK(e2e_metric("short", 1, "exact/rollout_train_max_abs") == 0);
     CHECK(e2e_metric("short", 1, "actor/grad_norm") > 0);
     CHECK(e2e_metric("short", 1, "train/FrozenLake/context_full") == 0);
+    CHECK(e2e_metric("short", 1, "train/FrozenLake/turns_left") > 0);
 }
 
 /* A reset of seed 10000 + k shows text that is too long where k is 1, a step of 2, nothing of 0. */

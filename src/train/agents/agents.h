@@ -32,8 +32,8 @@ typedef struct agents {
     int32_t *stop_ids;
     agents_place **places; /* [n_places] */
     int64_t n_places;
-    measures measures; /* of the episodes since the last report */
-    bool warned_full;  /* that an episode's context was full */
+    measures measures;             /* of the episodes since the last report */
+    bool warned_full, warned_left; /* that a context was full; that turns have left one */
 } agents;
 
 /* A group of environments as a row of a source; the row is its first member. */

@@ -316,30 +316,42 @@ static int normalise_draw(ares_trainer *t, ares_group *groups, int64_t count, ar
     return normalise(t, method, groups, count, arena);
 }
 
-/* Tells once per run that observations did not fit. */
-static void warn_of_full(ares_trainer *t, const agents_side *s, const char *prefix,
+/* Tells once per run that observations did not fit, and that turns were removed for them. */
+static void warn_of_room(ares_trainer *t, const agents_side *s, const char *prefix,
                          const ares_metrics *m)
 {
-    for (int64_t k = 0; k < s->cfg->tags.count && !t->agents->warned_full; k++) {
-        char name[192];
-        double share;
-        snprintf(name, sizeof name, "%s%s/context_full", prefix, s->definitions[k].tag);
-        if (!ares_metrics_get(m, name, &share) || share == 0) continue;
-        t->agents->warned_full = true;
-        if (ares_world_rank(t->run.world) != 0) continue;
-        ares_log(ARES_LOG_WARN,
-                 "env: %s: an observation left no room for an answer in the %lld tokens of a "
-                 "conversation, which ended %.3g of the episodes (%s); raise "
-                 "worker.rollout.max_model_len, or let the environment show less",
-                 s->definitions[k].tag, (long long)t->agents->style.limit, share, name);
-    }
+    const struct {
+        const char *metric, *what;
+        bool *warned;
+    } kinds[] = { { "context_full",
+                    "an observation left no room for an answer in the %lld tokens of a "
+                    "conversation, which ended %.3g of the episodes (%s)",
+                    &t->agents->warned_full },
+                  { "turns_left",
+                    "conversations were longer than %lld tokens, so that %.3g turns of an episode "
+                    "were removed from what the model sees and is trained on (%s)",
+                    &t->agents->warned_left } };
+    for (int i = 0; i < ARES_COUNT(kinds); i++)
+        for (int64_t k = 0; k < s->cfg->tags.count && !*kinds[i].warned; k++) {
+            char name[192], what[300];
+            double value;
+            snprintf(name, sizeof name, "%s%s/%s", prefix, s->definitions[k].tag, kinds[i].metric);
+            if (!ares_metrics_get(m, name, &value) || value == 0) continue;
+            *kinds[i].warned = true;
+            snprintf(what, sizeof what, kinds[i].what, (long long)t->agents->style.limit, value,
+                     name);
+            if (ares_world_rank(t->run.world) == 0)
+                ares_warn("env: %s: %s; raise worker.rollout.max_model_len, or let the environment "
+                          "show less",
+                          s->definitions[k].tag, what);
+        }
 }
 
 static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
 {
     ARES_TRY(measures_report(&t->agents->measures, t->run.world, prefix, m));
-    warn_of_full(t, &t->agents->train, prefix, m);
-    warn_of_full(t, &t->agents->val, prefix, m);
+    warn_of_room(t, &t->agents->train, prefix, m);
+    warn_of_room(t, &t->agents->val, prefix, m);
     return ARES_OK;
 }
 

@@ -248,6 +248,8 @@ void episode_count(const episode *x, measures *m)
     count(x, m, "success", x->won);
     count(x, m, "num_actions", (double)x->num_actions);
     count(x, m, "context_full", x->full);
+    bool grows = x->talk.style->context == CONTEXT_FULL; /* the others show few turns anyway */
+    count(x, m, "turns_left", grows ? x->talk.first : 0);
     if (x->invalid) count(x, m, ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);
     bool foreign = x->row->definition->type->waits; /* somebody else's program chooses the names */
     for (int i = 0; i < x->n_info; i++) {

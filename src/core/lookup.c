@@ -1,7 +1,8 @@
 /*
  * A name among names, and the name that was probably meant. Distance: insertions, deletions,
  * replacements and swaps of neighbours (optimal string alignment); case, and '-' against '_', do
- * not count. A name is near when the distance is at most a third of the longer word, rounded.
+ * not count. A name is near when it may be the word misspelt: the distance is at most a third of
+ * the longer word, rounded, and at most 2, and both have the same digits.
  */
 #include "ares/core.h"
 
@@ -35,6 +36,16 @@ static int distance(const char *a, int na, const char *b, int nb)
     return above[nb];
 }
 
+static bool same_digits(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a && !isdigit((unsigned char)*a)) a++;
+        while (*b && !isdigit((unsigned char)*b)) b++;
+        if (*a != *b) return false;
+        if (!*a) return true;
+    }
+}
+
 const char *ares_nearest(const char *word, const char *const *names, int n)
 {
     const char *nearest = NULL;
@@ -43,9 +54,9 @@ const char *ares_nearest(const char *word, const char *const *names, int n)
     if (len > MAX_WORD) return NULL;
     for (int i = 0; i < n; i++) {
         size_t other = strlen(names[i]);
-        if (other > MAX_WORD) continue;
+        if (other > MAX_WORD || !same_digits(word, names[i])) continue;
         int d = distance(word, (int)len, names[i], (int)other),
-            near = ((int)ARES_MAX(len, other) + 1) / 3;
+            near = ARES_MIN(2, ((int)ARES_MAX(len, other) + 1) / 3);
         if (d > near || d >= least) continue;
         least = d;
         nearest = names[i];

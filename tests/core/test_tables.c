@@ -46,6 +46,8 @@ TEST(nearest_finds_slips_and_nothing_else)
     CHECK(ares_nearest("", estimators, 4) == NULL);
     static const char *const options[] = { "top_k", "top_p" };
     /* a swap counts as one change; top_k needs two */
+    CHECK(ares_nearest("clip_ratio_c", (const char *const[]){ "clip_ratio_low" }, 1) == NULL);
+    CHECK(ares_nearest("qwen3_vl", (const char *const[]){ "qwen2_vl" }, 1) == NULL);
     CHECK_STR(ares_nearest("tpo_p", options, 2), "top_p");
     char longer[4000];
     memset(longer, 'x', sizeof longer);

@@ -169,22 +169,27 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
 /*
  * Option names of other trainers, called words here. The first use of each is logged as `old ->
  * new`. They are applied key by key as a layer is read, so the order of layers holds for old names
- * as for new ones.
+ * as for new ones. A word that is given null is ignored unless its option takes null.
  *
- *   from   "algorithm.group_size", or a whole section: "actor_rollout_ref.rollout.*" (to:
- *          "worker.rollout.*"). An exact name wins over a section, a longer section over a shorter
- *          one. A ? stands for any one key: "custom_envs.?.env_type" (to:
- * "env.definitions.?.type"). to     The new name, or several joined by '&' (TRL's epsilon); each of
- * the several that is itself set in the same file or on the command line wins over the word. ""
- * accepts and ignores the word, and logs that. NULL refuses it, with the note as the remedy. when
- * NULL, or "path=value": the row holds only while that option has that value in the end. A word may
- * have several rows. When none holds, the word is refused, or ignored if its last row has when NULL
- * and to "". A word that may be ignored yields to its option set in a later layer, and to another
- * such word for the same option whose row stands earlier. Or "=value", as YAML in one line: the row
- * holds where the word is given this value, and its `to` is "" or "option=value". Such a row may
- * also be of an option of our own. note   Said when the word is ignored or refused. In a row with
- * `when`, for a word that may be ignored: why word and option may not stand in one file; NULL: they
- * may, and the word wins.
+ * `from` is a word, "algorithm.group_size", or a whole section, "actor_rollout_ref.rollout.*" (to:
+ * "worker.rollout.*"). An exact name wins over a section, a longer section over a shorter one. A ?
+ * stands for any one key: "custom_envs.?.env_type" (to: "env.definitions.?.type").
+ *
+ * `to` is the new name, or several joined by '&' (TRL's epsilon); each of the several that is
+ * itself set in the same file or on the command line wins over the word. "" accepts and ignores the
+ * word, and logs that. NULL refuses it, with the note as the remedy.
+ *
+ * `when` is NULL, or "path=value" (several: joined by '&'): the row holds only while that option
+ * has that value in the end.
+ * A word may have several rows. When none holds, the word is refused, or ignored if its last row
+ * has when NULL and to "". A word that may be ignored yields to its option set in a later layer,
+ * and to another such word for the same option whose row stands earlier. Or "=value|value", values
+ * in one line of YAML, *x for x and any text that ends in .x: the row holds where the word is given
+ * one of these, and its `to` is "", NULL or "option=value". Such a row may also be of an option of
+ * our own.
+ *
+ * `note` is said when the word is ignored or refused. In a row with `when`, for a word that may be
+ * ignored: why word and option may not stand in one file; NULL: they may, and the word wins.
  */
 typedef struct ares_config_alias {
     const char *from, *to, *when, *note;
@@ -192,14 +197,16 @@ typedef struct ares_config_alias {
 /* aliases are borrowed */
 void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases, int n);
 /*
- * A second meaning of a word: when the word is used in any layer and no layer gives the option at
- * `path` a value other than null, the option gets `value`.
+ * A default of another trainer. Where `word`, or any word of the section "x.*", is used in any
+ * layer, the option at `path` has this value instead of its own default, while `when` holds
+ * ("path=value"; NULL: always). The first row of an option counts. One line tells the values that
+ * rows of one trainer, which stand together, gave.
  */
-typedef struct ares_config_implied {
-    const char *word, *path, *value;
-} ares_config_implied;
-/* implied is borrowed */
-void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implied, int n);
+typedef struct ares_config_default {
+    const char *trainer, *word, *path, *value, *when;
+} ares_config_default;
+/* defaults are borrowed */
+void ares_config_add_defaults(ares_config *cfg, const ares_config_default *defaults, int n);
 
 /*
  * Options that set other options: presets, and numbers from which options follow. `words` is called
@@ -320,10 +327,11 @@ bool ares_config_no_result(const ares_config *cfg, const char *path);
 void ares_config_print(const ares_config *cfg, ares_str *out);
 /*
  * Options with default, type, constraint and doc, as YAML with comments; configs/base.yaml is the
- * text of all of them. prefix is a section or an option ("" or NULL: all); an unknown one is
- * ARES_ECONFIG with the nearest name. Works before resolve.
+ * text of all of them. word: a section, an option, another trainer's word for one, or a part of the
+ * names or docs of what is to be shown ("" or NULL: all); ARES_ECONFIG where there is none. Works
+ * before resolve.
  */
-int ares_config_help(const ares_config *cfg, const char *prefix, ares_str *out);
+int ares_config_help(ares_config *cfg, const char *word, ares_str *out);
 
 #ifdef __cplusplus
 }

@@ -370,13 +370,7 @@ ARES_OPTION_STRUCT(ares_oversampling_config, ARES_OVERSAMPLING_OPTIONS);
       "..}]")                                                                                      \
     X(text, custom_rm, "curriculum.custom_rm_path", "null", "",                                    \
       "async_rm_math_if, with or without the path of slime's example: sets worker.reward.rewards " \
-      "to [{name: auto}]; no other function is known")                                             \
-    X(text, data_source, "curriculum.data_source_path", "null", "",                                \
-      "accepted for slime's files: a class of slime that data.train_files and curriculum.* stand " \
-      "for; no other is known")                                                                    \
-    X(text, log_function, "curriculum.custom_rollout_log_function_path", "null", "",               \
-      "accepted for slime's files: custom_rollout_log_function, whose metrics are always "         \
-      "written; no other is known")
+      "to [{name: auto}]; no other function is known")
 ARES_OPTION_STRUCT(ares_slime_config, ARES_SLIME_OPTIONS);
 
 /* ---------------- evaluation: eval.* (docs/curriculum.md#evaluation) */
@@ -470,18 +464,6 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 #define ARES_PUBLISHED_OPTIONS(X)                                                                 \
     X(flag, hybrid_engine, "worker.hybrid_engine", "true", "",                                    \
       "whether actor and rollout share their weights; they always do: false is refused")          \
-    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron",             \
-      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
-      "weights of its device",                                                                    \
-      ARES_NO_RESULT)                                                                             \
-    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron",           \
-      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
-      "weights of its device",                                                                    \
-      ARES_NO_RESULT)                                                                             \
-    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron",                 \
-      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
-      "weights of its device",                                                                    \
-      ARES_NO_RESULT)                                                                             \
     X(choice, actor_reduce, "worker.actor.fsdp.mp_reduce_dtype", "fp32",                          \
       "fp32=float32|bf16=bfloat16|fp16=float16",                                                  \
       "in what gradients leave a rank; always fp32, added in double: others are refused")         \
@@ -515,24 +497,10 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map",                    \
       "in place of the model's config.json: max_position_embeddings, the tokens of a prompt and " \
       "its response at most; dropouts of 0 are accepted; nothing else can be changed")            \
-    X(tree, critic_override, "worker.critic.model.override_config", "{}", "map",                  \
-      "accepted for files of verl, as worker.actor.model.override_config; has no effect")         \
     X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)",                               \
       "must be 0: all weights are trained, there are no adapters")                                \
     X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)",                             \
       "must be 0: all weights are trained, there are no adapters")                                \
-    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "",                   \
-      "accepted for files of verl and EasyR1; has no effect because weights and optimizer "       \
-      "states stay on the device",                                                                \
-      ARES_NO_RESULT)                                                                             \
-    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "",                 \
-      "accepted for files of verl and EasyR1; has no effect because weights and optimizer "       \
-      "states stay on the device",                                                                \
-      ARES_NO_RESULT)                                                                             \
-    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf",             \
-      "accepted for files of verl and EasyR1; has no effect because the rollout engine is "       \
-      "always this program's own",                                                                \
-      ARES_NO_RESULT)                                                                             \
     X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag",             \
       "prompts are always computed in chunks; with false, max_num_batched_tokens must hold a "    \
       "prompt and response of full length",                                                       \

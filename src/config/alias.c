@@ -82,7 +82,30 @@ bool config_alias_is_of_value(const ares_config_alias *a)
     return a->when && *a->when == '=';
 }
 
-const ares_config_alias *config_alias_of_value(const ares_config *cfg, const char *path,
+/*
+ * Whether `list`, values in one line of YAML with | between them, has the value of the node; *x: x
+ * itself, or any text that ends in .x.
+ */
+static bool has_value(ares_config *cfg, const char *list, const config_node *node)
+{
+    ares_str text = { 0 };
+    config_emit_flow(&text, node, true);
+    bool found = false;
+    for (const char *one = list; !found; one++) {
+        size_t n = strcspn(one, "|");
+        config_node value = { .kind = CONFIG_SCALAR, .text = ares_arena_copy(&cfg->arena, one, n) };
+        bool ends = *value.text == '*' && text.len >= n && text.data[text.len - n] == '.';
+        found = (ends && strcmp(text.data + text.len - n + 1, value.text + 1) == 0) ||
+                strcmp(text.data, value.text + (*value.text == '*')) == 0 ||
+                (!node->quoted && config_same_value(node, &value));
+        one += n;
+        if (!*one) break;
+    }
+    ares_str_fini(&text);
+    return found;
+}
+
+const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *path,
                                                const config_node *node)
 {
     size_t covered;
@@ -92,11 +115,7 @@ const ares_config_alias *config_alias_of_value(const ares_config *cfg, const cha
         if (!config_alias_is_of_value(a) ||
             !begins(path, a->from, strlen(a->from), &covered, &key) || path[covered])
             continue;
-        ares_str text = { 0 };
-        config_emit_flow(&text, node, true);
-        bool same = strcmp(text.data, a->when + 1) == 0;
-        ares_str_fini(&text);
-        if (same) return a;
+        if (has_value(cfg, a->when + 1, node)) return a;
     }
     return NULL;
 }

@@ -50,9 +50,11 @@ void ares_config_override(ares_config *cfg, const char *word)
     cfg->layer = ++cfg->layers;
     word = ares_arena_printf(&cfg->arena, "%s", word);
     config_node where = place_of(cfg, word);
-    const char *equals = strchr(word, '='), *start = word + (*word == '+' || *word == '~');
+    /* Hydra's ++ sets an option or adds a key, which = does here anyway */
+    size_t signs = *word == '~' ? 1 : ARES_MIN(strspn(word, "+"), 2);
+    const char *equals = strchr(word, '='), *start = word + signs;
     size_t len = equals ? (size_t)(equals - start) : strlen(start);
-    config_how how = *word == '+' ? CONFIG_ADD : CONFIG_SET;
+    config_how how = *word == '+' && signs == 1 ? CONFIG_ADD : CONFIG_SET;
     if (equals && equals > start && equals[-1] == '+') {
         how = CONFIG_APPEND;
         len--;

@@ -429,17 +429,25 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     }
 }
 
+typedef union any_field {
+    bool flag;
+    int64_t i64;
+    double f64;
+    const char *text;
+    ares_texts list;
+    const ares_json *tree;
+} any_field;
+
+bool config_takes_null(ares_config *cfg, const config_option *o, config_node *null)
+{
+    any_field scratch;
+    return read_option(cfg, o, null, &scratch, true);
+}
+
 void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
                         const config_node *where)
 {
-    union {
-        bool flag;
-        int64_t i64;
-        double f64;
-        const char *text;
-        ares_texts list;
-        const ares_json *tree;
-    } scratch;
+    any_field scratch;
     void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;
     write_null(o->option->type, field);
     bool bound = false;

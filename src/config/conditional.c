@@ -5,48 +5,64 @@
 
 #include <string.h>
 
-static void imply(ares_config *cfg, const config_implied *m, const config_node *old)
-{
-    const char *error;
-    config_node *node;
-    if (old) node = config_set_text(cfg, m->row->path, m->row->value);
-    else { /* a key of an open map, which only config_put makes */
-        node = config_yaml_value(cfg, ARES_OPTION_tree, m->row->value, &error);
-        if (!node) return;
-        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
-        config_put(cfg, m->row->path, node, CONFIG_SET);
-        node = config_walk(cfg->root, m->row->path);
-    }
-    if (!node) return;
-    config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
-    node->written = m->row->word;
-    config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
-}
-
-/* Gives options the values that words imply, unless a layer gives them one. */
-void config_apply_implied(ares_config *cfg)
-{
-    for (int i = 0; i < cfg->implied.count; i++) {
-        const config_implied *m = &cfg->implied.items[i];
-        const config_node *old = config_walk(cfg->root, m->row->path);
-        bool null = old && old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL;
-        if (m->by && (!old || !old->layer || null)) imply(cfg, m, old);
-    }
-}
-
+/* "path=value", or several of them joined by '&', all of which must hold. */
 static bool holds(ares_config *cfg, const char *when)
 {
-    const char *equals = strchr(when, '=');
-    ARES_ASSERT(equals);
-    config_node *on =
-        config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
-    if (!on) return false;
-    config_interpolate(cfg, on);
-    config_value v = config_value_of(on);
-    const char *is = v.type != CONFIG_BOOL ? on->text
-                     : v.boolean           ? "true"
-                                           : "false"; /* True is true */
-    return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
+    char *list = ares_arena_printf(&cfg->arena, "%s", when), *rest = list;
+    for (char *one; (one = strsep(&rest, "&"));) {
+        char *equals = strchr(one, '=');
+        ARES_ASSERT(equals);
+        *equals = 0;
+        config_node *on = config_walk(cfg->root, one);
+        if (!on) return false;
+        config_interpolate(cfg, on);
+        ares_str is = { 0 };
+        config_emit_flow(&is, on, true); /* True is true */
+        bool same = strcmp(is.data, equals + 1) == 0;
+        ares_str_fini(&is);
+        if (!same) return false;
+    }
+    return true;
+}
+
+/* Whether the option gets the default; it stays an option that no layer sets. */
+static bool set_default(ares_config *cfg, const config_default *d)
+{
+    const ares_config_default *row = d->row;
+    const char *error;
+    config_node *old = config_walk(cfg->root, row->path), *node;
+    bool null = old && old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL;
+    if (old && (old->written || old->layer) && !null) return false;
+    if (row->when && !holds(cfg, row->when)) return false;
+    if (old) node = config_set_text(cfg, row->path, row->value);
+    else { /* a key of an open map, which only config_put makes */
+        node = config_yaml_value(cfg, ARES_OPTION_tree, row->value, &error);
+        if (!node) return false;
+        config_node_stamp(node, d->by->layer, d->by->line, d->by->source);
+        config_put(cfg, row->path, node, CONFIG_SET);
+        node = config_walk(cfg->root, row->path);
+    }
+    if (!node) return false;
+    node->written = ares_arena_printf(&cfg->arena, "%s's default", row->trainer);
+    return true;
+}
+
+void config_apply_defaults(ares_config *cfg)
+{
+    for (int i = 0; i < cfg->defaults.count;) {
+        const char *trainer = cfg->defaults.items[i].row->trainer;
+        ares_str told = { 0 };
+        for (; i < cfg->defaults.count; i++) {
+            const config_default *d = &cfg->defaults.items[i];
+            if (strcmp(d->row->trainer, trainer) != 0) break;
+            if (!d->by || !set_default(cfg, d)) continue;
+            ares_str_addf(&told, "%s%s = %s", told.len ? ", " : "", d->row->path, d->row->value);
+        }
+        if (told.len)
+            config_note(cfg, ARES_LOG_INFO, "defaults of %s, whose words are used: %s", trainer,
+                        told.data);
+        ares_str_fini(&told);
+    }
 }
 
 /*

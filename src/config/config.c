@@ -30,7 +30,7 @@ void ares_config_free(ares_config *cfg)
     ares_free(cfg->faults.items);
     ares_free(cfg->notes.items);
     ares_free(cfg->pending.items);
-    ares_free(cfg->implied.items);
+    ares_free(cfg->defaults.items);
     ares_free(cfg->bound.items);
     ares_free(cfg->schedules.items);
     ares_arena_fini(&cfg->arena);
@@ -155,9 +155,10 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
     }
 }
 
-void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implied, int n)
+void ares_config_add_defaults(ares_config *cfg, const ares_config_default *defaults, int n)
 {
-    for (int i = 0; i < n; i++) CONFIG_PUSH(&cfg->implied, (config_implied){ .row = &implied[i] });
+    for (int i = 0; i < n; i++)
+        CONFIG_PUSH(&cfg->defaults, (config_default){ .row = &defaults[i] });
 }
 
 /* ---------------------------------------------------------------- asking, faults */

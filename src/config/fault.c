@@ -103,12 +103,42 @@ static bool same_section(const char *a, const char *b)
 }
 
 /*
- * Tried in turn: a like word in the same section, the same word in another section, the nearest
- * whole path, a like word in another section.
+ * Whether the sections of `path` are sections of `of`, in this order, so that path may be `of` with
+ * some left out.
+ */
+static bool leaves_out(const char *path, const char *of)
+{
+    const char *end = last_word(path);
+    while (path < end) {
+        size_t n = strcspn(path, ".") + 1, m = strcspn(of, ".") + 1;
+        if (!of[m - 1]) return false;
+        if (n == m && memcmp(path, of, n) == 0) path += n;
+        of += m;
+    }
+    return true;
+}
+
+/* Whether the sections before the last words are misspellings of one another. */
+static bool near_sections(const char *a, const char *b)
+{
+    char x[CONFIG_MAX_KEY], y[CONFIG_MAX_KEY];
+    size_t n = (size_t)(last_word(a) - a), m = (size_t)(last_word(b) - b);
+    if (!n || !m || n > sizeof x || m > sizeof y) return false;
+    snprintf(x, sizeof x, "%.*s", (int)n - 1, a);
+    snprintf(y, sizeof y, "%.*s", (int)m - 1, b);
+    const char *name = y;
+    return ares_nearest(x, &name, 1) != NULL;
+}
+
+/*
+ * The option that was probably meant: a misspelling of it, or its name with sections left out. No
+ * other option is named, however like its last word is: "multi_turn.enable" is no
+ * "filter_groups.enable". Tried in turn: a like word in the same section, the same word where
+ * sections are left out, the nearest whole path with a like word.
  */
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
 {
-    int n = cfg->options.count, near = 0;
+    int n = cfg->options.count, near = 0, same = 0, like = 0;
     const char *word = last_word(path), *found = NULL;
     const char **names = ares_malloc((size_t)(n + 1) * sizeof *names);
     for (int i = 0; i < n; i++)
@@ -119,10 +149,10 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
         const char *p = cfg->options.items[i].path;
         if (same_section(p, path) && strcmp(last_word(p), leaf) == 0) found = p;
     }
-    int same = 0;
     for (int i = 0; i < n && !found && same < 3; i++) {
         const config_option *o = &cfg->options.items[i];
-        if (!o->again && strcmp(last_word(o->path), word) == 0) names[same++] = o->path;
+        if (!o->again && strcmp(last_word(o->path), word) == 0 && leaves_out(path, o->path))
+            names[same++] = o->path;
     }
     if (same) {
         ares_str_add_z(out, "; did you mean ");
@@ -130,10 +160,17 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
             ares_str_addf(out, "%s'%s'", i == 0 ? "" : i + 1 < same ? ", " : " or ", names[i]);
         ares_str_add_char(out, '?');
     } else if (!found) {
-        int like = 0;
-        for (int i = 0; i < n; i++) {
-            const char *p = cfg->options.items[i].path, *leaf_of_p = last_word(p);
-            if (ares_nearest(word, &leaf_of_p, 1)) names[like++] = p;
+        for (int pass = 0; pass < 2; pass++) { /* the nearest last word, then the paths with it */
+            int k = 0;
+            for (int i = 0; i < n; i++) {
+                const char *p = cfg->options.items[i].path, *leaf_of_p = last_word(p);
+                if (strcmp(word, leaf_of_p) == 0 ? !near_sections(path, p) : !leaves_out(path, p))
+                    continue;
+                if (pass == 0) names[k++] = leaf_of_p;
+                else if (leaf && strcmp(leaf, leaf_of_p) == 0) names[k++] = p;
+            }
+            if (pass == 0) leaf = ares_nearest(word, names, k);
+            else like = k;
         }
         found = ares_nearest(path, names, like);
         if (!found && like) found = names[0];

@@ -54,23 +54,22 @@ int config_order(const config_node *a, const config_node *b)
     return (a->layer > b->layer) - (a->layer < b->layer);
 }
 
-static bool same_value(const config_node *a, const config_node *b)
-{
-    if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
-    config_value x = config_value_of(a), y = config_value_of(b);
-    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) &&
-                   (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
-    if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
-    return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
-}
-
-/* ${word}, where the word is another name of the option itself, which so has two names. */
+/*
+ * ${word} or ${oc.select:word,default}, where the word is another name of the option itself, which
+ * so has two names.
+ */
 static bool refers_to_itself(ares_config *cfg, const config_node *node, const char *path)
 {
+    static const char select[] = "oc.select:";
     size_t n = node->kind == CONFIG_SCALAR ? strlen(node->text) : 0;
     if (n < 4 || strncmp(node->text, "${", 2) != 0 || node->text[n - 1] != '}') return false;
     const char *word = ares_arena_copy(&cfg->arena, node->text + 2, n - 3);
-    return strcmp(word, path) != 0 && strcmp(config_alias_target(cfg, word), path) == 0;
+    if (strncmp(word, select, strlen(select)) == 0) {
+        word += strlen(select);
+        word = ares_arena_copy(&cfg->arena, word, strcspn(word, ", "));
+    }
+    return (node->written || strcmp(word, path) != 0) &&
+           strcmp(config_alias_target(cfg, word), path) == 0;
 }
 
 /*
@@ -86,7 +85,7 @@ static void set_option(ares_config *cfg, const config_found *f, config_node *nod
     bool respelled = strcmp(was, is) != 0;
     if (together && old->weak != node->weak) {
         if (old->weak) merge(old, node);
-    } else if (together && respelled && same_value(old, node)) return;
+    } else if (together && respelled && config_same_value(old, node)) return;
     else if (together && node->line)
         config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one",
                           f->path, old->line, old->written ? " as " : "",
@@ -274,13 +273,37 @@ static void refuse_nothing(ares_config *cfg, const char *path, const char *canon
     ares_str_fini(&hint);
 }
 
-/* A row for one value of a word: it is ignored, or sets an option to a value of the row's own. */
+/*
+ * In files of other trainers null is a value that nobody gave. It takes back what an earlier layer
+ * gave. Whether the word is done with.
+ */
+static bool put_null(ares_config *cfg, const char *path, const config_found *f, config_node *node)
+{
+    if (node->kind != CONFIG_SCALAR || config_value_of(node).type != CONFIG_NULL) return false;
+    if (f->kind == FOUND_OPTION) {
+        config_node *old = config_walk(cfg->root, f->path);
+        if (strcmp(f->path, path) == 0 || *f->rest || config_takes_null(cfg, f->option, node))
+            return false;
+        if (old && old->layer && !old->weak && config_order(old, node) < 0)
+            config_reset(cfg, path, node);
+    } else if (f->kind == FOUND_PENDING) config_reset(cfg, path, node);
+    else if (f->kind != FOUND_REFUSED && f->kind != FOUND_SEVERAL) return false;
+    config_announce(cfg, path, "", "asks for nothing");
+    return true;
+}
+
+/* A row for values of a word: it is ignored, or sets an option to a value of the row's own. */
 static void put_value(ares_config *cfg, const char *path, const ares_config_alias *a,
                       const config_node *from)
 {
     const char *equals = a->to ? strchr(a->to, '=') : NULL, *error;
-    const char *word = ares_arena_printf(&cfg->arena, "%s%s", path, a->when);
-    config_announce(cfg, word, a->to, a->note);
+    ares_str word = { 0 };
+    if (a->to) {
+        ares_str_addf(&word, "%s=", path);
+        config_emit_flow(&word, from, true);
+        config_announce(cfg, ares_arena_copy(&cfg->arena, word.data, word.len), a->to, a->note);
+        ares_str_fini(&word);
+    } else config_value_fault(cfg, from, path, "not accepted: %s", a->note);
     if (!equals) return;
     config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, equals + 1, &error);
     if (!node) return;
@@ -290,10 +313,17 @@ static void put_value(ares_config *cfg, const char *path, const ares_config_alia
                CONFIG_SET);
 }
 
+/* Whether the path is the word, or lies in it where it is a section: "x.*". */
+static bool is_word_of(const char *word, const char *path)
+{
+    size_t n = strlen(word);
+    return word[n - 1] == '*' ? strncmp(path, word, n - 1) == 0 : strcmp(path, word) == 0;
+}
+
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    for (int i = 0; i < cfg->implied.count; i++)
-        if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = node;
+    for (int i = 0; i < cfg->defaults.count; i++)
+        if (is_word_of(cfg->defaults.items[i].row->word, path)) cfg->defaults.items[i].by = node;
     const ares_config_alias *of_value = config_alias_of_value(cfg, path, node);
     if (of_value) {
         put_value(cfg, path, of_value, node);
@@ -305,6 +335,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         return;
     }
     config_found f = config_find(cfg, path);
+    if (how == CONFIG_SET && put_null(cfg, path, &f, node)) return;
     const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
     bool of_all =
         f.alias && strchr(f.alias->from, '?'); /* the keys that ? stands for may be many */
@@ -316,8 +347,6 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
     case FOUND_OPTION:
         if (*f.rest) set_inside(cfg, &f, node, how);
         else if (how == CONFIG_APPEND) append(cfg, &f, config_walk(cfg->root, f.path), node);
-        else if (how == CONFIG_ADD && !node->written) /* another trainer may have needed the + */
-            config_note_fault(cfg, node, "%s: is an option already; write it without +", f.path);
         else set_option(cfg, &f, node);
         break;
     case FOUND_SECTION: set_section(cfg, path, node, how); break;
@@ -337,8 +366,8 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
 void config_reset(ares_config *cfg, const char *path, const config_node *where)
 {
     config_found f = config_find(cfg, path);
-    for (int i = 0; i < cfg->implied.count; i++)
-        if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = NULL;
+    for (int i = 0; i < cfg->defaults.count; i++)
+        if (strcmp(cfg->defaults.items[i].row->word, path) == 0) cfg->defaults.items[i].by = NULL;
     if (f.kind == FOUND_PENDING) { /* as if the word had never been used */
         for (int i = 0; i < cfg->pending.count; i++)
             if (strcmp(cfg->pending.items[i].path, path) == 0) cfg->pending.items[i].node = NULL;
@@ -374,12 +403,25 @@ static void begin_layer(ares_config *cfg)
     cfg->layer = ++cfg->layers;
 }
 
+/* Hydra's classes of sections, which verl's own files name. */
+static void drop_classes(config_node *node)
+{
+    for (config_node *child = node->first, *after; child; child = after) {
+        after = child->next;
+        if (node->kind == CONFIG_MAP && strcmp(child->key, "_target_") == 0)
+            config_node_remove(child);
+        else drop_classes(child);
+    }
+}
+
 void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml)
 {
     begin_layer(cfg);
     config_node *map = config_yaml_read(cfg, ares_arena_printf(&cfg->arena, "%s", name), yaml);
-    if (map) set_section(cfg, "", map, CONFIG_SET);
-    else cfg->unread = true;
+    if (map) {
+        drop_classes(map);
+        set_section(cfg, "", map, CONFIG_SET);
+    } else cfg->unread = true;
     cfg->layer = 0;
 }
 

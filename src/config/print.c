@@ -5,6 +5,7 @@
 #include "tree.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* ---------------------------------------------------------------- blocks */
 
@@ -132,43 +133,72 @@ static bool below(const char *path, const char *prefix)
     return len == 0 || (strncmp(path, prefix, len) == 0 && (path[len] == 0 || path[len] == '.'));
 }
 
+/* Whether the text has the word in it, in whatever case. */
+static bool mentions(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+/* The options that help is asked for: those below a section or option, or those that mention it. */
+typedef struct asked {
+    const char *word;
+    bool mention;
+} asked;
+
+static bool is_asked(const asked *a, const config_option *o)
+{
+    return a->mention ? mentions(o->path, a->word) || mentions(o->option->doc, a->word)
+                      : below(o->path, a->word);
+}
+
+static bool any_asked(const ares_config *cfg, const asked *a, const char *section)
+{
+    for (int i = 0; i < cfg->options.count; i++)
+        if (below(cfg->options.items[i].path, section) && is_asked(a, &cfg->options.items[i]))
+            return true;
+    return false;
+}
+
 /*
- * Walks the tree, which has the order of declaration, and prints the sections and options below the
- * prefix, and the sections that lead to it.
+ * Walks the tree, which has the order of declaration, and prints what is asked for and the sections
+ * that lead to it.
  */
-static void help(const ares_config *cfg, const config_node *map, const char *path,
-                 const char *prefix, int depth, ares_str *out)
+static void help(const ares_config *cfg, const config_node *map, const char *path, const asked *a,
+                 int depth, ares_str *out)
 {
     for (const config_node *child = map->first; child; child = child->next) {
         char *whole = ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "",
                                         child->key);
         const config_option *o = config_option_at(cfg, whole);
-        if (!below(whole, prefix) && (o || !below(prefix, whole))) continue;
+        if (o ? !is_asked(a, o) : !any_asked(cfg, a, whole)) continue;
         if (o) {
             help_option(out, o, child->key, depth);
             continue;
         }
-        if (!ares_map_get(cfg->sections, ares_view_of(whole), NULL)) continue;
         if (depth == 0 && out->len) ares_str_add_char(out, '\n');
         indent(out, depth);
         config_emit_key(out, child->key);
         ares_str_add_z(out, ":\n");
-        help(cfg, child, whole, prefix, depth + 1, out);
+        help(cfg, child, whole, a, depth + 1, out);
     }
 }
 
-int ares_config_help(const ares_config *cfg, const char *prefix, ares_str *out)
+int ares_config_help(ares_config *cfg, const char *word, ares_str *out)
 {
-    prefix = prefix ? prefix : "";
-    if (*prefix && !config_option_at(cfg, prefix) &&
-        !ares_map_get(cfg->sections, ares_view_of(prefix), NULL)) {
+    asked a = { .word = word ? word : "" };
+    if (*a.word && !any_asked(cfg, &a, "")) a.word = config_alias_target(cfg, a.word);
+    a.mention = *a.word && !any_asked(cfg, &a, "");
+    if (!any_asked(cfg, &a, "")) {
         ares_str hint = { 0 };
-        config_suggest(cfg, prefix, &hint);
-        ares_fail(ARES_ECONFIG, "config: %s: no such option or section%s", prefix,
+        config_suggest(cfg, word, &hint);
+        ares_fail(ARES_ECONFIG, "config: %s: no option has this in its name or text%s", word,
                   hint.len ? hint.data : "");
         ares_str_fini(&hint);
         return ARES_ECONFIG;
     }
-    help(cfg, cfg->root, "", prefix, 0, out);
+    help(cfg, cfg->root, "", &a, 0, out);
     return ARES_OK;
 }

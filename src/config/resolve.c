@@ -8,7 +8,7 @@
 
 void ares_config_resolve(ares_config *cfg)
 {
-    config_apply_implied(cfg);
+    config_apply_defaults(cfg);
     config_apply_pending(cfg);
     for (int i = 0; i < cfg->n_words; i++) cfg->words[i](cfg);
     for (config_node *node = cfg->root->first; node; node = node->next)

@@ -89,3 +89,13 @@ config_value config_value_of(const config_node *node)
     if (node->kind != CONFIG_SCALAR) return (config_value){ .type = CONFIG_STRING };
     return config_value_read(node->text, node->quoted);
 }
+
+bool config_same_value(const config_node *a, const config_node *b)
+{
+    if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
+    config_value x = config_value_of(a), y = config_value_of(b);
+    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) &&
+                   (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
+    return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
+}

@@ -70,10 +70,10 @@ typedef struct config_pending {
     config_node *node;
     const char *path;
 } config_pending;
-typedef struct config_implied {
-    const ares_config_implied *row;
-    const config_node *by; /* where the word was used; NULL: nowhere */
-} config_implied;
+typedef struct config_default {
+    const ares_config_default *row;
+    const config_node *by; /* where its word was used; NULL: nowhere */
+} config_default;
 typedef struct config_bound {
     const char *path;
     ares_option_table *table;
@@ -108,7 +108,7 @@ struct ares_config {
     CONFIG_VECTOR(config_fault) faults;
     CONFIG_VECTOR(const char *) notes; /* announcements and warnings, already logged */
     CONFIG_VECTOR(config_pending) pending;
-    CONFIG_VECTOR(config_implied) implied;
+    CONFIG_VECTOR(config_default) defaults; /* of other trainers */
     CONFIG_VECTOR(config_bound) bound;
     CONFIG_VECTOR(config_schedule) schedules;
     ares_map *by_path;  /* option path -> index of its first declaration */
@@ -130,6 +130,8 @@ config_value config_value_of(const config_node *node);
 config_value config_value_read(const char *text, bool quoted);
 bool config_is_required(const config_node *node); /* an unquoted ??? */
 bool config_is_yes_no(const char *text);
+/* of two scalars: numbers and flags by what they mean, all else by their texts */
+bool config_same_value(const config_node *a, const config_node *b);
 
 /* ---- flow.c: a node in one line of YAML. raw: ${ stays an interpolation */
 void config_emit_flow(ares_str *out, const config_node *node, bool raw);
@@ -205,9 +207,9 @@ const char *config_alias_target(ares_config *cfg, const char *path);
 bool config_is_known(ares_config *cfg, const char *path);
 /* whether words of other trainers begin with it */
 bool config_is_alias_section(ares_config *cfg, const char *path);
-/* whether the row holds for one value of the word only; and the row for this value, or NULL */
+/* whether the row holds for some values of the word only; and the row for this value, or NULL */
 bool config_alias_is_of_value(const ares_config_alias *a);
-const ares_config_alias *config_alias_of_value(const ares_config *cfg, const char *path,
+const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *path,
                                                const config_node *node);
 /* whether options of the type hold items or keys of their own */
 bool config_is_open(ares_option_type type);
@@ -217,6 +219,7 @@ void config_announce(ares_config *cfg, const char *from, const char *to, const c
 /* ---- bind.c: values -> fields */
 /* whether a constraint is well formed, for assertions */
 bool config_constraint_ok(ares_option_type type, const char *constraint);
+bool config_takes_null(ares_config *cfg, const config_option *o, config_node *null);
 void config_show_constraint(ares_view body, ares_str *out);
 /*
  * Writes the option's field, and notes a fault where the value does not fit. where: the place of
@@ -243,7 +246,9 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where);
 int config_order(const config_node *a, const config_node *b);
 
 /* ---- conditional.c: words whose meaning depends on other options */
-void config_apply_implied(ares_config *cfg); /* before the pending ones, which may depend on it */
+/* Other trainers' defaults for options that no layer sets; before the pending words, which may
+ * depend on them. */
+void config_apply_defaults(ares_config *cfg);
 void config_apply_pending(ares_config *cfg);
 
 /* ---- resolve.c, print.c, translate.c, arguments.c: public functions only */

@@ -22,7 +22,7 @@ typedef struct config_verb {
 /* The options of the verb itself; every other word is the configuration's. */
 typedef struct own_options {
     bool check, print, force, algorithms;
-    const char *help_config; /* a prefix, "" for all; NULL: not asked for */
+    const char *help_config; /* a word, "" for all; NULL: not asked for */
     const char *output;
     int64_t ranks, restarts; /* main takes them before the verb reads its words */
     const char *const *words;
@@ -79,10 +79,10 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     return rc;
 }
 
-static int help_config(const config_verb *v, const ares_config *cfg, const char *prefix)
+static int help_config(const config_verb *v, ares_config *cfg, const char *word)
 {
     ares_str text = { 0 };
-    int rc = ares_config_help(cfg, prefix, &text);
+    int rc = ares_config_help(cfg, word, &text);
     if (rc == ARES_OK) rc = verb_print(v->name, &text);
     ares_str_fini(&text);
     return rc;
@@ -208,8 +208,10 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
                     "print the resolved configuration and stop"),
         VERB_OPTION(FLAG, o.force, "--force", NULL,
                     "continue from a state of other options, another data set or model"),
-        VERB_OPTION(OPTIONAL, o.help_config, "--help-config", "[PREFIX]",
-                    "every option with its default and meaning, as YAML"),
+        VERB_OPTION(OPTIONAL, o.help_config, "--help-config", "[WORD]",
+                    "every option with its default and meaning, as YAML; with WORD those below "
+                    "that section, "
+                    "or with it in their names or texts"),
         VERB_OPTION(FLAG, o.algorithms, "--help-algorithms", NULL,
                     "every advantage, loss, KL, filter .. with formula, paper and option, as "
                     "Markdown"),

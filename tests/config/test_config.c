@@ -340,8 +340,7 @@ TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
     case_options o;
     ares_config *cfg = case_new(&o);
     ares_config_load_text(
-        cfg, "a.yaml",
-        ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: null\n"));
+        cfg, "a.yaml", ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: 3\n"));
     CHECK_EQ(ares_config_fault_count(cfg), 1); /* both in one file */
     ares_config_free(cfg);
     cfg = case_new(&o);
@@ -398,9 +397,55 @@ TEST(config_another_trainers_plus_adds_what_is_an_option_here)
     CHECK_OK(ares_config_finish(cfg));
     CHECK_EQ(o.n, 7);
     ares_config_free(cfg);
-    CHECK_FAULTS(
-        NULL, MODEL "|+worker.rollout.n=7",
-        "config: command line: worker.rollout.n: is an option already; write it without +");
+    CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7", "");
+}
+
+TEST(config_two_pluses_set_an_option_or_add_a_key)
+{
+    case_options o;
+    ares_str text = { 0 };
+    ares_config *cfg =
+        case_read(&o, NULL, MODEL "|++worker.rollout.n=7|++env.kwargs.new=3|++num_generations=7");
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 7);
+    ares_json_write(&text, o.kwargs);
+    CHECK_STR(text.data, "{\"depth\":1,\"new\":3}");
+    ares_str_fini(&text);
+    ares_config_free(cfg);
+}
+
+TEST(config_null_for_another_trainers_word_is_no_value)
+{
+    case_options o;
+    ares_config *cfg = case_new(&o);
+    ares_config_load_text(cfg, "early.yaml", ares_view_of("worker: {rollout: {n: 5}}"));
+    ares_config_load_text(cfg, "a.yaml", ares_view_of("num_generations: null"));
+    ares_config_override(cfg, MODEL);
+    ares_config_resolve(cfg);
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 1); /* what an earlier layer gave is taken back */
+    ares_config_free(cfg);
+    CHECK_FAULTS("num_generations: null\nworker: {rollout: {n: 5}}", MODEL, "");
+    CHECK_FAULTS("worker: {rollout: {n: null}}", MODEL,
+                 "config: a.yaml:1: worker.rollout.n = null: may not be null");
+}
+
+/* verl's own files name the classes of their sections, for Hydra. */
+TEST(config_classes_of_sections_say_nothing)
+{
+    case_options o;
+    ares_str text = { 0 };
+    ares_config *cfg =
+        case_read(&o,
+                  "_target_: a\nworker: {_target_: b, rollout: {_target_: c, n: 2}}\n"
+                  "env: {kwargs: {_target_: d, inner: {_target_: e, x: 1}}}",
+                  MODEL);
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 2);
+    ares_json_write(&text, o.kwargs);
+    CHECK_STR(text.data, "{\"depth\":1,\"inner\":{\"x\":1}}");
+    ares_str_fini(&text);
+    ares_config_free(cfg);
 }
 
 /* Translations for the next test: a count of tokens in thousands, and a preset. */
@@ -477,7 +522,11 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
         { "special", "", NULL, "no score" },
         { "general", "", NULL, "it is set" },
     };
-    static const ares_config_implied implied[] = { { "special", "worker.rollout.max_len", "7" } };
+    static const ares_config_default defaults[] = {
+        { "another", "special", "worker.rollout.max_len", "7", NULL },
+        { "another", "special", "worker.rollout.max_len", "8", NULL }, /* the first row counts */
+        { "another", "special", "worker.rollout.top_k", "9", "algorithm.estimator=nothing" },
+    };
     static const struct {
         const char *yaml, *override;
         double score;
@@ -500,7 +549,7 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
         case_options o;
         ares_config *cfg = case_new(&o);
         ares_config_add_aliases(cfg, words, ARES_COUNT(words));
-        ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
+        ares_config_add_defaults(cfg, defaults, ARES_COUNT(defaults));
         ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
         ares_config_override(cfg, MODEL);
         if (cases[i].override) ares_config_override(cfg, cases[i].override);
@@ -528,7 +577,10 @@ TEST(config_words_may_hold_for_one_value_and_for_any_key)
         { "all.?.*", "env.kwargs.?.*", NULL, NULL },
         { "all.?.colour", "", "=null", "none is said" },
         { "all.?.more.*", "env.kwargs.?.*", NULL, NULL },
-        { "steps", "", "=1", "one is what there is" },
+        { "steps", "", "=1|0", "one is what there is" },
+        { "steps", NULL, "=7", "seven is too many" },
+        { "class", "", "=*Known|*Other", "it is what is done" },
+        { "class", NULL, NULL, "no code is loaded" },
         { "steps", NULL, NULL, "set worker.rollout.n" },
         { "contents", "data.shuffle=false", "=[model]", NULL },
         { "contents", "", NULL, "all of it" },
@@ -536,7 +588,8 @@ TEST(config_words_may_hold_for_one_value_and_for_any_key)
         { "seed", "worker.rollout.n&worker.rollout.max_len", NULL, NULL },
         { "seed.first", "worker.rollout.n", NULL, NULL },
     };
-    static const ares_config_implied implied[] = { { "contents", "env.kwargs.deep.x", "7" } };
+    static const ares_config_default defaults[] = { { "another", "contents", "env.kwargs.deep.x",
+                                                      "7", NULL } };
     static const struct {
         const char *yaml, *faults, *kwargs;
         int n;
@@ -547,6 +600,13 @@ TEST(config_words_may_hold_for_one_value_and_for_any_key)
         { "all.A.height: 3\nall.A.colour: red", "",
           "{\"depth\":1,\"A\":{\"tall\":3,\"colour\":\"red\"}}", 1, true },
         { "steps: 1\nseed: {first: 5}", "", "{\"depth\":1}", 5, true },
+        { "steps: 0.0\nclass: a.b.Other", "", "{\"depth\":1}", 1, true },
+        { "class: Known", "", "{\"depth\":1}", 1, true },
+        { "class: a.Unknown",
+          "config: a.yaml:1: class = 'a.Unknown': not accepted: no code is loaded", "{\"depth\":1}",
+          1, true },
+        { "steps: 7", "config: a.yaml:1: steps = 7: not accepted: seven is too many",
+          "{\"depth\":1}", 1, true },
         { "steps: 2", "config: a.yaml:1: steps = 2: not accepted: set worker.rollout.n",
           "{\"depth\":1}", 1, true },
         { "contents: [model]", "", "{\"depth\":1,\"deep\":{\"x\":7}}", 1, false },
@@ -560,7 +620,7 @@ TEST(config_words_may_hold_for_one_value_and_for_any_key)
         ares_str text = { 0 };
         ares_config *cfg = case_new(&o);
         ares_config_add_aliases(cfg, words, ARES_COUNT(words));
-        ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
+        ares_config_add_defaults(cfg, defaults, ARES_COUNT(defaults));
         ares_config_load_text(cfg, "early.yaml", ARES_VIEW("data: {prompt: kept}"));
         ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
         ares_config_override(cfg, MODEL);
@@ -584,7 +644,7 @@ TEST(config_a_word_may_refer_to_another_name_of_its_option)
     ares_config *cfg =
         case_read(&o,
                   "num_generations: 5\n"
-                  "actor_rollout_ref: {rollout: {n: '${num_generations}'}}\n",
+                  "actor_rollout_ref: {rollout: {n: '${oc.select:num_generations,3}'}}\n",
                   MODEL "|worker.rollout.top_k=${num_generations}|num_generations=6");
     CHECK_OK(ares_config_finish(cfg));
     CHECK_EQ(o.n, 6);

@@ -142,7 +142,7 @@ TEST(config_wrong_overrides_say_what_is_right)
     CHECK_FAULTS(
         NULL,
         MODEL
-        "|=3|worker..n=1|~worker.rollout.n=1|+worker.rollout.n=2|+worker.rollout.m=2|data.files.0=x"
+        "|=3|worker..n=1|~worker.rollout.n=1|+worker.rollout.m=2|data.files.0=x"
         "|worker.rollout.n+=1|env.kwargs+=1|worker=1|worker.rollout.n.x=1|temperature=0|env."
         "rewards=[1"
         "|env.rewards.-1=3|env.rewards.0.name.x=1|+data.files.0=1|~nothing|trainer.name=\xFF|quite."
@@ -153,7 +153,6 @@ TEST(config_wrong_overrides_say_what_is_right)
         "config: command line: '~worker.rollout.n=1': not an override (a.b=value, a.b+=[item], "
         "+a.new=value, "
         "~a.b)\n"
-        "config: command line: worker.rollout.n: is an option already; write it without +\n"
         "config: command line: worker.rollout.m: no such option (options there: n, top_k, max_len, "
         "temperature, top_p)\n"
         "config: command line: data.files.0: no item '0' in a list of 0; items count from 0, += "
@@ -312,6 +311,34 @@ TEST(config_print_reads_back_as_the_same_configuration)
     ares_config_free(copy);
 }
 
+/* A suggestion is a misspelling, or a name with sections left out, and never another option. */
+TEST(config_suggests_no_other_option)
+{
+    static const struct {
+        const char *word, *said;
+    } cases[] = {
+        { "rollout.n", "; did you mean 'worker.rollout.n'?" },
+        { "top_pp", "; did you mean 'worker.rollout.top_p'?" },
+        { "worker.top_p", "; did you mean 'worker.rollout.top_p'?" },
+        { "other.n", "" },
+        { "multi_turn.shuffle", "" },
+        { "reward_model.mode", "" },
+        { "temp", "" },
+    };
+    char fault[200];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        char words[100];
+        snprintf(words, sizeof words, MODEL "|%s=1", cases[i].word);
+        snprintf(fault, sizeof fault, "config: command line: %s: no such option%s", cases[i].word,
+                 cases[i].said);
+        ares_config *cfg = case_read(&o, NULL, words);
+        CHECK_EQ(ares_config_finish(cfg), ARES_ECONFIG);
+        CHECK_STR(ares_error_message(), fault);
+        ares_config_free(cfg);
+    }
+}
+
 TEST(config_help_shows_every_option_and_is_itself_a_configuration)
 {
     case_options o;
@@ -334,8 +361,21 @@ TEST(config_help_shows_every_option_and_is_itself_a_configuration)
     CHECK_OK(ares_config_help(cfg, "algorithm.mode", &help));
     CHECK_STR(help.data,
               "algorithm:\n  # how to average (token-mean, seq-mean, none)\n  mode: token-mean\n");
+    /* a part of a name or a text, and another trainer's word */
+    static const char *const words[] = { "MODE", "to average", "ode" };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        ares_str_clear(&help);
+        CHECK_OK(ares_config_help(cfg, words[i], &help));
+        CHECK_CONTAINS(help.data,
+                       "algorithm:\n  # how to average (token-mean, seq-mean, none)\n  mode: ");
+        CHECK(!strstr(help.data, "max_len"));
+    }
+    ares_str_clear(&help);
+    CHECK_OK(ares_config_help(cfg, "num_generations", &help));
+    CHECK_STR(help.data, "worker:\n  rollout:\n    # samples per prompt (integer, in [1,))\n"
+                         "    n: 1\n");
     CHECK_FAIL(ares_config_help(cfg, "worker.rolout", &help), ARES_ECONFIG,
-               "config: worker.rolout: no such option or section");
+               "config: worker.rolout: no option has this in its name or text");
     ares_str_clear(&help);
     CHECK_OK(ares_config_help(cfg, NULL, &help));
     int n;

@@ -39,7 +39,18 @@ static const struct {
     { "a critic reads text alone", "worker.critic.model.freeze_vision_tower=false" },
     { "worker.*.fsdp.torch_dtype is how weights are stored, enable_full_shard what ranks share",
       "worker.actor.fsdp.use_orig_params=true worker.critic.fsdp.use_orig_params=true "
-      "worker.ref.fsdp.enable_cpu_offload=true" },
+      "worker.ref.fsdp.mp_buffer_dtype=fp32 worker.actor.strategy=fsdp2 "
+      "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 "
+      "critic.veomni.fsdp_size=2" },
+    { "worker.*.offload.* says what waits in host memory",
+      "worker.ref.fsdp.enable_cpu_offload=true "
+      "actor_rollout_ref.model.enable_activation_offload=true" },
+    { "the rollout engine is this program's own", "actor_rollout_ref.rollout.name=vllm" },
+    { "timing_s/* in metrics.jsonl says where time goes",
+      "actor_rollout_ref.actor.profiler.enable=false global_profiler.steps=null "
+      "critic.profiler.ranks=[]" },
+    { "asks for nothing",
+      "custom_reward_function.path=null algorithm.rollout_correction.rollout_rs=null" },
     { "the critic reads the actor's tokens", "worker.critic.model.tokenizer_path=t" },
     { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype",
       "worker.rollout.dtype=bf16" },
@@ -51,8 +62,8 @@ static const struct {
       "actor_rollout_ref.model.external_lib=null "
       "actor_rollout_ref.actor.use_torch_compile=true "
       "actor_rollout_ref.actor.entropy_checkpointing=true "
-      "actor_rollout_ref.actor.fsdp_config.param_offload=true "
-      "actor_rollout_ref.ref.fsdp_config.param_offload=true "
+      "actor_rollout_ref.actor.fsdp_config.wrap_policy.min_num_params=0 "
+      "actor_rollout_ref.ref.fsdp_config.forward_prefetch=true "
       "actor_rollout_ref.rollout.free_cache_engine=true "
       "actor_rollout_ref.rollout.load_format=auto actor_rollout_ref.rollout.mode=sync "
       "actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=null "
@@ -75,7 +86,12 @@ static const struct {
     { "worker.reward.rewards says what is rewarded; {name: auto} goes by the data source",
       "reward_model.reward_manager=naive" },
     { "reward/length_penalty is always logged", "reward_model.overlong_buffer.log=false" },
-    { "a run directory goes on by itself", "trainer.resume_mode=auto" },
+    { "a run directory goes on by itself, else from trainer.load_checkpoint_path",
+      "trainer.resume_mode=auto" },
+    { "trainer.logger says where metrics go beside metrics.jsonl", "report_to=wandb" },
+    { "rollouts/*.jsonl in trainer.run_dir hold every answer",
+      "trainer.rollout_data_dir=d trainer.validation_data_dir=d log_completions=true" },
+    { "a step samples with the weights that it trains", "async_training.staleness_threshold=1" },
     { "ranks come from --ranks or mpirun", "ray_init.num_cpus=null ray_kwargs.timeline=null" },
     { "every step is logged", "logging_steps=1" },
     { "each file is named with --config, a later one over those before it",
@@ -142,19 +158,17 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
           "set worker.actor.rollout_is: token and worker.actor.rollout_is_threshold" },
         { "algorithm.rollout_is_level", "token", "'token'",
           "set worker.actor.rollout_is: token, sequence or geometric" },
-        { "actor_rollout_ref.rollout.do_sample", "True", "true",
+        { "actor_rollout_ref.rollout.do_sample", "False", "false",
           "temperature 0 is greedy; leave do_sample out" },
         { "custom_reward_function.path", "f.py", "'f.py'",
           "Python functions do not run here; worker.reward.rewards takes a built-in, a shared "
           "object or a "
           "command" },
         { "trainer.validation_steps", "2", "2", "set env.val.groups to so many times as much" },
-        { "loss_type", "dr_grpo", "'dr_grpo'",
+        { "loss_type", "luspo", "'luspo'",
           "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens "
           "are "
           "averaged" },
-        { "report_to", "wandb", "'wandb'", "set trainer.logger" },
-        { "bf16", "true", "true", "set worker.actor.fsdp.torch_dtype: bf16" },
         { "fp16", "true", "true",
           "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
         { "actor.global_batch_size", "4", "4", COUNTED },

@@ -21,7 +21,7 @@ static int64_t count_of(const char *help)
  * ares_config_help knows options and sections; a trailing index is an item of a list, and keys of a
  * map, as those of env.definitions, are not known.
  */
-static bool leads_somewhere(const ares_config *cfg, const char *to)
+static bool leads_somewhere(ares_config *cfg, const char *to)
 {
     char path[256];
     snprintf(path, sizeof path, "%s", to);
@@ -233,14 +233,30 @@ static void set_words(ares_config *cfg, const char *words, bool reverse)
     ares_free(text);
 }
 
-/* Every option as it is then; *faults of them. */
-static ares_str options_of(const char *words, bool reverse, int *faults)
+/* Of the trainers whose words the text has, the defaults of options that nothing has set. */
+static void set_defaults(ares_config *cfg, const char *words)
+{
+    char path[128];
+    for (int i = 0; i < ARES_COUNT(trainers); i++) {
+        bool used = false;
+        for (const char *at = words; *at; at += strcspn(at, " "), at += *at == ' ')
+            used = used || strncmp(at, trainers[i].mark, strlen(trainers[i].mark)) == 0;
+        const char *when = trainers[i].when;
+        if (!used || (when && !strstr(words, when))) continue;
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(trainers[i].own, "="), trainers[i].own);
+        if (!ares_config_is_set(cfg, path)) ares_config_override(cfg, trainers[i].own);
+    }
+}
+
+/* Every option as it is then; *faults of them. with: also the defaults of the words of this text */
+static ares_str options_of(const char *words, const char *with, bool reverse, int *faults)
 {
     ares_train_config c;
     ares_config *cfg = ares_config_new();
     ares_str out = { 0 };
     ares_train_config_declare(cfg, &c);
     set_words(cfg, words, reverse);
+    if (with) set_defaults(cfg, with);
     ares_config_resolve(cfg);
     *faults = ares_config_fault_count(cfg);
     ares_config_print(cfg, &out);
@@ -252,7 +268,8 @@ static ares_str options_of(const char *words, bool reverse, int *faults)
 static void check_options(const char *words, const char *own, bool reverse)
 {
     int faults, same;
-    ares_str have = options_of(words, reverse, &faults), want = options_of(own, reverse, &same);
+    ares_str have = options_of(words, NULL, reverse, &faults),
+             want = options_of(own, words, reverse, &same);
     const char *a = have.data, *b = want.data;
     while (*a && *a == *b) a++, b++;
     while (a > have.data && a[-1] != '\n') a--, b--; /* the line that differs */
@@ -335,8 +352,15 @@ TEST(every_word_stands_in_the_table_of_meanings_and_truth_values_with_both)
         bool section = n > 2 && strcmp(a->from + n - 2, ".*") == 0,
              of_value = a->when && *a->when == '=';
         if (!a->to || (!*a->to && !of_value)) continue; /* refused or ignored: e2e */
-        CHECK_MSG(stands(a->from, section ? n - 2 : n, section, of_value ? a->when + 1 : NULL),
-                  "%s%s stands in no line of words.h", a->from, of_value ? a->when : "");
+        const char *values = of_value ? a->when + 1 : "";
+        do { /* each of the values that | stands between */
+            size_t len = strcspn(values, "|"), star = *values == '*';
+            char value[64];
+            snprintf(value, sizeof value, "%.*s", (int)(len - star), values + star);
+            CHECK_MSG(stands(a->from, section ? n - 2 : n, section, of_value ? value : NULL),
+                      "%s%s%s stands in no line of words.h", a->from, of_value ? "=" : "", value);
+            values += len + (values[len] == '|');
+        } while (*values);
     }
     for (int i = 0; i < ARES_COUNT(meanings); i++) {
         const char *words = meanings[i].words, *value = strchr(words, '=') + 1;
@@ -402,17 +426,20 @@ TEST(a_verl_command_line_is_understood)
     ares_config_free(cfg);
 }
 
+/* Of TRL it is the weight of the KL in the loss, which a file that names no model does not tell. */
 TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
 {
-    static const char yaml[] = "model_name_or_path: m\nnum_generations: 8\nepsilon: "
+    static const char yaml[] = "num_generations: 8\nepsilon: "
                                "0.2\nepsilon_high: 0.28\nlearning_rate: 1e-5\n"
-                               "adam_beta2: 0.99\nseed: 7\nbeta: 0.04\n";
-    for (int kl = 0; kl < 2; kl++) {
+                               "adam_beta2: 0.99\nseed: 7\n\nbeta: 0.04\n";
+    for (int kl = 0; kl < 3; kl++) {
         ares_train_config c;
         ares_config *cfg = ares_config_new();
         ares_train_config_declare(cfg, &c);
         ares_config_load_text(cfg, "trl.yaml", ares_view_of(yaml));
-        if (kl) ares_config_override(cfg, "algorithm.use_kl_loss=True");
+        ares_config_override(cfg,
+                             kl == 2 ? "model_name_or_path=m" : "worker.actor.model.model_path=m");
+        if (kl == 1) ares_config_override(cfg, "algorithm.use_kl_loss=True");
         ares_config_resolve(cfg);
         if (kl) CHECK_OK(ares_config_finish(cfg));
         else
@@ -484,7 +511,6 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.clip_ratio_dual=1.2" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_dual=0.5" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_high=4" }, 1, "clip_ratio_dual" },
-        { { "algorithm.use_kl_loss=true", "algorithm.disable_kl=true" }, 2, "use_kl_loss" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=5" }, 2, "clip_cov_lb" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5",
@@ -577,12 +603,6 @@ TEST(a_kl_in_two_places_or_by_two_dialects_is_refused)
         { { "algorithm.kl_beta=0.1", ACTOR_OF_VERL "use_kl_loss=False" },
           2,
           "algorithm.kl_beta = 0.1 is the weight of a term of the loss" },
-        { { "algorithm.kl_beta=0.1", "algorithm.disable_kl=true" },
-          2,
-          "algorithm.disable_kl leaves no reference model" },
-        { { "algorithm.use_kl_in_reward=true", "algorithm.disable_kl=true" },
-          2,
-          "algorithm.disable_kl leaves no reference model" },
         { { "algorithm.use_kl_in_reward=maybe" }, 1, "unknown" },
     };
     static const struct {
@@ -590,6 +610,10 @@ TEST(a_kl_in_two_places_or_by_two_dialects_is_refused)
         int n;
     } right[] = {
         { { "algorithm.kl_beta=0.1" }, 1 },
+        /* EasyR1's recipes, whose base file has a KL; there disable_kl wins */
+        { { "algorithm.use_kl_loss=true", "algorithm.disable_kl=true" }, 2 },
+        { { "algorithm.kl_beta=0.1", "algorithm.disable_kl=true" }, 2 },
+        { { "algorithm.use_kl_in_reward=true", "algorithm.disable_kl=true" }, 2 },
         { { "algorithm.kl_beta=0", "algorithm.use_kl_loss=false" }, 2 },
         { { "algorithm.kl_beta=0.0", "algorithm.disable_kl=true" }, 2 },
         { { "algorithm.use_kl_in_reward=false", "algorithm.disable_kl=true" }, 2 },

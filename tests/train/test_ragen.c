@@ -54,6 +54,8 @@ static bool without_effect(const char *path, bool kl)
         "env.val.n_groups",
         "trainer.project_name",
         "trainer.experiment_name",
+        "worker.actor.model.freeze_vision_tower", /* the models see no images */
+        "trainer.total_epochs",                   /* of rows; trainer.max_steps ends the runs */
     };
     for (int i = 0; i < ARES_COUNT(paths); i++)
         if (strcmp(path, paths[i]) == 0) return true;
@@ -317,8 +319,8 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
           "config: a.yaml:1: agent_proxy.max_turnss: no such option; did you mean "
           "'env.max_turns'?" },
         { "es_manager: {train: {env_group: 8}}",
-          "config: a.yaml:1: es_manager.train.env_group: no such option; did you mean "
-          "'env.train.n_groups'?" },
+          "config: a.yaml:1: es_manager.train.env_group: no such option (options there: tags, "
+          "groups, n_groups, group_size, seed)" },
         { "es_manager: {val: {env_configs: {tag: [Bandit]}}}",
           "config: a.yaml:1: es_manager.val.env_configs.tag: no such option; did you mean "
           "'env.val.tags'?" },
@@ -340,8 +342,8 @@ TEST(words_of_ragen_that_are_none_or_ask_for_what_is_not_there_are_named)
           "many times as much" },
         { "lora: {rank: 16}",
           "(written lora.rank): all weights are trained, there are no adapters; set 0" },
-        { "actor_rollout_ref: {rollout: {rollout_filter_ratio: 0.25}}",
-          "not accepted: set rollout_filter_strategy: top_k" },
+        { "actor_rollout_ref: {rollout: {rollout_filter_type: median}}",
+          "rollout_filter_type = 'median'" },
         { "data: {max_response_length: None2}", "data.max_response_length = 'None2'" },
         { "custom_envs: {CoordSokobn: {env_config: {dim_x: 5}}}",
           "(written custom_envs.CoordSokobn.env_config.dim_x): no such tag; did you mean "

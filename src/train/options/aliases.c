@@ -26,6 +26,17 @@
         { section "reward_fn", "worker.reward.rewards=[{name: json}]", "=json_valid", NULL }, \
         { section "reward_fn", NULL, NULL,                                                    \
           "set worker.reward.rewards, as in [{name: number}], or [{name: regex, pattern: ...}]" }
+/* Functions and classes of slime that stand for what is always done. */
+#define SLIME_SOURCE(word)                                                 \
+    { word, "",                                                            \
+      "=*RolloutDataSource|*RolloutDataSourceWithBuffer|*MultipleWeighted" \
+      "RolloutDataSourceWithBuffer",                                       \
+      "data.train_files and curriculum.* say what is drawn" },             \
+        { word, NULL, NULL,                                                \
+          "no code is loaded; data.train_files and curriculum.* say what is drawn" }
+#define SLIME_LOG(word)                                                          \
+    { word, "", "=*custom_rollout_log_function", "metrics are always written" }, \
+        { word, NULL, NULL, "no code is loaded; metrics are always written" }
 #define BETA                                                                                   \
     "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write " \
     "algorithm.kl_coef, with algorithm.use_kl_loss: true"
@@ -49,11 +60,54 @@
 #define WHOLE_RUN "a checkpoint holds the whole run, the critic with it"
 #define LORA "all weights are trained, so that only the rank, 0, says something"
 #define FILES "each file is named with --config, a later one over those before it"
-#define UNSAID "null says nothing"
+#define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
 #define PYTHON                                                                                   \
     "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object " \
     "or a command"
+
+#define OF_PAIRS "=dpo|ipo|kto|orpo|simpo|cpo"
+#define PAIRS                                                                         \
+    "not built; algorithm.name: vapor learns from pairs of answers beside a reward, " \
+    "vapor.dpo_coef as DPO does (docs/vapor.md)"
+#define GPG                                                                                     \
+    "not built as a loss of its own; leave it out, and set algorithm.adv_estimator: gpg: in a " \
+    "step of one mini-batch the loss default has the same gradient"
+#define PROFILED "timing_s/* in metrics.jsonl says where time goes"
+#define NO_EXPERTS "models here have no experts"
+#define OFFLOADED "worker.*.offload.* says what waits in host memory"
+#define ORDER "data.seed says the order of rows and mini-batches"
+#define ADAMW "weights are trained with AdamW; worker.*.optim.strategy says how it is stored"
+#define ADAMW_NAMES "=AdamW|adamw|adam|Adam"
+#define LORA_PATH "not built: adapters; merge them into the model, and name that"
+#define QUANTIZED "not built: the rollout reads the actor's own weights, unquantised"
+#define CONVERSATIONS                                                                            \
+    "tools and conversations are environments here: set env.train.tags (docs/environments.md); " \
+    "an "                                                                                        \
+    "answer to a row of data.train_files is one turn"
+#define NO_PENALTY "not built: tokens are sampled without a penalty on repetition"
+#define NO_MIN_P "not built: set worker.rollout.top_p or top_k"
+#define OWN_CLASS                                                                             \
+    "no code of a data set is run; write what it makes as JSON lines, and name that file in " \
+    "data.train_files (docs/data.md)"
+#define OWN_SAMPLER \
+    "no code of a sampler is run; curriculum.* draws data sets by weight and drops solved prompts"
+#define TEMPLATE_KWARGS "set the values in a template of your own: data.override_chat_template"
+#define OWN_LOG_PROBS "the rollout's log-probs are the actor's own"
+#define LOSS_OF_CORRECTION "worker.actor.loss_type names the loss; leave it out"
+#define NOT_REJECTED "answers are not rejected"
+#define REWARD_MODEL                                                                           \
+    "not built: a reward model; serve it, and ask it from a command of worker.reward.rewards " \
+    "(docs/rewards.md)"
+#define SANDBOX                                                                          \
+    "not built: a sandbox for programs; ask it from a command of worker.reward.rewards " \
+    "(docs/rewards.md)"
+#define PEFT "use_peft says whether there are adapters"
+#define ANSWERS "rollouts/*.jsonl in trainer.run_dir hold every answer"
+#define ONE_AFTER_ANOTHER "a step samples with the weights that it trains"
+#define MODEL_OF_VERL VERL "model.path"
+#define RANK0_OF_EASYR1 ACTOR "fsdp.enable_rank0_init"
+#define MODEL_OF_TRL "model_name_or_path"
 
 #define RAGEN_TAGS "es_manager.train.env_configs.tags"
 
@@ -67,7 +121,18 @@ const ares_config_alias train_aliases[] = {
     { "worker.actor.model.trust_remote_code", "", NULL, "no code of a model is run" },
     { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
+    { "worker.actor.strategy", "", NULL, SHARDS },
+    { "worker.critic.strategy", "", NULL, SHARDS },
+    { "worker.ref.strategy", "", NULL, SHARDS },
+    { "worker.rollout.name", "", NULL, "the rollout engine is this program's own" },
     { "worker.actor.fsdp.*", "", NULL, SHARDS },
+    { "algorithm.filter_key", "algorithm.filter_key=accuracy", "=accuracy_normalized", NULL },
+    /* what is asked for under other names, and is not here: no misspellings of what is */
+    { "algorithm.name", NULL, OF_PAIRS, PAIRS },
+    { "algorithm.adv_estimator", NULL, OF_PAIRS, PAIRS },
+    { ACTOR "loss_type", NULL, OF_PAIRS, PAIRS },
+    { ACTOR "loss_type", NULL, "=gpg", GPG },
+    { VERL "actor.policy_loss.loss_mode", NULL, "=gpg", GPG },
     { "worker.critic.padding_free", "", NULL, PACKED },
     { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },
@@ -76,6 +141,9 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
     { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
+    { "worker.actor.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
+    { "worker.critic.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
+    { "worker.ref.fsdp.enable_cpu_offload", "", NULL, OFFLOADED },
     { "worker.ref.padding_free", "", NULL, PACKED },
     { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
@@ -91,6 +159,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.reward.num_cpus", "", NULL, "rewards run on the threads of trainer.threads" },
     { "trainer.wandb_run_id", "", NULL, "a run directory goes on by itself, its metrics with it" },
     { "trainer.save_checkpoint_path", "trainer.run_dir", NULL, NULL },
+    { "trainer.ray_timeline", "", NULL, ENGINE },
 
     /* verl and RAGEN */
     { "data.train_batch_size", "data.rollout_batch_size", NULL, NULL },
@@ -130,6 +199,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.loss_agg_scope", ACTOR "loss_norm", NULL, NULL },
     { VERL "actor.tau_pos", ACTOR "tau_positive", NULL, NULL },
     { VERL "actor.tau_neg", ACTOR "tau_negative", NULL, NULL },
+    { VERL "actor.tis_imp_ratio_cap", "", "=-1", UNSAID },
     { VERL "actor.tis_imp_ratio_cap", NULL, NULL,
       "set worker.actor.rollout_is: token and worker.actor.rollout_is_threshold" },
     { ACTOR "loss_agg_scope", ACTOR "loss_norm", NULL, NULL },
@@ -157,6 +227,14 @@ const ares_config_alias train_aliases[] = {
       "entropy is always computed in chunks" },
     { VERL "actor.entropy_checkpointing", "", NULL, ENGINE },
     { VERL "actor.fsdp_config.*", "", NULL, ENGINE },
+    { VERL "actor.fsdp_config.param_offload", ACTOR "offload.offload_params", NULL, NULL },
+    { VERL "actor.fsdp_config.optimizer_offload", ACTOR "offload.offload_optimizer", NULL, NULL },
+    { VERL "actor.fsdp_config.model_dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
+    { VERL "actor.megatron.*", "", NULL, SHARDS },
+    { VERL "actor.megatron.param_offload", ACTOR "offload.offload_params", NULL, NULL },
+    { VERL "actor.megatron.optimizer_offload", ACTOR "offload.offload_optimizer", NULL, NULL },
+    { VERL "actor.veomni.*", "", NULL, SHARDS },
+    { VERL "actor.engine.*", "", NULL, SHARDS },
     { VERL "actor.fsdp_config.fsdp_size", ACTOR "fsdp.fsdp_size", NULL, NULL },
     { VERL "actor.checkpoint.*", "", NULL, "a checkpoint holds the whole run" },
     { VERL "ref.*", "worker.ref.*", NULL, NULL },
@@ -165,6 +243,18 @@ const ares_config_alias train_aliases[] = {
     { VERL "ref.log_prob_use_dynamic_bsz", "", NULL, BY_TOKENS },
     { VERL "ref.log_prob_max_token_len_per_gpu", "", NULL, BY_TOKENS },
     { VERL "ref.fsdp_config.*", "", NULL, ENGINE },
+    { VERL "ref.fsdp_config.param_offload", "worker.ref.offload.offload_params", NULL, NULL },
+    { VERL "ref.fsdp_config.model_dtype", "worker.ref.fsdp.torch_dtype", NULL, NULL },
+    { VERL "ref.megatron.*", "", NULL, SHARDS },
+    { VERL "ref.megatron.param_offload", "worker.ref.offload.offload_params", NULL, NULL },
+    { VERL "ref.veomni.*", "", NULL, SHARDS },
+    { VERL "ref.engine.*", "", NULL, SHARDS },
+    { VERL "ref.rollout_n", "", NULL, "it is worker.rollout.n" },
+    { VERL "ref.use_torch_compile", "", NULL, ENGINE },
+    { VERL "ref.entropy_from_logits_with_chunking", "", NULL, ENGINE },
+    { VERL "ref.entropy_checkpointing", "", NULL, ENGINE },
+    { VERL "ref.profiler.*", "", NULL, PROFILED },
+    { VERL "ref.router_replay.*", "", NULL, NO_EXPERTS },
     { VERL "ref.fsdp_config.fsdp_size", "worker.ref.fsdp.fsdp_size", NULL, NULL },
     { VERL "rollout.*", "worker.rollout.*", NULL, NULL },
     { VERL "rollout.tensor_model_parallel_size", "worker.rollout.tensor_parallel_size", NULL,
@@ -204,10 +294,220 @@ const ares_config_alias train_aliases[] = {
     { "trainer.default_local_dir", "trainer.run_dir", NULL, NULL },
     { "trainer.log_val_generations", "trainer.val_generations_to_log", NULL, NULL },
     { "trainer.max_actor_ckpt_to_keep", "trainer.save_limit", NULL, NULL },
-    { "trainer.resume_mode", "", NULL, "a run directory goes on by itself" },
+    { "trainer.resume_mode", "", NULL,
+      "a run directory goes on by itself, else from trainer.load_checkpoint_path" },
     { "trainer.default_hdfs_dir", "", NULL, ENGINE },
     { "ray_init.*", "", NULL, RANKS },
     { "ray_kwargs.*", "", NULL, RANKS },
+
+    /* of the actor */
+    { VERL "actor.freeze_vision_tower", ACTOR "model.freeze_vision_tower", NULL, NULL },
+    { VERL "actor.clip_ratio_low", ACTOR "clip_ratio_low=1", "=10", NULL },
+    { VERL "actor.policy_loss.tau_pos", ACTOR "tau_positive", NULL, NULL },
+    { VERL "actor.policy_loss.tau_neg", ACTOR "tau_negative", NULL, NULL },
+    { VERL "actor.calculate_entropy", "", NULL, "actor/entropy is measured where it is needed" },
+    { VERL "actor.calculate_sum_pi_squared", "", "=false", UNSAID },
+    { VERL "actor.calculate_sum_pi_squared", NULL, NULL, "not built: a baseline from sum pi^2" },
+    { VERL "actor.sum_pi_squared_checkpointing", "", NULL, ENGINE },
+    { VERL "actor.use_prefix_grouper", "", NULL, ACTOR "share_prompts does it" },
+    { VERL "actor.use_fused_kernels", "", NULL, ENGINE },
+    { VERL "actor.use_remove_padding", "", NULL, PACKED },
+    { VERL "actor.ppo_infer_max_token_len_per_gpu", "", NULL, BY_TOKENS },
+    { VERL "actor.ppo_infer_micro_batch_size_per_gpu", "", NULL, BY_TOKENS },
+    { VERL "actor.rollout_n", "", NULL, "it is worker.rollout.n" },
+    { VERL "actor.data_loader_seed", "", NULL, ORDER },
+    { VERL "actor.profiler.*", "", NULL, PROFILED },
+    { VERL "actor.router_replay.*", "", NULL, NO_EXPERTS },
+    { VERL "actor.optim.lr_warmup_steps", ACTOR "optim.lr_warmup_steps=null", "=-1", NULL },
+    { VERL "actor.optim.optimizer", "", ADAMW_NAMES, ADAMW },
+    { VERL "actor.optim.optimizer", NULL, NULL, ADAMW },
+    { VERL "actor.optim.optimizer_impl", "", NULL, ADAMW },
+    { VERL "actor.optim.clip_grad", ACTOR "max_grad_norm", NULL, NULL },
+    { VERL "actor.optim.num_cycles", "", "=0.5", "a cosine is half a period" },
+    { VERL "actor.optim.override_optimizer_config.*", "", NULL, ENGINE },
+    { VERL "actor.optim.lr_decay_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
+    { VERL "actor.optim.lr_decay_steps", "", NULL, "the schedule spans the run's own steps" },
+    { VERL "actor.optim.lr_warmup_init", "", "=0", "the warm-up begins at 0" },
+    { VERL "actor.optim.min_lr", "", "=0", UNSAID },
+    { VERL "actor.optim.min_lr", NULL, NULL, "set worker.actor.optim.min_lr_ratio, a share of lr" },
+    { VERL "actor.model_engine", "", NULL, SHARDS },
+    { VERL "actor.pad_to_length", "", NULL, PACKED },
+    { "model_engine", "", NULL, SHARDS },
+    { "actor@" VERL "actor", "", NULL, SHARDS },
+    /* of the critic */
+    { "critic.model.fsdp_config.param_offload", CRITIC "offload.offload_params", NULL, NULL },
+    { "critic.model.fsdp_config.optimizer_offload", CRITIC "offload.offload_optimizer", NULL,
+      NULL },
+    { "critic.model.fsdp_config.model_dtype", CRITIC "fsdp.torch_dtype", NULL, NULL },
+    { "critic.fsdp_config.*", "", NULL, ENGINE },
+    { "critic.fsdp_config.param_offload", CRITIC "offload.offload_params", NULL, NULL },
+    { "critic.fsdp_config.optimizer_offload", CRITIC "offload.offload_optimizer", NULL, NULL },
+    { "critic.megatron.*", "", NULL, SHARDS },
+    { "critic.megatron.param_offload", CRITIC "offload.offload_params", NULL, NULL },
+    { "critic.megatron.optimizer_offload", CRITIC "offload.offload_optimizer", NULL, NULL },
+    { "critic.veomni.*", "", NULL, SHARDS },
+    { "critic.enable", "", NULL, "algorithm.adv_estimator says whether there is a critic" },
+    { "critic.shuffle", "", NULL, "actor and critic take the mini-batches in one order" },
+    { "critic.data_loader_seed", "", NULL, ORDER },
+    { "critic.profiler.*", "", NULL, PROFILED },
+    { "critic.model.enable_activation_offload", "", NULL, OFFLOADED },
+    { CRITIC "model.override_config.?", "", "=0", "nothing is dropped out here" },
+    { CRITIC "model.override_config.max_position_embeddings", "", NULL,
+      "a critic reads the actor's sequences, however long" },
+    { CRITIC "model.override_config.*", NULL, NULL, "a model is what its config.json says" },
+    { "critic.model.use_fused_kernels", "", NULL, ENGINE },
+    { "critic.model.tiled_mlp.*", "", NULL, ENGINE },
+    { "critic.optim.lr_warmup_steps", CRITIC "optim.lr_warmup_steps=null", "=-1", NULL },
+    { "critic.optim.optimizer", "", ADAMW_NAMES, ADAMW },
+    { "critic.optim.optimizer", NULL, NULL, ADAMW },
+    { "critic.optim.optimizer_impl", "", NULL, ADAMW },
+    { "critic.optim.clip_grad", CRITIC "max_grad_norm", NULL, NULL },
+    { "critic.optim.num_cycles", "", "=0.5", "a cosine is half a period" },
+    { "critic.optim.override_optimizer_config.*", "", NULL, ENGINE },
+    /* of the model */
+    { VERL "model.override_config.model_config.*", ACTOR "model.override_config.*", NULL, NULL },
+    { VERL "model.torch_dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
+    { VERL "model.hf_config_path", NULL, NULL, "a model is what its own config.json says" },
+    { VERL "model.custom_chat_template", NULL, NULL,
+      "write it to a file, and name that in data.override_chat_template" },
+    { VERL "model.enable_activation_offload", "", NULL, OFFLOADED },
+    { VERL "model.exclude_modules", "", NULL, LORA },
+    { VERL "model.lora_adapter_path", NULL, NULL, LORA_PATH },
+    { VERL "model.lora.*", "", NULL, LORA },
+    { VERL "model.lora.rank", ACTOR "model.lora.rank", NULL, NULL },
+    { VERL "model.lora.adapter_path", NULL, NULL, LORA_PATH },
+    { VERL "model.fused_kernel_options.*", "", NULL, ENGINE },
+    { VERL "model.tiled_mlp.*", "", NULL, ENGINE },
+    { VERL "model.mtp.enable", "", "=false", UNSAID },
+    { VERL "model.mtp.enable", NULL, NULL, "not built: heads that predict several tokens" },
+    { VERL "model.mtp.*", "", NULL, "there are no heads that predict several tokens" },
+    { VERL "nccl_timeout", "trainer.comm_timeout_s", NULL, NULL },
+    /* of the rollout */
+    { VERL "rollout.do_sample", "", "=true", "answers are sampled at worker.rollout.temperature" },
+    { VERL "rollout.cudagraph_capture_sizes", "", NULL, ENGINE },
+    { VERL "rollout.data_parallel_size", "", NULL, RANKS },
+    { VERL "rollout.expert_parallel_size", "", NULL, NO_EXPERTS },
+    { VERL "rollout.moe_tensor_parallel_size", "", NULL, NO_EXPERTS },
+    { VERL "rollout.pipeline_model_parallel_size", "", NULL, SHARDS },
+    { VERL "rollout.logprobs_mode", "", NULL,
+      "log-probs of the rollout are those that it samples with" },
+    { VERL "rollout.calculate_log_probs", "", NULL,
+      "the rollout's log-probs are always kept, as worker.actor.rollout_is and metrics need them" },
+    { VERL "rollout.scheduling_policy", "", NULL, ENGINE },
+    { VERL "rollout.over_sample_rate", "", "=0", UNSAID },
+    { VERL "rollout.over_sample_rate", NULL, NULL,
+      "set curriculum.over_sampling_batch_size, a number of prompts" },
+    { VERL "rollout.multi_stage_wake_up", "", NULL, ENGINE },
+    { VERL "rollout.layered_summon", "", NULL, ENGINE },
+    { VERL "rollout.update_weights_bucket_megabytes", "", NULL, ENGINE },
+    { VERL "rollout.checkpoint_engine.*", "", NULL, ENGINE },
+    { VERL "rollout.skip_tokenizer_init", "", NULL, ENGINE },
+    { VERL "rollout.skip_rollout", "", "=false", UNSAID },
+    { VERL "rollout.skip_rollout", NULL, NULL, "answers are always made anew" },
+    { VERL "rollout.skip_dump_dir", "", NULL, ENGINE },
+    { VERL "rollout.enable_rollout_routing_replay", "", NULL, NO_EXPERTS },
+    { VERL "rollout.quantization", NULL, NULL, QUANTIZED },
+    { VERL "rollout.quantization_config_file", NULL, NULL, QUANTIZED },
+    { VERL "rollout.enable_true_mode", "", NULL, ENGINE },
+    { VERL "rollout.mtp.*", "", NULL, "there are no heads that predict several tokens" },
+    { VERL "rollout.mtp", "", NULL, "there are no heads that predict several tokens" },
+    { VERL "rollout.profiler.*", "", NULL, PROFILED },
+    { VERL "rollout.trace.*", "", NULL, "rollouts/*.jsonl in trainer.run_dir hold every answer" },
+    { VERL "rollout.prometheus.*", "", NULL, "metrics.jsonl holds what is measured" },
+    { VERL "rollout.agent.*", "", NULL, ENGINE },
+    { VERL "rollout.agent.default_agent_loop", "", "=single_turn_agent", UNSAID },
+    { VERL "rollout.agent.default_agent_loop", NULL, NULL, CONVERSATIONS },
+    { VERL "rollout.agent.agent_loop_config_path", NULL, NULL, CONVERSATIONS },
+    { VERL "rollout.multi_turn.enable", "", "=false", UNSAID },
+    { VERL "rollout.multi_turn.enable", NULL, NULL, CONVERSATIONS },
+    { VERL "rollout.multi_turn.tool_config_path", NULL, NULL, CONVERSATIONS },
+    { VERL "rollout.multi_turn.interaction_config_path", NULL, NULL, CONVERSATIONS },
+    { VERL "rollout.multi_turn.*", "", NULL, "env.* says how a conversation goes on" },
+    { VERL "rollout.repetition_penalty", "", "=1", UNSAID },
+    { VERL "rollout.repetition_penalty", NULL, NULL, NO_PENALTY },
+    { VERL "rollout.min_p", "", "=0", UNSAID },
+    { VERL "rollout.min_p", NULL, NULL, NO_MIN_P },
+    /* of the data */
+    { "data.use_shm", "", NULL, ENGINE },
+    { "data.seed", "", "=null", UNSAID },
+    { "data.val_batch_size", "", "=null", UNSAID },
+    { "data.train_max_samples", "", "=-1", UNSAID },
+    { "data.train_max_samples", NULL, NULL, "name a file of so many rows in data.train_files" },
+    { "data.val_max_samples", "", "=-1", UNSAID },
+    { "data.val_max_samples", NULL, NULL, "name a file of so many rows in data.val_files" },
+    { "data.reward_fn_key", "", "=data_source", "that key says where a row comes from" },
+    { "data.reward_fn_key", NULL, NULL, "write the row's source under the key data_source" },
+    { "data.tool_config_path", NULL, NULL, CONVERSATIONS },
+    { "data.dataloader_num_workers", "", NULL, ENGINE },
+    { "data.image_patch_size", "", NULL, "the model's own processor says it" },
+    { "data.return_multi_modal_inputs", "", NULL, ENGINE },
+    { "data.validation_shuffle", "", NULL, "validation answers each row once, in any order" },
+    { "data.custom_cls.path", NULL, NULL, OWN_CLASS },
+    { "data.custom_cls.name", "", NULL, "data.custom_cls.path would name its file" },
+    { "data.sampler.class_path", NULL, NULL, OWN_SAMPLER },
+    { "data.sampler.class_name", "", NULL, "data.sampler.class_path would name its file" },
+    { "data.datagen.path", NULL, NULL, OWN_CLASS },
+    { "data.datagen.name", "", NULL, "data.datagen.path would name its file" },
+    { "data.apply_chat_template_kwargs", "", "={}", UNSAID },
+    { "data.apply_chat_template_kwargs", NULL, NULL, TEMPLATE_KWARGS },
+    { "data.apply_chat_template_kwargs.*", NULL, NULL, TEMPLATE_KWARGS },
+    /* of the algorithm */
+    { "algorithm.adv_estimator", "algorithm.adv_estimator=grpo", "=grpo_vectorized", NULL },
+    { "algorithm.adv_estimator", "algorithm.adv_estimator=rloo", "=rloo_vectorized", NULL },
+    { "algorithm.use_pf_ppo", "", "=false", UNSAID },
+    { "algorithm.use_pf_ppo", NULL, NULL, "not built: batches drawn again by their rewards" },
+    { "algorithm.pf_ppo.*", "", NULL, "algorithm.use_pf_ppo would use it" },
+    { "algorithm.rollout_correction.bypass_mode", ACTOR "recompute_log_probs=false", "=true",
+      NULL },
+    { "algorithm.rollout_correction.bypass_mode", "", "=false", OWN_LOG_PROBS },
+    { "algorithm.rollout_correction.use_policy_gradient", "", "=false", UNSAID },
+    { "algorithm.rollout_correction.use_policy_gradient", NULL, NULL, LOSS_OF_CORRECTION },
+    { "algorithm.rollout_correction.loss_type", "", "=ppo_clip", UNSAID },
+    { "algorithm.rollout_correction.loss_type", NULL, NULL, LOSS_OF_CORRECTION },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize", "", "=false", UNSAID },
+    { "algorithm.rollout_correction.rollout_is_batch_normalize", NULL, NULL,
+      "not built: weights divided by their mean over the batch" },
+    { "algorithm.rollout_correction.rollout_rs", NULL, NULL,
+      "answers are not rejected; worker.actor.rollout_is_mode: mask sets weights outside the "
+      "thresholds to 0" },
+    { "algorithm.rollout_correction.rollout_rs_threshold", "", NULL, NOT_REJECTED },
+    { "algorithm.rollout_correction.rollout_rs_threshold_lower", "", NULL, NOT_REJECTED },
+    { "algorithm.rollout_correction.rollout_token_veto_threshold", NULL, NULL,
+      "answers are not rejected for a token; set worker.actor.rollout_is_mode: mask" },
+    /* of rewards */
+    { "reward_model.enable", "", "=false", UNSAID },
+    { "reward_model.enable", NULL, NULL, REWARD_MODEL },
+    { "reward_model.*", "", NULL, "worker.reward.* says how answers are judged" },
+    { "reward_model.sandbox_fusion.url", NULL, NULL, SANDBOX },
+    { "reward_manager.*", "", NULL, REWARDS },
+    { "reward.reward_model.enable", "", "=false", UNSAID },
+    { "reward.reward_model.enable", NULL, NULL, REWARD_MODEL },
+    { "reward.reward_model.*", "", NULL, "no reward model is run" },
+    { "reward.reward_manager.*", "", NULL, REWARDS },
+    { "reward.num_workers", "", NULL, "rewards run on the threads of trainer.threads" },
+    { "reward.sandbox_fusion.url", NULL, NULL, SANDBOX },
+    { "reward.sandbox_fusion.*", "", NULL, "there is no sandbox" },
+    { "reward.reward_kwargs.overlong_buffer_cfg.*", BUFFER "*", NULL, NULL },
+    { "reward.reward_kwargs.max_resp_len", BUFFER "max_resp_len", NULL, NULL },
+    /* of the run */
+    { "trainer.resume_mode", "trainer.find_last_checkpoint=false", "=disable", NULL },
+    { "trainer.remove_previous_ckpt_in_save", "trainer.save_limit=1", "=true", NULL },
+    { "trainer.remove_previous_ckpt_in_save", "", "=false", UNSAID },
+    { "trainer.save_freq", "trainer.save_freq=-1", "=0", NULL },
+    { "trainer.test_freq", "trainer.val_freq=-1", "=0", NULL },
+    { "trainer.rollout_data_dir", "", NULL, ANSWERS },
+    { "trainer.validation_data_dir", "", NULL, ANSWERS },
+    { "trainer.esi_redundant_time", "", NULL, "trainer.save_minutes keeps a state to go on from" },
+    { "trainer.del_local_ckpt_after_load", "", NULL, "trainer.save_limit says which are kept" },
+    { "trainer.ray_wait_register_center_timeout", "", NULL, RANKS },
+    { "trainer.use_legacy_worker_impl", "", NULL, ENGINE },
+    { "trainer.worker_env.*", "", NULL, ENGINE },
+    { "global_profiler.*", "", NULL, PROFILED },
+    { "transfer_queue.*", "", NULL, ENGINE },
+    { "distillation.enabled", "", "=false", UNSAID },
+    { "distillation.enabled", NULL, NULL, "not built: learning from a teacher's log-probs" },
+    { "distillation.*", "", NULL, "there is no teacher" },
+    { "async_training.*", "", NULL, ONE_AFTER_ANOTHER },
 
     /* RAGEN: agents (docs/environments.md#names-of-ragen) */
     { "defaults", "", NULL, FILES },
@@ -237,8 +537,10 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.prompt_length", "", "=1",
       "worker.rollout.max_model_len bounds a conversation" },
     { VERL "rollout.tp_size_check", "", NULL, ENGINE },
-    { VERL "rollout.rollout_filter_ratio", NULL, NULL,
-      "set rollout_filter_strategy: top_k, and rollout_filter_value to this number" },
+    { VERL "rollout.rollout_filter_ratio", "worker.rollout.rollout_filter_value", NULL, NULL },
+    { VERL "rollout.rollout_filter_type", "", "=std", "groups are ranked by that" },
+    { VERL "rollout.rollout_filter_type", "worker.rollout.rollout_filter_metric=reward",
+      "=max_mean", NULL },
     { VERL "rollout.rollout_filter_empty_stop_steps", "algorithm.filter_empty_stop_steps", NULL,
       NULL },
     { VERL "rollout.gradient_analysis_num_buckets", "report.gradient_analysis.buckets", NULL,
@@ -273,7 +575,6 @@ const ares_config_alias train_aliases[] = {
     { "critic.model.fsdp_config.fsdp_size", CRITIC "fsdp.fsdp_size", NULL, NULL },
     { "data.max_prompt_length", "", "=null", UNSAID },
     { "data.max_response_length", "", "=null", UNSAID },
-    { "data.train_batch_size", "", "=null", UNSAID },
     { "trainer.local_log_dir", "", NULL, "metrics and logs lie in trainer.run_dir" },
     { "trainer.wandb_id", "", NULL, "a run directory goes on by itself, its metrics with it" },
     { "trainer.validation_steps", "", "=1", "env.val.groups are validated" },
@@ -369,6 +670,7 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.sampling_params.max_new_tokens", "data.max_response_length", NULL, NULL },
     { "runner.max_epochs", "trainer.total_epochs", NULL, NULL },
     { "runner.max_steps", "trainer.max_steps", NULL, NULL },
+    { "runner.max_steps", "", "=-1", UNSAID },
     { "runner.val_check_interval", "trainer.val_freq", NULL, NULL },
     { "runner.save_interval", "trainer.save_freq", NULL, NULL },
     { "actor.global_batch_size", NULL, NULL, COUNTS_SAMPLES },
@@ -434,6 +736,15 @@ const ares_config_alias train_aliases[] = {
     { "kl_coef", "algorithm.kl_coef", NULL, NULL },
     { "delta", ACTOR "clip_ratio_dual", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
+    { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo=true", "=group", NULL },
+    { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo=false", "=none", NULL },
+    { "scale_rewards", NULL, "=batch",
+      "not built: division by the deviation of the batch; set group or none" },
+    { "importance_sampling_level", "", "=token", UNSAID },
+    { "importance_sampling_level", ACTOR "loss_type=gspo", "=sequence", NULL },
+    { "importance_sampling_level", ACTOR "loss_type=gspo_token", "=sequence_token", NULL },
+    { "importance_sampling_level", NULL, NULL, "set token or sequence" },
+    { "beta", "", "=0", UNSAID },
     { "beta", "vapor.beta", "worker.actor.loss_type=vapor", BETA },
     { "beta", "vapor.beta", "algorithm.name=vapor", NULL },
     { "algorithm.beta", "vapor.beta", "algorithm.name=vapor", NULL },
@@ -443,22 +754,118 @@ const ares_config_alias train_aliases[] = {
     { "beta", "algorithm.kl_coef", "algorithm.use_kl_loss=true", NULL },
     { "mask_truncated_completions", "algorithm.mask_truncated", NULL, NULL },
     /* TRL's names for how tokens are averaged */
-    { "loss_type", ACTOR "loss_avg_mode=token-mean", "=dapo", NULL },
+    { "loss_type", ACTOR "loss_avg_mode=token-mean", "=dapo|bnpo", NULL },
+    { "loss_type", ACTOR "loss_avg_mode=seq-mean-token-sum-norm", "=dr_grpo", NULL },
+    { "loss_type", ACTOR "loss_type=cispo", "=cispo", NULL },
+    { "loss_type", ACTOR "loss_type=sapo", "=sapo", NULL },
+    { "sapo_temperature_pos", ACTOR "tau_positive", NULL, NULL },
+    { "sapo_temperature_neg", ACTOR "tau_negative", NULL, NULL },
     { "loss_type", ACTOR "loss_avg_mode=seq-mean-token-mean", "=grpo", NULL },
     { "loss_type", NULL, NULL,
       "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens are "
       "averaged" },
     { "num_train_epochs", "trainer.total_epochs", NULL, NULL },
     { "max_steps", "trainer.max_steps", NULL, NULL },
+    { "max_steps", "", "=-1", UNSAID },
     { "save_steps", "trainer.save_freq", NULL, NULL },
     { "eval_steps", "trainer.val_freq", NULL, NULL },
     { "save_total_limit", "trainer.save_limit", NULL, NULL },
     { "output_dir", "trainer.run_dir", NULL, NULL },
     { "run_name", "trainer.experiment_name", NULL, NULL },
-    { "report_to", NULL, NULL, "set trainer.logger" },
+    { "report_to", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
     { "logging_steps", "", NULL, "every step is logged" },
+    { "logging_strategy", "", NULL, "every step is logged" },
+    { "logging_first_step", "", NULL, "every step is logged" },
+    { "logging_dir", "", NULL, "metrics and logs lie in trainer.run_dir" },
+    { "log_completions", "", NULL, ANSWERS },
+    { "num_completions_to_print", "", NULL, ANSWERS },
+    { "log_unique_prompts", "", NULL, ANSWERS },
+    { "log_multimodal", "", NULL, ANSWERS },
+    { "eval_strategy", "trainer.val_freq=-1", "=no", NULL },
+    { "eval_strategy", "", "=steps", "eval_steps says how often" },
+    { "eval_strategy", NULL, NULL, "set trainer.val_freq to the steps of an epoch" },
+    { "eval_on_start", "trainer.val_before_train", NULL, NULL },
+    { "save_strategy", "trainer.save_freq=-1", "=no", NULL },
+    { "save_strategy", "", "=steps", "save_steps says how often" },
+    { "save_strategy", NULL, NULL, "set trainer.save_freq to the steps of an epoch" },
+    { "load_best_model_at_end", "", NULL, "ares-train export takes the best checkpoint" },
+    { "resume_from_checkpoint", "", "=true|false", "a run directory goes on by itself" },
+    { "resume_from_checkpoint", "trainer.load_checkpoint_path", NULL, NULL },
+    { "overwrite_output_dir", "", NULL, "a run directory goes on by itself" },
+    { "push_to_hub", "", "=false", UNSAID },
+    { "push_to_hub", NULL, NULL, "nothing is uploaded; leave it out" },
+    { "dataset_name", "data.train_files", NULL, NULL },
+    { "dataset_config", NULL, NULL, "name the files of that part in data.train_files" },
+    { "dataset_train_split", "", "=train", UNSAID },
+    { "dataset_train_split", NULL, NULL, "name the files of that split in data.train_files" },
+    { "dataset_test_split", "", "=test", UNSAID },
+    { "dataset_test_split", NULL, NULL, "name the files of that split in data.val_files" },
+    { "shuffle_dataset", "data.shuffle", NULL, NULL },
+    { "data_seed", "data.seed", NULL, NULL },
+    { "model_revision", "", "=main", UNSAID },
+    { "model_revision", NULL, NULL, "fetch that revision, and name its directory" },
+    { "dtype", "", "=auto", UNSAID },
+    { "dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
+    { "torch_dtype", "", "=auto", UNSAID },
+    { "torch_dtype", ACTOR "fsdp.torch_dtype", NULL, NULL },
+    { "trust_remote_code", "", NULL, "no code of a model is run" },
+    { "attn_implementation", "", NULL, ENGINE },
+    { "use_peft", "", "=false", "all weights are trained" },
+    { "use_peft", NULL, NULL, "not built: adapters; all weights are trained, so set false" },
+    { "lora_r", "", NULL, PEFT },
+    { "lora_alpha", "", NULL, PEFT },
+    { "lora_dropout", "", NULL, PEFT },
+    { "lora_target_modules", "", NULL, PEFT },
+    { "lora_task_type", "", NULL, PEFT },
+    { "load_in_8bit", "", "=false", UNSAID },
+    { "load_in_8bit", NULL, NULL, QUANTIZED },
+    { "load_in_4bit", "", "=false", UNSAID },
+    { "load_in_4bit", NULL, NULL, QUANTIZED },
+    { "optim", "", "=adamw_torch|adamw_torch_fused|adamw_hf|adamw", ADAMW },
+    { "optim", NULL, NULL, ADAMW },
+    { "lr_scheduler_type", ACTOR "optim.lr_scheduler_type=constant", "=constant_with_warmup",
+      NULL },
+    { "lr_scheduler_kwargs", "", "={}", UNSAID },
+    { "lr_scheduler_kwargs", NULL, NULL, "set worker.actor.optim.min_lr_ratio" },
+    { "disable_dropout", "", NULL, "nothing is dropped out here" },
+    { "gradient_checkpointing_kwargs", "", NULL, ENGINE },
+    { "gradient_checkpointing_kwargs.*", "", NULL, ENGINE },
+    { "num_generations_eval", "worker.rollout.val_override_config.n", NULL, NULL },
+    { "repetition_penalty", "", "=1", UNSAID },
+    { "repetition_penalty", NULL, NULL, NO_PENALTY },
+    { "min_p", "", "=0", UNSAID },
+    { "min_p", NULL, NULL, NO_MIN_P },
+    { "generation_kwargs", "", "={}", UNSAID },
+    { "generation_kwargs", NULL, NULL, "worker.rollout.* says how answers are sampled" },
+    { "chat_template_kwargs", "", "={}", UNSAID },
+    { "chat_template_kwargs", NULL, NULL, TEMPLATE_KWARGS },
+    { "top_entropy_quantile", "", "=1", UNSAID },
+    { "top_entropy_quantile", NULL, NULL, "not built: learning from uncertain tokens alone" },
+    { "use_bias_correction_kl", "", "=false", UNSAID },
+    { "use_bias_correction_kl", NULL, NULL, "not built: a KL weighed by the policy's ratio" },
+    { "off_policy_mask_threshold", NULL, NULL, "set worker.actor.early_stop_imp_ratio" },
+    { "vllm_gpu_memory_utilization", "worker.rollout.gpu_memory_utilization", NULL, NULL },
+    { "vllm_max_model_length", "worker.rollout.max_model_len", NULL, NULL },
+    { "vllm_tensor_parallel_size", "worker.rollout.tensor_parallel_size", NULL, NULL },
+    { "vllm_mode", "", NULL, ENGINE },
+    { "vllm_server_host", "", NULL, ENGINE },
+    { "vllm_server_port", "", NULL, ENGINE },
+    { "vllm_server_base_url", "", NULL, ENGINE },
+    { "vllm_server_timeout", "", NULL, ENGINE },
+    { "vllm_enable_sleep_mode", "", NULL, ENGINE },
+    { "vllm_importance_sampling_correction", "", NULL, OWN_LOG_PROBS },
+    { "vllm_importance_sampling_mode", "", NULL, OWN_LOG_PROBS },
+    { "vllm_importance_sampling_cap", "", NULL, OWN_LOG_PROBS },
+    { "vllm_importance_sampling_clip_max", "", NULL, OWN_LOG_PROBS },
+    { "ddp_find_unused_parameters", "", NULL, ENGINE },
+    { "dataloader_num_workers", "", NULL, ENGINE },
+    { "deepspeed", "", NULL, SHARDS },
+    { "per_device_eval_batch_size", "", NULL, "data.val_batch_size prompts are validated at once" },
     { "seed", "worker.rollout.seed&data.seed", NULL, NULL },
+    { "bf16", ACTOR "fsdp.torch_dtype=bf16", "=true", NULL },
+    { "bf16", ACTOR "fsdp.torch_dtype=fp32", "=false", NULL },
     { "bf16", NULL, NULL, "set worker.actor.fsdp.torch_dtype: bf16" },
+    { "fp16", "", "=false", UNSAID },
     { "fp16", NULL, NULL, "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
     { "per_device_train_batch_size", NULL, NULL, COUNTS_SAMPLES },
     { "gradient_accumulation_steps", NULL, NULL, COUNTS_SAMPLES },
@@ -487,10 +894,11 @@ const ares_config_alias train_aliases[] = {
     { "prompt_data_source_names", "curriculum.names", NULL, NULL },
     { "data_source_weights", "curriculum.weights", NULL, NULL },
     { "data_source_reward_caps", "curriculum.reward_caps", NULL, NULL },
-    { "data_source_path", "curriculum.data_source_path", NULL, NULL },
+    SLIME_SOURCE("data_source_path"),
+    SLIME_SOURCE("curriculum.data_source_path"),
     { "custom_rm_path", "curriculum.custom_rm_path", NULL, NULL },
-    { "custom_rollout_log_function_path", "curriculum.custom_rollout_log_function_path", NULL,
-      NULL },
+    SLIME_LOG("custom_rollout_log_function_path"),
+    SLIME_LOG("curriculum.custom_rollout_log_function_path"),
     { "rm_type", "curriculum.rm_type", NULL, NULL },
     { "input_key", "data.prompt_key", NULL, NULL },
     { "label_key", "data.answer_key", NULL, NULL },
@@ -519,20 +927,14 @@ const ares_config_alias train_aliases[] = {
     { "skip_eval_before_train", "trainer.val_before_train=false", "=true", NULL },
     { "skip_eval_before_train", "trainer.val_before_train=true", "=false", NULL },
     { "skip_eval_before_train", NULL, NULL, "set trainer.val_before_train, which is the contrary" },
-    { "start_rollout_id", "", "=null", UNSAID },
     { "start_rollout_id", NULL, NULL,
       "a run goes on by itself; trainer.load_checkpoint_path names another checkpoint" },
     /* slime's defaults, written out */
-    { "apply_chat_template_kwargs", "", "={}", "an empty map says nothing" },
-    { "buffer_filter_path", "", "=null", UNSAID },
-    { "reward_key", "", "=null", UNSAID },
+    { "apply_chat_template_kwargs", "", "={}", UNSAID },
     { "group_rm", "", "=false", "answers are judged one by one" },
     { "dynamic_sampling_filter_path", "algorithm.dynamic_sampling_filter=none", "=null", NULL },
-    { "num_epoch", "", "=null", UNSAID },
     { "save_interval", "trainer.save_freq=-1", "=null", NULL },
     { "eval_interval", "trainer.val_freq=-1", "=null", NULL },
-    { "eval_config", "", "=null", UNSAID },
-    { "eval_prompt_data", "", "=null", UNSAID },
     { "rollout_stop", "worker.rollout.stop=[]", "=null", NULL },
     { "rollout_stop_token_ids", "worker.rollout.stop_token_ids=[]", "=null", NULL },
     { "eval_config", NULL, NULL, "name the file after another --config" },
@@ -571,28 +973,55 @@ const ares_config_alias train_aliases[] = {
 const int train_alias_count = ARES_COUNT(train_aliases);
 
 /*
- * Where a configuration sets a KL and says nothing about the reward, EasyR1 and this program put it
- * into the reward; verl and RLinf do not.
+ * Defaults of the trainers whose words are used, where they decide what is learnt and ours are
+ * other ones (docs/migrate.md). Those of verl that a single word of its would not bring along are
+ * of files that name the model in its words.
  */
-static const ares_config_implied implied[] = {
+static const ares_config_default defaults[] = {
     /* a mini-batch of RAGEN is of episodes; the rest is what its code does without an option */
-    { "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows" },
-    { RAGEN_TAGS, ACTOR "mini_batch_unit", "rows" },
-    { RAGEN_TAGS, ACTOR "clip_ratio_dual", "3.0" },
-    { RAGEN_TAGS, "worker.rollout.val_override_config.top_p", "1.0" },
-    { RAGEN_TAGS, "worker.rollout.val_override_config.top_k", "-1" },
-    { RAGEN_TAGS, "algorithm.filter_empty_policy", "retry" },
-    { RAGEN_TAGS, "algorithm.early_stop_rv_window", "5" },
-    { RAGEN_TAGS, "algorithm.early_stop_low_success", "0.01" },
-    { VERL "actor.use_kl_loss", "algorithm.use_kl_in_reward", "false" },
-    { VERL "actor.kl_loss_coef", "algorithm.use_kl_in_reward", "false" },
-    { VERL "actor.kl_loss_type", "algorithm.use_kl_in_reward", "false" },
-    { "algorithm.kl_ctrl.kl_coef", "algorithm.use_kl_in_reward", "false" },
-    { "algorithm.kl_beta", "algorithm.use_kl_loss", "true" },
+    { "RAGEN", "ppo_mini_batch_size", ACTOR "mini_batch_unit", "rows", NULL },
+    { "RAGEN", RAGEN_TAGS, ACTOR "mini_batch_unit", "rows", NULL },
+    { "RAGEN", RAGEN_TAGS, ACTOR "clip_ratio_dual", "3.0", NULL },
+    { "RAGEN", RAGEN_TAGS, "worker.rollout.val_override_config.top_p", "1.0", NULL },
+    { "RAGEN", RAGEN_TAGS, "worker.rollout.val_override_config.top_k", "-1", NULL },
+    { "RAGEN", RAGEN_TAGS, "algorithm.filter_empty_policy", "retry", NULL },
+    { "RAGEN", RAGEN_TAGS, "algorithm.early_stop_rv_window", "5", NULL },
+    { "RAGEN", RAGEN_TAGS, "algorithm.early_stop_low_success", "0.01", NULL },
+    { "RAGEN", VERL "rollout.rollout_filter_ratio", "worker.rollout.rollout_filter_strategy",
+      "top_k", NULL },
+    /* a KL of verl and RLinf acts where it is switched on, ours in the reward unless told */
+    { "verl", VERL "*", "algorithm.use_kl_in_reward", "false", NULL },
+    { "verl", "algorithm.kl_ctrl.*", "algorithm.use_kl_in_reward", "false", NULL },
+    { "verl", VERL "*", "algorithm.kl_penalty", "kl", "algorithm.use_kl_in_reward=true" },
+    { "verl", "algorithm.kl_ctrl.*", "algorithm.kl_penalty", "kl",
+      "algorithm.use_kl_in_reward=true" },
+    { "verl", VERL "*", ACTOR "clip_ratio_high", "0.2", NULL },
+    { "verl", VERL "*", ACTOR "ppo_kl_coef", "0.1", ACTOR "loss_type=kl_cov" },
+    { "verl", VERL "*", ACTOR "model.freeze_vision_tower", "false", NULL },
+    { "verl", VERL "*", "worker.rollout.val_override_config.temperature", "0", NULL },
+    { "verl", VERL "*", "worker.reward.rewards", "[{name: auto}]",
+      "worker.reward.reward_function=null&env.train.tags=[]&env.val.tags=[]" },
+    { "verl", MODEL_OF_VERL, "algorithm.adv_estimator", "gae", NULL },
+    { "verl", MODEL_OF_VERL, "data.rollout_batch_size", "1024", NULL },
+    { "verl", MODEL_OF_VERL, "worker.critic.optim.lr", "1e-5", NULL },
+    { "verl", MODEL_OF_VERL, "trainer.total_epochs", "30", NULL },
+    { "EasyR1", RANK0_OF_EASYR1, ACTOR "model.freeze_vision_tower", "false", NULL },
+    { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
+    { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },
+    { "RLinf", "algorithm.kl_beta", "algorithm.use_kl_loss", "true", NULL },
+    /* beta, the weight of the KL in the loss, is 0 */
+    { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
+    { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },
+    { "TRL", MODEL_OF_TRL, ACTOR "clip_ratio_high", "0.2", NULL },
+    { "TRL", MODEL_OF_TRL, ACTOR "loss_type", "dapo", NULL }, /* no dual clip */
+    { "TRL", MODEL_OF_TRL, "worker.rollout.n", "8", NULL },
+    { "TRL", MODEL_OF_TRL, ACTOR "optim.weight_decay", "0", NULL },
+    { "TRL", MODEL_OF_TRL, ACTOR "optim.lr_scheduler_type", "linear", NULL },
+    { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
 };
 
 void train_add_aliases(ares_config *cfg)
 {
     ares_config_add_aliases(cfg, train_aliases, train_alias_count);
-    ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
+    ares_config_add_defaults(cfg, defaults, ARES_COUNT(defaults));
 }

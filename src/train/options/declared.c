@@ -303,9 +303,10 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a, bool own_
     const char *written = ares_config_written(cfg, "algorithm.kl_coef");
     bool weighs = a->kl_coef > 0 || ares_config_scheduled(cfg, "algorithm.kl_coef");
     if (a->disable_kl && weighs && (a->use_kl_loss || in_reward) && !own_kl)
-        ares_config_fault(
-            cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
-            "algorithm.disable_kl leaves no reference model; set one of them to false");
+        ares_log(ARES_LOG_WARN,
+                 "config: %s = true: algorithm.disable_kl = true wins: there is no KL and no "
+                 "reference model",
+                 a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward");
     if (type && strcmp(type, "adaptive") == 0 && ares_kl_acts(a) != ARES_KL_IN_REWARD)
         ares_log(ARES_LOG_WARN,
                  "config: algorithm.kl_type = adaptive: has no effect: it steers a KL in the "

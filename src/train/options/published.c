@@ -56,10 +56,8 @@ static void check_launch(ares_config *cfg, const ares_published_config *p, int w
 typedef struct side {
     const char *name, *optimizer, *dtype, *reduce;
     bool used; /* false: no critic */
-    bool cpu_offload;
     int64_t ulysses, micro_update, micro_experience, lora;
     mini_batch_size mini_batch;
-    const ares_json *override;
 } side;
 
 #define PATH(s, key) path_of((char[96]){ 0 }, (s)->name, key)
@@ -79,17 +77,16 @@ static bool ends_with(ares_view text, const char *end)
  * What published scripts change of a model: its longest sequence, and dropouts, which they switch
  * off and which are never on here.
  */
-static void check_override(ares_config *cfg, const char *path, const ares_json *map, bool actor)
+static void check_override(ares_config *cfg, const ares_json *map)
 {
+    static const char path[] = "worker.actor.model.override_config";
     for (int64_t i = 0; i < map->count; i++) {
         ares_view key = map->members[i].key;
         const ares_json *value = map->members[i].value;
         bool number = value->type == ARES_JSON_INT || value->type == ARES_JSON_FLOAT;
         if (ares_view_is(key, PUBLISHED_POSITIONS) && value->type == ARES_JSON_INT &&
-            value->integer >= 1 && value->integer <= INT32_MAX) {
-            if (!actor) report_ignored(path, "a critic reads the actor's sequences, however long");
+            value->integer >= 1 && value->integer <= INT32_MAX)
             continue;
-        }
         if ((ends_with(key, "dropout") || ends_with(key, "pdrop")) && number &&
             value->number == 0) {
             report_ignored(path, "nothing is dropped out here");
@@ -124,8 +121,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
     if (s->lora > 0)
         ares_config_fault(cfg, PATH(s, "model.lora.rank"),
                           "all weights are trained, there are no adapters; set 0");
-    check_override(cfg, PATH(s, "model.override_config"), s->override,
-                   strcmp(s->name, "actor") == 0);
     if (!s->used) return;
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
         ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),
@@ -142,11 +137,6 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                               "%s over %d ranks) are no multiple of it",
                               (long long)z.per_device,
                               s->mini_batch.rows ? "" : " x worker.rollout.n", world);
-        else if (s->cpu_offload && z.accumulation > 1)
-            ares_config_fault(cfg, PATH(s, "fsdp.enable_cpu_offload"),
-                              "does not go together with gradient accumulation (%lld micro-batches "
-                              "a step); set it to false: weights stay on the device anyway",
-                              (long long)z.accumulation);
     }
     bool by_micro =
         strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
@@ -192,25 +182,21 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                          .dtype = c->actor.dtype,
                          .reduce = p->actor_reduce,
                          .used = true,
-                         .cpu_offload = p->actor_offload,
                          .ulysses = p->actor_ulysses,
                          .micro_update = c->actor.micro_batch_size,
                          .micro_experience = p->actor_micro_experience,
                          .mini_batch = mini_batch_size_of_actor(c),
-                         .lora = p->actor_lora,
-                         .override = p->actor_override };
+                         .lora = p->actor_lora };
     const side critic = { .name = "critic",
                           .optimizer = c->critic_optim.strategy,
                           .dtype = c->critic.dtype,
                           .reduce = p->critic_reduce,
                           .used = adv && (adv->needs & ARES_NEEDS_VALUES),
-                          .cpu_offload = p->critic_offload,
                           .ulysses = p->critic_ulysses,
                           .micro_update = p->critic_micro_update,
                           .micro_experience = p->critic_micro_experience,
                           .mini_batch = mini_batch_size_of_critic(c),
-                          .lora = p->critic_lora,
-                          .override = p->critic_override };
+                          .lora = p->critic_lora };
     if (!p->hybrid_engine)
         ares_config_fault(
             cfg, "worker.hybrid_engine",
@@ -218,6 +204,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
     check_launch(cfg, p, world);
     check_side(cfg, c, &actor, world);
     check_side(cfg, c, &critic, world);
+    check_override(cfg, p->actor_override);
     if (p->ref_ulysses > 1) ares_config_fault(cfg, "worker.ref.ulysses_size", "%s", long_rows);
     check_prefill(cfg, c);
     report_loggers(c);

@@ -46,17 +46,6 @@ void slime_declare(ares_config *cfg, ares_train_config *out)
     ares_config_translate_with(cfg, translate);
 }
 
-static void check_name(ares_config *cfg, const char *option, const char *value,
-                       const char *const *known, int n, const char *instead)
-{
-    const char *dot = value ? strrchr(value, '.') : NULL, *name = dot ? dot + 1 : value;
-    for (int i = 0; i < n && name; i++)
-        if (strcmp(name, known[i]) == 0) return;
-    if (name)
-        ares_config_fault(cfg, option, "no code is loaded; there is only %s; %s", known[0],
-                          instead);
-}
-
 /* Rewards of the user's own take the place of those that the word stands for. */
 static void warn_unused_type(const char *type, const ares_json *rewards)
 {
@@ -73,22 +62,16 @@ static void warn_unused_type(const char *type, const ares_json *rewards)
 
 void slime_check(ares_config *cfg, const ares_train_config *c)
 {
-    static const char *const rewards[] = { "async_rm_math_if" },
-                             *const logs[] = { "custom_rollout_log_function" },
-                             *const sources[] = { "MultipleWeightedRolloutDataSourceWithBuffer",
-                                                  "RolloutDataSourceWithBuffer",
-                                                  "RolloutDataSource" };
     const ares_slime_config *s = &c->slime;
+    const char *dot = s->custom_rm ? strrchr(s->custom_rm, '.') : NULL;
     if (s->samples != ARES_NULL_I64 && s->samples % c->rollout.n)
         ares_config_fault(cfg, SAMPLES,
                           "worker.rollout.n = %lld does not divide it, and the samples of a prompt "
                           "stay together; set a multiple",
                           (long long)c->rollout.n);
     warn_unused_type(s->rm_type, c->reward.rewards);
-    check_name(cfg, "curriculum.custom_rm_path", s->custom_rm, rewards, ARES_COUNT(rewards),
-               "worker.reward.rewards says what is rewarded");
-    check_name(cfg, "curriculum.custom_rollout_log_function_path", s->log_function, logs,
-               ARES_COUNT(logs), "metrics are always written");
-    check_name(cfg, "curriculum.data_source_path", s->data_source, sources, ARES_COUNT(sources),
-               "data.train_files and curriculum.* say what is drawn");
+    if (s->custom_rm && strcmp(dot ? dot + 1 : s->custom_rm, "async_rm_math_if") != 0)
+        ares_config_fault(cfg, "curriculum.custom_rm_path",
+                          "no code is loaded; there is only async_rm_math_if; "
+                          "worker.reward.rewards says what is rewarded");
 }

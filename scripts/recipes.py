@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Published recipes through --check, with a tiny model and rows of its own.
+
+    scripts/recipes.py [PROGRAM] [-v]      PROGRAM: build/ares-train by default
+
+Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is refused
+for; -v prints all faults. Every recipe is checked for one machine of eight processes, and what the
+machine at hand lacks in memory counts for nothing.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+PREFIXES = {"A:": "actor_rollout_ref.actor.", "R:": "actor_rollout_ref.rollout.",
+            "F:": "actor_rollout_ref.ref.", "M:": "actor_rollout_ref.model."}
+
+
+def read(path):
+    """{name: {word: value}}, in order."""
+    recipes, words = {}, None
+    for line in path.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            name, _, base = line.partition("  as ")
+            words = recipes[name] = dict(recipes[base]) if base else {}
+            continue
+        for one in line.split():
+            plus, one = re.match(r"(\+*)(.*)", one).groups()
+            gone = one.startswith("~")
+            one = one.lstrip("~")
+            plus2, one = re.match(r"(\+*)(.*)", one).groups()
+            one = PREFIXES.get(one[:2], one[:2]) + one[2:]
+            word, _, value = one.partition("=")
+            if gone:
+                words.pop(plus2 + word, None)
+            else:
+                words[plus + word] = value
+    return recipes
+
+
+def stand_ins(program):
+    for arch, name, width in (("qwen2", "model", "16"), ("qwen2_5_vl", "model_vl", "64")):
+        subprocess.run([program, "init", "--arch", arch, "--out", name, "--hidden", width, "--layers", "1",
+                        "--intermediate", "16", "--max-position", "1000000", "--seed", "1"],
+                       check=True, capture_output=True)
+    rows = ['{"prompt": "%d + 1", "problem": "%d + 1", "answer": "%d", "data_source": "openai/gsm8k"}' % (i, i, i + 1)
+            for i in range(64)]
+    pathlib.Path("rows.jsonl").write_text("\n".join(rows))
+    pathlib.Path("math.py").write_text("def compute_score(rewards):\n    return []\n")
+
+
+def faults(program, name, words):
+    sees = "vl" in name.lower() or "geo3k" in name
+    machine = ("tensor_model_parallel_size", "tensor_parallel_size")
+    words = {word: value for word, value in words.items() if not word.endswith(machine)}
+    line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value) for word, value in words.items()]
+    run = subprocess.run([program, "--check", "trainer.nnodes=1", "trainer.n_gpus_per_node=8"] + line,
+                         capture_output=True, text=True)
+    found = [re.sub(r"^(error: )?config: (command line: )?", "", one) for one in run.stderr.splitlines()
+             if " -> " not in one and not one.startswith(("warning", "config: defaults of"))]
+    memory = [one for one in found if one.startswith("a process needs")]
+    return [one for one in found if one not in memory] if run.returncode else []
+
+
+def main():
+    verbose = "-v" in sys.argv
+    names = [a for a in sys.argv[1:] if a != "-v"]
+    program = os.path.abspath(names[0] if names else HERE.parent / "build" / "ares-train")
+    recipes = read(HERE / "recipes.txt")
+    passed, tried = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        stand_ins(program)
+        for name, words in recipes.items():
+            if name == "EasyR1/config":  # what the others begin with
+                continue
+            trainer = name.split("/")[0]
+            found = faults(program, name, words)
+            tried[trainer] = tried.get(trainer, 0) + 1
+            passed[trainer] = passed.get(trainer, 0) + (not found)
+            for one in found[: None if verbose else 1]:
+                print("%s: %s" % (name, one[:200]))
+        os.chdir("/")
+    for trainer in tried:
+        print("%s: %d of %d pass" % (trainer, passed[trainer], tried[trainer]))
+    print("%d of %d pass" % (sum(passed.values()), sum(tried.values())))
+
+
+main()

@@ -274,6 +274,32 @@ static void refuse_nothing(ares_config *cfg, const char *path, const char *canon
 }
 
 /*
+ * "${oc.select:word,default}" of a word that is no option here, as verl's own files have for what
+ * they leave out: the default; the value itself where it is anything else.
+ */
+static config_node *without_select(ares_config *cfg, config_node *node)
+{
+    static const char select[] = "${oc.select:";
+    size_t n = node->kind == CONFIG_SCALAR ? strlen(node->text) : 0, len = strlen(select);
+    const char *error;
+    if (n <= len || strncmp(node->text, select, len) != 0 || node->text[n - 1] != '}') return node;
+    char *word = ares_arena_copy(&cfg->arena, node->text + len, n - len - 1);
+    char *comma = strchr(word, ',');
+    if (comma) *comma = 0;
+    config_found f = config_find(cfg, word);
+    if (*word == '.' ||
+        (f.kind != FOUND_NOTHING && f.kind != FOUND_IGNORED && f.kind != FOUND_REFUSED))
+        return node;
+    ares_view text = ares_view_trim(ares_view_of(comma ? comma + 1 : "null"));
+    config_node *value = config_yaml_value(
+        cfg, ARES_OPTION_tree, ares_arena_copy(&cfg->arena, text.data, text.len), &error);
+    if (!value || error) return node;
+    value->key = node->key;
+    config_node_stamp(value, node->layer, node->line, node->source);
+    return value;
+}
+
+/*
  * In files of other trainers null is a value that nobody gave. It takes back what an earlier layer
  * gave. Whether the word is done with.
  */
@@ -324,6 +350,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
 {
     for (int i = 0; i < cfg->defaults.count; i++)
         if (is_word_of(cfg->defaults.items[i].row->word, path)) cfg->defaults.items[i].by = node;
+    node = without_select(cfg, node);
     const ares_config_alias *of_value = config_alias_of_value(cfg, path, node);
     if (of_value) {
         put_value(cfg, path, of_value, node);

@@ -400,6 +400,26 @@ TEST(config_another_trainers_plus_adds_what_is_an_option_here)
     CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7", "");
 }
 
+/* verl's own file: what it leaves out refers to a word that is no option here. */
+TEST(config_a_select_of_what_is_no_option_is_its_default)
+{
+    static const ares_config_alias words[] = {
+        { "tools", "", "=null", "no tools" },
+        { "tools", NULL, NULL, "not built" },
+    };
+    case_options o;
+    ares_config *cfg = case_new(&o);
+    ares_config_add_aliases(cfg, words, ARES_COUNT(words));
+    ares_config_load_text(cfg, "a.yaml",
+                          ares_view_of("tools: ${oc.select:other.tools, null}\n"
+                                       "worker: {rollout: {n: '${oc.select:other.n,4}'}}\n"));
+    ares_config_override(cfg, MODEL);
+    ares_config_resolve(cfg);
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 4);
+    ares_config_free(cfg);
+}
+
 TEST(config_two_pluses_set_an_option_or_add_a_key)
 {
     case_options o;

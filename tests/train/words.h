@@ -1,7 +1,9 @@
 /*
  * What the words of other trainers mean in our options (verl, EasyR1, RAGEN, RLinf, TRL, VAPOR's
- * description, slime), typed line by line beside the table of aliases, from what is known of those
- * trainers; nobody has held each line against their documents. A line is what is set, and the same
+ * description, slime), typed line by line beside the table of aliases. The words of verl
+ * stand in verl/trainer/config of January or August 2026, in its recipes (+word) or in earlier
+ * versions; those of EasyR1 and TRL in verl/trainer/config.py and GRPOConfig; nobody has held the
+ * lines of the others against their documents. A line is what is set, and the same
  * in our own words; a word with a truth value stands with both, and two words in a line mean the
  * same in either order.
  */
@@ -280,6 +282,7 @@ static const meaning meanings[] = {
     { "algorithm.rollout_correction.use_policy_gradient=false", "" },
     { "algorithm.rollout_correction.loss_type=ppo_clip", "" },
     { "algorithm.rollout_correction.rollout_is_batch_normalize=false", "" },
+    { "custom_reward_function.name=compute_score", "" },
     { "reward_model.enable=false", "" },
     { "reward.reward_model.enable=false", "" },
     { "reward.reward_kwargs.overlong_buffer_cfg.len=30", "worker.reward.overlong_buffer.len=30" },

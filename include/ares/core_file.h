@@ -22,4 +22,12 @@ int ares_input_open(const char *path, const char **why);
 /* Reads such an input to its end; path "-" is stdin. */
 int ares_input_read(const char *path, ares_str *out);
 
+/*
+ * Warnings and errors of the log are also appended to this file from now on, with the time (log.c);
+ * the first of them makes it. NULL: no longer.
+ */
+void ares_log_keep(const char *path);
+/* A line for that file alone, where there is one. */
+void ares_log_note(const char *line);
+
 #endif

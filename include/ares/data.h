@@ -256,6 +256,8 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     X(uint8_t, span_lost, "1: both of its tags are there, but no token lies between them")      \
     X(uint8_t, discarded,                                                                       \
       "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")               \
+    X(uint8_t, failed,                                                                          \
+      "1: nothing could judge it, or its environment failed (docs/rewards.md#failures)")        \
     X(float, score, "of the reward manager, or of the environment")                             \
     X(float, unshaped, "the score without any penalty of length")                               \
     X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")
@@ -271,8 +273,9 @@ typedef struct ares_sample {
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
-    const ares_sight *sight;   /* of prompt and response together; NULL: they are text alone */
-    ares_view response, turns; /* decoded; of a trajectory (data_trajectory.h) */
+    const ares_sight *sight; /* of prompt and response together; NULL: they are text alone */
+    /* of a trajectory (data_trajectory.h) */
+    ares_view response, turns, details;
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
     /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */

@@ -41,6 +41,12 @@
       "DAPO: score of a wrong answer, for each reward that judges right and wrong; null: -1.0, "  \
       "or the reward's own score where correct and scale are null too")                           \
     X(f64, scale, "scale", "null", "?", "DAPO: factor of correct and incorrect; null: 1.0")       \
+    X(choice, on_failure, "on_failure", "discard", "discard|score",                               \
+      "a response that could not be judged: discard: no part of its group's comparison and of "   \
+      "the "                                                                                      \
+      "loss; score: it gets the failure_score of the entry")                                      \
+    X(f64, max_failed_frac, "max_failed_frac", "0.5", "[0,1]",                                    \
+      "a step in which a larger share of the responses could not be judged ends the run, saved")  \
     X(flag, skip_special_tokens, "skip_special_tokens", "true", "",                               \
       "remove special tokens from a response before it is judged")                                \
     X(f64, unfinished_score, "unfinished_score", "null", "?",                                     \
@@ -51,7 +57,7 @@ ares_option_table ares_reward_options;
 /* ---------------- manager
  * An entry of `rewards` names a verifier, or says `function: path.so:symbol` or `command: [words]`.
  * score = sum of weight x the entry's score. A response that an entry cannot judge (bad ground
- * truth, a process that fails) gets the entry's failure_score, and training goes on.
+ * truth, a process that fails) is marked as failed, and training goes on.
  */
 typedef struct ares_reward ares_reward;
 /*
@@ -95,18 +101,30 @@ typedef struct ares_reward_item {
     /* the score without any penalty of length: groups are filtered by it
      * (docs/dapo.md#informative-groups) */
     float unshaped;
-    float *parts; /* [ares_reward_count] the entries' scores */
-    bool failed;  /* an entry could not judge it, and its failure_score stands in */
+    /*
+     * [ares_reward_count] the entries' scores; of one that could not judge it failure_score, or NaN
+     * where on_failure is discard
+     */
+    float *parts;
+    bool failed;       /* an entry could not judge it */
+    ares_arena *arena; /* the caller's, for details; NULL: they are not written */
+    /*
+     * What users' processes answered, and failures, as a JSON object by entry; empty: nothing
+     */
+    ares_view details;
 } ares_reward_item;
 /* Queues one response. It may be judged while others decode. */
 void ares_reward_submit(ares_reward *r, ares_reward_item *item);
 /* Waits until all queued responses have their scores. Warns of failures. */
 void ares_reward_wait(ares_reward *r);
+/* "judge: ended with exit code 1": the latest of all; NULL: there was none. */
+const char *ares_reward_last_failure(const ares_reward *r);
 /*
  * A collective: writes the metrics of the responses scored since the last report, over all ranks;
  * names begin with prefix.
  *
  *   reward/<name>/mean, reward/<name>/accuracy    per verifier that judged
+ *   reward/<name>/<field>                         numbers that a user's process tells beside
  *   reward/failed/<name>                          responses it could not judge
  *   reward/exhausted                              responses whose work budget ended
  *   reward/extract_fail_rate                      share of responses without an answer

@@ -396,6 +396,11 @@ ARES_OPTION_STRUCT(ares_eval_config, ARES_EVAL_OPTIONS);
       "answers begin with a thought in <think> tags; false: with the answer")                      \
     X(f64, format_penalty, "format_penalty", "-0.1", "[-1e30,1e30]",                               \
       "added to an episode's score for each turn with an unknown action, or with none")            \
+    X(choice, on_failure, "on_failure", "discard", "discard|score",                                \
+      "an episode whose environment failed (its program died, was late, answered nonsense): "      \
+      "discard: no part of its group's comparison and of the loss; score: what it had until then") \
+    X(f64, max_failed_frac, "max_failed_frac", "0.5", "[0,1]",                                     \
+      "a step in which a larger share of the episodes failed ends the run, saved")                 \
     X(flag, token_exact, "token_exact", "false", "",                                               \
       "train on the tokens that were sampled, with the chat template's text between them; false: " \
       "on the conversation's text, written anew and encoded as a whole, as in RAGEN")              \

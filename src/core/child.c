@@ -83,8 +83,8 @@ static char **marked_environment(void)
 }
 
 /* ---------------- starting and stopping */
-/* in and out are the ends that the child reads and writes; returns an errno. */
-static int spawn(pid_t *pid, char *const *argv, int in, int out)
+/* The ends that the child reads and writes; returns an errno. */
+static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -92,6 +92,7 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out)
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, in, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawn_file_actions_adddup2(&files, err, 2);
     posix_spawnattr_init(&attributes);
     sigemptyset(&defaults);
     sigemptyset(&none);
@@ -111,22 +112,24 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out)
 
 int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
 {
-    int in[2], out[2];
+    int ends[3][2]; /* its input, output, stderr */
     pid_t pid;
     *c = ARES_CHILD_NONE;
     /* a write to a dead child then fails instead of ending this process */
     signal(SIGPIPE, SIG_IGN);
-    if (pipe2(in, O_CLOEXEC) != 0) return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
-    if (pipe2(out, O_CLOEXEC) != 0) {
-        close(in[0]);
-        close(in[1]);
-        return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+    for (int i = 0; i < 3; i++) {
+        if (pipe2(ends[i], O_CLOEXEC) == 0) continue;
+        ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+        for (int k = 0; k < 2 * i; k++) close(ends[k / 2][k % 2]);
+        return ARES_ECHILD;
     }
-    int failed = spawn(&pid, argv, in[0], out[1]);
-    close(in[0]);
-    close(out[1]);
-    c->to = in[1];
-    c->from = out[0];
+    int failed = spawn(&pid, argv, ends[0][0], ends[1][1], ends[2][1]);
+    close(ends[0][0]);
+    close(ends[1][1]);
+    close(ends[2][1]);
+    c->to = ends[0][1];
+    c->from = ends[1][0];
+    c->err = ends[2][0];
     if (failed) {
         ares_child_stop(c);
         return ares_fail(ARES_ECHILD, "%s: %s", argv[0], strerror(failed));
@@ -138,6 +141,7 @@ int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
     }
     fcntl(c->to, F_SETFL, O_NONBLOCK);
     fcntl(c->from, F_SETFL, O_NONBLOCK);
+    fcntl(c->err, F_SETFL, O_NONBLOCK);
     return ARES_OK;
 }
 
@@ -149,6 +153,9 @@ void ares_child_stop(ares_child *c)
         kill(-c->pid, SIGKILL);
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
     }
+    ares_child_listen(c);
+    if (c->err >= 0) close(c->err);
+    ares_str_fini(&c->said);
     *c = ARES_CHILD_NONE;
 }
 
@@ -178,12 +185,47 @@ int64_t ares_child_receive(ares_child *c, ares_str *out)
     return n;
 }
 
+void ares_child_listen(ares_child *c)
+{
+    enum { KEPT = 1000 };
+    char block[1 << 12];
+    ssize_t n;
+    for (int reads = 0; c->err >= 0 && reads < 64; reads++) { /* some write without end */
+        n = read(c->err, block, sizeof block);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return;
+        if (n <= 0) { /* or poll would report it forever */
+            close(c->err);
+            c->err = -1;
+            return;
+        }
+        for (ssize_t done = 0, wrote; done < n; done += wrote)
+            if ((wrote = write(STDERR_FILENO, block + done, (size_t)(n - done))) <= 0) break;
+        ares_str_add(&c->said, block, (size_t)n);
+        size_t old = c->said.len > KEPT ? c->said.len - KEPT : 0;
+        memmove(c->said.data, c->said.data + old, c->said.len - old);
+        c->said.len -= old;
+    }
+}
+
+/* The last line of its stderr, without control characters; empty: there is none. */
+static void last_line(const ares_child *c, char *out, size_t size)
+{
+    ares_view v = ares_view_trim(ares_str_view(&c->said));
+    size_t from = v.len, n = 0;
+    while (from > 0 && v.data[from - 1] != '\n') from--;
+    for (; from < v.len && n + 1 < size; from++)
+        out[n++] = (unsigned char)v.data[from] < ' ' ? ' ' : v.data[from];
+    out[n] = 0;
+}
+
 /*
  * The process is not reaped here but in ares_child_stop, so that its number, which is its group's
  * too, stays taken.
  */
-void ares_child_describe_end(const ares_child *c, char *why, size_t size)
+void ares_child_describe_end(ares_child *c, char *why, size_t size)
 {
+    char line[250];
     siginfo_t end = { 0 };
     for (int i = 0;
          i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -194,6 +236,10 @@ void ares_child_describe_end(const ares_child *c, char *why, size_t size)
     else if (end.si_code == CLD_EXITED)
         snprintf(why, size, "ended with exit code %d", end.si_status);
     else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
+    ares_child_listen(c);
+    last_line(c, line, sizeof line);
+    size_t n = strlen(why);
+    if (*line) snprintf(why + n, size - n, ": %s", line);
 }
 
 bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit)

@@ -2,17 +2,20 @@
  * Messages for people, on stderr. Each is one write, so that lines of several ranks and threads do
  * not interleave.
  */
-#include "ares/core.h"
+#include "ares/core_file.h"
 #include "last_words.h"
 #include "progress.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic int least_level = ARES_LOG_INFO;
 static _Atomic int own_rank = 0;
+static char *kept; /* ares_log_keep; set while one thread runs */
 
 void ares_log_set(ares_log_level least, int rank)
 {
@@ -20,13 +23,45 @@ void ares_log_set(ares_log_level least, int rank)
     own_rank = rank;
 }
 
-static void put(const char *line, size_t len)
+static void put(int fd, const char *line, size_t len)
 {
     for (size_t done = 0; done < len;) {
-        ssize_t wrote = write(STDERR_FILENO, line + done, len - done);
+        ssize_t wrote = write(fd, line + done, len - done);
         if (wrote <= 0) break; /* stderr is closed or full: there is no other place to report it */
         done += (size_t)wrote;
     }
+}
+
+/* A file that cannot be written to is no reason to stop: the line is on stderr. */
+static void keep(ares_view line)
+{
+    char when[32];
+    struct tm now;
+    time_t t = time(NULL);
+    int fd = open(kept, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return;
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S ", localtime_r(&t, &now));
+    ares_str whole = { 0 };
+    ares_str_add_z(&whole, when);
+    ares_str_add_view(&whole, line);
+    put(fd, whole.data, whole.len); /* one write: ranks share the file */
+    ares_str_fini(&whole);
+    close(fd);
+}
+
+void ares_log_note(const char *line)
+{
+    ares_str whole = { 0 };
+    if (!kept) return;
+    ares_str_addf(&whole, "error: %s\n", line);
+    keep(ares_str_view(&whole));
+    ares_str_fini(&whole);
+}
+
+void ares_log_keep(const char *path)
+{
+    ares_free(kept);
+    kept = path ? ares_strdup(path) : NULL;
 }
 
 void ares_log(ares_log_level level, const char *format, ...)
@@ -37,6 +72,7 @@ void ares_log(ares_log_level level, const char *format, ...)
     ares_str line = { 0 };
     if (core_bar_shown && isatty(STDERR_FILENO) && atomic_exchange(&core_bar_shown, 0))
         ares_str_add_z(&line, "\r\033[K");
+    size_t bar = line.len;
     if (rank != 0) ares_str_addf(&line, "[rank %d] ", rank);
     ares_str_add_z(&line, prefix[level]);
     va_list args;
@@ -48,7 +84,8 @@ void ares_log(ares_log_level level, const char *format, ...)
     ares_free(text);
     ares_str_add_char(&line, '\n');
     fflush(stdout); /* a file that has both keeps their order */
-    put(line.data, line.len);
+    put(STDERR_FILENO, line.data, line.len);
+    if (kept && level >= ARES_LOG_WARN) keep((ares_view){ line.data + bar, line.len - bar });
     ares_str_fini(&line);
 }
 
@@ -64,5 +101,5 @@ void log_last_words(const char *format, ...)
     va_end(args);
     n += ARES_MAX(0, ARES_MIN(more, 499));
     line[n++] = '\n';
-    put(line, (size_t)n);
+    put(STDERR_FILENO, line, (size_t)n);
 }

@@ -40,6 +40,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
                                .sight = x->prompt == g->row->prompt ? g->row->sight : NULL,
                                .response = y->response,
                                .turns = y->turns,
+                               .details = y->details,
                                .reward_parts = y->parts };
 #define OF_GROUP(type, name, text) sample.name = g->name;
 #define OF_ANSWER(type, name, text) sample.name = y->name;
@@ -139,12 +140,14 @@ static void write_row(const ares_trajectory_row *x, const ares_row *data_row, ar
 
 static void write_trajectory(const ares_trajectory *x, const ares_row *data_row, ares_str *out)
 {
-    int64_t head[4] = { x->n_rows, x->n_parts, (int64_t)x->response.len, (int64_t)x->turns.len };
+    int64_t head[5] = { x->n_rows, x->n_parts, (int64_t)x->response.len, (int64_t)x->turns.len,
+                        (int64_t)x->details.len };
     ARES_TRAJECTORY_FIELDS(PUT_FIELD)
     put(out, head, sizeof head);
     put(out, x->parts, (size_t)x->n_parts * sizeof *x->parts);
     put(out, x->response.data, x->response.len);
     put(out, x->turns.data, x->turns.len);
+    put(out, x->details.data, x->details.len);
     for (int32_t r = 0; r < x->n_rows; r++) write_row(&x->rows[r], data_row, out);
 }
 
@@ -216,13 +219,14 @@ static void read_row(reader *r, ares_trajectory_row *x)
 
 static void read_trajectory(reader *r, ares_trajectory *x)
 {
-    int64_t head[4];
+    int64_t head[5];
     ARES_TRAJECTORY_FIELDS(TAKE_FIELD)
     take(r, head, sizeof head);
     x->rows = room_for(r, head[0], sizeof *x->rows);
     x->parts = take_array(r, head[1], sizeof *x->parts);
     x->response = (ares_view){ take_array(r, head[2], 1), (size_t)head[2] };
     x->turns = (ares_view){ take_array(r, head[3], 1), (size_t)head[3] };
+    x->details = (ares_view){ take_array(r, head[4], 1), (size_t)head[4] };
     if (r->bad) return;
     x->n_rows = (int32_t)head[0];
     x->n_parts = (int32_t)head[1];

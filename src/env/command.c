@@ -206,7 +206,8 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     }
     out->done = done->boolean;
     out->success = out->done && out->reward.value > 0;
-    if (info) foreign_tell(&c->f, info, out);
+    if (info && !foreign_tell(&c->f, info, out))
+        fail_with_answer(c, r.line, "\"success\": true or false in info");
     return ARES_OK;
 }
 

@@ -76,19 +76,24 @@ static const char *known_name(foreign *f, ares_view name)
     return f->names[f->n_names++];
 }
 
-void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
+bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
 {
     for (int64_t i = 0; i < object->count; i++) {
         const ares_json *v = object->members[i].value;
-        bool yes_or_no = v->type == ARES_JSON_BOOL;
-        if (!yes_or_no && v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) continue;
+        bool yes_or_no = v->type == ARES_JSON_BOOL,
+             success = ares_view_is(object->members[i].key, "success");
+        if (!yes_or_no && v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) {
+            if (success && v->type != ARES_JSON_NULL) return false;
+            continue;
+        }
         double value = yes_or_no ? v->boolean : v->number;
         if (!__builtin_isfinite(value)) continue; /* 400 digits */
-        if (ares_view_is(object->members[i].key, "success")) out->success = value != 0;
+        if (success) out->success = value != 0;
         const char *name = known_name(f, object->members[i].key);
         if (name) env_tell_again(out, name, value);
         else out->dropped++;
     }
+    return true;
 }
 
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out)

@@ -25,7 +25,7 @@ typedef struct foreign {
     bool failed, replayable;
     bool over;       /* with the reset */
     int64_t unasked; /* lines that came unasked in the episode, or before it */
-    char why[400];
+    char why[600];
 } foreign;
 
 void foreign_fini(foreign *f);
@@ -38,10 +38,10 @@ const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked
 /* ["left", "right"]; false where it is no list of texts */
 bool foreign_read_actions(foreign *f, const ares_json *list);
 /*
- * Numbers and yes or no of an object are told; `success`, where it is one, also decides
- * out->success. A name has to be printable ASCII without blanks.
+ * Numbers and yes or no of an object are told; `success` also decides out->success, and false comes
+ * back where it is neither. A name has to be printable ASCII without blanks.
  */
-void foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
+bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
 /* The number, or false: FOREIGN_REWARD at most either way. 1 is an integer, 1.0 is none. */
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
 /* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */

@@ -381,8 +381,7 @@ static bool read_step(openenv *e, const ares_json *data, ares_env_outcome *out)
     out->done = done->boolean;
     out->success = out->done && out->success;
     if (!told) told = ares_json_get(data, "metadata");
-    if (told && told->type == ARES_JSON_OBJECT) foreign_tell(&e->f, told, out);
-    return true;
+    return !told || told->type != ARES_JSON_OBJECT || foreign_tell(&e->f, told, out);
 }
 
 static int step(void *env, ares_env_action action, ares_env_outcome *out)

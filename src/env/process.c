@@ -48,7 +48,7 @@ struct process {
     double heard;          /* when it last answered, or when somebody began to wait */
     seat **seats;          /* [all->o.seats] NULL: free */
     int64_t n_seats, open; /* taken; questions without an answer */
-    char why[160];         /* how its last life ended */
+    char why[400];         /* how its last life ended */
     bool by_clock, quit;   /* late; of its own accord */
     int64_t unasked;       /* lines that nobody asked for, since a reply told of them */
 };
@@ -166,7 +166,7 @@ int64_t seat_id(const seat *s)
 
 int64_t processes_descriptors(int64_t seats, int64_t n)
 {
-    return (n + seats - 1) / seats * (seats > 1 ? 3 : 2); /* two pipes, and what wakes a reader */
+    return (n + seats - 1) / seats * (seats > 1 ? 4 : 3); /* three pipes, and what wakes a reader */
 }
 
 /* ---------------- ends of a life */
@@ -257,7 +257,8 @@ static void take_lines(process *p)
 /* false: there is nothing, or the process has quit */
 static bool receive(process *p)
 {
-    char why[160];
+    char why[400];
+    ares_child_listen(&p->child);
     int64_t n = ares_child_receive(&p->child, &p->in);
     if (n > 0) take_lines(p);
     if (n >= 0) return n > 0;
@@ -300,9 +301,10 @@ static void serve_once(process *p)
         end_life(p, true, why);
         return;
     }
-    struct pollfd fds[3] = { { .fd = p->child.from, .events = POLLIN },
-                             { .fd = p->wake, .events = POLLIN },
-                             { .fd = p->out.len ? p->child.to : -1, .events = POLLOUT } };
+    struct pollfd fds[] = { { .fd = p->child.from, .events = POLLIN },
+                            { .fd = p->wake, .events = POLLIN },
+                            { .fd = p->out.len ? p->child.to : -1, .events = POLLOUT },
+                            { .fd = p->child.err, .events = POLLIN } };
     pthread_mutex_unlock(&p->lock);
     poll(fds, ARES_COUNT(fds), (int)(ARES_MIN(left, look_s) * 1000) + 1);
     pthread_mutex_lock(&p->lock);
@@ -312,6 +314,7 @@ static void serve_once(process *p)
     }
     eventfd_t woken;
     if (fds[1].revents) eventfd_read(p->wake, &woken);
+    if (fds[3].revents) ares_child_listen(&p->child);
     if (fds[0].revents) receive(p);
 }
 

@@ -37,7 +37,7 @@ typedef struct reply {
     bool by_clock;
     bool replayable; /* a second run would fail alike: no clock, and nobody else's lines */
     int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
-    char why[200];
+    char why[500];
 } reply;
 /*
  * Asks one question, a line without its newline, and waits for the answer. begins: of an episode;

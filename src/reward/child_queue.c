@@ -1,11 +1,15 @@
 /*
- * Children are killed when late. Lines are answered in order, so whatever goes wrong is blamed on
+ * Processes are killed when late. Lines are answered in order, so whatever goes wrong is blamed on
  * the first unanswered line: it fails, the process is started again, and the other lines are sent
  * again. After GIVE_UP such failures in a row the rest of the queue fails too; otherwise a program
  * that hangs on every line would take its time-out for each of a step's responses.
+ *
+ * Which process has a line is decided by its place in the queue, never by who is free: a program
+ * that remembers what it was asked gives the same answers again.
  */
 #include "child_queue.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,24 +20,42 @@
 enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
 static const double look_s = 0.5; /* for a signal that ends the work */
 
+/* What was sent about one response, and where the result goes. */
+typedef struct question {
+    char *text;
+    size_t len;
+    reward_call *result;
+} question;
+
+/* A line: one question, or an array of some. */
 typedef struct call {
     char *line;
     size_t len;
-    reward_call *result;
+    question *of; /* [n] */
+    int64_t n;
 } call;
 
-struct reward_child {
-    reward_child_options o;
-    char *name;
-    char **argv;
+typedef struct worker {
+    const struct reward_child *of;
     ares_child process;
     call *calls;
     int64_t n, head, cap; /* [head, n) have no answer yet */
     int64_t sent;         /* lines written whole, and sent_bytes of the next one */
     size_t sent_bytes;
     ares_str answer;
-    double since; /* when the head became the next in line */
-    int in_a_row; /* failures since the last answer */
+    bool answered; /* since it was started */
+    double since;  /* when the head became the next in line */
+    int in_a_row;  /* failures since the last answer */
+} worker;
+
+struct reward_child {
+    reward_child_options o;
+    char *name;
+    char **argv;
+    worker *workers; /* [o.processes] */
+    int64_t lines;   /* queued so far */
+    question *held;  /* batch: [n_held] questions that are sent when somebody waits */
+    int64_t n_held, held_cap;
 };
 
 reward_child *reward_child_new(const reward_child_options *o)
@@ -42,204 +64,382 @@ reward_child *reward_child_new(const reward_child_options *o)
     int n = 0;
     while (o->argv[n]) n++;
     c->o = *o;
+    c->o.processes = ARES_MAX(o->processes, 1);
     c->name = ares_strdup(o->name);
     c->argv = ares_calloc((size_t)n + 1, sizeof *c->argv);
     for (int i = 0; i < n; i++) c->argv[i] = ares_strdup(o->argv[i]);
-    c->process = ARES_CHILD_NONE;
+    c->workers = ares_calloc((size_t)c->o.processes, sizeof *c->workers);
+    for (int64_t i = 0; i < c->o.processes; i++)
+        c->workers[i] = (worker){ .of = c, .process = ARES_CHILD_NONE };
     return c;
 }
 
-static void stop(reward_child *c)
+static void stop(worker *w)
 {
-    ares_child_stop(&c->process);
-    c->sent = c->head;
-    c->sent_bytes = 0;
-    ares_str_clear(&c->answer);
+    ares_child_stop(&w->process);
+    w->sent = w->head;
+    w->sent_bytes = 0;
+    w->answered = false;
+    ares_str_clear(&w->answer);
+}
+
+static void free_call(call *k)
+{
+    for (int64_t i = 0; i < k->n; i++) ares_free(k->of[i].text);
+    ares_free(k->of);
+    ares_free(k->line);
+    *k = (call){ 0 };
 }
 
 void reward_child_free(reward_child *c)
 {
     if (!c) return;
-    stop(c);
-    for (int64_t i = c->head; i < c->n; i++) ares_free(c->calls[i].line);
+    for (int64_t i = 0; i < c->o.processes; i++) {
+        worker *w = &c->workers[i];
+        stop(w);
+        for (int64_t k = w->head; k < w->n; k++) free_call(&w->calls[k]);
+        ares_free(w->calls);
+        ares_str_fini(&w->answer);
+    }
+    for (int64_t i = 0; i < c->n_held; i++) ares_free(c->held[i].text);
     for (char **a = c->argv; *a; a++) ares_free(*a);
+    ares_free(c->held);
+    ares_free(c->workers);
     ares_free(c->argv);
     ares_free(c->name);
-    ares_free(c->calls);
-    ares_str_fini(&c->answer);
     ares_free(c);
 }
 
-static int start(reward_child *c)
+static int start(worker *w)
 {
-    ARES_TRY(ares_child_start(&c->process, c->argv, c->o.memory_bytes));
-    c->since = ares_now_s();
+    ARES_TRY(ares_child_start(&w->process, w->of->argv, w->of->o.memory_bytes));
+    w->since = ares_now_s();
     return ARES_OK;
 }
 
-/* Ends the call at the head, with its answer or with why there is none. */
-static void finish_call(reward_child *c, double score, double accuracy, const char *why)
+/* ---------------- the queue of a process */
+/* Takes the questions [n] over. */
+static void push(worker *w, const question *of, int64_t n)
 {
-    call *k = &c->calls[c->head++];
-    *k->result = (reward_call){ .score = score, .accuracy = accuracy, .failed = why != NULL };
-    if (why) snprintf(k->result->why, sizeof k->result->why, "%s", why);
-    c->in_a_row = why ? c->in_a_row + 1 : 0;
-    ares_free(k->line);
-    k->line = NULL;
-    c->since = ares_now_s();
-    if (c->head == c->n) c->head = c->n = c->sent = 0;
+    ares_str line = { 0 };
+    if (w->n == w->cap) {
+        w->cap = w->cap * 2 + 64;
+        w->calls = ares_realloc(w->calls, (size_t)w->cap * sizeof *w->calls);
+    }
+    if (w->of->o.batch) ares_str_add_char(&line, '[');
+    for (int64_t i = 0; i < n; i++) {
+        if (i) ares_str_add_char(&line, ',');
+        ares_str_add(&line, of[i].text, of[i].len);
+    }
+    ares_str_add_z(&line, w->of->o.batch ? "]\n" : "\n");
+    if (w->head == w->n) w->since = ares_now_s();
+    call *k = &w->calls[w->n++];
+    *k = (call){ .len = line.len, .n = n, .of = ares_malloc((size_t)n * sizeof *of) };
+    k->line = ares_str_take(&line);
+    memcpy(k->of, of, (size_t)n * sizeof *of);
 }
 
-static void fail_head(reward_child *c, const char *why)
+/* Ends the call at the head with its results [n]. */
+static void finish_call(worker *w, const reward_call *results, bool failed)
 {
-    if (c->head < c->n) finish_call(c, 0, 0, why);
-    stop(c);
+    call *k = &w->calls[w->head++];
+    for (int64_t i = 0; i < k->n; i++) *k->of[i].result = results[i];
+    w->in_a_row = failed ? w->in_a_row + 1 : 0;
+    free_call(k);
+    w->since = ares_now_s();
+    if (w->head == w->n) w->head = w->n = w->sent = 0;
+}
+
+static void finish_without_answer(worker *w, const char *why)
+{
+    int64_t n = w->calls[w->head].n;
+    reward_call *failed = ares_calloc((size_t)n, sizeof *failed);
+    for (int64_t i = 0; i < n; i++) {
+        failed[i].failed = true;
+        snprintf(failed[i].why, sizeof failed[i].why, "%s", why);
+    }
+    finish_call(w, failed, true);
+    ares_free(failed);
+}
+
+/* Blames the head, and ends the process. */
+static void fail_head(worker *w, const char *why)
+{
+    if (w->head < w->n) finish_without_answer(w, why);
+    stop(w);
+}
+
+/* The same, but where the head has several questions each is asked again by itself. */
+static void blame_head(worker *w, const char *why)
+{
+    if (w->head == w->n || w->calls[w->head].n == 1) {
+        fail_head(w, why);
+        return;
+    }
+    call several = w->calls[w->head];
+    for (int64_t i = 0; i < several.n; i++) push(w, &several.of[i], 1);
+    several.n = 0; /* the others have its texts now */
+    free_call(&several);
+    w->head++;
+    stop(w);
 }
 
 /*
- * Writes until the pipe is full. A child that closed its input shows in its answers: they end, or
+ * Writes until the pipe is full. A process that closed its input shows in its answers: they end, or
  * come too late.
  */
-static void send_some(reward_child *c)
+static void send_some(worker *w)
 {
-    while (c->process.pid && c->sent < c->n) {
-        call *k = &c->calls[c->sent];
-        c->sent_bytes +=
-            ares_child_send(&c->process, k->line + c->sent_bytes, k->len - c->sent_bytes);
-        if (c->sent_bytes < k->len) return;
-        c->sent++;
-        c->sent_bytes = 0;
+    ares_child_listen(&w->process);
+    while (w->process.pid && w->sent < w->n) {
+        call *k = &w->calls[w->sent];
+        w->sent_bytes +=
+            ares_child_send(&w->process, k->line + w->sent_bytes, k->len - w->sent_bytes);
+        if (w->sent_bytes < k->len) return;
+        w->sent++;
+        w->sent_bytes = 0;
     }
 }
 
 /* No call is open: a process that ended, or that wrote more, would answer the next line wrongly. */
-static void end_if_out_of_step(reward_child *c)
+static void end_if_out_of_step(worker *w)
 {
     int64_t n;
-    while ((n = ares_child_receive(&c->process, &c->answer)) > 0)
-        if (ares_view_trim(ares_str_view(&c->answer)).len) break;
+    while ((n = ares_child_receive(&w->process, &w->answer)) > 0)
+        if (ares_view_trim(ares_str_view(&w->answer)).len) break;
     if (n > 0)
-        ares_warn("reward: %s: wrote more answers than lines were sent; started again", c->name);
-    if (n != 0) stop(c);
+        ares_warn("reward: %s: wrote more answers than lines were sent; started again",
+                  w->of->name);
+    if (n != 0) stop(w);
+}
+
+static void queue(worker *w, const question *of, int64_t n)
+{
+    if (w->process.pid && w->head == w->n) end_if_out_of_step(w);
+    push(w, of, n);
+    if (!w->process.pid && start(w) != ARES_OK)
+        return; /* reward_child_wait tries again and reports it */
+    send_some(w);
 }
 
 void reward_child_send(reward_child *c, ares_view line, reward_call *result)
 {
-    if (c->process.pid && c->head == c->n) end_if_out_of_step(c);
-    if (c->n == c->cap) {
-        c->cap = c->cap * 2 + 64;
-        c->calls = ares_realloc(c->calls, (size_t)c->cap * sizeof *c->calls);
+    question q = { ares_malloc(line.len + 1), line.len, result };
+    memcpy(q.text, line.data, line.len);
+    if (!c->o.batch) {
+        queue(&c->workers[c->lines++ % c->o.processes], &q, 1);
+        return;
     }
-    char *copy = ares_malloc(line.len + 1);
-    memcpy(copy, line.data, line.len);
-    copy[line.len] = '\n';
-    if (c->head == c->n) c->since = ares_now_s();
-    c->calls[c->n++] = (call){ copy, line.len + 1, result };
-    if (!c->process.pid && start(c) != ARES_OK)
-        return; /* reward_child_wait tries again and reports it */
-    send_some(c);
+    if (c->n_held == c->held_cap) {
+        c->held_cap = c->held_cap * 2 + 64;
+        c->held = ares_realloc(c->held, (size_t)c->held_cap * sizeof *c->held);
+    }
+    c->held[c->n_held++] = q;
+}
+
+/* The held questions in equal shares, one array to each process. */
+static void send_held(reward_child *c)
+{
+    int64_t n = c->n_held, shares = ARES_MIN(c->o.processes, n);
+    for (int64_t i = 0; i < shares; i++) {
+        int64_t from = n * i / shares;
+        queue(&c->workers[i], c->held + from, n * (i + 1) / shares - from);
+    }
+    c->n_held = 0;
+}
+
+/* ---------------- answers */
+/* A number as programs of any language write it: true and false are 1 and 0. */
+static bool is_number(const ares_json *v, double *out)
+{
+    if (!v || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT && v->type != ARES_JSON_BOOL))
+        return false;
+    *out = v->type == ARES_JSON_BOOL ? v->boolean : v->number;
+    return isfinite((float)*out);
 }
 
 /*
- * `0.5`, or {"score": 0.5, "accuracy": 1}. Anything else fails the call and ends the child, whose
- * answers no longer match the lines.
+ * `0.5`, `true`, {"score": 0.5, "accuracy": true, ..}, {"score": null} of a reward that leaves the
+ * response to others, or {"error": why}. Returns what is wrong with it, or NULL.
  */
-static bool take_answer(reward_child *c, ares_view line)
+static const char *read_answer(const ares_json *v, reward_call *out)
+{
+    static const char expected[] = "expected a number or {\"score\": number}";
+    *out = (reward_call){ .accuracy = NAN };
+    if (v->type != ARES_JSON_OBJECT) return is_number(v, &out->score) ? NULL : expected;
+    const ares_json *score = ares_json_get(v, "score"), *accuracy = ares_json_get(v, "accuracy"),
+                    *error = ares_json_get(v, "error");
+    if (!score && error && error->type == ARES_JSON_STRING) {
+        out->failed = true;
+        snprintf(out->why, sizeof out->why, "says: %s", error->text.data);
+        return NULL;
+    }
+    out->abstains = score && score->type == ARES_JSON_NULL;
+    if (!out->abstains && !is_number(score, &out->score)) return expected;
+    if (accuracy && accuracy->type != ARES_JSON_NULL && !is_number(accuracy, &out->accuracy))
+        return "its accuracy is neither a number nor true or false";
+    ares_str said = { 0 };
+    ares_json_write(&said, v);
+    out->said = ares_str_take(&said);
+    return NULL;
+}
+
+static void quote_answer(char *why, size_t size, ares_view text, const char *wrong)
+{
+    snprintf(why, size, "answered '%.*s'; %s", (int)ARES_MIN(text.len, 60), text.data, wrong);
+}
+
+/*
+ * The answers to the questions of the head. false: they make no sense, *why says how; the process
+ * ends, because its next ones may no longer match the lines.
+ */
+static bool read_line(const call *k, bool batch, ares_view line, reward_call *results, char *why,
+                      size_t size)
 {
     ares_arena arena = { 0 };
     const ares_json *v;
-    double score = 0, accuracy = 0;
-    bool good = ares_json_parse(&arena, line, c->name, &v) == ARES_OK, judged = false;
-    if (good && v->type == ARES_JSON_OBJECT) {
-        const ares_json *a = ares_json_get(v, "accuracy");
-        judged = a && (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT);
-        if (judged) accuracy = a->number;
-        judged = judged && __builtin_isfinite(accuracy);
-        v = ares_json_get(v, "score");
+    const char *wrong = NULL;
+    if (ares_json_parse(&arena, line, "answer", &v) != ARES_OK)
+        wrong = batch ? "expected an array" : "expected a number or {\"score\": number}";
+    else if (!batch) wrong = read_answer(v, results);
+    else if (v->type != ARES_JSON_ARRAY || v->count != k->n)
+        wrong = "expected an array with an answer to each question of the line";
+    for (int64_t i = 0; i < k->n && batch && !wrong; i++) {
+        ares_str text = { 0 };
+        const char *why_not = read_answer(&v->items[i], &results[i]);
+        if (!why_not) continue;
+        ares_json_write(&text, &v->items[i]);
+        results[i].failed = true;
+        quote_answer(results[i].why, sizeof results[i].why, ares_str_view(&text), why_not);
+        ares_str_fini(&text);
     }
-    good = good && v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
-    if (good) score = v->number;
-    /* a line that was not sent whole cannot have been read */
-    good = good && __builtin_isfinite((float)score) && c->head < c->sent;
+    if (wrong) quote_answer(why, size, line, wrong);
     ares_arena_fini(&arena);
     ares_error_clear();
-    if (good) finish_call(c, score, judged ? accuracy : __builtin_nan(""), NULL);
-    else {
-        char why[160];
-        if (c->head >= c->sent)
-            snprintf(why, sizeof why, "wrote more answers than lines were sent");
-        else
-            snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}",
-                     (int)ARES_MIN(line.len, 60), line.data);
-        fail_head(c, why);
+    return !wrong;
+}
+
+static bool take_answer(worker *w, ares_view line)
+{
+    char why[400];
+    if (w->head >= w->sent) { /* a line that was not sent whole cannot have been read */
+        fail_head(w, "wrote more answers than lines were sent");
+        return false;
     }
+    const call *k = &w->calls[w->head];
+    reward_call *results = ares_calloc((size_t)k->n, sizeof *results);
+    bool good = read_line(k, w->of->o.batch, line, results, why, sizeof why), failed = true;
+    for (int64_t i = 0; i < k->n; i++) failed = failed && results[i].failed;
+    if (good) {
+        w->answered = true;
+        finish_call(w, results, failed);
+    } else blame_head(w, why);
+    ares_free(results);
     return good;
 }
 
-static void receive(reward_child *c)
+static void receive(worker *w)
 {
-    int64_t n = ares_child_receive(&c->process, &c->answer);
+    int64_t n = ares_child_receive(&w->process, &w->answer);
     if (n < 0) {
-        char why[160];
-        ares_child_describe_end(&c->process, why, sizeof why);
-        fail_head(c, why);
+        char why[400];
+        ares_child_describe_end(&w->process, why, sizeof why);
+        blame_head(w, why);
     }
     if (n <= 0) return;
     size_t at = 0;
-    while (c->process.pid && c->head < c->n) {
-        int64_t end = ares_view_find(ares_str_view(&c->answer), ARES_VIEW("\n"), at);
+    while (w->process.pid && w->head < w->n) {
+        int64_t end = ares_view_find(ares_str_view(&w->answer), ARES_VIEW("\n"), at);
         if (end < 0) break;
-        ares_view line = ares_view_trim((ares_view){ c->answer.data + at, (size_t)end - at });
+        ares_view line = ares_view_trim((ares_view){ w->answer.data + at, (size_t)end - at });
         at = (size_t)end + 1;
-        if (line.len && !take_answer(c, line)) return;
+        if (line.len && !take_answer(w, line)) return;
     }
-    size_t rest = c->answer.len - at;
-    if (c->head < c->n && rest > LONGEST_ANSWER) {
-        fail_head(c, "floods its output");
+    size_t rest = w->answer.len - at;
+    if (w->head < w->n && rest > LONGEST_ANSWER * (size_t)w->calls[w->head].n) {
+        fail_head(w, "floods its output");
         return;
     }
-    if (c->head == c->n && ares_view_trim((ares_view){ c->answer.data + at, rest }).len) {
-        ares_warn("reward: %s: wrote more answers than lines were sent; started again", c->name);
-        stop(c);
+    if (w->head == w->n && ares_view_trim((ares_view){ w->answer.data + at, rest }).len) {
+        ares_warn("reward: %s: wrote more answers than lines were sent; started again",
+                  w->of->name);
+        stop(w);
         return;
     }
-    memmove(c->answer.data, c->answer.data + at, rest);
-    c->answer.len = rest;
+    memmove(w->answer.data, w->answer.data + at, rest);
+    w->answer.len = rest;
 }
 
-void reward_child_wait(reward_child *c, bool *timed_out)
+/* ---------------- waiting */
+/*
+ * What can be done without waiting. *left: seconds until the process is late; 0 where no call is
+ * open any more.
+ */
+static void go_on(worker *w, double *left, bool *timed_out)
 {
-    c->since = ares_now_s();
-    while (c->head < c->n) {
+    const reward_child_options *o = &w->of->o;
+    char why[400];
+    for (*left = 0; w->head < w->n;) {
         if (ares_signal_poll() != ARES_OK) {
-            fail_head(c, ares_error_message());
+            fail_head(w, ares_error_message());
             continue;
         }
-        if (c->in_a_row >= GIVE_UP) {
-            char why[160];
+        if (w->in_a_row >= GIVE_UP) {
             snprintf(why, sizeof why, "not asked: the %d before it failed", GIVE_UP);
-            finish_call(c, 0, 0, why);
+            finish_without_answer(w, why);
             continue;
         }
-        if (!c->process.pid && start(c) != ARES_OK) {
-            char why[160];
-            snprintf(why, sizeof why, "cannot be started: %.120s", ares_error_message());
-            finish_call(c, 0, 0, why);
+        if (!w->process.pid && start(w) != ARES_OK) {
+            snprintf(why, sizeof why, "cannot be started: %.300s", ares_error_message());
+            finish_without_answer(w, why);
             continue;
         }
-        send_some(c);
-        double left = c->since + c->o.timeout_s - ares_now_s();
-        if (left <= 0) {
-            char why[160];
-            snprintf(why, sizeof why, "gave no answer within %g s", c->o.timeout_s);
-            fail_head(c, why);
-            *timed_out = true;
-            continue;
-        }
-        struct pollfd fds[2] = { { .fd = c->process.from, .events = POLLIN },
-                                 { .fd = c->sent < c->n ? c->process.to : -1, .events = POLLOUT } };
-        poll(fds, 2, (int)(ARES_MIN(left, look_s) * 1000) + 1);
-        if (fds[0].revents) receive(c);
+        send_some(w);
+        double allowed =
+            o->timeout_s * (double)w->calls[w->head].n + (w->answered ? 0 : o->start_timeout_s);
+        *left = w->since + allowed - ares_now_s();
+        if (*left > 0) return;
+        snprintf(why, sizeof why, "gave no answer within %g s", allowed);
+        fail_head(w, why);
+        *timed_out = true;
+        *left = 0;
     }
-    c->in_a_row = 0; /* the next step tries again */
+    w->in_a_row = 0; /* the next step tries again */
+}
+
+void reward_child_wait(reward_child *const *children, int n, bool *timed_out)
+{
+    int64_t n_workers = 0, open = 1;
+    for (int i = 0; i < n; i++) {
+        send_held(children[i]);
+        n_workers += children[i]->o.processes;
+        for (int64_t k = 0; k < children[i]->o.processes; k++)
+            children[i]->workers[k].since = ares_now_s();
+    }
+    struct pollfd *fds = ares_calloc((size_t)n_workers * 3 + 1, sizeof *fds);
+    worker **of = ares_calloc((size_t)n_workers + 1, sizeof *of);
+    while (open) {
+        double left, soonest = look_s;
+        open = 0;
+        for (int i = 0; i < n; i++)
+            for (int64_t k = 0; k < children[i]->o.processes; k++) {
+                worker *w = &children[i]->workers[k];
+                go_on(w, &left, timed_out);
+                if (left <= 0) continue;
+                struct pollfd *f = fds + 3 * open;
+                f[0] = (struct pollfd){ .fd = w->process.from, .events = POLLIN };
+                f[1] =
+                    (struct pollfd){ .fd = w->sent < w->n ? w->process.to : -1, .events = POLLOUT };
+                f[2] = (struct pollfd){ .fd = w->process.err, .events = POLLIN };
+                of[open++] = w;
+                soonest = ARES_MIN(soonest, left);
+            }
+        if (open) poll(fds, (nfds_t)open * 3, (int)(soonest * 1000) + 1);
+        for (int64_t i = 0; i < open; i++) {
+            if (fds[3 * i + 2].revents) ares_child_listen(&of[i]->process);
+            if (fds[3 * i].revents) receive(of[i]);
+        }
+    }
+    ares_free(fds);
+    ares_free(of);
 }

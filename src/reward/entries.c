@@ -2,6 +2,7 @@
  * Opens the entries of worker.reward.rewards: built-in verifiers, users' processes, and the entries
  * that other options stand for (reward_function, safe_length).
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,6 +77,9 @@ static void open_child(ares_config *cfg, const char *path, reward_entry *e)
     reward_child_options o = { .name = e->name,
                                .argv = argv,
                                .timeout_s = e->o.timeout_s,
+                               .start_timeout_s = e->o.start_timeout_s,
+                               .processes = e->o.processes,
+                               .batch = e->o.batch,
                                .memory_bytes = ARES_MIN(e->o.memory_mb, INT64_MAX >> 20) << 20 };
     e->child = reward_child_new(&o);
     for (int i = 0; i < n; i++) ares_free(argv[i]);
@@ -88,17 +92,49 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void open_entry(ares_config *cfg, const char *path, reward_entry *e)
+/*
+ * The name of a command in metrics: the script's where an interpreter runs one, as in `python3
+ * my_reward.py` or `uv run python -m judges.math`, else the program's.
+ */
+static char *command_name(const ares_texts *words)
+{
+    static const char *const interpreters[] = { "python", "pypy", "uv",    "env",  "sh",     "bash",
+                                                "dash",   "zsh",  "node",  "deno", "bun",    "perl",
+                                                "ruby",   "lua",  "julia", "php",  "Rscript" };
+    const char *name = base_name(words->items[0]);
+    bool interpreted = false;
+    for (int i = 0; i < ARES_COUNT(interpreters); i++)
+        interpreted = interpreted || strncmp(name, interpreters[i], strlen(interpreters[i])) == 0;
+    for (int64_t i = 1; i < words->count && interpreted; i++) {
+        const char *word = words->items[i], *base = base_name(word), *dot = strrchr(base, '.');
+        bool module = strcmp(words->items[i - 1], "-m") == 0;
+        if (!*base || *word == '-' || strpbrk(word, " \t\n;|&$()<>") ||
+            (!module && !(dot && dot != base && !isdigit((unsigned char)dot[1]))))
+            continue;
+        char *script = ares_strdup(base);
+        if (!module) script[dot - base] = 0;
+        return script;
+    }
+    return ares_strdup(name);
+}
+
+static void open_entry(ares_config *cfg, const char *path, bool discards, reward_entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
     bool user = e->o.function || e->o.command.count;
-    e->name = ares_strdup(e->o.as              ? e->o.as
-                          : e->o.name          ? e->o.name
-                          : e->o.function      ? base_name(e->o.function)
-                          : e->o.command.count ? base_name(e->o.command.items[0])
-                                               : "unnamed");
+    if (e->o.command.count && !e->o.as && !e->o.name) e->name = command_name(&e->o.command);
+    else
+        e->name = ares_strdup(e->o.as         ? e->o.as
+                              : e->o.name     ? e->o.name
+                              : e->o.function ? base_name(e->o.function)
+                                              : "unnamed");
     if (user) open_child(cfg, path, e);
     else open_verifier(cfg, path, e);
+    if (discards && !ares_is_null_f64(e->o.failure_score))
+        ares_config_fault(cfg, path,
+                          "failure_score = %g: a response that could not be judged is discarded; "
+                          "set worker.reward.on_failure=score, or leave failure_score out",
+                          e->o.failure_score);
 }
 
 /* worker.reward.reward_function: one entry, whose options are reward_function_kwargs. */
@@ -213,7 +249,7 @@ static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
         snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
         if (list->items[i].type != ARES_JSON_OBJECT)
             ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
-        else open_entry(cfg, path, &r->entries[i]);
+        else open_entry(cfg, path, r->discards, &r->entries[i]);
         r->users = r->users || r->entries[i].child;
     }
 }
@@ -245,5 +281,6 @@ void reward_entry_fini(reward_entry *e)
 {
     ares_judge_free(e->judge);
     ares_free(e->name);
+    ares_map_free(e->fields);
     reward_child_free(e->child);
 }

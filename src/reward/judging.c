@@ -52,6 +52,7 @@ static void write_line(ares_reward *r, const ares_verify_in *in)
     ares_json_write_string(ares_json_key(s, "ground_truth"), in->ground_truth);
     ares_json_write_string(ares_json_key(s, "prompt"), in->prompt);
     ares_json_write_bool(ares_json_key(s, "finished"), in->stopped);
+    ares_json_write_i64(ares_json_key(s, "response_length"), in->response_tokens);
     ares_json_key(s, "row");
     if (in->row) ares_json_write(s, in->row);
     else ares_json_write_null(s);
@@ -85,6 +86,7 @@ void reward_job_free(reward_job *j)
 {
     for (int i = 0; i <= j->owner->n; i++) {
         ares_free(j->verdicts[i].failure);
+        ares_free(j->verdicts[i].said);
         ares_free(j->verdicts[i].values);
     }
     ares_free(j->verdicts);

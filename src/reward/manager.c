@@ -48,6 +48,7 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     ares_reward *r = ares_calloc(1, sizeof *r);
     r->cfg = *rc;
     r->pool = pool;
+    r->discards = strcmp(rc->on_failure, "discard") == 0;
     r->tally = tally_new();
     int before = ares_config_fault_count(cfg);
     reward_open_entries(cfg, r);
@@ -80,8 +81,14 @@ void ares_reward_close(ares_reward *r)
     ares_free(r->entries);
     ares_free(r->jobs);
     tally_free(r->tally);
+    ares_free(r->last_failure);
     ares_str_fini(&r->line);
     ares_free(r);
+}
+
+const char *ares_reward_last_failure(const ares_reward *r)
+{
+    return r->last_failure;
 }
 
 int ares_reward_count(const ares_reward *r)

@@ -25,9 +25,16 @@
       "program and arguments: reads JSON lines, answers each with one "                            \
       "(examples/reward_command)")                                                                 \
     X(f64, timeout_s, "timeout_s", "10", "(0,)", "function and command: seconds for one response") \
+    X(f64, start_timeout_s, "start_timeout_s", "60", "[0,)",                                       \
+      "function and command: seconds more for the first answer of a process, its start included")  \
+    X(i64, processes, "processes", "1", "[1,1024]",                                                \
+      "function and command: processes that are asked side by side")                               \
+    X(flag, batch, "batch", "false", "",                                                           \
+      "command: a line is an array of questions, its answer an array as long, in their order")     \
     X(i64, memory_mb, "memory_mb", "4096", "[16,)", "function and command: MiB of address space")  \
-    X(f64, failure_score, "failure_score", "0.0", "",                                              \
-      "score of a response that could not be judged: bad ground truth, a failed process")
+    X(f64, failure_score, "failure_score", "null", "",                                             \
+      "with on_failure: score, the score of a response that could not be judged (bad ground "      \
+      "truth, a failed process); null: 0")
 ARES_OPTION_STRUCT(reward_entry_options, REWARD_ENTRY_OPTIONS);
 
 /* Either a verifier in this process (judge) or a user's process (child). */
@@ -35,15 +42,18 @@ typedef struct reward_entry {
     reward_entry_options o;
     ares_judge *judge;
     reward_child *child;
-    char *name; /* in metrics */
+    char *name;       /* in metrics */
+    ares_map *fields; /* numbers of its answers that are metrics; NULL: none yet */
+    bool told_fields; /* that there are too many of them */
 } reward_entry;
 
 /* What one entry found about one response. */
 typedef struct reward_verdict {
     double score, plain, accuracy; /* as in ares_verify_out */
     const char *judged_by;
-    char *failure; /* why it could not judge; NULL: it did */
-    bool no_answer, exhausted;
+    char *failure;                       /* why it could not judge; NULL: it did */
+    char *said;                          /* a process's answer, where it is an object; else NULL */
+    bool no_answer, exhausted, abstains; /* abstains: has no score, and that is no failure */
     ares_verify_value *values;
     int n_values;
 } reward_verdict;
@@ -68,6 +78,8 @@ struct ares_reward {
     ares_judge *accuracy_judge;
     reward_job **jobs;
     int64_t n_jobs, capacity;
+    bool discards; /* on_failure: what could not be judged has no score */
+    char *last_failure;
     tally *tally;
     ares_str line; /* the line in hand for users' processes */
 };

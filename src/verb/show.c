@@ -354,6 +354,21 @@ static void add_sizes(job *j, const rollouts_episode *e)
                                        : "; trained text stands between {+ and +}");
 }
 
+/* What the rewards told of an answer, a line for each. */
+static void add_details(const ares_json *details, ares_str *out)
+{
+    ares_str text = { 0 };
+    for (int64_t i = 0; details && i < details->count; i++) {
+        ares_str_clear(&text);
+        ares_json_write(&text, details->members[i].value);
+        add_line(out, details->members[i].key);
+        ares_str_add_z(out, ": ");
+        add_line(out, ares_str_view(&text));
+        ares_str_add_char(out, '\n');
+    }
+    ares_str_fini(&text);
+}
+
 /* The lines above the text: what it is, and what came of it. */
 static void show_head(job *j, const rollouts_episode *e)
 {
@@ -382,6 +397,7 @@ static void show_head(job *j, const rollouts_episode *e)
         ares_str_addf(out, "; %lld turns, %g actions", (long long)e->n_answered,
                       sum_of(e, "executed"));
     ares_str_add_char(out, '\n');
+    add_details(ares_json_get(row, "details"), out);
     add_sizes(j, e);
     ares_str_add_z(out, "\n\n");
 }

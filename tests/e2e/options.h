@@ -111,9 +111,14 @@ static const situation situations[] = {
     { "capped", MIXED RANDOM "trainer.max_try_make_batch=1 algorithm.on_exhausted=fill_masked "
                              "algorithm.dynamic_sampling_filter=reward_cap "
                              "'curriculum.reward_caps=[null, null]'" },
+    /* every second answer; failure_score counts where on_failure is score */
+    { "half_judged",
+      "trainer.max_steps=2 '~worker.reward.rewards' 'worker.reward.rewards=[{name: own, command: "
+      "[sh, -c, \"read a; echo 1; read a; exit 3\"]}]'" },
     { "two_val_rows",
       ROWS "data.val_files=$DIR/two.jsonl trainer.val_only=true worker.reward.accuracy=null "
-           "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
+           "'worker.reward.rewards=[{name: own, timeout_s: 0.1, start_timeout_s: 0, command: [sh, "
+           "-c, \"while read -r "
            "a && read -r b; do echo 1; echo 1; done\"]}]'" },
     { "val", VAL "trainer.max_steps=2" },
     { "collapse", RANDOM LENGTHS "report.collapse.freq=1" },
@@ -306,6 +311,8 @@ static const option_case options[] = {
     { "env.enable_think", "true", "agents",
       "$ rollouts | grep -q 'assistant.n<think>' && ! base_rollouts | grep -q '<think>'" },
     { "env.format_penalty", "-3", "agents", "critic/score/min < -2; base:critic/score/min > -2" },
+    { "env.on_failure", NULL, "test_e2e", "a_failed_episode_is_not_one_that_scored_nothing" },
+    { "env.max_failed_frac", NULL, "test_e2e", "a_failed_episode_is_not_one_that_scored_nothing" },
     { "env.token_exact", "false", "agents",
       "says answers are written anew; absent exact/rollout_train_max_abs; "
       "base:exact/rollout_train_max_abs == 0" },
@@ -391,7 +398,7 @@ static const option_case options[] = {
     { "data.mini_rollout_batch_size", "2", "plain",
       "filter/tries == 2; base:filter/tries == 1; filter/generated_groups == 4" },
     { "data.val_batch_size", "1", "two_val_rows",
-      "$ grep -q 'val/reward/failed/own  *2.0000' $RUN.said" },
+      "fails 1 reward: validation: nothing could be judged (own: gave no answer within 0.1 s)" },
     { "data.val_group_key", "level", "val",
       "there val/level=0/reward_score@0; there val/level=1/reward_score@0; "
       "val/level=0/reward_score@0 + val/level=1/reward_score@0 == 2 * val/reward_score@0" },
@@ -915,6 +922,10 @@ static const option_case options[] = {
       "critic/score/max == 2; critic/score/min == -1; base:critic/score/max == 1" },
     { "worker.reward.incorrect", "-0.5", "wrong", "reward/overall == -0.5" },
     { "worker.reward.scale", "3", "wrong", "reward/overall == -3" },
+    { "worker.reward.on_failure", "score", "half_judged",
+      "critic/score/min == 0; base:critic/score/min == 1; rollout/failed_frac == 0.5" },
+    { "worker.reward.max_failed_frac", "0.4", "half_judged",
+      "fails 1 reward: 8 of 16 answers could not be judged (own: ended with exit code 3" },
     { "worker.reward.skip_special_tokens", "false", "ends",
       "reward/format > 0; base:reward/format == 0" },
     { "worker.reward.unfinished_score", "-1", "plain", "reward/overall == -1" },

@@ -532,29 +532,84 @@ TEST_SLOW(a_run_of_ragens_files_is_that_of_the_preset_bit_for_bit)
     ares_str_fini(&out);
 }
 
-/* A program of the user's own is played in, and one that dies fails its episodes, not the run. */
-TEST(programs_of_others_play_and_may_fail)
+/* A program of the user's own is played in; one that never works ends the run. */
+TEST(programs_of_others_play_and_one_that_never_starts_ends_the_run)
 {
     static const char words[] =
         "env.train.tags=Own env.definitions.Own.type=command trainer.max_steps=1 "
         "'env.definitions.Own.options.command=[python3, %s]'";
     char text[400];
-    ares_arena arena = { 0 };
-    int64_t n;
     snprintf(text, sizeof text, words, test_source("examples/environment_command/guess.py"));
     train("own", text);
     CHECK(e2e_metric("own", 1, "train/Own/failed") == 0);
     CHECK(e2e_metric("own", 1, "train/replayable") == 1);
     CHECK(e2e_metric("own", 1, "train/Own/num_actions") > 0);
     CHECK(e2e_metric("own", 1, "exact/rollout_train_max_abs") == 0);
-    snprintf(text, sizeof text, words, e2e_write("dies.py", "raise SystemExit(3)\n"));
-    train("dies", text);
-    CHECK(e2e_metric("dies", 1, "train/Own/failed") == 1);
-    CHECK(e2e_metric("dies", 1, "train/Own/success") == 0);
-    const ares_json **rows = e2e_rows(&arena, "dies", "rollouts/step_000001.jsonl", &n);
-    const ares_json *turns = ares_json_get(rows[0], "turns");
-    CHECK(ares_json_get(&turns->items[turns->count - 1], "failure"));
-    ares_arena_fini(&arena);
+    ares_str out = { 0 };
+    snprintf(text, sizeof text, words,
+             e2e_write("dies.py", "raise SystemExit('no such module')\n"));
+    CHECK_EQ(e2e_program(&out, "--config '%s' %s", agent_words("dies"), text), 1);
+    CHECK_CONTAINS(out.data,
+                   "step 1: env: none of the 16 episodes could be played: Own: the program "
+                   "ended with exit code 1: no such module");
+    CHECK_CONTAINS(out.data, "warning: env: Own: the program ended with exit code 1");
+    CHECK(!ares_file_exists(test_file("dies/DONE")));
+    CHECK_EQ(test_shell(NULL, "grep -q 'error: step 1: env: none of the 16' '%s'",
+                        test_file("dies/log.txt")),
+             0);
+    ares_str_fini(&out);
+}
+
+/*
+ * Of each group, episodes of odd numbers fail after a reward of 1, and the others are won with 3:
+ * discarded, the failures move nobody's advantage.
+ */
+TEST(a_failed_episode_is_not_one_that_scored_nothing)
+{
+    static const char program[] = "import json, sys\n"
+                                  "for line in sys.stdin:\n"
+                                  "    d = json.loads(line)\n"
+                                  "    if 'reset' in d: number, steps = d['reset']['number'], 0\n"
+                                  "    else: steps += 1\n"
+                                  "    if number % 2 and steps == 2: sys.exit(3)\n"
+                                  "    print(json.dumps({'observation': 's', 'reward': 1, 'done': "
+                                  "steps == 3}), flush=True)\n";
+    static const char *const runs[] = { "discards", "scores" };
+    char text[700];
+    for (int k = 0; k < 2; k++) {
+        ares_arena arena = { 0 };
+        int64_t n, failed = 0;
+        snprintf(text, sizeof text,
+                 "env.train.tags=Own env.definitions.Own.type=command env.format_penalty=0 "
+                 "env.definitions.Own.options.send_number=true "
+                 "'env.definitions.Own.options.command=[python3, %s]' trainer.max_steps=1 "
+                 "algorithm.adv_estimator=grpo env.max_turns=8%s",
+                 e2e_write("odd.py", program), k ? " env.on_failure=score" : "");
+        train(runs[k], text);
+        const ares_json **rows = e2e_rows(&arena, runs[k], "rollouts/step_000001.jsonl", &n);
+        for (int64_t r = 0; r < n; r++) {
+            bool odd = (int64_t)e2e_number(rows[r], "id") % 2;
+            bool fails = ares_json_get(rows[r], "failed") != NULL;
+            CHECK(!fails || odd); /* an episode that acts once at most does not */
+            failed += fails;
+            CHECK_EQ(fails && !k, isnan(e2e_number(rows[r], "score")));
+            CHECK_EQ(fails && !k, ares_json_get(rows[r], "discarded") != NULL);
+        }
+        CHECK(failed > 0);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "train/Own/failed"), (double)failed / 16, 1e-12);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "rollout/failed_frac"), (double)failed / 16, 1e-12);
+        ares_arena_fini(&arena);
+    }
+    CHECK(e2e_metric("discards", 1, "train/Own/success") >
+          e2e_metric("scores", 1, "train/Own/success"));
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--config '%s' %s trainer.max_steps=3 env.max_failed_frac=0.01",
+                         agent_words("ends"), text),
+             1);
+    CHECK_CONTAINS(out.data, "step 2: env: ");
+    CHECK_CONTAINS(out.data, "or raise env.max_failed_frac (now 0.01)");
+    CHECK(!ares_file_exists(test_file("ends/DONE")));
+    ares_str_fini(&out);
 }
 
 /* A soft limit is raised; a hard one is named before a program starts. */
@@ -579,7 +634,7 @@ TEST(file_descriptors_of_programs_are_counted_before_they_start)
     CHECK_EQ(test_shell(&out, "ulimit -n 80; '%s' --config '%s' %s 2>&1", test_program(),
                         agent_words("hard"), all),
              1);
-    CHECK_CONTAINS(out.data, "the environments hold 24 file descriptors at once");
+    CHECK_CONTAINS(out.data, "the environments hold 36 file descriptors at once");
     CHECK_CONTAINS(out.data, "and may have 80; raise the limit (ulimit -n ");
     const char *remedy = strstr(out.data, "ulimit -n ");
     int enough = remedy ? atoi(remedy + strlen("ulimit -n ")) : 0;
@@ -592,7 +647,7 @@ TEST(file_descriptors_of_programs_are_counted_before_they_start)
     CHECK_EQ(test_shell(&out, "ulimit -n 80; '%s' --config '%s' %s 2>&1", test_program(),
                         agent_words("many"), all),
              1);
-    CHECK_CONTAINS(out.data, "the environments hold 22 file descriptors at once");
+    CHECK_CONTAINS(out.data, "the environments hold 32 file descriptors at once");
     ares_str_fini(&out);
 }
 

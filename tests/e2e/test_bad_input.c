@@ -347,15 +347,16 @@ TEST(nccl_between_ranks_without_cards_is_refused)
             "trainer.device=cpu is none; set auto");
 }
 
-/* A user's reward that fails is counted and reported; the run continues with the failure score. */
-TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
+/* A user's reward that never works ends the run with its reason. */
+TEST(a_reward_command_that_judges_nothing_ends_the_run)
 {
     static const struct {
         const char *reward, *told;
     } cases[] = {
         { "{command: [/bin/false]}", "ended with exit code 1" },
         { "{command: [sh, -c, 'kill -SEGV $$']}", "signal 11" },
-        { "{command: [sleep, 100], timeout_s: 0.05}", "gave no answer within 0.05 s" },
+        { "{command: [sleep, 100], timeout_s: 0.05, start_timeout_s: 0}",
+          "gave no answer within 0.05 s" },
         { "{command: [sh, -c, 'while read l; do echo garbage; done']}", "answered 'garbage'" },
         { "{command: [yes]}", "answered 'y'" },
         { "{command: [/no/such]}", "cannot be started" },
@@ -369,11 +370,10 @@ TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
         CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
         int rc =
             e2e_program(&out, "--config '%s' --config '%s' trainer.max_steps=1", words, reward);
-        CHECK_MSG(rc == 0, "%s: exit code %d\n%s", cases[i].reward, rc, out.data);
+        CHECK_MSG(rc == 1, "%s: exit code %d\n%s", cases[i].reward, rc, out.data);
         CHECK_CONTAINS(out.data, cases[i].told);
-        if (rc == 0)
-            CHECK(test_shell(NULL, "grep -q '\"reward/failed/[a-z]*\":16' '%s'",
-                             test_file("run/metrics.jsonl")) == 0);
+        CHECK_CONTAINS(out.data, "step 1: reward: none of the 16 answers could be judged: ");
+        CHECK(!ares_file_exists(test_file("run/DONE")));
         ares_str_fini(&out);
     }
 }

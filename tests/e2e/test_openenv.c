@@ -61,7 +61,7 @@ static void play_on_ice(int port)
     }
 }
 
-/* All sixteen die with the server, and the run goes on. */
+/* The server dies with the first of sixteen, and the run ends. */
 static void lose_the_server(void)
 {
     ares_str out = { 0 };
@@ -70,11 +70,8 @@ static void lose_the_server(void)
                          "env.definitions.Ice.options.reset.trouble=die "
                          "env.definitions.Ice.options.connect_timeout_s=0.3",
                          agent_words("dead"), test_file("ice.yaml")),
-             0);
-    for (int step = 1; step <= 2; step++) {
-        CHECK(e2e_metric("dead", step, "train/Ice/failed") > 0.9);
-        CHECK(e2e_metric("dead", step, "train/replayable") < 0.1);
-    }
+             1);
+    CHECK_CONTAINS(out.data, "of the 16 episodes could be played: Ice: the server ");
     ares_str_fini(&out);
 }
 

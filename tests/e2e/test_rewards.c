@@ -2,6 +2,7 @@
 #include "e2e.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
                            "{\"prompt\":\"2\",\"answer\":\"2\",\"rm_type\":\"number\"}\n"
@@ -10,7 +11,8 @@ static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"num
                            "{\"prompt\":\"4\",\"answer\":\"4\",\"rm_type\":\"random\"}\n";
 #define WORDS                                                                                  \
     "data.shuffle=false trainer.max_steps=2 trainer.threads=1 'worker.reward.rewards=[{name: " \
-    "auto, failure_score: -1}, {name: length, weight: 0.1, safe_length: 4, max_length: 12}]'"
+    "auto, failure_score: -1}, {name: length, weight: 0.1, safe_length: 4, max_length: 12}]' " \
+    "worker.reward.on_failure=score"
 
 static void check_run(const char *run, const char *ranks)
 {
@@ -75,6 +77,80 @@ TEST_MPI(two_ranks_report_the_rewards_that_one_does)
     check_run("two", "--ranks 2");
     for (int i = 0; i < ARES_COUNT(same); i++)
         CHECK_NEAR(e2e_metric("two", 1, same[i]), e2e_metric("alone", 1, same[i]), 1e-9);
+}
+
+/* A grader of -1 and 1 that crashes on answers with a digit; no answer is right. */
+TEST(an_answer_that_could_not_be_judged_has_no_part_in_its_group)
+{
+    static const char *const runs[] = { "discards", "scores" };
+    const char *grader =
+        e2e_write("crash.sh", "while read l; do case $l in '{\"response\":'*[0-9]*"
+                              "'\"ground_truth\"'*) exit 1;; esac; echo -1; done\n");
+    for (int k = 0; k < 2; k++) {
+        ares_arena arena = { 0 };
+        ares_str out = { 0 };
+        int64_t n, failed = 0;
+        CHECK_MSG(e2e_program(&out,
+                              "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{"
+                              "command: [sh, %s]}]' trainer.max_steps=1%s",
+                              e2e_train_words(runs[k]), grader,
+                              k ? " worker.reward.on_failure=score" : "") == 0,
+                  "%s", out.data);
+        CHECK_CONTAINS(out.data, k ? "crash: ended with exit code 1; scored 0"
+                                   : "crash: ended with exit code 1; discarded");
+        const ares_json **rows = e2e_rows(&arena, runs[k], "rollouts/step_000001.jsonl", &n);
+        CHECK_EQ(n, 16);
+        for (int64_t r = 0; r < n; r++) {
+            bool fails = ares_json_get(rows[r], "failed") != NULL;
+            failed += fails;
+            CHECK_EQ(ares_json_get(rows[r], "details") != NULL, fails);
+            if (k) continue;
+            CHECK_EQ(isnan(e2e_number(rows[r], "score")), fails);
+            CHECK_NEAR(e2e_number(rows[r], "advantage"), 0, 0); /* -1 is compared with -1 */
+        }
+        CHECK(failed > 0 && failed < 16);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "reward/failed/crash"), (double)failed, 0);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "rollout/failed_frac"), (double)failed / 16, 1e-12);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "critic/score/max"), k ? 0 : -1, 0);
+        CHECK_EQ(test_shell(NULL, "grep -q 'warning: reward: crash: ended' '%s/log.txt'",
+                            test_file(runs[k])),
+                 0);
+        ares_str_fini(&out);
+        ares_arena_fini(&arena);
+    }
+    CHECK(e2e_metric("scores", 1, "critic/advantages/max") > 0.1);
+}
+
+/* The reward that README.md prints, and what it says of right and wrong. */
+TEST(the_reward_of_the_readme_gives_an_accuracy)
+{
+    ares_str readme = { 0 }, out = { 0 };
+    ares_arena arena = { 0 };
+    int64_t n;
+    REQUIRE_OK(ares_file_read(test_source("README.md"), &readme));
+    char *begin = strstr(readme.data, "cat > my_reward.py <<'END'\n"), *end;
+    REQUIRE(begin && (end = strstr(begin, "\nEND\n")));
+    end[1] = 0;
+    const char *program = e2e_write("my_reward.py", strchr(begin, '\n') + 1);
+    CHECK_MSG(
+        e2e_program(&out,
+                    "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{command: "
+                    "[python3, %s]}]' trainer.max_steps=1 trainer.val_freq=1 "
+                    "data.val_files=examples/data/sums/val.jsonl",
+                    e2e_train_words("run"), program) == 0,
+        "%s", out.data);
+    CHECK(e2e_metric("run", 1, "reward/accuracy") >= 0);
+    CHECK(e2e_metric("run", 1, "reward/my_reward/accuracy") >= 0);
+    CHECK(e2e_metric("run", 1, "val/accuracy") >= 0 &&
+          e2e_metric("run", 1, "val/failed_frac") == 0);
+    const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
+    REQUIRE(n > 0);
+    CHECK(e2e_number(rows[0], "accuracy") >= 0 && ares_json_get(rows[0], "details"));
+    rows = e2e_rows(&arena, "run", "validation/step_000001.jsonl", &n);
+    CHECK(ares_json_get(ares_json_get(rows[0], "rewards"), "my_reward"));
+    ares_str_fini(&readme);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
 }
 
 TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)

@@ -34,7 +34,7 @@ static void ask(reward_child *c, int n)
         snprintf(line, sizeof line, "%d", i);
         reward_child_send(c, ares_view_of(line), &results[i]);
     }
-    reward_child_wait(c, &timed_out);
+    reward_child_wait(&c, 1, &timed_out);
 }
 
 static void ask_once(const char *script, int n, double timeout_s, int64_t memory_bytes)
@@ -42,6 +42,12 @@ static void ask_once(const char *script, int n, double timeout_s, int64_t memory
     reward_child *c = child_of(script, timeout_s, memory_bytes);
     ask(c, n);
     reward_child_free(c);
+}
+
+/* Frees what the first n answers said. */
+static void forget(int n)
+{
+    for (int i = 0; i < n; i++) ares_free(results[i].said);
 }
 
 static int failures(int n)
@@ -71,7 +77,7 @@ TEST(answers_come_back_in_order_through_any_number_of_batches)
         for (int i = 0; i < 100; i++) check_score(i, i + 0.5);
         CHECK(isnan(results[0].accuracy) && !timed_out);
     }
-    reward_child_wait(c, &timed_out); /* no line was sent */
+    reward_child_wait(&c, 1, &timed_out); /* no line was sent */
     reward_child_free(c);
     reward_child_free(NULL);
 }
@@ -96,13 +102,41 @@ TEST(a_program_that_is_asked_for_ever_takes_no_more_memory)
 
 TEST(answers_may_be_objects_with_an_accuracy_and_blank_lines_are_none)
 {
-    ask_once("read x; echo; echo ' {\"score\": 1e-1, \"accuracy\": 1, \"other\": []} '; read x; "
+    ask_once("read x; echo; echo ' {\"score\": 0.1, \"accuracy\": 1, \"other\": []} '; read x; "
              "echo '{\"score\":2}'; cat >/dev/null",
              2, 60, 0);
     check_score(0, 0.1);
     CHECK_NEAR(results[0].accuracy, 1, 0);
+    CHECK_STR(results[0].said, "{\"score\":0.1,\"accuracy\":1,\"other\":[]}");
     check_score(1, 2);
     CHECK(isnan(results[1].accuracy));
+    forget(2);
+}
+
+TEST(truth_values_are_numbers_and_an_accuracy_may_be_null)
+{
+    ask_once("read x; echo '{\"score\": true, \"accuracy\": false}'; read x; echo true; read x; "
+             "echo '{\"score\": 0.5, \"accuracy\": null}'; cat >/dev/null",
+             3, 60, 0);
+    check_score(0, 1);
+    CHECK_NEAR(results[0].accuracy, 0, 0);
+    check_score(1, 1);
+    check_score(2, 0.5);
+    CHECK(!results[1].said && isnan(results[2].accuracy));
+    forget(3);
+}
+
+TEST(an_accuracy_of_another_type_is_a_failure)
+{
+    static const char *const wrong[] = { "\"1\"", "[]", "{}" };
+    for (int k = 0; k < ARES_COUNT(wrong); k++) {
+        char script[200];
+        snprintf(script, sizeof script,
+                 "read x; echo '{\"score\": 1, \"accuracy\": %s}'; cat >/dev/null", wrong[k]);
+        ask_once(script, 1, 60, 0);
+        check_failed(0, "its accuracy is neither a number nor true or false");
+        CHECK(!results[0].said);
+    }
 }
 
 TEST(long_lines_in_and_out_of_small_pipes_do_not_lock_up)
@@ -111,7 +145,7 @@ TEST(long_lines_in_and_out_of_small_pipes_do_not_lock_up)
     reward_child *c = child_of("while read x; do printf '%60000s%d\\n' '' ${#x}; done", 60, 0);
     for (int i = 0; i < 1000000; i++) ares_str_add_char(&line, 'x');
     for (int i = 0; i < 5; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
-    reward_child_wait(c, &timed_out);
+    reward_child_wait(&c, 1, &timed_out);
     for (int i = 0; i < 5; i++) check_score(i, 1000000);
     reward_child_free(c);
     ares_str_fini(&line);
@@ -194,10 +228,8 @@ TEST(the_time_out_is_of_one_answer_and_begins_with_the_answer_before_it)
 
 TEST(garbage_costs_the_line_it_answers)
 {
-    static const char *const garbage[] = {
-        "hello", "\"0.5\"",          "[1]",  "{}", "{\"score\":\"1\"}", "NaN", "1e999",
-        "1e300", "{\"score\":null}", "true", "1 2"
-    };
+    static const char *const garbage[] = { "hello", "\"0.5\"", "[1]",   "{}",   "{\"score\":\"1\"}",
+                                           "NaN",   "1e999",   "1e300", "null", "1 2" };
     for (int k = 0; k < ARES_COUNT(garbage); k++) {
         char script[200];
         snprintf(script, sizeof script,
@@ -228,7 +260,7 @@ TEST(answers_to_questions_never_sent_are_refused)
     /* does not fit in the pipe, so it is not sent whole */
     for (int i = 0; i < 200000; i++) ares_str_add_char(&line, 'x');
     for (int i = 0; i < 3; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
-    reward_child_wait(c, &timed_out);
+    reward_child_wait(&c, 1, &timed_out);
     for (int i = 0; i < 3; i++) check_failed(i, "wrote more answers than lines were sent");
     reward_child_free(c);
     ares_str_fini(&line);
@@ -305,6 +337,107 @@ TEST(a_closed_output_and_a_closed_input_are_told_apart_from_a_hang)
     ask_once("read x; exec <&-; echo 5; sleep 0.3; exit 3", 2, 60, 0); /* reads one, then no more */
     check_score(0, 5);
     check_failed(1, "ended with exit code 3");
+}
+
+TEST(the_last_words_of_a_program_are_part_of_the_reason)
+{
+    ask_once("read x; echo first >&2; printf 'ValueError:\\tx\\n\\n' >&2; exit 1", 1, 60, 0);
+    CHECK_STR(results[0].why, "ended with exit code 1: ValueError: x");
+}
+
+TEST(an_error_costs_its_response_and_the_program_goes_on)
+{
+    ask_once("read x; echo '{\"error\": \"KeyError: a\"}'; read x; echo 2; cat >/dev/null", 2, 60,
+             0);
+    check_failed(0, "says: KeyError: a");
+    check_score(1, 2);
+}
+
+static reward_child *several(const char *script, int64_t processes, bool batch)
+{
+    char *argv[] = { "sh", "-c", (char *)script, NULL };
+    reward_child_options o = {
+        .name = "test", .argv = argv, .timeout_s = 900, .processes = processes, .batch = batch
+    };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    return reward_child_new(&o);
+}
+
+/* No process answers before all three have been asked. */
+TEST(processes_are_asked_side_by_side_and_answers_keep_their_order)
+{
+    char script[600];
+    const char *dir = test_file("here");
+    CHECK_OK(ares_dir_make(dir));
+    snprintf(script, sizeof script,
+             "while read x; do touch '%s'/$$; until [ $(ls '%s' | wc -l) = 3 ]; do sleep 0.01; "
+             "done; echo $x; done",
+             dir, dir);
+    reward_child *c = several(script, 3, false);
+    for (int batch = 0; batch < 2; batch++) {
+        ask(c, 7);
+        for (int i = 0; i < 7; i++) check_score(i, i);
+    }
+    reward_child_free(c);
+}
+
+TEST(a_crash_of_one_process_is_not_that_of_the_others)
+{
+    reward_child *c = several("while read x; do [ $x = 4 ] && exit 3; echo $x; done", 2, false);
+    ask(c, 6);
+    for (int i = 0; i < 6; i++)
+        if (i == 4) check_failed(4, "ended with exit code 3");
+        else check_score(i, i);
+    reward_child_free(c);
+}
+
+TEST(a_batch_is_one_line_and_its_answers_are_in_order)
+{
+    reward_child *c = several("read x; [ \"$x\" = '[0,1,2]' ] && echo '[5, {\"score\": 6, "
+                              "\"accuracy\": true}, \"x\"]'; read x; echo \"$x\"; cat >/dev/null",
+                              1, true);
+    ask(c, 3);
+    check_score(0, 5);
+    check_score(1, 6);
+    CHECK_NEAR(results[1].accuracy, 1, 0);
+    check_failed(2, "answered '\"x\"'; expected a number"); /* the others count */
+    forget(3);
+    ask(c, 2);
+    check_score(0, 0);
+    check_score(1, 1);
+    reward_child_free(c);
+    c = several("while read x; do echo $x; done", 3, true);
+    ask(c, 8);
+    for (int i = 0; i < 8; i++) check_score(i, i);
+    reward_child_free(c);
+}
+
+TEST(a_batch_that_fails_is_asked_again_one_by_one)
+{
+    static const char *const fails[] = { "exit 3", "echo '[1]'", "echo 7" };
+    for (int k = 0; k < ARES_COUNT(fails); k++) {
+        char script[200];
+        snprintf(script, sizeof script,
+                 "while read x; do case $x in *,*|*2*) %s; ;; *) echo $x;; esac; done", fails[k]);
+        reward_child *c = several(script, 1, true);
+        ask(c, 4);
+        for (int i = 0; i < 4; i++)
+            if (i != 2) check_score(i, i);
+        CHECK(k == 1 ? !results[2].failed && results[2].score == 1 : results[2].failed);
+        reward_child_free(c);
+    }
+}
+
+TEST(a_process_has_more_time_for_its_first_answer)
+{
+    char *argv[] = { "sh", "-c", "sleep 0.4; while read x; do echo $x; done", NULL };
+    reward_child_options o = {
+        .name = "test", .argv = argv, .timeout_s = 0.1, .start_timeout_s = 900
+    };
+    reward_child *c = reward_child_new(&o);
+    ask(c, 1);
+    check_score(0, 0);
+    reward_child_free(c);
 }
 
 TEST(a_program_that_is_not_there_fails_every_line)

@@ -200,7 +200,7 @@ TEST(rows_that_cannot_be_judged_are_scored_by_policy_and_counted)
 {
     manager m;
     ares_log_set(ARES_LOG_ERROR, 0);
-    REQUIRE_OK(OPEN(&m, 2, "rewards=[{name: auto, failure_score: -3}]"));
+    REQUIRE_OK(OPEN(&m, 2, "rewards=[{name: auto, failure_score: -3}]", "on_failure=score"));
     submit(&m, 0, "5", "5", "{\"rm_type\":\"number\"}");
     submit(&m, 1, "5", "no number", "{\"rm_type\":\"number\"}");
     submit(&m, 2, "5", "5", "{}");

@@ -148,12 +148,20 @@ TEST(an_unfinished_response_gets_its_own_score_where_one_is_set)
     close_manager(&m);
 }
 
+static void check_config_refused(const char *rewards, const char *message)
+{
+    manager m;
+    CHECK_FAIL(open_manager(&m, rewards, NULL, 1), ARES_ECONFIG, message);
+    CHECK_CONTAINS(ares_error_message(), "worker.reward.rewards");
+    close_manager(&m);
+}
+
 TEST(a_ground_truth_that_cannot_be_used_costs_one_score_and_is_counted)
 {
     manager m;
     ares_log_set(ARES_LOG_ERROR, 0);
     REQUIRE_OK(open_manager(&m, "[{name: number, failure_score: -0.5, weight: 2}, {name: boxed}]",
-                            NULL, 2));
+                            "worker.reward.on_failure=score", 2));
     submit(&m, 0, "5", "none", true);
     submit(&m, 1, "5", "5", true);
     finish(&m);
@@ -180,14 +188,6 @@ TEST(a_run_that_ends_early_waits_for_nobody_and_keeps_its_message)
     CHECK_STR(ares_error_message(), "the cause");
     for (int i = 0; i < 50; i++) submit(&m, i, "5", "5", true);
     close_manager(&m); /* with responses that nobody waited for */
-}
-
-static void check_config_refused(const char *rewards, const char *message)
-{
-    manager m;
-    CHECK_FAIL(open_manager(&m, rewards, NULL, 1), ARES_ECONFIG, message);
-    CHECK_CONTAINS(ares_error_message(), "worker.reward.rewards");
-    close_manager(&m);
 }
 
 TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
@@ -269,6 +269,51 @@ TEST(entries_that_would_share_a_metric_are_refused_until_they_are_called_otherwi
     close_manager(&m);
 }
 
+TEST(what_could_not_be_judged_has_no_score_unless_the_policy_gives_it_one)
+{
+    manager m;
+    ares_log_set(ARES_LOG_ERROR, 0);
+    REQUIRE_OK(open_manager(&m,
+                            "[{name: number}, {command: [sh, -c, 'read x; echo 1; read x; echo "
+                            "boom >&2; exit 3'], name: judge}]",
+                            NULL, 1));
+    CHECK(!ares_reward_last_failure(m.reward));
+    for (int i = 0; i < 2; i++) submit(&m, i, "5", "5", true);
+    finish(&m);
+    CHECK(!m.items[0].failed && m.items[0].score == 2);
+    CHECK(m.items[1].failed && m.parts[1][0] == 1 && isnan(m.parts[1][1]));
+    CHECK_STR(ares_reward_last_failure(m.reward), "judge: ended with exit code 3: boom");
+    close_manager(&m);
+    check_config_refused("[{name: number, failure_score: -1}]",
+                         "set worker.reward.on_failure=score, or leave failure_score out");
+}
+
+/* {"score": null}: a reward may leave a response to the others. */
+TEST(a_reward_may_leave_a_response_to_the_others)
+{
+    static const char abstains[] =
+        "{command: [sh, -c, 'while read x; do echo \"{\\\"score\\\": null}\"; done'], name: none}";
+    manager m;
+    char rewards[300];
+    double v;
+    ares_log_set(ARES_LOG_ERROR, 0);
+    snprintf(rewards, sizeof rewards, "[{name: number, weight: 2}, %s]", abstains);
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    submit(&m, 0, "5", "5", true);
+    finish(&m);
+    CHECK(!m.items[0].failed && m.items[0].score == 2 && isnan(m.parts[0][1]));
+    CHECK(!ares_metrics_get(m.metrics, "reward/none/mean", &v));
+    CHECK_NEAR(metric(&m, "reward/failed/none"), 0, 0);
+    close_manager(&m);
+    snprintf(rewards, sizeof rewards, "[%s]", abstains);
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    submit(&m, 0, "5", "5", true);
+    finish(&m);
+    CHECK(m.items[0].failed);
+    CHECK_CONTAINS(ares_reward_last_failure(m.reward), "no reward has a score");
+    close_manager(&m);
+}
+
 TEST(a_failing_command_is_counted_and_scored_by_its_policy)
 {
     manager m;
@@ -280,9 +325,10 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     snprintf(
         rewards, sizeof rewards,
         "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) touch %s; sleep "
-        "1000;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 900, failure_score: -4}]",
+        "1000;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 900, start_timeout_s: 0, "
+        "failure_score: -4}]",
         hangs);
-    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    REQUIRE_OK(open_manager(&m, rewards, "worker.reward.on_failure=score", 1));
     submit(&m, 0, "good", "", true);
     submit(&m, 1, "bad", "", true);
     submit(&m, 2, "good", "", true);
@@ -304,6 +350,80 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     CHECK_NEAR(metric(&m, "reward/failed/mine"), 0, 0);
     CHECK(ares_metrics_get(m.metrics, "reward/replayable", &replayable) && replayable == 1);
     clock_hang_file(NULL);
+    close_manager(&m);
+}
+
+TEST(a_command_is_named_after_its_script)
+{
+    static const struct {
+        const char *command, *name;
+    } cases[] = { { "[python3, my_reward.py]", "my_reward" },
+                  { "[/usr/bin/python3.11, -u, dir/judge.v2.py, a.json]", "judge.v2" },
+                  { "[uv, run, --python, 3.11, python, -m, judges.math]", "judges.math" },
+                  { "[bash, -c, 'cd x.y && ./z.sh']", "bash" },
+                  { "[env, A=1, node, judge.js]", "judge" },
+                  { "[./judge, rules.json]", "judge" } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        char rewards[200];
+        snprintf(rewards, sizeof rewards, "[{command: %s}]", cases[i].command);
+        REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+        CHECK_STR(ares_reward_name(m.reward, 0), cases[i].name);
+        close_manager(&m);
+    }
+}
+
+/* Answers of one object that has everything, and of one whose names are no metrics. */
+TEST(what_a_program_says_beside_its_score_is_kept)
+{
+    manager m;
+    double v;
+    ares_arena arena = { 0 };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    REQUIRE_OK(open_manager(
+        &m,
+        "[{name: number}, {command: [sh, -c, 'read x; echo \"{\\\"score\\\": 1, \\\"accuracy\\\": "
+        "true, \\\"steps\\\": 3, \\\"cites\\\": false, \\\"mean\\\": 7, \\\"a b\\\": 1, "
+        "\\\"why\\\": [\\\"x\\\"]}\"; read x; echo \"{\\\"score\\\": 0, \\\"steps\\\": "
+        "5}\"; read x; exit 3'], name: judge}]",
+        NULL, 1));
+    for (int i = 0; i < 3; i++) {
+        submit(&m, i, "5", "5", true);
+        m.items[i].arena = &arena;
+    }
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/judge/steps"), 4, 0);
+    CHECK_NEAR(metric(&m, "reward/judge/cites"), 0, 0);
+    CHECK_NEAR(metric(&m, "reward/judge/accuracy"), 1, 0);
+    CHECK_NEAR(metric(&m, "reward/judge/mean"), 0.5, 0); /* of the scores */
+    CHECK(!ares_metrics_get(m.metrics, "reward/judge/a b", &v) &&
+          !ares_metrics_get(m.metrics, "reward/judge/why", &v));
+    CHECK_STR(m.items[0].details.data,
+              "{\"judge\":{\"score\":1,\"accuracy\":true,\"steps\":3,\"cites\":false,"
+              "\"mean\":7,\"a b\":1,\"why\":[\"x\"]}}");
+    CHECK_STR(m.items[2].details.data, "{\"judge\":{\"failure\":\"ended with exit code 3\"}}");
+    close_manager(&m);
+    ares_arena_fini(&arena);
+}
+
+TEST(the_numbers_of_a_program_that_become_metrics_are_bounded)
+{
+    manager m;
+    double v;
+    int there = 0;
+    ares_log_set(ARES_LOG_ERROR, 0);
+    REQUIRE_OK(open_manager(&m,
+                            "[{command: [sh, -c, 'i=0; while read x; do i=$((i + 1)); echo "
+                            "\"{\\\"score\\\": 1, \\\"f$i\\\": $i}\"; done'], name: judge}]",
+                            NULL, 1));
+    for (int i = 0; i < 40; i++) submit(&m, i, "5", "5", true);
+    finish(&m);
+    for (int i = 1; i <= 40; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "reward/judge/f%d", i);
+        there += ares_metrics_get(m.metrics, name, &v);
+    }
+    CHECK_EQ(there, 32);
     close_manager(&m);
 }
 
@@ -333,7 +453,8 @@ TEST(a_command_reads_the_texts_and_the_row)
     }
     CHECK_STR(seen.data,
               "{\"response\":\"a\\n\\\"b\\\"\\u0000\xef\xbf\xbd\",\"ground_truth\":\"5\","
-              "\"prompt\":\"p\",\"finished\":false,\"row\":{\"q\":\"\xc3\xa9\",\"n\":1.0}}\n");
+              "\"prompt\":\"p\",\"finished\":false,\"response_length\":0,\"row\":{\"q\":"
+              "\"\xc3\xa9\",\"n\":1.0}}\n");
     ares_str_fini(&seen);
     ares_arena_fini(&arena);
     close_manager(&m);
@@ -384,7 +505,7 @@ TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
     snprintf(rewards, sizeof rewards,
              "[{function: '%s:f', name: f, failure_score: -1, timeout_s: 60, " MEMORY "}]",
              compile(source, "f.so"));
-    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    REQUIRE_OK(open_manager(&m, rewards, "worker.reward.on_failure=score", 1));
     static const char *const responses[] = { "abc", "crash", "", "nan", "leave", "abcd" };
     const double scores[] = { 423, -1, 420, -1, -1, 424 }; /* "null" has four letters */
     for (int i = 0; i < 6; i++) submit(&m, i, responses[i], "12", true);

@@ -4,6 +4,7 @@
  * wait for somebody else's program are asked on threads, one each. What is written depends on seeds
  * and weights alone, not on the order in which the model or the environments answer.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -228,12 +229,29 @@ static int run(play *p)
     return ares_signal_poll(); /* which may have ended the last episodes */
 }
 
-/* Whether any episode of the group was won. */
+/* Warns of the first failed episodes, and keeps the latest for the error that may follow. */
+static void tell_failures(play *p)
+{
+    int64_t told = 0;
+    for (int64_t e = 0; e < p->n; e++) {
+        const episode *x = &p->episodes[e];
+        char *last = p->a->last_failure;
+        if (!x->failed) continue;
+        (void)snprintf(last, sizeof p->a->last_failure, "%s: %s", x->row->definition->tag,
+                       x->place->env.failure);
+        if (told++ < 3)
+            ares_warn("env: %s; the episode is %s", last,
+                      answer_discards_failures(p->t) ? "discarded" : "scored as it was until then");
+    }
+}
+
+/* Whether any episode of the group was won; of one whose episodes have all failed nobody knows. */
 static void count_group(play *p, const ares_group *g)
 {
     char name[128];
-    double any = 0;
-    for (int32_t i = 0; i < g->n; i++) any = ARES_MAX(any, (double)g->items[i].accuracy);
+    double any = NAN;
+    for (int32_t i = 0; i < g->n; i++) any = fmax(any, (double)g->items[i].accuracy);
+    if (isnan(any)) return;
     snprintf(name, sizeof name, "%s/pass@%d", g->row->data_source, g->n);
     measures_add(&p->a->measures, name, NULL, any);
 }
@@ -247,7 +265,9 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     waiting_fini(&p.waiting);
     /* in this order, whichever ended first: sums keep their bits */
     bool counts = rc == ARES_OK && !job->baseline;
-    for (int64_t e = 0; e < p.n && counts; e++) episode_count(&p.episodes[e], &p.a->measures);
+    for (int64_t e = 0; e < p.n && counts; e++)
+        episode_count(&p.episodes[e], answer_discards_failures(t), &p.a->measures);
+    if (counts) tell_failures(&p);
     for (int64_t g = 0; g < job->n_prompts && counts; g++) count_group(&p, &out[g]);
     for (int64_t e = 0; e < p.n; e++) {
         p.episodes[e].place->used = false;
@@ -273,6 +293,12 @@ static int64_t group_of(const ares_train_config *c, const ares_group *g)
     return (int64_t)ares_fnv1a(ARES_FNV1A, tag, strlen(tag));
 }
 
+/* A failed episode has no part in what the others are compared with. */
+static bool is_unscored(const ares_trainer *t, const ares_trajectory *y)
+{
+    return y->failed && answer_discards_failures(t);
+}
+
 /* The scores that are trained on; filters go on seeing those that the environments gave. */
 static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t count,
                      ares_arena *arena)
@@ -284,6 +310,7 @@ static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t co
         for (int32_t i = 0; i < groups[g].n; i++) {
             const scored s = { group_of(t->run.cfg, &groups[g]),
                                (double)groups[g].items[i].unshaped };
+            if (is_unscored(t, &groups[g].items[i])) continue;
             ares_str_add(&mine, (const char *)&s, sizeof s);
         }
     int rc = ares_world_gather_all(t->run.world, mine.data, mine.len, &all, starts);
@@ -300,7 +327,8 @@ static int normalise(ares_trainer *t, int method, ares_group *groups, int64_t co
         }
         ares_env_normalise(method, x, of, n);
         for (int64_t g = 0; g < count; g++)
-            for (int32_t i = 0; i < groups[g].n; i++) groups[g].items[i].score = (float)x[k++];
+            for (int32_t i = 0; i < groups[g].n; i++)
+                if (!is_unscored(t, &groups[g].items[i])) groups[g].items[i].score = (float)x[k++];
     }
     ares_str_fini(&mine);
     ares_str_fini(&all);

@@ -1,6 +1,7 @@
 /* One episode: turns of the environment and of the model, until one of them ends it. */
 #include "agents/episode.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -213,7 +214,10 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
                             .turns_cut = x->cut,
                             .score = score,
                             .unshaped = score,
-                            .accuracy = ares_env_won(e),
+                            .failed = e->failure != NULL,
+                            .accuracy = e->failure && answer_discards_failures(t)
+                                            ? NAN
+                                            : (float)ares_env_won(e),
                             .parts = ares_arena_calloc(arena, 1, sizeof *y->parts) };
     x->failed = e->failure != NULL;
     x->replayable = e->replayable;
@@ -232,37 +236,40 @@ int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory 
     return decode_rows(t, y, arena, &y->response);
 }
 
-static void count(const episode *x, measures *m, const char *key, double value)
+/* per: the entry that counts the episodes which the sum is divided by. */
+static void count(const episode *x, measures *m, const char *per, const char *key, double value)
 {
     const char *tag = x->row->definition->tag;
-    char name[192], per[128];
-    snprintf(per, sizeof per, "%s/success", tag); /* counted once per episode */
+    char name[192], of[128];
+    snprintf(of, sizeof of, "%s/%s", tag, per);
     snprintf(name, sizeof name, "%s/%s", tag, key);
-    measures_add(m, name, per, value);
+    measures_add(m, name, of, value);
     snprintf(name, sizeof name, "%s/non-zero/%s", tag, key);
     if (value != 0) measures_add(m, name, NULL, value);
 }
 
-void episode_count(const episode *x, measures *m)
+void episode_count(const episode *x, bool discards, measures *m)
 {
-    count(x, m, "success", x->won);
-    count(x, m, "num_actions", (double)x->num_actions);
-    count(x, m, "context_full", x->full);
-    bool grows = x->talk.style->context == CONTEXT_FULL; /* the others show few turns anyway */
-    count(x, m, "turns_left", grows ? x->talk.first : 0);
-    if (x->invalid) count(x, m, ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);
     bool foreign = x->row->definition->type->waits; /* somebody else's program chooses the names */
+    if (foreign) {
+        count(x, m, "failed", "failed", x->failed);
+        count(x, m, "failed", "unasked_lines", (double)x->unasked);
+        measures_add(m, "replayable", NULL, x->replayable);
+    }
+    if (x->failed && discards) return;
+    count(x, m, "success", "success", x->won);
+    count(x, m, "success", "num_actions", (double)x->num_actions);
+    count(x, m, "success", "context_full", x->full);
+    bool grows = x->talk.style->context == CONTEXT_FULL; /* the others show few turns anyway */
+    count(x, m, "success", "turns_left", grows ? x->talk.first : 0);
+    if (x->invalid)
+        count(x, m, "success", ARES_ENV_INVALID, (double)x->invalid / (double)x->talk.n);
     for (int i = 0; i < x->n_info; i++) {
         char name[96];
         if (strcmp(x->info[i].name, "success") == 0) continue;
         snprintf(name, sizeof name, "%s%s", foreign ? "info/" : "", x->info[i].name);
-        count(x, m, name, x->info[i].value / (double)x->talk.n);
+        count(x, m, "success", name, x->info[i].value / (double)x->talk.n);
     }
-    if (foreign) {
-        count(x, m, "failed", x->failed);
-        count(x, m, "dropped_info", (double)x->dropped);
-        count(x, m, "unasked_lines", (double)x->unasked);
-        measures_add(m, "replayable", NULL, x->replayable);
-    }
+    if (foreign) count(x, m, "success", "dropped_info", (double)x->dropped);
     measures_add(m, "response_length", NULL, (double)x->trained / (double)x->rows);
 }

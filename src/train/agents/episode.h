@@ -44,6 +44,6 @@ int episode_act(episode *x);
 void episode_note(episode *x, ares_arena *arena);
 /* The finished episode as a trajectory. */
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y);
-/* Its numbers, for metrics. */
-void episode_count(const episode *x, measures *m);
+/* Its numbers, for metrics. discards: a failed one counts as failed, and nowhere else. */
+void episode_count(const episode *x, bool discards, measures *m);
 #endif

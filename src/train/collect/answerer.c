@@ -1,6 +1,8 @@
 /* What every answerer shares: sampling options, discarded answers, passes over a source. */
 #include "collect/answerer.h"
 
+#include <string.h>
+
 #include "ares/algo_filter.h"
 
 void answer_sampling(const ares_train_config *c, ares_sampling *out)
@@ -15,14 +17,22 @@ void answer_sampling(const ares_train_config *c, ares_sampling *out)
                             .stop_strings = r->stop.items };
 }
 
+bool answer_discards_failures(const ares_trainer *t)
+{
+    const ares_train_config *c = t->run.cfg;
+    return strcmp(t->agents ? c->agents.on_failure : c->reward.on_failure, "discard") == 0;
+}
+
 void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count)
 {
     int64_t limit = ares_reward_max_length(t->reward);
+    bool failures = answer_discards_failures(t);
     for (int64_t g = 0; g < count; g++)
         for (int32_t i = 0; i < groups[g].n; i++) {
             ares_trajectory *y = &groups[g].items[i];
             y->discarded = ares_answer_discarded(&t->run.cfg->filter, ares_trajectory_tokens(y),
-                                                 limit, y->stopped);
+                                                 limit, y->stopped) ||
+                           (y->failed && failures);
         }
 }
 

@@ -49,7 +49,11 @@ extern const answerer answer_engine;
 
 /* The configured sampling; the answerer adds stop ids. */
 void answer_sampling(const ares_train_config *c, ares_sampling *out);
-/* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
+/* Whether answers that could not be judged, or whose environments failed, are discarded. */
+bool answer_discards_failures(const ares_trainer *t);
+/*
+ * Marks answers that algorithm.mask_truncated or worker.reward.max_length discard, or that failed.
+ */
 void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
 /*
  * Answers to rows of a source outside of a step's batch, at another key: a pass never shifts what

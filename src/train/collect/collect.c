@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/agents.h"
 #include "collect/adjust_batch.h"
 #include "collect/choose_groups.h"
 #include "collect/collect.h"
@@ -46,8 +47,9 @@ static void count_answers(rounds *r, const draw *d)
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++) {
             const ares_trajectory *y = &d->groups[g].items[i];
-            r->discarded[0] += y->discarded;
-            r->discarded[1]++;
+            r->discarded += y->discarded && !y->failed;
+            r->failed += y->failed;
+            r->answers++;
             if (y->discarded || isnan(y->accuracy)) continue;
             r->right[0] += (double)y->accuracy;
             r->right[1]++;
@@ -63,6 +65,29 @@ static int join(ares_trainer *t, rounds *r, collection *c)
     return ARES_OK;
 }
 
+/*
+ * Ends a run whose rewards or environments do not work: in its first step where all answers failed,
+ * later where more than max_failed_frac did. Both numbers are over all ranks.
+ */
+static int check_failures(const ares_trainer *t, double failed, double answers)
+{
+    const ares_train_config *c = t->run.cfg;
+    const char *last = t->agents ? t->agents->last_failure : ares_reward_last_failure(t->reward),
+               *room = t->agents ? "env" : "reward",
+               *what = t->agents ? "episodes failed" : "answers could not be judged";
+    double most = t->agents ? c->agents.max_failed_frac : c->reward.max_failed_frac;
+    bool first = t->run.step == 0;
+    if (failed == 0 || (first ? failed < answers : failed <= most * answers)) return ARES_OK;
+    if (!last || !*last) last = "on other ranks";
+    if (first)
+        return ares_fail(ARES_ECHILD, "%s: none of the %.0f %s: %s", room, answers,
+                         t->agents ? "episodes could be played" : "answers could be judged", last);
+    return ares_fail(ARES_ECHILD,
+                     "%s: %.0f of %.0f %s (%s); repair it, or raise %s.max_failed_frac "
+                     "(now %g)",
+                     room, failed, answers, what, last, t->agents ? "env" : "worker.reward", most);
+}
+
 /* One draw is answered, judged and filtered; its groups join the collection. */
 static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, ares_metrics *m)
 {
@@ -74,7 +99,12 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, a
     ARES_TRY(ares_world_agree(t->run.world, draw_answer(t, c->arena, d, m)));
     if (t->answerer->normalise) ARES_TRY(t->answerer->normalise(t, d->groups, d->count, c->arena));
     for (int64_t g = 0; g < d->count; g++) d->groups[g].place = r->draws.drawn + g * ranks + rank;
+    double before_it[2] = { r->failed, r->answers };
     ARES_TRY(join(t, r, c));
+    double of_draw[2] = { r->failed - before_it[0], r->answers - before_it[1] };
+    ARES_TRY(ares_world_sum_f64(t->run.world, of_draw, 2));
+    if (of_draw[0] == of_draw[1]) /* further draws would fail alike */
+        ARES_TRY(check_failures(t, of_draw[0], of_draw[1]));
     ARES_TRY(filter_last_draw(t, r, c->arena, m));
     r->kept = arena_grown(c->arena, r->kept, r->draws.kept, capacity, sizeof *r->kept);
     r->dropped = arena_grown(c->arena, r->dropped, dropped, capacity, sizeof *r->dropped);
@@ -113,12 +143,13 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
     bool discards =
         ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->run.cfg->filter.mask_truncated;
     ARES_TRY(ares_world_sum_f64(t->run.world, r->right, 2));
-    ARES_TRY(ares_world_sum_f64(t->run.world, r->discarded, 2));
-    ARES_TRY(ares_world_sum_f64(t->run.world, &r->tokens, 1));
+    double sums[4] = { r->discarded, r->failed, r->answers, r->tokens };
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, ARES_COUNT(sums)));
     if (r->right[1] > 0) ares_metrics_set(m, "reward/accuracy", r->right[0] / r->right[1]);
-    if (discards && r->discarded[1] > 0)
-        ares_metrics_set(m, "dapo/discarded_frac", r->discarded[0] / r->discarded[1]);
-    ares_metrics_set(m, "rollout/generated_tokens", r->tokens);
+    if (discards && sums[2] > 0) ares_metrics_set(m, "dapo/discarded_frac", sums[0] / sums[2]);
+    if (sums[2] > 0) ares_metrics_set(m, "rollout/failed_frac", sums[1] / sums[2]);
+    ARES_TRY(check_failures(t, sums[1], sums[2]));
+    ares_metrics_set(m, "rollout/generated_tokens", sums[3]);
     return t->answerer->report ? t->answerer->report(t, "train/", m) : ARES_OK;
 }
 
@@ -152,7 +183,9 @@ static void add_counts(rounds *r, const rounds *more)
     r->counts.kept += more->counts.kept;
     r->counts.zero += more->counts.zero;
     for (int i = 0; i < 2; i++) r->right[i] += more->right[i];
-    for (int i = 0; i < 2; i++) r->discarded[i] += more->discarded[i];
+    r->discarded += more->discarded;
+    r->failed += more->failed;
+    r->answers += more->answers;
     r->tokens += more->tokens;
 }
 

@@ -75,6 +75,9 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
     for (int64_t g = 0; g < count; g++) {
         groups[g].baseline = baselines[g].items[0].score;
+        if (baselines[g].items[0].failed &&
+            answer_discards_failures(t)) /* nothing to compare with */
+            for (int32_t i = 0; i < groups[g].n; i++) groups[g].items[i].discarded = 1;
         *tokens += ares_trajectory_tokens(&baselines[g].items[0]);
     }
     return ARES_OK;

@@ -34,8 +34,10 @@ typedef struct rounds {
     double *caps;   /* [draws.drawn] of the mean score; NaN: none */
     /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
     double right[2];
-    double discarded[2]; /* of this rank's answers: how many were, and how many there are */
-    double tokens;       /* of this rank's answers, greedy baselines included */
+    /* of this rank's answers: how many were discarded for their length, how many failed, and how
+     * many there are */
+    double discarded, failed, answers;
+    double tokens; /* of this rank's answers, greedy baselines included */
 } rounds;
 
 /*

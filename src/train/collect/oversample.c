@@ -226,6 +226,7 @@ static int join_taken(loop *l)
         ids[n++] = p->order[i];
     }
     as_draw(l, ids, n, &r->last);
+    answer_discard(l->t, r->last.groups, r->last.count); /* by now all are judged */
     for (int64_t i = 0; i < n; i++)
         if (p->groups[ids[i]].own) r->last.groups[own++].place = p->groups[ids[i]].number;
     for (int64_t i = 0; i < p->n; i++)

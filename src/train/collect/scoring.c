@@ -41,7 +41,8 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
                                      .row = row->json,
                                      .ids = answer->responses,
                                      .response_tokens = answer->n_tokens },
-                             .parts = y->parts },
+                             .parts = y->parts,
+                             .arena = s->arena },
                    .trajectory = y,
                    .next = s->first };
     s->first = x;
@@ -58,6 +59,8 @@ void scoring_wait(scoring *s, ares_metrics *m)
         x->trajectory->score = x->item.score;
         x->trajectory->unshaped = x->item.unshaped;
         x->trajectory->accuracy = x->item.accuracy;
+        x->trajectory->details = x->item.details;
+        x->trajectory->failed = x->item.failed;
     }
     s->first = NULL;
 }

@@ -140,15 +140,18 @@ static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_met
 
 /* The mean of each reward that a score is made of, and what rewards count themselves; no
  * conversation has them. */
-static int put_rewards(const ares_trainer *t, const ares_batch *b, double rows, ares_metrics *m)
+static int put_rewards(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
         char key[160];
-        double sum = 0;
-        for (int64_t r = 0; r < b->rows; r++)
-            if (ares_batch_row_counts(b, r)) sum += (double)b->samples[r].reward_parts[i];
+        double sum = 0, scored = 0;
+        for (int64_t r = 0; r < b->rows; r++) {
+            if (!ares_batch_row_counts(b, r) || isnan(b->samples[r].reward_parts[i])) continue;
+            sum += (double)b->samples[r].reward_parts[i];
+            scored++;
+        }
         snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
-        ARES_TRY(put_mean(t, m, key, sum, rows));
+        ARES_TRY(put_mean(t, m, key, sum, scored));
     }
     return ares_reward_report(t->reward, t->run.world, "", m);
 }
@@ -171,7 +174,7 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ARES_TRY(put_mean(t, m, "reward/overall", y.score.sum, y.score.count));
     /* reward/accuracy is over all answers, those of dropped groups included (collect.c) */
     ARES_TRY(put_mean(t, m, "reward/batch_accuracy", y.accuracy, y.judged));
-    ARES_TRY(put_rewards(t, b, y.score.count, m));
+    ARES_TRY(put_rewards(t, b, m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", y.entropy, y.tokens));
     ARES_TRY(put_mixed_groups(t, b, m));
     ARES_TRY(ares_world_sum_f64(t->run.world, &y.total, 1));

@@ -1,4 +1,5 @@
 /* Every answer of a step in a file, for readers and scripts. */
+#include <math.h>
 #include <stdio.h>
 
 #include "agents/agents.h"
@@ -118,6 +119,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     const ares_batch *b = &t->batch;
     const ares_sample *s = &b->samples[row];
     int64_t tokens = b->row_start[row + 1] - b->row_start[row];
+    bool unscored = s->failed && answer_discards_failures(t);
     ares_json_begin(out, '{');
     ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
     ares_json_write_i64(ares_json_key(out, "draw"), s->draw);
@@ -130,12 +132,14 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
         ares_json_write_string(ares_json_key(out, "response"), s->response);
     }
     ares_json_write_string(ares_json_key(out, "ground_truth"), s->row->ground_truth);
-    ares_json_write_float(ares_json_key(out, "score"), s->score);
+    ares_json_write_float(ares_json_key(out, "score"), unscored ? NAN : s->score);
     ares_json_begin(ares_json_key(out, "rewards"), '{');
     for (int k = 0; k < ares_reward_count(t->reward); k++)
         ares_json_write_float(ares_json_key(out, ares_reward_name(t->reward, k)),
                               s->reward_parts[k]);
     ares_json_end(out, '}');
+    if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
+    if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
     ares_json_write_float(ares_json_key(out, "advantage"),
                           tokens && b->advantages ? b->advantages[b->row_start[row]] : 0);

@@ -46,6 +46,7 @@ void eval_sets_close(eval_sets *e)
 typedef struct answered {
     int64_t row, index;
     double score, accuracy, length, stopped;
+    bool failed, scored; /* failed, but scored: with on_failure: score */
 } answered;
 
 static int by_row(const void *a, const void *b)
@@ -74,31 +75,39 @@ static void put_pass_at_k(ares_metrics *m, const eval_set *e, const answered *x,
     for (int i = 0; i < ares_pass_at_k_count(e->n); i++) {
         char name[40];
         int64_t k = (int64_t)1 << i;
-        double sum = 0;
+        double sum = 0, prompts = 0;
         for (int64_t p = 0; p < n; p += e->n) {
-            int64_t right = 0;
-            for (int64_t a = p; a < p + e->n; a++) right += x[a].score == 1;
-            sum += ares_pass_at_k(e->n, right, k);
+            int64_t right = 0, scored = 0;
+            for (int64_t a = p; a < p + e->n; a++) {
+                right += x[a].scored && x[a].score == 1;
+                scored += x[a].scored;
+            }
+            if (scored < k) continue;
+            sum += ares_pass_at_k(scored, right, k);
+            prompts++;
         }
         (void)snprintf(name, sizeof name, "-pass@%lld", (long long)k);
-        put(m, e->name, name, sum / (double)(n / e->n));
+        if (prompts > 0) put(m, e->name, name, sum / prompts);
     }
 }
 
 static void put_set(ares_metrics *m, const eval_set *e, const answered *x, int64_t n)
 {
-    double score = 0, tokens = 0, cut = 0, right = 0, judged = 0;
+    double score = 0, tokens = 0, cut = 0, right = 0, judged = 0, scored = 0, failed = 0;
     double *length = ares_malloc(((size_t)n + 1) * sizeof *length);
     for (int64_t i = 0; i < n; i++) {
-        score += x[i].score;
+        failed += x[i].failed;
+        scored += x[i].scored;
+        if (x[i].scored) score += x[i].score;
         tokens += length[i] = x[i].length;
         cut += !(x[i].stopped > 0);
-        if (isnan(x[i].accuracy)) continue;
+        if (isnan(x[i].accuracy) || !x[i].scored) continue;
         right += x[i].accuracy;
         judged++;
     }
     qsort(length, (size_t)n, sizeof *length, ascending);
-    put(m, e->name, "", score / (double)n);
+    if (scored > 0) put(m, e->name, "", score / scored);
+    put(m, e->name, "/failed_frac", failed / (double)n);
     if (judged > 0) put(m, e->name, "/accuracy", right / judged);
     put(m, e->name, "/response_len/mean", tokens / (double)n);
     put(m, e->name, "/response_len/median",
@@ -125,7 +134,9 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
                                     (double)y->score,
                                     (double)y->accuracy,
                                     (double)ares_trajectory_tokens(y),
-                                    y->stopped };
+                                    y->stopped,
+                                    y->failed,
+                                    !(y->failed && answer_discards_failures(t)) };
         }
     ares_str all = { 0 };
     int rc = ares_world_gather_all(t->run.world, mine, (size_t)n * sizeof *mine, &all, NULL);
@@ -180,7 +191,7 @@ static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_
 
 int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
-    double sum = 0, value = 0;
+    double sum = 0, value = 0, sets = 0;
     for (int64_t i = 0; i < t->evals.n; i++) {
         ares_arena arena = { 0 };
         int rc = validate_set(t, i, &arena, m, samples);
@@ -188,11 +199,12 @@ int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
         if (rc != ARES_OK) return ares_fail_in(rc, "eval '%s'", t->evals.items[i].name);
         char key[200];
         (void)snprintf(key, sizeof key, "eval/%s", t->evals.items[i].name);
-        (void)ares_metrics_get(m, key, &value);
+        if (!ares_metrics_get(m, key, &value)) continue; /* nothing of it could be judged */
         sum += value;
+        sets++;
     }
     /* what checkpoints are compared by, unless there are data.val_files */
-    if (t->evals.n && !ares_metrics_get(m, "val/reward_score", &value))
-        ares_metrics_set(m, "val/reward_score", sum / (double)t->evals.n);
+    if (sets > 0 && !ares_metrics_get(m, "val/reward_score", &value))
+        ares_metrics_set(m, "val/reward_score", sum / sets);
     return ARES_OK;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/core_file.h"
 #include "controls.h"
 #include "report/report.h"
 #include "run.h"
@@ -425,7 +426,10 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
 {
     ARES_TRY(same_files(cfg, c, world));
     ARES_TRY(rundir_open(&r->dir, cfg, c, r->kind->declare, world));
-    ares_str weights = { 0 };
+    ares_str weights = { 0 }, log = { 0 };
+    if (ares_world_rank(world) == 0 || r->dir.same_files)
+        ares_log_keep(ares_path_join(&log, r->dir.path.data, "log.txt"));
+    ares_str_fini(&log);
     if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");
     int rc = r->kind->open(cfg, c, world, weights.data, &r->training);
     ares_str_fini(&weights);
@@ -518,6 +522,8 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;
     }
+    if (rc != ARES_OK) ares_log_note(ares_error_message());
+    ares_log_keep(NULL);
     ares_progress_free(r.progress);
     ares_metrics_free(r.metrics);
     if (r.training) kind->close(r.training);

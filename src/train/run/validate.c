@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agents/agents.h"
 #include "collect/answerer.h"
 #include "controls.h"
 #include "run/validate.h"
@@ -25,7 +26,7 @@ enum { GROUPS_MAX = 64 }; /* a key with more values than that does not name grou
 /* Sums over some of the rows: all of them, or those of one value of data.val_group_key. */
 typedef struct tally {
     const char *name; /* "<key>=<value>"; NULL: of all rows */
-    double rows, score, accuracy, judged, tokens, stopped, *parts;
+    double rows, score, accuracy, judged, tokens, stopped, failed, scored, *parts;
 } tally;
 
 typedef struct validation {
@@ -37,33 +38,46 @@ typedef struct validation {
     ares_arena arena;
 } validation;
 
-static void add(tally *y, const ares_trajectory *s, int parts)
+/* unscored: the answer could not be judged, and has no score. */
+static void add(tally *y, const ares_trajectory *s, int parts, bool unscored)
 {
     y->rows++;
+    y->failed += s->failed;
+    y->tokens += (double)ares_trajectory_tokens(s);
+    y->stopped += s->stopped;
+    if (unscored) return;
+    y->scored++;
     y->score += (double)s->score;
     if (!isnan(s->accuracy)) {
         y->accuracy += (double)s->accuracy;
         y->judged++;
     }
-    y->tokens += (double)ares_trajectory_tokens(s);
-    y->stopped += s->stopped;
-    for (int i = 0; i < parts; i++) y->parts[i] += (double)s->parts[i];
+    for (int i = 0; i < parts; i++) {
+        if (isnan(s->parts[i])) continue; /* the reward has left it to the others */
+        y->parts[i] += (double)s->parts[i];
+        y->parts[parts + i]++;
+    }
 }
 
 static int put(const validation *v, const tally *y, ares_metrics *m)
 {
     const ares_trainer *t = v->t;
     int parts = v->parts;
-    double *sums = ares_malloc((size_t)(6 + parts) * sizeof *sums);
-    memcpy(sums, (double[]){ y->rows, y->score, y->accuracy, y->judged, y->tokens, y->stopped },
-           6 * sizeof *sums);
-    memcpy(sums + 6, y->parts, (size_t)parts * sizeof *sums);
-    int rc = ares_world_sum_f64(t->run.world, sums, 6 + parts);
+    enum { NUMBERS = 8 };
+    double *sums = ares_malloc((size_t)(NUMBERS + 2 * parts) * sizeof *sums);
+    memcpy(sums,
+           (double[NUMBERS]){ y->rows, y->score, y->accuracy, y->judged, y->tokens, y->stopped,
+                              y->failed, y->scored },
+           NUMBERS * sizeof *sums);
+    memcpy(sums + NUMBERS, y->parts, (size_t)(2 * parts) * sizeof *sums);
+    int rc = ares_world_sum_f64(t->run.world, sums, NUMBERS + 2 * parts);
     char key[200];
     const char *slash = y->name ? "/" : "", *name = y->name ? y->name : "";
     if (rc == ARES_OK && sums[0] > 0) {
         snprintf(key, sizeof key, "val%s%s/reward_score", slash, name);
-        ares_metrics_set(m, key, sums[1] / sums[0]);
+        if (sums[7] > 0) ares_metrics_set(m, key, sums[1] / sums[7]);
+        snprintf(key, sizeof key, "val%s%s/failed_frac", slash, name);
+        ares_metrics_set(m, key, sums[6] / sums[0]);
         snprintf(key, sizeof key, "val%s%s/accuracy", slash, name);
         if (sums[3] > 0) ares_metrics_set(m, key, sums[2] / sums[3]);
         /* EasyR1's name for it */
@@ -71,8 +85,9 @@ static int put(const validation *v, const tally *y, ares_metrics *m)
         snprintf(key, sizeof key, "val%s%s/response_length", slash, name);
         ares_metrics_set(m, key, sums[4] / sums[0]);
         for (int i = 0; i < parts && !y->name; i++) {
+            double scored = sums[NUMBERS + parts + i];
             snprintf(key, sizeof key, "val/%s_reward", ares_reward_name(t->reward, i));
-            ares_metrics_set(m, key, sums[6 + i] / sums[0]);
+            if (scored > 0) ares_metrics_set(m, key, sums[NUMBERS + i] / scored);
         }
         snprintf(key, sizeof key, "val/finished_frac");
         if (!y->name) ares_metrics_set(m, key, sums[5] / sums[0]);
@@ -96,7 +111,7 @@ static tally *group_of(validation *v, const ares_row *row)
     ares_map_put(v->names, value, v->n_groups);
     v->groups[v->n_groups] =
         (tally){ .name = ares_arena_printf(&v->arena, "%s=%.*s", key, (int)value.len, value.data),
-                 .parts = ares_arena_calloc(&v->arena, (size_t)v->parts + 1, sizeof(double)) };
+                 .parts = ares_arena_calloc(&v->arena, (size_t)v->parts * 2 + 1, sizeof(double)) };
     return &v->groups[v->n_groups++];
 }
 
@@ -116,7 +131,14 @@ void validation_write(const ares_trainer *t, const char *data_set, const ares_ro
     ares_json_write_string(ares_json_key(out, "response"), s->response);
     ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
     if (s->turns.len) ares_json_splice(ares_json_key(out, "turns"), s->turns);
-    ares_json_write_float(ares_json_key(out, "score"), s->score);
+    ares_json_write_float(ares_json_key(out, "score"),
+                          s->failed && answer_discards_failures(t) ? NAN : s->score);
+    ares_json_begin(ares_json_key(out, "rewards"), '{');
+    for (int k = 0; k < ares_reward_count(t->reward); k++)
+        ares_json_write_float(ares_json_key(out, ares_reward_name(t->reward, k)), s->parts[k]);
+    ares_json_end(out, '}');
+    if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
+    if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), ares_trajectory_tokens(s));
     ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
@@ -193,11 +215,27 @@ static int answer(ares_trainer *t, ares_arena *arena, ares_group *out, int64_t *
     return ARES_OK;
 }
 
+/* A first validation in which nothing could be judged ends the run; a later one says so. */
+static int check_failures(const ares_trainer *t, const ares_metrics *m)
+{
+    double failed = 0;
+    const char *why = t->agents ? t->agents->last_failure : ares_reward_last_failure(t->reward);
+    (void)ares_metrics_get(m, "val/failed_frac", &failed);
+    if (failed < 1) return ARES_OK;
+    if (t->run.step == 0 || t->run.cfg->trainer.val_only)
+        return ares_fail(ARES_ECHILD, "%s: validation: nothing could be judged (%s)",
+                         t->agents ? "env" : "reward", why && *why ? why : "on other ranks");
+    if (ares_world_rank(t->run.world) == 0)
+        ares_warn("validation: nothing could be judged; there is no score");
+    return ARES_OK;
+}
+
 static int report(validation *v, const ares_batch *b, ares_metrics *m)
 {
     const ares_trainer *t = v->t;
     double format;
     ARES_TRY(put(v, &v->all, m));
+    ARES_TRY(check_failures(t, m));
     if (t->answerer->report) ARES_TRY(t->answerer->report(v->t, "val-env/", m));
     ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
     if (ares_metrics_get(m, "val/reward/format", &format))
@@ -222,8 +260,9 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
         for (int32_t i = 0; i < answered[g].n; row += answered[g].items[i++].n_rows) {
             ares_trajectory *y = &answered[g].items[i];
             y->score = b->samples[row].score; /* a shaper may have added to it */
-            add(&v->all, y, v->parts);
-            if (named) add(named, y, v->parts);
+            bool unscored = y->failed && answer_discards_failures(t);
+            add(&v->all, y, v->parts, unscored);
+            if (named) add(named, y, v->parts, unscored);
             if (samples) validation_write(t, NULL, answered[g].row, y, samples);
         }
     }
@@ -233,7 +272,7 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
 int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
     validation v = { .t = t, .parts = ares_reward_count(t->reward), .names = ares_map_new() };
-    v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts + 1, sizeof(double));
+    v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts * 2 + 1, sizeof(double));
     ares_batch b;
     ares_batch_init(&b);
     int rc = ares_source_count(&t->run.val) ? validate(t, &v, &b, m, samples) : ARES_OK;

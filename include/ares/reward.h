@@ -20,12 +20,20 @@
       "verifier whose 0 or 1 is a sample's accuracy; null: the first of the rewards that judges " \
       "right and wrong")                                                                          \
     X(text, reward_function, "reward_function", "null", "nonempty",                               \
-      "in place of rewards: aepo, math, dapo or r1v, or the path of the published file, as in "   \
-      ".../math.py:compute_score")                                                                \
+      "in place of rewards: FILE.py:NAME, a Python function of verl's or EasyR1's form; or a "    \
+      "published one by name: aepo, math, dapo, r1v")                                             \
+    X(text, reward_function_name, "reward_function_name", "null", "nonempty",                     \
+      "NAME, where reward_function is a file alone; null: compute_score, or main")                \
     X(tree, reward_function_kwargs, "reward_function_kwargs", "{}", "map",                        \
-      "options of reward_function, as in {format_weight: 0.1}")                                   \
+      "keyword arguments of reward_function, as in {format_weight: 0.1}")                         \
     X(choice, reward_type, "reward_type", "null", "batch|sequential",                             \
-      "how EasyR1 calls the reward_function; only checked against the function's own way")        \
+      "how EasyR1 calls the reward_function; null: as its REWARD_TYPE says, else batch")          \
+    X(texts, reward_funcs, "reward_funcs", "[]", "nonempty",                                      \
+      "in place of rewards, as TRL names them: accuracy_reward, think_format_reward, "            \
+      "MODULE.NAME or FILE.py:NAME")                                                              \
+    X(f64s, reward_weights, "reward_weights", "[]", "", "of reward_funcs; []: 1 for each")        \
+    X(text, python, "python", "python3", "nonempty",                                              \
+      "interpreter of Python functions: that of the environment with what they import")           \
     X(i64, max_length, "max_length", "null", "[1,)",                                              \
       "DAPO: tokens from which the penalty of length is full; for longer answers see "            \
       "algorithm.over_length_action")                                                             \

@@ -67,6 +67,19 @@ static int add_function_words(ares_config *cfg, const char *path, const char *fu
     return 4;
 }
 
+static reward_child *new_child(const reward_entry *e, char *const *argv, bool batch,
+                               int64_t memory_mb)
+{
+    reward_child_options o = { .name = e->name,
+                               .argv = argv,
+                               .timeout_s = e->o.timeout_s,
+                               .start_timeout_s = e->o.start_timeout_s,
+                               .processes = e->o.processes,
+                               .batch = batch,
+                               .memory_bytes = ARES_MIN(memory_mb, INT64_MAX >> 20) << 20 };
+    return reward_child_new(&o);
+}
+
 static void open_child(ares_config *cfg, const char *path, reward_entry *e)
 {
     char **argv = ares_calloc((size_t)e->o.command.count + 5, sizeof *argv);
@@ -74,16 +87,101 @@ static void open_child(ares_config *cfg, const char *path, reward_entry *e)
     for (int64_t i = 0; i < e->o.command.count; i++) argv[n++] = ares_strdup(e->o.command.items[i]);
     if (e->o.function && e->o.command.count)
         ares_config_fault(cfg, path, "function and command exclude each other");
-    reward_child_options o = { .name = e->name,
-                               .argv = argv,
-                               .timeout_s = e->o.timeout_s,
-                               .start_timeout_s = e->o.start_timeout_s,
-                               .processes = e->o.processes,
-                               .batch = e->o.batch,
-                               .memory_bytes = ARES_MIN(e->o.memory_mb, INT64_MAX >> 20) << 20 };
-    e->child = reward_child_new(&o);
+    if (e->o.function && e->o.batch)
+        ares_config_fault(cfg, path, "a C function is asked one by one; leave batch out");
+    e->child =
+        new_child(e, argv, e->o.batch, e->o.memory_mb == ARES_NULL_I64 ? 4096 : e->o.memory_mb);
     for (int i = 0; i < n; i++) ares_free(argv[i]);
     ares_free(argv);
+}
+
+/* ---------------- Python functions
+ * share/python_reward.py, a command that speaks batches, calls them in the forms of verl, EasyR1
+ * and TRL.
+ */
+/* FILE.py or FILE.py:NAME */
+static bool is_python(const char *function)
+{
+    const char *colon = strrchr(function, ':');
+    size_t n = colon ? (size_t)(colon - function) : strlen(function);
+    return n > 3 && memcmp(function + n - 3, ".py", 3) == 0;
+}
+
+/* The adapter beside the program: installed, or in the sources; NULL after a fault. */
+static char *find_adapter(ares_config *cfg, const char *path)
+{
+    static const char *const places[] = { "../share/ares-train/python_reward.py",
+                                          "../share/python_reward.py" };
+    ares_str found = { 0 };
+    char *program = own_program(), *slash = strrchr(program, '/');
+    if (slash) *slash = 0;
+    for (int i = 0; i < ARES_COUNT(places); i++)
+        if (ares_file_exists(ares_path_join(&found, program, places[i]))) break;
+        else ares_str_clear(&found);
+    if (!found.len)
+        ares_config_fault(cfg, path,
+                          "share/python_reward.py, which calls Python functions, is not "
+                          "beside the program (%s/../share)",
+                          program);
+    ares_free(program);
+    return found.len ? ares_str_take(&found) : (ares_str_fini(&found), NULL);
+}
+
+/* What calls a function: FILE.py or MODULE, its NAME ("": the usual one), and how. */
+typedef struct python_function {
+    const char *file, *name, *form, *type;
+    const ares_json *kwargs;
+} python_function;
+
+static void open_python(ares_config *cfg, const char *path, ares_reward *r,
+                        const python_function *f, reward_entry *e)
+{
+    ares_str kwargs = { 0 }, source = { 0 };
+    char *adapter = find_adapter(cfg, path);
+    if (f->kwargs) ares_json_write(&kwargs, f->kwargs);
+    const char *words[] = { r->cfg.python,
+                            adapter,
+                            f->file,
+                            f->name,
+                            "--form",
+                            f->form,
+                            "--kwargs",
+                            kwargs.len ? kwargs.data : "{}",
+                            f->type ? "--type" : NULL,
+                            f->type,
+                            NULL };
+    if (adapter)
+        e->child = new_child(e, (char *const *)(uintptr_t)words, true,
+                             e->o.memory_mb == ARES_NULL_I64 ? 0 : e->o.memory_mb);
+    /* ids are long, and few functions read them: the file says whether this one does */
+    if (is_python(f->file) && ares_file_read(f->file, &source) != ARES_OK) {
+        ares_config_fault(cfg, path, "'%s': %s", f->file, ares_error_message());
+        ares_error_clear();
+    }
+    r->tells_ids = r->tells_ids || !is_python(f->file) ||
+                   ares_view_find(ares_str_view(&source), ARES_VIEW("completion_ids"), 0) >= 0;
+    ares_free(adapter);
+    ares_str_fini(&kwargs);
+    ares_str_fini(&source);
+}
+
+/* FILE.py:NAME as its parts, in memory of *file; without a name: fallback. */
+static const char *split_function(const char *function, const char *fallback, char **file)
+{
+    *file = ares_strdup(function);
+    char *colon = strrchr(*file, ':');
+    if (!colon) return fallback ? fallback : "";
+    *colon = 0;
+    return colon + 1;
+}
+
+static void open_python_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
+{
+    char *file;
+    const char *name = split_function(e->o.function, NULL, &file);
+    if (e->o.command.count) ares_config_fault(cfg, path, "function and command exclude each other");
+    open_python(cfg, path, r, &(python_function){ file, name, e->o.form, NULL, e->o.kwargs }, e);
+    ares_free(file);
 }
 
 static const char *base_name(const char *path)
@@ -118,29 +216,71 @@ static char *command_name(const ares_texts *words)
     return ares_strdup(name);
 }
 
-static void open_entry(ares_config *cfg, const char *path, bool discards, reward_entry *e)
+/* "math" of "a/math.py:f" */
+static char *stem_of(const char *function)
+{
+    const char *base = base_name(function);
+    char *stem = ares_strdup(base), *end = strstr(stem, ".py");
+    if (end && end != stem) *end = 0;
+    return stem;
+}
+
+static void open_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
-    bool user = e->o.function || e->o.command.count;
-    if (e->o.command.count && !e->o.as && !e->o.name) e->name = command_name(&e->o.command);
-    else
-        e->name = ares_strdup(e->o.as         ? e->o.as
-                              : e->o.name     ? e->o.name
-                              : e->o.function ? base_name(e->o.function)
-                                              : "unnamed");
-    if (user) open_child(cfg, path, e);
+    bool user = e->o.function || e->o.command.count,
+         python = e->o.function && is_python(e->o.function);
+    if (e->o.as || e->o.name || !user)
+        e->name = ares_strdup(e->o.as ? e->o.as : e->o.name ? e->o.name : "unnamed");
+    else if (python) e->name = stem_of(e->o.function);
+    else if (e->o.function) e->name = ares_strdup(base_name(e->o.function));
+    else e->name = command_name(&e->o.command);
+    if (python) open_python_entry(cfg, path, r, e);
+    else if (user) open_child(cfg, path, e);
     else open_verifier(cfg, path, e);
-    if (discards && !ares_is_null_f64(e->o.failure_score))
+    if (!python && (e->o.kwargs->count || strcmp(e->o.form, "auto") != 0))
+        ares_config_fault(cfg, path, "kwargs and form are of Python functions; leave them out");
+    if (r->discards && !ares_is_null_f64(e->o.failure_score))
         ares_config_fault(cfg, path,
                           "failure_score = %g: a response that could not be judged is discarded; "
                           "set worker.reward.on_failure=score, or leave failure_score out",
                           e->o.failure_score);
 }
 
-/* worker.reward.reward_function: one entry, whose options are reward_function_kwargs. */
-static void open_reward_function(ares_config *cfg, const ares_reward_config *rc, reward_entry *e)
+/* An entry that no map describes: its numbers are the defaults. */
+static void open_plain(char *name, reward_entry *e)
 {
+    ares_config *defaults = ares_config_new();
+    ares_config_add_options(defaults, "", entry_table, &e->o);
+    ares_config_resolve(defaults);
+    e->o.form = NULL; /* texts, lists and maps end with the configuration */
+    e->o.command = (ares_texts){ 0 };
+    e->o.kwargs = NULL;
+    ares_config_free(defaults);
+    e->name = name;
+}
+
+/*
+ * worker.reward.reward_function: a file of Python that is there is run; another published path, or
+ * a name, is one entry whose options are reward_function_kwargs.
+ */
+static void open_reward_function(ares_config *cfg, ares_reward *r, reward_entry *e)
+{
+    static const char path[] = "worker.reward.reward_function";
+    const ares_reward_config *rc = &r->cfg;
     void *options;
+    char *file;
+    const char *function = split_function(rc->reward_function, rc->reward_function_name, &file);
+    if (is_python(rc->reward_function) && ares_file_exists(file)) {
+        open_plain(stem_of(rc->reward_function), e);
+        open_python(cfg, path, r,
+                    &(python_function){ file, function, "auto", rc->reward_type,
+                                        rc->reward_function_kwargs },
+                    e);
+        ares_free(file);
+        return;
+    }
+    ares_free(file);
     const char *name = reward_function_verifier(cfg, rc);
     *e = (reward_entry){ .o = { .weight = 1 }, .name = ares_strdup(name ? name : "unnamed") };
     if (!name) return;
@@ -249,8 +389,52 @@ static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
         snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
         if (list->items[i].type != ARES_JSON_OBJECT)
             ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
-        else open_entry(cfg, path, r->discards, &r->entries[i]);
-        r->users = r->users || r->entries[i].child;
+        else open_entry(cfg, path, r, &r->entries[i]);
+    }
+}
+
+/* TRL's: names of its own, modules and files; each with its weight. */
+static void open_reward_funcs(ares_config *cfg, ares_reward *r)
+{
+    static const char path[] = "worker.reward.reward_funcs";
+    static const struct {
+        const char *name, *verifier;
+    } own[] = { { "accuracy_reward", "math_verify" }, { "think_format_reward", "format_think" } };
+    const ares_reward_config *rc = &r->cfg;
+    if (rc->reward_weights.count && rc->reward_weights.count != r->n)
+        ares_config_fault(cfg, "worker.reward.reward_weights", "%lld weights for %d functions",
+                          (long long)rc->reward_weights.count, r->n);
+    for (int i = 0; i < r->n; i++) {
+        reward_entry *e = &r->entries[i];
+        const char *named = rc->reward_funcs.items[i], *verifier = NULL;
+        for (int k = 0; k < ARES_COUNT(own); k++)
+            if (strcmp(named, own[k].name) == 0) verifier = own[k].verifier;
+        if (verifier) {
+            open_with_defaults(e, verifier);
+            ares_free(e->name);
+            e->name = ares_strdup(named);
+        } else {
+            char *module;
+            const char *function = split_function(named, NULL, &module);
+            char *dot = is_python(named) ? NULL : strrchr(module, '.');
+            if (dot && !*function) { /* MODULE.NAME */
+                *dot = 0;
+                function = dot + 1;
+            }
+            open_plain(ares_strdup(*function ? function : module), e);
+            if (!*function)
+                ares_config_fault(
+                    cfg, path,
+                    "'%s': neither accuracy_reward nor think_format_reward, which are "
+                    "built in; write MODULE.NAME or FILE.py:NAME",
+                    named);
+            else
+                open_python(cfg, path, r,
+                            &(python_function){ .file = module, .name = function, .form = "trl" },
+                            e);
+            ares_free(module);
+        }
+        e->o.weight = i < rc->reward_weights.count ? rc->reward_weights.items[i] : 1;
     }
 }
 
@@ -258,15 +442,20 @@ void reward_open_entries(ares_config *cfg, ares_reward *r)
 {
     const ares_reward_config *rc = &r->cfg;
     bool listed = rc->rewards && rc->rewards->type != ARES_JSON_NULL, twice = false;
-    r->n = listed ? (int)rc->rewards->count : 1;
+    r->n = listed                   ? (int)rc->rewards->count
+           : rc->reward_funcs.count ? (int)rc->reward_funcs.count
+                                    : 1;
     r->entries = ares_calloc((size_t)r->n + 2, sizeof *r->entries);
-    if (rc->reward_function && listed)
-        ares_config_fault(cfg, "worker.reward.rewards",
-                          "worker.reward.reward_function says what is rewarded; set one of them");
-    else if (rc->reward_function) open_reward_function(cfg, rc, &r->entries[0]);
+    if (listed + (rc->reward_function != NULL) + (rc->reward_funcs.count > 0) > 1)
+        ares_config_fault(cfg, listed ? "worker.reward.rewards" : "worker.reward.reward_funcs",
+                          "worker.reward.%s says what is rewarded; set one of them",
+                          rc->reward_function ? "reward_function" : "reward_funcs");
+    else if (rc->reward_function) open_reward_function(cfg, r, &r->entries[0]);
+    else if (rc->reward_funcs.count) open_reward_funcs(cfg, r);
     else if (!listed) open_with_defaults(&r->entries[0], "exact");
     if (listed) open_listed(cfg, r, rc->rewards);
     int n = r->n;
+    for (int i = 0; i < n; i++) r->users = r->users || r->entries[i].child;
     for (int i = 0; i < n; i++) twice = twice || penalises_length(&r->entries[i]);
     if (wants_length(rc)) open_length(cfg, rc, &r->entries[r->n++]);
     if (wants_length(rc) && twice)

@@ -53,6 +53,12 @@ static void write_line(ares_reward *r, const ares_verify_in *in)
     ares_json_write_string(ares_json_key(s, "prompt"), in->prompt);
     ares_json_write_bool(ares_json_key(s, "finished"), in->stopped);
     ares_json_write_i64(ares_json_key(s, "response_length"), in->response_tokens);
+    if (r->tells_ids) {
+        ares_json_begin(ares_json_key(s, "completion_ids"), '[');
+        for (int64_t i = 0; i < in->response_tokens && in->ids; i++)
+            ares_json_write_i64(s, in->ids[i]);
+        ares_json_end(s, ']');
+    }
     ares_json_key(s, "row");
     if (in->row) ares_json_write(s, in->row);
     else ares_json_write_null(s);

@@ -20,7 +20,11 @@
       "its name in metrics, where two entries have the same verifier; null: name")                 \
     X(f64, weight, "weight", "1.0", "", "factor of its score in the sum")                          \
     X(text, function, "function", "null", "nonempty",                                              \
-      "FILE.so:SYMBOL, a C function of your own (examples/reward_function)")                       \
+      "FILE.so:SYMBOL, a C function of your own (examples/reward_function), or FILE.py:NAME, a "   \
+      "Python function (docs/rewards.md#a-python-function)")                                       \
+    X(tree, kwargs, "kwargs", "{}", "map", "keyword arguments of a Python function")               \
+    X(choice, form, "form", "auto", "auto|verl|easyr1|trl",                                        \
+      "whose form a Python function has; auto: as its parameters say")                             \
     X(texts, command, "command", "[]", "",                                                         \
       "program and arguments: reads JSON lines, answers each with one "                            \
       "(examples/reward_command)")                                                                 \
@@ -31,7 +35,8 @@
       "function and command: processes that are asked side by side")                               \
     X(flag, batch, "batch", "false", "",                                                           \
       "command: a line is an array of questions, its answer an array as long, in their order")     \
-    X(i64, memory_mb, "memory_mb", "4096", "[16,)", "function and command: MiB of address space")  \
+    X(i64, memory_mb, "memory_mb", "null", "[16,)",                                                \
+      "function and command: MiB of address space; null: 4096, for Python functions no limit")     \
     X(f64, failure_score, "failure_score", "null", "",                                             \
       "with on_failure: score, the score of a response that could not be judged (bad ground "      \
       "truth, a failed process); null: 0")
@@ -72,7 +77,8 @@ struct ares_reward {
     ares_pool *pool;
     reward_entry *entries;
     int n;
-    bool users; /* an entry is a process */
+    bool users;     /* an entry is a process */
+    bool tells_ids; /* one of them reads the token ids of responses */
     /* entry whose accuracy counts; -1: the first that judges right and wrong, or accuracy_judge */
     int accuracy_entry;
     ares_judge *accuracy_judge;
@@ -84,7 +90,7 @@ struct ares_reward {
     ares_str line; /* the line in hand for users' processes */
 };
 
-/* Fills r->entries, r->n and r->users from r->cfg; faults go to cfg. */
+/* Fills r->entries, r->n, r->users and r->tells_ids from r->cfg; faults go to cfg. */
 void reward_open_entries(ares_config *cfg, ares_reward *r);
 void reward_entry_fini(reward_entry *e);
 /*

@@ -25,10 +25,9 @@ static char *function_name(ares_config *cfg, const char *value)
     bool file = slash || colon || (length > 3 && memcmp(stem + length - 3, ".py", 3) == 0);
     if (length > 3 && memcmp(stem + length - 3, ".py", 3) == 0) length -= 3;
     if (file && (!colon || colon < stem || strcmp(colon + 1, "compute_score") != 0)) {
-        ares_config_fault(
-            cfg, path,
-            "Python does not run here; of a published file write PATH/NAME.py:compute_score, for a "
-            "reward of your own see worker.reward.rewards");
+        ares_config_fault(cfg, path,
+                          "there is no such file; write FILE.py:NAME, or of a published function "
+                          "its name: aepo, math, dapo, r1v");
         return NULL;
     }
     char *name = ares_strdup(stem);

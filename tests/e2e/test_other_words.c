@@ -160,10 +160,6 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
           "set worker.actor.rollout_is: token, sequence or geometric" },
         { "actor_rollout_ref.rollout.do_sample", "False", "false",
           "temperature 0 is greedy; leave do_sample out" },
-        { "custom_reward_function.path", "f.py", "'f.py'",
-          "Python functions do not run here; worker.reward.rewards takes a built-in, a shared "
-          "object or a "
-          "command" },
         { "trainer.validation_steps", "2", "2", "set env.val.groups to so many times as much" },
         { "loss_type", "luspo", "'luspo'",
           "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens "

@@ -2,6 +2,7 @@
 #include "e2e.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
@@ -151,6 +152,67 @@ TEST(the_reward_of_the_readme_gives_an_accuracy)
     ares_str_fini(&readme);
     ares_str_fini(&out);
     ares_arena_fini(&arena);
+}
+
+static int64_t characters(ares_view text)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < text.len; i++) n += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* One function of each form, which gives every answer its length, as each trainer names it. */
+TEST(words_of_three_trainers_run_a_python_function)
+{
+    static const struct {
+        const char *source, *words;
+        double length; /* times the mean length of the responses */
+    } cases[] = {
+        { "def compute_score(data_source, solution_str, ground_truth, extra_info, by=1):\n"
+          "    return by * len(solution_str)\n"
+          "def other(data_source, solution_str, ground_truth, extra_info, by=1):\n"
+          "    return 2 * by * len(solution_str)\n",
+          "custom_reward_function.path=%s custom_reward_function.name=other "
+          "custom_reward_function.reward_kwargs.by=3",
+          6 },
+        { "def main(reward_inputs, by=1):\n"
+          "    return [{'overall': by * len(x['response'])} for x in reward_inputs]\n",
+          "worker.reward.reward_function=%s:main worker.reward.reward_function_kwargs.by=4", 4 },
+        { "def own(prompts, completions, **kwargs):\n"
+          "    return [float(len(c)) for c in completions]\n",
+          "'reward_funcs=[%s:own, think_format_reward]' 'reward_weights=[5, 1]'", 5 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        ares_arena arena = { 0 };
+        char name[40], words[600];
+        int64_t n;
+        snprintf(name, sizeof name, "f%d.py", i);
+        snprintf(words, sizeof words, cases[i].words, e2e_write(name, cases[i].source));
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
+        CHECK_MSG(e2e_program(&out,
+                              "--config '%s' '~worker.reward.rewards' %s trainer.max_steps=1 "
+                              "worker.reward.python=python3",
+                              e2e_train_words("run"), words) == 0,
+                  "%s", out.data);
+        const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
+        CHECK_EQ(n, 16);
+        for (int64_t r = 0; r < n; r++)
+            CHECK_NEAR(e2e_number(rows[r], "score"),
+                       cases[i].length *
+                           (double)characters(ares_json_get(rows[r], "response")->text),
+                       1e-6);
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out,
+                             "--config '%s' '~worker.reward.rewards' %s trainer.max_steps=1 "
+                             "worker.reward.python=/no/such/python",
+                             e2e_train_words("other"), words),
+                 1);
+        CHECK_CONTAINS(out.data, "cannot be started: /no/such/python: No such file");
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("other")), 0);
+        ares_str_fini(&out);
+        ares_arena_fini(&arena);
+    }
 }
 
 TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)

@@ -454,10 +454,10 @@ TEST(reward_functions_that_are_none_are_refused)
 {
     check_refused("reward_function=mth", NULL, "did you mean 'math'?");
     check_refused("reward_function=my/own.py:compute_score", NULL, "unknown");
-    check_refused("reward_function=my/math.py", NULL, "Python does not run here");
-    check_refused("reward_function=math.py", NULL, "Python does not run here");
-    check_refused("reward_function=my/math.py:main", NULL, "Python does not run here");
-    check_refused("reward_function=math:compute", NULL, "Python does not run here");
+    check_refused("reward_function=my/math.py", NULL, "there is no such file");
+    check_refused("reward_function=math.py", NULL, "there is no such file");
+    check_refused("reward_function=my/math.py:main", NULL, "there is no such file");
+    check_refused("reward_function=math:compute", NULL, "there is no such file");
     check_refused("reward_function=math", "reward_type=sequential",
                   "reward_function 'math' is batch");
     check_refused("reward_function=r1v", "reward_type=batch",

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "ares/reward.h"
@@ -521,6 +522,123 @@ TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
     finish(&m);
     CHECK(m.items[0].failed);
     close_manager(&m);
+}
+
+/* ---------------- Python functions, in the forms of three trainers */
+static void check_python(const char *name, const char *source, const char *word, double right,
+                         double wrong)
+{
+    manager m;
+    ares_arena arena = { 0 };
+    const ares_json *row;
+    char words[700];
+    ares_log_set(ARES_LOG_ERROR, 0);
+    const char *file = test_file(name);
+    CHECK_OK(ares_file_write(file, source, strlen(source)));
+    REQUIRE_OK(ares_json_parse(&arena,
+                               ARES_VIEW("{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"}],"
+                                         "\"data_source\":\"sums\",\"solution\":\"5\","
+                                         "\"reward_model\":{\"ground_truth\":\"5\"},"
+                                         "\"extra_info\":{\"index\":3}}"),
+                               "row", &row));
+    snprintf(words, sizeof words, word, file);
+    m = (manager){ .config = ares_config_new(),
+                   .pool = ares_pool_new(1),
+                   .metrics = ares_metrics_new() };
+    ares_config_add_options(m.config, "worker.reward", ares_reward_options, &m.options);
+    ares_config_override(m.config, words);
+    ares_config_override(m.config, "worker.reward.reward_function_kwargs={bonus: 2}");
+    ares_config_resolve(m.config);
+    REQUIRE_OK(ares_reward_open(m.config, &m.options, m.pool, &m.reward));
+    static const char *const responses[] = { "5", "6", "raise" };
+    static const int32_t id = 7;
+    for (int i = 0; i < 3; i++) {
+        m.items[i] = (ares_reward_item){ .in = { .response = ares_view_of(responses[i]),
+                                                 .ground_truth = ARES_VIEW("5"),
+                                                 .stopped = true,
+                                                 .row = row,
+                                                 .ids = &id,
+                                                 .response_tokens = 1 },
+                                         .parts = m.parts[i] };
+        ares_reward_submit(m.reward, &m.items[i]);
+    }
+    finish(&m);
+    CHECK_MSG(!m.items[0].failed && m.items[0].score == (float)right, "%s: %g, %s", name,
+              (double)m.items[0].score, ares_reward_last_failure(m.reward));
+    CHECK_NEAR(m.items[1].score, wrong, 1e-6);
+    CHECK_MSG(m.items[2].failed, "%s", name);
+    CHECK_CONTAINS(ares_reward_last_failure(m.reward), "says: ValueError: no");
+    close_manager(&m);
+    ares_arena_fini(&arena);
+}
+
+TEST(python_functions_run_in_the_forms_of_three_trainers)
+{
+    static const char verl[] =
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None, bonus=0):\n"
+        "    print('seen', data_source)\n"
+        "    if solution_str == 'raise': raise ValueError('no')\n"
+        "    assert data_source == 'sums' and extra_info['index'] == 3\n"
+        "    return {'score': bonus + (solution_str == ground_truth), 'acc': solution_str == "
+        "ground_truth}\n";
+    static const char later[] =
+        "import asyncio\n"
+        "async def judge(data_source, solution_str, ground_truth, extra_info, bonus):\n"
+        "    await asyncio.sleep(0)\n"
+        "    if solution_str == 'raise': raise ValueError('no')\n"
+        "    return bonus + float(solution_str == ground_truth)\n";
+    static const char batch[] =
+        "REWARD_NAME, REWARD_TYPE = 'own', 'batch'\n"
+        "def main(reward_inputs, bonus=0):\n"
+        "    if any(x['response'] == 'raise' for x in reward_inputs): raise ValueError('no')\n"
+        "    return [{'overall': bonus + (x['response'] == x['ground_truth']), 'format': "
+        "x['response_length']} for x in reward_inputs]\n";
+    static const char one[] = "REWARD_TYPE = 'sequential'\n"
+                              "def compute_score(reward_input, bonus=0):\n"
+                              "    if reward_input['response'] == 'raise': raise ValueError('no')\n"
+                              "    return {'overall': bonus + (reward_input['response'] == "
+                              "reward_input['ground_truth'])}\n";
+    static const char trl[] =
+        "def own(prompts, completions, completion_ids, solution, **kwargs):\n"
+        "    texts = [c[0]['content'] for c in completions]\n"
+        "    if 'raise' in texts: raise ValueError('no')\n"
+        "    assert prompts[0][0]['content'] == 'q' and len(completion_ids) == len(texts)\n"
+        "    kwargs['log_extra']('text', texts)\n"
+        "    return [float(t == s) for t, s in zip(texts, solution)]\n";
+    check_python("verl.py", verl, "worker.reward.reward_function=%s", 3, 2);
+    check_python("later.py", later, "worker.reward.reward_function=%s:judge", 3, 2);
+    check_python("batch.py", batch, "worker.reward.reward_function=%s:main", 3, 2);
+    check_python("one.py", one, "worker.reward.reward_function=%s", 3, 2);
+    check_python("trl.py", trl, "worker.reward.reward_funcs=[%s:own]", 1, 0);
+    check_python("verl.py", verl,
+                 "worker.reward.rewards=[{function: %s:compute_score, kwargs: {bonus: 4}, "
+                 "processes: 2}]",
+                 5, 4);
+}
+
+TEST(python_functions_that_cannot_be_called_are_told_apart)
+{
+    manager m;
+    char rewards[300];
+    ares_log_set(ARES_LOG_ERROR, 0);
+    check_config_refused("[{function: '/none/x.py:f'}]", "/none/x.py");
+    check_config_refused("[{name: exact, kwargs: {a: 1}}]", "kwargs and form are of Python");
+    static const struct {
+        const char *source, *why;
+    } cases[] = { { "import no_such_module\n", "ModuleNotFoundError: No module named" },
+                  { "x = 1\n", "has no function 'f'" },
+                  { "def f(a, b): pass\n", "cannot be seen; say form" } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *file = test_file("bad.py");
+        CHECK_OK(ares_file_write(file, cases[i].source, strlen(cases[i].source)));
+        snprintf(rewards, sizeof rewards, "[{function: '%s:f'}]", file);
+        REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+        submit(&m, 0, "5", "5", true);
+        finish(&m);
+        CHECK(m.items[0].failed);
+        CHECK_CONTAINS(ares_reward_last_failure(m.reward), cases[i].why);
+        close_manager(&m);
+    }
 }
 
 TEST(the_example_of_a_function_works)

@@ -62,9 +62,17 @@
 #define FILES "each file is named with --config, a later one over those before it"
 #define UNSAID "asks for nothing"
 #define STEP_GROUPS "the groups that the step trains on are measured; leave it out"
-#define PYTHON                                                                                   \
-    "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object " \
-    "or a command"
+/* verl's function by path, in its two places */
+#define CUSTOM_REWARD(before)                                                                      \
+    { before "custom_reward_function.path", "worker.reward.reward_function", NULL, NULL },         \
+        { before "custom_reward_function.name", "worker.reward.reward_function_name", NULL,        \
+          NULL },                                                                                  \
+        { before "custom_reward_function.reward_kwargs", "worker.reward.reward_function_kwargs",   \
+          NULL, NULL },                                                                            \
+    {                                                                                              \
+        before "custom_reward_function.reward_kwargs.*", "worker.reward.reward_function_kwargs.*", \
+            NULL, NULL                                                                             \
+    }
 
 #define OF_PAIRS "=dpo|ipo|kto|orpo|simpo|cpo"
 #define PAIRS                                                                         \
@@ -282,8 +290,8 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.filter_groups.max_num_gen_batches", "trainer.max_try_make_batch", NULL, NULL },
     { VERL "actor.ulysses_sequence_parallel_size", ACTOR "ulysses_size", NULL, NULL },
     { VERL "ref.ulysses_sequence_parallel_size", "worker.ref.ulysses_size", NULL, NULL },
-    { "custom_reward_function.*", NULL, NULL, PYTHON },
-    { "custom_reward_function.name", "", "=compute_score", "no file of its is named" },
+    CUSTOM_REWARD(""),
+    CUSTOM_REWARD("reward."),
     { "custom_reward_function.overlong_buffer.*", BUFFER "*", NULL, NULL },
     { "reward_model.overlong_buffer.*", BUFFER "*", NULL, NULL },
     { "reward_model.reward_kwargs.overlong_buffer_cfg.*", BUFFER "*", NULL, NULL },
@@ -744,6 +752,8 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.epsilon_high", ACTOR "clip_ratio_high", NULL, NULL },
     { "kl_coef", "algorithm.kl_coef", NULL, NULL },
     { "delta", ACTOR "clip_ratio_dual", NULL, NULL },
+    { "reward_funcs", "worker.reward.reward_funcs", NULL, NULL },
+    { "reward_weights", "worker.reward.reward_weights", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo", NULL, NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo=true", "=group", NULL },
     { "scale_rewards", "algorithm.norm_adv_by_std_in_grpo=false", "=none", NULL },

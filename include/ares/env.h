@@ -91,6 +91,7 @@ typedef struct ares_env_type {
      * environment does not hold up the others; not two of them for one environment at once.
      */
     bool waits;
+    bool starts_program; /* the program is one that a reset starts here */
     /*
      * After a reset or step: why the episode has failed, or NULL. *replayable: false where a clock
      * decided what happened; *unasked: as in ares_env. NULL: the type's episodes cannot fail.

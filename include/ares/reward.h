@@ -143,6 +143,13 @@ const char *ares_reward_last_failure(const ares_reward *r);
  */
 int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_metrics *m);
 
+bool ares_reward_users(const ares_reward *r); /* whether an entry is a user's process */
+/*
+ * Starts every process and shows it the row, with its ground truth as the response. ARES_ECHILD:
+ * one fails, and why. What they answer is forgotten.
+ */
+int ares_reward_try(ares_reward *r, const ares_row *row);
+
 /* ---------------- shaping
  * Some verifiers add to their score once the controls have seen the batch, as `aepo` does
  * (docs/aepo.md#entropy-score).

@@ -617,6 +617,12 @@ int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int rank
 int ares_train_check_rows(ares_config *cfg, const ares_train_config *c);
 
 /*
+ * Starts each program of the user's once, a reward with the first row and an environment with a
+ * reset. ARES_ECHILD: one does not work. (run/try_programs.c)
+ */
+int ares_train_try_programs(ares_config *cfg, const ares_train_config *c);
+
+/*
  * Opens and closes what a run of a checked configuration opens before its first step, by the same
  * functions, but no weight: model and tokenizer, rows, environments, rewards, controls, the engine.
  * What fails here would have failed there. (trainer.c)

@@ -248,6 +248,7 @@ const ares_env_type ares_env_type_command = {
     .render = render,
     .actions = actions_of,
     .waits = true,
+    .starts_program = true,
     .failure = failure,
     .over = is_over,
     .descriptors = descriptors,

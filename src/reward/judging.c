@@ -100,6 +100,29 @@ void reward_job_free(reward_job *j)
     ares_free(j);
 }
 
+int ares_reward_try(ares_reward *r, const ares_row *row)
+{
+    const ares_verify_in in = { .response = row->ground_truth,
+                                .ground_truth = row->ground_truth,
+                                .prompt = row->prompt_text,
+                                .stopped = true,
+                                .row = row->json };
+    int rc = ARES_OK;
+    write_line(r, &in);
+    for (int i = 0; i < r->n && rc == ARES_OK; i++) {
+        reward_child *child = r->entries[i].child;
+        reward_call call = { 0 };
+        bool timed_out = false;
+        if (!child) continue;
+        reward_child_send(child, ares_str_view(&r->line), &call);
+        reward_child_wait(&child, 1, &timed_out);
+        if (call.failed)
+            rc = ares_fail(ARES_ECHILD, "reward: %s: %s", r->entries[i].name, call.why);
+        ares_free(call.said);
+    }
+    return rc;
+}
+
 /* ---------------- rows that no response can be judged on */
 
 /*

@@ -86,6 +86,11 @@ void ares_reward_close(ares_reward *r)
     ares_free(r);
 }
 
+bool ares_reward_users(const ares_reward *r)
+{
+    return r->users;
+}
+
 const char *ares_reward_last_failure(const ares_reward *r)
 {
     return r->last_failure;

@@ -22,6 +22,7 @@ typedef struct config_verb {
 /* The options of the verb itself; every other word is the configuration's. */
 typedef struct own_options {
     bool check, print, force, algorithms;
+    bool no_programs;        /* --check starts none of the user's */
     const char *help_config; /* a word, "" for all; NULL: not asked for */
     const char *output;
     int64_t ranks, restarts; /* main takes them before the verb reads its words */
@@ -72,6 +73,9 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
     if (rc == ARES_OK && o->check && !o->print && v->reinforcement)
         rc = ares_train_check_rows(cfg, c);
+    if (rc == ARES_OK && o->check && !o->print && !o->no_programs && v->reinforcement &&
+        ares_world_rank(world) == 0 && (rc = ares_train_try_programs(cfg, c)) != ARES_OK)
+        ares_fail_in(rc, "--check (--no-programs starts none)");
     if (rc == ARES_OK && o->check && !o->print &&
         printf("the configuration is good; %s\n", needs.data) < 0)
         rc = ARES_EIO;
@@ -203,7 +207,10 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
         VERB_RESTARTS(o.restarts),
         VERB_OPTION(FLAG, o.check, "--check", NULL,
                     "check the configuration, the first rows of its files and the memory it needs "
-                    "here, and stop; touches no weights"),
+                    "here, start each reward and environment of your own once, and stop; touches no "
+                    "weights"),
+        VERB_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
+                    "with --check: start no program of your own"),
         VERB_OPTION(FLAG, o.print, "--print-config", NULL,
                     "print the resolved configuration and stop"),
         VERB_OPTION(FLAG, o.force, "--force", NULL,

@@ -215,6 +215,39 @@ TEST(words_of_three_trainers_run_a_python_function)
     }
 }
 
+/* A program that is not there, and one that does not know the row, before any run. */
+TEST(check_starts_each_program_once_and_shows_it_a_row)
+{
+    static const char reward[] = "--check --config '%s' '~worker.reward.rewards' "
+                                 "'worker.reward.rewards=[{command: [%s]}]'%s";
+    static const char env[] = "--check --config '%s' data.train_files=[] '~worker.reward.rewards' "
+                              "'~data.rollout_batch_size' '~worker.rollout.n' env.train.tags=Own "
+                              "worker.actor.global_batch_size=8 env.token_exact=true "
+                              "'env.definitions.Own={type: command, options: {command: [python3, "
+                              "%s]}}'";
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("run");
+    const char *reads = e2e_write("reads.py", "import sys, json\n"
+                                              "for l in sys.stdin:\n"
+                                              "    open(sys.argv[1], 'a').write(l)\n"
+                                              "    print(int('row' in json.loads(l)))\n"
+                                              "    sys.stdout.flush()\n");
+    char command[600];
+    CHECK_EQ(e2e_program(&out, reward, words, "python3, nosuch.py", ""), 1);
+    CHECK_CONTAINS(out.data, "--check (--no-programs starts none): reward: nosuch: ended with exit "
+                             "code 2: ");
+    CHECK_CONTAINS(out.data, "nosuch.py': [Errno 2] No such file");
+    CHECK_EQ(e2e_program(&out, reward, words, "python3, nosuch.py", " --no-programs"), 0);
+    snprintf(command, sizeof command, "python3, %s, %s", reads, test_file("asked"));
+    CHECK_MSG(e2e_program(&out, reward, words, command, "") == 0, "%s", out.data);
+    CHECK_EQ(test_shell(&out, "wc -l < '%s'", test_file("asked")), 0);
+    CHECK_MSG(strcmp(out.data + out.len - 2, "1\n") == 0, "%s", out.data);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, env, words, e2e_write("dies.py", "import no_such_module\n")), 1);
+    CHECK_CONTAINS(out.data, "env: Own: the program ended with exit code 1: ModuleNotFoundError");
+    ares_str_fini(&out);
+}
+
 TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)
 {
     static const struct {

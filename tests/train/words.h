@@ -297,7 +297,6 @@ static const meaning meanings[] = {
     { "algorithm.rollout_correction.use_policy_gradient=false", "" },
     { "algorithm.rollout_correction.loss_type=ppo_clip", "" },
     { "algorithm.rollout_correction.rollout_is_batch_normalize=false", "" },
-    { "custom_reward_function.name=compute_score", "" },
     { "reward_model.enable=false", "" },
     { "reward.reward_model.enable=false", "" },
     { "reward.reward_kwargs.overlong_buffer_cfg.len=30", "worker.reward.overlong_buffer.len=30" },

@@ -500,7 +500,6 @@ const ares_config_alias train_aliases[] = {
     { "reward.reward_model.enable", NULL, NULL, REWARD_MODEL },
     { "reward.reward_model.*", "", NULL, "no reward model is run" },
     { "reward.reward_manager.*", "", NULL, REWARDS },
-    { "reward.custom_reward_function.*", NULL, NULL, PYTHON },
     { "reward.num_workers", "", NULL, "rewards run on the threads of trainer.threads" },
     { "reward.sandbox_fusion.url", NULL, NULL, SANDBOX },
     { "reward.sandbox_fusion.*", "", NULL, "there is no sandbox" },

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/grade.h"
+#include "ares/io.h"
+#include "ares/reward.h"
+#include "rollouts.h"
 #include "verb.h"
 
 /* config owns the texts of options */
@@ -161,22 +163,175 @@ static int grade(const char *verifier, const char *input, const char *const *own
     return rc;
 }
 
+/* ---------------- a reward of the user's own */
+/* What a response is judged by, and the result. */
+typedef struct graded {
+    ares_reward_item item;
+    float part;
+} graded;
+
+/* "ground_truth", or what rows of data sets have: "answer", verl's reward_model.ground_truth. */
+static ares_view truth_of(const ares_json *line, ares_arena *arena)
+{
+    ares_str text = { 0 };
+    static const char *const keys[] = { "ground_truth", "answer" };
+    const ares_json *of_model = ares_json_get(line, "reward_model");
+    ares_view v = { "", 0 };
+    for (int i = 0; i < ARES_COUNT(keys) && !v.len; i++) v = text_of(line, keys[i], &text);
+    if (!v.len && of_model) v = text_of(of_model, "ground_truth", &text);
+    v.data = ares_arena_copy(arena, v.data, v.len);
+    ares_str_fini(&text);
+    return v;
+}
+
+/* All lines of a file, or of a run's last rollouts. */
+static int read_graded(const char *input, ares_arena *arena, graded **out, int64_t *count)
+{
+    rollouts_step step;
+    ares_jsonl *lines;
+    const ares_json *line;
+    int64_t cap = 0;
+    int rc;
+    *out = NULL;
+    *count = 0;
+    if (ares_dir_exists(input)) {
+        ARES_TRY(rollouts_read(arena, "grade", input, 0, &step));
+        input = step.path;
+    }
+    ARES_TRY(ares_jsonl_open_input(input, &lines));
+    while ((rc = ares_jsonl_next(lines, &line, NULL)) > 0) {
+        ares_str text = { 0 };
+        ares_ids ids = { 0 };
+        bool finished = true;
+        if (*count == cap) *out = ares_realloc(*out, (size_t)(cap = cap * 2 + 64) * sizeof **out);
+        graded *g = &(*out)[(*count)++];
+        *g = (graded){ .item.arena = arena };
+        ares_verify_in *in = &g->item.in;
+        const ares_json *row = ares_json_get(line, "row");
+        ares_json_write(&text, row && row->type == ARES_JSON_OBJECT ? row : line);
+        const ares_view copy = { ares_arena_copy(arena, text.data, text.len), text.len };
+        rc = ares_json_parse(arena, copy, "row", &in->row); /* it outlives the line */
+        if (rc == ARES_OK) rc = ares_json_get_bool(line, "finished", true, &finished);
+        if (rc == ARES_OK) rc = read_tokens(line, &ids, in);
+        in->stopped = finished;
+        in->ground_truth = truth_of(line, arena);
+        in->response = in->ground_truth; /* of a row without any: the right one */
+        if (ares_json_get(line, "response")) in->response = text_of(line, "response", &text);
+        in->response.data = ares_arena_copy(arena, in->response.data, in->response.len);
+        in->prompt = text_of(line, "prompt", &text);
+        in->prompt.data = ares_arena_copy(arena, in->prompt.data, in->prompt.len);
+        if (ids.n)
+            in->ids = (const int32_t *)(const void *)ares_arena_copy(
+                arena, (const char *)ids.ids, (size_t)ids.n * sizeof *ids.ids);
+        ares_str_fini(&text);
+        ares_ids_fini(&ids);
+        if (rc != ARES_OK) break;
+    }
+    ares_jsonl_close(lines);
+    return rc;
+}
+
+/* The entry of worker.reward.rewards that the words describe. */
+static int open_own(const char *command, const char *function, const char *const *words,
+                    ares_config *cfg, ares_reward_config *rc, ares_reward **out)
+{
+    ares_str entry = { 0 };
+    ares_config_add_options(cfg, "worker.reward", ares_reward_options, rc);
+    ares_str_add_z(&entry, "worker.reward.rewards=[{");
+    ares_str_add_z(&entry, command ? "command: [sh, -c, " : "function: ");
+    ares_json_write_string(&entry, ares_view_of(command ? command : function));
+    if (command) ares_str_add_z(&entry, "], as: command");
+    for (; *words; words++) {
+        const char *equals = strchr(*words, '=');
+        if (strncmp(*words, "python=", 7) == 0) { /* of all rewards, not of an entry */
+            ares_str python = { 0 };
+            ares_str_addf(&python, "worker.reward.%s", *words);
+            ares_config_override(cfg, python.data);
+            ares_str_fini(&python);
+            continue;
+        }
+        ares_str_addf(&entry, ", %.*s: %s", equals ? (int)(equals - *words) : (int)strlen(*words),
+                      *words, equals ? equals + 1 : "");
+    }
+    ares_str_add_z(&entry, "}]");
+    ares_config_override(cfg, entry.data);
+    ares_str_fini(&entry);
+    ares_config_resolve(cfg);
+    return ares_reward_open(cfg, rc, NULL, out);
+}
+
+static void write_graded(const graded *g, ares_str *out)
+{
+    const ares_reward_item *x = &g->item;
+    ares_json_begin(out, '{');
+    ares_json_write_float(ares_json_key(out, "score"), x->failed ? NAN : x->score);
+    ares_json_write_float(ares_json_key(out, "accuracy"), x->accuracy);
+    if (x->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
+    if (x->details.len) ares_json_splice(ares_json_key(out, "details"), x->details);
+    ares_json_end(out, '}');
+    ares_str_add_char(out, '\n');
+}
+
+/* Every line of the input is judged as a step judges its responses: in one go. */
+static int grade_own(const char *command, const char *function, const char *input,
+                     const char *const *words)
+{
+    ares_config *cfg = ares_config_new();
+    ares_reward_config options;
+    ares_reward *reward = NULL;
+    ares_arena arena = { 0 };
+    ares_str out = { 0 };
+    graded *all = NULL;
+    int64_t n = 0, failed = 0;
+    int rc = open_own(command, function, words, cfg, &options, &reward);
+    if (rc == ARES_OK) rc = read_graded(input, &arena, &all, &n);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        all[i].item.parts = &all[i].part; /* the list no longer moves */
+        ares_reward_submit(reward, &all[i].item);
+    }
+    if (rc == ARES_OK) ares_reward_wait(reward);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        write_graded(&all[i], &out);
+        failed += all[i].item.failed;
+    }
+    if (rc == ARES_OK) rc = verb_print("grade", &out);
+    if (rc == ARES_OK && failed)
+        rc = ares_fail(ARES_ECHILD, "grade: %s: %lld of %lld could not be judged (%s)", input,
+                       (long long)failed, (long long)n, ares_reward_last_failure(reward));
+    ares_reward_close(reward);
+    ares_config_free(cfg);
+    ares_free(all);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
 int ares_verb_grade(int argc, char **argv)
 {
-    const char *verifier = NULL, *input = "-";
+    const char *verifier = NULL, *input = "-", *command_line = NULL, *function = NULL;
     bool helped, list = false;
     ares_str verifiers = { 0 };
     const verb_option options[] = {
         VERB_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below"),
-        VERB_INPUT(input),
+        VERB_OPTION(TEXT, command_line, "--command", "'PROGRAM WORDS'",
+                    "a reward of your own, as a shell would start it"),
+        VERB_OPTION(TEXT, function, "--function", "FILE:NAME",
+                    "a C function of a .so, or a Python function of a .py"),
+        VERB_OPTION(
+            TEXT, input, "--input", "FILE",
+            "JSON lines; - (the default) is stdin; of your own reward also rows of data, or "
+            "a run directory, whose last rollouts are graded"),
         VERB_OPTION(FLAG, list, "--list", NULL,
                     "prints every verifier with its options, as Markdown, and stops"),
-        { .name = "option=value", .type = VERB_PASSED, .doc = "sets an option of the verifier" },
+        { .name = "option=value",
+          .type = VERB_PASSED,
+          .doc = "sets an option of the verifier, or of your reward (timeout_s=60, processes=8)" },
     };
     add_verifiers(&verifiers);
     const verb_command command = {
         .name = "grade",
-        .usage = "--verifier NAME [--input FILE] [option=value ...]\n--list",
+        .usage = "--verifier NAME [--input FILE] [option=value ...]\n--command 'PROGRAM WORDS' "
+                 "[--input FILE|RUN] [option=value ...]\n--list",
         .about = "Reads {\"response\":\"..\",\"ground_truth\":..} per line, writes "
                  "{\"score\":x, ..}. A line may also say \"finished\":false (cut by length), "
                  "\"prompt\", \"response_length\" or \"output_ids\" (for verifiers of length), and "
@@ -197,7 +352,13 @@ int ares_verb_grade(int argc, char **argv)
     ares_str_fini(&verifiers);
     if (rc != ARES_OK || helped) return rc;
     if (list) return show_list();
+    if ((verifier != NULL) + (command_line != NULL) + (function != NULL) > 1)
+        return ares_fail(ARES_EUSE,
+                         "grade: --verifier, --command and --function exclude each other");
+    if (command_line || function)
+        return grade_own(command_line, function, input, (const char *const *)argv + 1);
     if (!verifier)
-        return ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
+        return ares_fail(ARES_EUSE, "grade: --verifier, or --command of your own, is missing (see "
+                                    "ares-train grade --help)");
     return grade(verifier, input, (const char *const *)argv + 1);
 }

@@ -248,6 +248,49 @@ TEST(check_starts_each_program_once_and_shows_it_a_row)
     ares_str_fini(&out);
 }
 
+/* Answers of a file, rows without answers, and the rollouts of a run. */
+TEST(grade_tries_a_reward_of_ones_own)
+{
+    const char *judge = e2e_write("judge.py", "import json, sys\n"
+                                              "for l in sys.stdin:\n"
+                                              "    x = json.loads(l)\n"
+                                              "    if x['response'] == 'bad': sys.exit('boom')\n"
+                                              "    right = x['response'] == x['ground_truth']\n"
+                                              "    print(json.dumps({'score': right, 'accuracy': "
+                                              "right, 'n': x['row'].get('n')}), flush=True)\n"),
+               *function = e2e_write("f.py", "def main(reward_inputs, by=1):\n"
+                                             "    return [{'overall': by * len(x['response'])} for "
+                                             "x in reward_inputs]\n"),
+               *lines =
+                   e2e_write("lines.jsonl", "{\"response\":\"5\",\"ground_truth\":\"5\",\"n\":7}\n"
+                                            "{\"response\":\"bad\",\"ground_truth\":\"5\"}\n"
+                                            "{\"answer\":\"6\",\"prompt\":\"q\"}\n");
+    ares_str out = { 0 };
+    CHECK_EQ(
+        e2e_program(&out, "grade --command 'python3 %s' --input '%s' processes=2", judge, lines),
+        1);
+    CHECK_CONTAINS(out.data,
+                   "{\"score\":1.0,\"accuracy\":1.0,\"details\":{\"command\":{\"score\":true,"
+                   "\"accuracy\":true,\"n\":7}}}\n");
+    CHECK_CONTAINS(out.data, "{\"score\":null,\"accuracy\":null,\"failed\":true,\"details\":{"
+                             "\"command\":{\"failure\":\"ended with exit code 1: boom\"}}}\n");
+    CHECK_CONTAINS(out.data,
+                   "{\"score\":1.0,\"accuracy\":1.0,\"details\":{\"command\":{\"score\":true,"
+                   "\"accuracy\":true,\"n\":null}}}\n");
+    CHECK_CONTAINS(out.data, "1 of 3 could not be judged (command: ended with exit code 1: boom)");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1", e2e_train_words("run")), 0);
+    ares_str_clear(&out);
+    CHECK_MSG(e2e_program(&out, "grade --function '%s:main' --input '%s' 'kwargs={by: 2}'",
+                          function, test_file("run")) == 0,
+              "%s", out.data);
+    CHECK_CONTAINS(out.data, "{\"score\":");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "grade --command true --verifier exact"), 2);
+    CHECK_CONTAINS(out.data, "exclude each other");
+    ares_str_fini(&out);
+}
+
 TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)
 {
     static const struct {

@@ -129,7 +129,7 @@ TEST(grade_lists_its_verifiers_as_the_documents_do)
 
 TEST(grade_refuses_a_wrong_command_line)
 {
-    check_message("grade", 2, "grade: --verifier is missing");
+    check_message("grade", 2, "grade: --verifier, or --command of your own, is missing");
     check_message("grade --verifier nubmer", 2,
                   "did you mean 'number'? (choices: exact, number, boxed, ");
     check_message("grade --verifer number", 2, "did you mean '--verifier'?");

@@ -73,7 +73,6 @@ TEST(options_of_another_estimator_are_refused)
     check("algorithm: { adv_estimator: gae, grpo_advantage_length_weight: true }", 2,
           "set algorithm.adv_estimator to grpo");
     check("algorithm: { gamma: 0.9 }", 2, "algorithm.gamma = 0.9: grpo gives every token");
-    check("algorithm: { adv_estimator: reinforce_plus_plus, lam: 0.9 }", 2, "algorithm.lam");
 }
 
 /* A schedule that begins with the value that a constant must have moves on from it. */
@@ -83,9 +82,6 @@ TEST(schedules_are_refused_where_constants_are)
     char yaml[120];
     (void)snprintf(yaml, sizeof yaml, "algorithm: { gamma: %s }", late);
     check(yaml, 2, "grpo gives every token of a response the same advantage");
-    (void)snprintf(yaml, sizeof yaml, "algorithm: { adv_estimator: reinforce_plus_plus, lam: %s }",
-                   late);
-    check(yaml, 2, "has no use for it");
     (void)snprintf(yaml, sizeof yaml, "algorithm: { adv_estimator: gae, gamma: %s, lam: %s }", late,
                    late);
     check(yaml, 2, NULL);

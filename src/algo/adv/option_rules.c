@@ -1,12 +1,6 @@
 /* Options of the estimators that make no sense together. */
 #include "adv.h"
 
-/* A schedule that begins with the value moves on from it. */
-static bool other_than_1(const ares_config *cfg, const char *path, double value)
-{
-    return value != 1 || ares_config_scheduled(cfg, path);
-}
-
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
 {
     const ares_adv *adv = ares_adv_find(a->adv_estimator);
@@ -28,13 +22,10 @@ void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
         ares_config_fault(
             cfg, "algorithm.grpo_advantage_length_weight",
             "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
-    if (other_than_1(cfg, "algorithm.gamma", a->gamma) && !discounted)
+    /* a schedule that begins with 1 moves on from it */
+    if ((a->gamma != 1 || ares_config_scheduled(cfg, "algorithm.gamma")) && !discounted)
         ares_config_fault(
             cfg, "algorithm.gamma",
             "%s gives every token of a response the same advantage and discounts nothing; set 1.0",
             adv->name);
-    if (other_than_1(cfg, "algorithm.lam", a->lam) && !gae)
-        ares_config_fault(cfg, "algorithm.lam",
-                          "%s has no use for it; set 1.0, or algorithm.adv_estimator to gae",
-                          adv->name);
 }

@@ -51,10 +51,27 @@ def stand_ins(program):
     rows = ['{"prompt": "%d + 1", "problem": "%d + 1", "answer": "%d", "data_source": "openai/gsm8k"}' % (i, i, i + 1)
             for i in range(64)]
     pathlib.Path("rows.jsonl").write_text("\n".join(rows))
-    pathlib.Path("math.py").write_text("def compute_score(rewards):\n    return []\n")
+
+
+EASYR1 = '''REWARD_TYPE = "batch"
+def compute_score(reward_inputs, **more):
+    return [{"overall": 0.0} for _ in reward_inputs]
+'''
+VERL = '''def compute_score(data_source, solution_str, ground_truth, extra_info=None, **more):
+    return 0.0
+'''
+
+
+def stand_in_reward(words):
+    for word, value in words.items():
+        if word == "worker.reward.reward_function" and ".py" in value:
+            pathlib.Path(value.partition(":")[0]).write_text(EASYR1)
+        if word.endswith("custom_reward_function.path"):
+            pathlib.Path(value).write_text(VERL)
 
 
 def faults(program, name, words):
+    stand_in_reward(words)
     sees = "vl" in name.lower() or "geo3k" in name
     machine = ("tensor_model_parallel_size", "tensor_parallel_size")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}

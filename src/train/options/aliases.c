@@ -100,7 +100,6 @@
     "data.train_files (docs/data.md)"
 #define OWN_SAMPLER \
     "no code of a sampler is run; curriculum.* draws data sets by weight and drops solved prompts"
-#define TEMPLATE_KWARGS "set the values in a template of your own: data.override_chat_template"
 #define OWN_LOG_PROBS "the rollout's log-probs are the actor's own"
 #define LOSS_OF_CORRECTION "worker.actor.loss_type names the loss; leave it out"
 #define NOT_REJECTED "answers are not rejected"
@@ -464,9 +463,8 @@ const ares_config_alias train_aliases[] = {
     { "data.sampler.class_name", "", NULL, "data.sampler.class_path would name its file" },
     { "data.datagen.path", NULL, NULL, OWN_CLASS },
     { "data.datagen.name", "", NULL, "data.datagen.path would name its file" },
-    { "data.apply_chat_template_kwargs", "", "={}", UNSAID },
-    { "data.apply_chat_template_kwargs", NULL, NULL, TEMPLATE_KWARGS },
-    { "data.apply_chat_template_kwargs.*", NULL, NULL, TEMPLATE_KWARGS },
+    { "data.apply_chat_template_kwargs", "data.chat_template_kwargs", NULL, NULL },
+    { "data.apply_chat_template_kwargs.*", "data.chat_template_kwargs.*", NULL, NULL },
     /* of the algorithm */
     { "algorithm.adv_estimator", "algorithm.adv_estimator=grpo", "=grpo_vectorized", NULL },
     { "algorithm.adv_estimator", "algorithm.adv_estimator=rloo", "=rloo_vectorized", NULL },
@@ -855,8 +853,8 @@ const ares_config_alias train_aliases[] = {
     { "min_p", NULL, NULL, NO_MIN_P },
     { "generation_kwargs", "", "={}", UNSAID },
     { "generation_kwargs", NULL, NULL, "worker.rollout.* says how answers are sampled" },
-    { "chat_template_kwargs", "", "={}", UNSAID },
-    { "chat_template_kwargs", NULL, NULL, TEMPLATE_KWARGS },
+    { "chat_template_kwargs", "data.chat_template_kwargs", NULL, NULL },
+    { "chat_template_kwargs.*", "data.chat_template_kwargs.*", NULL, NULL },
     { "top_entropy_quantile", "", "=1", UNSAID },
     { "top_entropy_quantile", NULL, NULL, "not built: learning from uncertain tokens alone" },
     { "use_bias_correction_kl", "", "=false", UNSAID },
@@ -928,8 +926,8 @@ const ares_config_alias train_aliases[] = {
       NULL },
     { "recycle_surplus", "curriculum.recycle_surplus", NULL, NULL },
     { "apply_chat_template", "data.apply_chat_template", NULL, NULL },
-    { "apply_chat_template_kwargs", NULL, NULL,
-      "set the values in a template of your own: data.override_chat_template" },
+    { "apply_chat_template_kwargs", "data.chat_template_kwargs", NULL, NULL },
+    { "apply_chat_template_kwargs.*", "data.chat_template_kwargs.*", NULL, NULL },
     { "metadata_key", "data.metadata_key", NULL, NULL },
     { "buffer_filter_path", NULL, NULL,
       "prompts that are given back come first, the oldest first" },
@@ -948,7 +946,6 @@ const ares_config_alias train_aliases[] = {
     { "start_rollout_id", NULL, NULL,
       "a run goes on by itself; trainer.load_checkpoint_path names another checkpoint" },
     /* slime's defaults, written out */
-    { "apply_chat_template_kwargs", "", "={}", UNSAID },
     { "group_rm", "", "=false", "answers are judged one by one" },
     { "dynamic_sampling_filter_path", "algorithm.dynamic_sampling_filter=none", "=null", NULL },
     { "save_interval", "trainer.save_freq=-1", "=null", NULL },
@@ -1017,7 +1014,7 @@ static const ares_config_default defaults[] = {
     { "verl", VERL "*", ACTOR "ppo_kl_coef", "0.1", ACTOR "loss_type=kl_cov" },
     { "verl", VERL "*", ACTOR "model.freeze_vision_tower", "false", NULL },
     { "verl", VERL "*", "worker.rollout.val_override_config.temperature", "0", NULL },
-    { "verl", VERL "*", "worker.reward.rewards", "[{name: auto}]",
+    { "verl", MODEL_OF_VERL, "worker.reward.rewards", "[{name: auto}]",
       "worker.reward.reward_function=null&env.train.tags=[]&env.val.tags=[]" },
     { "verl", MODEL_OF_VERL, "algorithm.adv_estimator", "gae", NULL },
     { "verl", MODEL_OF_VERL, "data.rollout_batch_size", "1024", NULL },

@@ -152,17 +152,16 @@ static int check_row(const ares_judge *judge, const ares_row *row, bool *judged)
 
 int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy)
 {
+    if (r->cfg.accuracy) need_accuracy = false; /* a score without one is the accuracy then */
     for (int64_t k = 0; k < ares_dataset_count(d); k++) {
         const ares_row *row = ares_dataset_row(d, k);
-        bool judged = false, own;
+        bool judged = false;
         for (int i = 0; i < r->n; i++) {
-            own = r->entries[i].child; /* a process may give one */
-            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row, &own));
-            judged = judged || (own && (r->accuracy_entry < 0 || r->accuracy_entry == i));
+            judged = judged || r->entries[i].child; /* a process may give one */
+            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row, &judged));
         }
-        own = false;
-        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row, &own));
-        if (need_accuracy && !(r->accuracy_judge ? own : judged))
+        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row, &judged));
+        if (need_accuracy && !judged)
             return ares_fail(ARES_EFORMAT,
                              "data: %s:%lld: nothing says of its answers whether they are right, "
                              "and a filter of groups needs that; choose a verifier that judges it "

@@ -205,10 +205,11 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
                  "~key)" },
         VERB_RANKS(o.ranks),
         VERB_RESTARTS(o.restarts),
-        VERB_OPTION(FLAG, o.check, "--check", NULL,
-                    "check the configuration, the first rows of its files and the memory it needs "
-                    "here, start each reward and environment of your own once, and stop; touches no "
-                    "weights"),
+        VERB_OPTION(
+            FLAG, o.check, "--check", NULL,
+            "check the configuration, the first rows of its files and the memory it needs "
+            "here, start each reward and environment of your own once, and stop; touches no "
+            "weights"),
         VERB_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
                     "with --check: start no program of your own"),
         VERB_OPTION(FLAG, o.print, "--print-config", NULL,

@@ -490,9 +490,12 @@ TEST(the_presets_of_the_intervention_study_are_good)
         char path[64];
         ares_str out = { 0 };
         snprintf(path, sizeof path, "configs/presets/%s.yaml", presets[i]);
-        CHECK_EQ(e2e_program(&out, "--config '%s' worker.actor.model.model_path='%s' --check",
-                             test_source(path), e2e_model()),
-                 0);
+        CHECK_EQ(
+            e2e_program(&out,
+                        "--config '%s' worker.actor.model.model_path='%s' "
+                        "worker.actor.model.override_config.max_position_embeddings=3600 --check",
+                        test_source(path), e2e_model()),
+            0);
         CHECK_CONTAINS(out.data, "the configuration is good");
         ares_str_fini(&out);
     }

@@ -287,7 +287,7 @@ static int eval_run(ares_str *out, const char *run, const char *before, const ch
                                        "{\"ask\":\"3\",\"key\":\"3\",\"metadata\":{\"k\":1}}\n"));
     snprintf(
         b, sizeof b, "%s",
-        e2e_write("words.jsonl", "{\"prompt\":\"a\",\"answer\":\"a\",\"rm_type\":\"exact\"}\n"));
+        e2e_write("words.jsonl", "{\"prompt\":\"a\",\"answer\":\"7\",\"rm_type\":\"exact\"}\n"));
     return e2e_program(
         out,
         "%s --config '%s' trainer.threads=1 'worker.reward.rewards=[{name: auto, rm_type: "

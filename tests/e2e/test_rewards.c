@@ -96,7 +96,7 @@ TEST(an_answer_that_could_not_be_judged_has_no_part_in_its_group)
                               "command: [sh, %s]}]' trainer.max_steps=1%s",
                               e2e_train_words(runs[k]), grader,
                               k ? " worker.reward.on_failure=score" : "") == 0,
-                  "%s", out.data);
+                  "%s", out.data ? out.data : "");
         CHECK_CONTAINS(out.data, k ? "crash: ended with exit code 1; scored 0"
                                    : "crash: ended with exit code 1; discarded");
         const ares_json **rows = e2e_rows(&arena, runs[k], "rollouts/step_000001.jsonl", &n);

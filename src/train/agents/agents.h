@@ -32,8 +32,8 @@ typedef struct agents {
     int32_t *stop_ids;
     agents_place **places; /* [n_places] */
     int64_t n_places;
-    measures measures;      /* of the episodes since the last report */
-    char last_failure[600]; /* of an episode, with its tag; "": there was none */
+    measures measures;             /* of the episodes since the last report */
+    char last_failure[600];        /* of an episode, with its tag; "": there was none */
     bool warned_full, warned_left; /* that a context was full; that turns have left one */
 } agents;
 

@@ -14,7 +14,7 @@ static bool filter_needs_accuracy(const ares_train_config *c)
     return !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
 }
 
-/* Its first rows, where it is on this machine. */
+/* Its first rows. */
 static int check_first_rows(const ares_row_file *file, const ares_data_config *data,
                             const ares_reward *reward, bool need_accuracy)
 {
@@ -22,7 +22,11 @@ static int check_first_rows(const ares_row_file *file, const ares_data_config *d
     ares_row_file first = *file;
     first.limit = 100;
     int rc = ares_dataset_load_files(&first, 1, data, true, &d);
-    if (rc == ARES_EIO) return ares_error_clear(), ARES_OK;
+    if (rc == ARES_EIO) { /* a configuration for another machine */
+        ares_warn("%s; none of its rows was checked", ares_error_message());
+        ares_error_clear();
+        return ARES_OK;
+    }
     if (rc == ARES_OK) rc = ares_reward_check_rows(reward, d, need_accuracy);
     if (d) ares_dataset_free(d);
     return rc;

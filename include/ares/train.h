@@ -277,7 +277,8 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "mini-batches count rows, also make each of rows of like length, as verl does, unless "     \
       "worker.actor.shuffle is true; false: deal the groups out in turn, and leave the rows in "  \
       "their order")                                                                              \
-    X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")         \
+    X(i64, val_freq, "val_freq", "-1", "-1|[0,)",                                                 \
+      "steps between validations; -1: only one at the end, where there are rows for it; 0: none") \
     X(flag, val_before_train, "val_before_train", "true", "",                                     \
       "validate before the first step, also when a run goes on from a step that was not "         \
       "validated")                                                                                \

@@ -245,6 +245,14 @@ TEST(validation_before_the_first_step_can_be_left_out)
     CHECK_EQ(e2e_metric("without", 1, "val/response_length"), 12); /* the last step's */
 }
 
+TEST(validation_at_the_end_can_be_left_out)
+{
+    CHECK_EQ(validates("run", 1, "trainer.val_freq=0"), 0);
+    CHECK_EQ(e2e_metric("run", 0, "val/response_length"), 12);
+    CHECK(isnan(e2e_metric("run", 1, "val/response_length")));
+    CHECK(!ares_file_exists(test_file("run/validation/step_000001.jsonl")));
+}
+
 /* Number i of a list of e2e_values. */
 static double number(const char *list, int i)
 {

@@ -308,7 +308,8 @@ static const meaning meanings[] = {
     { "trainer.remove_previous_ckpt_in_save=false", "" },
     { "trainer.max_actor_ckpt_to_keep=null", "" },
     { "trainer.save_freq=0", "trainer.save_freq=-1" },
-    { "trainer.test_freq=0", "trainer.val_freq=-1" },
+    { "trainer.test_freq=0", "trainer.val_freq=0" },
+    { "trainer.test_freq=-1", "trainer.val_freq=0" },
     { "distillation.enabled=false", "" },
 
     /* RAGEN. A mini-batch of its is of episodes. */
@@ -527,7 +528,7 @@ static const meaning meanings[] = {
     { "model_name_or_path=m beta=0.02", A "model.model_path=m algorithm.kl_coef=0.02" },
     { "sapo_temperature_pos=1.5", A "tau_positive=1.5" },
     { "sapo_temperature_neg=1.2", A "tau_negative=1.2" },
-    { "eval_strategy=no", "trainer.val_freq=-1" },
+    { "eval_strategy=no", "trainer.val_freq=0" },
     { "eval_strategy=steps", "" },
     { "eval_on_start=true", "trainer.val_before_train=true" },
     { "eval_on_start=false", "trainer.val_before_train=false" },
@@ -741,7 +742,7 @@ static const meaning meanings[] = {
     { "save_interval=4", "trainer.save_freq=4" },
     { "save_interval=null", "trainer.save_freq=-1" },
     { "eval_interval=5", "trainer.val_freq=5" },
-    { "eval_interval=null", "trainer.val_freq=-1" },
+    { "eval_interval=null", "trainer.val_freq=0" },
     { "save_interval=4 eval_interval=5", "trainer.save_freq=4 trainer.val_freq=5" },
     { "skip_eval_before_train=true", "trainer.val_before_train=false" },
     { "skip_eval_before_train=false", "trainer.val_before_train=true" },

@@ -377,8 +377,9 @@ static int after_step(run *r)
 {
     training *t = r->training;
     int64_t freq = t->cfg->trainer.val_freq;
-    if (t->validates && (controls_stop(t->controls) ||
-                         train_is_due(t->step, t->total_steps, freq, t->epoch_steps))) {
+    if (t->validates && freq != 0 &&
+        (controls_stop(t->controls) ||
+         train_is_due(t->step, t->total_steps, freq, t->epoch_steps))) {
         ARES_TRY(validate(r));
         ARES_TRY(controls_validated(t->controls, r->metrics));
     }

@@ -219,12 +219,6 @@ TEST(limits_between_options_are_exact)
           NULL },
         { "worker.rollout.enable_chunked_prefill=false worker.rollout.max_num_batched_tokens=59",
           "= 60 do not fit" },
-        { "worker.actor.fsdp.enable_cpu_offload=true "
-          "worker.actor.micro_batch_size_per_device_for_update=16",
-          NULL },
-        { "worker.actor.fsdp.enable_cpu_offload=true "
-          "worker.actor.micro_batch_size_per_device_for_update=8",
-          "(2 micro-batches a step)" },
     };
     ares_str out = { 0 };
     const char *config = e2e_train_words("run");

@@ -79,6 +79,7 @@ typedef struct ares_judge ares_judge;
 int ares_judge_new(const char *name, ares_judge **out);
 void ares_judge_free(ares_judge *j);
 const char *ares_judge_name(const ares_judge *j);
+bool ares_judge_reads_truth(const ares_judge *j); /* a row without a ground truth is of no use */
 ares_option_table *ares_judge_options(ares_judge *j, void **into); /* NULL: it has none */
 /* Faults go to cfg; path is where its options stand. */
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path);

@@ -85,6 +85,8 @@ const char *ares_reward_name(const ares_reward *r, int i); /* as in metrics: rew
  * an accuracy.
  */
 int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy);
+/* Whether a row needs a ground truth; TRL's functions read the row's own keys. */
+bool ares_reward_reads_truth(const ares_reward *r);
 /*
  * Tokens beyond which a response is too long, from worker.reward.max_length or the entry that
  * penalises length; ARES_NULL_I64: no limit.

@@ -115,7 +115,7 @@ struct ares_config {
     ares_map *sections; /* every proper prefix of an option's path */
     ares_map *alias_sections;
     ares_map *announced;
-    void (*words[4])(ares_config *cfg); /* ares_config_translate_with */
+    void (*words[8])(ares_config *cfg); /* ares_config_translate_with */
     int n_words;
     int layer, layers; /* the layer being read, 0 in between; the number of layers so far */
     int64_t nodes, text_bytes;

@@ -87,6 +87,11 @@ bool ares_judge_judges(const ares_judge *j)
     return j->verifier->judges || j->verifier->right != j->verifier->wrong;
 }
 
+bool ares_judge_reads_truth(const ares_judge *j)
+{
+    return !j->verifier->any_truth || j->verifier->open;
+}
+
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out)
 {
     ares_verify_in own = *in;

@@ -150,6 +150,15 @@ static int check_row(const ares_judge *judge, const ares_row *row, bool *judged)
                      rc == ARES_EFORMAT ? "; mend the row, or leave it out" : "");
 }
 
+bool ares_reward_reads_truth(const ares_reward *r)
+{
+    bool reads = r->accuracy_judge && ares_judge_reads_truth(r->accuracy_judge);
+    for (int i = 0; i < r->n; i++)
+        reads = reads || (r->entries[i].judge ? ares_judge_reads_truth(r->entries[i].judge)
+                                              : r->cfg.reward_funcs.count == 0);
+    return reads;
+}
+
 int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d, bool need_accuracy)
 {
     if (r->cfg.accuracy) need_accuracy = false; /* a score without one is the accuracy then */

@@ -21,7 +21,7 @@ static int check_first_rows(const ares_row_file *file, const ares_data_config *d
     ares_dataset *d;
     ares_row_file first = *file;
     first.limit = 100;
-    int rc = ares_dataset_load_files(&first, 1, data, true, &d);
+    int rc = ares_dataset_load_files(&first, 1, data, ares_reward_reads_truth(reward), &d);
     if (rc == ARES_EIO) { /* a configuration for another machine */
         ares_warn("%s; none of its rows was checked", ares_error_message());
         ares_error_clear();
@@ -65,7 +65,8 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
     ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
     for (int64_t i = 0; i < files->count; i++)
         list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
-    int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data, true, &d);
+    int rc = ares_dataset_load_files(list, files->count, &t->run.cfg->data,
+                                     ares_reward_reads_truth(t->reward), &d);
     ares_free(list);
     if (rc == ARES_OK)
         rc = ares_reward_check_rows(t->reward, d,

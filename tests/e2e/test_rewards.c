@@ -215,6 +215,42 @@ TEST(words_of_three_trainers_run_a_python_function)
     }
 }
 
+/* Its accuracy_reward reads `solution`, a function of one's own what it likes. */
+TEST(rows_of_trl_need_what_their_functions_read)
+{
+    const char *own = e2e_write("own.py", "def own(completions, topic, **kwargs):\n"
+                                          "    return [float(t == 'b') for t in topic]\n");
+    const char *rows = e2e_write("rows.jsonl", "{\"prompt\":\"1\",\"solution\":\"$1$\"}\n"
+                                               "{\"prompt\":\"2\",\"topic\":\"b\"}\n");
+    const struct {
+        const char *rows, *functions, *said; /* NULL: it trains */
+    } cases[] = {
+        { "@[0:1]", "accuracy_reward", NULL },
+        { "@[0:1]", "[accuracy_reward,think_format_reward]", NULL },
+        { "@[1:2]", "[accuracy_reward,think_format_reward]", "row has no key 'solution'" },
+        { "@[0:1]", "accuracy_reward data.answer_key=topic", "row has no key 'topic'" },
+        { "@[1:2]", "think_format_reward", NULL },
+        { "@[1:2]", NULL, NULL },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        char functions[300];
+        snprintf(functions, sizeof functions, "%s:own", own);
+        int rc =
+            e2e_program(&out,
+                        "--force --config '%s' '~worker.reward.rewards' data.train_files='%s%s' "
+                        "data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
+                        "trainer.max_steps=1 reward_funcs=%s",
+                        e2e_train_words("run"), rows, cases[i].rows,
+                        cases[i].functions ? cases[i].functions : functions);
+        CHECK_MSG(rc == (cases[i].said != NULL), "%d: %s", i, out.data ? out.data : "");
+        if (cases[i].said) CHECK_CONTAINS(out.data, cases[i].said);
+        else if (!cases[i].functions) CHECK_EQ(e2e_metric("run", 1, "reward/overall"), 1);
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
+        ares_str_fini(&out);
+    }
+}
+
 /* A program that is not there, and one that does not know the row, before any run. */
 TEST(check_starts_each_program_once_and_shows_it_a_row)
 {

@@ -453,7 +453,7 @@ TEST(a_score_that_is_replaced_keeps_the_penalty_of_length)
 TEST(reward_functions_that_are_none_are_refused)
 {
     check_refused("reward_function=mth", NULL, "did you mean 'math'?");
-    check_refused("reward_function=my/own.py:compute_score", NULL, "unknown");
+    check_refused("reward_function=my/own.py:compute_score", NULL, "there is no such file");
     check_refused("reward_function=my/math.py", NULL, "there is no such file");
     check_refused("reward_function=math.py", NULL, "there is no such file");
     check_refused("reward_function=my/math.py:main", NULL, "there is no such file");

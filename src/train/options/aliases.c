@@ -6,6 +6,9 @@
  */
 #include "aliases.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define ACTOR "worker.actor."
 #define CRITIC "worker.critic."
 #define VERL "actor_rollout_ref."
@@ -1035,8 +1038,23 @@ static const ares_config_default defaults[] = {
     { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
 };
 
+/* TRL's accuracy_reward reads `solution`. */
+static void translate_trl(ares_config *cfg)
+{
+    static const char one[] = "worker.reward.reward_funcs";
+    char path[64];
+    const char *name = ares_config_given(cfg, one);
+    for (int i = 0; name || i == 0; i++) {
+        if (name && strcmp(name, "accuracy_reward") == 0)
+            ares_config_preset(cfg, "data.answer_key", "solution", "reward_funcs: accuracy_reward");
+        (void)snprintf(path, sizeof path, "%s.%d", one, i);
+        name = ares_config_given(cfg, path);
+    }
+}
+
 void train_add_aliases(ares_config *cfg)
 {
     ares_config_add_aliases(cfg, train_aliases, train_alias_count);
     ares_config_add_defaults(cfg, defaults, ARES_COUNT(defaults));
+    ares_config_translate_with(cfg, translate_trl);
 }

@@ -16,7 +16,7 @@ static int open_set(ares_trainer *t, eval_set *e)
     ares_dataset *d;
     int64_t dropped;
     ARES_TRY(training_open_encoder(&t->run, &e->data, &e->encoder));
-    ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, true, &d));
+    ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, ares_reward_reads_truth(t->reward), &d));
     int rc = ares_reward_check_rows(t->reward, d, false);
     if (rc == ARES_OK) rc = ares_dataset_encode(d, e->encoder, t->run.device.pool, &dropped);
     if (rc == ARES_OK) rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &e->source);

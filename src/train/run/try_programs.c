@@ -15,7 +15,7 @@ static int try_reward(ares_config *cfg, const ares_train_config *c)
         const char *path = files->items[0], *slice = strstr(path, "@[");
         ares_str_addf(&first, "%.*s@[0:1]", slice ? (int)(slice - path) : (int)strlen(path), path);
         const ares_row_file file = { .path = first.data };
-        rc = ares_dataset_load_files(&file, 1, &c->data, true, &d);
+        rc = ares_dataset_load_files(&file, 1, &c->data, ares_reward_reads_truth(reward), &d);
         ares_str_fini(&first);
         if (rc == ARES_OK) {
             rc = ares_reward_try(reward, ares_dataset_row(d, 0));

@@ -54,37 +54,46 @@ select=(--test-dir "$build" --no-tests=error -V)
 ((${#names[@]})) && select+=(-R "^($(IFS='|'; echo "${names[*]//./\\.}"))\$")
 [[ -n $without ]] && select+=(-LE "^(${without//,/|})\$")
 
-# ctest -V prefixes a test's output with its number. A program that names no totals counts as one
-# test.
+# Two programs at a time: in many, most tests wait, for other ranks, a server, or a model that one of
+# them trains. Such models are trained once for all programs.
+kept=$(mktemp -d)
+trap 'rm -rf "$kept"' EXIT
+export ARES_TEST_KEPT=$kept
+
+# ctest -V prefixes each line of a test with its number, #N in the line that says how it ended. A
+# program that names no totals counts as one test.
 start=$SECONDS
-{ ctest "${select[@]}" </dev/null 2>&1 || true; } | tee "$build/test.log" | awk '
+{ ctest -j 2 "${select[@]}" </dev/null 2>&1 || true; } | tee "$build/test.log" | awk '
     function number(text, word,    at) {
         return match(text, "[0-9]+ " word) ? substr(text, RSTART, RLENGTH) + 0 : 0
     }
     /^ *[0-9]+\/[0-9]+ +Test +#[0-9]+:/ {
         name = $0; sub(/^[^:]*: +/, "", name); sub(/ .*/, "", name)
+        n = $0; sub(/^[^#]*#/, "", n); n += 0
         good = /   Passed /
-        p = number(totals, "passed"); f = number(totals, "failed"); s = number(totals, "skipped")
-        if (totals == "" && good) p = 1
+        p = number(totals[n], "passed"); f = number(totals[n], "failed")
+        s = number(totals[n], "skipped")
+        if (totals[n] == "" && good) p = 1
         if (!good && f == 0) f = 1
-        if (!good) printf "%s", output
-        else printf "%s", notes
+        if (!good) printf "%s", output[n]
+        else printf "%s", notes[n]
         time = match($0, /[0-9.]+ sec/) ? substr($0, RSTART, RLENGTH) : ""
         printf "%-4s %-16s %4d passed, %d failed, %d skipped (%s)\n", good ? "ok" : "FAIL", name,
             p, f, s, time
         fflush()
         passed += p; failed += f; skipped += s; ran++
-        output = notes = totals = ""
+        delete output[n]
         next
     }
     /^[0-9]+: / {
+        n = $0 + 0
         sub(/^[0-9]+: /, "")
         if (/^Test command:|^Working Directory:|^Environment variables:/) next
         if (/^Test timeout computed/) next
         if (/^ (ASAN|LSAN|UBSAN)_OPTIONS=/) next
-        output = output $0 "\n"
-        if (/^SKIP /) notes = notes "     " $0 "\n"
-        if (/[0-9]+ passed, [0-9]+ failed/) totals = $0
+        output[n] = output[n] $0 "\n"
+        if (/^SKIP /) notes[n] = notes[n] "     " $0 "\n"
+        if (/[0-9]+ passed, [0-9]+ failed/) totals[n] = $0
     }
     END {
         if (!ran) { print "test: ctest ran nothing"; failed++ }

@@ -424,7 +424,7 @@ static void die_of(int sig)
     if (dir[0]) remove_tree(dir);
     if (jobs == 1) {
         summary();
-        remove_tree(kept_dir);
+        if (!getenv("ARES_TEST_KEPT")) remove_tree(kept_dir);
     }
     raise(sig);
 }
@@ -577,7 +577,9 @@ int main(int argc, char **argv)
     jobs = ARES_MIN(ARES_MAX(jobs, 1), ARES_COUNT(workers));
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ARES_ASSERT(shared != MAP_FAILED);
-    if (!make_dir(kept_dir, sizeof kept_dir, "kept")) return 1;
+    const char *shared_dir = getenv("ARES_TEST_KEPT");
+    if (shared_dir) snprintf(kept_dir, sizeof kept_dir, "%s", shared_dir);
+    else if (!make_dir(kept_dir, sizeof kept_dir, "kept")) return 1;
     int count = 0, matched = 0;
     for (test_case *t = all; t; t = t->next) count++;
     test_case **order = ares_calloc((size_t)count + 1, sizeof *order);
@@ -604,7 +606,7 @@ int main(int argc, char **argv)
     }
     if (!list && jobs > 1) run_side_by_side(order, matched);
     else if (!list) run_next(order, matched);
-    remove_tree(kept_dir);
+    if (!shared_dir) remove_tree(kept_dir);
     ares_free(order);
     ares_str_fini(&skips);
     ares_arena_fini(&strings);

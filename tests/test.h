@@ -140,9 +140,9 @@ const char *test_dir(void);
 /* test_dir() + "/" + name. Lives until the test ends. */
 const char *test_file(const char *name);
 /*
- * A folder that the tests of this program share, removed when the program ends: for what is
- * expensive to make and never changed. make(folder) is called where folder/made does not exist;
- * tests that run side by side wait for it.
+ * A folder that the tests of this program share, removed when the program ends, or that of all
+ * programs in ARES_TEST_KEPT (scripts/test.sh): for what is expensive to make and never changed.
+ * make(folder) is called where folder/made does not exist; tests that run side by side wait for it.
  */
 const char *test_kept(const char *name, const char *made, void (*make)(const char *path));
 /*

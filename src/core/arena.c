@@ -22,7 +22,7 @@ static struct ares_arena_chunk *chunk_for(ares_arena *a, size_t bytes)
         *at = chunk->next;
         return chunk;
     }
-    if (a->chunk_bytes == 0) a->chunk_bytes = 64 * 1024;
+    if (a->chunk_bytes == 0) a->chunk_bytes = 1024; /* many hold no more than a row */
     size_t size = ARES_MAX(bytes, a->chunk_bytes);
     struct ares_arena_chunk *chunk = ares_malloc(sizeof *chunk + size);
     chunk->size = size;

@@ -212,7 +212,7 @@ static int read_number(reader *r, ares_json *out)
 static pending *push(reader *r)
 {
     if (r->top == r->cap) {
-        r->cap = r->cap ? r->cap * 2 : 64;
+        r->cap = r->cap ? r->cap * 2 : 8;
         r->stack = ares_realloc(r->stack, r->cap * sizeof *r->stack);
     }
     r->stack[r->top] = (pending){ 0 };

@@ -367,7 +367,7 @@ static void dies(const char *test, int what, const char *message)
     if (!emulated()) SKIP("needs the fake of NCCL");
     for (int draw = 0; draw < 3 && have_cards(RANKS); draw++) {
         ares_str out = { 0 };
-        char number[8], want[100];
+        char number[12], want[100];
         int victim = -1;
         double began = ares_now_s();
         snprintf(number, sizeof number, "%d", draw);

@@ -73,7 +73,7 @@ static double train(const char *run, int seed, const char *lr)
 
 TEST_SLOW(ppo_wins_more_often_and_a_learning_rate_of_zero_does_not)
 {
-    char run[16];
+    char run[32];
     if (!make_model()) return;
     double before = train("still", 1, "0");
     CHECK(before > 0.25 && before < 0.5);

@@ -246,7 +246,7 @@ TEST_GPU(a_micro_batch_waits_for_the_card_once)
         return;
     }
     for (int i = 0; i < 2; i++) {
-        char run[16];
+        char run[32];
         ares_str out = { 0 };
         snprintf(run, sizeof run, "waits_%d", i);
         REQUIRE(setenv("ARES_EMULATE_COUNTS", test_file(run), 1) == 0);

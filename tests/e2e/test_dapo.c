@@ -565,7 +565,7 @@ TEST_MPI(a_smaller_batch_trains_on_the_same_groups_on_four_ranks_as_on_one)
                                         "actor/grad_norm" };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
-        char alone[16], four[16];
+        char alone[32], four[32];
         snprintf(alone, sizeof alone, "alone%d", i);
         snprintf(four, sizeof four, "four%d", i);
         for (int ranks = 1; ranks <= 4; ranks += 3)
@@ -605,7 +605,7 @@ TEST_MPI(two_ranks_resample_as_one)
                                         "reward/overall", "response_length/mean" };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
-        char alone[16], two[16];
+        char alone[32], two[32];
         snprintf(alone, sizeof alone, "alone%d", i);
         snprintf(two, sizeof two, "two%d", i);
         CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s",

@@ -378,7 +378,7 @@ TEST_MPI(two_ranks_rank_as_one)
                                            RANKED "0.75 algorithm.max_resample=2", RANKED "0.25" };
     E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
-        char alone[16], two[16];
+        char alone[32], two[32];
         snprintf(alone, sizeof alone, "alone%d", i);
         snprintf(two, sizeof two, "two%d", i);
         CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1 %s",

@@ -87,7 +87,7 @@ TEST(every_spelling_of_a_zero_coefficient_is_one)
     if (!trains("none", "algorithm.disable_kl=true%s%s", "", "")) return;
     for (int i = 0; i < ARES_COUNT(spellings); i++)
         for (int loss = 0; loss < 2; loss++) {
-            char run[16];
+            char run[32];
             snprintf(run, sizeof run, "zero%d%d", i, loss);
             if (!trains(run, "algorithm.disable_kl=false %s %s", spellings[i],
                         loss ? "algorithm.use_kl_loss=true" : ""))
@@ -145,7 +145,7 @@ TEST(kl_of_the_reward_is_measured_in_every_step)
 {
     static const char *const estimators[] = { "full", "low_var_kl" };
     for (int i = 0; i < 2; i++) {
-        char run[16];
+        char run[32];
         snprintf(run, sizeof run, "reward%d", i);
         if (!trains(run,
                     AEPO "algorithm.disable_kl=false algorithm.kl_coef=0.01 "
@@ -251,7 +251,7 @@ TEST(a_resolved_file_keeps_what_a_dialect_meant)
         const char *word, *place;
     } says[] = { { "algorithm.kl_beta=0.02", "loss" }, { VERL "use_kl_loss=False", "" } };
     for (int i = 0; i < ARES_COUNT(says); i++) {
-        char first[16], again[16];
+        char first[32], again[32];
         snprintf(first, sizeof first, "first%d", i);
         snprintf(again, sizeof again, "again%d", i);
         if (!trains(first, "algorithm.disable_kl=false trainer.max_steps=1 %s%s", says[i].word, ""))
@@ -269,7 +269,7 @@ TEST(an_option_that_weighs_a_kl_that_is_off_is_warned_about)
                                        "algorithm.use_kl_in_reward=false" };
     for (int i = 0; i < ARES_COUNT(off); i++) {
         ares_str out = { 0 };
-        char run[16];
+        char run[32];
         snprintf(run, sizeof run, "warned%d", i);
         CHECK_EQ(e2e_program(&out,
                              "--config '%s' trainer.max_steps=1 trainer.logger=[file] " AEPO

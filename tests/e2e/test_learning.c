@@ -60,7 +60,7 @@ static double train(const char *name, int seed, const char *lr)
 TEST_SLOW(reinforcement_learning_raises_the_reward_and_a_learning_rate_of_zero_does_not)
 {
     ares_str out = { 0 };
-    char name[16];
+    char name[32];
     write_rows();
     CHECK_EQ(e2e_program(NULL,
                          "init --arch qwen2 --hidden 64 --layers 2 --heads 4 --kv-heads 2 --vocab "

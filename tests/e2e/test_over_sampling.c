@@ -54,7 +54,7 @@ TEST(a_fetch_of_the_batch_is_the_plain_loop)
     static const char *const more[] = { "", "algorithm.adv_estimator=remax",
                                         "algorithm.adv_estimator=gae algorithm.aepo=true" };
     for (int i = 0; i < ARES_COUNT(more); i++) {
-        char words[1500], plain[16], over[16];
+        char words[1500], plain[32], over[32];
         snprintf(plain, sizeof plain, "plain_%d", i);
         snprintf(over, sizeof over, "over_%d", i);
         snprintf(words, sizeof words, VARIED "%s", more[i]);

@@ -106,7 +106,7 @@ TEST(a_schedule_that_fails_at_a_later_step_ends_the_run_with_its_state_saved)
           "its schedule gives 0 at step 2" },
     };
     ares_str out = { 0 };
-    char run[8];
+    char run[32];
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         snprintf(run, sizeof run, "run%d", i);
         CHECK_EQ(run_of(&out, run, 4, cases[i].words), 2);

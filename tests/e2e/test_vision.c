@@ -96,7 +96,7 @@ TEST(a_run_that_trains_the_tower_goes_on_bit_for_bit_from_any_step)
 TEST(a_supervised_run_over_pictures_goes_on_bit_for_bit)
 {
     for (int t = 0; t < ARES_COUNT(towers); t++) {
-        char run[16], whole[16], words[300];
+        char run[32], whole[32], words[300];
         const char *rows = e2e_write(
             "answers.jsonl",
             "{\"prompt\":\"<image>How many?\",\"images\":[\"a.png\"],\"response\":\"one\"}\n"
@@ -147,7 +147,7 @@ TEST_MPI(ranks_over_pictures_answer_as_one_and_share_without_a_change)
                    { "cut", "worker.actor.fsdp.enable_full_shard=true "
                             "worker.actor.max_token_len_per_device=70 data.vision_cache_gb=0 " } };
     for (int t = 0; t < ARES_COUNT(towers); t++) {
-        char one[16], first[16];
+        char one[32], first[32];
         snprintf(one, sizeof one, "one_%d", t);
         snprintf(first, sizeof first, "states_%d", t);
         vision_trains(one, "trainer.max_steps=2 trainer.threads=1 trainer.save_freq=2 %s",

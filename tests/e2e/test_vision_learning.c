@@ -98,7 +98,7 @@ static double gain(const char *run, const char *rows, int seed, const char *more
 
 TEST_SLOW(reward_rises_over_pictures_and_not_without_a_rate_or_with_pictures_of_other_rows)
 {
-    char name[16];
+    char name[32];
     write_rows("start.jsonl", 0, 4, false);
     write_rows("train.jsonl", 1000, 1, false);
     write_rows("shuffled.jsonl", 1000, 1, true);

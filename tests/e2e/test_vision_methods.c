@@ -151,7 +151,7 @@ TEST(vapor_learns_from_stored_answers_about_pictures_and_goes_on_bit_for_bit)
 {
     static const char *const towers[] = { "", TRAINED };
     for (int t = 0; t < 2; t++) {
-        char run[16], whole[16], words[900];
+        char run[32], whole[32], words[900];
         snprintf(run, sizeof run, "run_%d", t);
         snprintf(whole, sizeof whole, "whole_%d", t);
         snprintf(words, sizeof words,

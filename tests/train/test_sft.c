@@ -345,7 +345,7 @@ TEST(a_run_says_how_many_rows_it_has_dropped_or_cut)
                      "{\"prompt\":\"2\",\"response\":\"3\"}\n");
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str out = { 0 };
-        char run[8], words[200];
+        char run[32], words[200];
         snprintf(run, sizeof run, "run%d", i);
         snprintf(words, sizeof words,
                  "sft.batch_size=2 trainer.max_steps=0 data.apply_chat_template=false %s",
@@ -454,7 +454,7 @@ TEST(micro_batches_threads_and_recomputation_change_no_bit)
     ares_str out = { 0 };
     CHECK_EQ(sft(&out, "run", sums(), ""), 0);
     for (int i = 0; i < ARES_COUNT(others); i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "other%d", i);
         CHECK_EQ(sft(&out, name, sums(), others[i]), 0);
         check_same_run("run", name, 3);

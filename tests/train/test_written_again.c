@@ -183,7 +183,7 @@ TEST_MPI(what_four_ranks_saved_in_parts_is_written_again_byte_for_byte_by_any_ot
                         in_folder(SAVED)),
              0);
     for (int i = 0; i < ARES_COUNT(ways); i++) {
-        char way[8];
+        char way[32];
         snprintf(way, sizeof way, "%d", i);
         setenv("ARES_TEST_WAY", way, 1);
         test_as_ranks(ways[i].ranks, name);

@@ -246,7 +246,8 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "runs/<project_name>/<experiment_name>")                                                    \
     X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")           \
     X(i64, max_steps, "max_steps", "null", "[0,)",                                                \
-      "training steps at most; null: as many as total_epochs gives")                              \
+      "training steps at most; null: as many as total_epochs gives. A larger number lengthens a " \
+      "run, also one that is finished")                                                           \
     X(text, device, "device", "cpu", "nonempty",                                                  \
       "cpu; cuda: one GPU for each rank of a machine; cuda:1: that GPU")                          \
     X(choice, kernels, "kernels", "native", "native|aten",                                        \
@@ -309,8 +310,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "them; the state of save_minutes keeps them",                                               \
       ARES_NO_RESULT)                                                                             \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                  \
-      "a checkpoint or run directory to go on from where this run has no checkpoint of its own; " \
-      "a fresh start where nothing is there",                                                     \
+      "a checkpoint or run directory to go on from where this run has no checkpoint of its own",  \
       ARES_NO_RESULT)                                                                             \
     X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "",                             \
       "true: go on from the latest checkpoint of the run directory; false: refuse to run where "  \

@@ -184,8 +184,8 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
     ares_str_fini(&out);
 }
 
-/* The way out that a finished run names; a learning rate that follows the length is told. */
-TEST(a_finished_run_is_trained_further_from_its_checkpoint)
+/* In its own directory, or in another; a learning rate that follows the length is told. */
+TEST(a_finished_run_is_lengthened_by_more_steps_or_trained_further_elsewhere)
 {
     static const char *const shapes[] = { "constant", "cosine" };
     ares_str out = { 0 };
@@ -200,26 +200,82 @@ TEST(a_finished_run_is_trained_further_from_its_checkpoint)
             e2e_program(NULL, "--config '%s' trainer.max_steps=2 %s", e2e_train_words(run), words),
             0);
         ares_str_clear(&out);
-        CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=6 %s --force",
-                             e2e_train_words(run), words),
-                 1);
-        snprintf(way, sizeof way, "trainer.load_checkpoint_path=%s and more trainer.max_steps",
-                 test_file(run));
+        CHECK_EQ(
+            e2e_program(&out, "--config '%s' trainer.max_steps=2 %s", e2e_train_words(run), words),
+            1);
+        snprintf(way, sizeof way, "trainer.load_checkpoint_path=%s ", test_file(run));
         CHECK_CONTAINS(out.data, way);
+        CHECK_CONTAINS(out.data, "raise trainer.max_steps to train it further");
         snprintf(more, sizeof more, "trainer.load_checkpoint_path='%s'", test_file(run));
-        ares_str_clear(&out);
-        CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=6 %s %s",
-                             e2e_train_words(further), words, more),
-                 0);
-        CHECK_CONTAINS(out.data, "step 2 of 6");
         const char *told =
             "train: the run has 6 steps, and had 2 when the checkpoint was saved: the "
             "learning rate of worker.actor (cosine, with its warm-up) goes on with "
             "0.000666667 instead of 0\n";
-        if (i) CHECK_CONTAINS(out.data, told);
-        else CHECK(!strstr(out.data, "goes on with"));
+        for (int own = 0; own < 2; own++) {
+            ares_str_clear(&out);
+            CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=6 %s %s",
+                                 e2e_train_words(own ? run : further), words, own ? "" : more),
+                     0);
+            CHECK_CONTAINS(out.data, "step 2 of 6");
+            if (i) CHECK_CONTAINS(out.data, told);
+            else CHECK(!strstr(out.data, "goes on with"));
+        }
+        if (i) continue;
+        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=6 %s", e2e_train_words("whole"),
+                             words),
+                 0);
+        e2e_same_runs("whole", run, 6);
+        CHECK_EQ(
+            e2e_program(&out, "--config '%s' trainer.max_steps=4 %s", e2e_train_words(run), words),
+            1);
     }
     ares_str_fini(&out);
+}
+
+TEST(a_run_under_way_is_lengthened_and_not_shortened)
+{
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("run");
+    CHECK_EQ(e2e_stop("run", "INT", 2, "--config '%s' trainer.max_steps=100000", words), 130);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=99999", words), 1);
+    CHECK_CONTAINS(out.data, "other options (trainer.max_steps: 100000, now 99999)");
+    CHECK_EQ(e2e_stop("run", "INT", 80, "--config '%s' trainer.max_steps=100001", words), 130);
+    ares_str_fini(&out);
+}
+
+/*
+ * Inputs that turn out to be bad, in the order in which a start meets them: a key that rows lack, a
+ * batch larger than the file, a reward that fails in the first step.
+ */
+TEST(a_start_that_made_no_step_does_not_hold_the_corrected_command_up)
+{
+    static const struct {
+        const char *verb, *bad, *message, *good;
+    } cases[] = {
+        { "train", "data.prompt_key=nothing", "row has no key 'nothing'", "" },
+        { "sft", "sft.batch_size=4096", "rows are fewer than sft.batch_size", "" },
+        { "train", "'~worker.reward.rewards' 'worker.reward.rewards=[{command: [false]}]'",
+          "none of the 16 answers could be judged",
+          "'~worker.reward.rewards' 'worker.reward.rewards=[{command: [sh, -c, \"while read l; do "
+          "echo 1; done\"]}]'" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "run_%d", i);
+        const char *words =
+            strcmp(cases[i].verb, "sft") == 0 ? e2e_sft_words(run) : e2e_train_words(run);
+        CHECK_EQ(e2e_program(&out, "%s --config '%s' trainer.max_steps=1 %s", cases[i].verb, words,
+                             cases[i].bad) != 0,
+                 true);
+        CHECK_CONTAINS(out.data, cases[i].message);
+        ares_str_clear(&out);
+        int rc = e2e_program(&out, "%s --config '%s' trainer.max_steps=1 %s", cases[i].verb, words,
+                             cases[i].good);
+        CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+        CHECK(!strstr(out.data, "going on from"));
+        ares_str_fini(&out);
+    }
 }
 
 TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)

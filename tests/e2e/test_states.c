@@ -23,7 +23,7 @@ static int start_from(ares_str *out, const char *state, const char *more)
     return rc;
 }
 
-TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_begins_afresh)
+TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_is_refused)
 {
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
@@ -33,8 +33,9 @@ TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_begins_a
     CHECK_CONTAINS(out.data, "step_000004, step 4 of 5");
     CHECK_EQ(start_from(&out, test_file("first"), "trainer.max_steps=3"), 0);
     CHECK_CONTAINS(out.data, "step_000004, step 4 of 3"); /* all is done: the run ends at once */
-    CHECK_EQ(start_from(&out, test_file("nowhere"), ""), 0);
-    CHECK_CONTAINS(out.data, "the run begins afresh");
+    CHECK_EQ(start_from(&out, test_file("nowhere"), ""), 2);
+    CHECK_CONTAINS(out.data, "nowhere': no such folder; name a checkpoint or a run directory, or "
+                             "leave it out to begin with worker.actor.model.model_path");
     CHECK_OK(ares_dir_make(test_file("empty")));
     CHECK(start_from(&out, test_file("empty"), "") != 0);
     CHECK_CONTAINS(out.data, "neither a checkpoint");

@@ -445,6 +445,7 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
             printf("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data,
                    (long long)t->step, (long long)t->total_steps);
     }
+    ARES_TRY(rundir_claim(&r->dir, cfg, world));
     return open_tracker(r, c);
 }
 

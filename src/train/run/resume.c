@@ -176,20 +176,22 @@ static uint64_t sum_of(const ares_json *o, const char *key)
     return v && v->type == ARES_JSON_STRING ? strtoull(v->text.data, NULL, 16) : 0;
 }
 
-/* A learning rate that jumps because the run is longer or shorter than it was. */
+/* A learning rate that is another one because the run is longer or shorter than it was. */
 static void tell_of_length(const training *t, const char *role, const learner *l, double total)
 {
     optim then;
-    int64_t length = (int64_t)total;
+    int64_t length = (int64_t)total, step = l->step, end = ARES_MAX(length, t->total_steps);
     if (ares_world_rank(t->world) != 0 || length < 1 || length == t->total_steps ||
         optim_init(&then, l->optim.cfg, length) != ARES_OK)
         return;
-    double now = optim_lr(&l->optim, l->step), was = optim_lr(&then, l->step);
-    if (now == was) return;
+    while (step < end && optim_lr(&l->optim, step) == optim_lr(&then, step)) step++;
+    if (step == end) return;
     ares_log(ARES_LOG_WARN,
              "train: the run has %lld steps, and had %lld when the checkpoint was saved: the "
-             "learning rate of worker.%s (%s, with its warm-up) goes on with %g instead of %g",
-             (long long)t->total_steps, (long long)length, role, l->optim.cfg->scheduler, now, was);
+             "learning rate of worker.%s (%s, with its warm-up) goes on with %g instead of %g%s",
+             (long long)t->total_steps, (long long)length, role, l->optim.cfg->scheduler,
+             optim_lr(&l->optim, step), optim_lr(&then, step),
+             step > l->step ? ", some steps from here" : "");
 }
 
 static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path,

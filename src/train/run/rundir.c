@@ -10,13 +10,42 @@
 #include "begun.h"
 #include "same_start.h"
 
-/* Refuses a directory whose run began with other options, unless trainer.force allows it. */
-static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c,
+static int refuse_finished(const rundir *d, const begun_end *end)
+{
+    if (*end->stopped)
+        return ares_fail(
+            ARES_ESTATE,
+            "run: %s is finished: '%s' ended it in step %lld (its table: summary.txt there); set "
+            "trainer.experiment_name for a new run, or remove the directory to start over",
+            d->path.data, end->stopped, (long long)end->step);
+    return ares_fail(
+        ARES_ESTATE,
+        "run: %s is finished (its table: summary.txt there); raise trainer.max_steps to train it "
+        "further, set trainer.experiment_name for a new run, with "
+        "trainer.load_checkpoint_path=%s to begin it with the last checkpoint of this one, or "
+        "remove the directory to start over",
+        d->path.data, d->path.data);
+}
+
+/*
+ * Refuses a directory whose run is finished, and shall not get longer, or began with other options,
+ * unless trainer.force allows these. A start that made no step is no run.
+ */
+static int compare(rundir *d, const ares_config *cfg, const ares_train_config *c,
                    rundir_declare *declare)
 {
-    ares_str changed = { 0 };
-    int rc = begun_compare(d->path.data, cfg, declare, &changed);
-    if (rc == ARES_OK && changed.len && c->trainer.force)
+    begun_end end;
+    ares_str changed = { 0 }, file = { 0 };
+    bool finished = begun_is_done(d->path.data, &end), longer = false;
+    int rc = ARES_OK;
+    if (ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
+        rc = begun_compare(d->path.data, cfg, declare, &changed, &longer);
+    d->anew = changed.len && begun_is_empty(d->path.data);
+    if (rc == ARES_OK && finished && (!longer || *end.stopped)) rc = refuse_finished(d, &end);
+    else if (rc == ARES_OK && d->anew && !c->trainer.force)
+        ares_log(ARES_LOG_INFO, "run: %s made no step with other options; it begins anew (%s)",
+                 d->path.data, changed.data);
+    else if (rc == ARES_OK && changed.len && c->trainer.force)
         ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s",
                  d->path.data, changed.data);
     else if (rc == ARES_OK && changed.len)
@@ -26,7 +55,9 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
                        "restore the options to go on, pass --force to go on with these, or remove "
                        "the directory",
                        d->path.data, changed.data);
+    d->anew = d->anew && !c->trainer.force;
     ares_str_fini(&changed);
+    ares_str_fini(&file);
     return rc;
 }
 
@@ -73,15 +104,22 @@ static int named_checkpoint(rundir *d, const char *path, bool go_on)
     return rc;
 }
 
-/*
- * The run's own latest, where there is one: the same command goes on. Where a folder is named that
- * is not there, the run begins afresh, as in ARES.
- */
+static int no_such_folder(const char *named, const char *otherwise)
+{
+    return ares_fail(ARES_ECONFIG,
+                     "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint "
+                     "or a run directory, or leave it out to %s worker.actor.model.model_path",
+                     named, otherwise);
+}
+
+/* The run's own latest, where there is one: the same command goes on. */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
     const char *named = c->trainer.load_checkpoint;
     ares_str dir = { 0 };
-    int rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), true, &d->checkpoint);
+    int rc = ARES_OK;
+    if (!d->anew)
+        rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), true, &d->checkpoint);
     d->own = d->checkpoint.len > 0;
     if (rc == ARES_OK && d->own && !c->trainer.find_last_checkpoint)
         rc = ares_fail(
@@ -89,11 +127,9 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
             "run: trainer.find_last_checkpoint = false: the run has %s; set "
             "trainer.experiment_name for a new run, or remove the directory to start over",
             d->checkpoint.data);
-    else if (rc == ARES_OK && !d->own && named && !ares_dir_exists(named))
-        ares_log(ARES_LOG_INFO,
-                 "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh",
-                 named);
-    else if (rc == ARES_OK && !d->own && named) rc = named_checkpoint(d, named, true);
+    else if (rc == ARES_OK && !d->own && named)
+        rc = ares_dir_exists(named) ? named_checkpoint(d, named, true)
+                                    : no_such_folder(named, "begin with");
     ares_str_fini(&dir);
     return rc;
 }
@@ -109,27 +145,33 @@ static int take_lock(rundir *d)
 static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare)
 {
-    ares_str file = { 0 }, text = { 0 };
-    int rc = ares_dir_make_durable(d->path.data);
-    if (rc == ARES_OK) rc = take_lock(d);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
-        rc = ares_fail(
-            ARES_ESTATE,
-            "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a "
-            "new run, with trainer.load_checkpoint_path=%s and more trainer.max_steps to train "
-            "this one further, or remove the directory to start over",
-            d->path.data, d->path.data);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
-        rc = compare(d, cfg, c, declare);
-    if (rc == ARES_OK) rc = find_checkpoint(d, c);
-    if (rc == ARES_OK) {
-        ares_config_print(cfg, &text);
-        rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "config.yaml"), text.data,
+    ARES_TRY(ares_dir_make_durable(d->path.data));
+    ARES_TRY(take_lock(d));
+    ARES_TRY(compare(d, cfg, c, declare));
+    return find_checkpoint(d, c);
+}
+
+static int claim(const rundir *d, const ares_config *cfg)
+{
+    static const char *const of_a_start[] = { "checkpoints", "validation", "rollouts" };
+    ares_str path = { 0 }, text = { 0 };
+    int rc = ARES_OK;
+    for (int i = 0; i < ARES_COUNT(of_a_start) && d->anew && rc == ARES_OK; i++)
+        rc = ares_dir_remove(ares_path_join(&path, d->path.data, of_a_start[i]));
+    ares_config_print(cfg, &text);
+    if (rc == ARES_OK)
+        rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "config.yaml"), text.data,
                                     text.len);
-    }
-    ares_str_fini(&file);
+    if (rc == ARES_OK && remove(ares_path_join(&path, d->path.data, "DONE")) == 0)
+        rc = ares_path_sync(path.data);
+    ares_str_fini(&path);
     ares_str_fini(&text);
     return rc;
+}
+
+int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world)
+{
+    return ares_world_agree(world, ares_world_rank(world) == 0 ? claim(d, cfg) : ARES_OK);
 }
 
 /* Rank 0 has looked: all ranks learn the outcome. */
@@ -201,12 +243,7 @@ static int look_only(rundir *d, const ares_train_config *c, bool own)
     const char *named = c->trainer.load_checkpoint;
     ares_str dir = { 0 };
     int rc = ARES_OK;
-    if (named && !ares_dir_exists(named))
-        rc = ares_fail(
-            ARES_ECONFIG,
-            "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint or a run "
-            "directory, or leave it out to validate worker.actor.model.model_path",
-            named);
+    if (named && !ares_dir_exists(named)) rc = no_such_folder(named, "validate");
     else if (named) rc = named_checkpoint(d, named, false);
     else if (own && c->trainer.find_last_checkpoint)
         rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);

@@ -135,6 +135,9 @@ static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_met
         mixed += low < high;
         compared += low <= high;
     }
+    double equal = compared - mixed;
+    ARES_TRY(ares_world_sum_f64(t->run.world, &equal, 1));
+    if (equal > 0) ares_metrics_set(m, "rollout/equal_groups", equal);
     return put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared);
 }
 

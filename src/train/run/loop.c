@@ -88,6 +88,17 @@ static int validate(run *r)
     return ares_world_agree(t->world, rc);
 }
 
+/* " (all rewards equal in 7 of 8 groups)": why a step has no gradient to show. */
+static void add_equal_groups(const ares_metrics *m, ares_str *out)
+{
+    double equal, mixed, grad = 0;
+    (void)ares_metrics_get(m, "actor/grad_norm", &grad);
+    if (grad >= 0.005 || !ares_metrics_get(m, "rollout/equal_groups", &equal) ||
+        !ares_metrics_get(m, "rollout/mixed_groups_frac", &mixed))
+        return;
+    ares_str_addf(out, " (all rewards equal in %.0f of %.0f groups)", equal, equal / (1 - mixed));
+}
+
 static void one_line(const run *r, ares_str *out)
 {
     static const struct {
@@ -112,6 +123,7 @@ static void one_line(const run *r, ares_str *out)
         char number[32];
         snprintf(number, sizeof number, shown[i].format, v);
         ares_str_add_z(out, number);
+        if (strcmp(shown[i].label, "grad") == 0) add_equal_groups(r->metrics, out);
     }
 }
 

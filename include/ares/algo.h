@@ -155,6 +155,14 @@ ares_kl_place ares_kl_acts(const ares_algorithm_config *a);
 double ares_pass_at_k(int64_t n, int64_t correct, int64_t k);
 /* how many k are reported: 1, 2, 4 ... up to n; 0 for n = 1 */
 int ares_pass_at_k_count(int64_t n);
+/*
+ * Expected values over k draws with replacement of n answers, which verl estimates by 1000 such
+ * draws: of the greatest of their values, and of the value that belongs to the vote that most of
+ * them have. A tie of votes is won by the one drawn first, and a vote's value is that of its first
+ * answer drawn. votes [n]: numbers below n; O(votes k^3) steps.
+ */
+double ares_best_at_k(const double *values, int64_t n, int64_t k);
+double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k);
 
 /*
  * Appends the Markdown tables of docs/algorithms.md: every advantage, loss, aggregation, KL,

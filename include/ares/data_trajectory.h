@@ -38,6 +38,7 @@ typedef struct ares_trajectory {
     ares_view response;        /* decoded: what is judged and shown */
     ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
     ares_view details;         /* JSON object of what its rewards told; empty: nothing */
+    ares_view vote;            /* the answer as majorities count it; NULL: nothing tells it */
     /* [n_thoughts] of the turns, for measurements; never sent. NULL: row 0 is the only turn, and
      * all of it a thought */
     int32_t n_thoughts;

@@ -122,6 +122,12 @@ typedef struct ares_reward_item {
      * What users' processes answered, and failures, as a JSON object by entry; empty: nothing
      */
     ares_view details;
+    /*
+     * Set before: the answer that the response gives is asked for, as majorities count it: what the
+     * verifier has found, or `pred` of a user's process. In the arena; NULL: nothing tells it.
+     */
+    bool asks_answer;
+    ares_view answer;
 } ares_reward_item;
 /* Queues one response. It may be judged while others decode. */
 void ares_reward_submit(ares_reward *r, ares_reward_item *item);

@@ -176,3 +176,79 @@ int ares_pass_at_k_count(int64_t n)
     for (int64_t k = 1; n > 1 && k <= n; k *= 2) count++;
     return count;
 }
+
+double ares_best_at_k(const double *values, int64_t n, int64_t k)
+{
+    double *x = sorted(values, n), best = 0;
+    for (int64_t i = 0; i < n; i++) /* the i-th is the greatest of the draws */
+        best += x[i] * (pow((double)(i + 1) / (double)n, (double)k) -
+                        pow((double)i / (double)n, (double)k));
+    ares_free(x);
+    return best;
+}
+
+/* A vote: its share of the answers, and the mean of their values. */
+typedef struct vote {
+    double share, value;
+} vote;
+
+/*
+ * weight [s][t]: the probability that s draws went to the votes so far, none of which has more than
+ * `most`, and t of which have as many; sum: the same times the sum of these t votes' values. Adds
+ * another vote.
+ */
+static void add_vote(const vote *v, int64_t k, int64_t most, int64_t ties, const double *choose,
+                     double *weight, double *sum)
+{
+    int64_t wide = ties + 1;
+    for (int64_t s = k; s >= 0; s--)
+        for (int64_t t = ties; t >= 0; t--) {
+            double w = 0, x = 0, power = 1;
+            for (int64_t c = 0; c <= ARES_MIN(s, most); c++, power *= v->share) {
+                int64_t from = (s - c) * wide + t - (c == most);
+                if (c == most && t == 0) break;
+                double p = choose[(k - s + c) * (k + 1) + c] * power;
+                w += p * weight[from];
+                x += p * (sum[from] + (c == most ? v->value * weight[from] : 0));
+            }
+            weight[s * wide + t] = w;
+            sum[s * wide + t] = x;
+        }
+}
+
+/* The part of the expected value in which the winning vote has `most` of the k draws. */
+static double won_with(const vote *votes, int64_t n, int64_t k, int64_t most, const double *choose)
+{
+    int64_t ties = k / most;
+    size_t size = (size_t)((k + 1) * (ties + 1));
+    double *weight = ares_calloc(2 * size, sizeof *weight), *sum = weight + size, value = 0;
+    weight[0] = 1;
+    for (int64_t i = 0; i < n; i++) add_vote(&votes[i], k, most, ties, choose, weight, sum);
+    /* those who tie are equally likely to have been drawn first */
+    for (int64_t t = 1; t <= ties; t++) value += sum[k * (ties + 1) + t] / (double)t;
+    ares_free(weight);
+    return value;
+}
+
+double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k)
+{
+    vote *v = ares_calloc((size_t)n + 1, sizeof *v);
+    int64_t count = 0;
+    double value = 0;
+    for (int64_t i = 0; i < n; i++) {
+        v[votes[i]].share++;
+        v[votes[i]].value += values[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (v[i].share > 0) v[count++] = (vote){ v[i].share / (double)n, v[i].value / v[i].share };
+    double *choose = ares_calloc((size_t)((k + 1) * (k + 1)), sizeof *choose);
+    for (int64_t i = 0; i <= k; i++) /* Pascal's triangle */
+        for (int64_t j = 0; j <= i; j++)
+            choose[i * (k + 1) + j] = j == 0 || j == i ? 1
+                                                       : choose[(i - 1) * (k + 1) + j - 1] +
+                                                             choose[(i - 1) * (k + 1) + j];
+    for (int64_t most = 1; most <= k; most++) value += won_with(v, count, k, most, choose);
+    ares_free(choose);
+    ares_free(v);
+    return value;
+}

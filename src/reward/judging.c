@@ -7,6 +7,33 @@
 
 #include "manager.h"
 
+/*
+ * What a verifier's details call the answer: its text, or "" where none was found. NULL: they do
+ * not tell one. members: JSON members, or an object.
+ */
+char *reward_answer_of(ares_view members)
+{
+    static const char *const names[] = { "pred", "extracted" };
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    const ares_json *all, *answer = NULL;
+    bool object = members.len && members.data[0] == '{';
+    if (!object) ares_str_add_char(&text, '{');
+    ares_str_add_view(&text, members);
+    if (!object) ares_str_add_char(&text, '}');
+    if (ares_json_parse(&arena, ares_str_view(&text), "details", &all) == ARES_OK)
+        for (int i = 0; i < ARES_COUNT(names) && !answer; i++)
+            answer = ares_json_get(all, names[i]);
+    else ares_error_clear();
+    ares_str_clear(&text);
+    if (answer && answer->type == ARES_JSON_STRING) ares_str_add_view(&text, answer->text);
+    else if (answer && answer->type != ARES_JSON_NULL) ares_json_write(&text, answer);
+    char *out = answer ? ares_strdup(text.data && text.len ? text.data : "") : NULL;
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return out;
+}
+
 /* name: the judge's in metrics, unless it hands on to another. */
 static void judge_response(const ares_judge *judge, const char *name, const ares_reward_item *item,
                            reward_verdict *v)
@@ -25,6 +52,7 @@ static void judge_response(const ares_judge *judge, const char *name, const ares
         v->values = ares_malloc((size_t)v->n_values * sizeof *v->values);
         memcpy(v->values, out.values, (size_t)v->n_values * sizeof *v->values);
     }
+    if (item->asks_answer) v->answer = reward_answer_of(ares_str_view(&out.details));
     ares_str_fini(&out.details);
 }
 
@@ -94,6 +122,7 @@ void reward_job_free(reward_job *j)
         ares_free(j->verdicts[i].failure);
         ares_free(j->verdicts[i].said);
         ares_free(j->verdicts[i].values);
+        ares_free(j->verdicts[i].answer);
     }
     ares_free(j->verdicts);
     ares_free(j->calls);

@@ -61,7 +61,10 @@ typedef struct reward_verdict {
     bool no_answer, exhausted, abstains; /* abstains: has no score, and that is no failure */
     ares_verify_value *values;
     int n_values;
+    char *answer; /* where the item asks for it; NULL: it tells none */
 } reward_verdict;
+/* The answer that details tell, for majorities; NULL: they tell none. (judging.c) */
+char *reward_answer_of(ares_view members);
 
 typedef struct reward_job {
     struct ares_reward *owner;

@@ -161,6 +161,7 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     ares_reward_item *item = j->item;
     double score = 0, unshaped = 0;
     bool no_answer = false, exhausted = false, scored = false;
+    const char *answer = NULL;
     int verdicts = r->n + (r->accuracy_judge != NULL);
     for (int i = 0; i < r->n; i++)
         if (r->entries[i].child) j->verdicts[i] = verdict_of_call(&r->entries[i], &j->calls[i]);
@@ -177,6 +178,9 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
         if (v->failure) count_failure(r, j, v, failure_score, warnings);
         else count_verdict(r, v);
         if (v->said) count_fields(r, e, v->said);
+        if (item->asks_answer && v->said && !v->failure)
+            v->answer = reward_answer_of(ares_view_of(v->said));
+        if (v->answer && !answer) answer = v->answer; /* of the first that tells one */
         if (decides_accuracy(r, i) && !v->failure && isnan(item->accuracy))
             item->accuracy =
                 (float)(r->cfg.accuracy && isnan(v->accuracy) ? v->score : v->accuracy);
@@ -195,6 +199,10 @@ static void add_up(ares_reward *r, reward_job *j, int64_t *warnings)
     item->score = (float)score;
     item->unshaped = (float)unshaped;
     write_details(r, j);
+    item->answer = (ares_view){ 0 };
+    if (answer && item->arena)
+        item->answer =
+            (ares_view){ ares_arena_copy(item->arena, answer, strlen(answer)), strlen(answer) };
     tally_add(r->tally, TALLY_MEAN, no_answer, 1, "reward/extract_fail_rate");
     tally_add(r->tally, TALLY_TOTAL, exhausted, 1, "reward/exhausted");
 }

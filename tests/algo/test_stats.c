@@ -177,3 +177,45 @@ TEST(the_chance_of_a_right_answer_among_k_is_that_of_drawing_without_replacement
         CHECK_NEAR(ares_pass_at_k(cases[i].n, cases[i].correct, cases[i].k), cases[i].chance,
                    1e-15);
 }
+
+/* All n^k sequences of draws: the greatest value, and the value of the vote that most have. */
+static void enumerate(const double *values, const int32_t *votes, int n, int k, double *best,
+                      double *maj)
+{
+    int sequences = 1;
+    *best = *maj = 0;
+    for (int i = 0; i < k; i++) sequences *= n;
+    for (int s = 0; s < sequences; s++) {
+        int drawn[8], count[8] = { 0 }, winner = -1;
+        double greatest = -INFINITY;
+        for (int i = 0, rest = s; i < k; i++, rest /= n) {
+            drawn[i] = rest % n;
+            greatest = fmax(greatest, values[drawn[i]]);
+            count[votes[drawn[i]]]++;
+        }
+        for (int i = 0; i < k; i++) /* in the order of drawing: the first of a tie stays */
+            if (winner < 0 || count[votes[drawn[i]]] > count[votes[drawn[winner]]]) winner = i;
+        *best += greatest / sequences;
+        *maj += values[drawn[winner]] / sequences;
+    }
+}
+
+TEST(best_and_majority_of_k_draws_are_the_mean_over_all_draws)
+{
+    static const struct {
+        int n;
+        double values[6];
+        int32_t votes[6];
+    } cases[] = { { 4, { 1, 0, 0, 1 }, { 0, 1, 1, 0 } },
+                  { 5, { 1, 0, 0, 0, 1 }, { 0, 1, 2, 1, 0 } },
+                  { 6, { 0.5, 0, -1, 0, 2, 0.5 }, { 0, 1, 2, 1, 4, 0 } },
+                  { 3, { 1, 0.25, 0 }, { 0, 0, 1 } }, /* a vote with two values */
+                  { 1, { 0.75 }, { 0 } } };
+    for (int i = 0; i < ARES_COUNT(cases); i++)
+        for (int k = 1; k <= 6; k++) {
+            double best, maj;
+            enumerate(cases[i].values, cases[i].votes, cases[i].n, k, &best, &maj);
+            CHECK_NEAR(ares_best_at_k(cases[i].values, cases[i].n, k), best, 1e-12);
+            CHECK_NEAR(ares_maj_at_k(cases[i].values, cases[i].votes, cases[i].n, k), maj, 1e-12);
+        }
+}

@@ -119,6 +119,113 @@ TEST(validation_tells_the_means_of_the_answers_in_its_file)
              0);
 }
 
+/* ---------------------------------------------------------------- several answers to a prompt */
+enum { SEVERAL = 3 };
+
+/* All sequences of k answers drawn with replacement: the greatest accuracy, and that of the vote
+ * that most of them have, of a tie the first. */
+static void draw_all(const double *accuracy, const int *vote, int k, double *best, double *maj)
+{
+    int sequences = 1;
+    for (int i = 0; i < k; i++) sequences *= SEVERAL;
+    for (int s = 0; s < sequences; s++) {
+        int drawn[SEVERAL], count[100] = { 0 }, winner = 0;
+        double greatest = 0;
+        for (int i = 0, rest = s; i < k; i++, rest /= SEVERAL) {
+            drawn[i] = rest % SEVERAL;
+            greatest = fmax(greatest, accuracy[drawn[i]]);
+            count[vote[drawn[i]]]++;
+        }
+        for (int i = 1; i < k; i++)
+            if (count[vote[drawn[i]]] > count[vote[drawn[winner]]]) winner = i;
+        *best += greatest / sequences;
+        *maj += accuracy[drawn[winner]] / sequences;
+    }
+}
+
+/* The metrics of the prompts whose question has so many characters (0: all) against the file. */
+static void check_several(const char *run, const char *part, int length)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double mean = 0, pass[SEVERAL] = { 0 }, best[SEVERAL] = { 0 }, maj[SEVERAL] = { 0 },
+           prompts = 0;
+    const ares_json **row = e2e_rows(&arena, run, "validation/step_000000.jsonl", &n);
+    for (int64_t p = 0; p < n; p++) {
+        if (e2e_number(row[p], "sample") != 0) continue;
+        if (length && (int)ares_json_get(row[p], "question")->text.len != length) continue;
+        double accuracy[SEVERAL], right = 0;
+        int vote[SEVERAL];
+        for (int64_t i = 0; i < n; i++) {
+            if (e2e_number(row[i], "row") != e2e_number(row[p], "row")) continue;
+            int k = (int)e2e_number(row[i], "sample");
+            const ares_json *said = ares_json_get(ares_json_get(row[i], "details"), "votes");
+            accuracy[k] = e2e_number(row[i], "accuracy");
+            vote[k] = (int)e2e_number(said, "pred");
+            right += accuracy[k];
+        }
+        prompts++;
+        mean += right / SEVERAL;
+        for (int k = 1; k <= SEVERAL; k++) {
+            draw_all(accuracy, vote, k, &best[k - 1], &maj[k - 1]);
+            /* of the 3 sets of two answers those without a right one */
+            double wrong = SEVERAL - right,
+                   none[] = { wrong / 3, wrong > 1 ? wrong * (wrong - 1) / 6 : 0, right == 0 };
+            pass[k - 1] += 1 - none[k - 1];
+        }
+    }
+    CHECK(prompts > 0);
+    check(run, 0, part, "mean@3", mean / prompts);
+    for (int k = 1; k <= SEVERAL; k++) {
+        char name[40];
+        snprintf(name, sizeof name, "pass@%d", k);
+        check(run, 0, part, name, pass[k - 1] / prompts);
+        snprintf(name, sizeof name, "best@%d/mean", k);
+        check(run, 0, part, name, best[k - 1] / prompts);
+        snprintf(name, sizeof name, "maj@%d/mean", k);
+        check(run, 0, part, name, maj[k - 1] / prompts);
+    }
+    ares_arena_fini(&arena);
+}
+
+#define SEVERAL_WORDS                                                                     \
+    "trainer.max_steps=1 trainer.val_freq=1 data.val_files='%s' data.val_group_key=kind " \
+    "'~worker.reward.rewards' 'worker.reward.rewards=[{command: [sh, %s]}]' "             \
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h]' "                                     \
+    "'worker.rollout.val_override_config={n: 3}'"
+
+/* verl's metrics of n answers, over all prompts and over those of one value of the key. */
+TEST(several_answers_to_a_prompt_are_told_by_pass_best_and_majority)
+{
+    static const char rows_of_kinds[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"kind\":\"short\"}\n"
+                                        "{\"prompt\":\"22\",\"answer\":\"2\",\"kind\":\"long\"}\n"
+                                        "{\"prompt\":\"3\",\"answer\":\"3\",\"kind\":\"short\"}\n"
+                                        "{\"prompt\":\"44\",\"answer\":\"4\",\"kind\":\"long\"}\n"
+                                        "{\"prompt\":\"55\",\"answer\":\"5\",\"kind\":\"long\"}\n";
+    char file[300], script[300];
+    ares_str out = { 0 };
+    snprintf(file, sizeof file, "%s", e2e_write("kinds.jsonl", rows_of_kinds));
+    /* the vote is the length of what was said, and one of them is right */
+    snprintf(script, sizeof script, "%s",
+             e2e_write("votes.sh",
+                       "while read -r l; do n=$(( ${#l} % 3 )); echo \"{\\\"score\\\": $n, "
+                       "\\\"accuracy\\\": $(( n == 1 )), \\\"pred\\\": $n}\"; done\n"));
+    int rc =
+        e2e_program(&out, "--config '%s' " SEVERAL_WORDS, e2e_train_words("run"), file, script);
+    CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    check_several("run", NULL, 0);
+    check_several("run", "kind=short", 1);
+    check_several("run", "kind=long", 2);
+    if (e2e_has_mpi()) {
+        CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' " SEVERAL_WORDS, e2e_train_words("two"),
+                             file, script),
+                 0);
+        check_several("two", NULL, 0);
+        check_several("two", "kind=long", 2);
+    }
+    ares_str_fini(&out);
+}
+
 TEST_MPI(two_ranks_tell_the_means_of_the_answers_in_their_file)
 {
     E2E_NEEDS_MPI();

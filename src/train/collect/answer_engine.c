@@ -38,6 +38,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     int64_t active = 1;
     ARES_TRY(engine_queue_open(&q, t, job->sampling, job->key, arena));
     scoring_open(&scores, t, arena);
+    scores.votes = job->votes;
     int rc = ask(&q, job, &scores, out);
     while (active && rc == ARES_OK) rc = step(&q, &scores, &active);
     rc = ares_rollout_finish(t->rollout, rc);

@@ -59,6 +59,7 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
                              .n = (int32_t)p->n,
                              .prompts = prompts,
                              .sampling = p->sampling,
+                             .votes = p->key != ANSWER_BOOTSTRAP && p->n > 1,
                              .key = ares_rng_sub(root, UINT64_MAX - (uint64_t)p->key, 0) };
     *out = ares_arena_calloc(arena, (size_t)k + 1, sizeof **out);
     *count = k;

@@ -24,6 +24,7 @@ typedef struct answer_job {
     const answer_prompt *prompts; /* [n_prompts] */
     const ares_sampling *sampling;
     ares_rng_key key;
+    bool votes;            /* majorities of the answers are counted */
     bool baseline;         /* greedy answers to compare with: no metric of answers counts them */
     int64_t attempt;       /* how often these prompts have been answered before in the step */
     ares_metrics *metrics; /* may be NULL */

@@ -42,7 +42,8 @@ int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y)
                                      .ids = answer->responses,
                                      .response_tokens = answer->n_tokens },
                              .parts = y->parts,
-                             .arena = s->arena },
+                             .arena = s->arena,
+                             .asks_answer = s->votes },
                    .trajectory = y,
                    .next = s->first };
     s->first = x;
@@ -60,6 +61,7 @@ void scoring_wait(scoring *s, ares_metrics *m)
         x->trajectory->unshaped = x->item.unshaped;
         x->trajectory->accuracy = x->item.accuracy;
         x->trajectory->details = x->item.details;
+        x->trajectory->vote = x->item.answer;
         x->trajectory->failed = x->item.failed;
     }
     s->first = NULL;

@@ -8,6 +8,7 @@ typedef struct scoring {
     ares_reward *reward;
     const ares_tokenizer *tokenizer;
     bool skip_special_tokens;
+    bool votes;                    /* answers are asked for, which majorities count */
     const ares_vapor_config *span; /* only a part of an answer is judged; NULL: all of it */
     ares_arena *arena;
     ares_str text; /* scratch */

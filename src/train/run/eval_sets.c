@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "collect/answerer.h"
+#include "run/several.h"
 #include "run/validate.h"
 
 /* ---------------------------------------------------------------- opening */
@@ -125,7 +126,10 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
                   ares_metrics *m)
 {
     int64_t n = 0;
+    char prefix[200];
+    several together = { 0 };
     answered *mine = ares_malloc(((size_t)(count * e->n) + 1) * sizeof *mine);
+    for (int64_t g = 0; g < count; g++) several_add(&together, t, &groups[g]);
     for (int64_t g = 0; g < count; g++)
         for (int32_t i = 0; i < groups[g].n; i++) {
             const ares_trajectory *y = &groups[g].items[i];
@@ -150,7 +154,8 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
         ares_free(x);
     }
     ares_str_fini(&all);
-    return rc;
+    (void)snprintf(prefix, sizeof prefix, "eval/%s/", e->name);
+    return rc == ARES_OK ? several_put(&together, t->run.world, e->n, prefix, m) : rc;
 }
 
 static int answer(ares_trainer *t, const answer_pass *pass, ares_arena *arena, ares_group *out,

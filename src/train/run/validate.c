@@ -9,6 +9,7 @@
 #include "agents/agents.h"
 #include "collect/answerer.h"
 #include "controls.h"
+#include "run/several.h"
 #include "run/validate.h"
 
 #define VAL_OPTIONS(X)                                                         \
@@ -27,6 +28,7 @@ enum { GROUPS_MAX = 64 }; /* a key with more values than that does not name grou
 typedef struct tally {
     const char *name; /* "<key>=<value>"; NULL: of all rows */
     double rows, score, accuracy, judged, tokens, stopped, failed, scored, *parts;
+    several several; /* answers to a prompt */
 } tally;
 
 typedef struct validation {
@@ -92,6 +94,8 @@ static int put(const validation *v, const tally *y, ares_metrics *m)
         snprintf(key, sizeof key, "val/finished_frac");
         if (!y->name) ares_metrics_set(m, key, sums[5] / sums[0]);
     }
+    snprintf(key, sizeof key, "val%s%s/", slash, name);
+    if (rc == ARES_OK) rc = several_put(&y->several, t->run.world, t->val_n, key, m);
     ares_free(sums);
     return rc;
 }
@@ -265,6 +269,8 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
             if (named) add(named, y, v->parts, unscored);
             if (samples) validation_write(t, NULL, answered[g].row, y, samples);
         }
+        several_add(&v->all.several, t, &answered[g]);
+        if (named) several_add(&named->several, t, &answered[g]);
     }
     return report(v, b, m);
 }

@@ -17,6 +17,7 @@
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x, *band;
     int64_t last, smooth;
+    bool asked; /* the command names the metric */
 } options;
 typedef struct variant {
     const char *name;
@@ -264,6 +265,19 @@ static bool ever_logged(study *s, const char *metric)
     return false;
 }
 
+/* A metric that no run has logged is a mistake of the command that names it. */
+static int check_metric(study *s, const options *o)
+{
+    int n = 0;
+    if (!o->asked || ever_logged(s, o->metric)) return ARES_OK;
+    for (int i = 0; i < s->n; i++) n += s->variants[i].n;
+    const runs_run **runs = ares_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *runs);
+    n = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->variants[i].n; k++) runs[n++] = &s->variants[i].runs[k];
+    return runs_unknown_metric(&s->arena, o->metric, runs, n);
+}
+
 static int draw(study *s, const options *o)
 {
     figure_curve *curves = ares_arena_alloc(&s->arena, (size_t)s->n * sizeof *curves);
@@ -311,6 +325,7 @@ static int compare(const options *o, int n_words, const char *const *words)
 {
     study s = { 0 };
     int rc = read_study(&s, n_words, words);
+    if (rc == ARES_OK) rc = check_metric(&s, o);
     if (rc == ARES_OK) print_tables(&s, o);
     if (rc == ARES_OK && o->svg) rc = draw(&s, o);
     ares_arena_fini(&s.arena);
@@ -321,16 +336,14 @@ static int compare(const options *o, int n_words, const char *const *words)
 
 int ares_verb_compare(int argc, char **argv)
 {
-    options o = { .metric = "reward/accuracy",
-                  .columns = "response_length/mean",
-                  .band = "range",
-                  .last = 5,
-                  .smooth = 5 };
+    options o = { .band = "range", .last = 5, .smooth = 5 };
     const verb_option list[] = {
         VERB_OPTION(TEXT, o.metric, "--metric", "NAME",
-                    "what the figure shows, and the first column"),
+                    "what the figure shows, and the first column; unless set reward/accuracy. Of "
+                    "a sweep: what table and figure show, instead of success and more"),
         VERB_OPTION(TEXT, o.columns, "--columns", "A,B,..",
-                    "further columns; \"sum:A\" is the sum of A over all steps"),
+                    "further columns; \"sum:A\" is the sum of A over all steps; unless set "
+                    "response_length/mean"),
         VERB_OPTION(I64, o.last, "--last", "N", "a column is the mean over the last N steps",
                     .least = 1, .most = INT64_MAX),
         VERB_OPTION(I64, o.smooth, "--smooth", "N", "the figure's curves are means over N steps",
@@ -349,14 +362,15 @@ int ares_verb_compare(int argc, char **argv)
     };
     const verb_command command = {
         .name = "compare",
-        .usage =
-            "[options] [VARIANT=]RUN_DIR ...\n[--svg FILE] [--title TEXT] [--smooth N] SWEEP_DIR",
+        .usage = "[options] [VARIANT=]RUN_DIR ...\n[--metric NAME] [--svg FILE] [--title TEXT] "
+                 "[--smooth N] SWEEP_DIR",
         .about = "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one "
                  "line of the table, mean and standard deviation over them, and one curve of the "
                  "figure; a RUN_DIR without a name is a variant of its own. The second table is "
                  "the difference of every variant to the first, run by run in the order they were "
                  "named.\nOf the folder of a sweep (sweep.json) it prints best and last success "
-                 "per value, and draws figure3.svg there: every value's curves, over its seeds.",
+                 "per value, and draws figure3.svg there: every value's curves, over its seeds. "
+                 "Best is over the steps of training: the untrained model's validation is none.",
         .example = "ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 "
                    "plain=runs/b/1 plain=runs/b/2\n"
                    "ares-train compare --svg cost.svg --x rollout/generated_tokens --metric "
@@ -367,8 +381,20 @@ int ares_verb_compare(int argc, char **argv)
     };
     bool helped;
     ARES_TRY(verb_read(&command, &argc, argv, &helped));
-    if (!helped && argc == 2 && sweep_study_is(argv[1]))
-        return figure3_draw(&(figure3_options){
-            .dir = argv[1], .svg = o.svg, .title = o.title, .smooth = o.smooth });
+    if (!helped && argc == 2 && sweep_study_is(argv[1])) {
+        if (o.columns || o.x)
+            return ares_fail(ARES_EUSE,
+                             "compare: %s: '%s' is the folder of a sweep, whose table and figure "
+                             "show one metric; name run directories, or leave it out",
+                             o.columns ? "--columns" : "--x", argv[1]);
+        return figure3_draw(&(figure3_options){ .dir = argv[1],
+                                                .svg = o.svg,
+                                                .title = o.title,
+                                                .metric = o.metric,
+                                                .smooth = o.smooth });
+    }
+    o.asked = o.metric != NULL;
+    if (!o.metric) o.metric = "reward/accuracy";
+    if (!o.columns) o.columns = "response_length/mean";
     return helped ? ARES_OK : compare(&o, argc - 1, (const char *const *)argv + 1);
 }

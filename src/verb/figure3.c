@@ -216,8 +216,9 @@ static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
     for (int i = 0; i < v->n; i++) {
         runs_series p = runs_series_of(&s->arena, &v->runs[i], metric);
         if (!p.n) continue;
-        e.best[e.n] = -INFINITY;
-        for (int64_t k = 0; k < p.n; k++) e.best[e.n] = fmax(e.best[e.n], p.value[k]);
+        e.best[e.n] = p.value[p.n - 1]; /* step 0 is the untrained model */
+        for (int64_t k = 0; k < p.n; k++)
+            if (p.step[k] > 0) e.best[e.n] = fmax(e.best[e.n], p.value[k]);
         e.last[e.n++] = p.value[p.n - 1];
         e.stopped += v->runs[i].stopped != NULL;
     }
@@ -229,10 +230,10 @@ static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
  * that neither bar hides the other.
  */
 #define BESIDE 0.07 /* of the way to the next value */
-static figure over_values(sweep_study *s, const char *metric)
+static figure over_values(sweep_study *s, const char *metric, const char *best)
 {
-    static const sweep_variant looks[] = { { .name = "best", .colour = "#0072b2", .dash = "" },
-                                           { .name = "last", .colour = "#d55e00", .dash = "7 3" } };
+    const sweep_variant looks[] = { { .name = best, .colour = "#0072b2", .dash = "" },
+                                    { .name = "last", .colour = "#d55e00", .dash = "7 3" } };
     figure_curve *c = ares_arena_calloc(&s->arena, 2, sizeof *c);
     const char **names = ares_arena_alloc(&s->arena, (size_t)(s->n + 1) * sizeof *names);
     double *cross = ares_arena_alloc(&s->arena, (size_t)(2 * s->n + 1) * sizeof *cross);
@@ -252,7 +253,7 @@ static figure over_values(sweep_study *s, const char *metric)
     }
     c[1].cross_x = cross;
     c[1].cross_y = cross + s->n;
-    return (figure){ .title = "best and last",
+    return (figure){ .title = ares_arena_printf(&s->arena, "%s and last", best),
                      .x_label = s->parameter,
                      .curves = c,
                      .n_curves = 2,
@@ -261,21 +262,29 @@ static figure over_values(sweep_study *s, const char *metric)
                      .own_legend = true };
 }
 
-/* All panels; best and last of success stand beside the first that shows it. */
-static int make_panels(sweep_study *s, int64_t window, figure *panels, const char **first)
+/* More success is better; of a metric that was named nobody knows which way is. */
+static const char *best_of(const figure3_options *o)
 {
-    int n = 0;
+    return o->metric ? "highest" : "best";
+}
+
+/* All panels; best and last of success stand beside the first that shows it. */
+static int make_panels(sweep_study *s, const figure3_options *o, figure *panels, const char **first)
+{
+    const subject asked = { .patterns = { o->metric }, .success = true };
+    const subject *of = o->metric ? &asked : subjects;
+    int n = 0, count = o->metric ? 1 : ARES_COUNT(subjects);
     *first = NULL;
-    for (int i = 0; i < ARES_COUNT(subjects); i++) {
+    for (int i = 0; i < count; i++) {
         const char *names[MOST_NAMES];
-        int found = names_of(s, &subjects[i], names);
+        int found = names_of(s, &of[i], names);
         for (int k = 0; k < found && n + 2 <= MOST_PANELS; k++) {
-            figure f = over_steps(s, names[k], subjects[i].as_logged ? 1 : window);
-            if (!f.n_curves || (subjects[i].below_one && !ever_below_one(&f))) continue;
+            figure f = over_steps(s, names[k], of[i].as_logged ? 1 : o->smooth);
+            if (!f.n_curves || (of[i].below_one && !ever_below_one(&f))) continue;
             panels[n++] = f;
-            if (*first || !subjects[i].success) continue;
+            if (*first || !of[i].success) continue;
             *first = names[k];
-            panels[n++] = over_values(s, names[k]);
+            panels[n++] = over_values(s, names[k], best_of(o));
         }
     }
     return n;
@@ -296,14 +305,14 @@ static void print_cell(const double *x, int n)
     printf(" %-24s |", text);
 }
 
-static void print_table(sweep_study *s, const char *metric)
+static void print_table(sweep_study *s, const char *metric, const char *best)
 {
     int width = (int)strlen(s->parameter);
     for (int i = 0; i < s->n; i++) width = ARES_MAX(width, (int)strlen(s->variants[i].name));
     printf("\n%s: mean over seeds (lowest to highest)\n\n| %-*s | runs  | %-24s | %-24s | stopped "
            "early |\n"
            "|---|---|---|---|---|\n",
-           metric, width, s->parameter, "best", "last");
+           metric, width, s->parameter, best, "last");
     for (int i = 0; i < s->n; i++) {
         const sweep_variant *v = &s->variants[i];
         ends e = ends_of(s, v, metric);
@@ -367,16 +376,27 @@ static int write_page(sweep_study *s, const figure3_options *o, const figure *pa
     return rc;
 }
 
+static int unknown_metric(sweep_study *s, const char *metric)
+{
+    int n = 0;
+    const runs_run **runs =
+        ares_arena_alloc(&s->arena, (size_t)(sweep_study_runs(s) + 1) * sizeof *runs);
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->variants[i].n; k++) runs[n++] = &s->variants[i].runs[k];
+    return runs_unknown_metric(&s->arena, metric, runs, n);
+}
+
 static int draw(sweep_study *s, const figure3_options *o)
 {
     figure panels[MOST_PANELS];
     const char *first;
     ARES_TRY(sweep_study_read(s, o->dir));
-    int n = make_panels(s, o->smooth, panels, &first);
+    int n = make_panels(s, o, panels, &first);
+    if (!n && o->metric && sweep_study_runs(s)) return unknown_metric(s, o->metric);
     if (!n)
         return ares_fail(ARES_EUSE, "compare: '%s': no run of the sweep has metrics to show yet",
                          o->dir);
-    if (first) print_table(s, first);
+    if (first) print_table(s, first, best_of(o));
     return write_page(s, o, panels, n);
 }
 

@@ -8,10 +8,11 @@
 #include "ares/core.h"
 
 typedef struct figure3_options {
-    const char *dir;   /* that of sweep.json */
-    const char *svg;   /* NULL: figure3.svg there */
-    const char *title; /* NULL: the sweep's name */
-    int64_t smooth;    /* steps that a point of a training metric is the mean of */
+    const char *dir;    /* that of sweep.json */
+    const char *svg;    /* NULL: figure3.svg there */
+    const char *title;  /* NULL: the sweep's name */
+    const char *metric; /* the one that is shown; NULL: success and what explains it */
+    int64_t smooth;     /* steps that a point of a training metric is the mean of */
 } figure3_options;
 
 /* Whether any run of the sweep has metrics yet; true as well where drawing will say what is wrong.

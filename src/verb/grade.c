@@ -195,7 +195,7 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
     *out = NULL;
     *count = 0;
     if (ares_dir_exists(input)) {
-        ARES_TRY(rollouts_read(arena, "grade", input, 0, &step));
+        ARES_TRY(rollouts_read(arena, "grade", input, false, -1, &step));
         input = step.path;
     }
     ARES_TRY(ares_jsonl_open_input(input, &lines));

@@ -1,6 +1,7 @@
 /*
- * Reads rollouts/step_*.jsonl. A file may be half written, by a run that is under way or was
- * killed, or somebody else's: rows are checked here, so that whoever prints them need not.
+ * Reads rollouts/step_*.jsonl and validation/step_*.jsonl. A file may be half written, by a run
+ * that is under way or was killed, or somebody else's: rows are checked here, so that whoever
+ * prints them need not.
  */
 #include "rollouts.h"
 
@@ -53,21 +54,24 @@ static void add_ranges(ares_str *out, const int64_t *step, int64_t n)
     }
 }
 
-/* The path of the step's file; *step 0 becomes the last one. */
-static int find_file(ares_arena *arena, const char *verb, const char *dir, int64_t *step,
-                     const char **path)
+/* The path of the step's file; *step -1 becomes the last one. */
+static int find_file(ares_arena *arena, const char *verb, const char *dir, const char *folder,
+                     int64_t *step, const char **path)
 {
     int64_t *steps, n;
     if (!ares_dir_exists(dir))
         return ares_fail(ARES_EUSE, "%s: '%s': no such directory; name that of a run", verb, dir);
-    if (find_steps(arena, ares_arena_printf(arena, "%s/rollouts", dir), &steps, &n) != ARES_OK)
+    if (find_steps(arena, ares_arena_printf(arena, "%s/%s", dir, folder), &steps, &n) != ARES_OK)
         return ares_fail(ARES_EUSE,
-                         "%s: '%s': no folder rollouts there; name the directory of a run", verb,
-                         dir);
-    if (!n) return ares_fail(ARES_EUSE, "%s: '%s': rollouts has no step yet", verb, dir);
+                         strcmp(folder, "rollouts") == 0
+                             ? "%s: '%s': no folder %s there; name the directory of a run"
+                             : "%s: '%s': no folder %s there; the run has validated nothing "
+                               "(data.val_files, trainer.val_freq)",
+                         verb, dir, folder);
+    if (!n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
     qsort(steps, (size_t)n, sizeof *steps, ascending);
-    if (!*step) *step = steps[n - 1];
-    *path = ares_arena_printf(arena, "%s/rollouts/step_%06lld.jsonl", dir, (long long)*step);
+    if (*step < 0) *step = steps[n - 1];
+    *path = ares_arena_printf(arena, "%s/%s/step_%06lld.jsonl", dir, folder, (long long)*step);
     if (ares_file_exists(*path)) return ARES_OK;
     ares_str there = { 0 };
     add_ranges(&there, steps, n);
@@ -164,10 +168,11 @@ static int64_t characters(ares_view text)
     return n;
 }
 
-static int check_row(const ares_json *row)
+/* A row of a validation has no draw; its data set is named where it is one of several. */
+static int check_row(const ares_json *row, bool validation)
 {
-    static const char *const numbers[] = { "draw", "sample" };
-    static const char *const texts[] = { "data_source", "prompt", "response" };
+    const char *const numbers[] = { validation ? "row" : "draw", "sample" };
+    const char *const texts[] = { validation ? "question" : "data_source", "prompt", "response" };
     if (row->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "not an object; this is no row of a rollout");
     for (int i = 0; i < ARES_COUNT(numbers); i++)
@@ -185,8 +190,10 @@ static int check_row(const ares_json *row)
 /* ---------------- episodes */
 static int by_number(const void *a, const void *b)
 {
-    static const char *const keys[] = { "draw", "sample", "turn" };
+    static const char *const keys[] = { "draw", "row", "sample", "turn" };
     const ares_json *x = *(const ares_json *const *)a, *y = *(const ares_json *const *)b;
+    int sets = strcmp(rollouts_text(x, "data_set").data, rollouts_text(y, "data_set").data);
+    if (sets) return sets;
     for (int i = 0; i < ARES_COUNT(keys); i++) {
         double k = rollouts_number(x, keys[i], 0), l = rollouts_number(y, keys[i], 0);
         if (k != l) return k < l ? -1 : 1;
@@ -221,14 +228,17 @@ static void make_episodes(ares_arena *arena, const ares_json **rows, int64_t n, 
     for (int64_t i = 0; i < n; i++) {
         rollouts_episode *e = out->n ? &out->episodes[out->n - 1] : NULL;
         const ares_json *last = e ? e->rows[e->n - 1] : NULL;
-        if (!last || !same(last, rows[i], "draw") || !same(last, rows[i], "sample"))
+        if (!last || !same(last, rows[i], "draw") || !same(last, rows[i], "row") ||
+            !same(last, rows[i], "sample") ||
+            !ares_view_eq(rollouts_text(last, "data_set"), rollouts_text(rows[i], "data_set")))
             begin_episode(&out->episodes[out->n++], &rows[i]);
         else if (same(last, rows[i], "turn")) e->copies++;
         else e->rows[e->n++] = rows[i];
     }
 }
 
-static int read_rows(ares_arena *arena, const char *verb, ares_view text, rollouts_step *out)
+static int read_rows(ares_arena *arena, const char *verb, ares_view text, bool validation,
+                     rollouts_step *out)
 {
     const char *at = text.data, *end = at + text.len, *line_end;
     int64_t lines = 0, n = 0;
@@ -238,7 +248,7 @@ static int read_rows(ares_arena *arena, const char *verb, ares_view text, rollou
         ares_view line = { at, (size_t)(line_end - at) };
         int rc = ares_json_parse_line(arena, line, out->path, n + 1, &rows[n]);
         if (rc != ARES_OK) return ares_fail_in(rc, "%s", verb);
-        rc = check_row(rows[n++]);
+        rc = check_row(rows[n++], validation);
         if (rc != ARES_OK) return ares_fail_in(rc, "%s: %s:%lld", verb, out->path, (long long)n);
     }
     out->half_written = at < end;
@@ -250,14 +260,15 @@ static int read_rows(ares_arena *arena, const char *verb, ares_view text, rollou
     return ARES_OK;
 }
 
-int rollouts_read(ares_arena *arena, const char *verb, const char *dir, int64_t step,
-                  rollouts_step *out)
+int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool validation,
+                  int64_t step, rollouts_step *out)
 {
     ares_str text = { 0 };
     *out = (rollouts_step){ .step = step };
-    ARES_TRY(find_file(arena, verb, dir, &out->step, &out->path));
+    ARES_TRY(find_file(arena, verb, dir, validation ? "validation" : "rollouts", &out->step,
+                       &out->path));
     int rc = ares_file_read(out->path, &text);
-    rc = rc == ARES_OK ? read_rows(arena, verb, ares_str_view(&text), out)
+    rc = rc == ARES_OK ? read_rows(arena, verb, ares_str_view(&text), validation, out)
                        : ares_fail_in(rc, "%s", verb);
     ares_str_fini(&text);
     return rc;

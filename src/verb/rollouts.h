@@ -24,11 +24,12 @@ typedef struct rollouts_step {
 } rollouts_step;
 
 /*
- * Reads rollouts/step_<step>.jsonl of a run directory into the arena. step 0: the last one there
- * is. verb: for messages. ARES_EUSE: there is no such run or step, and which there are.
+ * Reads rollouts/step_<step>.jsonl of a run directory into the arena, or that file of validation/.
+ * step -1: the last one there is. verb: for messages. ARES_EUSE: there is no such run or step, and
+ * which there are.
  */
-int rollouts_read(ares_arena *arena, const char *verb, const char *dir, int64_t step,
-                  rollouts_step *out);
+int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool validation,
+                  int64_t step, rollouts_step *out);
 /* A number of a row or turn that is there, or else `absent`. */
 double rollouts_number(const ares_json *o, const char *key, double absent);
 /* A text that is there, or else an empty one. */

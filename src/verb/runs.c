@@ -67,6 +67,27 @@ runs_series runs_series_of(ares_arena *arena, const runs_run *r, const char *met
     return p;
 }
 
+int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *const *runs, int n)
+{
+    ares_map *names = ares_map_new();
+    for (int i = 0; i < n; i++)
+        for (int64_t row = 0; row < runs[i]->n; row++)
+            for (int64_t k = 0; k < runs[i]->rows[row]->count; k++)
+                ares_map_put(names, runs[i]->rows[row]->members[k].key, 0);
+    int count = (int)ares_map_count(names);
+    const char **all = ares_arena_alloc(arena, (size_t)(count + 1) * sizeof *all);
+    for (int i = 0; i < count; i++) {
+        ares_view name = ares_map_key(names, i);
+        all[i] = ares_arena_copy(arena, name.data, name.len);
+    }
+    ares_map_free(names);
+    const char *like = ares_nearest(metric, all, count);
+    return ares_fail(ARES_EUSE,
+                     "compare: --metric = '%s': no run has it in its metrics.jsonl%s%s%s", metric,
+                     like ? "; did you mean '" : "; its keys are the names there", like ? like : "",
+                     like ? "'?" : "");
+}
+
 void runs_smooth(runs_series *p, int64_t window)
 {
     for (int64_t i = p->n; i-- > 0;) {

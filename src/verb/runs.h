@@ -22,6 +22,8 @@ typedef struct runs_series {
 int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *out);
 /* A metric by step. Where several rows of one step have it, the last of them counts. */
 runs_series runs_series_of(ares_arena *arena, const runs_run *r, const char *metric);
+/* Fails, with a name like it that the runs [n] have logged. */
+int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *const *runs, int n);
 /* Replaces each value by the mean of the last `window` values up to it. */
 void runs_smooth(runs_series *p, int64_t window);
 /* A metric's unit, by a part of its name; NULL: none, or not known. */

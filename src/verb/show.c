@@ -1,5 +1,5 @@
 /*
- * ares-train show: what a run's policy read and wrote in a step, turn by turn.
+ * ares-train show: what a run's policy read and wrote in a step or a validation, turn by turn.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { COLUMNS = 8 };
 typedef struct job {
     const char *color;
     int64_t step, episode;
-    bool colored;
+    bool colored, validation;
     rollouts_step of;
     ares_arena arena;
     ares_str out;
@@ -137,12 +137,19 @@ static void print_table(job *j, const table *t)
         }
 }
 
+/* A validation names the data set where it is one of several. */
+static void add_source(ares_str *out, const ares_json *row)
+{
+    ares_view set = rollouts_text(row, "data_set");
+    add_line(out, set.len ? set : rollouts_text(row, "data_source"));
+}
+
 static void fill_row(const rollouts_episode *e, int64_t number, ares_str *cell)
 {
     const ares_json *row = e->rows[0];
     ares_str_addf(&cell[0], "%lld", (long long)number);
-    add_line(&cell[1], rollouts_text(row, "data_source"));
-    add_value(&cell[2], row, e->played ? "seed" : "row");
+    add_source(&cell[1], row);
+    add_value(&cell[2], row, ares_json_get(row, "seed") ? "seed" : "row");
     if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_answered);
     else add_value(&cell[3], row, "sample");
     add_value(&cell[4], row, "score");
@@ -320,7 +327,7 @@ static void show_answer(job *j, const rollouts_episode *e)
     ares_view truth = rollouts_text(row, "ground_truth");
     add_painted(j, rollouts_text(row, "prompt"), PLAIN);
     add_painted(j, rollouts_text(row, "response"),
-                ares_json_get(row, "discarded") ? PLAIN : TRAINED);
+                j->validation || ares_json_get(row, "discarded") ? PLAIN : TRAINED);
     end_line(j);
     if (!truth.len) return;
     ares_str note = { 0 };
@@ -345,6 +352,7 @@ static void add_sizes(job *j, const rollouts_episode *e)
             trained += runs->items[i].items[1].integer;
     }
     ares_str_addf(out, "%lld row%s of %.0f tokens", (long long)e->n, e->n == 1 ? "" : "s", tokens);
+    if (j->validation) return;
     if (e->played) ares_str_addf(out, ", %lld of them trained", (long long)trained);
     if (e->copies) ares_str_addf(out, ", and %lld copies", (long long)e->copies);
     if (e->played && !ares_json_get(e->rows[0], "trained_text"))
@@ -374,13 +382,16 @@ static void show_head(job *j, const rollouts_episode *e)
 {
     const ares_json *row = e->rows[0];
     ares_str *out = &j->out;
-    ares_str_addf(out, "step %lld, episode %lld of %lld: ", (long long)j->of.step,
-                  (long long)j->episode, (long long)j->of.n);
-    add_line(out, rollouts_text(row, "data_source"));
-    ares_str_add_z(out, e->played ? ", seed " : ", row ");
-    add_value(out, row, e->played ? "seed" : "row");
-    ares_str_add_z(out, e->played ? ", id " : ", sample ");
-    add_value(out, row, e->played ? "id" : "sample");
+    ares_str_addf(out, "%sstep %lld, episode %lld of %lld: ", j->validation ? "validation of " : "",
+                  (long long)j->of.step, (long long)j->episode, (long long)j->of.n);
+    bool seeded = e->played && !j->validation;
+    size_t before = out->len;
+    add_source(out, row);
+    if (out->len > before) ares_str_add_z(out, ", ");
+    ares_str_add_z(out, seeded ? "seed " : "row ");
+    add_value(out, row, seeded ? "seed" : "row");
+    ares_str_add_z(out, seeded ? ", id " : ", sample ");
+    add_value(out, row, seeded ? "id" : "sample");
     ares_str_add_z(out, "\nscore ");
     add_value(out, row, "score");
     if (e->played)
@@ -389,8 +400,10 @@ static void show_head(job *j, const rollouts_episode *e)
     add_members(out, ares_json_get(row, "rewards"), ", ");
     ares_str_add_z(out, e->played ? ", success " : ", accuracy ");
     add_value(out, row, "accuracy");
-    ares_str_add_z(out, ", advantage ");
-    add_value(out, row, "advantage");
+    if (!j->validation) {
+        ares_str_add_z(out, ", advantage ");
+        add_value(out, row, "advantage");
+    }
     ares_str_add_z(out, "; ");
     add_end(e, out);
     if (e->played)
@@ -405,13 +418,14 @@ static void show_head(job *j, const rollouts_episode *e)
 /* ---------------- the verb */
 static int show(job *j, const char *dir)
 {
-    ARES_TRY(rollouts_read(&j->arena, "show", dir, j->step, &j->of));
+    ARES_TRY(rollouts_read(&j->arena, "show", dir, j->validation, j->step, &j->of));
     if (j->episode > j->of.n)
         return ares_fail(ARES_EUSE,
                          "show: --episode = %lld: step %lld has no such one; there are 1 to %lld",
                          (long long)j->episode, (long long)j->of.step, (long long)j->of.n);
     if (!j->episode) {
-        ares_str_addf(&j->out, "step %lld of %s\n", (long long)j->of.step, dir);
+        ares_str_addf(&j->out, "%sstep %lld of %s\n", j->validation ? "validation of " : "",
+                      (long long)j->of.step, dir);
         list(j);
     } else {
         const rollouts_episode *e = &j->of.episodes[j->episode - 1];
@@ -427,11 +441,13 @@ static int show(job *j, const char *dir)
 int ares_verb_show(int argc, char **argv)
 {
     static const char *const colors[] = { "auto", "always", "never", NULL };
-    job j = { .color = "auto" };
+    job j = { .color = "auto", .step = -1 };
     bool helped;
     const verb_option options[] = {
         VERB_OPTION(I64, j.step, "--step", "N", "the step; without it the last one there is",
-                    .least = 1, .most = INT64_MAX),
+                    .least = 0, .most = INT64_MAX),
+        VERB_OPTION(FLAG, j.validation, "--validation", NULL,
+                    "of the validation of that step; step 0 is before training"),
         VERB_OPTION(I64, j.episode, "--episode", "K",
                     "the episode or answer; without it all of the step are listed", .least = 1,
                     .most = INT64_MAX),
@@ -440,7 +456,7 @@ int ares_verb_show(int argc, char **argv)
     };
     const verb_command command = {
         .name = "show",
-        .usage = "RUN_DIR [--step N] [--episode K]",
+        .usage = "RUN_DIR [--validation] [--step N] [--episode K]",
         .about =
             "Prints an episode of a run as the model read and wrote it, with the actions, "
             "rewards and numbers of each turn, and its score and end. Text that the policy was "
@@ -448,7 +464,8 @@ int ares_verb_show(int argc, char **argv)
             "answers are episodes of one turn.",
         .example = "ares-train show runs/ares/frozen_lake\n"
                    "ares-train show runs/ares/frozen_lake --step 20 --episode 3 --color always | "
-                   "less -R",
+                   "less -R\n"
+                   "ares-train show runs/ares/frozen_lake --validation --step 0",
         .options = options,
         .n_options = ARES_COUNT(options),
         .words = VERB_WORDS,

@@ -69,6 +69,17 @@ TEST(compare_tells_means_deviations_and_paired_differences)
     ares_str_fini(&out);
 }
 
+TEST(compare_refuses_a_metric_that_no_run_has_and_names_one_like_it)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    make_run("a", 0.1, 0.1, true);
+    CHECK_EQ(compare(&out, "--metric reward/acuracy a"), 2);
+    CHECK_CONTAINS(out.data, "compare: --metric = 'reward/acuracy': no run has it in its "
+                             "metrics.jsonl; did you mean 'reward/accuracy'?");
+    ares_str_fini(&out);
+}
+
 TEST(compare_refuses_what_it_cannot_read)
 {
     if (!has_program()) SKIP("ares-train is not built");

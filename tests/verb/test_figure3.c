@@ -97,6 +97,51 @@ TEST(compare_draws_the_figure_of_a_sweep)
     ares_str_fini(&svg);
 }
 
+/* The metric that is named takes the place of success; a name that no run has is an error. */
+TEST(compare_draws_the_metric_that_is_named_of_a_sweep)
+{
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    make_sweep();
+    CHECK_EQ(test_shell(&out, "cd '%s' && '%s' compare --metric actor/entropy sweep 2>&1",
+                        test_dir(), test_program()),
+             0);
+    CHECK_CONTAINS(out.data, "\nactor/entropy: mean over seeds");
+    CHECK_CONTAINS(out.data, "| highest ");
+    REQUIRE_OK(ares_file_read(test_file("sweep/figure3.svg"), &svg));
+    CHECK_CONTAINS(svg.data, ">actor/entropy (nats)</text>");
+    CHECK_CONTAINS(svg.data, ">highest and last</text>");
+    CHECK(!strstr(svg.data, "success"));
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out, "cd '%s' && '%s' compare --metric actor/entropi sweep 2>&1",
+                        test_dir(), test_program()),
+             2);
+    CHECK_CONTAINS(out.data, "'actor/entropi': no run has it");
+    CHECK_CONTAINS(out.data, "did you mean 'actor/entropy'?");
+    CHECK_EQ(test_shell(&out, "cd '%s' && '%s' compare --columns actor/entropy sweep 2>&1",
+                        test_dir(), test_program()),
+             2);
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}
+
+TEST(the_untrained_model_is_not_the_best_of_a_run)
+{
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    static const char rows[] = "{\"step\":0,\"val/accuracy\":0.9}\n"
+                               "{\"step\":1,\"val/accuracy\":0.5}\n"
+                               "{\"step\":2,\"val/accuracy\":0.25}\n",
+                      json[] = "{\"sweep\":\"x\",\"parameters\":[\"lr\"],\"runs\":[{\"run\":\"r\","
+                               "\"variant\":\"0\",\"run_dir\":\"r\"}]}";
+    CHECK_OK(ares_dir_make(test_file("worse/r")));
+    CHECK_OK(ares_file_write(test_file("worse/sweep.json"), json, sizeof json - 1));
+    CHECK_OK(ares_file_write(test_file("worse/r/metrics.jsonl"), rows, sizeof rows - 1));
+    CHECK_EQ(test_shell(&out, "cd '%s' && '%s' compare worse 2>&1", test_dir(), test_program()), 0);
+    CHECK_CONTAINS(out.data, "| 0.500                    | 0.250 ");
+    ares_str_fini(&out);
+}
+
 TEST(a_sweep_without_metrics_has_no_figure)
 {
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");

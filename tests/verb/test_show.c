@@ -179,7 +179,8 @@ TEST(show_says_what_there_is)
         { "run/rollouts", "show: 'run/rollouts': no folder rollouts there" },
         { "empty", "show: 'empty': rollouts has no step yet" },
         { "run --step 4", "show: --step = 4: 'run' has no such step; there are 1 to 2, 7" },
-        { "run --step 0", "show: --step = 0: out of range; set 1 or more" },
+        { "run --step 0", "show: --step = 0: 'run' has no such step; there are 1 to 2, 7" },
+        { "run --step -1", "show: --step = -1: out of range; set 0 or more" },
         { "run --step 1 --episode 3",
           "show: --episode = 3: step 1 has no such one; there are 1 to 2" },
         { "run --episode x", "show: --episode = 'x': not a whole number" },
@@ -247,4 +248,42 @@ TEST(show_reads_half_written_files_and_refuses_foreign_ones)
     CHECK_CONTAINS(out.data, "its last line is half written and was left out");
     ares_str_fini(&out);
     ares_str_fini(&text);
+}
+
+TEST(show_prints_validations)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    static const char rows[] =
+        "{\"step\":0,\"data_set\":\"hard\",\"row\":0,\"sample\":0,\"question\":\"q\",\"prompt\":"
+        "\"q\","
+        "\"response\":\"r\",\"ground_truth\":\"t\",\"score\":0.5,\"rewards\":{},\"accuracy\":null,"
+        "\"n_tokens\":3,\"finished\":false}\n"
+        "{\"step\":0,\"row\":1,\"sample\":0,\"question\":\"1+1\",\"prompt\":\"<1+1>\",\"response\":"
+        "\"2\","
+        "\"ground_truth\":\"2\",\"score\":1,\"rewards\":{\"exact\":1},\"accuracy\":1,\"n_tokens\":"
+        "1,"
+        "\"finished\":true}\n"
+        "{\"step\":0,\"row\":0,\"sample\":1,\"question\":\"1+2\",\"prompt\":\"<1+2>\",\"response\":"
+        "\"9\","
+        "\"ground_truth\":\"3\",\"score\":0,\"rewards\":{\"exact\":0},\"accuracy\":0,\"n_tokens\":"
+        "1,"
+        "\"finished\":true}\n";
+    write_step("run", 1, answers, sizeof answers - 1);
+    CHECK_EQ(show(&out, "run --validation"), 2);
+    CHECK_CONTAINS(out.data, "no folder validation there; the run has validated nothing");
+    CHECK_OK(ares_dir_make(test_file("run/validation")));
+    CHECK_OK(ares_file_write(test_file("run/validation/step_000000.jsonl"), rows, sizeof rows - 1));
+    CHECK_EQ(show(&out, "run --validation"), 0);
+    CHECK_STR(out.data,
+              "validation of step 0 of run\n"
+              "episode  source  row  sample  score  accuracy  end\n"
+              "1                0    1       0      0         stopped\n"
+              "2                1    0       1      1         stopped\n"
+              "3        hard    0    0       0.5    -         cut by the limit of length\n");
+    CHECK_EQ(show(&out, "run --validation --step 0 --episode 2"), 0);
+    CHECK_STR(out.data, "validation of step 0, episode 2 of 3: row 1, sample 0\n"
+                        "score 1, exact 1, accuracy 1; stopped\n1 row of 1 tokens\n\n"
+                        "<1+1>2\n[ground truth: 2]\n");
+    ares_str_fini(&out);
 }

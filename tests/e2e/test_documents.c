@@ -81,12 +81,13 @@ TEST_SLOW(the_commands_of_the_readme_run)
         &script,
         "set -eu\ncd '%s'\nmkdir build scripts models runs\nln -s '%s/examples' '%s/configs' .\nln "
         "-s '%s' models/SmolLM2-135M-Instruct\n"
-        "cat > build/ares-train <<'WRAPPER'\n#!/bin/sh\ncase \"$*\" in\n"
-        "*--check*|*--help*) ;;\n"
+        "cat > build/ares-train <<'WRAPPER'\n#!/bin/sh\nsteps=trainer.max_steps=1\n"
+        "case \"$*\" in *max_steps=*) steps=trainer.max_steps=2 ;; esac\ncase \"$*\" in\n"
+        "*--check*|*--help*|play*) ;;\n*guess.yaml*) set -- \"$@\" trainer.max_steps=1 ;;\n"
         "*sft*--config*) set -- \"$@\" worker.actor.model.model_path=models/SmolLM2-135M-Instruct "
         "trainer.max_steps=1 sft.batch_size=2 'data.val_files=[]' trainer.val_freq=-1 ;;\n"
         "*--config*) set -- \"$@\" worker.actor.model.model_path=models/SmolLM2-135M-Instruct "
-        "trainer.max_steps=1 data.rollout_batch_size=2 worker.actor.global_batch_size=2"
+        "$steps data.rollout_batch_size=2 worker.actor.global_batch_size=2"
         " worker.rollout.n=2 data.max_prompt_length=200 data.max_response_length=4 ;;\nesac\nexec "
         "'%s' \"$@\"\nWRAPPER\nchmod +x build/ares-train\n",
         test_dir(), test_source("."), test_source("."), e2e_model(), test_program());

@@ -371,14 +371,37 @@ int ares_schedule_check(const ares_schedule *s);
 double ares_schedule_at(const ares_schedule *s, int64_t step); /* step counts from 0 */
 
 /* ---------------- progress (progress.c)
- * A line per step on stdout, with the estimated time left; on a terminal also a moving bar below
- * it.
+ * What a run tells people on stdout: a line per step, and between two of them what is being done.
+ * On a terminal that is one line that moves; elsewhere a line of the log now and then, 30 s after
+ * the last line at the earliest.
  */
 typedef struct ares_progress ares_progress;
-ares_progress *ares_progress_new(const char *what, int64_t done, int64_t total);
+/* mode: "auto"; "line": as where there is no terminal; "none": the steps alone */
+ares_progress *ares_progress_new(const char *what, const char *mode);
+void ares_progress_begin(ares_progress *p, int64_t done, int64_t total); /* steps begin now */
 /* prints "<what> 3/12 | <text> | 4.2 s | eta 0:38" */
 void ares_progress_step(ares_progress *p, int64_t done, const char *text);
+void ares_progress_tell(ares_progress *p, const char *text); /* instead of what the counts say */
 void ares_progress_free(ares_progress *p);
+/* Prints to stdout, above the line that moves. */
+void ares_say(const char *format, ...) ARES_PRINTF(1, 2);
+/*
+ * What this process is doing and how far it is, for that line. Counted from any thread, whether
+ * anybody shows it or not; no result depends on it. A stage begins with all counts 0.
+ */
+#define ARES_WORK_LIST(X)   \
+    X(ANSWERS, "answers")   \
+    X(EPISODES, "episodes") \
+    X(ROWS, "rows")         \
+    X(JUDGED, "judged")     \
+    X(SAMPLED, "tokens/s")  \
+    X(MICRO_BATCHES, "micro-batch")
+#define ARES_WORK(id, name) ARES_WORK_##id,
+typedef enum { ARES_WORK_LIST(ARES_WORK) ARES_WORK_COUNT } ares_work;
+#undef ARES_WORK
+void ares_work_begin(const char *stage);          /* a literal */
+void ares_work_expect(ares_work what, int64_t n); /* so many more are to come */
+void ares_work_done(ares_work what, int64_t n);
 
 #ifdef __cplusplus
 }

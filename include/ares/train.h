@@ -273,6 +273,10 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
       "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "        \
       "swanlab write TensorBoard files, which those services import",                             \
       ARES_NO_RESULT)                                                                             \
+    X(choice, progress, "progress", "auto", "auto|line|none",                                     \
+      "what the console shows between two steps, of rank 0's share: auto: on a terminal a line "  \
+      "that moves, else line: a line of the log every 30 s at most; none: nothing",               \
+      ARES_NO_RESULT)                                                                             \
     X(flag, balance_batch, "balance_batch", "true", "",                                           \
       "true: share the work of each mini-batch evenly among the ranks, in whole groups; where "   \
       "mini-batches count rows, also make each of rows of like length, as verl does, unless "     \

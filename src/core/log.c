@@ -70,9 +70,6 @@ void ares_log(ares_log_level level, const char *format, ...)
     int rank = own_rank;
     if ((int)level < least_level || (rank != 0 && level < ARES_LOG_WARN)) return;
     ares_str line = { 0 };
-    if (core_bar_shown && isatty(STDERR_FILENO) && atomic_exchange(&core_bar_shown, 0))
-        ares_str_add_z(&line, "\r\033[K");
-    size_t bar = line.len;
     if (rank != 0) ares_str_addf(&line, "[rank %d] ", rank);
     ares_str_add_z(&line, prefix[level]);
     va_list args;
@@ -83,9 +80,12 @@ void ares_log(ares_log_level level, const char *format, ...)
     if (n >= 0) ares_str_add(&line, text, (size_t)n);
     ares_free(text);
     ares_str_add_char(&line, '\n');
+    core_terminal_take();
     fflush(stdout); /* a file that has both keeps their order */
+    if (isatty(STDERR_FILENO) && core_terminal_line()) put(STDERR_FILENO, "\r\033[K", 4);
     put(STDERR_FILENO, line.data, line.len);
-    if (kept && level >= ARES_LOG_WARN) keep((ares_view){ line.data + bar, line.len - bar });
+    if (kept && level >= ARES_LOG_WARN) keep(ares_str_view(&line));
+    core_terminal_give();
     ares_str_fini(&line);
 }
 

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ typedef struct question {
     char *text;
     size_t len;
     reward_call *result;
+    _Atomic int *left;
 } question;
 
 /* A line: one question, or an array of some. */
@@ -139,11 +141,19 @@ static void push(worker *w, const question *of, int64_t n)
     memcpy(k->of, of, (size_t)n * sizeof *of);
 }
 
+void reward_judged(_Atomic int *left)
+{
+    if (left && atomic_fetch_sub(left, 1) == 1) ares_work_done(ARES_WORK_JUDGED, 1);
+}
+
 /* Ends the call at the head with its results [n]. */
 static void finish_call(worker *w, const reward_call *results, bool failed)
 {
     call *k = &w->calls[w->head++];
-    for (int64_t i = 0; i < k->n; i++) *k->of[i].result = results[i];
+    for (int64_t i = 0; i < k->n; i++) {
+        *k->of[i].result = results[i];
+        reward_judged(k->of[i].left);
+    }
     w->in_a_row = failed ? w->in_a_row + 1 : 0;
     free_call(k);
     w->since = ares_now_s();
@@ -222,9 +232,9 @@ static void queue(worker *w, const question *of, int64_t n)
     send_some(w);
 }
 
-void reward_child_send(reward_child *c, ares_view line, reward_call *result)
+void reward_child_send(reward_child *c, ares_view line, reward_call *result, _Atomic int *left)
 {
-    question q = { ares_malloc(line.len + 1), line.len, result };
+    question q = { ares_malloc(line.len + 1), line.len, result, left };
     memcpy(q.text, line.data, line.len);
     if (!c->o.batch) {
         queue(&c->workers[c->lines++ % c->o.processes], &q, 1);

@@ -31,9 +31,11 @@ reward_child *reward_child_new(const reward_child_options *o); /* starts nothing
 void reward_child_free(reward_child *c);
 /*
  * Queues one line and sends what the pipe takes without waiting. reward_child_wait writes the
- * result.
+ * result. left (may be NULL): as of reward_judged.
  */
-void reward_child_send(reward_child *c, ares_view line, reward_call *result);
+void reward_child_send(reward_child *c, ares_view line, reward_call *result, _Atomic int *left);
+/* One of the verdicts that a response waits for is there; the last of them is progress. */
+void reward_judged(_Atomic int *left);
 /*
  * Waits until every line queued for the children [n] has its result; starts processes again after a
  * failure. *timed_out is set when a time-out decided a result.

@@ -68,6 +68,7 @@ static void run_verifiers(void *ctx)
     if (r->accuracy_judge)
         judge_response(r->accuracy_judge, ares_judge_name(r->accuracy_judge), j->item,
                        &j->verdicts[r->n]);
+    reward_judged(&j->left);
 }
 
 /* What a user's process reads: the texts, and the row they belong to. */
@@ -108,11 +109,15 @@ void ares_reward_submit(ares_reward *r, ares_reward_item *item)
     item->failed = false;
     r->jobs[r->n_jobs++] = j;
     bool builtins = r->accuracy_judge != NULL;
-    for (int i = 0; i < r->n; i++) builtins = builtins || r->entries[i].judge;
+    for (int i = 0; i < r->n; i++) {
+        builtins = builtins || r->entries[i].judge;
+        j->left += r->entries[i].child != NULL;
+    }
+    j->left += builtins;
     if (r->users) write_line(r, &item->in);
     for (int i = 0; i < r->n && r->users; i++)
         if (r->entries[i].child)
-            reward_child_send(r->entries[i].child, ares_str_view(&r->line), &j->calls[i]);
+            reward_child_send(r->entries[i].child, ares_str_view(&r->line), &j->calls[i], &j->left);
     if (builtins) ares_pool_post(r->pool, run_verifiers, j);
 }
 
@@ -143,7 +148,7 @@ int ares_reward_try(ares_reward *r, const ares_row *row)
         reward_call call = { 0 };
         bool timed_out = false;
         if (!child) continue;
-        reward_child_send(child, ares_str_view(&r->line), &call);
+        reward_child_send(child, ares_str_view(&r->line), &call, NULL);
         reward_child_wait(&child, 1, &timed_out);
         if (call.failed)
             rc = ares_fail(ARES_ECHILD, "reward: %s: %s", r->entries[i].name, call.why);

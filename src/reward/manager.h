@@ -71,6 +71,7 @@ typedef struct reward_job {
     ares_reward_item *item;
     reward_call *calls;       /* [entries], filled for users' processes */
     reward_verdict *verdicts; /* [entries + 1], the last one of worker.reward.accuracy */
+    _Atomic int left;         /* verdicts to come; those of built-in verifiers are one */
 } reward_job;
 void reward_job_free(reward_job *j);
 

@@ -612,7 +612,9 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     ARES_ASSERT(p);
     if (r->ahead) ARES_TRY(launch(r));
     if (r->flying == p) r->flying = NULL;
+    int64_t before = r->stats.decoded_tokens;
     ARES_TRY(collect(r, p));
+    ares_work_done(ARES_WORK_SAMPLED, r->stats.decoded_tokens - before);
     *active = r->unfinished - r->held;
     if (!*active) r->flying = NULL; /* it holds only rows of samples that have ended */
     return ARES_OK;

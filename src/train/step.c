@@ -13,6 +13,7 @@
 #define STAGE(name, expr)                                               \
     do {                                                                \
         double started_ = ares_now_s();                                 \
+        ares_work_begin(name);                                          \
         ARES_TRY(expr);                                                 \
         ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_); \
     } while (0)

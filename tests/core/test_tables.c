@@ -1,4 +1,5 @@
 /* Metrics, lookup, schedules, progress. */
+#include "../../src/core/progress.h"
 #include "test.h"
 
 #include <math.h>
@@ -158,7 +159,8 @@ TEST(progress_writes_plain_lines_where_there_is_no_terminal)
     FILE *to = fopen(test_file("out"), "w");
     REQUIRE(kept >= 0 && to);
     dup2(fileno(to), STDOUT_FILENO);
-    ares_progress *p = ares_progress_new("step", 1, 3);
+    ares_progress *p = ares_progress_new("step", "auto");
+    ares_progress_begin(p, 1, 3);
     ares_progress_step(p, 2, "reward 0.5");
     ares_progress_step(p, 3, NULL);
     ares_progress_free(p);
@@ -169,6 +171,50 @@ TEST(progress_writes_plain_lines_where_there_is_no_terminal)
     REQUIRE_OK(ares_file_read(test_file("out"), &out));
     CHECK_STR(out.data, "step 2/3 | reward 0.5 | 0.00 s | eta 0:00\nstep 3/3 | 0.00 s\n");
     ares_str_fini(&out);
+}
+
+/* The last line of the file that stderr goes to while this runs. */
+static const char *logged_at(ares_progress *p, double now)
+{
+    static char last[400];
+    ares_str text = { 0 };
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO);
+    FILE *to = fopen(test_file("log"), "w");
+    if (!CHECK(kept >= 0 && to)) return "";
+    dup2(fileno(to), STDERR_FILENO);
+    core_progress_tick(p, now);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    fclose(to);
+    CHECK_OK(ares_file_read(test_file("log"), &text));
+    snprintf(last, sizeof last, "%.*s", (int)text.len, text.data ? text.data : "");
+    ares_str_fini(&text);
+    return last;
+}
+
+TEST(progress_logs_what_is_done_every_30_s_where_there_is_no_terminal)
+{
+    double now = ares_now_s();
+    ares_progress *p = ares_progress_new("step", "line"), *none = ares_progress_new("step", "none");
+    ares_work_begin("gen");
+    ares_work_expect(ARES_WORK_ANSWERS, 16);
+    ares_work_done(ARES_WORK_ANSWERS, 4);
+    ares_work_done(ARES_WORK_JUDGED, 3);
+    CHECK_STR(logged_at(p, now + 29), "");
+    CHECK_STR(logged_at(p, now + 40), "gen: 4 of 16 answers, 3 judged | 0:40, eta 2:00\n");
+    CHECK_STR(logged_at(p, now + 69), "");
+    ares_progress_begin(p, 4, 20);
+    ares_work_begin("update_actor");
+    ares_work_expect(ARES_WORK_MICRO_BATCHES, 8);
+    ares_work_done(ARES_WORK_MICRO_BATCHES, 3);
+    CHECK_STR(logged_at(p, now + 80),
+              "step 5/20 update_actor: micro-batch 3 of 8 | 1:20, eta 4:00\n");
+    ares_progress_tell(p, "2 of 6 runs");
+    CHECK_STR(logged_at(p, now + 120), "2 of 6 runs\n");
+    ares_progress_free(p);
+    ares_progress_free(none);
+    ares_work_begin("");
 }
 
 TEST(the_clock_goes_forward_and_memory_is_counted)

@@ -969,6 +969,8 @@ static const option_case options[] = {
       "what_goes_by_nccl_trains_the_bits_of_what_goes_over_the_host" },
     { "trainer.logger", "[tensorboard]", "plain",
       "says not step 1/1 |; $ test -e $RUN/events* && ! ls $BASE/events*" },
+    { "trainer.progress", NULL, "test_e2e",
+      "on_a_terminal_a_line_moves_between_two_steps_and_changes_no_bit" },
     { "trainer.balance_batch", NULL, "test_e2e",
       "ranks_share_the_tokens_of_each_mini_batch_evenly_and_learn_what_one_does" },
     { "trainer.val_freq", "1", "val",

@@ -92,6 +92,7 @@ static const struct {
     { "worker.ref.offload.offload_params", "true", "false" },
     { "trainer.threads", "1", "2" },
     { "trainer.logger", "[console]", "[file]" },
+    { "trainer.progress", "none", "line" },
     { "trainer.val_generations_to_log", "0", "2" },
     { "trainer.save_freq", "-1", "1000" },
     { "trainer.save_minutes", "10", "1e-9" },

@@ -63,6 +63,30 @@ TEST(a_sweep_runs_what_its_commands_alone_would_and_skips_what_is_finished)
     ares_str_fini(&after);
 }
 
+/* On a terminal, which the test makes of a program that records one. */
+TEST(a_sweep_shows_the_steps_of_its_runs_and_the_time_that_is_left)
+{
+    ares_str out = { 0 };
+    if (test_shell(NULL, "command -v script >/dev/null") != 0) SKIP("no script(1) here");
+    ares_str text = { 0 };
+    ares_str_addf(&text, "worker: {reward: {rewards: [{command: [sh, %s]}]}}\n",
+                  e2e_write("slow.sh", "while read -r l; do sleep 0.05; echo ${#l}; done\n"));
+    const char *config = e2e_write("slow.yaml", text.data);
+    ares_str_fini(&text);
+    CHECK_EQ(test_shell(&out,
+                        "cd '%s' && script -qec \"stty cols 200; exec '%s' sweep --config '%s' "
+                        "--config '%s' --dir '%s' trainer.max_steps=6 --seeds 1,2 --jobs 2\" "
+                        "/dev/null </dev/null",
+                        test_source("."), test_program(), e2e_train_words("unused"), config,
+                        test_file("s")),
+             0);
+    CHECK_CONTAINS(out.data, "0 of 2 runs | seed_1 begins, seed_2 ");
+    CHECK_CONTAINS(out.data, "/6, seed_2 ");
+    CHECK_CONTAINS(out.data, "/6 | eta 0:00:0");
+    CHECK_CONTAINS(out.data, "\r\033[K[");
+    ares_str_fini(&out);
+}
+
 TEST(a_dry_run_prints_commands_and_makes_nothing)
 {
     ares_str out = { 0 };

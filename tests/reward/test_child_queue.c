@@ -32,7 +32,7 @@ static void ask(reward_child *c, int n)
     timed_out = false;
     for (int i = 0; i < n; i++) {
         snprintf(line, sizeof line, "%d", i);
-        reward_child_send(c, ares_view_of(line), &results[i]);
+        reward_child_send(c, ares_view_of(line), &results[i], NULL);
     }
     reward_child_wait(&c, 1, &timed_out);
 }
@@ -144,7 +144,7 @@ TEST(long_lines_in_and_out_of_small_pipes_do_not_lock_up)
     ares_str line = { 0 };
     reward_child *c = child_of("while read x; do printf '%60000s%d\\n' '' ${#x}; done", 60, 0);
     for (int i = 0; i < 1000000; i++) ares_str_add_char(&line, 'x');
-    for (int i = 0; i < 5; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
+    for (int i = 0; i < 5; i++) reward_child_send(c, ares_str_view(&line), &results[i], NULL);
     reward_child_wait(&c, 1, &timed_out);
     for (int i = 0; i < 5; i++) check_score(i, 1000000);
     reward_child_free(c);
@@ -259,7 +259,7 @@ TEST(answers_to_questions_never_sent_are_refused)
     reward_child *c = child_of("yes 1", 60, 0);
     /* does not fit in the pipe, so it is not sent whole */
     for (int i = 0; i < 200000; i++) ares_str_add_char(&line, 'x');
-    for (int i = 0; i < 3; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
+    for (int i = 0; i < 3; i++) reward_child_send(c, ares_str_view(&line), &results[i], NULL);
     reward_child_wait(&c, 1, &timed_out);
     for (int i = 0; i < 3; i++) check_failed(i, "wrote more answers than lines were sent");
     reward_child_free(c);
@@ -505,6 +505,6 @@ TEST(nothing_is_left_running)
     }
     clock_hang_file(NULL);
     reward_child *c = child_of("sleep 1000", 1000, 0); /* freed with unanswered lines */
-    reward_child_send(c, ARES_VIEW("x"), &results[0]);
+    reward_child_send(c, ARES_VIEW("x"), &results[0], NULL);
     reward_child_free(c);
 }

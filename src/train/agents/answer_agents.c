@@ -101,6 +101,7 @@ static int finish(play *p, int64_t e)
 {
     episode *x = &p->episodes[e];
     p->active--;
+    ares_work_done(ARES_WORK_EPISODES, 1);
     ARES_TRY(episode_end(x, p->t, p->arena, &p->out[x->prompt].items[x->item]));
     x->place->used = false;
     return ARES_OK;

@@ -9,7 +9,10 @@ static int step(engine_queue *q, scoring *scores, int64_t *active)
     ares_group *g;
     ARES_TRY(ares_signal_poll());
     ARES_TRY(ares_rollout_step(q->t->rollout, active));
-    while ((y = engine_queue_next(q, &g))) ARES_TRY(scoring_submit(scores, g->row, y));
+    while ((y = engine_queue_next(q, &g))) {
+        ares_work_done(ARES_WORK_ANSWERS, 1);
+        ARES_TRY(scoring_submit(scores, g->row, y));
+    }
     return ARES_OK;
 }
 

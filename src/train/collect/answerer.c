@@ -46,6 +46,17 @@ answer_prompt answer_prompt_of(const ares_source *s, const ares_drawn *d)
                             .source_weight = d->weight };
 }
 
+void answer_expect(const ares_trainer *t, int64_t prompts, int64_t n)
+{
+    ares_work_expect(t->agents ? ARES_WORK_EPISODES : ARES_WORK_ANSWERS, prompts * n);
+}
+
+int64_t answer_share(const ares_trainer *t, int64_t count)
+{
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
+    return (count + ranks - 1 - rank) / ranks;
+}
+
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
                 ares_group **out, int64_t *count)
 {

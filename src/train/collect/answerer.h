@@ -67,6 +67,10 @@ typedef struct answer_pass {
     int64_t n; /* answers to each prompt */
     int64_t key;
 } answer_pass;
+/* Tells the progress of answers to come, to so many prompts of this rank. */
+void answer_expect(const ares_trainer *t, int64_t prompts, int64_t n);
+/* Rows that answer_rows gives this rank, of all rows [0, count) of a source. */
+int64_t answer_share(const ares_trainer *t, int64_t count);
 /* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
                 ares_group **out, int64_t *count);

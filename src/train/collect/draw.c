@@ -72,6 +72,7 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     answer_job job = job_of(t, prompts, count, &greedy, m);
     job.n = 1;
     job.baseline = true;
+    answer_expect(t, count, 1);
     ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
     for (int64_t g = 0; g < count; g++) {
         groups[g].baseline = baselines[g].items[0].score;
@@ -90,6 +91,7 @@ int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     answer_sampling(t->run.cfg, &sampling);
     answer_job job = job_of(t, prompts, d->count, &sampling, m);
     job.attempt = d->attempt;
+    answer_expect(t, d->count, job.n);
     d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
     ARES_TRY(t->answerer->answer(t, &job, arena, d->groups));
     answer_discard(t, d->groups, d->count);

@@ -82,7 +82,10 @@ int play_fetch(play *p, int64_t n, int64_t now)
                                   .start = now,
                                   .ends = is_whole(drawn[i - first].begun) ? now : NOT_YET };
         insert_by_draw(p, i);
-        if (i % ranks == rank) rc = begin_own(p, i);
+        if (i % ranks == rank) {
+            rc = begin_own(p, i);
+            ares_work_expect(ARES_WORK_ANSWERS, p->t->run.cfg->rollout.n);
+        }
     }
     p->behind = true;
     return ares_world_agree(p->t->run.world, rc);
@@ -114,7 +117,10 @@ static int run_engine(play *p)
     while (active) {
         ARES_TRY(ares_signal_poll());
         ARES_TRY(ares_rollout_step(p->t->rollout, &active));
-        while ((y = engine_queue_next(&p->queue, &g))) take_ended(p, (own_group *)g, y);
+        while ((y = engine_queue_next(&p->queue, &g))) {
+            ares_work_done(ARES_WORK_ANSWERS, 1);
+            take_ended(p, (own_group *)g, y);
+        }
     }
     return ARES_OK;
 }

@@ -194,6 +194,8 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
     ares_loss_sums_init(&u.sums);
     ares_vapor_sums_init(&u.pairs);
+    mini_batches_expect(&minis, a->cfg->actor.ppo_epochs, a->cfg->actor.max_token_len,
+                        a->cfg->actor.share_prompts);
     int rc = train(&u, &minis, &norms);
     if (rc == ARES_OK) {
         mini_batches_give_back(&minis, b);

@@ -414,6 +414,8 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(
         ares_world_agree(c->learner.world, mini_batches_cut(&size, b, c->learner.world, &minis)));
     double lr = learner_lr(&c->learner);
+    mini_batches_expect(&minis, c->cfg->critic.ppo_epochs, c->cfg->critic.max_token_len,
+                        c->cfg->critic.share_prompts);
     int rc = train(c, &minis, &u);
     mini_batches_fini(&minis);
     ARES_TRY(rc);

@@ -91,6 +91,7 @@ int learner_cut_scored(const learner *l, const learner *with, const ares_micro_s
     int64_t rounds = 0, most, together = 0;
     int64_t *first = ares_arena_alloc(arena, (size_t)(n + 2) * sizeof *first);
     bool each = !learner_by_region(l, with);
+    ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
     first[0] = 0;
     for (int64_t i = 0; i < n; i++) {
         bool full = each || together + sets[i].tokens > scored_tokens(l);
@@ -188,6 +189,7 @@ int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set 
                           bool share_prompts, bool keep, learner_pass *out)
 {
     ares_arena_reset(&l->arena);
+    ares_work_done(ARES_WORK_MICRO_BATCHES, n); /* they have begun */
     void **hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *hidden);
     ARES_TRY(agree(l, pack_round(l, b, sets, n, share_prompts, out)));
     ARES_TRY(run_round(l, out, n, keep, hidden));

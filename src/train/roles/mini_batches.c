@@ -193,6 +193,19 @@ int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *wor
     return size->rows ? cut_rows(size, b, world, out) : cut_groups(size->count, b, world, out);
 }
 
+void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,
+                         bool share_prompts)
+{
+    ares_arena arena = { 0 };
+    int64_t n = 0;
+    ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(m->batch->rows + 1) * sizeof *plan);
+    for (int64_t k = 0; k < m->n; k++)
+        n += ares_pack_plan(m->batch, m->start[k], m->start[k + 1], max_token_len, share_prompts,
+                            plan);
+    ares_work_expect(ARES_WORK_MICRO_BATCHES, n * passes);
+    ares_arena_fini(&arena);
+}
+
 void mini_batches_give_back(const mini_batches *m, ares_batch *b)
 {
     const ares_batch *from = m->batch;

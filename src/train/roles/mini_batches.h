@@ -36,6 +36,12 @@ typedef struct mini_batches {
  */
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
                      mini_batches *out);
+/*
+ * Tells the progress of the micro-batches to come, in so many passes over all rows. Rounds of
+ * ranks may cut them into a few more.
+ */
+void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,
+                         bool share_prompts);
 /* Writes to the step's batch what the actor's update has written to a copy: kl and row_kl. */
 void mini_batches_give_back(const mini_batches *m, ares_batch *b);
 void mini_batches_fini(mini_batches *m);

@@ -5,8 +5,6 @@
  * where it stopped, and a complete one is not repeated: until a checkpoint holds its conclusions,
  * they are drawn from this file again.
  */
-#include <stdio.h>
-
 #include "collect/answerer.h"
 #include "controls.h"
 
@@ -72,6 +70,9 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     ares_str path = { 0 };
     ares_path_join(&path, t->run.run_dir.data, "bootstrap.json");
     int rc = load(t, path.data);
+    (void)controls_bootstrap(t->run.controls, &done);
+    ares_work_begin("bootstrap");
+    answer_expect(t, answer_share(t, total - done), t->run.cfg->rollout.n);
     for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->run.controls, &done)) > 0;) {
         int signal = 0;
         if (done >= total) {
@@ -89,8 +90,7 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
                            "prompts; the same command goes on from there",
                            signal, (long long)end, (long long)total);
         if (rc == ARES_OK && ares_world_rank(t->run.world) == 0)
-            printf("bootstrap: %lld of %lld prompts\n", (long long)end, (long long)total);
-        fflush(stdout);
+            ares_say("bootstrap: %lld of %lld prompts\n", (long long)end, (long long)total);
     }
     ares_str_fini(&path);
     ares_batch_clear(&t->batch);

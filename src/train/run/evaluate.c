@@ -2,8 +2,6 @@
  * Validation alone: prints a table of metrics. Nothing is written but the output that is asked for;
  * a run directory stays as it is.
  */
-#include <stdio.h>
-
 #include "run.h"
 #include "rundir.h"
 #include "same_start.h"
@@ -13,11 +11,12 @@ static int report(const run_kind *kind, training *t, const char *output)
 {
     ares_metrics *m = ares_metrics_new();
     ares_str mine = { 0 }, all = { 0 };
+    ares_work_begin("validation");
     int rc = kind->validate(t, m, &mine);
     if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
     bool lead = ares_world_rank(t->world) == 0;
     for (int i = 0; rc == ARES_OK && lead && i < ares_metrics_count(m); i++)
-        printf("%-44s%10.4f\n", ares_metrics_name(m, i), ares_metrics_value(m, i));
+        ares_say("%-44s%10.4f\n", ares_metrics_name(m, i), ares_metrics_value(m, i));
     if (rc == ARES_OK && lead && output)
         rc = ares_file_write_atomic(output, all.data ? all.data : "", all.len);
     ares_str_fini(&mine);
@@ -61,9 +60,11 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
                         ares_world *world, bool own, const char *output)
 {
     rundir dir = { .lock = -1 };
+    ares_progress *progress = train_progress(c, world);
     int rc = same_files(cfg, c, world);
     if (rc == ARES_OK) rc = rundir_look(&dir, c, own, world);
     if (rc == ARES_OK) rc = validate(kind, cfg, c, world, &dir, output);
+    ares_progress_free(progress);
     rundir_close(&dir);
     return rc;
 }

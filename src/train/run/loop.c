@@ -70,6 +70,7 @@ static int validate(run *r)
     training *t = r->training;
     ares_str mine = { 0 }, all = { 0 }, path = { 0 };
     double started = ares_now_s();
+    ares_work_begin("validation");
     int rc = r->kind->validate(t, r->metrics, &mine);
     if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
     if (rc == ARES_OK && lead(r) && all.len) {
@@ -134,8 +135,7 @@ static int log_step(run *r)
     one_line(r, &line);
     if (r->progress && r->training->step > 0)
         ares_progress_step(r->progress, r->training->step, line.data);
-    else if (r->progress && line.len) printf("before training: %s\n", line.data);
-    fflush(stdout);
+    else if (r->progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
     return r->kind->draw ? r->kind->draw(r->training, r->tracker) : ARES_OK;
@@ -350,6 +350,7 @@ static int end_step(run *r)
     double started = ares_now_s();
     if (d.written || d.regular || d.rolling) ARES_TRY(settle(r));
     if (d.regular || d.rolling) {
+        ares_work_begin("save_checkpoint");
         ARES_TRY(state_write(t, d.regular ? STATE_REGULAR : STATE_ROLLING, d.beside, &s));
         ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
     }
@@ -409,6 +410,7 @@ static int train(run *r)
 {
     training *t = r->training;
     r->begun = t->step;
+    if (r->progress) ares_progress_begin(r->progress, t->step, t->total_steps);
     while (!is_over(t)) {
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
@@ -419,18 +421,25 @@ static int train(run *r)
     return settle(r);
 }
 
+ares_progress *train_progress(const ares_train_config *c, const ares_world *world)
+{
+    bool console = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++)
+        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
+    ares_work_begin("opening");
+    return console && ares_world_rank(world) == 0 ? ares_progress_new("step", c->trainer.progress)
+                                                  : NULL;
+}
+
 static int open_tracker(run *r, const ares_train_config *c)
 {
     if (!lead(r)) return ARES_OK;
-    bool tensorboard = false, console = false;
+    bool tensorboard = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++) {
         const char *name = c->trainer.logger.items[i];
-        console = console || strcmp(name, "console") == 0;
         /* the services read its files */
         tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
     }
-    if (console)
-        r->progress = ares_progress_new("step", r->training->step, r->training->total_steps);
     return ares_tracker_open(r->dir.path.data, r->training->step + r->dir.own, tensorboard,
                              &r->tracker); /* a step that is saved has its row */
 }
@@ -454,8 +463,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
         ARES_TRY(state_resume(t, r->dir.checkpoint.data));
         r->saved = t->step;
         if (lead(r))
-            printf("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data,
-                   (long long)t->step, (long long)t->total_steps);
+            ares_say("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data,
+                     (long long)t->step, (long long)t->total_steps);
     }
     ARES_TRY(rundir_claim(&r->dir, cfg, world));
     return open_tracker(r, c);
@@ -485,8 +494,7 @@ static int validate_again(run *r)
     t->validated_score = score;
     one_line(r, &line);
     if (rc == ARES_OK && r->progress && line.len)
-        printf("before going on from step %lld: %s\n", (long long)t->step, line.data);
-    fflush(stdout);
+        ares_say("before going on from step %lld: %s\n", (long long)t->step, line.data);
     ares_str_fini(&line);
     return rc;
 }
@@ -510,6 +518,8 @@ static int run_all(run *r)
     if (r->training->step == 0 && r->kind->begin) ARES_TRY(begin(r));
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
+    ares_progress_free(r->progress);
+    r->progress = NULL;
     if (!lead(r)) return ARES_OK;
     ARES_TRY(run_summary(r->dir.path.data));
     const char *stopped = controls_stop(r->training->controls);
@@ -529,6 +539,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
               .metrics = ares_metrics_new(),
               .saved = -1 };
     ares_signal_install(ARES_SIGNAL_ENDS);
+    r.progress = train_progress(c, world);
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);

@@ -32,6 +32,11 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
                         ares_world *world, bool own, const char *output);
 
 /*
+ * What the console shows from now on; NULL on other ranks, and where trainer.logger has no console.
+ */
+ares_progress *train_progress(const ares_train_config *c, const ares_world *world);
+
+/*
  * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
  * -1: there is no such folder. (memory_check.c)
  */

@@ -281,6 +281,10 @@ int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
     v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts * 2 + 1, sizeof(double));
     ares_batch b;
     ares_batch_init(&b);
+    answer_expect(t, answer_share(t, ares_source_count(&t->run.val)), t->val_n);
+    for (int64_t i = 0; i < t->evals.n; i++)
+        answer_expect(t, answer_share(t, ares_source_count(&t->evals.items[i].source)),
+                      t->evals.items[i].n);
     int rc = ares_source_count(&t->run.val) ? validate(t, &v, &b, m, samples) : ARES_OK;
     if (rc == ARES_OK) rc = eval_sets_validate(t, m, samples);
     ares_batch_fini(&b);

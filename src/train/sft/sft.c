@@ -214,6 +214,7 @@ static int all_rounds(sft_trainer *t, const float *d_log_prob, double *loss)
         int64_t i = 0, n = ares_pack_plan(b, rounds.round[r].row, rounds.round[r].end,
                                           t->cfg.actor.max_token_len, false, plan);
         int rc;
+        ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
         do { /* once where there is no row, too: all ranks make the same passes */
             int64_t k = learner_together(l, NULL, n - i);
             rc = pass_over(l, b, plan + i, k, d_log_prob, loss);
@@ -265,6 +266,7 @@ static int step_sft(training *run, ares_metrics *m)
     char what[64];
     step_sums sums;
     double norm = NAN, lr = learner_lr(l), started = ares_now_s();
+    ares_work_begin("update");
     ARES_TRY(next_batch(t, &t->batch));
     ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
     started = ares_now_s();
@@ -304,6 +306,7 @@ static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
     float *log_probs = ares_arena_alloc(&b->arena, (size_t)(b->tokens + 1) * sizeof *log_probs);
     const learner_scoring scoring = learner_scoring_of(&t->cfg);
     ARES_TRY(learner_log_probs(&t->policy, &scoring, b, 0, b->rows, log_probs, NULL));
+    ares_work_done(ARES_WORK_ROWS, b->rows);
     if (t->policy.features) ares_features_trim(t->policy.features);
     for (int64_t i = 0; i < b->tokens; i++) {
         if (!b->response_mask[i]) continue;
@@ -320,6 +323,8 @@ static int validate_sft(training *run, ares_metrics *m, ares_str *samples)
     int64_t ranks = ares_world_size(t->run.world), stride = ranks * VALIDATED_AT_ONCE;
     double sums[2] = { 0 };
     int rc = ARES_OK;
+    ares_work_expect(ARES_WORK_ROWS,
+                     (t->val.count + ranks - 1 - ares_world_rank(t->run.world)) / ranks);
     for (int64_t at = 0; at < t->val.count && rc == ARES_OK; at += stride) /* as often everywhere */
         rc = score(t, at + ares_world_rank(t->run.world), ranks, sums);
     ARES_TRY(ares_world_agree(t->run.world, rc));

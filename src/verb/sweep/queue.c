@@ -9,15 +9,16 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "ares/core_file.h"
 #include "ares/dist.h"
 #include "queue.h"
 
 /* ---------------------------------------------------------------- beginning and end of a run */
 static void say(const sweep_queue *q, const sweep_run *r, const char *what)
 {
-    printf("[%d/%d] %s %s\n", (int)(r - q->s->runs) + 1, q->s->n, what, r->name);
-    fflush(stdout);
+    ares_say("[%d/%d] %s %s\n", (int)(r - q->s->runs) + 1, q->s->n, what, r->name);
 }
 
 static int start(sweep_queue *q, sweep_worker *w)
@@ -29,6 +30,7 @@ static int start(sweep_queue *q, sweep_worker *w)
     ARES_TRY(sweep_spawn(q, w, r));
     w->run = r;
     w->started = ares_now_s();
+    w->step = w->steps = w->first_step = 0;
     r->state = SWEEP_RUNNING;
     r->gpu = w->label;
     say(q, r, r->goes_on ? "goes on:" : "starts:");
@@ -74,8 +76,11 @@ static int end(sweep_queue *q, sweep_worker *w, int status)
     w->pid = 0;
     w->run = NULL;
     bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (good && has_done(r)) r->state = SWEEP_DONE;
-    else if (by_signal(q, status)) r->state = SWEEP_STOPPED;
+    if (good && has_done(r)) {
+        r->state = SWEEP_DONE;
+        q->took += ares_now_s() - w->started;
+        q->ended++;
+    } else if (by_signal(q, status)) r->state = SWEEP_STOPPED;
     else {
         r->state = SWEEP_FAILED;
         r->why = WIFSIGNALED(status)
@@ -117,22 +122,100 @@ static void pass_on(sweep_queue *q, int signal)
     if (signal == SIGHUP) ares_signal_lose_readers();
     if (!q->signals++) q->first_signal = signal;
     if (q->signals == 1 && n)
-        printf("stopping: %d %s to the end of a step and %s; a second Ctrl-C ends at once\n", n,
-               n > 1 ? "runs go on" : "run goes on", n > 1 ? "save" : "saves");
-    fflush(stdout);
+        ares_say("stopping: %d %s to the end of a step and %s; a second Ctrl-C ends at once\n", n,
+                 n > 1 ? "runs go on" : "run goes on", n > 1 ? "save" : "saves");
     for (int i = 0; i < q->n_workers; i++)
         if (q->workers[i].pid) kill(q->workers[i].pid, q->signals > 2 ? SIGKILL : signal);
 }
 
-/* Waits for a signal, at most until a worker has cooled down. */
-static int wait_for(const sweep_queue *q, const sigset_t *set)
+/* ---------------------------------------------------------------- how far they are */
+enum { TAIL = 8192, LOOK_EVERY_S = 1 };
+
+/* The last "step 12/40 | .." of its log, as a run prints it at the end of a step. */
+static void read_step(sweep_worker *w)
 {
-    double until = 0, now = ares_now_s();
+    char tail[TAIL + 1];
+    const char *why;
+    int log = ares_file_open(w->run->log, &why);
+    if (log < 0) return;
+    off_t from = ARES_MAX((off_t)w->log_bytes, lseek(log, 0, SEEK_END) - TAIL);
+    ssize_t n = pread(log, tail, TAIL, from);
+    close(log);
+    tail[ARES_MAX(n, 0)] = 0;
+    for (char *at = tail; at; at = strchr(at, '\n')) {
+        long long step, steps;
+        int read = 0;
+        at += *at == '\n';
+        if (sscanf(at, "step %lld/%lld |%n", &step, &steps, &read) < 2 || !read) continue;
+        if (!w->first_step) {
+            w->first_step = step;
+            w->first_seen = ares_now_s();
+        }
+        w->step = step;
+        w->steps = steps;
+    }
+}
+
+/* Seconds that its run goes on; -1: nobody knows yet. */
+static double rest_of(const sweep_worker *w)
+{
+    double done = (double)(w->step - w->first_step);
+    if (!(done > 0)) return -1;
+    return (ares_now_s() - w->first_seen) / done * (double)(w->steps - w->step);
+}
+
+/* Of all runs: those that wait take as long as others took, or will have taken. */
+static double rest_of_all(const sweep_queue *q)
+{
+    double rest = 0, longest = 0, took = q->took;
+    int known = q->ended, waiting = 0;
+    for (int i = q->next; i < q->s->n; i++) waiting += q->s->runs[i].state != SWEEP_DONE;
     for (int i = 0; i < q->n_workers; i++) {
         const sweep_worker *w = &q->workers[i];
-        if (!w->pid && w->free_at > now && (!until || w->free_at < until)) until = w->free_at;
+        double own = w->pid ? rest_of(w) : 0;
+        if (own < 0) return -1;
+        rest += own;
+        longest = ARES_MAX(longest, own);
+        if (w->pid) took += own + ares_now_s() - w->started, known++;
     }
-    if (!until) return sigwaitinfo(set, NULL);
+    if (!known) return -1;
+    return ARES_MAX(longest, (rest + waiting * took / known) / q->n_workers);
+}
+
+/* "2 of 6 runs | lr_1e-5-seed_1 12/40, lr_1e-6-seed_1 3/40 | eta 0:12" */
+static void tell(sweep_queue *q)
+{
+    ares_str text = { 0 };
+    const char *before = " | ";
+    int over = 0;
+    for (int i = 0; i < q->s->n; i++)
+        over += q->s->runs[i].state == SWEEP_DONE || q->s->runs[i].state == SWEEP_FAILED;
+    ares_str_addf(&text, "%d of %d runs", over, q->s->n);
+    for (int i = 0; i < q->n_workers; i++) {
+        sweep_worker *w = &q->workers[i];
+        if (!w->pid) continue;
+        read_step(w);
+        ares_str_addf(&text, "%s%s ", before, w->run->name);
+        if (w->steps) ares_str_addf(&text, "%lld/%lld", w->step, w->steps);
+        else ares_str_add_z(&text, "begins");
+        before = ", ";
+    }
+    double rest = rest_of_all(q);
+    if (rest >= 0)
+        ares_str_addf(&text, " | eta %ld:%02ld:%02ld", (long)rest / 3600, (long)rest / 60 % 60,
+                      (long)rest % 60);
+    ares_progress_tell(q->progress, text.data);
+    ares_str_fini(&text);
+}
+
+/* Waits for a signal, at most until a worker has cooled down, or it is time to look at logs. */
+static int wait_for(const sweep_queue *q, const sigset_t *set)
+{
+    double now = ares_now_s(), until = now + LOOK_EVERY_S;
+    for (int i = 0; i < q->n_workers; i++) {
+        const sweep_worker *w = &q->workers[i];
+        if (!w->pid && w->free_at > now) until = ARES_MIN(until, w->free_at);
+    }
     double seconds = until - now;
     struct timespec t = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
     return sigtimedwait(set, NULL, &t);
@@ -155,6 +238,7 @@ static int loop(sweep_queue *q, const sigset_t *set)
 {
     ARES_TRY(start_idle(q));
     while (!is_over(q)) {
+        tell(q);
         int signal = wait_for(q, set);
         if (signal == SIGCHLD) ARES_TRY(reap(q));
         else if (signal > 0) pass_on(q, signal);
@@ -178,7 +262,10 @@ int sweep_work(sweep *s, int *signal)
     sigset_t set, before;
     ARES_TRY(sweep_open_queue(&q, s));
     ares_signal_block(&set, &before);
+    ares_work_begin("sweep");
+    q.progress = ares_progress_new("run", "auto");
     int rc = loop(&q, &set);
+    ares_progress_free(q.progress);
     if (rc != ARES_OK) stop_children(&q);
     sigprocmask(SIG_SETMASK, &before, NULL);
     *signal = q.first_signal;

@@ -288,7 +288,7 @@ int sweep_record(sweep *s, const sweep_run *r)
     if (rc == ARES_OK) rc = ares_file_write_atomic(r->result, line.data, line.len);
     if (rc == ARES_OK && r->why) ares_str_addf(&line, "  error: %s\n", r->why);
     if (rc == ARES_OK) rc = append(s->summary, &line);
-    printf("%s", line.data);
+    ares_say("%s", line.data);
     fflush(stdout);
     ares_str_fini(&line);
     return rc;

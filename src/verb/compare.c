@@ -166,14 +166,15 @@ static void print_tables(study *s, const options *o)
 {
     const variant *first = &s->variants[0];
     const char *less = ares_arena_printf(&s->arena, "less %s", first->name);
-    table t = { .last = o->last, .name_width = (int)strlen(less) };
+    static const char head[] = "variant";
+    table t = { .last = o->last, .name_width = ARES_MAX((int)sizeof head - 1, (int)strlen(less)) };
     t.columns = columns_of(&s->arena, o, &t.n_columns);
     int pairs = 0;
     for (int i = 0; i < s->n; i++) {
         t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
         pairs += i && s->variants[i].n == first->n;
     }
-    print_head(&t, "variant");
+    print_head(&t, head);
     for (int i = 0; i < s->n; i++) print_row(&s->arena, &t, &s->variants[i], NULL);
     if (pairs) print_head(&t, less);
     for (int i = 1; i < s->n; i++)

@@ -103,6 +103,72 @@ static void allocates_as_planned(const char *device, const char *memory)
     }
 }
 
+/* Two machines, in numbers that the other does not have. */
+TEST(plan_counts_with_the_machine_that_it_is_told)
+{
+    static const struct {
+        const char *words, *said;
+        double ranks, memory, flops, link;
+    } cases[] = {
+        { "--ranks 4 --memory 3e9 --tflops 0.5 --link-gb 3", "4 ranks, 3.0 GB for each", 4, 3e9,
+          5e11, 3e9 },
+        { "--ranks 2 --memory 7e9 --tflops 40 --link-gb 0.25", "2 ranks, 7.0 GB for each", 2, 7e9,
+          4e13, 2.5e8 },
+        { "--memory 7e9 trainer.n_gpus_per_node=4", "4 ranks, 7.0 GB for each", 4, 7e9, 2e11, 2e9 },
+        { "--memory 7e9", "1 rank, 7.0 GB for each", 1, 7e9, 2e11, 2e9 },
+    };
+    const char *config = e2e_train_words("run");
+    double update[2], sent[2], whole = 0;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str json = { 0 }, text = { 0 };
+        CHECK_EQ(
+            e2e_program(&json, "plan --config '%s' %s %s --json", config, rows(), cases[i].words),
+            0);
+        CHECK_EQ(e2e_program(&text, "plan --config '%s' %s %s", config, rows(), cases[i].words), 0);
+        CHECK_EQ(number(json.data, "\"ranks\""), cases[i].ranks);
+        CHECK_EQ(number(json.data, "\"memory_bytes\""), cases[i].memory);
+        CHECK_NEAR(number(json.data, "\"flops_per_second\""), cases[i].flops, 1);
+        CHECK_NEAR(number(json.data, "\"link_bytes_per_second\""), cases[i].link, 1);
+        CHECK_CONTAINS(text.data, cases[i].said);
+        /* the table has the numbers of the JSON */
+        const struct {
+            const char *line, *key;
+        } same[] = { { "must be there", "\"needed_bytes\"" },
+                     { "kv cache:", "\"cache_tokens\"" },
+                     { "largest micro-batch:", "\"micro_batch_tokens\"" },
+                     { "longest row:", "\"row_tokens\"" } };
+        for (int k = 0; k < ARES_COUNT(same); k++) {
+            const char *at = strstr(text.data, same[k].line);
+            double want = number(json.data, same[k].key) * (k ? 1 : 1e-9);
+            CHECK_MSG(at && fabs(strtod(at + strlen(same[k].line), NULL) - want) <= 5e-5, "%s: %g",
+                      at ? at : same[k].line, want);
+        }
+        if (i < 2) {
+            update[i] = number(json.data, "\"update_s\"");
+            sent[i] = number(json.data, "\"sent_bytes_per_optimizer_step\"");
+        }
+        ares_str_fini(&json), ares_str_fini(&text);
+    }
+    CHECK_MSG(update[0] > 0 && update[1] > 0 && update[0] != update[1], "%g and %g s", update[0],
+              update[1]);
+    CHECK_MSG(sent[0] > sent[1], "%g bytes of four ranks, %g of two", sent[0], sent[1]);
+    /* the memory of a machine is shared by its ranks, not by those of others */
+    static const struct {
+        const char *words;
+        double share;
+    } shares[] = { { "--ranks 1", 1 }, { "--ranks 2", 2 }, { "--ranks 4 trainer.nnodes=2", 2 } };
+    for (int i = 0; i < ARES_COUNT(shares); i++) {
+        ares_str json = { 0 };
+        CHECK_EQ(
+            e2e_program(&json, "plan --config '%s' %s %s --json", config, rows(), shares[i].words),
+            0);
+        double memory = number(json.data, "\"memory_bytes\"");
+        if (!i) whole = memory;
+        CHECK_NEAR(memory, whole / shares[i].share, 0.02 * whole);
+        ares_str_fini(&json);
+    }
+}
+
 TEST(what_a_run_allocates_is_what_plan_says)
 {
     allocates_as_planned("cpu", "");

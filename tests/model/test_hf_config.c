@@ -1,5 +1,6 @@
 /* config.json: what is read from it, and that a saved one has the same content. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "ares/model.h"
 #include "hf_config.h"
@@ -313,6 +314,65 @@ TEST(ids_that_end_a_sequence_are_those_of_the_file)
     REQUIRE_OK(read_with("qwen2_tied", "{", "{ \"eos_token_id\": [3, 9, 3],", &c));
     CHECK_EQ(c.n_eos, 2);
     CHECK(ares_model_ends(&c, 3) && ares_model_ends(&c, 9) && !ares_model_ends(&c, 4));
+}
+
+/* What generation_config.json adds to config.json, with each key in both, in one, and in none. */
+TEST(ids_of_a_generation_config_stand_beside_those_of_the_config)
+{
+    static const struct {
+        const char *type, *members, *generation; /* NULL: no such file */
+        int32_t bos, pad, n_eos, eos[3];
+    } cases[] = {
+        { "qwen2", "", NULL, -1, -1, 0, { 0 } },
+        { "qwen2", "", "{}", -1, -1, 0, { 0 } },
+        { "qwen2", "", "{\"eos_token_id\": 7, \"pad_token_id\": 8}", -1, 8, 1, { 7 } },
+        { "qwen2", ", \"eos_token_id\": 5, \"pad_token_id\": 6", "{}", -1, 6, 1, { 5 } },
+        { "qwen2",
+          ", \"eos_token_id\": 5, \"pad_token_id\": 6",
+          "{\"eos_token_id\": null, \"pad_token_id\": null}",
+          -1,
+          6,
+          1,
+          { 5 } },
+        { "qwen2",
+          ", \"eos_token_id\": 5, \"pad_token_id\": 6",
+          "{\"eos_token_id\": [9, 5, 7], \"pad_token_id\": 8}",
+          -1,
+          6,
+          3,
+          { 5, 9, 7 } },
+        { "qwen2",
+          ", \"eos_token_id\": null, \"pad_token_id\": null",
+          "{\"eos_token_id\": [9], \"pad_token_id\": 0}",
+          -1,
+          0,
+          1,
+          { 9 } },
+        { "qwen2", ", \"eos_token_id\": [5, 6]", "{\"eos_token_id\": []}", -1, -1, 2, { 5, 6 } },
+        /* the class has an id of its own for files that say none */
+        { "llama", "", "{}", 1, -1, 1, { 2 } },
+        { "llama", "", "{\"eos_token_id\": 7, \"bos_token_id\": 9}", 1, -1, 1, { 7 } },
+        { "llama",
+          ", \"eos_token_id\": 5, \"bos_token_id\": 4",
+          "{\"pad_token_id\": 3}",
+          4,
+          3,
+          1,
+          { 5 } },
+    };
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *text = cases[i].generation, *path = test_file("generation_config.json");
+        (void)unlink(path);
+        if (text) REQUIRE_OK(ares_file_write(path, text, strlen(text)));
+        if (!CHECK_OK(read_bare(cases[i].type, cases[i].members, &c))) continue;
+        CHECK_MSG(c.n_eos == cases[i].n_eos && c.bos == cases[i].bos && c.pad == cases[i].pad,
+                  "case %d: %d stop ids, bos %d, pad %d", i, c.n_eos, c.bos, c.pad);
+        for (int k = 0; k < cases[i].n_eos && k < c.n_eos; k++) CHECK_EQ(c.eos[k], cases[i].eos[k]);
+    }
+    static const char wrong[] = "{\"eos_token_id\": \"</s>\"}";
+    REQUIRE_OK(ares_file_write(test_file("generation_config.json"), wrong, sizeof wrong - 1));
+    CHECK_FAIL(read_bare("qwen2", "", &c), ARES_EFORMAT, "generation_config.json: 'eos_token_id'");
 }
 
 TEST(layers_that_slide_come_after_those_that_do_not)

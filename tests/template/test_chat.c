@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ares/template.h"
 #include "test.h"
@@ -198,6 +199,37 @@ TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
     check_load("default", "s<pad>");
     put("chat_template.jinja", "j{{ add_generation_prompt }}\n");
     check_load(NULL, "jFalse");
+}
+
+/* Each token in both files, in one, as null, and in none; the lists of further ones alike. */
+TEST(special_tokens_come_from_their_map_and_else_from_the_tokenizers_config)
+{
+    static const struct {
+        const char *config, *map, *text; /* NULL: no such file */
+    } cases[] = {
+        { NULL, NULL, "--" },
+        { "{}", "{}", "--" },
+        { "{\"bos_token\":\"b\"}", NULL, "b--" },
+        { NULL, "{\"bos_token\":\"B\",\"pad_token\":{\"content\":\"P\"}}", "B-P-" },
+        { "{\"bos_token\":\"b\",\"eos_token\":{\"content\":\"e\"}}",
+          "{\"bos_token\":\"B\",\"pad_token\":\"P\"}", "B-P-" },
+        { "{\"bos_token\":\"b\",\"added_tokens_decoder\":{\"0\":{\"content\":\"b\"}}}",
+          "{\"bos_token\":\"B\",\"pad_token\":\"P\"}", "b--" }, /* it is whole */
+        { "{\"bos_token\":\"b\",\"added_tokens_decoder\":{}}", "{\"bos_token\":\"B\"}", "B--" },
+        { "{\"additional_special_tokens\":[\"x\",{\"content\":\"y\"}]}",
+          "{\"additional_special_tokens\":[\"z\"]}", "--xy" },
+        { "{}", "{\"additional_special_tokens\":[\"z\",\"y\"]}", "--zy" },
+        { "{\"additional_special_tokens\":[]}", "{}", "--" },
+    };
+    put("chat_template.jinja", "{{ bos_token }}-{{ unk_token }}{{ pad_token }}-"
+                               "{% for t in additional_special_tokens %}{{ t }}{% endfor %}");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        (void)unlink(test_file("tokenizer_config.json"));
+        (void)unlink(test_file("special_tokens_map.json"));
+        if (cases[i].config) put("tokenizer_config.json", cases[i].config);
+        if (cases[i].map) put("special_tokens_map.json", cases[i].map);
+        check_load(NULL, cases[i].text);
+    }
 }
 
 static void check_continue(const char *template, const char *variables, const char *expected)

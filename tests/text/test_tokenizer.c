@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "test.h"
 #include "tokenizer.h"
@@ -209,6 +210,51 @@ TEST(roles_and_templates_come_from_the_directory)
     REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
     CHECK_VIEW(ares_tokenizer_chat_template(t, NULL), "J"); /* the file wins over the key */
     ares_tokenizer_free(t);
+    ares_str_fini(&json);
+}
+
+/* Each role in both files, in one, as null, and in none. */
+TEST(roles_come_from_the_tokenizers_config_and_else_from_the_map_of_special_tokens)
+{
+    static const struct {
+        const char *config, *map;          /* NULL: no such file */
+        const char *bos, *eos, *pad, *unk; /* NULL: no such token */
+    } cases[] = {
+        { NULL, NULL, NULL, NULL, NULL, NULL },
+        { "{}", "{}", NULL, NULL, NULL, NULL },
+        { "{\"bos_token\":\"a\",\"unk_token\":\"b\"}", NULL, "a", NULL, NULL, "b" },
+        { NULL, "{\"bos_token\":\"a\",\"unk_token\":{\"content\":\"b\"}}", "a", NULL, NULL, "b" },
+        { "{\"bos_token\":\"a\",\"pad_token\":{\"content\":\"c\"}}",
+          "{\"bos_token\":\"b\",\"pad_token\":\"b\",\"eos_token\":\"d\"}", "a", "d", "c", NULL },
+        { "{\"pad_token\":null}", "{\"pad_token\":\"b\"}", NULL, NULL, NULL, NULL },
+        { "{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, "a", NULL, NULL },
+    };
+    ares_str json = { 0 };
+    REQUIRE_OK(ares_file_read(test_source(GOLDEN "bos_eos/tokenizer.json"), &json));
+    REQUIRE_OK(ares_file_write(test_file("tokenizer.json"), json.data, json.len));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *const names[] = { "tokenizer_config.json", "special_tokens_map.json" },
+                          *const texts[] = { cases[i].config, cases[i].map };
+        for (int k = 0; k < 2; k++) {
+            (void)unlink(test_file(names[k]));
+            if (texts[k])
+                REQUIRE_OK(ares_file_write(test_file(names[k]), texts[k], strlen(texts[k])));
+        }
+        ares_tokenizer *t;
+        if (!CHECK_OK(ares_tokenizer_load(test_dir(), &t))) continue;
+        const struct {
+            ares_token_role role;
+            const char *text;
+        } roles[] = { { ARES_TOKEN_BOS, cases[i].bos },
+                      { ARES_TOKEN_EOS, cases[i].eos },
+                      { ARES_TOKEN_PAD, cases[i].pad },
+                      { ARES_TOKEN_UNK, cases[i].unk } };
+        for (int k = 0; k < ARES_COUNT(roles); k++)
+            CHECK_MSG(ares_tokenizer_role_id(t, roles[k].role) ==
+                          (roles[k].text ? id_of(t, roles[k].text) : -1),
+                      "case %d, role %d: %d", i, k, ares_tokenizer_role_id(t, roles[k].role));
+        ares_tokenizer_free(t);
+    }
     ares_str_fini(&json);
 }
 

@@ -80,6 +80,92 @@ TEST(compare_refuses_a_metric_that_no_run_has_and_names_one_like_it)
     ares_str_fini(&out);
 }
 
+/* <name>/metrics.jsonl of these lines. */
+static void write_run(const char *name, const char *lines)
+{
+    char path[64];
+    CHECK_OK(ares_dir_make(test_file(name)));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    CHECK_OK(ares_file_write(test_file(path), lines, strlen(lines)));
+}
+
+/* Runs that end at different steps, a metric that not every step has, and a step that was done
+ * twice. */
+TEST(compare_takes_the_last_steps_of_each_run_and_the_last_value_of_each_step)
+{
+    static const char rows[] = "{\"step\":1,\"reward/accuracy\":0.1,\"cost\":-3}\n"
+                               "{\"step\":2,\"reward/accuracy\":0.2,\"big\":1000}\n"
+                               "{\"step\":3,\"reward/accuracy\":0.5,\"cost\":-5}\n"
+                               "{\"step\":3,\"reward/accuracy\":0.4,\"cost\":-15}\n"
+                               "{\"step\":4,\"reward/accuracy\":0.8,\"big\":500.5}\n"
+                               "{\"step\":5,\"reward/accuracy\":0.9}\n"
+                               "{\"step\":6,\"reward/accuracy\":0.3,\"cost\":-100}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_run("p", rows);
+    write_run("q", "{\"step\":1,\"reward/accuracy\":0.25,\"cost\":0}\n"
+                   "{\"step\":2,\"reward/accuracy\":0.5,\"cost\":8,\"big\":20}\n"
+                   "{\"step\":3,\"reward/accuracy\":1,\"big\":30}\n");
+    CHECK_EQ(compare(&out, "--last 2 --columns cost,big,sum:cost,sum:big p q"), 0);
+    CHECK_CONTAINS(out.data,
+                   "| variant | runs | reward/accuracy  | cost             | big          "
+                   "    | sum:cost         | sum:big          |\n");
+    CHECK_CONTAINS(out.data,
+                   "| p       | 1    | 0.600            | -100.0           | -            "
+                   "    | -118.0           | 1500             |\n");
+    CHECK_CONTAINS(out.data,
+                   "| q       | 1    | 0.750            | 8.000            | 25.00        "
+                   "    | 8.000            | 50.00            |\n");
+    CHECK_CONTAINS(out.data, "| less p  | runs |");
+    CHECK_CONTAINS(out.data,
+                   "| q       | 1    | +0.150           | +108.0           | -            "
+                   "    | +126.0           | -1450            |\n");
+    CHECK_CONTAINS(out.data, "not finished: p, step 6\nnot finished: q, step 3\n");
+    /* four steps: those of p from 3 on */
+    CHECK_EQ(compare(&out, "--last 4 --metric cost --columns big p"), 0);
+    CHECK_CONTAINS(out.data, "| p       | 1    | -57.50           | 500.5            |\n");
+    /* a variant of two runs between variants of one is a line without a difference */
+    CHECK_EQ(compare(&out, "--last 1 --columns cost x=p two=p two=q z=q"), 0);
+    CHECK_CONTAINS(out.data, "| two     | 2    | 0.650 ± 0.495    | ");
+    CHECK_CONTAINS(out.data, "| z       | 1    | +0.700           |");
+    CHECK(strstr(out.data, "| two ") == strstr(strstr(out.data, "| x "), "| two "));
+    CHECK(!strstr(strstr(out.data, "less x"), "| two "));
+    ares_str_fini(&out);
+}
+
+/* The first curve of a figure. */
+static void curve_of(const char *words, ares_str *path)
+{
+    ares_str out = { 0 }, svg = { 0 };
+    CHECK_EQ(compare(&out, words), 0);
+    ares_str_clear(path);
+    if (CHECK_OK(ares_file_read(test_file("c.svg"), &svg))) {
+        const char *at = strstr(svg.data, "<path fill=\"none\" stroke=");
+        if (CHECK(at != NULL)) ares_str_add(path, at, strcspn(at, ">"));
+    }
+    ares_str_fini(&out), ares_str_fini(&svg);
+}
+
+TEST(a_smoothed_curve_is_that_of_the_means_over_steps_that_went_before)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str smoothed = { 0 }, means = { 0 };
+    write_run("v", "{\"step\":1,\"a\":0}\n{\"step\":2,\"a\":1}\n{\"step\":4,\"a\":0.5}\n"
+                   "{\"step\":5,\"a\":0}\n{\"step\":6,\"b\":0}\n");
+    write_run("w", "{\"step\":1,\"a\":0}\n{\"step\":2,\"a\":0.5}\n{\"step\":4,\"a\":0.5}\n"
+                   "{\"step\":5,\"a\":0.5}\n");
+    curve_of("--metric a --svg c.svg --smooth 3 v", &smoothed);
+    curve_of("--metric a --svg c.svg --smooth 1 w", &means);
+    CHECK_STR(smoothed.data, means.data);
+    /* of two runs the steps that both have: 2 and 5 */
+    int points = 0;
+    write_run("u", "{\"step\":2,\"a\":0}\n{\"step\":3,\"a\":9}\n{\"step\":5,\"a\":1}\n");
+    curve_of("--metric a --svg c.svg --smooth 1 x=v x=u", &means);
+    for (const char *c = strstr(means.data, " d="); c && *c; c++) points += *c == 'M' || *c == 'L';
+    CHECK_EQ(points, 2);
+    ares_str_fini(&smoothed), ares_str_fini(&means);
+}
+
 TEST(compare_refuses_what_it_cannot_read)
 {
     if (!has_program()) SKIP("ares-train is not built");

@@ -55,6 +55,17 @@ TEST(grade_answers_every_line_in_its_place)
                 "{\"response\":\"abc\"}\n{\"response\":\"abc1\"}\n{\"response\":\"abc\","
                 "\"finished\":false}\n",
                 0, "{\"score\":1.0}\n{\"score\":0.0}\n{\"score\":0.0}\n");
+    /* what one line says holds for no other */
+    check_lines("grade --verifier format 'pattern=[a-z]+'",
+                "{\"response\":\"a\",\"finished\":false}\n{\"response\":\"b\",\"finished\":true}\n{"
+                "\"response\":\"c\"}\n",
+                0, "{\"score\":0.0}\n{\"score\":1.0}\n{\"score\":1.0}\n");
+    check_lines("grade --verifier length safe_length=4 max_length=8 len_reward_penalty=1",
+                "{\"response\":\"x\",\"response_tokens\":4,\"response_length\":8}\n"
+                "{\"response\":\"x\",\"response_length\":8,\"output_ids\":[1,2,3,4,5]}\n"
+                "{\"response\":\"x\",\"response_length\":6,\"output_ids\":null}\n"
+                "{\"response\":\"x\",\"response_length\":3}\n",
+                0, "{\"score\":-1.0}\n{\"score\":-0.25}\n{\"score\":-0.5}\n{\"score\":0.0}\n");
     check_lines("grade --verifier number", "", 0, "");
 }
 
@@ -160,6 +171,27 @@ TEST(tokenize_and_detokenize_are_inverse)
     ares_str_fini(&text);
 }
 
+/* Every line with its own ids and offsets; bos and eos stand around a text unless they are not
+ * asked for. */
+TEST(tokenize_and_detokenize_keep_lines_apart)
+{
+    static const char *const input = "\"ab\"\n\"\"\n\"b\"\n";
+    char words[700];
+    const char *model = test_source("tests/golden/tokenizer/bos_eos");
+    snprintf(words, sizeof words, "tokenize --model '%s' --offsets", model);
+    check_lines(words, input, 0,
+                "{\"ids\":[400,64,65,401],\"offsets\":[[0,0],[0,1],[1,2],[0,0]]}\n"
+                "{\"ids\":[400,401],\"offsets\":[[0,0],[0,0]]}\n"
+                "{\"ids\":[400,65,401],\"offsets\":[[0,0],[0,1],[0,0]]}\n");
+    snprintf(words, sizeof words, "tokenize --no-special-tokens --model '%s'", model);
+    check_lines(words, input, 0, "{\"ids\":[64,65]}\n{\"ids\":[]}\n{\"ids\":[65]}\n");
+    snprintf(words, sizeof words, "detokenize --model '%s'", model);
+    check_lines(words,
+                "{\"ids\":[400,64,401],\"skip_special_tokens\":true}\n{\"ids\":[400,65]}\n"
+                "{\"ids\":[65,401],\"skip_special_tokens\":false}\n",
+                0, "{\"text\":\"a\"}\n{\"text\":\"<s>b\"}\n{\"text\":\"b</s>\"}\n");
+}
+
 TEST(tokenize_gives_offsets_in_code_points)
 {
     ares_str out = { 0 };
@@ -224,8 +256,25 @@ TEST(render_goes_through_templates_and_format_prompts)
                 "{\"error\":\"template: continue_final_message and add_generation_prompt exclude "
                 "each other: the first continues the last message, the second begins a new one; "
                 "set one of them\"}\n");
+    /* a line has its own spans and variables; characters count, not bytes */
+    static const char spoken[] =
+        "{{ head }}{% for m in messages %}{% if m.role == 'a' %}{% generation %}{{ m.content }};"
+        "{% endgeneration %}{% else %}<{{ m.content }}>{% endif %}{% endfor %}";
+    CHECK_OK(ares_file_write(chat, spoken, sizeof spoken - 1));
+    snprintf(words, sizeof words, "render --spans --model '%s'", chat);
+    check_lines(
+        words,
+        "{\"messages\":[{\"role\":\"u\",\"content\":\"\xc3\xa9\"},{\"role\":\"a\",\"content\":"
+        "\"bc\"},{\"role\":\"u\",\"content\":\"d\"},{\"role\":\"a\",\"content\":\"\xc3\xa9\"}],"
+        "\"head\":\"H\"}\n{\"messages\":[{\"role\":\"u\",\"content\":\"x\"}]}\n"
+        "{\"messages\":[{\"role\":\"a\",\"content\":\"xyz\"}]}\n",
+        0,
+        "{\"text\":\"H<\xc3\xa9>bc;<d>\xc3\xa9;\",\"assistant_spans\":[[4,7],[10,12]]}\n"
+        "{\"text\":\"<x>\",\"assistant_spans\":[]}\n"
+        "{\"text\":\"xyz;\",\"assistant_spans\":[[0,4]]}\n");
     snprintf(words, sizeof words, "render --template '%s'", format);
-    check_lines(words, "{\"content\":\"  Why?\\n\"}\n", 0, "{\"text\":\"Why? Think.\"}\n");
+    check_lines(words, "{\"content\":\"  Why?\\n\"}\n{\"content\":\"And?\"}\n", 0,
+                "{\"text\":\"Why? Think.\"}\n{\"text\":\"And? Think.\"}\n");
     check_message("render", 2, "give --model or --template");
     check_message("render --template /none.jinja", 1, "/none.jinja");
 }

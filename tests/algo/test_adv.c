@@ -378,6 +378,106 @@ TEST(a_discarded_answer_is_left_out_of_its_groups_statistics)
     ares_batch_fini(&b);
 }
 
+enum { UNSEEN_LEN = 3 };
+
+/* A row of which no token counts, with numbers that would show wherever they were counted. */
+static void add_discarded(ares_batch *b)
+{
+    ares_batch_add_row(b, &(ares_sample){ .draw = -1, .baseline = 70 }, UNSEEN_LEN);
+}
+
+static void spoil_discarded(ares_batch *b, int64_t r)
+{
+    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+        b->response_mask[t] = 0;
+        b->token_level_rewards[t] = 50;
+        b->values[t] = -20;
+        b->turn_ends[t] = 0;
+        b->old_log_probs[t] = -1;
+        b->rollout_log_probs[t] = -9;
+    }
+}
+
+static void copy_row(ares_batch *to, int64_t r, const ares_batch *from, int64_t of)
+{
+    size_t n = (size_t)(to->row_start[r + 1] - to->row_start[r]);
+    int64_t a = to->row_start[r], b = from->row_start[of];
+    memcpy(to->response_mask + a, from->response_mask + b, n);
+    memcpy(to->token_level_rewards + a, from->token_level_rewards + b, n * sizeof(float));
+    memcpy(to->values + a, from->values + b, n * sizeof(float));
+    memcpy(to->turn_ends + a, from->turn_ends + b, n);
+    memcpy(to->old_log_probs + a, from->old_log_probs + b, n * sizeof(float));
+    memcpy(to->rollout_log_probs + a, from->rollout_log_probs + b, n * sizeof(float));
+}
+
+static void put_log_probs(ares_batch *b)
+{
+    ares_rng_key key = ares_rng_root(13, ARES_RNG_TEST);
+    ARES_PUT(b, old_log_probs), ARES_PUT(b, rollout_log_probs);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        b->old_log_probs[t] = -(float)ares_rng_uniform(key, (uint64_t)t);
+        b->rollout_log_probs[t] = -(float)ares_rng_uniform(key, 9000 + (uint64_t)t);
+    }
+}
+
+/* The batch with one discarded answer more in the middle, before or behind each group, and a group
+ * of them. from[r]: which row it is in the batch; -1: a discarded one. */
+static void with_discarded(ares_batch *c, const ares_batch *b, int64_t *from)
+{
+    ares_batch_init(c);
+    for (int g = 0; g <= G; g++) {
+        ares_batch_begin_group(c);
+        for (int i = 0; i <= N; i++) {
+            if (g == G || i == g * 2 % (N + 1)) {
+                from[c->rows] = -1;
+                add_discarded(c);
+            }
+            if (g == G || i == N) continue;
+            int64_t r = g * N + i;
+            from[c->rows] = r;
+            ares_batch_add_row(c, &b->samples[r], b->row_start[r + 1] - b->row_start[r]);
+        }
+    }
+    ARES_PUT(c, response_mask), ARES_PUT(c, token_level_rewards), ARES_PUT(c, values),
+        ARES_PUT(c, turn_ends), ARES_PUT(c, old_log_probs), ARES_PUT(c, rollout_log_probs);
+    for (int64_t r = 0; r < c->rows; r++)
+        if (from[r] < 0) spoil_discarded(c, r);
+        else copy_row(c, r, b, from[r]);
+}
+
+TEST(discarded_answers_change_no_bit_of_any_estimator_whatever_is_done_to_its_advantages)
+{
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    for (int i = 0; i < n * 3; i++) {
+        const char *name = names[i / 3];
+        int64_t from[2 * (R + N)];
+        ares_batch b, c;
+        ares_algorithm_config cfg = defaults;
+        cfg.normalize_advantages = i % 3 == 1;
+        cfg.importance_sampling_fix = i % 3 == 2;
+        cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = i % 3 > 0;
+        random_batch(&b, identity(), 0, G);
+        put_log_probs(&b);
+        with_discarded(&c, &b, from);
+        if (CHECK_OK(compute(name, &cfg, NULL, &b)) && CHECK_OK(compute(name, &cfg, NULL, &c)))
+            for (int64_t r = 0; r < c.rows; r++) {
+                int64_t at = c.row_start[r];
+                size_t bytes = (size_t)(c.row_start[r + 1] - at) * sizeof(float);
+                static const float none[UNSEEN_LEN];
+                bool same = from[r] < 0
+                                ? CHECK_MEM(c.advantages + at, none, bytes)
+                                : CHECK_MEM(c.advantages + at, b.advantages + b.row_start[from[r]],
+                                            bytes) &&
+                                      CHECK_MEM(c.returns + at, b.returns + b.row_start[from[r]],
+                                                bytes);
+                if (!CHECK_MSG(same, "%s, options %d, row %lld", name, i % 3, (long long)r)) break;
+            }
+        ares_batch_fini(&b);
+        ares_batch_fini(&c);
+    }
+}
+
 TEST(turns_of_an_episode_count_once)
 {
     ares_batch b;

@@ -465,12 +465,11 @@ TEST(discarded_answers_change_no_bit_of_any_estimator_whatever_is_done_to_its_ad
                 int64_t at = c.row_start[r];
                 size_t bytes = (size_t)(c.row_start[r + 1] - at) * sizeof(float);
                 static const float none[UNSEEN_LEN];
-                bool same = from[r] < 0
-                                ? CHECK_MEM(c.advantages + at, none, bytes)
-                                : CHECK_MEM(c.advantages + at, b.advantages + b.row_start[from[r]],
-                                            bytes) &&
-                                      CHECK_MEM(c.returns + at, b.returns + b.row_start[from[r]],
-                                                bytes);
+                bool same = from[r] < 0 ? CHECK_MEM(c.advantages + at, none, bytes)
+                                        : CHECK_MEM(c.advantages + at,
+                                                    b.advantages + b.row_start[from[r]], bytes) &&
+                                              CHECK_MEM(c.returns + at,
+                                                        b.returns + b.row_start[from[r]], bytes);
                 if (!CHECK_MSG(same, "%s, options %d, row %lld", name, i % 3, (long long)r)) break;
             }
         ares_batch_fini(&b);

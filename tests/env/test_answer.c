@@ -1,4 +1,6 @@
 /* Answers and messages. agentic.json holds the usual ones. */
+#include <math.h>
+
 #include "place.h"
 #include "sokoban.h"
 
@@ -185,4 +187,29 @@ TEST(every_episode_its_own_group_is_left_as_it_is)
     CHECK_NEAR(y[0], 0, 0);
     CHECK_NEAR(y[2], 0, 0);
     ares_env_normalise(ARES_ENV_MEAN_STD, NULL, NULL, 0);
+}
+
+/* Groups of 3, 2 and 1 episodes that do not lie together. */
+TEST(rewards_are_compared_with_those_of_their_own_group)
+{
+    static const int64_t group[] = { 8, 5, 8, 9, 5, 8 };
+    static const double x[] = { 0, 4, 1, 7, 6, 5 };
+    const double s = sqrt(7), r = sqrt(2); /* of 0, 1, 5 and of 4, 6 */
+    const double want[3][6] = { { -2, -1, -1, 0, 1, 3 },
+                                { -2 / s, -1 / r, -1 / s, 0, 1 / r, 3 / s },
+                                { -2 / s, -1 / r, -1 / s, 0, 1 / r, 3 / s } };
+    static const int methods[] = { ARES_ENV_MEAN, ARES_ENV_MEAN_STD, ARES_ENV_ASYM_CLIP };
+    for (int k = 0; k < 3; k++) {
+        double y[6];
+        memcpy(y, x, sizeof y);
+        ares_env_normalise(methods[k], y, group, 6);
+        for (int i = 0; i < 6; i++) CHECK_NEAR(y[i], want[k][i], 3e-6);
+    }
+    /* one of ten far away: 3 deviations at most upwards, 1 downwards */
+    static const int64_t all[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2 };
+    double up[13] = { [11] = 1 }, down[13] = { [11] = -1 };
+    ares_env_normalise(ARES_ENV_ASYM_CLIP, up, all, 13);
+    ares_env_normalise(ARES_ENV_ASYM_CLIP, down, all, 13);
+    CHECK_NEAR(up[11], 3, 0);
+    CHECK_NEAR(down[11], -1, 0);
 }

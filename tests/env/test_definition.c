@@ -190,6 +190,36 @@ TEST(a_question_pays_half_as_much_after_each_wrong_attempt)
     CHECK_NEAR(t.outcome.reward.value, 0.25, 0);
     CHECK(ares_env_won(&p.env));
     place_close(&p);
+    /* two questions, and two environments that share them: each has its own attempts */
+    place q;
+    static const char two[] = "{\"query\":\"1 + 1?\",\"response\":\"The answer is: 2\"}\n\n"
+                              "{\"query\":\"2 + 2?\",\"response\":\"The answer is: 4\"}\n";
+    REQUIRE_OK(open_file(&p, "MetamathQA", two));
+    REQUIRE_OK(open_file(&q, "MetamathQA", two));
+    int asked[2] = { 0 };
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        ares_str text = { 0 };
+        CHECK_OK(place_reset(&p, seed, 0));
+        CHECK_OK(place_reset(&q, seed, 3)); /* the seed alone decides */
+        ares_env_render(&p.env, &text);
+        place_shows(&q, text.data);
+        bool first = strcmp(text.data, "1 + 1?") == 0;
+        CHECK(first || strcmp(text.data, "2 + 2?") == 0);
+        asked[first]++;
+        CHECK_OK(place_act(&p, "5", &t));
+        CHECK_NEAR(place_told(&t, "action_is_valid"), 1, 0);
+        CHECK_OK(place_act(&p, first ? "4" : "2", &t)); /* the other one's */
+        CHECK(!t.outcome.success);
+        CHECK_OK(place_act(&q, first ? "2" : "4", &t));
+        CHECK_NEAR(t.outcome.reward.value, 1, 0);
+        CHECK_OK(place_act(&p, first ? "2" : "4", &t));
+        CHECK_NEAR(t.outcome.reward.value, 0.25, 0);
+        place_shows(&p, "Correct!");
+        ares_str_fini(&text);
+    }
+    CHECK(asked[0] && asked[1]);
+    place_close(&p);
+    place_close(&q);
     CHECK_FAIL(open_file(&p, "MetamathQA", "{\"query\":\"q\",\"response\":\"2\"}\n"), ARES_EFORMAT,
                "rows.jsonl:1: 'response' has no 'The answer is: '");
     place_close(&p);

@@ -22,17 +22,18 @@ typedef struct answer {
     int episode, turn; /* of a conversation with a row per turn */
     int turns, cut;    /* of a conversation */
     float turn_score;
+    int group; /* 0, 1 .. in order; a later one has a longer prompt */
 } answer;
 
 /* turn_scores: a row's tokens have the score of its turn, and not the whole episode's. */
 static void fill(ares_batch *b, const answer *answers, int64_t rows, bool turn_scores)
 {
-    ares_batch_begin_group(b);
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < rows; r++) {
+        if (!r || answers[r].group != answers[r - 1].group) ares_batch_begin_group(b);
         ares_batch_add_row(b,
-                           &(ares_sample){ .draw = 0,
+                           &(ares_sample){ .draw = answers[r].group,
                                            .index = (int32_t)r,
-                                           .prompt_len = 5,
+                                           .prompt_len = 5 + 2 * answers[r].group,
                                            .score = answers[r].score,
                                            .accuracy = answers[r].accuracy,
                                            .stopped = answers[r].stopped,
@@ -42,6 +43,7 @@ static void fill(ares_batch *b, const answer *answers, int64_t rows, bool turn_s
                                            .turns_cut = answers[r].cut,
                                            .reward_parts = &answers[r].score },
                            (int64_t)strlen(answers[r].mask));
+    }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, entropies);
     ARES_PUT(b, advantages), ARES_PUT(b, returns), ARES_PUT(b, values);
     ARES_PUT(b, token_level_scores), ARES_PUT(b, token_level_rewards);
@@ -50,7 +52,7 @@ static void fill(ares_batch *b, const answer *answers, int64_t rows, bool turn_s
         for (int64_t t = b->row_start[r], i = 0; t < b->row_start[r + 1]; t++, i++) {
             bool own = answers[r].mask[i] == '1';
             b->response_mask[t] = own;
-            b->entropies[t] = own ? 0.5F : 100;
+            b->entropies[t] = own ? 0.5F + 0.25F * (float)r : 100;
             b->advantages[t] = own ? (float)r - 0.5F : -100;
             b->returns[t] = own ? (float)r + 1 : 100;
             b->values[t] = own ? 2 * (float)r : -100;
@@ -67,29 +69,31 @@ TEST(metrics_of_a_batch_are_of_unmasked_tokens_and_of_answers_that_count)
     static const answer answers[] = { { "1101", 1, 1, .stopped = true },
                                       { "0000000", 9, 0, .stopped = true },
                                       { "10", 0.5F, 0, .stopped = false },
-                                      { "1111111", 0.75F, 0, .stopped = true } };
+                                      { "1111111", 0.75F, 0, .stopped = true, .group = 1 },
+                                      { "011", 0.75F, NAN, .stopped = false, .group = 1 } };
     static const struct {
         const char *name;
         double mean, max, min;
     } want[] = {
-        { "critic/advantages", (3 * -0.5 + 1.5 + 7 * 2.5) / 11, 2.5, -0.5 },
-        { "critic/returns", (3 * 1 + 3 + 7 * 4) / 11.0, 4, 1 },
-        { "critic/values", (4 + 7 * 6) / 11.0, 6, 0 },
+        { "critic/advantages", (3 * -0.5 + 1.5 + 7 * 2.5 + 2 * 3.5) / 13, 3.5, -0.5 },
+        { "critic/returns", (3 * 1 + 3 + 7 * 4 + 2 * 5) / 13.0, 5, 1 },
+        { "critic/values", (4 + 7 * 6 + 2 * 8) / 13.0, 8, 0 },
         { "critic/score", 0.75, 1, 0.5 },
         { "critic/rewards", 0.5, 0.75, 0.25 },
-        { "response_length", 13 / 3.0, 7, 2 },
+        { "response_length", 16 / 4.0, 7, 2 },
+        { "prompt_length", 6, 7, 5 },
     };
     static const struct {
         const char *name;
         double value;
     } one[] = {
-        { "rollout/entropy", 0.5 },
+        { "rollout/entropy", (3 * 0.5 + 1 + 7 * 1.25 + 2 * 1.5) / 13 },
         { "reward/overall", 0.75 },
         { "reward/exact", 0.75 },
         { "reward/batch_accuracy", 1 / 3.0 },
-        { "rollout/mixed_groups_frac", 1 },
-        { "response_length/clip_ratio", 1 / 3.0 }, /* not the one that ends with its last token */
-        { "perf/total_num_tokens", 20 + 4 + 7 + 2 + 7 },
+        { "rollout/mixed_groups_frac", 1 / 2.0 },
+        { "response_length/clip_ratio", 1 / 2.0 }, /* not the one that ends with its last token */
+        { "perf/total_num_tokens", 3 * 5 + 2 * 7 + 4 + 7 + 2 + 7 + 3 },
     };
     opened o;
     char name[64];

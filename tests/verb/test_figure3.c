@@ -4,7 +4,7 @@
 #include "figure.h"
 #include "test.h"
 
-/* Metrics of a run: success rises by `slope` per step until its last step, on top of 0.1. */
+/* Metrics of a run: success rises by `slope` per step to step 6 and falls again, on top of 0.1. */
 static void make_run(const char *name, double slope, int last, const char *done)
 {
     char path[100];
@@ -12,12 +12,13 @@ static void make_run(const char *name, double slope, int last, const char *done)
     for (int i = 0; i <= last; i++) {
         ares_str_addf(&rows, "{\"step\":%d", i);
         if (i % 2 == 0)
-            ares_str_addf(&rows, ",\"val-env/CoordSokoban/success\":%g", 0.1 + slope * i);
+            ares_str_addf(&rows, ",\"val-env/CoordSokoban/success\":%g",
+                          0.1 + slope * ARES_MIN(i, 12 - i));
         if (i)
             ares_str_addf(&rows,
                           ",\"train/CoordSokoban/success\":%g,\"actor/entropy\":1.5,"
                           "\"rollout/filter_kept_ratio\":1",
-                          0.1 + slope * i);
+                          0.1 + slope * ARES_MIN(i, 12 - i));
         ares_str_add_z(&rows, "}\n");
     }
     snprintf(path, sizeof path, "sweep/%s", name);
@@ -38,7 +39,7 @@ static void make_sweep(void)
     ares_str json = { 0 };
     make_run("a1", 0.05, 10, "{\"stopped\":null}");
     make_run("a2", 0.07, 10, "{\"stopped\":null}");
-    make_run("b1", 0.03, 10, "{\"stopped\":null}");
+    make_run("b1", 0.04, 10, "{\"stopped\":null}");
     make_run("b2", 0.01, 6, "{\"stopped\":\"reward_variance_collapse\"}");
     make_run("c1", 0.02, 10, NULL);
     ares_str_add_z(&json, "{\"sweep\":\"a <b>\",\"from\":\"/nowhere\",\"parameters\":[\"top_p\"],"
@@ -65,11 +66,12 @@ TEST(compare_draws_the_figure_of_a_sweep)
     make_sweep();
     CHECK_EQ(test_shell(&out, "cd '%s' && '%s' compare sweep 2>&1", test_dir(), test_program()), 0);
     /* best and last of each run: mean over seeds, lowest and highest */
-    CHECK_CONTAINS(out.data, "| 0        | 2/2   | 0.700 (0.600 to 0.800)   | 0.700 (0.600 to "
-                             "0.800)   | 0             |\n");
-    CHECK_CONTAINS(out.data, "| 0.1      | 2/2   | 0.280 (0.160 to 0.400)   |");
-    CHECK_CONTAINS(out.data, "| 1             |\n");
-    CHECK_CONTAINS(out.data, "| nofilter | 1/2   | 0.300                    |");
+    CHECK_CONTAINS(out.data, "| 0        | 2/2   | 0.460 (0.400 to 0.520)   | 0.220 (0.200 to "
+                             "0.240)   | 0             |\n");
+    CHECK_CONTAINS(out.data, "| 0.1      | 2/2   | 0.250 (0.160 to 0.340)   | 0.170 (0.160 to "
+                             "0.180)   | 1             |\n");
+    CHECK_CONTAINS(out.data, "| nofilter | 1/2   | 0.220                    | 0.140            "
+                             "        | 0             |\n");
     CHECK_CONTAINS(out.data, "figure: sweep/figure3.svg");
     REQUIRE_OK(ares_file_read(test_file("sweep/figure3.svg"), &svg));
     CHECK_CONTAINS(svg.data, "<title>a &lt;b&gt;</title>");

@@ -92,6 +92,8 @@ TEST(config_scalars_follow_yaml_1_2_with_repairs)
         { "5.", CONFIG_FLOAT, 5 },
         { "1E3", CONFIG_FLOAT, 1000 },
         { ".inf", CONFIG_FLOAT, HUGE_VAL },
+        { "-.inf", CONFIG_FLOAT, -HUGE_VAL },
+        { "+.Inf", CONFIG_FLOAT, HUGE_VAL },
         { "true", CONFIG_BOOL, 0 },
         { "False", CONFIG_BOOL, 0 },
         { "None", CONFIG_NULL, 0 },

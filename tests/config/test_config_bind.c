@@ -97,8 +97,11 @@ TEST(config_overrides_edit_lists_and_open_maps)
 {
     case_options o;
     ares_config *cfg = case_read(
-        &o, "env: {kwargs: {a: {b: 1}, l: [1, 2]}, rewards: [{name: x}, {name: y, weight: 1}]}\n",
-        MODEL "|env.rewards.1.weight=0.5|env.rewards[0].name=z|env.rewards+=[{name: w}]"
+        &o,
+        "env: {kwargs: {a: {b: 1}, l: [1, 2], one: first, none: null}, "
+        "rewards: [{name: x}, {name: y, weight: 1}]}\n",
+        MODEL "|env.kwargs.one+=[second]|env.kwargs.none+=only|env.rewards.1.weight=0.5|env."
+              "rewards[0].name=z|env.rewards+=[{name: w}]"
               "|env.kwargs.l+=3|env.kwargs.a.b=2|+env.kwargs.new.key=[1, 'two']|env.kwargs.t=[a-z]"
               "|data.files+=[p]|data.files+=q|worker.optim.betas.1=0.95|~worker.rollout.n"
               "|trainer.name=[a-z]+{2}: #x|data.prompt=|~env.kwargs.depth|worker.optim.lr=lambda "
@@ -109,6 +112,11 @@ TEST(config_overrides_edit_lists_and_open_maps)
     CHECK_VIEW(ares_json_get(&o.rewards->items[0], "name")->text, "z");
     CHECK_VIEW(ares_json_get(&o.rewards->items[2], "name")->text, "w");
     CHECK_EQ(ares_config_get(cfg, "env.kwargs.l")->count, 3);
+    CHECK_EQ(ares_config_get(cfg, "env.kwargs.one")->count, 2);
+    CHECK_STR(ares_config_get_text(cfg, "env.kwargs.one.0"), "first");
+    CHECK_STR(ares_config_get_text(cfg, "env.kwargs.one.1"), "second");
+    CHECK_EQ(ares_config_get(cfg, "env.kwargs.none")->count, 1);
+    CHECK_STR(ares_config_get_text(cfg, "env.kwargs.none.0"), "only");
     CHECK_EQ(ares_config_get(cfg, "env.kwargs.a.b")->integer, 2);
     CHECK_STR(ares_config_get_text(cfg, "env.kwargs.new.key.1"), "two");
     CHECK_EQ(ares_config_get(cfg, "env.kwargs.t")->type, ARES_JSON_ARRAY);

@@ -505,6 +505,9 @@ f | round
 -2.5 | round
 2.675 | round(2)
 1234.567 | round(-2)
+25 | round(-1)
+35 | round(-1)
+(-25) | round(-1)
 2.1 | round(method='ceil')
 2.9 | round(method='floor')
 2.123 | round(2, 'ceil')
@@ -612,6 +615,7 @@ range(5) | batch(2) | list
 range(5) | batch(2, 'x') | list
 range(5) | slice(2) | list
 range(5) | slice(3, 'x') | list
+range(6) | slice(3, 'x') | list
 s | replace('o', '0')
 s | replace('o', '0', 1)
 5 | replace('5', '6')

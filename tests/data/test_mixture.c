@@ -34,6 +34,8 @@ typedef struct mixed {
     ares_source s;
 } mixed;
 
+static int more_of_a; /* rows that the part 'a' has beside its five */
+
 /* Parts of 5, 6, 7 ... rows each, named by words. */
 static void open_mixed(mixed *m, int n, const char *const *words)
 {
@@ -45,7 +47,8 @@ static void open_mixed(mixed *m, int n, const char *const *words)
         ares_str text = { 0 };
         char name[32];
         snprintf(name, sizeof name, "%s.jsonl", m->c.names[i]);
-        for (int k = 0; k < 5 + m->c.names[i][0] - 'a'; k++)
+        int rows = 5 + m->c.names[i][0] - 'a' + (m->c.names[i][0] == 'a' ? more_of_a : 0);
+        for (int k = 0; k < rows; k++)
             ares_str_addf(&text, "{\"prompt\":\"%s%d\"}\n", m->c.names[i], k);
         files[i] = (ares_row_file){ .path = ares_arena_printf(&arena, "%s", test_file(name)),
                                     .source = m->c.names[i] };
@@ -214,6 +217,39 @@ TEST(a_state_of_other_data_sets_says_what_becomes_of_each_and_is_taken_by_force)
     close_mixed(&n);
 }
 
+TEST(what_was_given_back_is_found_behind_a_data_set_that_has_grown)
+{
+    static const char *const words[] = { "curriculum.weights=[2, 3, 2]" };
+    mixed m, n;
+    ares_drawn d[FETCH], e[FETCH];
+    ares_str saved = { 0 };
+    ares_trajectory none = { 0 };
+    open_mixed(&m, 1, words);
+    CHECK_OK(ares_source_next(&m.s, FETCH, &arena, d));
+    for (int i = 0; i < FETCH; i++)
+        ares_source_give_back(&m.s, &(ares_group){ .draw = d[i].draw,
+                                                   .local = d[i].local,
+                                                   .row = ares_source_row(&m.s, d[i].id),
+                                                   .items = &none });
+    saved_source(&m.s, &saved);
+    more_of_a = 4;
+    open_mixed(&n, 1, words);
+    more_of_a = 0;
+    CHECK_FAIL(ares_source_load(&n.s, json_of(saved.data), false), ARES_ESTATE,
+               "'a' had 5 rows and has 9 now");
+    CHECK_OK(ares_source_load(&n.s, json_of(saved.data), true));
+    CHECK_OK(ares_source_next(&n.s, FETCH, &arena, e));
+    for (int i = 0; i < FETCH; i++) {
+        const ares_row *was = ares_source_row(&m.s, d[i].id), *is = ares_source_row(&n.s, e[i].id);
+        CHECK(ares_view_eq(was->prompt_text, is->prompt_text));
+        CHECK_EQ(is->id, was->id + (was->part ? 4 : 0));
+        CHECK_EQ(e[i].draw, d[i].draw);
+    }
+    ares_str_fini(&saved);
+    close_mixed(&m);
+    close_mixed(&n);
+}
+
 TEST(a_damaged_state_of_a_mixture_is_refused_and_changes_nothing)
 {
     static const struct {
@@ -279,7 +315,9 @@ TEST(a_part_whose_rows_are_all_skipped_ends_the_run_when_it_is_drawn_from)
     ares_drawn d[6];
     open_mixed(&m, 1, (const char *[]){ "curriculum.weights=[1, 0, 0]" });
     CHECK_OK(ares_source_next(&m.s, 2, &arena, d));
+    CHECK_EQ(ares_source_epoch_draws(&m.s), 2); /* of 18 rows, 7 in a draw */
     for (int64_t id = 0; id < 5; id++) ares_source_skip(&m.s, id);
+    CHECK_EQ(ares_source_epoch_draws(&m.s), 1);
     CHECK_OK(ares_source_next(&m.s, 3, &arena, d)); /* the epoch has its rows */
     CHECK_FAIL(ares_source_next(&m.s, 1, &arena, d), ARES_ESTATE, "all 5 rows of 'a' are skipped");
     close_mixed(&m);

@@ -3,6 +3,7 @@
 
 #include "../../src/data/dataset.h"
 #include "ares/data.h"
+#include "ares/data_pairs.h"
 
 static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% "
                                "if add_generation_prompt %}<assistant>{% endif %}";
@@ -252,4 +253,56 @@ TEST(options_that_lead_nowhere_are_refused_at_the_start)
     cfg.override_chat_template = file_of("bad.jinja", "{% for %}");
     CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}", &d, &dropped), ARES_EFORMAT, "bad.jinja");
     CHECK(d == NULL);
+}
+
+/* The last token of the preferred answer to each row, with or without a template. */
+static void check_ends(ares_data_config *cfg, bool chat, const char *const *ends, int n)
+{
+    const char *path =
+        file_of("pairs.jsonl", "{\"q\":\"2+2?\",\"y\":\"four\",\"x\":\"five\"}\n"
+                               "{\"q\":\"2+3?\",\"y\":\"five<|im_end|>\",\"x\":\"four\"}\n");
+    ares_tokenizer *t = tokenizer();
+    ares_pool *pool = ares_pool_new(1);
+    ares_prompt_encoder *e = NULL;
+    ares_dataset *d = NULL;
+    ares_source s;
+    ares_pairs pairs;
+    int64_t dropped;
+    cfg->apply_chat_template = chat;
+    REQUIRE_OK(ares_prompt_encoder_new(
+        &(ares_prompt_options){ .cfg = cfg, .tokenizer = t, .model_dir = test_dir() }, &e));
+    REQUIRE_OK(dataset_load(&(ares_texts){ &path, 1 }, cfg, false, &d));
+    REQUIRE_OK(ares_dataset_encode(d, e, pool, &dropped));
+    REQUIRE_OK(ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &s));
+    ares_pair_options o = { .chosen_key = "y",
+                            .rejected_key = "x",
+                            .max_length = 512,
+                            .without_span = true,
+                            .eos = ares_tokenizer_role_id(t, ARES_TOKEN_EOS) };
+    REQUIRE_OK(ares_pairs_encode(&s, e, &o, pool, &pairs));
+    CHECK_EQ(pairs.counts.pairs, n);
+    for (int i = 0; i < n; i++) {
+        const ares_stored_answer *a = &pairs.pair[i].chosen;
+        ares_str text = { 0 };
+        if (CHECK(a->n > 0) &&
+            CHECK_OK(ares_tokenizer_decode(t, a->ids + a->prompt_len, a->n, false, &text)))
+            CHECK_STR(text.data, ends[i]);
+        ares_str_fini(&text);
+    }
+    ares_pairs_fini(&pairs);
+    ares_source_close(&s);
+    ares_prompt_encoder_free(e);
+    ares_pool_free(pool);
+    ares_tokenizer_free(t);
+}
+
+TEST(a_stored_answer_ends_as_its_template_does_and_without_one_with_one_end_token)
+{
+    ares_data_config cfg = config();
+    check_ends(&cfg, false, (const char *[]){ "four<|im_end|>", "five<|im_end|>" }, 2);
+    check_ends(&cfg, true, (const char *[]){ "four", "five<|im_end|>" }, 2);
+    cfg.override_chat_template =
+        file_of("ends.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>\n"
+                              "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    check_ends(&cfg, true, (const char *[]){ "four<|im_end|>\n", "five<|im_end|><|im_end|>\n" }, 2);
 }

@@ -214,7 +214,7 @@ TEST(roles_and_templates_come_from_the_directory)
 }
 
 /* Each role in both files, in one, as null, and in none. */
-TEST(roles_come_from_the_tokenizers_config_and_else_from_the_map_of_special_tokens)
+TEST(roles_come_from_the_map_of_special_tokens_and_else_from_the_tokenizers_config)
 {
     static const struct {
         const char *config, *map;          /* NULL: no such file */
@@ -225,9 +225,11 @@ TEST(roles_come_from_the_tokenizers_config_and_else_from_the_map_of_special_toke
         { "{\"bos_token\":\"a\",\"unk_token\":\"b\"}", NULL, "a", NULL, NULL, "b" },
         { NULL, "{\"bos_token\":\"a\",\"unk_token\":{\"content\":\"b\"}}", "a", NULL, NULL, "b" },
         { "{\"bos_token\":\"a\",\"pad_token\":{\"content\":\"c\"}}",
-          "{\"bos_token\":\"b\",\"pad_token\":\"b\",\"eos_token\":\"d\"}", "a", "d", "c", NULL },
-        { "{\"pad_token\":null}", "{\"pad_token\":\"b\"}", NULL, NULL, NULL, NULL },
-        { "{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, "a", NULL, NULL },
+          "{\"bos_token\":\"b\",\"pad_token\":\"b\",\"eos_token\":\"d\"}", "b", "d", "b", NULL },
+        { "{\"pad_token\":null}", "{\"pad_token\":\"b\"}", NULL, NULL, "b", NULL },
+        { "{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, NULL, NULL, NULL },
+        { "{\"eos_token\":\"a\",\"added_tokens_decoder\":{\"400\":{\"content\":\"<s>\"}}}",
+          "{\"eos_token\":\"b\",\"pad_token\":\"c\"}", NULL, "a", NULL, NULL },
     };
     ares_str json = { 0 };
     REQUIRE_OK(ares_file_read(test_source(GOLDEN "bos_eos/tokenizer.json"), &json));
@@ -282,16 +284,16 @@ TEST(a_class_without_add_prefix_space_adds_none)
                       merges[] = "#version: 0.2\n\u0120 a\n";
     REQUIRE_OK(ares_file_write(test_file("vocab.json"), vocab, sizeof vocab - 1));
     REQUIRE_OK(ares_file_write(test_file("merges.txt"), merges, sizeof merges - 1));
-    for (int i = 0; i < ARES_COUNT(more); i++) {
+    for (int i = 0; i < 2 * ARES_COUNT(more); i++) {
         ares_tokenizer *t;
         ares_ids ids = { 0 };
         char config[128];
-        int n =
-            snprintf(config, sizeof config, "{\"tokenizer_class\":\"GPT2Tokenizer\"%s}", more[i]);
+        int n = snprintf(config, sizeof config, "{\"tokenizer_class\":\"%s\"%s}",
+                         i % 2 ? "Qwen2Tokenizer" : "GPT2Tokenizer", more[i / 2]);
         REQUIRE_OK(ares_file_write(test_file("tokenizer_config.json"), config, (size_t)n));
         REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
         CHECK_OK(ares_tokenizer_encode(t, ARES_VIEW("a"), false, &ids));
-        CHECK(ids.n == 1 && ids.ids[0] == (i == 2 ? 2 : 0));
+        CHECK(ids.n == 1 && ids.ids[0] == (i / 2 == 2 ? 2 : 0));
         ares_ids_fini(&ids);
         ares_tokenizer_free(t);
     }
@@ -358,6 +360,25 @@ TEST(a_key_that_is_absent_has_its_default)
     ares_str_fini(&absent);
     ares_str_fini(&usual);
     ares_str_fini(&other);
+}
+
+TEST(a_token_that_is_listed_again_stays_special)
+{
+    static const char *const more[][2] = { { ",\"special\":true", "" },
+                                           { ",\"special\":true", ",\"special\":false" },
+                                           { "", ",\"special\":true" },
+                                           { "", "" } };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(more); i++) {
+        char json[1024];
+        snprintf(json, sizeof json,
+                 PLAIN ",\"added_tokens\":[{\"id\":10,\"content\":\"<x>\"%s},"
+                       "{\"id\":10,\"content\":\"<x>\"%s}]}",
+                 more[i][0], more[i][1]);
+        describe(json, "<x>", &out);
+        CHECK_STR(out.data, i < 3 ? "10! 0-3, " : "10 0-3, ");
+    }
+    ares_str_fini(&out);
 }
 
 static void put(const char *name, const char *text)

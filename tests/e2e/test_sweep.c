@@ -102,6 +102,11 @@ TEST(a_dry_run_prints_commands_and_makes_nothing)
     CHECK_CONTAINS(out.data, " trainer.threads=");
     CHECK_EQ(sweep(&out, "s", "--seeds 1,2 --jobs 2 --dry-run trainer.threads=3"), 0);
     CHECK(strstr(out.data, " trainer.threads=3 ") && !strstr(out.data, "trainer.threads=1"));
+    /* and so do the ranks of each */
+    char share[40];
+    snprintf(share, sizeof share, " trainer.threads=%d\n", ARES_MAX(1, ares_cpu_count() / 4));
+    CHECK_EQ(sweep(&out, "s", "--seeds 1,2 --jobs 2 --ranks 2 --dry-run"), 0);
+    CHECK_CONTAINS(out.data, share);
     /* cards: groups that follow one another */
     CHECK_EQ(sweep(&out, "s", "--seeds 1 --gpus 4,5,6,7 --ranks 2 --dry-run"), 0);
     CHECK_CONTAINS(out.data, "worker 1: CUDA_VISIBLE_DEVICES=4,5\n");

@@ -59,6 +59,20 @@ static int occurrences(const char *text, const char *part)
     return n;
 }
 
+/* Checks how many points the first thin line has, which begins at the end of a thick one. */
+static void check_thin(const char *svg, int points)
+{
+    char begin[64];
+    const char *thin = strstr(svg, "stroke-width=\"1\""), *d = thin ? strstr(thin, " d=\"M") : NULL;
+    if (!CHECK(d)) return;
+    const char *end = strchr(d + 4, '"'), *next = strpbrk(d + 5, "L\"");
+    int n = 1;
+    for (const char *at = d + 5; at < end; at++) n += *at == 'L';
+    CHECK_EQ(n, points);
+    snprintf(begin, sizeof begin, "L%.*s\"/>", (int)(next - d - 5), d + 5);
+    CHECK_CONTAINS(svg, begin);
+}
+
 TEST(compare_draws_the_figure_of_a_sweep)
 {
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
@@ -87,6 +101,7 @@ TEST(compare_draws_the_figure_of_a_sweep)
     /* the other seed of 0.1 goes on alone */
     CHECK_EQ(occurrences(svg.data, "stroke-width=\"1\""), 3);
     CHECK_CONTAINS(svg.data, "; thin: one seed, others ended");
+    check_thin(svg.data, 3); /* steps 6, 8 and 10 */
     /* the values' names, below the panel and in the legend */
     CHECK_EQ(occurrences(svg.data, ">nofilter</text>"), 2);
     CHECK(!strstr(svg.data, "nan") && !strstr(svg.data, "inf"));
@@ -95,6 +110,11 @@ TEST(compare_draws_the_figure_of_a_sweep)
                         "2>&1 || ! command -v python3",
                         test_file("sweep/figure3.svg")),
              0);
+    /* the folder as a whole may be moved */
+    CHECK_EQ(test_shell(&out, "cd '%s' && mv sweep moved && '%s' compare moved 2>&1", test_dir(),
+                        test_program()),
+             0);
+    CHECK_CONTAINS(out.data, "| 0.1      | 2/2   | 0.250 (0.160 to 0.340)");
     ares_str_fini(&out);
     ares_str_fini(&svg);
 }

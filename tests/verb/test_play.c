@@ -88,6 +88,11 @@ TEST(actions_come_from_a_file_and_turns_end)
     CHECK_EQ(play(&out, "", words), 0);
     CHECK_CONTAINS(out.data, "<answer>Up</answer>\n");
     CHECK_CONTAINS(out.data, "--- end\nfailure: no turns left\n2 turns, 2 actions; ");
+    /* without --max-turns and files they have no limit, whatever the default of training is */
+    CHECK_EQ(play(&out, "a\\na\\na\\na\\na\\na\\na\\na\\na\\na\\na\\na\\na",
+                  "--env LargerSokoban --seed 500"),
+             0);
+    CHECK_CONTAINS(out.data, "--- end\nthe input ended before the episode\n13 turns, 0 actions; ");
     ares_str_fini(&out);
 }
 

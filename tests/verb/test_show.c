@@ -150,6 +150,35 @@ TEST(show_puts_the_rows_of_an_episode_together)
     ares_str_fini(&out);
 }
 
+/* Of five turns the first has left the row, one wrote nothing, and the last did not fit. */
+TEST(show_tells_turns_without_tokens_from_those_that_left_and_one_that_did_not_fit)
+{
+    static const char row[] =
+        "{\"draw\":0,\"sample\":0,\"data_source\":\"T\",\"seed\":3,\"id\":4,\"token_exact\":true,"
+        "\"prompt\":\"P:\",\"response\":\"bb;dd\",\"turns\":["
+        "{\"state\":\"S1\",\"response\":\"aa\",\"actions\":[],\"n_tokens\":4},"
+        "{\"state\":\"S2\",\"response\":\"bb\",\"actions\":[\"b\"],\"n_tokens\":3},"
+        "{\"state\":\"S3\",\"response\":\"\",\"actions\":[],\"n_tokens\":0},"
+        "{\"state\":\"S4\",\"response\":\"dd\",\"actions\":[\"d\"],\"n_tokens\":2},"
+        "{\"state\":\"S5\",\"response\":\"\",\"actions\":[],\"n_tokens\":0,\"end\":\"context "
+        "full\"}],\"trained\":[[0,3],[4,2]],\"n_tokens\":9,\"trained_text\":[[0,2],[3,2]],"
+        "\"turn_ends\":[2,5],\"score\":1,\"rewards\":{},\"accuracy\":1,\"finished\":false}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    write_step("full", 1, row, sizeof row - 1);
+    CHECK_EQ(show(&out, "full"), 0);
+    CHECK_CONTAINS(out.data, "\n1        T    3     4      1      yes ");
+    CHECK_EQ(show(&out, "full --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "4 turns, 0 actions\n");
+    CHECK_CONTAINS(out.data, "--- turn 1 is not trained: it is in no row of the batch\nS1\naa\n"
+                             "[turn 1:");
+    CHECK_CONTAINS(out.data, "\nP:{+bb+}\n[turn 2: b; 0 executed; reward -; 3 tokens]\n;{+dd+}\n"
+                             "[turn 3: no action; 0 executed; reward -; 0 tokens]\n[turn 4: d;");
+    CHECK_CONTAINS(out.data, "--- turn 5 is not trained: it is in no row of the batch\nS5\n");
+    CHECK(!strstr(out.data, "S2") && !strstr(out.data, "S3") && !strstr(out.data, "S4"));
+    ares_str_fini(&out);
+}
+
 TEST(show_prints_rows_that_do_not_say_what_was_trained)
 {
     static const char row[] =

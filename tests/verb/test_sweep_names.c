@@ -1,5 +1,8 @@
 /* A sweep's labels, templates, runs and their words, and the names of cards. */
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "sweep/sweep.h"
 #include "test.h"
 
@@ -82,7 +85,8 @@ TEST(a_card_that_is_not_there_is_refused)
 }
 
 /* Reads a sweep from words alone, or fails. */
-static int read(sweep *s, const char *seeds, const char *order, int n, const char *const *words)
+static int read_sweep(sweep *s, const char *seeds, const char *order, int n,
+                      const char *const *words)
 {
     *s = (sweep){ 0 };
     return sweep_read(
@@ -101,7 +105,7 @@ TEST(seeds_are_paired_and_the_order_is_that_asked_for)
                                          "worker.actor.optim.lr=1e-6, 0.5,", "a.b=1" };
     sweep s;
     ares_str out = { 0 };
-    REQUIRE_OK(read(&s, "3,1", NULL, 5, words));
+    REQUIRE_OK(read_sweep(&s, "3,1", NULL, 5, words));
     names(&s, &out);
     CHECK_STR(out.data, "lr_1e-6-seed_3 lr_05-seed_3 lr_1e-6-seed_1 lr_05-seed_1 ");
     CHECK_STR(s.runs[1].fields, "worker.actor.optim.lr=0.5 | seed=3");
@@ -113,7 +117,7 @@ TEST(seeds_are_paired_and_the_order_is_that_asked_for)
                         "trainer.experiment_name=lr_05-seed_3 "
                         "trainer.run_dir=runs/x/lr_05-seed_3 ");
     sweep_fini(&s);
-    REQUIRE_OK(read(&s, "3,1", "values", 5, words));
+    REQUIRE_OK(read_sweep(&s, "3,1", "values", 5, words));
     names(&s, &out);
     CHECK_STR(out.data, "lr_1e-6-seed_3 lr_1e-6-seed_1 lr_05-seed_3 lr_05-seed_1 ");
     sweep_fini(&s);
@@ -125,7 +129,7 @@ TEST(two_parameters_give_all_combinations_and_keep_lists_whole)
     static const char *const words[] = { "--over=a.lr=1,2", "--over", "b.lr=[x,y],[z]" };
     sweep s;
     ares_str out = { 0 };
-    REQUIRE_OK(read(&s, NULL, NULL, 3, words));
+    REQUIRE_OK(read_sweep(&s, NULL, NULL, 3, words));
     names(&s, &out);
     CHECK_STR(out.data, "a.lr_1-b.lr__x_y_ a.lr_1-b.lr__z_ a.lr_2-b.lr__x_y_ a.lr_2-b.lr__z_ ");
     CHECK_STR(s.runs[2].fields, "a.lr=2 | b.lr=[x,y]");
@@ -150,7 +154,8 @@ TEST(what_makes_no_sweep_is_refused)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         sweep s;
         int n = cases[i].words[1] ? 2 : 1;
-        CHECK_FAIL(read(&s, cases[i].seeds, NULL, n, cases[i].words), cases[i].code, cases[i].why);
+        CHECK_FAIL(read_sweep(&s, cases[i].seeds, NULL, n, cases[i].words), cases[i].code,
+                   cases[i].why);
         sweep_fini(&s);
     }
 }
@@ -192,19 +197,24 @@ TEST(a_file_has_parameters_with_cases_and_variables)
 
 /* ---------------- sweep.json */
 /* What a command with these words writes, once the directories of its runs are there. */
-static void list(const char *seeds, int n, const char *const *words, ares_str *json)
+static void list_in(const char *dir, const char *seeds, int n, const char *const *words,
+                    ares_str *json)
 {
     sweep s = { 0 };
     ares_str_clear(json);
     REQUIRE_OK(sweep_read(
-        &s, &(sweep_words){
-                .name = "x", .dir = test_file("x"), .seeds = seeds, .n = n, .words = words }));
+        &s, &(sweep_words){ .name = "x", .dir = dir, .seeds = seeds, .n = n, .words = words }));
     for (int i = 0; i < s.n; i++) CHECK_OK(ares_dir_make(s.runs[i].run_dir));
     CHECK_OK(sweep_read_manifest(&s));
     for (int i = 0; i < s.n; i++) s.runs[i].wall_s += 1;
     CHECK_OK(sweep_write_manifest(&s));
     CHECK_OK(ares_file_read(sweep_manifest(&s), json));
     sweep_fini(&s);
+}
+
+static void list(const char *seeds, int n, const char *const *words, ares_str *json)
+{
+    list_in(test_file("x"), seeds, n, words, json);
 }
 
 static void check_order(const ares_str *json, int n, const char *const *parts)
@@ -242,5 +252,25 @@ TEST(the_list_of_a_sweep_keeps_the_runs_of_earlier_commands)
                 (const char *[]){ "\"variant\": \"lr = 1\"", "\"variant\": \"lr = 2\"",
                                   "\"variant\": \"lr = 2, n = 7\"",
                                   "\"variant\": \"lr = 1, n = 7\"" });
+    ares_str_fini(&json);
+}
+
+/* Each names the folder of the sweep from its own one. */
+TEST(the_list_of_a_sweep_has_the_runs_of_commands_from_another_folder)
+{
+    static const char *const first[] = { "--over=a.lr=1,2" }, *const second[] = { "--over=a.lr=3" };
+    char here[4096], expected[4200];
+    ares_str json = { 0 };
+    REQUIRE(getcwd(here, sizeof here));
+    REQUIRE_OK(ares_dir_make(test_file("other")));
+    REQUIRE(chdir(test_dir()) == 0);
+    list_in("x", "1", 1, first, &json);
+    CHECK(chdir("other") == 0);
+    list_in("../x", "1", 1, second, &json);
+    CHECK(chdir(here) == 0);
+    snprintf(expected, sizeof expected, "\"run_dir\": \"%s/x/lr_1-seed_1\"", test_dir());
+    CHECK_CONTAINS(json.data, expected);
+    CHECK_CONTAINS(json.data, "/x/lr_2-seed_1\"");
+    CHECK_CONTAINS(json.data, "\"run_dir\": \"../x/lr_3-seed_1\"");
     ares_str_fini(&json);
 }

@@ -113,7 +113,9 @@ TEST(deviations_are_averaged_over_steps_and_go_on_from_a_saved_state)
     for (int i = 0; i < 2; i++) {
         adapt(c, i ? resumed : state, m, 2, 0.5);
         CHECK_NEAR(metric(m, "collapse_first_turn_sample/marginal_std_ema"), 1.1, 1e-15);
+        CHECK_NEAR(metric(m, "collapse_first_turn_sample/mi_zscore_ema"), 0.5 / 1.101, 1e-15);
         CHECK_NEAR(metric(m, "collapse_trajectory_sample/marginal_std_ema_seq"), 11, 1e-14);
+        CHECK_NEAR(metric(m, "collapse_trajectory_sample/mi_zscore_ema_seq"), 0.5 / 11.001, 1e-15);
         CHECK(isnan(metric(m, "collapse_first_turn_sample/marginal_std_ema_seq")));
     }
     REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"first_turn\":-1}"), "state", &saved));

@@ -52,6 +52,11 @@ TEST(bounds_of_the_accuracy_range_are_strict)
     cfg.filter_low = 0.5;
     REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
     CHECK(!v[2].keep);
+    CHECK_STR(v[2].reason, "accuracy_low");
+    cfg.filter_low = 0.01, cfg.filter_high = 0.5;
+    REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
+    CHECK(!v[2].keep);
+    CHECK_STR(v[2].reason, "accuracy_high");
     cfg.filter_low = -INFINITY, cfg.filter_high = INFINITY;
     REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
     for (int i = 0; i < 4; i++) CHECK(v[i].keep);

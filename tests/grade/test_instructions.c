@@ -88,6 +88,7 @@ static const struct {
     { "detectable_format:json_format", "",
       "```json\n{\"a\": [1, -2.5e3, NaN, null, \"\\u00e9\"]}\n```", "{\"a\": 01}" },
     { "detectable_format:title", "", "x <<< t >> y", "<<>>\n<<\na>>" },
+    { "detectable_format:title", "", "<< >>\n<<a>>", "<< >>\n<<>>" },
     { "combination:two_responses", "", "a******b", "a****** a " },
     { "combination:repeat_prompt", "{\"prompt_to_repeat\":\"Say it. \"}", " say IT. Done",
       "I say it." },
@@ -110,6 +111,8 @@ static const struct {
     { "count:conjunctions", "{\"small_n\":2}", "and And", "and, sandwich" },
     { "count:person_names", "{\"N\":2}", "Emma-Liam", "Emma, Emma and Liams" },
     { "ratio:overlap", "{\"reference_text\":\"abcdef\",\"percentage\":48}", "abcdxy", "abcxyz" },
+    { "ratio:overlap", "{\"reference_text\":\"abcdef\",\"percentage\":50}", "abcdefghij",
+      "abcdef" },
     { "count:numbers", "{\"N\":2}", "1,000.50 and \xd9\xa3", "1-2" },
     { "words:alphabet", "", "(x) yes, Zoe 'and' b", "a c" },
     { "words:vowel", "", "\nA tree is\n", "education" },
@@ -426,6 +429,9 @@ TEST(instructions_are_found_where_rows_keep_them)
         "\\\"startend:quotation\\\",\\\"punctuation:no_comma\\\"]}\"}",
         "{\"response\":\"\\\"hi\\\"\",\"metadata\":{\"checkers\":[{\"id\":\"startend:quotation\"},{"
         "\"id\":\"keywords:existence\",\"kwargs\":{\"keywords\":[\"hi\"]}}]}}",
+        /* the checkers count where both are there */
+        "{\"response\":\"\\\"hi\\\"\",\"metadata\":{\"instruction_id_list\":[\"format:emoji\"],"
+        "\"checkers\":[{\"id\":\"startend:quotation\"},{\"id\":\"punctuation:no_comma\"}]}}",
     };
     double score;
     ares_arena_reset(&rows);

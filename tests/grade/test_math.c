@@ -404,6 +404,18 @@ TEST(lists_keep_their_order_and_their_brackets)
           !equal("(1,)", "(1,2)") && !equal("(,)", "(1,2)"));
 }
 
+TEST(dapo_opens_a_box_with_the_braces_in_it)
+{
+    ares_verify_out out;
+    static const char *const boxed[] = { "Answer: \\boxed{\\frac{1}{2}}",
+                                         "Answer: $\\boxed{\\frac{1}{2}}$", "Answer: \\frac12" };
+    for (int i = 0; i < ARES_COUNT(boxed); i++) {
+        double score = score_of("dapo", ares_view_of(boxed[i]), ARES_VIEW("\\frac{1}{2}"), &out);
+        CHECK_MSG(score == 1, "%s: %g, %s", boxed[i], score, out.details.data);
+        ares_str_fini(&out.details);
+    }
+}
+
 TEST(dapo_reads_integers_as_numbers_only_when_told)
 {
     ares_verify_out out;
@@ -412,20 +424,19 @@ TEST(dapo_reads_integers_as_numbers_only_when_told)
                    "\"acc\":false,\"pred\":\"042\",\"extracted\":\"042\",\"decided_by\":\"no\"");
     ares_str_fini(&out.details);
     static const struct {
-        const char *text;
+        const char *text, *truth;
         double want;
-    } cases[] = { { "Answer: 042", 1 },
-                  { "Answer: 42.0", 1 },
-                  { "Answer: -42", -1 },
-                  { "Answer: 42.5", -1 },
-                  { "Answer: forty", -1 } };
+    } cases[] = { { "Answer: 042", "42", 1 },    { "Answer: 42.0", "42", 1 },
+                  { "Answer: -42", "42", -1 },   { "Answer: -042", "-42", 1 },
+                  { "Answer: 42.5", "42", -1 },  { "Answer: -0", "0", 1 },
+                  { "Answer: forty", "42", -1 }, { "Answer: 0", "-00.0", 1 } };
     const ares_verifier *v = ares_verifier_find("dapo");
     struct {
         bool integer_labels, strict_box;
     } options = { true, false };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_verify_in in = { .response = ares_view_of(cases[i].text),
-                              .ground_truth = ARES_VIEW("42"),
+                              .ground_truth = ares_view_of(cases[i].truth),
                               .options = &options };
         out = (ares_verify_out){ .accuracy = NAN };
         CHECK_OK(v->verify(&in, &out));

@@ -179,6 +179,7 @@ TEST(the_letter_that_is_announced_wins)
           choice("I choose choice\n:\tD", "D", NULL) == 1);
     CHECK(choice("The answer is B. Or C", "C", NULL) == 0 &&
           choice("A or B or C", "C", NULL) == 1 && choice("A or B or C", "A", NULL) == 0);
+    CHECK(choice("Answer: C. My final answer is D", "C", NULL) == 1); /* the first, final or not */
     CHECK(choice("<think>the answer is A</think>the answer is B", "B", NULL) == 1 &&
           choice("<think>A</think>", "A", NULL) == 0);
     CHECK(choice("D is the correct one", "D", NULL) == 1 &&
@@ -209,7 +210,8 @@ TEST(a_label_is_a_letter_an_index_or_the_text_of_a_choice)
           choice("It is Paris", "B", row) == 0);
     CHECK(choice("The answer is B", "", "{\"metadata\":{\"correct_letter\":\"b\"}}") == 1);
     CHECK(choice("The answer is X", "Y", "{\"valid_letters\":[\"X\",\"Y\"]}") == 0 &&
-          choice("The answer is Y", "Y", "{\"valid_letters\":[\"X\",\"Y\"]}") == 1);
+          choice("The answer is Y", "Y", "{\"valid_letters\":[\"X\",\"Y\"]}") == 1 &&
+          choice("The answer is Y", "y", "{\"valid_letters\":[\"x\",\"y\"]}") == 1);
     CHECK(choice("It is Rome", "B", "{\"choices\":{\"a\":\"Paris\",\"b\":\"Rome\"}}") == 1);
     CHECK(isnan(choice("B", "", NULL)));
     CHECK(choice("B", "Z9", "{\"choices\":5}") == 0 &&

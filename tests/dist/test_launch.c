@@ -320,8 +320,9 @@ TEST_MPI(the_launcher_gives_the_exit_code_and_the_arguments)
 /* ---------------- --restarts */
 /*
  * What a start does is one letter of the role, in turn: s saves a checkpoint and fails, f fails
- * without one, S dies of a signal after saving, c finds a wrong configuration after saving, w
- * saves, waits for a signal and fails, o ends well. The last letter counts for all further starts.
+ * without one, S dies of a signal after saving, c finds a wrong configuration after saving, n a
+ * number that is none, T is ended by a signal of its own after saving, w saves, waits for a signal
+ * and fails, o ends well. The last letter counts for all further starts.
  */
 static void begin_as_told(void)
 {
@@ -335,10 +336,12 @@ static void begin_as_told(void)
     ares_signal_install(ARES_SIGNAL_WAITS);
     REQUIRE_OK(ares_world_open(&w));
     CHECK_OK(ares_file_write_atomic(path.data, starts.data, starts.len));
-    if (strchr("sScw", what))
+    if (strchr("sScnTw", what))
         CHECK_OK(
             ares_file_write_atomic(ares_path_join(&path, folder, "latest"), "step_000007", 11));
     if (what == 'S') raise(SIGKILL);
+    if (what == 'T') exit(128 + SIGTERM);
+    if (what == 'n') exit(ares_error_exit_code(ARES_ENUMERIC));
     for (int i = 0; what == 'w' && i < 1000 && !ares_signal_pending(); i++) sleep_ms(10);
     ares_str_fini(&path);
     ares_str_fini(&starts);
@@ -374,6 +377,8 @@ TEST(a_failed_run_starts_again_where_it_has_saved)
     CHECK_EQ(restarted("sf", 5, "sf"), 1); /* the checkpoint is older than the last start */
     CHECK_EQ(restarted("f", 5, "f"), 1);
     CHECK_EQ(restarted("c", 5, "c"), 2);
+    CHECK_EQ(restarted("n", 5, "n"), ares_error_exit_code(ARES_ENUMERIC));
+    CHECK_EQ(restarted("T", 5, "T"), 128 + SIGTERM);
     CHECK_EQ(restarted("w", 5, "w"), 1); /* a signal of the user's */
     CHECK_EQ(restarted("s", 0, "s"), 1);
 }

@@ -244,7 +244,7 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
  * Checks that a row that no verifier can judge stops the run when it is read, in training and in
  * validation.
  */
-static void refuses_row(const char *reward, const char *row, const char *message)
+static void refuses_row_by(const char *rewards, const char *row, const char *message)
 {
     char change[800], words[600], at[400];
     const char *good = "{\"prompt\":\"1\",\"answer\":\"2\",\"rm_type\":\"number\","
@@ -254,19 +254,26 @@ static void refuses_row(const char *reward, const char *row, const char *message
              good);
     snprintf(at, sizeof at, "rows.jsonl:2: %s", message);
     snprintf(words, sizeof words,
-             "'worker.reward.rewards=[{name: %s}]' "
+             "%s "
              "data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
              "data.train_files=rows.jsonl",
-             reward);
+             rewards);
     refuses(change, words, RUN, at);
     snprintf(words, sizeof words,
-             "'worker.reward.rewards=[{name: %s}]' "
+             "%s "
              "data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
              "data.train_files=good.jsonl data.val_files=rows.jsonl",
-             reward);
+             rewards);
     refuses(change, words, RUN, at);
     strcat(words, " trainer.val_only=true");
     refuses(change, words, RUN, at);
+}
+
+static void refuses_row(const char *reward, const char *row, const char *message)
+{
+    char words[200];
+    snprintf(words, sizeof words, "'worker.reward.rewards=[{name: %s}]'", reward);
+    refuses_row_by(words, row, message);
 }
 
 TEST(rows_that_no_verifier_can_judge_are_named_with_file_and_line)
@@ -287,6 +294,9 @@ TEST(rows_that_no_verifier_can_judge_are_named_with_file_and_line)
                 "{\"prompt\":\"1\",\"answer\":\"2\",\"metadata\":{\"rm_type\":\"format_verify\","
                 "\"functions\":[\"def f(): 0\"]}}",
                 "the row has 'functions' in Python, which is not run");
+    refuses_row_by("'worker.reward.rewards=[{name: random}]' worker.reward.accuracy=auto",
+                   "{\"prompt\":\"1\",\"answer\":\"2\"}",
+                   "auto: the row has neither rm_type nor data_source");
 }
 
 TEST(mistakes_of_configuration_are_named)

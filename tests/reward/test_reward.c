@@ -748,6 +748,11 @@ TEST(right_and_wrong_have_the_configured_worth)
         CHECK_EQ(m.items[0].unshaped, cases[i].right + 0.25f);
         CHECK_EQ(m.items[1].unshaped, cases[i].wrong + 0.25f);
         CHECK_EQ(ares_reward_max_length(m.reward), 8);
+        double right, wrong, penalty; /* without the format, at the full penalty */
+        CHECK(ares_reward_worth(m.reward, &right, &wrong, &penalty));
+        CHECK_EQ(right, (double)cases[i].right - 0.25);
+        CHECK_EQ(wrong, (double)cases[i].wrong - 0.25);
+        CHECK_EQ(penalty, 0.5);
         close_manager(&m);
     }
 }

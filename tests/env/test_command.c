@@ -95,7 +95,10 @@ TEST(a_program_tells_actions_rewards_and_numbers)
     CHECK_NEAR(place_told(&t, "why"), -1, 0); /* no number */
     CHECK_NEAR(place_told(&t, "a name"), -1, 0);
     CHECK(!ares_env_over(&p.env));
+    int dropped = t.outcome.dropped;
     CHECK_OK(place_act(&p, "up", &t));
+    CHECK(t.outcome.dropped > 0);
+    CHECK_EQ(dropped, 2 * t.outcome.dropped); /* of both actions that were made */
     CHECK(ares_env_won(&p.env) && p.env.replayable && !p.env.failure);
     place_close(&p);
     REQUIRE_OK(open_trouble(&p, ",--free", ""));

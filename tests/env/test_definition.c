@@ -44,12 +44,17 @@ TEST(a_file_changes_an_option_of_a_built_in_tag_and_adds_its_own)
     ares_str text = { 0 };
     ares_env_format f = ares_env_format_default();
     static const char yaml[] = "env:\n  definitions:\n    CoordSokoban: {max_tokens: 7}\n"
+                               "    FrozenLake: {max_actions: 4, instruction: Walk.}\n"
                                "    Wide: {type: sokoban, instruction: Go., options: {dim_y: 9, "
                                "symbols: [w, f, t, a, b, c, d]}}\n";
     REQUIRE_OK(place_define(&p, yaml, "CoordSokoban", ""));
     CHECK_EQ(p.d.texts.max_tokens, 7);
     CHECK_EQ(p.d.texts.max_actions, 10);
     CHECK_CONTAINS(p.d.texts.instruction, "(5, 5)");
+    place_close(&p);
+    REQUIRE_OK(place_define(&p, yaml, "FrozenLake", ""));
+    CHECK_EQ(p.d.texts.max_actions, 4);
+    CHECK_STR(p.d.texts.instruction, "Walk.");
     place_close(&p);
     REQUIRE_OK(place_define(&p, yaml, "Wide", ""));
     ares_env_system_message(&(ares_env){ .definition = &p.d }, &f, &text);
@@ -163,6 +168,17 @@ TEST(countdown_takes_solvable_rows_of_a_file_by_seed)
     CHECK(!ares_env_won(&p.env) && p.env.terminated);
     place_shows(&p, "Your answer get 0.1 points.");
     place_close(&p);
+    /* the first rows alone: an empty line is none */
+    static const char *const most[] = { "options.path=%s options.max_instances=3",
+                                        "options.path=%s options.max_instances=2" };
+    for (int i = 0; i < 2; i++) {
+        char words[512];
+        snprintf(words, sizeof words, most[i], test_file("rows.jsonl"));
+        REQUIRE_OK(place_open(&p, "Countdown", words));
+        CHECK_OK(place_reset(&p, 10001, 0));
+        place_shows(&p, i ? "Target: 4, nums: [3, 5, 2]" : "Target: 2, nums: [1, 1]");
+        place_close(&p);
+    }
     CHECK_FAIL(open_file(&p, "Countdown", "{\"nums\":[1],\"target\":1}\n{\"nums\":\"x\"}\n"),
                ARES_EFORMAT, "rows.jsonl:2: 'nums' must be a list");
     place_close(&p);

@@ -174,18 +174,26 @@ TEST(a_hole_is_a_failure_and_the_goal_a_success)
 {
     place p;
     ares_env_turn t;
-    int won = 0, lost = 0;
+    int won = 0, lost = 0, stopped = 0;
     REQUIRE_OK(place_open(&p, "FrozenLake", "options.is_slippery=false options.p=0.6"));
     for (uint64_t seed = 0; seed < 60; seed++) {
         static const char *const ways[] = { "Left", "Down", "Right", "Up" };
         REQUIRE_OK(place_reset(&p, seed, 0));
-        for (int i = 0; !ares_env_over(&p.env); i++)
+        for (int i = 0; !ares_env_over(&p.env); i++) {
+            ares_str before = { 0 }, after = { 0 };
+            ares_env_render(&p.env, &before);
             CHECK_OK(place_act(&p, ways[(seed + (uint64_t)i / 3) % 4], &t));
+            ares_env_render(&p.env, &after);
+            CHECK_EQ(place_told(&t, "action_is_effective"), strcmp(before.data, after.data) != 0);
+            stopped += strcmp(before.data, after.data) == 0; /* at an edge */
+            ares_str_fini(&before);
+            ares_str_fini(&after);
+        }
         CHECK_EQ(ares_env_won(&p.env), p.env.reward.value == 1);
         won += ares_env_won(&p.env);
         lost += t.outcome.done && !t.outcome.success;
     }
-    CHECK(won > 3 && lost > 3);
+    CHECK(won > 3 && lost > 3 && stopped > 3);
     place_close(&p);
 }
 

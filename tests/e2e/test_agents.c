@@ -274,7 +274,7 @@ TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
     char words[400];
     ares_arena arena = { 0 };
     int64_t n;
-    double executed = 0, invalid = 0, told = 0;
+    double executed = 0, invalid = 0, told = 0, players = 0, idlers = 0; /* of the last: episodes */
     snprintf(words, sizeof words,
              "'env.train.tags=[FrozenLake, Own]' env.definitions.Own.type=command "
              "'env.definitions.Own.options.command=[python3, %s]' trainer.max_steps=1",
@@ -283,7 +283,7 @@ TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
     const ares_json **rows = e2e_rows(&arena, "tells", "rollouts/step_000001.jsonl", &n);
     for (int64_t r = 0; r < n; r++) {
         const ares_json *turns = ares_json_get(rows[r], "turns");
-        double acted = 0, idle = 0;
+        double acted = 0, idle = 0, before = executed;
         if (!ares_view_is(ares_json_get(rows[r], "data_source")->text, "Own")) continue;
         for (int64_t t = 0; t < turns->count; t++) {
             double actions = e2e_number(&turns->items[t], "executed");
@@ -293,9 +293,15 @@ TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
         }
         told += acted / (double)turns->count;
         invalid += idle / (double)turns->count;
+        players += executed > before;
+        idlers += idle > 0;
     }
     CHECK(executed > 0 && invalid > 0);
     CHECK_NEAR(e2e_metric("tells", 1, "train/Own/num_actions"), executed / 8, 1e-9);
+    CHECK(players < 8);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/non-zero/num_actions"), executed / players, 1e-9);
+    CHECK_NEAR(e2e_metric("tells", 1, "train/Own/non-zero/manager_invalid_action"),
+               invalid / idlers, 1e-9);
     CHECK_NEAR(e2e_metric("tells", 1, "train/Own/info/num_actions"), 80 * told / 8, 1e-9);
     CHECK(e2e_metric("tells", 1, "train/Own/failed") == 0);
     CHECK_NEAR(e2e_metric("tells", 1, "train/Own/info/failed"), 5 * told / 8, 1e-9);

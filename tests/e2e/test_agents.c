@@ -313,23 +313,27 @@ TEST(numbers_that_a_program_tells_are_no_numbers_of_the_run)
     ares_arena_fini(&arena);
 }
 
-TEST(greedy_episodes_to_compare_with_count_in_no_metric)
+TEST(greedy_episodes_to_compare_with_count_in_no_metric_but_the_tokens)
 {
     ares_arena arena = { 0 };
     int64_t n;
-    double actions = 0, won = 0;
+    double actions = 0, won = 0, sampled = 0;
     train("greedy", "algorithm.adv_estimator=remax trainer.max_steps=1");
     const ares_json **rows = e2e_rows(&arena, "greedy", "rollouts/step_000001.jsonl", &n);
     CHECK_EQ(n, 16);
     for (int64_t r = 0; r < n; r++) {
         const ares_json *turns = ares_json_get(rows[r], "turns");
-        for (int64_t t = 0; t < turns->count; t++)
+        for (int64_t t = 0; t < turns->count; t++) {
             actions += e2e_number(&turns->items[t], "executed");
+            sampled += e2e_number(&turns->items[t], "n_tokens");
+        }
         won += e2e_number(rows[r], "accuracy");
     }
     CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/num_actions"), actions / 16, 1e-9);
     CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/success"), won / 16, 1e-9);
     CHECK(isnan(e2e_metric("greedy", 1, "train/FrozenLake/pass@1")));
+    /* but in what was generated: a token of each at least */
+    CHECK(e2e_metric("greedy", 1, "rollout/generated_tokens") >= sampled + 4);
     ares_arena_fini(&arena);
 }
 

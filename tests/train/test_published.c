@@ -253,6 +253,11 @@ TEST(the_published_file_is_good_without_data_and_model)
     ares_config_resolve(cfg);
     CHECK_EQ(ares_train_named_ranks(&c), 8);
     CHECK_OK(ares_train_config_check(cfg, &c, ares_train_named_ranks(&c)));
+    static const int64_t nodes[] = { ARES_NULL_I64, 1, 3, 4096 }, ranks[] = { 8, 8, 24, 4096 };
+    for (int i = 0; i < ARES_COUNT(nodes); i++) {
+        c.published.nnodes = nodes[i];
+        CHECK_EQ(ares_train_named_ranks(&c), ranks[i]);
+    }
     CHECK_EQ(c.data.rollout_batch_size, 512);
     CHECK_EQ(c.rollout.n, 8);
     CHECK_NEAR(c.rollout.top_p, 0.99, 0);

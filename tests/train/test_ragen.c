@@ -278,7 +278,7 @@ TEST(environments_of_ragen_are_definitions)
         "      grid_lookup: {0: \"W\", 1: \".\", 2: \"G\", 3: \"C\", 4: \"B\", 5: \"A\", 6: "
         "\"@\"}\n"
         "      grid_vocab: {\"W\": \"wall\"}\n"
-        "  Countdown: {env_type: countdown, max_actions_per_traj: 1, env_config: null}\n"
+        "  Countdown: {env_type: countdown, max_actions_per_traj: 3, env_config: null}\n"
         "  WebShop: {env_type: webshop, env_config: {dataset: small}}\n"
         "es_manager: {train: {env_groups: 8, env_configs: {tags: [Mine, Countdown]}},\n"
         "             val: {env_groups: 8, env_configs: {tags: [Countdown]}}}\n";
@@ -306,6 +306,7 @@ TEST(environments_of_ragen_are_definitions)
     CHECK_EQ(ares_config_get(r.cfg, "env.definitions.Mine.options.dim_x")->integer, 7);
     REQUIRE_OK(ares_env_define(r.cfg, "Countdown", &d));
     CHECK_STR(d.type->name, "countdown");
+    CHECK_EQ(d.texts.max_actions, 3); /* of the file, whatever the built-in tag has */
     ares_str_fini(&text);
     ares_config_free(r.cfg);
 }

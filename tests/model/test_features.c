@@ -218,3 +218,33 @@ TEST(a_trained_tower_forgets_with_its_version_and_a_frozen_one_does_not)
         close_store(&s);
     }
 }
+
+/* Rows that show the whole picture, two parts of it, and one of these again. */
+TEST(each_part_of_a_picture_has_its_own_fresh_features)
+{
+    store s;
+    ares_seen seen;
+    ares_packed p = { 0 };
+    double off = 0;
+    if (!open_store(&s, SIZE_MAX, true)) return;
+    write_noise(&s, "a.png", 1);
+    const ares_medium *x = open_file(&s, "a.png");
+    REQUIRE_OK(ares_features_get(s.features, x, &seen));
+    int32_t all = (int32_t)(bytes_of(&s, x) / sizeof(float)) / s.model->cfg.hidden;
+    REQUIRE(all >= 5);
+    const ares_shown shown[] = { { x, 0, 0, all },
+                                 { x, all, 1, 2 },
+                                 { x, all + 2, 3, 2 },
+                                 { x, all + 4, 1, 2 },
+                                 { x, all + 6, 3, 1 } };
+    size_t width = (size_t)s.model->cfg.hidden;
+    float *in = ares_arena_calloc(&s.arena, ((size_t)all + 7) * width, sizeof *in);
+    p.shown = shown;
+    p.n_shown = ARES_COUNT(shown);
+    REQUIRE_OK(ares_features_show_fresh(s.features, &p, in, &off));
+    CHECK_EQ(off, 0);
+    for (int i = 0; i < ARES_COUNT(shown); i++)
+        CHECK_MEM(in + (size_t)shown[i].at * width, seen.features + (size_t)shown[i].from * width,
+                  (size_t)shown[i].n * width * sizeof *in);
+    close_store(&s);
+}

@@ -287,6 +287,26 @@ TEST(a_directory_that_is_no_model_says_so)
     ares_device_close(&d);
 }
 
+/* Other scalings turn a longer sequence as they turn a short one. */
+TEST(under_dynamic_scaling_a_sequence_may_be_as_long_as_the_model_has_positions)
+{
+    static const char *const variants[] = { "llama_dynamic", "llama_linear" };
+    for (int i = 0; i < 2; i++) {
+        ares_device d;
+        ares_model *m;
+        if (!CHECK_OK(load(golden(variants[i]), ARES_F32, &d, &m))) return;
+        int32_t most = m->cfg.max_position;
+        CHECK_OK(ares_model_check_length(m, most - 1));
+        CHECK_OK(ares_model_check_length(m, most));
+        if (i) CHECK_OK(ares_model_check_length(m, most + 1));
+        else
+            CHECK_FAIL(ares_model_check_length(m, most + 1), ARES_EUNSUPPORTED,
+                       "dynamic rope scaling");
+        ares_model_free(m);
+        ares_device_close(&d);
+    }
+}
+
 TEST(ids_beyond_the_embedding_are_refused)
 {
     ares_device d;

@@ -96,7 +96,7 @@ static ares_completion answer(ares_rollout *r, const prompt *p, int64_t *reused,
 /* Seen to fail: with blocks found by ids, which finds other pictures' keys. */
 TEST(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
 {
-    ares_rollout *cached = open_all(false), *plain = NULL;
+    ares_rollout *cached = open_all(false), *plain = NULL, *pieces = NULL;
     ares_arena arena = { 0 };
     ares_rollout_options o = { .cache_tokens = 2048,
                                .max_num_seqs = 8,
@@ -105,6 +105,8 @@ TEST(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
                                .no_prefix_cache = true };
     prompt p[4];
     REQUIRE_OK(ares_rollout_new(model, NULL, &o, &plain));
+    o.max_num_batched_tokens = BEFORE + TOKENS / 2; /* a piece begins within the picture */
+    REQUIRE_OK(ares_rollout_new(model, NULL, &o, &pieces));
     float *one = noise(&arena, 1), *two = noise(&arena, 2);
     make(&p[0], &arena, 0, one, 0);
     make(&p[1], &arena, 0, two, 1);
@@ -118,19 +120,23 @@ TEST(a_prompt_is_found_again_by_what_it_shows_and_not_by_its_ids)
     for (int i = 0; i < 4; i++) {
         int64_t reused, prefill, none, all;
         ares_completion a = answer(cached, &p[i], &reused, &prefill),
-                        b = answer(plain, &p[i], &none, &all);
+                        b = answer(plain, &p[i], &none, &all), c;
         CHECK_MSG(reused >= least[i] && reused <= most[i], "prompt %d: %lld found", i,
                   (long long)reused);
         CHECK(prefill + reused >= LENGTH && none == 0 && all == LENGTH);
         REQUIRE(a.n_tokens == NEW && b.n_tokens == NEW);
         CHECK_MEM(a.ids, b.ids, NEW * sizeof *a.ids);
         CHECK_MEM(a.log_probs, b.log_probs, NEW * sizeof *a.log_probs);
+        c = answer(pieces, &p[i], &none, &all);
+        CHECK_MEM(a.ids, c.ids, NEW * sizeof *a.ids);
+        CHECK_MEM(a.log_probs, c.log_probs, NEW * sizeof *a.log_probs);
         memcpy(first[i], a.log_probs, sizeof first[i]);
     }
     CHECK_MEM(first[0], first[2], sizeof first[0]);
     CHECK(memcmp(first[0], first[1], sizeof first[0]) != 0);
     CHECK(memcmp(first[1], first[3], sizeof first[1]) != 0);
     ares_rollout_free(plain);
+    ares_rollout_free(pieces);
     ares_arena_fini(&arena);
     close_all(cached);
 }

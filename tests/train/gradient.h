@@ -41,7 +41,7 @@ static void fill_batch(run *r)
 {
     ares_batch *b = &r->batch;
     ares_batch_init(b);
-    b->kl_coef = r->cfg.algorithm.kl_coef;
+    b->kl_coef = 1.5 * r->cfg.algorithm.kl_coef; /* as a controller leaves it */
     for (int g = 0; g < GROUPS; g++) {
         for (int i = 0; i < prompt_len[g]; i++)
             r->prompts[g][i] = draw_id(r->model, (uint64_t)(1000 * g + i));

@@ -163,6 +163,35 @@ static void begin_talk(talk *x, conversation_context context, bool exact, int64_
     }
 }
 
+/* The turn without tokens may be any of three: its score goes to the next, or back from the last.
+ */
+TEST(the_score_of_a_turn_without_tokens_goes_to_the_next_or_back)
+{
+    for (int silent = 0; silent < 3; silent++) {
+        static const float rewards[] = { 1, 2, 4 };
+        const float want[2] = { silent == 0 ? 3 : 1, silent == 0 ? 4 : 6 };
+        talk x;
+        ares_trajectory y = { 0 };
+        int32_t ends = 0;
+        talk_open(&x, true);
+        x.style.turn_scores = true;
+        for (int k = 0; k < 3; k++) {
+            begin_turn(&x, "state");
+            if (k != silent) answer(&x, "x</think><answer>Up</answer>");
+            else x.turns[k].text = ARES_VIEW("");
+            x.turns[k].reward.value = rewards[k];
+        }
+        REQUIRE_OK(conversation_rows(&x.c, &x.arena, &y));
+        const ares_trajectory_row *row = &y.rows[0];
+        for (int32_t i = 0; i < row->n_tokens; i++) {
+            CHECK_EQ(row->turn_scores[i], row->turn_ends[i] && ends < 2 ? want[ends] : 0);
+            ends += row->turn_ends[i];
+        }
+        CHECK_EQ(ends, 2);
+        talk_close(&x);
+    }
+}
+
 /* A state that never fits. */
 static void fill(talk *x)
 {

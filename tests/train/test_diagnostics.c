@@ -9,6 +9,7 @@
 #include "ares/algo_diagnostics.h"
 #include "collect/answerer.h"
 #include "report/measure_collapse.h"
+#include "report/report.h"
 #include "test.h"
 #include "tiny_trainer.h"
 
@@ -201,6 +202,34 @@ TEST(the_gradient_of_all_groups_and_the_only_term_is_that_of_the_update)
     }
     CHECK_NEAR(rows, 16, 0);
     CHECK(isnan(metric(&o, "grad_norm/bucket_5/sample_count")));
+    close_trainer(&o);
+}
+
+/* Two rows are a mini-batch; those of one have no token that counts. */
+TEST(a_mini_batch_without_a_token_is_in_no_mean)
+{
+    opened o;
+    double sum = 0, of_short = 0;
+    REQUIRE_OK(open_trainer(&o, VARIED, "report.gradient_analysis.every=1"));
+    o.c.actor.mini_batch_unit = "rows";
+    o.c.actor.global_batch_size = 2;
+    o.c.trainer.balance_batch = false;
+    CHECK_OK(ares_train_step(&o.t, o.m));
+    ares_batch *b = &o.t.batch;
+    memset(b->response_mask, 0, (size_t)b->row_start[2]);
+    ares_metrics_clear(o.m);
+    CHECK_OK(report_gradients(&o.t, b, o.m));
+    for (int k = 1; k <= 4; k++) {
+        char task[64], count[64];
+        snprintf(task, sizeof task, "grad_norm/bucket_%d/task", k);
+        snprintf(count, sizeof count, "grad_norm/bucket_%d/sample_count", k);
+        bool is_short = metric(&o, count) == 2;
+        CHECK(is_short || metric(&o, count) == 4);
+        sum += (is_short ? 1 : 2) * metric(&o, task);
+        if (is_short) of_short += metric(&o, task);
+    }
+    CHECK(of_short > 0);
+    CHECK_NEAR(metric(&o, "grad_norm/all/task"), sum / 7, 1e-9 * sum);
     close_trainer(&o);
 }
 

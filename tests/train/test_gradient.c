@@ -38,7 +38,7 @@ static at_tensor row_loss(const oracle *o, int row)
         loss = at_minimum(loss, at_full(-advantage * c->clip_ratio_dual, o->dtype, AT_SCALAR));
     at_tensor back = at_sub(blob(o, b->ref_log_probs + first, response), log_prob),
               k3 = at_add_s(at_sub(at_exp(back), back), -1);
-    loss = at_add(loss, at_mul_s(k3, r->cfg.algorithm.kl_coef));
+    loss = at_add(loss, at_mul_s(k3, b->kl_coef));
     loss = at_sub(loss, at_mul_s(entropy, c->entropy_coeff));
     at_tensor seen =
         at_to(at_clone(at_from_blob(b->response_mask + first, AT_U8, AT_DIMS(response))), o->dtype);

@@ -113,6 +113,8 @@ TEST(rows_are_ordered_where_balance_is_wanted_and_no_shuffle)
     CHECK(mini_batch_size_of_critic(&cfg).by_length);
     cfg.loss.loss_norm = "micro";
     CHECK(mini_batch_size_of_actor(&cfg).in_order && !mini_batch_size_of_critic(&cfg).in_order);
+    cfg.loss.loss_norm = "global", cfg.loss.early_stop_scope = "micro";
+    CHECK(mini_batch_size_of_actor(&cfg).in_order && !mini_batch_size_of_critic(&cfg).in_order);
     cfg.critic.mini_batch_unit = "prompts";
     CHECK(mini_batch_size_of_actor(&cfg).by_length && !mini_batch_size_of_critic(&cfg).by_length);
     cfg.actor.shuffle = true;

@@ -1,5 +1,5 @@
-/* The replay of an update, and texts: by hand where one transfer decides, and pinned for two known
- * models. */
+/* The replay of an update, by hand where one transfer decides and pinned for two known models; and
+ * texts. */
 #include <math.h>
 #include <stdio.h>
 

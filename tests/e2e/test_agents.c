@@ -131,6 +131,8 @@ TEST(rollouts_hold_each_episode_whole)
         }
         CHECK_NEAR(sum, e2e_number(rows[r], "score"), 1e-6);
         CHECK_EQ(e2e_number(rows[r], "seed"), 10000 + e2e_number(rows[r], "draw"));
+        CHECK_EQ(e2e_number(rows[r], "id"), /* in the step */
+                 4 * e2e_number(rows[r], "draw") + e2e_number(rows[r], "sample"));
         const ares_json *end = ares_json_get(&turns->items[turns->count - 1], "end");
         CHECK_EQ(end && ares_view_is(end->text, "won"), e2e_number(rows[r], "accuracy") == 1);
         /* an environment has ended it, whether it was won or lost; else its turns are used up */
@@ -317,23 +319,22 @@ TEST(greedy_episodes_to_compare_with_count_in_no_metric_but_the_tokens)
 {
     ares_arena arena = { 0 };
     int64_t n;
-    double actions = 0, won = 0, sampled = 0;
+    double actions = 0, won = 0, tokens = 0;
     train("greedy", "algorithm.adv_estimator=remax trainer.max_steps=1");
     const ares_json **rows = e2e_rows(&arena, "greedy", "rollouts/step_000001.jsonl", &n);
     CHECK_EQ(n, 16);
     for (int64_t r = 0; r < n; r++) {
         const ares_json *turns = ares_json_get(rows[r], "turns");
-        for (int64_t t = 0; t < turns->count; t++) {
+        for (int64_t t = 0; t < turns->count; t++)
             actions += e2e_number(&turns->items[t], "executed");
-            sampled += e2e_number(&turns->items[t], "n_tokens");
-        }
         won += e2e_number(rows[r], "accuracy");
+        tokens += e2e_number(rows[r], "n_tokens");
     }
     CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/num_actions"), actions / 16, 1e-9);
     CHECK_NEAR(e2e_metric("greedy", 1, "train/FrozenLake/success"), won / 16, 1e-9);
     CHECK(isnan(e2e_metric("greedy", 1, "train/FrozenLake/pass@1")));
     /* but in what was generated: a token of each at least */
-    CHECK(e2e_metric("greedy", 1, "rollout/generated_tokens") >= sampled + 4);
+    CHECK(e2e_metric("greedy", 1, "rollout/generated_tokens") >= tokens + 4);
     ares_arena_fini(&arena);
 }
 

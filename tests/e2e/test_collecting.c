@@ -42,6 +42,27 @@ TEST(the_accuracy_of_a_step_is_of_the_answers_of_every_draw)
     CHECK(draws > 1);
 }
 
+TEST(the_accuracy_of_a_step_leaves_discarded_answers_out)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    double right = 0, all = 0, judged = 0;
+    REQUIRE(runs("run", 1, BY_CHANCE OFTEN_RIGHT "algorithm.max_length=11"));
+    const ares_json **rows = e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &n);
+    for (int64_t i = 0; i < n; i++) {
+        const ares_json *discarded = ares_json_get(rows[i], "discarded");
+        double x = e2e_number(rows[i], "accuracy");
+        all += x;
+        if (discarded && discarded->boolean) continue;
+        right += x;
+        judged++;
+    }
+    CHECK(judged > 0 && judged < (double)n);
+    CHECK(fabs(right / judged - all / (double)n) > 0.01);
+    CHECK_NEAR(e2e_metric("run", 1, "reward/accuracy"), right / judged, 1e-9);
+    ares_arena_fini(&arena);
+}
+
 /* ---------------------------------------------------------------- controls */
 #define DROPS                                                                           \
     BY_CHANCE                                                                           \

@@ -298,11 +298,11 @@ TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
 }
 
 /* ---------------------------------------------------------------- how answers are sampled */
-/* Four ways to ask for the likeliest token, each for validation only. */
+/* Five ways to ask for the likeliest token, each for validation only. */
 TEST(validation_is_sampled_as_its_own_options_say)
 {
     static const char *const ways[] = { "do_sample: false", "temperature: 0", "top_k: 1",
-                                        "top_p: 0.000001" };
+                                        "top_p: 0.000001", "do_sample: false, temperature: 2" };
     char words[120], run[16];
     REQUIRE(runs("sampled", "", ""));
     for (int i = 0; i < ARES_COUNT(ways); i++) {

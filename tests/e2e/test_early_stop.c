@@ -3,6 +3,7 @@
  * scores 0; or no answer of a validation is right.
  */
 #include <math.h>
+#include <stdio.h>
 
 #include "e2e.h"
 
@@ -53,9 +54,15 @@ static void check_end(const char *run)
 TEST(a_run_whose_rewards_stop_varying_ends_before_an_update_with_its_reason)
 {
     ares_str out = { 0 };
-    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    char words[600]; /* no step is validated but the last one */
+    snprintf(words, sizeof words,
+             "data.val_files='%s' trainer.val_freq=20 trainer.val_before_train=false",
+             write_rows());
+    CHECK_EQ(run_of(&out, "run", "", words), 0);
     CHECK_CONTAINS(out.data, "stopped in step 13 of 20: reward_variance_collapse");
     check_end("run");
+    for (int step = 1; step <= LAST; step++)
+        CHECK_EQ(isnan(e2e_metric("run", step, "val/reward_score")), step < LAST);
     CHECK_EQ(test_shell(NULL,
                         "cd '%s/checkpoints' && cmp step_000012/model/model.safetensors "
                         "step_000013/model/model.safetensors",
@@ -63,11 +70,11 @@ TEST(a_run_whose_rewards_stop_varying_ends_before_an_update_with_its_reason)
              0);
     /* killed before the end was written: it ends again, without another step */
     CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("run/DONE")), 0);
-    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    CHECK_EQ(run_of(&out, "run", "", words), 0);
     check_end("run");
     /* killed at the first step without variance: it ends where the whole run ended */
     CHECK(e2e_go_back("run", "whole", 11));
-    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    CHECK_EQ(run_of(&out, "run", "", words), 0);
     check_end("run");
     e2e_same_runs("whole", "run", LAST);
     ares_str_fini(&out);

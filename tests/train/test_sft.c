@@ -89,7 +89,6 @@ typedef struct rows_case {
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *prompts;
     ares_model_config model;
-    int32_t eos; /* the model's; 0: the tokenizer's */
     ares_dataset *data;
     sft_rows rows;
 } rows_case;
@@ -114,8 +113,7 @@ static int encode_rows(rows_case *c, const char *tokenizer, const char *jsonl)
                                                                  .model_dir = tokenizer },
                                          &c->prompts));
     }
-    c->model.eos[c->model.n_eos++] =
-        c->eos ? c->eos : ares_tokenizer_role_id(c->tokenizer, ARES_TOKEN_EOS);
+    c->model.eos[c->model.n_eos++] = ares_tokenizer_role_id(c->tokenizer, ARES_TOKEN_EOS);
     ARES_TRY(ares_dataset_load_rows(&(ares_texts){ files, 1 }, &c->data));
     sft_encoder e = { &c->cfg, c->prompts, c->tokenizer, &c->model };
     return sft_rows_encode(c->data, &e, NULL, &c->rows);
@@ -171,13 +169,6 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
     CHECK_OK(encode_rows(&c, model_dir(), "{\"prompt\":\"1+1=\",\"response\":\"2\"}\n"));
     REQUIRE(c.rows.count == 1);
     CHECK_STR(shown(&c, 0, &text), "1+1=[2<|im_end|>]");
-    drop_rows(&c);
-    /* the end of an answer is the tokenizer's, too, where the model ends at another token */
-    c.cfg.data.apply_chat_template = true;
-    c.eos = 1;
-    CHECK_OK(encode_rows(&c, model_dir(), "{\"prompt\":\"1+1=\",\"response\":\"2\"}\n"));
-    REQUIRE(c.rows.count == 1);
-    CHECK_CONTAINS(shown(&c, 0, &text), "<|im_start|>assistant\n[2<|im_end|>]");
     drop_rows(&c);
     ares_str_fini(&text);
 }

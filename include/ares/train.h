@@ -650,7 +650,7 @@ int ares_train_copy_tokenizer(const char *from, const char *to);
 
 /* ---------------- runs */
 typedef enum {
-    ARES_RUN_NONE,       /* no run yet */
+    ARES_RUN_NONE,       /* no run yet, or a start of other options that made no step */
     ARES_RUN_UNFINISHED, /* this run; the same command goes on */
     ARES_RUN_FINISHED,   /* this run; its DONE has the hash of these options */
     ARES_RUN_CHANGED     /* a run with other options */

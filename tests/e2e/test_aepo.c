@@ -619,8 +619,9 @@ TEST_SLOW(a_study_goes_on_after_a_failure_and_skips_what_is_finished)
 {
     ares_str out = { 0 };
     CHECK_EQ(ares_dir_make(test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")), ARES_OK);
-    /* the configuration of another run: refused */
+    /* another run, which has answered prompts: refused */
     e2e_write("runs/AEPO/ablation/tiny/no_filtering/seed_2/config.yaml", "data: {seed: 7}\n");
+    e2e_write("runs/AEPO/ablation/tiny/no_filtering/seed_2/bootstrap.json", "{}\n");
     CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 1, "%s", out.data);
     CHECK_CONTAINS(out.data, "failed: runs/AEPO/ablation/tiny/no_filtering/seed_2\n");
     CHECK_CONTAINS(out.data, "| plain GRPO                 | 2    |");

@@ -206,8 +206,10 @@ TEST(bad_rows_are_named_with_file_and_line)
             RUN, "rows.jsonl:2:11: not JSON");
     refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n{\"question\":\"1\"}\\n' > rows.jsonl",
             words, RUN, "rows.jsonl:2: row has no key 'prompt' (keys: question)");
-    refuses("printf '{\"prompt\":\"1\",\"solution\":\"2\"}\\n' > rows.jsonl", words, RUN,
-            "rows.jsonl:1: row has no key 'answer' (keys: prompt, solution)");
+    refuses("printf '{\"prompt\":\"1\",\"solution\":\"2\"}\\n' > rows.jsonl",
+            "data.train_files=rows.jsonl data.rollout_batch_size=1 "
+            "worker.actor.global_batch_size=1 'worker.reward.rewards=[{name: exact}]'",
+            RUN, "rows.jsonl:1: row has no key 'answer' (keys: prompt, solution)");
     refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n' > rows.jsonl",
             "data.train_files=rows.jsonl", USE,
             "1 rows are fewer than data.rollout_batch_size = 4");

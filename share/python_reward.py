@@ -52,14 +52,17 @@ def load(path, name):
 
 
 def form_of(function):
-    names = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
     if "completions" in names:
         return "trl"
-    if "solution_str" in names or "solution_strs" in names:
+    if {"data_source", "solution_str", "extra_info", "solution_strs"} & set(names):
         return "verl"
+    if names and all(p.kind == p.VAR_KEYWORD for p in parameters.values()):
+        return "verl"  # alone calls with keywords only
     required = [
         p
-        for p in inspect.signature(function).parameters.values()
+        for p in parameters.values()
         if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     if len(required) == 1:
@@ -98,9 +101,24 @@ def answer_of(result, score_key):
         raise KeyError(f"the answer has no '{score_key}': {result}")
     answer = {k: v for k, v in result.items() if k != score_key}
     answer = {"score": number(result[score_key], f"'{score_key}'"), **answer}
-    if "accuracy" not in answer and "acc" in answer:
-        answer["accuracy"] = number(answer["acc"], "'acc'")
+    for key in ("acc", "accuracy"):  # the latter wins
+        if answer.get(key) is not None:
+            answer["accuracy"] = number(answer[key], f"'{key}'")
     return answer
+
+
+def truth_of(item, row):
+    """The ground truth as the row has it, where the one that was chosen is its text."""
+    chosen, of_model = item.get("ground_truth"), row.get("reward_model")
+    of_row = of_model.get("ground_truth") if isinstance(of_model, dict) else None
+    if not chosen:
+        return of_row
+    if isinstance(of_row, str) or of_row is None:
+        return chosen
+    try:
+        return of_row if json.loads(chosen) == of_row else chosen
+    except ValueError:
+        return chosen
 
 
 class Verl:
@@ -109,17 +127,16 @@ class Verl:
 
     def arguments(self, item):
         row = item.get("row") or {}
-        of_model = row.get("reward_model")
-        truth = item.get("ground_truth")
-        if isinstance(of_model, dict) and "ground_truth" in of_model:
-            truth = of_model["ground_truth"]
-        extra = dict(row.get("extra_info") or {})
+        extra = row.get("extra_info") or {}
+        if not isinstance(extra, dict):
+            raise TypeError(f"extra_info is no map: {extra!r}")
+        extra = dict(extra)
         extra.setdefault("num_turns", None)
         extra.setdefault("rollout_reward_scores", {})
         return {
             "data_source": row.get("data_source"),
             "solution_str": item["response"],
-            "ground_truth": truth,
+            "ground_truth": truth_of(item, row),
             "extra_info": extra,
         }
 
@@ -204,9 +221,19 @@ def run(function, kwargs, calls, loop):
     return results
 
 
+def failed(e):
+    return {"error": f"{type(e).__name__}: {e}"}
+
+
 def judge(function, form, kwargs, items, loop):
     """The answer to each item; an exception costs the response that it is about."""
-    results = run(function, kwargs, form.calls(items), loop)
+    try:
+        calls = form.calls(items)
+    except Exception as e:  # a row that the form cannot show
+        if len(items) == 1:
+            return [failed(e)]
+        return [a for item in items for a in judge(function, form, kwargs, [item], loop)]
+    results = run(function, kwargs, calls, loop)
     answers = []
     for i, result in enumerate(results):
         try:
@@ -214,14 +241,16 @@ def judge(function, form, kwargs, items, loop):
                 raise result
             of = items if form.many else [items[i]]
             scores = form.answers(result, of)
-            if len(scores) != len(of):
-                raise ValueError(f"{len(scores)} scores for {len(of)} responses")
+            if len(scores) != len(of):  # a fault of the function, which one response would hide
+                answers += [failed(ValueError(f"{len(scores)} scores for {len(of)} responses"))] * len(of)
+                continue
             answers += scores
         except Exception as e:
-            if form.many and len(items) > 1:
-                return [a for item in items for a in judge(function, form, kwargs, [item], loop)]
             traceback.print_exception(type(e), e, e.__traceback__)
-            answers.append({"error": f"{type(e).__name__}: {e}"})
+            if form.many and len(items) > 1:
+                print(f"{len(items)} responses are judged one by one, to find which it is about", file=sys.stderr)
+                return [a for item in items for a in judge(function, form, kwargs, [item], loop)]
+            answers.append(failed(e))
     return answers
 
 

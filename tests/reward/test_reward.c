@@ -616,6 +616,88 @@ TEST(python_functions_run_in_the_forms_of_three_trainers)
                  5, 4);
 }
 
+/* What a function says of three responses: the score where it has one. */
+static void ask_python(manager *m, const char *source, const char *row_text, const char *truth)
+{
+    static ares_arena arena;
+    const ares_json *row;
+    char rewards[300];
+    const char *file = test_file("asked.py");
+    CHECK_OK(ares_file_write(file, source, strlen(source)));
+    REQUIRE_OK(ares_json_parse(&arena, ares_view_of(row_text), "row", &row));
+    snprintf(rewards, sizeof rewards, "[{function: '%s:f', timeout_s: 60}]", file);
+    REQUIRE_OK(open_manager(m, rewards, NULL, 1));
+    static const char *const responses[] = { "a", "b", "c" };
+    for (int i = 0; i < 3; i++) {
+        m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(responses[i]),
+                                                  .ground_truth = ares_view_of(truth),
+                                                  .stopped = true,
+                                                  .row = row,
+                                                  .response_tokens = 1 },
+                                          .parts = m->parts[i] };
+        ares_reward_submit(m->reward, &m->items[i]);
+    }
+    finish(m);
+}
+
+TEST(a_python_function_gets_the_ground_truth_that_was_chosen)
+{
+    static const struct {
+        const char *row, *truth, *told;
+    } cases[] = {
+        /* data.answer_key names another key than verl's */
+        { "{\"reward_model\":{\"ground_truth\":\"A\"},\"extra_info\":{\"answer\":\"B\"}}", "B",
+          "'B'" },
+        { "{\"reward_model\":{\"ground_truth\":[\"A\"]}}", "B", "'B'" },
+        /* verl's own key: a list stays one, a number a number */
+        { "{\"reward_model\":{\"ground_truth\":[\"A\",2]}}", "[\"A\",2]", "['A', 2]" },
+        { "{\"reward_model\":{\"ground_truth\":1.5}}", "1.5", "1.5" },
+        { "{\"reward_model\":{\"ground_truth\":\"7\"}}", "7", "'7'" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        char source[300];
+        snprintf(source, sizeof source,
+                 "def f(data_source, solution_str, ground_truth, extra_info):\n"
+                 "    return float(repr(ground_truth) == repr(%s))\n",
+                 cases[i].told);
+        ask_python(&m, source, cases[i].row, cases[i].truth);
+        CHECK_MSG(m.items[0].score == 1, "case %d: %g", i, (double)m.items[0].score);
+        close_manager(&m);
+    }
+}
+
+TEST(what_a_python_function_answers_is_never_dropped)
+{
+    static const struct {
+        const char *source, *why, *row;
+    } cases[] = {
+        { "def f(reward_inputs): return [{'overall': 1.0}]\n", "1 scores for 3 responses", "{}" },
+        { "def f(completions, **kw): return [1.0]\n", "1 scores for 3 responses", "{}" },
+        { "def f(solution_str, **kw): return {'score': 1, 'accuracy': float('nan')}\n",
+          "'accuracy' is nan", "{}" },
+        { "def f(solution_str, **kw): return 1.0\n", "extra_info is no map: 'text'",
+          "{\"extra_info\":\"text\"}" },
+    };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        ask_python(&m, cases[i].source, cases[i].row, "5");
+        for (int k = 0; k < 3; k++) CHECK_MSG(m.items[k].failed, "case %d", i);
+        CHECK_CONTAINS(ares_reward_last_failure(m.reward), cases[i].why);
+        close_manager(&m);
+    }
+    /* verl calls with keywords */
+    static const char *const keywords[] = { "def f(**kw): return len(kw)\n",
+                                            "def f(data_source, **kw): return 1 + len(kw)\n" };
+    for (int i = 0; i < ARES_COUNT(keywords); i++) {
+        manager m;
+        ask_python(&m, keywords[i], "{}", "5");
+        CHECK_NEAR(m.items[2].score, 4, 0);
+        close_manager(&m);
+    }
+}
+
 TEST(python_functions_that_cannot_be_called_are_told_apart)
 {
     manager m;

@@ -218,6 +218,11 @@ TEST(common_forms_of_conversations_are_read)
           "\"assistant\",\"content\":\"b\",\"weight\":1},{\"role\":\"assistant\",\"content\":\"c\","
           "\"loss\":false},{\"role\":\"assistant\",\"content\":\"d\",\"loss\":1.0}]}",
           "assistant:a.assistant:[b].assistant:c.assistant:[d]." },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"train\":false},{\"role\":"
+          "\"assistant\",\"content\":\"a\",\"step_loss_mask\":0},{\"role\":\"assistant\","
+          "\"content\":\"b\",\"train\":true},{\"role\":\"assistant\",\"content\":\"c\","
+          "\"training\":false},{\"role\":\"assistant\",\"content\":\"d\",\"loss_mask\":1}]}",
+          "user:q.assistant:a.assistant:[b].assistant:c.assistant:[d]." },
     };
     const char *template = test_file("template.jinja");
     write_text(template, "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}"
@@ -390,6 +395,9 @@ TEST(a_bad_row_is_named)
           "rows.jsonl:1: message 0: 'weight' is neither 0 nor 1", true },
         { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"loss\":false}]}\n",
           "rows.jsonl:1: no answer is learnt from", true },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"loss\":1},{\"role\":"
+          "\"assistant\",\"content\":\"a\"}]}\n",
+          "rows.jsonl:1: message 0 is to be learnt from and is not of the assistant", true },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         rows_case c = { .cfg.data.apply_chat_template = cases[i].chat };

@@ -73,11 +73,16 @@ static int messages_of(const ares_json *list, const char *key, ares_arena *arena
     return ares_row_check_messages(copy, key);
 }
 
-/* Whether a message is learnt from: "weight" or "loss" of 0 says no. */
-static int weight_of(const ares_json *messages, int64_t i, bool *learnt)
+/*
+ * Whether a message is learnt from: a 0 says no, under the names of OpenAI, slime, Axolotl and
+ * others.
+ */
+static int weight_of(const ares_json *messages, int64_t i, bool *learnt, bool *said)
 {
-    static const char *const keys[] = { "weight", "loss" };
+    static const char *const keys[] = { "weight",    "loss",  "step_loss_mask",
+                                        "loss_mask", "train", "training" };
     *learnt = true;
+    *said = false;
     for (int k = 0; k < ARES_COUNT(keys); k++) {
         const ares_json *v = ares_json_get(&messages->items[i], keys[k]);
         if (!v || v->type == ARES_JSON_NULL) continue;
@@ -87,6 +92,7 @@ static int weight_of(const ares_json *messages, int64_t i, bool *learnt)
                              "message %lld: '%s' is neither 0 nor 1: an answer is learnt from or "
                              "it is not",
                              (long long)i, keys[k]);
+        *said = true;
         *learnt = *learnt && (number ? v->number != 0 : v->boolean);
     }
     return ARES_OK;
@@ -102,10 +108,16 @@ static int choose_spans(const ares_json *messages, int64_t first, ares_text_span
     bool all = true;
     for (int64_t i = 0; i < messages->count; i++) {
         const ares_json *role = ares_json_get(&messages->items[i], "role");
-        bool learnt;
-        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant"))
+        bool learnt, said;
+        ARES_TRY(weight_of(messages, i, &learnt, &said));
+        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant")) {
+            if (said && learnt)
+                return ares_fail(ARES_EUNSUPPORTED,
+                                 "message %lld is to be learnt from and is not of the assistant: "
+                                 "only the assistant's are; take its weight out, or set it to 0",
+                                 (long long)i);
             continue;
-        ARES_TRY(weight_of(messages, i, &learnt));
+        }
         learnt = learnt && i >= first;
         all = all && learnt;
         if (learnt && answers < spans->n) spans->items[kept++] = spans->items[answers];

@@ -58,8 +58,11 @@ int ares_row_lacks(const ares_json *row, const char *what, const char *option)
 static int missing_key(const char *file, int64_t line, const char *option, const char *key,
                        const ares_json *row)
 {
-    char what[120];
-    snprintf(what, sizeof what, "no key '%.100s'", key);
+    char what[130], of_null[80];
+    bool null = ares_row_at(row, key) != NULL; /* a value would have been taken */
+    snprintf(what, sizeof what, null ? "null as its '%.100s'" : "no key '%.100s'", key);
+    snprintf(of_null, sizeof of_null, "a value there, or %s", option);
+    if (null) option = of_null;
     return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
 }
 
@@ -111,7 +114,10 @@ static int check_answer(const ares_data_config *cfg, const char *file, int64_t l
                          "neither 'checkers' nor '%s'; give it checkers: [{\"id\": \"..\", "
                          "\"kwargs\": {..}}], or set data.answer_key",
                          file, (long long)line, cfg->answer_key);
-    return missing_key(file, line, "data.answer_key", cfg->answer_key, row);
+    const char *key = cfg->answer_key;
+    if (strcmp(key, "answer") == 0 && !ares_row_at(row, key) && ares_row_at(row, ROW_VERL_ANSWER))
+        key = ROW_VERL_ANSWER;
+    return missing_key(file, line, "data.answer_key", key, row);
 }
 
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,

@@ -309,9 +309,12 @@ static bool read_line(const call *k, bool batch, ares_view line, reward_call *re
     ares_arena arena = { 0 };
     const ares_json *v;
     const char *wrong = NULL;
-    if (ares_json_parse(&arena, line, "answer", &v) != ARES_OK)
-        wrong = batch ? "expected an array" : "expected a number or {\"score\": number}";
-    else if (!batch) wrong = read_answer(v, results);
+    char no_json[200];
+    if (ares_json_parse(&arena, line, "answer", &v) != ARES_OK) {
+        snprintf(no_json, sizeof no_json, "expected %s, and it is no JSON: %s",
+                 batch ? "an array" : "a number or {\"score\": number}", ares_error_message());
+        wrong = no_json;
+    } else if (!batch) wrong = read_answer(v, results);
     else if (v->type != ARES_JSON_ARRAY || v->count != k->n)
         wrong = "expected an array with an answer to each question of the line";
     for (int64_t i = 0; i < k->n && batch && !wrong; i++) {

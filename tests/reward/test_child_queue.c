@@ -243,6 +243,14 @@ TEST(garbage_costs_the_line_it_answers)
     }
 }
 
+/* json.dumps of Python writes them. */
+TEST(a_field_that_is_not_json_is_named)
+{
+    ask_once("while read x; do echo '{\"score\": 1, \"length\": NaN}'; done", 1, 60, 0);
+    check_failed(0, "it is no JSON: ");
+    check_failed(0, "NaN");
+}
+
 TEST(a_flood_without_a_newline_is_stopped)
 {
     reward_child *c = child_of("read x; tr '\\0' x </dev/zero", 60, 0);

@@ -142,6 +142,25 @@ TEST(options_that_nothing_reads_are_told)
         { "algorithm.kl_lambda_lr=0.1", "it is for worker.actor.dynamic_kl_loss=true)" },
         { "worker.actor.rollout_is_threshold_lower=0.1",
           "it is for worker.actor.rollout_is_mode=mask|clip)" },
+        { "algorithm.disable_kl=false algorithm.use_kl_in_reward=false algorithm.kl_coef=0.1",
+          "it is for algorithm.use_kl_loss=true, algorithm.use_kl_in_reward=true)" },
+        { "algorithm.kl_penalty=abs",
+          "algorithm.kl_penalty = abs: has no effect, because nothing in this run reads it (it is "
+          "for algorithm.disable_kl=false)" },
+        { "worker.critic.optim.lr=1e-4", "it is for algorithm.adv_estimator=gae|bi_level_gae)" },
+        { "'worker.reward.reward_function_kwargs={a: 1}'",
+          "it is for worker.reward.reward_function)" },
+        { "'worker.reward.reward_weights=[2.0]'", "it is for worker.reward.reward_funcs)" },
+        { "worker.actor.optim.min_lr_ratio=0.1",
+          "it is for worker.actor.optim.lr_scheduler_type=linear|cosine)" },
+        { "worker.actor.optim.lr_warmup_ratio=0.5 worker.actor.optim.lr_warmup_steps=1",
+          "it is for worker.actor.optim.lr_warmup_steps=null)" },
+        { "algorithm.use_kl_in_reward=false algorithm.kl_coef=0.0", NULL },
+        { "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.1 "
+          "algorithm.kl_penalty=mse",
+          NULL },
+        { "worker.actor.optim.min_lr_ratio=0.1 worker.actor.optim.lr_scheduler_type=cosine", NULL },
+        { "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-4", NULL },
         { "algorithm.norm_adv_by_std_in_grpo=false", NULL },
         { "algorithm.filter_low=0.01 algorithm.kl_target=0.10", NULL }, /* the defaults */
     };

@@ -39,6 +39,9 @@ static const struct {
       "worker.actor.rollout_is_mode worker.actor.rollout_is_threshold" },
     { "worker.actor.rollout_is_mode", "mask|clip", "worker.actor.rollout_is_threshold_lower" },
     { "data.bootstrap", "true", "data.bootstrap_batch_size" },
+    { "worker.actor.optim.lr_scheduler_type", "linear|cosine", "worker.actor.optim.min_lr_ratio" },
+    { "worker.critic.optim.lr_scheduler_type", "linear|cosine",
+      "worker.critic.optim.min_lr_ratio" },
 };
 
 /* What reads options, whether the run uses it, and how a user asks for it: option, values. */
@@ -155,9 +158,39 @@ static void check_path(readers *r, ares_map *done, const char *path)
     ares_map_put(done, ares_view_of(path), 1);
     const ares_json *usual = ares_config_get(r->defaults, path);
     ARES_ASSERT(usual); /* the tables name options */
+    if (usual->type == ARES_JSON_OBJECT && usual->count) {
+        char inside[160];
+        snprintf(inside, sizeof inside, "%s.*", path);
+        check_path(r, done, inside);
+        return;
+    }
     if (ares_config_is_set(r->cfg, path) && !same(ares_config_get(r->cfg, path), usual) &&
         !is_read(r, path))
         tell(r, path);
+}
+
+/* What a fact of the run makes act that no single value of an option stands for. */
+static void add_facts(readers *r, const ares_train_config *c)
+{
+    static const char kl[] = "algorithm.kl_coef algorithm.kl_penalty";
+    /* a coefficient of 0 asks for no KL */
+    bool weighed = ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE || c->algorithm.kl_coef == 0;
+    if (c->algorithm.disable_kl)
+        add(r, (reader){ "algorithm.disable_kl", "false", kl, weighed, false });
+    else {
+        add(r, (reader){ "algorithm.use_kl_loss", "true", kl, weighed, false });
+        add(r, (reader){ "algorithm.use_kl_in_reward", "true", kl, weighed, false });
+    }
+    add(r, (reader){ "worker.actor.optim.lr_warmup_steps", "null",
+                     "worker.actor.optim.lr_warmup_ratio", c->optim.warmup_steps == ARES_NULL_I64,
+                     false });
+    add(r, (reader){ "worker.critic.optim.lr_warmup_steps", "null",
+                     "worker.critic.optim.lr_warmup_ratio",
+                     c->critic_optim.warmup_steps == ARES_NULL_I64, false });
+    add(r, (reader){ "worker.reward.reward_function", NULL, "worker.reward.reward_function_kwargs",
+                     c->reward.reward_function != NULL, false });
+    add(r, (reader){ "worker.reward.reward_funcs", NULL, "worker.reward.reward_weights",
+                     c->reward.reward_funcs.count > 0, false });
 }
 
 void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
@@ -175,6 +208,9 @@ void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward
         bool turns = strcmp(a->name, "bi_level_gae") == 0 && c->algorithm.bi_level_gae;
         add(&r, (reader){ "algorithm.adv_estimator", a->name, a->reads,
                           ares_adv_find(c->algorithm.adv_estimator) == a || turns, false });
+        if (a->needs & ARES_NEEDS_VALUES)
+            add(&r, (reader){ "algorithm.adv_estimator", a->name, "worker.critic.*",
+                              ares_adv_find(c->algorithm.adv_estimator) == a || turns, false });
     }
     const ares_loss *own = ares_loss_find(c->loss.loss_type);
     names = ares_loss_names(&n);
@@ -194,6 +230,7 @@ void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward
                           controls_wants(c, reward, i), false });
     for (int i = 0; i < ARES_COUNT(switches); i++)
         add(&r, (reader){ switches[i].option, switches[i].values, switches[i].reads, false, true });
+    add_facts(&r, c);
     for (int i = 0; i < r.n && !c->trainer.val_only; i++)
         for (const char *p = r.items[i].reads; *p;) {
             char path[128];

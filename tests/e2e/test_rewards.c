@@ -154,6 +154,27 @@ TEST(the_reward_of_the_readme_gives_an_accuracy)
     ares_arena_fini(&arena);
 }
 
+TEST(a_first_validation_that_judges_nothing_ends_the_run_saved)
+{
+    ares_str out = { 0 };
+    const char *program = e2e_write(
+        "val.py", "import json, sys\n"
+                  "for line in sys.stdin:\n"
+                  "    row = json.loads(line)['row']\n"
+                  "    print(json.dumps({'error': 'no'} if 'val' in row else 1), flush=True)\n");
+    const char *rows =
+        e2e_write("val.jsonl", "{\"prompt\":\"1+1\",\"answer\":\"2\",\"val\":true}\n");
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{command: "
+                         "[python3, %s]}]' trainer.max_steps=2 trainer.val_before_train=false "
+                         "trainer.val_freq=1 trainer.save_freq=-1 'data.val_files=%s'",
+                         e2e_train_words("run"), program, rows),
+             1);
+    CHECK_CONTAINS(out.data, "validation: step 1: nothing could be judged");
+    CHECK_EQ(test_shell(NULL, "test -d '%s'/checkpoints/rolling_000001", test_file("run")), 0);
+    ares_str_fini(&out);
+}
+
 static int64_t characters(ares_view text)
 {
     int64_t n = 0;

@@ -310,15 +310,15 @@ static int what_is_due(run *r, due *d)
     int64_t asked[3] = { ares_signal_pending() != 0, lead(r) && late,
                          r->writing && !state_is_written(&r->written) };
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
-    bool state =
-        asked[0] || asked[1] || t->policy->optim.failing || (t->critic && t->critic->optim.failing);
+    bool state = asked[0] || asked[1] || t->unjudged || t->policy->optim.failing ||
+                 (t->critic && t->critic->optim.failing);
     d->regular = end || train_is_due(t->step, t->total_steps, c->save_freq, t->epoch_steps);
     bool none = r->saved < 0 && !(r->writing && r->writing_goes_on);
     if (c->save_model_only && none && !ares_is_null_f64(c->save_minutes))
         state = state || d->regular; /* no checkpoint without one to go on from */
     d->rolling = state && !end && (!d->regular || c->save_model_only);
     d->written = !asked[2];
-    d->beside = c->save_async && !end && !asked[0] && !t->policy->optim.failing &&
+    d->beside = c->save_async && !end && !asked[0] && !t->unjudged && !t->policy->optim.failing &&
                 !(t->critic && t->critic->optim.failing);
     return ARES_OK;
 }
@@ -417,6 +417,11 @@ static int train(run *r)
         ARES_TRY(after_step(r));
         ARES_TRY(end_step(r));
         ARES_TRY(check_updates(r));
+        if (t->unjudged)
+            return ares_fail(ARES_ECHILD,
+                             "validation: step %lld: nothing could be judged, as the warnings say; "
+                             "the state is saved in %s/checkpoints",
+                             (long long)t->step, r->dir.path.data);
     }
     return settle(r);
 }

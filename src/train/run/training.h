@@ -50,6 +50,7 @@ typedef struct training {
     /* of the latest validation; step -1: none yet */
     double validated_score;
     int64_t validated_step;
+    bool unjudged; /* the first validation could judge nothing: the run ends, saved */
     step_begin begun;
     ares_str run_dir;
     bool same_files; /* all ranks see the run directory of rank 0 */

@@ -219,8 +219,11 @@ static int answer(ares_trainer *t, ares_arena *arena, ares_group *out, int64_t *
     return ARES_OK;
 }
 
-/* A first validation in which nothing could be judged ends the run; a later one says so. */
-static int check_failures(const ares_trainer *t, const ares_metrics *m)
+/*
+ * A first validation in which nothing could be judged ends the run, after a step once that is
+ * saved; a later one says so.
+ */
+static int check_failures(ares_trainer *t, const ares_metrics *m)
 {
     double failed = 0;
     const char *why = t->agents ? t->agents->last_failure : ares_reward_last_failure(t->reward);
@@ -231,6 +234,7 @@ static int check_failures(const ares_trainer *t, const ares_metrics *m)
                          t->agents ? "env" : "reward", why && *why ? why : "on other ranks");
     if (ares_world_rank(t->run.world) == 0)
         ares_warn("validation: nothing could be judged; there is no score");
+    t->run.unjudged = t->run.validated_step < 0;
     return ARES_OK;
 }
 
@@ -239,7 +243,7 @@ static int report(validation *v, const ares_batch *b, ares_metrics *m)
     const ares_trainer *t = v->t;
     double format;
     ARES_TRY(put(v, &v->all, m));
-    ARES_TRY(check_failures(t, m));
+    ARES_TRY(check_failures(v->t, m));
     if (t->answerer->report) ARES_TRY(t->answerer->report(v->t, "val-env/", m));
     ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
     if (ares_metrics_get(m, "val/reward/format", &format))

@@ -225,6 +225,28 @@ static char *stem_of(const char *function)
     return stem;
 }
 
+/* A verifier has no use for a process's options; a printed configuration has their defaults. */
+static void refuse_process_options(ares_config *cfg, const char *path,
+                                   const reward_entry_options *o)
+{
+    reward_entry_options usual;
+    ares_config *defaults = ares_config_new();
+    ares_config_add_options(defaults, "", entry_table, &usual);
+    ares_config_resolve(defaults);
+    const char *option = o->timeout_s != usual.timeout_s               ? "timeout_s"
+                         : o->start_timeout_s != usual.start_timeout_s ? "start_timeout_s"
+                         : o->processes != usual.processes             ? "processes"
+                         : o->batch != usual.batch                     ? "batch"
+                         : o->memory_mb != usual.memory_mb             ? "memory_mb"
+                                                                       : NULL;
+    ares_config_free(defaults);
+    if (option)
+        ares_config_fault(cfg, path,
+                          "%s: has no effect: a verifier runs in this process, and only function "
+                          "and command start another; leave it out",
+                          option);
+}
+
 static void open_entry(ares_config *cfg, const char *path, ares_reward *r, reward_entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
@@ -237,7 +259,10 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
     else e->name = command_name(&e->o.command);
     if (python) open_python_entry(cfg, path, r, e);
     else if (user) open_child(cfg, path, e);
-    else open_verifier(cfg, path, e);
+    else {
+        open_verifier(cfg, path, e);
+        refuse_process_options(cfg, path, &e->o);
+    }
     if (!python && (e->o.kwargs->count || strcmp(e->o.form, "auto") != 0))
         ares_config_fault(cfg, path, "kwargs and form are of Python functions; leave them out");
     if (r->discards && !ares_is_null_f64(e->o.failure_score))

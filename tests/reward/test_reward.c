@@ -199,6 +199,8 @@ TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
     check_config_refused("[{name: nubmer}]", "did you mean 'number'?");
     check_config_refused("[{name: number, wieght: 2}]", "wieght");
     check_config_refused("[{name: number, pattern: x}]", "pattern");
+    check_config_refused("[{name: number, processes: 2}]", "a verifier runs in this process");
+    check_config_refused("[{name: number, timeout_s: 20}]", "timeout_s: has no effect");
     check_config_refused("[{name: format, pattern: '('}]", "missing closing parenthesis");
     check_config_refused("[{function: 'x.so'}]", "write FILE.so:SYMBOL");
     check_config_refused("[{function: '/none/x.so:f'}]", "no such file");

@@ -132,7 +132,10 @@ int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes)
     c->err = ends[2][0];
     if (failed) {
         ares_child_stop(c);
-        return ares_fail(ARES_ECHILD, "%s: %s", argv[0], strerror(failed));
+        const char *line = failed == ENOENT && !argv[1] && strchr(argv[0], ' ')
+                               ? "; a command is a list of words, as in [python3, my.py]"
+                               : "";
+        return ares_fail(ARES_ECHILD, "%s: %s%s", argv[0], strerror(failed), line);
     }
     c->pid = pid;
     if (memory_bytes > 0) {

@@ -457,6 +457,11 @@ TEST(a_program_that_is_not_there_fails_every_line)
     for (int i = 0; i < 3; i++)
         check_failed(i, "cannot be started: /no/such/program: No such file or directory");
     reward_child_free(c);
+    argv[0] = "python3 my.py"; /* not a list of words */
+    c = reward_child_new(&o);
+    ask(c, 1);
+    check_failed(0, "a command is a list of words, as in [python3, my.py]");
+    reward_child_free(c);
 }
 
 TEST(memory_is_limited)

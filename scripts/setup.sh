@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need and this machine lacks: Debian packages, libtorch into
-# the project's own .venv, and pyarrow, which reads Parquet files, into .venv-parquet. Asks nothing, changes nothing when nothing is missing (then it takes
-# a second).
+# the project's own .venv, and pyarrow, which reads Parquet files, into .venv-parquet. Asks nothing,
+# changes nothing when nothing is missing (then it takes a second).
 #
 #   --openenv          also the Python package openenv, into .venv-openenv (141 MB): the server of
 #                      examples/environment_openenv and of some tests, which say SKIP without it

@@ -14,6 +14,7 @@ struct ares_chat {
     ares_json_member *tokens; /* bos_token ...: what a template may name */
     int64_t n_tokens;
     const ares_json *variables; /* of every conversation; NULL: none */
+    ares_chat *with_tools;      /* of conversations with tools; NULL: this one */
 };
 
 /* A token is a string, or an object with its text in "content". */
@@ -88,6 +89,7 @@ int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer
 void ares_chat_free(ares_chat *c)
 {
     if (!c) return;
+    ares_chat_free(c->with_tools);
     ares_template_free(c->template);
     ares_arena_fini(&c->arena);
     ares_free(c);
@@ -100,11 +102,13 @@ void ares_chat_set_variables(ares_chat *c, const ares_json *variables)
     int rc = ares_json_parse(&c->arena, ares_str_view(&text), "variables", &c->variables);
     ARES_ASSERT(rc == ARES_OK);
     ares_str_fini(&text);
+    if (c->with_tools) ares_chat_set_variables(c->with_tools, variables);
 }
 
 bool ares_chat_reads(const ares_chat *c, ares_view name)
 {
-    return ares_view_find(c->source, name, 0) >= 0;
+    return ares_view_find(c->source, name, 0) >= 0 ||
+           (c->with_tools && ares_chat_reads(c->with_tools, name));
 }
 
 /* ------------------------------------------------------------------ a model directory */
@@ -114,6 +118,19 @@ static int read_json(const char *path, ares_str *text, ares_arena *arena, const 
     if (!ares_file_exists(path)) return ARES_OK;
     ARES_TRY(ares_file_read(path, text));
     return ares_json_parse(arena, ares_str_view(text), path, out);
+}
+
+/* The text of a name in a list of templates; NULL: it has none. */
+static const ares_json *listed(const ares_json *list, const char *name)
+{
+    for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++) {
+        const ares_json *label = ares_json_get(&list->items[i], "name"),
+                        *text = ares_json_get(&list->items[i], "template");
+        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
+            ares_view_is(label->text, name))
+            return text;
+    }
+    return NULL;
 }
 
 /* The source in `chat_template`: a string, or a list of named ones. Data NULL: there is none. */
@@ -130,13 +147,8 @@ static int template_in(const ares_json *config, const char *path, const char *na
                          "template: %s: chat template = '%s': the file has one template, without a "
                          "name; leave the name out",
                          path, name);
-    for (int64_t i = 0; t->type == ARES_JSON_ARRAY && i < t->count; i++) {
-        const ares_json *label = ares_json_get(&t->items[i], "name"),
-                        *text = ares_json_get(&t->items[i], "template");
-        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
-            ares_view_is(label->text, name ? name : "default"))
-            return *source = text->text, ARES_OK;
-    }
+    const ares_json *text = listed(t, name ? name : "default");
+    if (text) return *source = text->text, ARES_OK;
     return ares_fail(ARES_EFORMAT,
                      "template: %s: chat template = '%s': the file has no template of this name",
                      path, name ? name : "default");
@@ -192,12 +204,31 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
     return rc;
 }
 
+#define WITH_TOOLS "tool_use" /* transformers' name of it */
+
+/* Whether a model directory has a template of its own for conversations with tools. */
+static int knows_tools(const char *dir, ares_arena *arena, bool *out)
+{
+    ares_str path = { 0 };
+    const ares_json *config = NULL;
+    ares_str_addf(&path, "%s/additional_chat_templates/" WITH_TOOLS ".jinja", dir);
+    *out = ares_file_exists(path.data);
+    ares_str_fini(&path);
+    ARES_TRY(ares_tokenizer_config_read(dir, arena, &config));
+    *out = *out || (config && listed(ares_json_get(config, "chat_template"), WITH_TOOLS));
+    return ARES_OK;
+}
+
 int ares_chat_load(const char *path, const char *name, ares_chat **out)
 {
     ares_arena arena = { 0 };
     ares_str text = { 0 };
+    bool tools = false;
     *out = NULL;
     int rc = load(path, name, &text, &arena, out);
+    if (rc == ARES_OK && !name && ares_dir_exists(path)) rc = knows_tools(path, &arena, &tools);
+    if (rc == ARES_OK && tools) rc = ares_chat_load(path, WITH_TOOLS, &(*out)->with_tools);
+    if (rc != ARES_OK) ares_chat_free(*out), *out = NULL;
     ares_str_fini(&text);
     ares_arena_fini(&arena);
     return rc;
@@ -315,6 +346,20 @@ static int gather(const ares_chat *c, ares_arena *arena, const ares_json *given,
     return ARES_OK;
 }
 
+static bool has_tools(const ares_json *variables)
+{
+    const ares_json *tools = variables ? ares_json_get(variables, "tools") : NULL;
+    return tools && tools->type != ARES_JSON_NULL;
+}
+
+/* The chat whose template a conversation takes. */
+static const ares_chat *chosen(const ares_chat *c, const ares_json *given)
+{
+    bool tools = has_tools(c->variables) || has_tools(given) ||
+                 (given && has_tools(ares_json_get(given, "chat_template_kwargs")));
+    return tools && c->with_tools ? c->with_tools : c;
+}
+
 /* The text up to the end of what the final message holds in `key`. */
 static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *variables,
                        const ares_json *messages, ares_view key, const struct tm *now,
@@ -344,6 +389,7 @@ int ares_chat_render(const ares_chat *c, const ares_json *variables, const struc
     const ares_json *messages = NULL;
     ares_view key = { 0 };
     ares_arena arena = { 0 };
+    c = chosen(c, variables);
     int rc = gather(c, &arena, variables, &variables, &messages);
     if (rc == ARES_OK) rc = chat_continue_key(variables, &key);
     if (rc == ARES_OK)
@@ -448,6 +494,7 @@ static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
 int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
                               ares_str *out, ares_text_spans *spans)
 {
+    c = chosen(c, variables);
     splitter s = { .chat = c, .now = now };
     ares_view key = { 0 };
     int64_t first = spans->n;

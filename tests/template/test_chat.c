@@ -167,19 +167,24 @@ static void put(const char *name, const char *text)
     CHECK_OK(ares_file_write(test_file(name), text, strlen(text)));
 }
 
-static void check_load(const char *name, const char *expected)
+static void check_load_of(const char *name, const char *conversation, const char *expected)
 {
     ares_chat *chat = NULL;
     ares_arena arena = { 0 };
     ares_str out = { 0 };
     const ares_json *variables;
-    if (CHECK_OK(ares_json_parse(&arena, ARES_VIEW("{\"messages\":[]}"), "v", &variables)) &&
+    if (CHECK_OK(ares_json_parse(&arena, ares_view_of(conversation), "v", &variables)) &&
         CHECK_OK(ares_chat_load(test_dir(), name, &chat)) &&
         CHECK_OK(ares_chat_render(chat, variables, NULL, &out)))
         CHECK_VIEW(ares_str_view(&out), expected);
     ares_chat_free(chat);
     ares_str_fini(&out);
     ares_arena_fini(&arena);
+}
+
+static void check_load(const char *name, const char *expected)
+{
+    check_load_of(name, "{\"messages\":[]}", expected);
 }
 
 TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
@@ -199,6 +204,27 @@ TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
     check_load("default", "s<pad>");
     put("chat_template.jinja", "j{{ add_generation_prompt }}\n");
     check_load(NULL, "jFalse");
+}
+
+TEST(conversations_with_tools_take_the_template_that_is_named_for_them)
+{
+    static const char with[] = "{\"messages\":[],\"tools\":[{\"name\":\"f\"}]}",
+                      inside[] = "{\"messages\":[],\"chat_template_kwargs\":{\"tools\":[]}}",
+                      without[] = "{\"messages\":[],\"tools\":null}";
+    put("tokenizer_config.json",
+        "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"t{{ tools|length }}\"},"
+        "{\"name\":\"default\",\"template\":\"d\"}]}");
+    check_load_of(NULL, with, "t1");
+    check_load_of(NULL, inside, "t0");
+    check_load_of(NULL, without, "d");
+    check_load_of("default", with, "d"); /* which is asked for */
+    put("tokenizer_config.json", "{}");
+    put("chat_template.jinja", "D");
+    check_load_of(NULL, with, "D");
+    CHECK_OK(ares_dir_make(test_file("additional_chat_templates")));
+    put("additional_chat_templates/tool_use.jinja", "T{{ tools[0].name }}");
+    check_load_of(NULL, with, "Tf");
+    check_load_of(NULL, without, "D");
 }
 
 /* Each token in both files, in one, as null, and in none; the lists of further ones alike. */

@@ -129,7 +129,7 @@ TEST(the_reward_of_the_readme_gives_an_accuracy)
     ares_arena arena = { 0 };
     int64_t n;
     REQUIRE_OK(ares_file_read(test_source("README.md"), &readme));
-    char *begin = strstr(readme.data, "cat > my_reward.py <<'END'\n"), *end;
+    char *begin = strstr(readme.data, "cat > my_reward.py <<'END'\n"), *end = NULL;
     REQUIRE(begin && (end = strstr(begin, "\nEND\n")));
     end[1] = 0;
     const char *program = e2e_write("my_reward.py", strchr(begin, '\n') + 1);

@@ -219,6 +219,8 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
     if (l.n) qsort(l.names, (size_t)l.n, sizeof *l.names, by_name);
     for (int i = 0; i < l.n; i++) top = top || !strchr(l.names[i], '/');
     int64_t n = splits_of(&l, &splits, &named);
+    const char *train = n > 1 ? strstr(splits.data, "train") : NULL,
+               *one = train ? train : splits.data;
     if (!l.n)
         rc = ares_fail(ARES_EIO,
                        "data: %s: the folder has no file of rows (*.jsonl, *.json, *.jsonl.gz, "
@@ -232,7 +234,7 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
     else if (!split && n > 1)
         rc = ares_fail(ARES_ECONFIG,
                        "data: %s: the folder has several splits (%s); name one: %s@%.*s", path,
-                       splits.data, path, (int)strcspn(splits.data, ","), splits.data);
+                       splits.data, path, (int)strcspn(one, ","), one);
     for (int i = 0; i < l.n && rc == ARES_OK; i++) {
         ares_view own = named ? split_of(l.names[i]) : ARES_VIEW("train");
         if (split && !ares_view_eq(own, split_called(ares_view_of(split)))) continue;

@@ -232,8 +232,9 @@ static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
 #define BESIDE 0.07 /* of the way to the next value */
 static figure over_values(sweep_study *s, const char *metric, const char *best)
 {
-    const sweep_variant looks[] = { { .name = best, .colour = "#0072b2", .dash = "" },
-                                    { .name = "last", .colour = "#d55e00", .dash = "7 3" } };
+    sweep_variant *looks = ares_arena_alloc(&s->arena, 2 * sizeof *looks); /* curves keep them */
+    looks[0] = (sweep_variant){ .name = best, .colour = "#0072b2", .dash = "" };
+    looks[1] = (sweep_variant){ .name = "last", .colour = "#d55e00", .dash = "7 3" };
     figure_curve *c = ares_arena_calloc(&s->arena, 2, sizeof *c);
     const char **names = ares_arena_alloc(&s->arena, (size_t)(s->n + 1) * sizeof *names);
     double *cross = ares_arena_alloc(&s->arena, (size_t)(2 * s->n + 1) * sizeof *cross);

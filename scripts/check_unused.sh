@@ -47,10 +47,10 @@ awk '{ print $3 }' "$work/defined" | sort -u | comm -12 - "$work/declared" >"$wo
 comm -23 "$work/public" "$work/referred" >"$work/candidates"
 
 # A candidate that a relocation names all the same is used by its own file. (Those of .debug_* also
-# name unused variables.)
+# name unused variables, and a line names the object file.)
 # shellcheck disable=SC2086
 readelf -rW "$build"/libares_*.a $main $torch 2>/dev/null |
-    awk '/^Relocation section/ { code = $3 !~ /debug/ } code' |
+    awk '/^File:/ { code = 0 } /^Relocation section/ { code = $3 !~ /debug/ } code' |
     grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/relocated"
 comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
 

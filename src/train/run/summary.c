@@ -160,9 +160,12 @@ static void write_summary(FILE *out, const char *run_dir)
         if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 ||
             strncmp(key, "val/self.", 9) == 0)
             continue;
+        const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
+        if (strcmp(strrchr(key, '/'), "/failed_frac") == 0 && value == 0 &&
+            (!old || old->number == 0))
+            continue; /* nothing failed */
         if (!title) fprintf(out, "\n%-44s%10s%10s\n", "validation", "before", "after");
         title = true;
-        const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
         if (old) fprintf(out, "%-44s%10.3f%10.3f\n", key, old->number, value);
         else fprintf(out, "%-44s%10s%10.3f\n", key, "", value);
     }

@@ -527,7 +527,8 @@ TEST_SLOW(a_run_of_ragens_files_is_that_of_the_preset_bit_for_bit)
             "ppo_mini_batch_size=4 actor_rollout_ref.actor.ppo_mini_batch_size=4 "
             "critic.ppo_mini_batch_size=4 actor_rollout_ref.rollout.response_length=12 "
             "agent_proxy.max_turn=2 actor_rollout_ref.rollout.rollout_filter_value=1 "
-            "collapse_detection.num_samples=4",
+            "collapse_detection.num_samples=4 "
+            "worker.actor.model.override_config.max_position_embeddings=3600",
             test_source("tests/train/ragen"), test_source("tests/train/ragen"), e2e_model(),
             test_file("theirs")),
         0);
@@ -538,7 +539,8 @@ TEST_SLOW(a_run_of_ragens_files_is_that_of_the_preset_bit_for_bit)
                  "trainer.max_steps=2 trainer.val_freq=2 trainer.save_freq=-1 "
                  "'trainer.logger=[console]' env.train.groups=2 env.train.group_size=4 "
                  "env.val.groups=4 worker.actor.global_batch_size=4 data.max_response_length=12 "
-                 "env.max_turns=2 worker.rollout.rollout_filter_value=1 report.collapse.samples=4",
+                 "env.max_turns=2 worker.rollout.rollout_filter_value=1 report.collapse.samples=4 "
+                 "worker.actor.model.override_config.max_position_embeddings=3600",
                  test_source("configs/presets/_2_sokoban.yaml"), e2e_model(), test_file("ours")),
              0);
     CHECK(e2e_metric("theirs", 2, "actor/grad_norm") > 0);

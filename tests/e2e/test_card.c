@@ -370,7 +370,8 @@ TEST_GPU(a_run_whose_full_micro_batches_do_not_fit_says_so_and_trains)
     if (!library || !*library) SKIP("a card's memory is what it is");
     static const char words[] = "data.max_prompt_length=4000 worker.rollout.cache_tokens=8192 "
                                 "worker.actor.max_token_len_per_device=16384 trainer.max_steps=1 "
-                                "trainer.device=cuda",
+                                "trainer.device=cuda "
+                                "worker.actor.model.override_config.max_position_embeddings=4012",
                       said[] = "answers of full length would take";
     setenv("ARES_EMULATE_MEMORY", "0:70000000", 1);
     CHECK_EQ(e2e_program(&small, "--config '%s' %s trainer.run_dir='%s'", e2e_train_words("small"),

@@ -71,7 +71,9 @@ static void lose_the_server(void)
                          "env.definitions.Ice.options.connect_timeout_s=0.3",
                          agent_words("dead"), test_file("ice.yaml")),
              1);
-    CHECK_CONTAINS(out.data, "of the 16 episodes could be played: Ice: the server ");
+    /* in step 1, or in step 2, where those of step 1 were faster */
+    CHECK_CONTAINS(out.data, "16 episodes ");
+    CHECK_CONTAINS(out.data, "env: Ice: the server ");
     ares_str_fini(&out);
 }
 

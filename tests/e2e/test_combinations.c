@@ -272,8 +272,7 @@ EACH_PART(PART)
  */
 static void on_two_ranks(int part, int parts)
 {
-    /* groups that only fill the batch, one for each rank, make empty mini-batches */
-    static const char *const apart[] = { "global_seqlen/", "/empty_minibatches", NULL };
+    static const char *const apart[] = { "global_seqlen/", NULL };
     static const char smooth[] = "worker.actor.optim.lr=0.1 worker.actor.optim.eps=1 "
                                  "worker.critic.optim.lr=0.1 worker.critic.optim.eps=1 ";
     covering c;

@@ -101,6 +101,33 @@ TEST(rows_of_like_length_make_a_mini_batch)
     ares_batch_fini(&b);
 }
 
+TEST(mini_batches_that_only_fill_the_batch_do_not_count)
+{
+    ares_batch b;
+    mini_batches m;
+    make_groups(&b, 4, (const int[]){ 1, 2, 2, 4 }, (const int64_t[]){ 0, 3, 1, 2 });
+    const struct {
+        bool rows, empty;
+        int64_t count, filled_from, n, counted;
+    } cases[] = {
+        { false, false, 1, 0, 4, 4 }, { false, false, 1, 2, 4, 2 }, { false, false, 3, 2, 2, 1 },
+        { true, false, 2, 0, 5, 5 },  { true, false, 2, 2, 5, 2 },  { true, true, 2, 2, 5, 2 },
+        { true, true, 2, 0, 5, 1 }, /* nothing is left, and all fills */
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        b.filled_from = cases[i].filled_from;
+        b.empty = cases[i].empty;
+        if (!CHECK_OK(mini_batches_cut(
+                &(mini_batch_size){ .count = cases[i].count, .rows = cases[i].rows }, &b, NULL,
+                &m)))
+            continue;
+        CHECK_EQ(m.n, cases[i].n);
+        CHECK_EQ(m.counted, cases[i].counted);
+        mini_batches_fini(&m);
+    }
+    ares_batch_fini(&b);
+}
+
 TEST(rows_are_ordered_where_balance_is_wanted_and_no_shuffle)
 {
     ares_train_config cfg = {

@@ -171,6 +171,7 @@ static int train(update *u, const mini_batches *minis, double *norms)
         for (int64_t k = 0; k < minis->n; k++) {
             int64_t row = minis->start[k], end = minis->start[k + 1];
             bool idle = false;
+            u->fills = k >= minis->counted;
             ARES_TRY(mini_batch(u, row, end, &idle, &norm));
             if (idle || isnan(norm)) continue;
             *norms += norm;

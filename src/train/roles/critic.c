@@ -393,7 +393,7 @@ static int train(critic *c, const mini_batches *minis, update_result *out)
         for (int64_t k = 0; k < minis->n; k++) {
             mini_batch_result step;
             ARES_TRY(mini_batch(&u, minis->start[k], minis->start[k + 1], &step));
-            out->empties += step.empty;
+            out->empties += step.empty && k < minis->counted;
             if (step.empty) continue;
             out->skipped += isnan(step.grad_norm);
             if (isnan(step.grad_norm)) continue;

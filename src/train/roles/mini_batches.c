@@ -90,20 +90,29 @@ int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, i
     return rc;
 }
 
+/* before: groups, or rows, of all ranks that do not only fill the batch. */
+static int64_t counted(const ares_batch *b, int64_t before, int64_t count)
+{
+    bool nothing = b->empty && !b->filled_from; /* a batch without a group is one, and empty */
+    return nothing ? 1 : (before + count - 1) / count;
+}
+
 /* `count` groups of consecutive places make a mini-batch; this rank may have any number of them. */
 static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batches *out)
 {
     ares_str all = { 0 };
-    int64_t n = 0, own = 0, g = 0;
+    int64_t n = 0, own = 0, g = 0, before = 0;
     ARES_TRY(gather_groups(b, world, &all, &n, &own));
     const placed *groups = (const placed *)(const void *)all.data;
     int64_t *start = ares_arena_alloc(&b->arena, (size_t)(n + 1) * sizeof *start);
     for (int64_t i = 0; i < n; i++) {
         if (i % count == 0) start[out->n++] = b->group_start[g];
+        before += !b->filled_from || groups[i].place < b->filled_from;
         g += groups[i].index >= own && groups[i].index < own + b->groups;
     }
     start[out->n] = b->rows;
     out->start = start;
+    out->counted = counted(b, before, count);
     ares_str_fini(&all);
     return ARES_OK;
 }
@@ -125,16 +134,16 @@ static int rows_before_filling(const ares_batch *b, ares_world *world, int64_t *
 
 /*
  * The order [total] in which numbers make mini-batches. row [total]: the row of this rank that has
- * the number; -1: another rank's. Rows that only fill the batch stay last: they are others on
- * another number of ranks.
+ * the number; -1: another rank's. Rows that only fill the batch, those after the first `before`,
+ * stay last: they are others on another number of ranks.
  */
 static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world *world,
-                         const int64_t *row, int64_t total, int64_t *order)
+                         const int64_t *row, int64_t total, int64_t before, int64_t *order)
 {
     int64_t *length = ares_arena_calloc(&b->arena, (size_t)total + 1, sizeof *length);
     for (int64_t i = 0; i < total; i++) order[i] = i;
     if (!size->by_length) return ARES_OK;
-    ARES_TRY(rows_before_filling(b, world, &total));
+    total = before;
     for (int64_t i = 0; i < total; i++)
         if (row[i] >= 0)
             length[i] =
@@ -163,8 +172,9 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
                     mini_batches *out)
 {
     int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total,
-            n = 0;
+            before, n = 0;
     ARES_TRY(mini_batches_number_rows(b, world, first, &total));
+    ARES_TRY(rows_before_filling(b, world, &before));
     size_t bytes = (size_t)(total + 1) * sizeof(int64_t);
     int64_t *row = ares_arena_alloc(&b->arena, bytes),
             *numbers = ares_arena_alloc(&b->arena, bytes),
@@ -174,7 +184,7 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
     for (int64_t g = 0; g < b->groups; g++)
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
             row[first[g] + r - b->group_start[g]] = r;
-    ARES_TRY(order_numbers(size, b, world, row, total, numbers));
+    ARES_TRY(order_numbers(size, b, world, row, total, before, numbers));
     for (int64_t i = 0; i < total; i++) {
         if (i % size->count == 0) start[out->n++] = n;
         if (row[numbers[i]] >= 0) order[n++] = row[numbers[i]];
@@ -182,6 +192,7 @@ static int cut_rows(const mini_batch_size *size, ares_batch *b, ares_world *worl
     ARES_ASSERT(n == b->rows);
     start[out->n] = n;
     out->start = start;
+    out->counted = counted(b, before, size->count);
     take_rows(b, order, out);
     return ARES_OK;
 }

@@ -19,10 +19,11 @@ mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg);
 
 /*
  * Mini-batch i has rows [start[i], start[i + 1]) of `batch`, maybe none; n is the same on all
- * ranks.
+ * ranks. Those from `counted` on hold only groups that give every rank one, and count nowhere;
+ * `counted` is the same for every number of ranks.
  */
 typedef struct mini_batches {
-    int64_t n;
+    int64_t n, counted;
     const int64_t *start;
     ares_batch *batch;    /* the step's, or a copy of this rank's rows in another order */
     const int64_t *order; /* [batch->rows] the step's row that each is; NULL: it is no copy */

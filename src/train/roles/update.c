@@ -662,7 +662,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     double trained;
     ARES_TRY(begin(u, row, end, &trained));
     *idle = trained == 0;
-    u->empty += *idle;
+    u->empty += *idle && !u->fills;
     if (*idle) return ARES_OK;
     ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
     if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))

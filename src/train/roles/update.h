@@ -57,6 +57,7 @@ typedef struct update {
     ares_vapor_sums pairs; /* of a loss of pairs */
     bool *passed;          /* by row: the loss of the current mini-batch has seen it */
     bool compare;          /* the weights are still those of the rollout */
+    bool fills;            /* the current mini-batch only fills the batch (mini_batches.counted) */
     bool known;            /* the loss of the current mini-batch needs no forward pass before it */
     /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;

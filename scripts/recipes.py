@@ -3,9 +3,10 @@
 
     scripts/recipes.py [PROGRAM] [-v]      PROGRAM: build/ares-train by default
 
-Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is refused
-for; -v prints all faults. Every recipe is checked for one machine of eight processes, and what the
-machine at hand lacks in memory counts for nothing.
+Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
+refused for; -v prints all faults. Every recipe is checked for one machine of eight processes that
+each have the whole model: tensor_parallel_size is left out, and what the machine at hand lacks in
+memory counts for nothing. Model, rows and reward functions are stand-ins.
 """
 import os
 import pathlib
@@ -45,11 +46,12 @@ def read(path):
 
 def stand_ins(program):
     for arch, name, width in (("qwen2", "model", "16"), ("qwen2_5_vl", "model_vl", "64")):
-        subprocess.run([program, "init", "--arch", arch, "--out", name, "--hidden", width, "--layers", "1",
-                        "--intermediate", "16", "--max-position", "1000000", "--seed", "1"],
+        subprocess.run([program, "init", "--arch", arch, "--out", name, "--hidden", width,
+                        "--layers", "1", "--intermediate", "16", "--max-position", "1000000",
+                        "--seed", "1"],
                        check=True, capture_output=True)
-    rows = ['{"prompt": "%d + 1", "problem": "%d + 1", "answer": "%d", "data_source": "openai/gsm8k"}' % (i, i, i + 1)
-            for i in range(64)]
+    row = '{"prompt": "%d + 1", "problem": "%d + 1", "answer": "%d", "data_source": "openai/gsm8k"}'
+    rows = [row % (i, i, i + 1) for i in range(64)]
     pathlib.Path("rows.jsonl").write_text("\n".join(rows))
 
 
@@ -75,10 +77,12 @@ def faults(program, name, words):
     sees = "vl" in name.lower() or "geo3k" in name
     machine = ("tensor_model_parallel_size", "tensor_parallel_size")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}
-    line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value) for word, value in words.items()]
-    run = subprocess.run([program, "--check", "trainer.nnodes=1", "trainer.n_gpus_per_node=8"] + line,
-                         capture_output=True, text=True)
-    found = [re.sub(r"^(error: )?config: (command line: )?", "", one) for one in run.stderr.splitlines()
+    line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value)
+            for word, value in words.items()]
+    place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=8"]
+    run = subprocess.run([program, "--check"] + place + line, capture_output=True, text=True)
+    found = [re.sub(r"^(error: )?config: (command line: )?", "", one)
+             for one in run.stderr.splitlines()
              if " -> " not in one and not one.startswith(("warning", "config: defaults of"))]
     memory = [one for one in found if one.startswith("a process needs")]
     return [one for one in found if one not in memory] if run.returncode else []

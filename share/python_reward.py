@@ -67,7 +67,10 @@ def form_of(function):
     ]
     if len(required) == 1:
         return "easyr1"
-    sys.exit(f"which form a function with the parameters {names} has cannot be seen; say form: verl, easyr1 or trl")
+    sys.exit(
+        f"which form a function with the parameters {names} has cannot be seen; "
+        "say form: verl, easyr1 or trl"
+    )
 
 
 def plain(value):
@@ -155,7 +158,8 @@ class EasyR1:
         self.many = (args.type or getattr(module, "REWARD_TYPE", "batch")) == "batch"
 
     def calls(self, items):
-        each = [{k: item[k] for k in ("response", "response_length", "ground_truth")} for item in items]
+        keys = ("response", "response_length", "ground_truth")
+        each = [{k: item[k] for k in keys} for item in items]
         return [((each,), {})] if self.many else [((x,), {}) for x in each]
 
     def answers(self, result, items):
@@ -180,7 +184,9 @@ class Trl:
         given = {
             **{k: [row.get(k) for row in rows] for k in sorted(columns)},
             "prompts": prompts,
-            "completions": [[{"role": "assistant", "content": t}] if c else t for t, c in zip(texts, chat)],
+            "completions": [
+                [{"role": "assistant", "content": t}] if c else t for t, c in zip(texts, chat)
+            ],
             "completion_ids": [item.get("completion_ids") for item in items],
             "trainer_state": SimpleNamespace(global_step=None),
             "log_extra": lambda name, values: self.extra.update({name: list(values)}),
@@ -242,13 +248,17 @@ def judge(function, form, kwargs, items, loop):
             of = items if form.many else [items[i]]
             scores = form.answers(result, of)
             if len(scores) != len(of):  # a fault of the function, which one response would hide
-                answers += [failed(ValueError(f"{len(scores)} scores for {len(of)} responses"))] * len(of)
+                wrong = ValueError(f"{len(scores)} scores for {len(of)} responses")
+                answers += [failed(wrong)] * len(of)
                 continue
             answers += scores
         except Exception as e:
             traceback.print_exception(type(e), e, e.__traceback__)
             if form.many and len(items) > 1:
-                print(f"{len(items)} responses are judged one by one, to find which it is about", file=sys.stderr)
+                print(
+                    f"{len(items)} responses are judged one by one, to find which it is about",
+                    file=sys.stderr,
+                )
                 return [a for item in items for a in judge(function, form, kwargs, [item], loop)]
             answers.append(failed(e))
     return answers

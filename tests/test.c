@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
@@ -447,6 +448,19 @@ static void end_after(double seconds)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+/* Of this process and of those that it has waited for. */
+static double cpu_seconds(void)
+{
+    double seconds = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage used;
+        getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &used);
+        seconds += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    }
+    return seconds;
+}
+
 static void run(const test_case *t)
 {
     current = t;
@@ -457,7 +471,7 @@ static void run(const test_case *t)
     int64_t live = at_live_count ? at_live_count() : 0;
     limit_s = limit_of(t);
     end_after(limit_s);
-    double start = ares_now_s();
+    double start = ares_now_s(), cpu = cpu_seconds();
     t->run();
     double took = ares_now_s() - start;
     end_after(0);
@@ -469,7 +483,8 @@ static void run(const test_case *t)
     ares_arena_reset(&strings);
     if (failures) printf("FAIL %s\n", t->name);
     else if (!skipping && took < SHOWN_SECONDS) printf("ok   %s\n", t->name);
-    else if (!skipping) printf("ok   %s (%.0f s)\n", t->name, took);
+    else if (!skipping)
+        printf("ok   %s (%.0f s, %.0f of a CPU)\n", t->name, took, cpu_seconds() - cpu);
     fflush(stdout);
     if (failures) shared->failed++;
     else if (skipping) shared->skipped++;

@@ -4,6 +4,7 @@
  * chain of FMAs. Small batches take several panels at once, to hide the latency of a chain.
  */
 #include "linear.h"
+#include "watch.h"
 
 #if defined ARES_ISA_AVX512
 enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 32 registers */
@@ -78,22 +79,29 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
             v16_store(y + r * y_row + v / 2 * y_panel + v % 2 * 16, sum[r][v]);
 }
 
-#define TILE(kind, rows, panels)                                                                  \
-    static void tile_##kind##_##rows##x##panels(                                                  \
-        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,       \
-        const char *next, int64_t next_step, const float *from, int64_t from_row,                 \
-        int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                             \
-    {                                                                                             \
-        if (rows <= TILE_WIDE_ROWS) {                                                             \
-            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, next, next_step,  \
-                      from, from_row, from_panel, y, y_row, y_panel);                             \
-            return;                                                                               \
-        }                                                                                         \
-        for (int half = 0; half < 32; half += 16)                                                 \
-            tile_pass(rows, 1, TILE_##kind, k, x, xs,                                             \
-                      (const char *)w + half * (TILE_##kind == TILE_BF16 ? 2 : 4), w_k, w_panel,  \
-                      next, next_step, from ? from + half : NULL, from_row, from_panel, y + half, \
-                      y_row, y_panel);                                                            \
+#define TILE(kind, rows, panels)                                                                 \
+    static TILE_UNWATCHED void tile_##kind##_##rows##x##panels(                                  \
+        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,      \
+        const char *next, int64_t next_step, const float *from, int64_t from_row,                \
+        int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                            \
+    {                                                                                            \
+        const int64_t bytes = TILE_##kind == TILE_BF16 ? 2 : 4;                                  \
+        const bool by_k = TILE_##kind == TILE_F32_BY_K;                                          \
+        watch(false, x, by_k ? k : rows, xs, by_k ? rows : k, 4);                                \
+        for (int p = 0; p < panels; p++) {                                                       \
+            watch(false, (const char *)w + p * w_panel * bytes, k, w_k, 32, bytes);              \
+            if (from) watch(false, from + p * from_panel, rows, from_row, 32, 4);                \
+            watch(true, y + p * y_panel, rows, y_row, 32, 4);                                    \
+        }                                                                                        \
+        if (rows <= TILE_WIDE_ROWS) {                                                            \
+            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, next, next_step, \
+                      from, from_row, from_panel, y, y_row, y_panel);                            \
+            return;                                                                              \
+        }                                                                                        \
+        for (int half = 0; half < 32; half += 16)                                                \
+            tile_pass(rows, 1, TILE_##kind, k, x, xs, (const char *)w + half * bytes, w_k,       \
+                      w_panel, next, next_step, from ? from + half : NULL, from_row, from_panel, \
+                      y + half, y_row, y_panel);                                                 \
     }
 /* clang-format off */
 #if defined ARES_ISA_AVX512
@@ -380,7 +388,8 @@ static void dx_task(const backward *b, int64_t task, int worker)
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
         ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
-        ARES_K(product)(&(product_args){
+        ARES_K(product)
+        (&(product_args){
             .rows = rows,
             .k = end - n,
             .cols = ARES_MIN(32, b->k - k0),
@@ -435,7 +444,8 @@ static void dw_task(const backward *b, int64_t task, int worker)
             pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
-            ARES_K(product)(&(product_args){
+            ARES_K(product)
+            (&(product_args){
                 .rows = k1 - k0,
                 .k = tokens,
                 .cols = cols,

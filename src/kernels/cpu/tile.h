@@ -10,6 +10,7 @@
 #define ARES_KERNELS_CPU_TILE_H
 
 #include "vec.h"
+#include "watch.h"
 
 #ifdef ARES_ISA_AVX512
 enum { TILE_ROWS = 12, TILE_VECTORS = 2 }; /* 24 sums, two of B, one of A: 27 of 32 registers */
@@ -75,14 +76,25 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
     }
 /* clang-format on */
 
-/* Not inlined: at every product, they would compile for minutes under the sanitizers. */
-static __attribute__((noinline)) void tile_16(const tile_args *p, int rows)
+static inline TILE_UNWATCHED void watch_tile(const tile_args *p, int rows, int lanes)
 {
+    if (p->row == 1) watch(false, p->a, p->steps, p->step, rows, 4);
+    else
+        for (int r = 0; r < rows; r++) watch(false, p->a + r * p->row, p->steps, p->step, 1, 4);
+    watch(false, p->b, p->steps, p->ldb, lanes, 4);
+    watch(true, p->c, rows, p->ldc, lanes, 4);
+}
+
+/* Not inlined: at every product, they would compile for minutes under the sanitizers. */
+static __attribute__((noinline)) TILE_UNWATCHED void tile_16(const tile_args *p, int rows)
+{
+    watch_tile(p, rows, 16);
     TILE_CASES(1)
 }
 #ifdef ARES_ISA_AVX512
-static __attribute__((noinline)) void tile_32(const tile_args *p, int rows)
+static __attribute__((noinline)) TILE_UNWATCHED void tile_32(const tile_args *p, int rows)
 {
+    watch_tile(p, rows, 32);
     TILE_CASES(2)
 }
 #endif

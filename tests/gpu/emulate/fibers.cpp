@@ -80,16 +80,17 @@ static unsigned bit_of(unsigned bits)
 /* Of this warp while one of its lanes can run, then of the next; NONE when no thread is left. */
 static unsigned next_thread(void)
 {
-    unsigned n = (threads + 31) / 32;
+    unsigned n = (threads + 31) / 32, w = at_warp;
     for (unsigned i = 0; i < n; i++) {
-        unsigned w = upwards ? (at_warp + i) % n : (at_warp + n - i) % n;
         unsigned bits = warps[w].fresh | warps[w].ready;
-        if (!bits) continue;
-        at_warp = w;
-        unsigned lane = bit_of(bits);
-        warps[w].fresh &= ~(1u << lane);
-        warps[w].ready &= ~(1u << lane);
-        return w * 32 + lane;
+        if (bits) {
+            at_warp = w;
+            unsigned lane = bit_of(bits);
+            warps[w].fresh &= ~(1u << lane);
+            warps[w].ready &= ~(1u << lane);
+            return w * 32 + lane;
+        }
+        w = upwards ? (w + 1 == n ? 0 : w + 1) : (w ? w : n) - 1;
     }
     if (alive == 0) return NONE;
     unsigned lanes = 0;

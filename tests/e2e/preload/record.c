@@ -48,7 +48,8 @@ static int below_root(int at, const char *name, char path[LONGEST])
         ssize_t n = readlink(link, folder, sizeof folder - 1);
         folder[n > 0 ? n : 0] = 0;
     }
-    snprintf(path, LONGEST, "%s%s%s", folder, *folder && *name ? "/" : "", name);
+    if (snprintf(path, LONGEST, "%s%s%s", folder, *folder && *name ? "/" : "", name) >= LONGEST)
+        return 0;
     size_t n = strlen(path), root_n = strlen(root);
     while (n > 1 && path[n - 1] == '/') path[--n] = 0;
     return strncmp(path, root, root_n) == 0 && (path[root_n] == '/' || !path[root_n]);

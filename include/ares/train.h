@@ -618,8 +618,12 @@ int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_pla
  */
 int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int ranks, int local_ranks,
                           bool reinforcement, bool starts, ares_str *words);
-/* Reads the first rows of every file that is there: whether they can be judged. (trainer.c) */
-int ares_train_check_rows(ares_config *cfg, const ares_train_config *c);
+/*
+ * What a run would say of the files that it reads, weights apart: of the first rows of each, its
+ * tokenizer and template, and of trainer.load_checkpoint_path. Rows and a model that are not on
+ * this machine are warned of: the configuration may be another's. (run/check_files.c)
+ */
+int ares_train_check_files(ares_config *cfg, const ares_train_config *c);
 
 /*
  * Starts each program of the user's once, a reward with the first row and an environment with a
@@ -686,5 +690,6 @@ int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *worl
 /* The options sft.*, besides those of ares_train_config_declare. */
 void ares_sft_declare(ares_config *cfg, ares_train_config *out);
 int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world);
+int ares_sft_check_files(ares_config *cfg, const ares_train_config *c); /* as for the other runs */
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 #endif

@@ -9,51 +9,15 @@
 #include "run/sizes.h"
 #include "vapor/vapor.h"
 
-static bool filter_needs_accuracy(const ares_train_config *c)
+int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
+                      bool trained)
 {
-    return !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
-}
-
-/* Its first rows. */
-static int check_first_rows(const ares_row_file *file, const ares_data_config *data,
-                            const ares_reward *reward, bool need_accuracy)
-{
-    ares_dataset *d;
-    ares_row_file first = *file;
-    first.limit = 100;
-    int rc = ares_dataset_load_files(&first, 1, data, ares_reward_reads_truth(reward), &d);
-    if (rc == ARES_EIO) { /* a configuration for another machine */
-        ares_warn("%s; none of its rows was checked", ares_error_message());
-        ares_error_clear();
-        return ARES_OK;
-    }
-    if (rc == ARES_OK) rc = ares_reward_check_rows(reward, d, need_accuracy);
-    if (d) ares_dataset_free(d);
-    return rc;
-}
-
-int ares_train_check_rows(ares_config *cfg, const ares_train_config *c)
-{
-    ares_reward *reward;
-    eval_sets evals = { 0 };
-    int rc = ARES_OK;
-    if (agents_wanted(c)) return ARES_OK;
-    eval_sets_read(cfg, c, &evals);
-    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
-    for (int64_t i = 0; !c->trainer.val_only && i < c->data.train_files.count && rc == ARES_OK; i++)
-        rc = check_first_rows(&(ares_row_file){ .path = c->data.train_files.items[i] }, &c->data,
-                              reward, filter_needs_accuracy(c));
-    for (int64_t i = 0; i < c->data.val_files.count && rc == ARES_OK; i++)
-        rc = check_first_rows(&(ares_row_file){ .path = c->data.val_files.items[i] }, &c->data,
-                              reward, false);
-    for (int64_t i = 0; i < evals.n && rc == ARES_OK; i++) {
-        const eval_set *e = &evals.items[i];
-        rc = check_first_rows(
-            &(ares_row_file){ .path = e->path, .source = e->name, .metadata = e->metadata },
-            &e->data, reward, false);
-    }
-    ares_reward_close(reward);
-    return rc;
+    const ares_train_config *c = t->run.cfg;
+    int64_t dropped;
+    bool filtered =
+        trained && !c->trainer.val_only && (ares_filter_needs(&c->filter) & ARES_FILTER_ACCURACY);
+    ARES_TRY(ares_reward_check_rows(t->reward, d, filtered));
+    return encoder ? ares_dataset_encode(d, encoder, t->run.device.pool, &dropped) : ARES_OK;
 }
 
 /* Rows with their prompts encoded, drawn in this order; names (may be NULL): of the files. */
@@ -61,7 +25,6 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
                        const ares_order *order, ares_source *out)
 {
     ares_dataset *d;
-    int64_t dropped;
     ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
     for (int64_t i = 0; i < files->count; i++)
         list[i] = (ares_row_file){ .path = files->items[i], .source = names ? names[i] : NULL };
@@ -69,10 +32,7 @@ static int open_source(ares_trainer *t, const ares_texts *files, const char *con
                                      ares_reward_reads_truth(t->reward), &d);
     ares_free(list);
     if (rc == ARES_OK)
-        rc = ares_reward_check_rows(t->reward, d,
-                                    files == &t->run.cfg->data.train_files &&
-                                        filter_needs_accuracy(t->run.cfg));
-    if (rc == ARES_OK) rc = ares_dataset_encode(d, t->run.encoder, t->run.device.pool, &dropped);
+        rc = trainer_take_rows(t, d, t->run.encoder, files == &t->run.cfg->data.train_files);
     if (rc == ARES_OK)
         rc = names ? ares_source_of_mixture(d, &t->run.curriculum, order, out)
                    : ares_source_of_dataset(d, order, out);
@@ -98,8 +58,7 @@ static const ares_row *first_seen(const ares_source *s)
     return NULL;
 }
 
-/* Refuses by name what rows with images or videos cannot go together with. */
-static int check_sight(const ares_trainer *t)
+int trainer_check_sight(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_row *row = first_seen(&t->run.source);
@@ -164,7 +123,7 @@ static int open_data(ares_trainer *t, ares_config *cfg)
     ARES_TRY(eval_sets_open(t));
     if (c->data.val_files.count)
         ARES_TRY(open_source(t, &c->data.val_files, NULL, &(ares_order){ .draw = 1 }, &t->run.val));
-    return check_sight(t);
+    return trainer_check_sight(t);
 }
 
 /* Tokens of prompt and response together at most. */
@@ -390,7 +349,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     return trainer_open_rollout(t, ares_group_size(t->run.groups.all));
 }
 
-static void init(ares_trainer *t, const ares_train_config *c, ares_world *world)
+void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world)
 {
     *t = (ares_trainer){ .answerer = &answer_engine };
     training_init(&t->run, c, world);
@@ -410,7 +369,7 @@ static int open_on_device(ares_trainer *t, ares_config *cfg, const char *weights
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights)
 {
-    init(t, c, world);
+    trainer_init(t, c, world);
     ARES_TRY(ares_world_agree(world, training_open_device(&t->run)));
     return open_on_device(t, cfg, weights);
 }
@@ -419,11 +378,8 @@ int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, 
 int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
 {
     ares_trainer *t = ares_calloc(1, sizeof *t);
-    init(t, c, NULL);
-    ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c), 0,
-                              &t->run.device);
-    int rc = ares_model_find(c->actor.model_path, &t->run.model_dir);
-    if (rc == ARES_OK) rc = sharing_open(&t->run.groups, c, NULL, &t->run.device, ranks);
+    trainer_init(t, c, NULL);
+    int rc = training_open_counting(&t->run, ranks);
     if (rc == ARES_OK) rc = open_on_device(t, cfg, NULL);
     trainer_close(t);
     ares_free(t);

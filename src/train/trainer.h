@@ -43,6 +43,16 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights);
 void trainer_close(ares_trainer *t);
+/* Parts of it that --check does, too: with no part open yet. */
+void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world);
+/*
+ * Checks that rows can be judged, and encodes their prompts (encoder NULL: it does not). trained:
+ * they are not for validation.
+ */
+int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
+                      bool trained);
+/* Refuses by name what rows with images or videos cannot go together with. */
+int trainer_check_sight(const ares_trainer *t);
 /* Empties the engine, whose next samples are the policy's as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
 /* Whether training compares with the model it began from. */

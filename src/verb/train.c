@@ -16,6 +16,7 @@ typedef struct config_verb {
     /* options on top of training's; NULL: none */
     void (*declare)(ares_config *cfg, ares_train_config *c);
     int (*check)(ares_config *cfg, const ares_train_config *c, int world);
+    int (*check_files)(ares_config *cfg, const ares_train_config *c); /* with --check */
     const char *preset; /* an override that comes first; NULL */
 } config_verb;
 
@@ -71,8 +72,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     int rc = v->check(cfg, c, ranks);
     if (rc == ARES_OK && !o->print)
         rc = ares_train_plan_check(cfg, c, ranks, local, v->reinforcement, !o->check, &needs);
-    if (rc == ARES_OK && o->check && !o->print && v->reinforcement)
-        rc = ares_train_check_rows(cfg, c);
+    if (rc == ARES_OK && o->check && !o->print) rc = v->check_files(cfg, c);
     if (rc == ARES_OK && o->check && !o->print && !o->no_programs && v->reinforcement &&
         ares_world_rank(world) == 0 && (rc = ares_train_try_programs(cfg, c)) != ARES_OK)
         ares_fail_in(rc, "--check (--no-programs starts none)");
@@ -207,8 +207,9 @@ static int with_words(const config_verb *v, int argc, char **argv, words_fn *run
         VERB_RESTARTS(o.restarts),
         VERB_OPTION(
             FLAG, o.check, "--check", NULL,
-            "check the configuration, the first rows of its files and the memory it needs "
-            "here, start each reward and environment of your own once, and stop; touches no "
+            "check the configuration, the first rows of its files, the checkpoint that it names "
+            "and the memory it needs here, start each reward and environment of your own once, and "
+            "stop; touches no "
             "weights"),
         VERB_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
                     "with --check: start no program of your own"),
@@ -251,6 +252,7 @@ static const config_verb config_verbs[] = {
         .reinforcement = true,
         .run = run_train,
         .check = ares_train_config_check,
+        .check_files = ares_train_check_files,
     },
     {
         .name = "eval",
@@ -263,6 +265,7 @@ static const config_verb config_verbs[] = {
         .writes_answers = true,
         .run = ares_eval_run,
         .check = ares_train_config_check,
+        .check_files = ares_train_check_files,
         .preset = "trainer.val_only=true",
     },
     {
@@ -274,6 +277,7 @@ static const config_verb config_verbs[] = {
         .run = run_sft,
         .declare = ares_sft_declare,
         .check = ares_sft_check,
+        .check_files = ares_sft_check_files,
     },
 };
 

@@ -208,3 +208,111 @@ TEST(pairs_answer_the_prompt_of_their_row)
                        USER),
                   words, "message 1 differs");
 }
+
+/* ------------------------------------------------------------------ --check */
+static const char chat_rows[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+    "\"b\"}]}\n";
+
+/* What a check and a run say of the same words: the same fault, or nothing. */
+static void check_as_run(const char *verb, const char *words, const char *message)
+{
+    static const char *const ways[] = { "trainer.max_steps=1", "--check" };
+    bool sft = strcmp(verb, "sft") == 0;
+    int code = 0;
+    const char *config = sft ? e2e_sft_words("run") : e2e_train_words("run");
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        ares_str out = { 0 };
+        int rc = e2e_program(&out, "%s --config '%s' %s %s", verb, config, words, ways[i]);
+        CHECK_MSG(i ? rc == code : (rc != 0) == (message != NULL), "%s %s %s: exit code %d\n%s",
+                  verb, ways[i], words, rc, out.data);
+        code = rc;
+        if (message) CHECK_CONTAINS(out.data, message);
+        ares_str_fini(&out);
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
+    }
+}
+
+TEST(a_check_reads_the_first_rows_as_the_run_does)
+{
+    static const struct {
+        const char *verb, *rows, *words, *message; /* NULL: they are good */
+    } cases[] = {
+        { "sft", chat_rows, "sft.batch_size=1", NULL },
+        { "sft", "{\"prompt\":\"1\",\"answer\":\"2\"}\n", "",
+          "rows.jsonl:1: row has neither 'messages' nor 'prompt' and 'response'" },
+        { "sft", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n", "",
+          "rows.jsonl:1: no message of the assistant" },
+        { "sft", "{\"prompt\":\"1\",\"response\":\"12345678\"}\n",
+          "sft.max_length=3 sft.truncation=error", "rows.jsonl:1: row of" },
+        { "train", "{\"prompt\":\"1\",\"answer\":\"2\",\"images\":[\"a.png\"]}\n", "",
+          "rows.jsonl:1: 'images' holds images or videos, and the model reads text alone" },
+        { "train", "{\"prompt\":\"12345678\",\"answer\":\"2\"}\n",
+          "data.max_prompt_length=3 data.filter_overlong_prompts=false",
+          "rows.jsonl:1: prompt of" },
+        { "train", "{\"prompt\":[{\"role\":\"user\",\"content\":\"a\"}],\"answer\":\"b\"}\n",
+          "data.apply_chat_template=false", "rows.jsonl:1: a list of messages needs a chat" },
+        { "train", "{\"prompt\":\"a\",\"answer\":\"b\",\"chosen\":\"c\",\"rejected\":\"c\"}\n",
+          "algorithm.name=vapor algorithm.adv_estimator=vapor",
+          "rows.jsonl:1: 'chosen' and 'rejected' are the same text" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char words[700];
+        snprintf(words, sizeof words, "data.train_files='%s' %s %s",
+                 e2e_write("rows.jsonl", cases[i].rows), cases[i].words,
+                 strcmp(cases[i].verb, "sft") ? "data.rollout_batch_size=1 "
+                                                "worker.actor.global_batch_size=1"
+                                              : "");
+        check_as_run(cases[i].verb, words, cases[i].message);
+    }
+}
+
+/* What the first rows alone cannot tell, or this machine does not have, is no fault. */
+TEST(a_check_warns_where_it_cannot_know)
+{
+    static const struct {
+        const char *verb, *words, *message;
+    } cases[] = {
+        { "sft", "worker.actor.model.model_path=none", "no such directory; rows are checked" },
+        { "train", "worker.actor.model.model_path=none", "no such directory; rows are checked" },
+        { "sft", "data.train_files=none.jsonl", "no such file; none of its rows was checked" },
+        { "sft", "sft.max_length=3 sft.truncation=drop", "these are its first rows alone" },
+        { "train", "data.max_prompt_length=1", "these are its first rows alone" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        bool sft = strcmp(cases[i].verb, "sft") == 0;
+        int rc = e2e_program(&out, "%s --check --config '%s' %s", cases[i].verb,
+                             sft ? e2e_sft_words("run") : e2e_train_words("run"), cases[i].words);
+        CHECK_MSG(rc == 0, "%s: exit code %d\n%s", cases[i].words, rc, out.data);
+        CHECK_CONTAINS(out.data, cases[i].message);
+        ares_str_fini(&out);
+    }
+}
+
+TEST(a_check_looks_at_the_checkpoint_that_is_named)
+{
+    const char *first = test_file("first"), *other = test_file("other");
+    char words[700];
+    CHECK_EQ(e2e_program(NULL,
+                         "sft --config '%s' trainer.run_dir='%s' trainer.max_steps=1 "
+                         "trainer.save_freq=1",
+                         e2e_sft_words("run"), first),
+             0);
+    CHECK_EQ(test_shell(NULL,
+                        "'%s' init --arch qwen2 --hidden 16 --layers 1 --heads 2 --kv-heads 1 "
+                        "--intermediate 16 --out '%s'",
+                        test_program(), other),
+             0);
+    check_as_run("sft", "trainer.load_checkpoint_path=nowhere", "'nowhere': no such folder");
+    check_as_run("train", "trainer.load_checkpoint_path=nowhere", "'nowhere': no such folder");
+    snprintf(words, sizeof words, "trainer.load_checkpoint_path='%s'", e2e_model());
+    check_as_run("sft", words, "neither a checkpoint (no state.json) nor a run with one");
+    snprintf(words, sizeof words,
+             "trainer.load_checkpoint_path='%s' worker.actor.model.model_path='%s'", first, other);
+    check_as_run("sft", words, "the state is of another model");
+    snprintf(words, sizeof words, "trainer.load_checkpoint_path='%s'", first);
+    check_as_run("sft", words, NULL);
+    CHECK_EQ(test_shell(NULL, "rm '%s'/checkpoints/*/optimizer.safetensors", first), 0);
+    check_as_run("sft", words, "a model without optimizer states");
+}

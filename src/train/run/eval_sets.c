@@ -15,11 +15,9 @@ static int open_set(ares_trainer *t, eval_set *e)
 {
     const ares_row_file file = { .path = e->path, .source = e->name, .metadata = e->metadata };
     ares_dataset *d;
-    int64_t dropped;
     ARES_TRY(training_open_encoder(&t->run, &e->data, &e->encoder));
     ARES_TRY(ares_dataset_load_files(&file, 1, &e->data, ares_reward_reads_truth(t->reward), &d));
-    int rc = ares_reward_check_rows(t->reward, d, false);
-    if (rc == ARES_OK) rc = ares_dataset_encode(d, e->encoder, t->run.device.pool, &dropped);
+    int rc = trainer_take_rows(t, d, e->encoder, false);
     if (rc == ARES_OK) rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, &e->source);
     if (rc != ARES_OK) ares_dataset_free(d);
     return rc;

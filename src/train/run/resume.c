@@ -151,6 +151,14 @@ static int is_there(const char *checkpoint, const char *path, const char *why)
                      path, why, checkpoint);
 }
 
+/* path: written; of the states */
+static int states_are_there(const char *checkpoint, ares_str *path)
+{
+    return is_there(checkpoint, ares_path_join(path, checkpoint, "optimizer.safetensors"),
+                    "the checkpoint is a model without optimizer states (trainer.save_model_only), "
+                    "or damaged");
+}
+
 /* Older checkpoints hold the source's state in state.json. */
 static int load_source(training *t, const char *checkpoint, bool in_state)
 {
@@ -269,9 +277,7 @@ int state_resume(training *t, const char *checkpoint)
     ares_str path = { 0 };
     state_sums sums;
     int rc = ARES_OK;
-    rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "optimizer.safetensors"),
-                  "the checkpoint is a model without optimizer states (trainer.save_model_only), "
-                  "or damaged");
+    rc = states_are_there(checkpoint, &path);
     if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
     if (rc == ARES_OK && t->critic) {
         rc = is_there(checkpoint, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"),
@@ -291,6 +297,27 @@ int state_resume(training *t, const char *checkpoint)
     if (!t->critic) return ARES_OK;
     return check_sum(t, t->critic->model, &sums.critic, checkpoint, "critic/",
                      "critic_optimizer.safetensors");
+}
+
+/* ------------------------------------------------------------------ before a run */
+static int apply_fit(training *t, const ares_json *o, const char *checkpoint, const char *path,
+                     state_sums *unused)
+{
+    (void)checkpoint, (void)unused;
+    double version = 0;
+    ARES_TRY(check_version(o, path, &version));
+    if (!t->cfg->trainer.val_only)
+        ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
+    return check_model(t, o, path, NULL, force_of(t));
+}
+
+int state_fits(training *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = t->cfg->trainer.val_only ? ARES_OK : states_are_there(checkpoint, &path);
+    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply_fit, NULL);
+    ares_str_fini(&path);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ validation alone */

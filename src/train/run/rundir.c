@@ -112,6 +112,12 @@ static int no_such_folder(const char *named, const char *otherwise)
                      named, otherwise);
 }
 
+static void open_path(rundir *d, const ares_train_config *c)
+{
+    *d = (rundir){ .lock = -1 };
+    ares_run_path(c, &d->path);
+}
+
 /* The run's own latest, where there is one: the same command goes on. */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
@@ -131,6 +137,26 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
         rc = ares_dir_exists(named) ? named_checkpoint(d, named, true)
                                     : no_such_folder(named, "begin with");
     ares_str_fini(&dir);
+    return rc;
+}
+
+int rundir_named(const ares_train_config *c, ares_str *checkpoint)
+{
+    const char *named = c->trainer.load_checkpoint;
+    bool own = !c->trainer.val_only;
+    ares_str dir = { 0 };
+    rundir d;
+    int rc = ARES_OK;
+    if (!named) return ARES_OK;
+    open_path(&d, c);
+    if (own) rc = newest(ares_path_join(&dir, d.path.data, "checkpoints"), true, &d.checkpoint);
+    if (rc == ARES_OK && !d.checkpoint.len) {
+        rc = ares_dir_exists(named) ? named_checkpoint(&d, named, own)
+                                    : no_such_folder(named, own ? "begin with" : "validate");
+        ares_str_add_view(checkpoint, ares_str_view(&d.checkpoint));
+    }
+    ares_str_fini(&dir);
+    rundir_close(&d);
     return rc;
 }
 
@@ -221,12 +247,6 @@ static int probe(rundir *d, ares_world *world)
                  d->path.data);
     ares_str_fini(&path);
     return ares_world_agree(world, rc);
-}
-
-static void open_path(rundir *d, const ares_train_config *c)
-{
-    *d = (rundir){ .lock = -1 };
-    ares_run_path(c, &d->path);
 }
 
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,

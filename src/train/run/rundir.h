@@ -48,5 +48,10 @@ int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
  * ranks learn it.
  */
 int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world);
+/*
+ * Finds the checkpoint that trainer.load_checkpoint_path names, as the two above; stays empty where
+ * it names none, or a run has its own, which comes first.
+ */
+int rundir_named(const ares_train_config *c, ares_str *checkpoint);
 void rundir_close(rundir *d);
 #endif

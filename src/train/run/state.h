@@ -70,4 +70,9 @@ extern const char *const state_tokenizer_files[];
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */
 int state_look(training *t, const char *checkpoint);
+/*
+ * No collective, and loads nothing: whether a run of this model could go on from the checkpoint, or
+ * be validated.
+ */
+int state_fits(training *t, const char *checkpoint);
 #endif

@@ -40,6 +40,15 @@ int training_open_device(training *t)
     return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }
 
+int training_open_counting(training *t, int ranks)
+{
+    const ares_train_config *c = t->cfg;
+    ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c), 0,
+                              &t->device);
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->model_dir));
+    return sharing_open(&t->groups, c, NULL, &t->device, ranks);
+}
+
 /*
  * worker.actor.model.override_config, in which published_check has left max_position_embeddings
  * alone to act. Rotations follow positions however many there are, unless they are scaled by it.

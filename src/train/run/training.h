@@ -69,6 +69,8 @@ ares_dtype training_storage(const ares_train_config *c);
 int training_set_positions(ares_model_config *m, const ares_json *override);
 /* Parts of opening: device, groups, model_dir and its fingerprint. A collective. */
 int training_open_device(training *t);
+/* In its place: a device on which a model has no weights, to look at what a run would open. */
+int training_open_counting(training *t, int ranks);
 /*
  * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:
  * worker.actor.model.model_path

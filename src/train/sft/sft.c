@@ -12,6 +12,7 @@
 #include "options/pixels.h"
 #include "options/sharing.h"
 #include "roles/sight.h"
+#include "run/check_files.h"
 #include "run/run.h"
 #include "sft_data.h"
 
@@ -87,16 +88,21 @@ static int open_training_rows(sft_trainer *t)
     return ARES_OK;
 }
 
+static int open_encoder(sft_trainer *t)
+{
+    ares_data_config *data = &t->cfg.data;
+    if (!data->override_chat_template && !ares_tokenizer_chat_template(t->run.tokenizer, NULL).data)
+        data->apply_chat_template = false;
+    return training_open_encoder(&t->run, data, &t->run.encoder);
+}
+
 /* optim: of the configuration itself, not of its copy, since a schedule changes it. */
 static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char *weights)
 {
     ares_train_config *c = &t->cfg;
     ARES_TRY(training_open_device(&t->run));
     ARES_TRY(training_open_model(&t->run, weights));
-    if (!c->data.override_chat_template &&
-        !ares_tokenizer_chat_template(t->run.tokenizer, NULL).data)
-        c->data.apply_chat_template = false;
-    ARES_TRY(training_open_encoder(&t->run, &c->data, &t->run.encoder));
+    ARES_TRY(open_encoder(t));
     if (!c->trainer.val_only) ARES_TRY(open_training_rows(t));
     if (c->data.val_files.count)
         ARES_TRY(
@@ -113,18 +119,24 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
                             .round_tokens = c->actor.round_tokens });
 }
 
-static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
-                    const char *weights, training **out)
+static sft_trainer *sft_new(const ares_train_config *c, ares_world *world)
 {
-    (void)cfg;
     sft_trainer *t = ares_calloc(1, sizeof *t);
-    *out = &t->run;
     t->cfg = *c;
     t->cfg.rollout.temperature = 1;
     t->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
     training_init(&t->run, &t->cfg, world);
     t->run.policy = &t->policy;
     ares_batch_init(&t->batch);
+    return t;
+}
+
+static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                    const char *weights, training **out)
+{
+    (void)cfg;
+    sft_trainer *t = sft_new(c, world);
+    *out = &t->run;
     return ares_world_agree(world, open_parts(t, &c->optim, weights));
 }
 
@@ -142,6 +154,38 @@ static void close_sft(training *run)
     ares_batch_fini(&t->batch);
     training_close(run);
     ares_free(t);
+}
+
+/* ------------------------------------------------------------------ --check */
+static int check_rows(const sft_trainer *t, const char *path)
+{
+    ares_dataset *d;
+    ARES_TRY(check_open_rows(&(ares_row_file){ .path = path }, NULL, false, &d));
+    if (d && t->run.model) {
+        sft_rows rows;
+        sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
+        int rc = sft_rows_encode(d, &e, t->run.device.pool, &rows);
+        sft_rows_fini(&rows);
+        ares_dataset_free(d);
+        return check_lengths(rc, strcmp(t->cfg.sft.truncation, "error") != 0);
+    }
+    ares_dataset_free(d);
+    return ARES_OK;
+}
+
+int ares_sft_check_files(ares_config *cfg, const ares_train_config *c)
+{
+    (void)cfg;
+    sft_trainer *t = sft_new(c, NULL);
+    const ares_texts *lists[] = { c->trainer.val_only ? NULL : &c->data.train_files,
+                                  &c->data.val_files };
+    int rc = check_open_model(&t->run);
+    if (rc == ARES_OK && t->run.model) rc = open_encoder(t);
+    for (int k = 0; k < ARES_COUNT(lists); k++)
+        for (int64_t i = 0; lists[k] && i < lists[k]->count && rc == ARES_OK; i++)
+            rc = check_rows(t, lists[k]->items[i]);
+    close_sft(&t->run);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ batches */

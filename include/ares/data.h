@@ -110,6 +110,9 @@ typedef struct ares_row_file {
      * in place of its own; NULL: none */
     const ares_json *metadata;
     int64_t limit; /* rows to read at most; 0: all of them */
+    /* borrowed: the keys, up to a NULL, of which the first that a row has may be in another
+     * program's form (ares_row_adopt), the last one of a prompt; NULL: the options' prompt_key */
+    const char *const *keys;
 } ares_row_file;
 /*
  * The rows of files [n]; each must give one. need_answer: a row without answer_key is an error,
@@ -130,8 +133,24 @@ const ares_json *ares_row_at(const ares_json *row, const char *path);
 int ares_row_lacks(const ares_json *row, const char *what, const char *option);
 /* Fails where one of the messages under `key` has no role, or the list is empty. */
 int ares_row_check_messages(const ares_json *messages, const char *key);
-/* The same of any JSON objects: their keys are not checked. */
-int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
+/*
+ * A list of messages with ShareGPT's {from, value} as {role, content}, in the arena; checked as
+ * above. key: for messages
+ */
+int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
+                      const ares_json **out);
+/*
+ * The row with what it has under the key in our form (forms.c): ShareGPT's messages, and a prompt
+ * of Alpaca's instruction, input and history where the key, of a prompt, is "instruction" or the
+ * row has nothing there; `system` of either is their first message. Keys that went into it are left out. Most rows
+ * stay the same ones.
+ */
+int ares_row_adopt(const ares_json *row, const char *key, bool prompt, ares_arena *arena,
+                   const ares_json **out);
+/* Whether it has Alpaca's instruction, with an answer or a pair of them. */
+bool ares_row_is_alpaca(const ares_json *row);
+/* The rows of files: any JSON objects, whose keys are not checked. keys: as of ares_row_file */
+int ares_dataset_load_rows(const ares_texts *files, const char *const *keys, ares_dataset **out);
 /*
  * A number of what the files of a path hold and of their names, in which a folder's rows come. A
  * slice is that of its whole file.

@@ -49,9 +49,10 @@ typedef struct reader {
     const ares_row_file *from;
     int32_t part;
     path_rows slice;
-    int64_t last;  /* no more rows are read once the data set has so many */
-    int64_t seen;  /* rows of the path so far */
-    int64_t other; /* of them, those that have verl's answer beside another one */
+    int64_t last;     /* no more rows are read once the data set has so many */
+    int64_t seen;     /* rows of the path so far */
+    int64_t other;    /* of them, those that have verl's answer beside another one */
+    int64_t answered; /* and those whose conversation ended with an answer */
 } reader;
 
 static bool is_left_out(const path_rows *s, int64_t at)
@@ -114,6 +115,31 @@ static void with_prompt(const reader *r, const ares_json **row)
                   &(ares_json){ .type = ARES_JSON_OBJECT, .members = &m, .count = 1 });
 }
 
+/*
+ * Another program's row in our form. ShareGPT's conversations end with the answer to learn, which
+ * is no part of a prompt.
+ */
+static int adopt(reader *r, const char *file, int64_t line, const ares_json **row)
+{
+    const char *const own[] = { r->cfg ? r->cfg->prompt_key : NULL, NULL };
+    const char *const *keys = r->cfg ? own : r->from->keys;
+    const ares_json *given = *row;
+    for (; keys && *keys && *row == given; keys++) {
+        int rc = ares_row_adopt(given, *keys, !keys[1], &r->d->arena, row);
+        if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
+        const ares_json *v = ares_row_at(*row, *keys);
+        if (v && v->type != ARES_JSON_NULL) break;
+    }
+    if (*row == given || !r->cfg) return ARES_OK;
+    ares_json *list = (ares_json *)ares_json_get(*row, *own); /* made above */
+    const ares_json *role =
+        list->type == ARES_JSON_ARRAY ? ares_json_get(&list->items[list->count - 1], "role") : NULL;
+    if (!role || !ares_view_is(role->text, "assistant")) return ARES_OK;
+    list->count--;
+    r->answered++;
+    return ARES_OK;
+}
+
 static int add_row(reader *r, const char *file, int64_t line, const ares_json *row)
 {
     ares_dataset *d = r->d;
@@ -124,8 +150,10 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
                          (long long)line);
     ARES_TRY(with_metadata(r, file, line, &row));
     with_prompt(r, &row);
-    if (cfg) ARES_TRY(row_check(cfg, file, line, row, r->need_answer));
-    const ares_json *answer = cfg ? row_answer(cfg, row) : NULL,
+    const ares_json *given = row;
+    ARES_TRY(adopt(r, file, line, &row));
+    if (cfg) ARES_TRY(row_check(cfg, file, line, row, given, r->need_answer));
+    const ares_json *answer = cfg ? row_answer(cfg, given) : NULL,
                     *source = ares_json_get(row, "data_source");
     if (d->count == d->cap) {
         d->cap = d->cap * 2 + 256;
@@ -224,6 +252,10 @@ static int read_file(ares_dataset *d, const ares_row_file *file, int32_t part,
         ares_warn("data: %s: %lld rows have an 'answer' that is not their '" ROW_VERL_ANSWER
                   "'; the first is read; for the other set data.answer_key=" ROW_VERL_ANSWER,
                   file->path, (long long)r.other);
+    if (r.answered)
+        ares_info("data: %s: %lld conversations end with an answer, which is not part of the "
+                  "prompt (as a ground truth: data.answer_key=%s[-1].value)",
+                  file->path, (long long)r.answered, cfg->prompt_key);
     if (d->count > before) return ARES_OK;
     return ares_fail(ARES_EFORMAT, "data: %s: no rows there; the file has %lld", file->path,
                      (long long)r.seen);
@@ -245,14 +277,21 @@ int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_da
     return ARES_OK;
 }
 
-int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
-                 ares_dataset **out)
+static int load(const ares_texts *files, const ares_data_config *cfg, const char *const *keys,
+                bool need_answer, ares_dataset **out)
 {
     ares_row_file *list = ares_calloc((size_t)files->count + 1, sizeof *list);
-    for (int64_t i = 0; i < files->count; i++) list[i].path = files->items[i];
+    for (int64_t i = 0; i < files->count; i++)
+        list[i] = (ares_row_file){ .path = files->items[i], .keys = keys };
     int rc = ares_dataset_load_files(list, files->count, cfg, need_answer, out);
     ares_free(list);
     return rc;
+}
+
+int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
+                 ares_dataset **out)
+{
+    return load(files, cfg, NULL, need_answer, out);
 }
 
 static int add_file(void *ctx, const char *path)
@@ -275,9 +314,9 @@ int ares_rows_fingerprint(const char *path, uint64_t *out)
     return rc;
 }
 
-int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out)
+int ares_dataset_load_rows(const ares_texts *files, const char *const *keys, ares_dataset **out)
 {
-    return dataset_load(files, NULL, false, out);
+    return load(files, NULL, keys, false, out);
 }
 
 ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool)

@@ -9,6 +9,15 @@
 
 #include "prompt.h"
 
+/* A list of messages, or one alone, as a list of {role, content}; anything else as it is. */
+static int messages_of(const ares_json **v, const char *key, ares_arena *arena)
+{
+    if ((*v)->type != ARES_JSON_OBJECT && (*v)->type != ARES_JSON_ARRAY) return ARES_OK;
+    const ares_json one = { .type = ARES_JSON_ARRAY, .items = *v, .count = 1 };
+    const ares_json *list = (*v)->type == ARES_JSON_OBJECT ? &one : *v;
+    return ares_row_messages(list, key, arena, v);
+}
+
 static int text_of_answer(const ares_json *v, const char *key, ares_view *out)
 {
     const ares_json *last = v->type == ARES_JSON_ARRAY && v->count ? &v->items[v->count - 1] : v;
@@ -26,13 +35,15 @@ static int text_of_answer(const ares_json *v, const char *key, ares_view *out)
     return ARES_OK;
 }
 
-int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_view *chosen,
-                    ares_view *rejected, bool *there)
+int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena *arena,
+                    ares_view *chosen, ares_view *rejected, bool *there)
 {
     const ares_json *won = ares_row_at(row, o->chosen_key),
                     *lost = ares_row_at(row, o->rejected_key);
     *there = won && lost && won->type != ARES_JSON_NULL && lost->type != ARES_JSON_NULL;
     if (!*there) return ARES_OK;
+    ARES_TRY(messages_of(&won, o->chosen_key, arena));
+    ARES_TRY(messages_of(&lost, o->rejected_key, arena));
     ARES_TRY(text_of_answer(won, o->chosen_key, chosen));
     ARES_TRY(text_of_answer(lost, o->rejected_key, rejected));
     if (chosen->len == rejected->len && memcmp(chosen->data, rejected->data, chosen->len) == 0)
@@ -66,10 +77,12 @@ static bool says(const ares_json *message, const char *role, ares_view text)
  * Here it must be the row's prompt, which is also answered by sampling; a list of one message says
  * nothing of it.
  */
-static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, const char *key)
+static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, const char *key,
+                        ares_arena *arena)
 {
     const ares_json *list = ares_row_at(row, key), *prompt = ares_row_at(row, e->cfg->prompt_key);
     const char *system = e->cfg->system_prompt;
+    ARES_TRY(messages_of(&list, key, arena));
     int64_t n = list->count - 1, i = 0;
     if (list->type != ARES_JSON_ARRAY || n < 1) return ARES_OK;
     bool same;
@@ -180,12 +193,16 @@ static void encode_row(void *ctx, int64_t i, int worker)
     slot *s = &j->slots[i];
     const ares_row *row = ares_source_row(j->rows, i);
     ares_view text[2];
-    s->rc = data_pair_texts(row->json, j->o, &text[0], &text[1], &s->there);
-    if (s->there && s->rc == ARES_OK) s->rc = check_prompt(j->e, row->json, j->o->chosen_key);
-    if (s->there && s->rc == ARES_OK) s->rc = check_prompt(j->e, row->json, j->o->rejected_key);
+    ares_arena arena = { 0 };
+    s->rc = data_pair_texts(row->json, j->o, &arena, &text[0], &text[1], &s->there);
+    if (s->there && s->rc == ARES_OK)
+        s->rc = check_prompt(j->e, row->json, j->o->chosen_key, &arena);
+    if (s->there && s->rc == ARES_OK)
+        s->rc = check_prompt(j->e, row->json, j->o->rejected_key, &arena);
     for (int k = 0; k < 2 && s->there && s->rc == ARES_OK; k++)
         s->rc = encode_answer(j, row, text[k], k, s);
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
+    ares_arena_fini(&arena);
 }
 
 static bool has_spans(const slot *s)

@@ -5,6 +5,6 @@
 #include "ares/data_pairs.h"
 
 /* The texts of a row's stored answers; *there: it has both. The message lacks the row's place. */
-int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_view *chosen,
-                    ares_view *rejected, bool *there);
+int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena *arena,
+                    ares_view *chosen, ares_view *rejected, bool *there);
 #endif

@@ -299,7 +299,7 @@ static bool is_there(const ares_json *v)
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key)
 {
-    static const char *const offered[] = { "tools", "documents" };
+    static const char *const offered[] = { "tools", "documents", "system" };
     int64_t of_messages = 0;
     for (int k = 0; k < ARES_COUNT(offered); k++) {
         int64_t rows = 0;

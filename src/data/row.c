@@ -121,7 +121,7 @@ static int check_answer(const ares_data_config *cfg, const char *file, int64_t l
 }
 
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
-              bool need_answer)
+              const ares_json *given, bool need_answer)
 {
     const ares_json *prompt = ares_row_at(row, cfg->prompt_key);
     if (!prompt) return missing_key(file, line, "data.prompt_key", cfg->prompt_key, row);
@@ -132,5 +132,5 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
     int rc = prompt->type == ARES_JSON_ARRAY ? ares_row_check_messages(prompt, cfg->prompt_key)
                                              : ARES_OK;
     if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
-    return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
+    return need_answer ? check_answer(cfg, file, line, given) : ARES_OK;
 }

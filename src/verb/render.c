@@ -20,6 +20,7 @@ static int with_places(job *j, const ares_json **line)
     static const ares_data_config keys = { .image_key = "images", .video_key = "videos" };
     ares_prompt_media media;
     ares_arena_reset(&j->arena);
+    ARES_TRY(ares_row_adopt(*line, "messages", false, &j->arena, line));
     ARES_TRY(
         ares_prompt_media_of(&keys, *line, ares_json_get(*line, "messages"), &j->arena, &media));
     *line = ares_prompt_place_media(*line, &media, &j->arena);

@@ -122,6 +122,7 @@ int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *
 int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw, ares_ids *ids,
                     const ares_sight **sight)
 {
+    ARES_TRY(ares_row_adopt(line, "messages", false, &s->arena, &line));
     const ares_json *given = ares_json_get(line, "input_ids"),
                     *messages = ares_json_get(line, "messages"),
                     *prompt = ares_json_get(line, "prompt");

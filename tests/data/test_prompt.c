@@ -87,6 +87,24 @@ TEST(messages_go_through_the_template_as_they_are)
                ARES_VIEW("<user>a<assistant>b<user>c<assistant>"));
 }
 
+TEST(prompts_of_sharegpt_and_alpaca_are_read)
+{
+    ares_data_config cfg = config();
+    check_text(&cfg,
+               "{\"q\":[{\"from\":\"human\",\"value\":\"a\"},{\"from\":\"gpt\",\"value\":\"b\"},"
+               "{\"from\":\"human\",\"value\":\"c\"},{\"from\":\"gpt\",\"value\":\"d\"}],"
+               "\"system\":\"s\"}",
+               ARES_VIEW("<system>s<user>a<assistant>b<user>c<assistant>"));
+    check_text(&cfg, "{\"instruction\":\"i\",\"input\":\"j\",\"output\":\"o\"}",
+               ARES_VIEW("<user>i\nj<assistant>"));
+    cfg.prompt_key = "x.turns";
+    check_text(&cfg, "{\"x\":{\"turns\":[{\"from\":\"human\",\"value\":\"a\"}]}}",
+               ARES_VIEW("<user>a<assistant>"));
+    cfg.prompt_key = "instruction";
+    check_text(&cfg, "{\"instruction\":\"i\",\"input\":\"j\",\"system\":\"s\"}",
+               ARES_VIEW("<system>s<user>i\nj<assistant>"));
+}
+
 TEST(a_row_goes_whole_to_the_template)
 {
     ares_data_config cfg = config();

@@ -16,7 +16,7 @@ static void open_rows(int rows, ares_source *out)
     for (int i = 0; i < rows; i++)
         ares_str_addf(&text, "{\"prompt\":\"%d\",\"global_id\":\"g%d\"}\n", i, i);
     REQUIRE_OK(ares_file_write(path, text.data, text.len));
-    REQUIRE_OK(ares_dataset_load_rows(&files, &d));
+    REQUIRE_OK(ares_dataset_load_rows(&files, NULL, &d));
     REQUIRE_OK(ares_source_of_dataset(d, &(ares_order){ DRAW, true, 7, NULL }, out));
     ares_str_fini(&text);
 }
@@ -210,7 +210,7 @@ TEST(fewer_rows_than_a_draw_are_refused_and_stay_the_callers)
     ares_dataset *d = NULL;
     ares_source s = { 0 };
     REQUIRE_OK(ares_file_write(path, "{\"prompt\":\"a\"}\n", 15));
-    REQUIRE_OK(ares_dataset_load_rows(&files, &d));
+    REQUIRE_OK(ares_dataset_load_rows(&files, NULL, &d));
     CHECK_FAIL(ares_source_of_dataset(d, &(ares_order){ DRAW, true, 7, NULL }, &s), ARES_ECONFIG,
                "1 rows are fewer than data.rollout_batch_size = 2");
     CHECK_EQ(ares_source_count(&s), 0);

@@ -316,3 +316,83 @@ TEST(a_check_looks_at_the_checkpoint_that_is_named)
     CHECK_EQ(test_shell(NULL, "rm '%s'/checkpoints/*/optimizer.safetensors", first), 0);
     check_as_run("sft", words, "a model without optimizer states");
 }
+
+/* A conversation's last answer may be the ground truth, and is never the prompt. */
+TEST(conversations_of_sharegpt_are_prompts)
+{
+    static const char rows[] =
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"2 + 8?\"},{\"from\":\"gpt\","
+        "\"value\":\"10\"}],\"system\":\"Sys\"}\n";
+    ares_str out = { 0 };
+    CHECK_EQ(run_rows(&out, rows,
+                      "data.prompt_key=conversations "
+                      "'data.answer_key=conversations[-1].value'"),
+             0);
+    CHECK_CONTAINS(out.data, "1 conversations end with an answer, which is not part of the prompt");
+    check_answers("ground_truth", " 10 10");
+    check_answers("prompt", "Sys");
+    ares_str_clear(&out);
+    CHECK_EQ(run_rows(&out, "{\"prompt\":\"1\",\"answer\":\"2\",\"system\":\"Sys\"}\n", ""), 0);
+    CHECK_CONTAINS(out.data, "1 of 1 rows have 'system', and the chat template does not read them");
+    ares_str_fini(&out);
+    check_refused("{\"prompt\":\"1\",\"answer\":\"2\",\"conversations\":[]}\n",
+                  "data.prompt_key=conversations", "'conversations' is an empty list of messages");
+}
+
+TEST(rows_of_sft_that_say_what_is_learnt_twice_are_told)
+{
+#define TURN                                                                                    \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":" \
+    "\"b\"}],"
+    static const struct {
+        const char *row, *message;
+        bool warns;
+    } cases[] = {
+        { TURN "\"prompt\":\"c\",\"response\":\"d\"}\n",
+          "1 of 1 rows have 'messages' as well as 'prompt' and 'response'", true },
+        { TURN "\"prompt\":\"a\"}\n", "1 of 1 rows have 'prompt' beside 'messages', which is not",
+          false },
+    };
+#undef TURN
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(e2e_program(&out, "sft --check --config '%s' data.train_files='%s'",
+                             e2e_sft_words("run"), e2e_write("rows.jsonl", cases[i].row)),
+                 0);
+        CHECK_CONTAINS(out.data, cases[i].message);
+        CHECK((strstr(out.data, "warning") != NULL) == cases[i].warns);
+        ares_str_fini(&out);
+    }
+}
+
+TEST(stored_answers_may_be_of_sharegpt)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(run_rows(&out,
+                      "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"answer\":\"b\","
+                      "\"chosen\":{\"from\":\"gpt\",\"value\":\"c\"},\"rejected\":[{\"from\":"
+                      "\"human\",\"value\":\"a\"},{\"from\":\"gpt\",\"value\":\"d\"}]}\n",
+                      "algorithm.name=vapor algorithm.adv_estimator=vapor "
+                      "data.prompt_key=conversations vapor.dpo_coef=0.1"),
+             0);
+    CHECK_CONTAINS(out.data, "vapor: 1 of 1 rows have a pair of answers");
+    ares_str_fini(&out);
+}
+
+TEST(lines_of_verbs_may_be_of_sharegpt)
+{
+    static const char line[] = "{\"messages\":[{\"from\":\"human\",\"value\":\"Hi\"}],\"system\":"
+                               "\"Sys\",\"add_generation_prompt\":true}\n";
+    ares_str out = { 0 };
+    const char *path = e2e_write("line.jsonl", line);
+    CHECK_EQ(e2e_program(&out, "render --model '%s' --input '%s'", e2e_model(), path), 0);
+    CHECK_CONTAINS(out.data, "system\\nSys");
+    CHECK_CONTAINS(out.data, "user\\nHi");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "generate --model '%s' --input '%s'", e2e_model(),
+                         e2e_write("line.jsonl", "{\"messages\":[{\"from\":\"alien\",\"value\":"
+                                                 "\"Hi\"}]}\n")),
+             1);
+    CHECK_CONTAINS(out.data, "'messages'[0]: from = 'alien' is no role");
+    ares_str_fini(&out);
+}

@@ -114,7 +114,9 @@ static int encode_rows(rows_case *c, const char *tokenizer, const char *jsonl)
                                          &c->prompts));
     }
     c->model.eos[c->model.n_eos++] = ares_tokenizer_role_id(c->tokenizer, ARES_TOKEN_EOS);
-    ARES_TRY(ares_dataset_load_rows(&(ares_texts){ files, 1 }, &c->data));
+    const char *keys[3];
+    sft_row_keys(&c->cfg, keys);
+    ARES_TRY(ares_dataset_load_rows(&(ares_texts){ files, 1 }, keys, &c->data));
     sft_encoder e = { &c->cfg, c->prompts, c->tokenizer, &c->model };
     return sft_rows_encode(c->data, &e, NULL, &c->rows);
 }
@@ -223,6 +225,14 @@ TEST(common_forms_of_conversations_are_read)
           "\"content\":\"b\",\"train\":true},{\"role\":\"assistant\",\"content\":\"c\","
           "\"training\":false},{\"role\":\"assistant\",\"content\":\"d\",\"loss_mask\":1}]}",
           "user:q.assistant:a.assistant:[b].assistant:c.assistant:[d]." },
+        { "{\"messages\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"t\"}],"
+          "\"system\":\"s\"}",
+          "system:s.user:q.assistant:[t]." },
+        { "{\"messages\":null,\"prompt\":\"q\",\"response\":\"t\"}", "user:q.assistant:[t]." },
+        { "{\"instruction\":\"i\",\"input\":\"\",\"output\":\"t\"}", "user:i.assistant:[t]." },
+        { "{\"instruction\":\"i\",\"input\":\"j\",\"output\":\"t\"}", "user:i\nj.assistant:[t]." },
+        { "{\"instruction\":\"i\",\"output\":\"t\",\"system\":\"s\",\"history\":[[\"a\",\"b\"]]}",
+          "system:s.user:a.assistant:[b].user:i.assistant:[t]." },
     };
     const char *template = test_file("template.jinja");
     write_text(template, "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}"
@@ -391,6 +401,11 @@ TEST(a_bad_row_is_named)
         { "{\"messages\":[{\"from\":\"alien\",\"value\":\"a\"}]}\n",
           "rows.jsonl:1: 'messages'[0]: from = 'alien' is no role", true },
         { "{\"messages\":[{\"from\":\"human\",\"text\":\"a\"}]}\n", "has no 'value'", true },
+        { "{\"messages\":[{\"from\":\"system\",\"value\":\"a\"}],\"system\":\"b\"}\n",
+          "rows.jsonl:1: the row has 'system', and 'messages' begins with a message of the system",
+          true },
+        { "{\"instruction\":\"i\",\"output\":\"t\",\"history\":[\"a\"]}\n",
+          "rows.jsonl:1: 'history'[0] is not what Alpaca's rows have there", true },
         { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}\n",
           "rows.jsonl:1: message 0: 'weight' is neither 0 nor 1", true },
         { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"loss\":false}]}\n",

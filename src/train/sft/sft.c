@@ -62,7 +62,9 @@ static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *
 {
     const sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
     ares_dataset *d;
-    ARES_TRY(ares_dataset_load_rows(files, &d));
+    const char *keys[3];
+    sft_row_keys(&t->cfg, keys);
+    ARES_TRY(ares_dataset_load_rows(files, keys, &d));
     int rc = sft_rows_encode(d, &e, t->run.device.pool, rows);
     if (rc == ARES_OK && rows->count < order->draw)
         rc =
@@ -160,7 +162,9 @@ static void close_sft(training *run)
 static int check_rows(const sft_trainer *t, const char *path)
 {
     ares_dataset *d;
-    ARES_TRY(check_open_rows(&(ares_row_file){ .path = path }, NULL, false, &d));
+    const char *keys[3];
+    sft_row_keys(&t->cfg, keys);
+    ARES_TRY(check_open_rows(&(ares_row_file){ .path = path, .keys = keys }, NULL, false, &d));
     if (d && t->run.model) {
         sft_rows rows;
         sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };

@@ -34,45 +34,6 @@ static int no_key(const sft_encoder *e, const ares_json *row)
 }
 
 /* ------------------------------------------------------------------ conversations */
-/* A list of messages; ShareGPT's {from, value} as {role, content}. */
-static int messages_of(const ares_json *list, const char *key, ares_arena *arena,
-                       const ares_json **out)
-{
-    static const struct {
-        const char *from, *role;
-    } roles[] = { { "human", "user" },          { "user", "user" },     { "gpt", "assistant" },
-                  { "assistant", "assistant" }, { "system", "system" }, { "tool", "tool" },
-                  { "observation", "tool" } };
-    if (list->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", key);
-    ares_json *copy = ares_arena_calloc(arena, 1, sizeof *copy),
-              *items = ares_arena_calloc(arena, (size_t)list->count + 1, sizeof *items);
-    *copy = (ares_json){ .type = ARES_JSON_ARRAY, .count = list->count, .items = items };
-    for (int64_t i = 0; i < list->count; i++) {
-        const ares_json *from = ares_json_get(&list->items[i], "from"),
-                        *value = ares_json_get(&list->items[i], "value");
-        items[i] = list->items[i];
-        if (!from || from->type != ARES_JSON_STRING || ares_json_get(&items[i], "role")) continue;
-        int k = 0;
-        while (k < ARES_COUNT(roles) && !ares_view_is(from->text, roles[k].from)) k++;
-        if (k == ARES_COUNT(roles) || !value)
-            return ares_fail(ARES_EFORMAT,
-                             "'%s'[%lld]: from = '%.*s'%s; write human, gpt, system or tool with a "
-                             "'value', or messages of 'role' and 'content'",
-                             key, (long long)i, (int)ARES_MIN(from->text.len, 60), from->text.data,
-                             value ? " is no role" : " has no 'value'");
-        ares_json *role = ares_arena_calloc(arena, 1, sizeof *role);
-        ares_json_member *m = ares_arena_alloc(arena, (size_t)(items[i].count + 2) * sizeof *m);
-        memcpy(m, items[i].members, (size_t)items[i].count * sizeof *m);
-        *role = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(roles[k].role) };
-        m[items[i].count++] = (ares_json_member){ ARES_VIEW("role"), role };
-        m[items[i].count++] = (ares_json_member){ ARES_VIEW("content"), value };
-        items[i].members = m;
-    }
-    *out = copy;
-    return ares_row_check_messages(copy, key);
-}
-
 /*
  * Whether a message is learnt from: a 0 says no, under the names of OpenAI, slime, Axolotl and
  * others.
@@ -242,7 +203,7 @@ static int with_completion(const sft_encoder *e, const ares_json *row, const are
                            const ares_json *completion, ares_arena *arena,
                            const ares_json **variables, int64_t *first)
 {
-    ARES_TRY(messages_of(completion, e->cfg->sft.response_key, arena, &completion));
+    ARES_TRY(ares_row_messages(completion, e->cfg->sft.response_key, arena, &completion));
     ARES_TRY(ares_prompt_conversation(e->prompts, row, prompt, NULL, arena, variables));
     const ares_json *before = ares_json_get(*variables, "messages");
     ares_json *all = ares_arena_calloc(arena, 1, sizeof *all),
@@ -258,25 +219,40 @@ static int with_completion(const sft_encoder *e, const ares_json *row, const are
     return ARES_OK;
 }
 
+/* JSON's null counts as none. */
+static const ares_json *value_at(const ares_json *row, const char *key)
+{
+    const ares_json *v = ares_row_at(row, key);
+    return v && v->type != ARES_JSON_NULL ? v : NULL;
+}
+
+void sft_row_keys(const ares_train_config *c, const char *keys[static 3])
+{
+    keys[0] = c->sft.messages_key;
+    keys[1] = c->data.prompt_key;
+    keys[2] = NULL;
+}
+
 static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, ares_arena *kept,
                   slot *s)
 {
     const ares_train_config *c = e->cfg;
-    const ares_json *messages = ares_row_at(row, c->sft.messages_key),
-                    *prompt = ares_row_at(row, c->data.prompt_key),
-                    *response = ares_row_at(row, c->sft.response_key);
+    const ares_json *messages = value_at(row, c->sft.messages_key),
+                    *prompt = value_at(row, c->data.prompt_key),
+                    *response = value_at(row, c->sft.response_key);
     const ares_json *variables;
     ares_prompt_media media;
     int64_t first = 0;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;
+    if (!response && ares_row_is_alpaca(row)) response = value_at(row, "output");
     if (!messages && (!prompt || !response)) return no_key(e, row);
     if (!chat && (messages || prompt->type == ARES_JSON_ARRAY || response->type == ARES_JSON_ARRAY))
         return ares_fail(ARES_ECONFIG,
                          "a list of messages needs a chat template; set "
                          "data.apply_chat_template=true, or data.override_chat_template");
-    if (messages) ARES_TRY(messages_of(messages, c->sft.messages_key, arena, &messages));
+    if (messages) ARES_TRY(ares_row_messages(messages, c->sft.messages_key, arena, &messages));
     else if (prompt->type == ARES_JSON_ARRAY)
-        ARES_TRY(messages_of(prompt, c->data.prompt_key, arena, &prompt));
+        ARES_TRY(ares_row_messages(prompt, c->data.prompt_key, arena, &prompt));
     ARES_TRY(ares_prompt_media_of(&c->data, row, messages ? messages : prompt, arena, &media));
     ARES_TRY(ares_prompt_check_media(e->prompts, &media));
     if (messages) variables = ares_prompt_variables(row, messages, (ares_view){ NULL, 0 }, arena);
@@ -410,6 +386,28 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
     return ARES_OK;
 }
 
+/* Rows that say what is learnt in two ways. */
+static void tell_both(const ares_dataset *d, const ares_train_config *c)
+{
+    int64_t prompts = 0, both = 0, n = ares_dataset_count(d);
+    for (int64_t i = 0; i < n; i++) {
+        const ares_json *row = ares_dataset_row(d, i)->json;
+        bool prompt =
+            value_at(row, c->sft.messages_key) != NULL && value_at(row, c->data.prompt_key);
+        prompts += prompt;
+        both += prompt && value_at(row, c->sft.response_key);
+    }
+    if (both)
+        ares_warn("data: %s: %lld of %lld rows have '%s' as well as '%s' and '%s': the first is "
+                  "learnt from; for the others set sft.messages_key to another name",
+                  ares_dataset_row(d, 0)->file, (long long)both, (long long)n, c->sft.messages_key,
+                  c->data.prompt_key, c->sft.response_key);
+    else if (prompts)
+        ares_info("data: %s: %lld of %lld rows have '%s' beside '%s', which is not read",
+                  ares_dataset_row(d, 0)->file, (long long)prompts, (long long)n,
+                  c->data.prompt_key, c->sft.messages_key);
+}
+
 int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out)
 {
     int64_t n = ares_dataset_count(d);
@@ -418,6 +416,7 @@ int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_
     encode_job job = { e, d, ares_dataset_arenas(d, pool), slots };
     *out = (sft_rows){ .items = ares_calloc((size_t)n + 1, sizeof *out->items) };
     ares_prompt_tell_unread(e->prompts, d, e->cfg->sft.messages_key);
+    tell_both(d, e->cfg);
     ares_pool_run(pool, n, encode_row, &job);
     int rc = collect(d, e, slots, out, keep);
     if (rc == ARES_OK) ares_dataset_keep(d, keep);

@@ -27,6 +27,8 @@ typedef struct sft_encoder {
     const ares_model_config *model;
 } sft_encoder;
 
+/* The keys, up to a NULL, of which the first that a row has may be in another program's form. */
+void sft_row_keys(const ares_train_config *c, const char *keys[static 3]);
 /*
  * Encodes every row, on the pool. Conversations go through the chat template, and what the
  * assistant wrote is trained; without a template a row is its prompt, its response and the

@@ -79,6 +79,64 @@ static int next_line(ares_jsonl *r)
     }
 }
 
+/* ---------------- files that are something else */
+#define READ "rows are read from JSON lines (also *.gz, *.zst), JSON lists (*.json) and Parquet"
+
+/* Formats that are told by their first bytes, and what to do; a path follows where it is typed. */
+static const struct {
+    const char *begins, *what, *how;
+    bool typed;
+} formats[] = {
+    { "PAR1", "Parquet that is packed once more", "unpack it: Parquet is compressed itself",
+      false },
+#define CONVERT(open)                                                          \
+    "convert it: python3 -c 'import pyarrow as p, pyarrow.parquet as q, sys; " \
+    "q.write_table(p.ipc." open "(p.memory_map(sys.argv[1])).read_all(), \"rows.parquet\")'"
+    { "ARROW1", "Arrow", CONVERT("open_file"), true },
+    { "\xff\xff\xff\xff", "Arrow", CONVERT("open_stream"), true },
+#undef CONVERT
+    { "PK\3\4", "a zip archive, as a spreadsheet is", "unpack it, or save it as one of these",
+      false },
+    { "BZh", "packed by bzip2", "unpack it: bunzip2 -k", true },
+    { "\xfd\x37zXZ", "packed by xz", "unpack it: unxz -k", true },
+    { "<!DOCTYPE", "a page of HTML", "download the file itself", false },
+    { "<html", "a page of HTML", "download the file itself", false },
+    { "SQLite format 3", "a database of SQLite", "write its rows as one of these", false },
+    { "Obj\1", "Avro", "write its rows as one of these", false },
+    { "ORC", "ORC", "write its rows as one of these", false },
+};
+
+static bool ends(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+/* The first line is no JSON: says what the file is, if that can be told. */
+static int refuse_format(const ares_jsonl *r, int rc)
+{
+    ares_view line = ares_jsonl_line(r);
+    bool csv = ends(r->path, ".csv"), tsv = ends(r->path, ".tsv");
+    for (int i = 0; i < ARES_COUNT(formats); i++) {
+        bool typed = formats[i].typed;
+        if (ares_view_starts(line, ares_view_of(formats[i].begins)))
+            return ares_fail(ARES_EFORMAT, "io: %s: this is %s, and " READ "; %s%s%s%s", r->path,
+                             formats[i].what, formats[i].how, typed ? " '" : "",
+                             typed ? r->path : "", typed ? "'" : "");
+    }
+    if (csv || tsv)
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: %s is not read; " READ "; convert it: python3 -c 'import csv, "
+                         "json, sys; [print(json.dumps(r)) for r in csv.DictReader(open("
+                         "sys.argv[1], newline=\"\")%s)]' '%s' > rows.jsonl",
+                         r->path, csv ? "CSV" : "TSV", csv ? "" : ", delimiter=\"\\t\"", r->path);
+    if (line.len && line.data[0] == '{') return ares_fail_in(rc, "io");
+    if (line.len && line.data[0] == '[')
+        return ares_fail_in(rc, "io: a list of rows is read from a file whose name ends in .json, "
+                                "and a line of JSON lines is an object");
+    return ares_fail_in(rc, "io: " READ);
+}
+
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
 {
     int rc = r->parquet ? parquet_next(r->parquet, &r->text) : next_line(r);
@@ -87,6 +145,7 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
     if (rc <= 0) return rc;
     ares_arena_reset(&r->arena);
     rc = ares_json_parse_line(&r->arena, ares_jsonl_line(r), r->path, r->number, row);
+    if (r->number == 1 && !r->parquet && rc != ARES_OK) return refuse_format(r, rc);
     return rc == ARES_OK ? 1 : ares_fail_in(rc, "io");
 }
 

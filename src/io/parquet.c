@@ -30,15 +30,18 @@ typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream 
 
 bool parquet_is(const char *path)
 {
-    char magic[4] = "";
+    static const char *const others[] = { "{", "[", "\x1f\x8b", "\x28\xb5\x2f\xfd" };
+    char first[9] = "";
     const char *why;
     size_t n = strlen(path);
-    if (n > 8 && !strcmp(path + n - 8, ".parquet")) return true;
+    bool named = n > 8 && !strcmp(path + n - 8, ".parquet"), other = false;
     int fd = ares_file_open(path, &why);
-    if (fd < 0) return false;
-    bool is = pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "PAR1", 4);
+    if (fd < 0) return named;
+    ssize_t there = pread(fd, first, sizeof first - 1, 0);
     close(fd);
-    return is;
+    for (int i = 0; i < ARES_COUNT(others); i++)
+        other = other || !strncmp(first, others[i], strlen(others[i]));
+    return (there >= 4 && !memcmp(first, "PAR1", 4)) || (named && !other);
 }
 
 /* $ARES_PARQUET_LIB, or libares_parquet.so beside the running program. */

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ares/io.h"
 #include "jsonl.h"
@@ -65,6 +66,36 @@ TEST(a_bad_row_is_named_by_file_line_and_column)
     CHECK_VIEW(ares_jsonl_line(r), "{\"a\" 1}");
     CHECK_EQ(ares_jsonl_next(r, &row, NULL), 0);
     ares_jsonl_close(r);
+}
+
+TEST(a_file_of_another_format_is_named_by_it)
+{
+    static const struct {
+        const char *name, *text, *message;
+    } cases[] = {
+        { "x.csv", "prompt,answer\n1,2\n",
+          "x.csv: CSV is not read; rows are read from JSON lines" },
+        { "y.csv", "[a],b\n", "csv.DictReader(open(sys.argv[1], newline=\"\"))" },
+        { "x.tsv", "prompt\tanswer\n", "x.tsv: TSV is not read" },
+        { "x.txt", "prompt\n", "JSON lists (*.json) and Parquet: " },
+        { "x.jsonl", "[\n{},\n{}]\n", "from a file whose name ends in .json" },
+        { "z.jsonl", "PAR1\1\2", "z.jsonl: this is Parquet that is packed once more" },
+        { "x.arrow", "ARROW1", "ipc.open_file(" },
+        { "y.arrow", "\xff\xff\xff\xff\x10", "ipc.open_stream(" },
+        { "x.zip", "PK\3\4", "x.zip: this is a zip archive" },
+        { "y.jsonl", "<!DOCTYPE html>\n", "y.jsonl: this is a page of HTML" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_jsonl *r;
+        const ares_json *row;
+        const char *path = file_of(cases[i].name, ares_view_of(cases[i].text));
+        if (strcmp(cases[i].name, "z.jsonl") == 0) { /* in gzip, as a file of that begin is read */
+            CHECK_EQ(test_shell(NULL, "gzip -f '%s'; mv '%s.gz' '%s'", path, path, path), 0);
+        }
+        REQUIRE_OK(ares_jsonl_open(path, &r));
+        CHECK_FAIL(ares_jsonl_next(r, &row, NULL), ARES_EFORMAT, cases[i].message);
+        ares_jsonl_close(r);
+    }
 }
 
 TEST(a_missing_file_and_a_folder_are_failures)

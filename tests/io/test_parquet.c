@@ -81,6 +81,9 @@ TEST(a_parquet_file_is_known_by_its_content_and_by_its_name)
     path = test_file("x.parquet");
     int64_t rows;
     CHECK_OK(ares_file_write(path, "{}\n{}\n", 6));
+    CHECK_OK(count_rows(path, &rows));
+    CHECK_EQ(rows, 2);
+    CHECK_OK(ares_file_write(path, "a,b\n1,2\n", 8));
     CHECK_FAIL(count_rows(path, &rows), ARES_EFORMAT, "x.parquet: not a Parquet file");
     CHECK_OK(ares_file_write(path, "", 0));
     CHECK_FAIL(count_rows(path, &rows), ARES_EFORMAT, "file size is 0 bytes");

@@ -80,8 +80,9 @@ static void apply(ares_config *cfg, const config_pending *p, const ares_config_a
 {
     config_node *old = config_walk(cfg->root, a->to);
     const ares_config_alias *other = otherwise(cfg, p->path);
-    bool set = old && old->layer,
+    bool set = old && old->layer && !config_asks_nothing(old),
          yields = set && other && (old->weak || old->layer > p->node->layer);
+    if (set && config_asks_nothing(p->node)) return;
     if (yields) config_announce(cfg, p->path, "", other->note);
     else if (set && !other)
         config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",

@@ -54,6 +54,11 @@ int config_order(const config_node *a, const config_node *b)
     return (a->layer > b->layer) - (a->layer < b->layer);
 }
 
+bool config_asks_nothing(const config_node *node)
+{
+    return node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL;
+}
+
 /*
  * ${word} or ${oc.select:word,default}, where the word is another name of the option itself, which
  * so has two names.
@@ -74,6 +79,7 @@ static bool refers_to_itself(ares_config *cfg, const config_node *node, const ch
 
 /*
  * Two names of an option in one file, or on one command line, must agree: neither is the later one.
+ * A null beside a value asks for nothing.
  */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
@@ -83,7 +89,9 @@ static void set_option(ares_config *cfg, const config_found *f, config_node *nod
     const char *was = old->written ? old->written : f->path,
                *is = node->written ? node->written : f->path;
     bool respelled = strcmp(was, is) != 0;
-    if (together && old->weak != node->weak) {
+    if (together && respelled && config_asks_nothing(old) != config_asks_nothing(node)) {
+        if (config_asks_nothing(old)) merge(old, node);
+    } else if (together && old->weak != node->weak) {
         if (old->weak) merge(old, node);
     } else if (together && respelled && config_same_value(old, node)) return;
     else if (together && node->line)

@@ -244,6 +244,8 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
 void config_reset(ares_config *cfg, const char *path, const config_node *where);
 /* Which was set later: below 0, 0 or above. All words of a command line are set together. */
 int config_order(const config_node *a, const config_node *b);
+/* Whether its value is null. */
+bool config_asks_nothing(const config_node *node);
 
 /* ---- conditional.c: words whose meaning depends on other options */
 /* Other trainers' defaults for options that no layer sets; before the pending words, which may

@@ -18,7 +18,8 @@
       "a built-in verifier; with function or command: its name in metrics")                        \
     X(text, as, "as", "null", "nonempty",                                                          \
       "its name in metrics, where two entries have the same verifier; null: name")                 \
-    X(f64, weight, "weight", "1.0", "", "factor of its score in the sum")                          \
+    X(f64, weight, "weight", "1.0", "",                                                            \
+      "factor of its score in the sum; 0: it judges for its metrics alone")                        \
     X(text, function, "function", "null", "nonempty",                                              \
       "FILE.so:SYMBOL, a C function of your own (examples/reward_function), or FILE.py:NAME, a "   \
       "Python function (docs/rewards.md#a-python-function)")                                       \

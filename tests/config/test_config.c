@@ -392,6 +392,26 @@ TEST(config_two_spellings_of_one_thing_must_agree)
     CHECK_FAULTS("num_generations: 2\n", MODEL "|worker.rollout.n=3", "");
 }
 
+TEST(config_a_null_beside_another_spelling_asks_for_nothing)
+{
+    static const struct {
+        const char *file, *words;
+    } cases[] = {
+        { NULL, MODEL "|worker.rollout.n=6|num_generations=null" },
+        { NULL, MODEL "|num_generations=null|worker.rollout.n=6" },
+        { "worker: {rollout: {n: 6}}\nnum_generations: null\n", MODEL },
+        { "num_generations: null\nworker: {rollout: {n: 6}}\n", MODEL },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        ares_config *cfg = case_read(&o, cases[i].file, cases[i].words);
+        CHECK_OK(ares_config_finish(cfg));
+        CHECK_EQ(o.n, 6);
+        ares_config_free(cfg);
+    }
+    CHECK_FAULTS("beta: null", MODEL "|worker.score=1", "");
+}
+
 TEST(config_another_trainers_plus_adds_what_is_an_option_here)
 {
     case_options o;

@@ -396,3 +396,26 @@ TEST(lines_of_verbs_may_be_of_sharegpt)
     CHECK_CONTAINS(out.data, "'messages'[0]: from = 'alien' is no role");
     ares_str_fini(&out);
 }
+
+/* What is typed is what helps: without rows no frequency does. */
+TEST(a_validation_without_rows_names_the_files_that_it_lacks)
+{
+    for (int sft = 0; sft < 2; sft++) {
+        ares_str out = { 0 };
+        CHECK_EQ(
+            e2e_program(&out, "%s --check --config '%s' trainer.val_only=true data.val_files=[]",
+                        sft ? "sft" : "eval", sft ? e2e_sft_words("run") : e2e_train_words("run")),
+            2);
+        CHECK_CONTAINS(out.data, "data.val_files");
+        CHECK_CONTAINS(out.data, "validation is asked for and has no rows; name a JSONL file");
+        CHECK(!strstr(out.data, "val_freq"));
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out,
+                             "%s --check --config '%s' trainer.max_steps=2 "
+                             "trainer.total_training_steps=null",
+                             sft ? "sft" : "train",
+                             sft ? e2e_sft_words("run") : e2e_train_words("run")),
+                 0);
+        ares_str_fini(&out);
+    }
+}

@@ -454,7 +454,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(
             cfg, "data.val_files",
             "validation is asked for and has no rows; name a JSONL file, data sets in "
-            "eval.datasets, environments in env.val.tags, or set trainer.val_freq=-1");
+            "eval.datasets, environments in env.val.tags%s",
+            c->trainer.val_only ? "" : ", or set trainer.val_freq=-1");
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature",

@@ -38,8 +38,8 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
                           "no training rows; name a JSONL file, or set trainer.val_only=true");
     if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
         ares_config_fault(cfg, "data.val_files",
-                          "validation is asked for and has no rows; name a JSONL file, or set "
-                          "trainer.val_freq=-1");
+                          "validation is asked for and has no rows; name a JSONL file%s",
+                          c->trainer.val_only ? "" : ", or set trainer.val_freq=-1");
     if (c->curriculum.names.count || c->curriculum.weights->type != ARES_JSON_NULL)
         ares_config_fault(cfg,
                           c->curriculum.names.count ? "curriculum.names" : "curriculum.weights",

@@ -67,6 +67,7 @@ typedef struct ares_model_config {
     const char *vision_names; /* and those of the tower's; NULL: "visual" */
     double initializer_range;
     ares_dtype file_dtype; /* of the tensors in the files; of a loaded model: as it is stored */
+    bool says_dtype;       /* config.json names it */
     /*
      * bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together, before
      * them that of the tokenizer once ares_model_add_eos has told it. eos[0] is the one to write.
@@ -79,6 +80,15 @@ int ares_model_config_load(const char *dir, ares_model_config *out);
  * the model `dir` do not name it.
  */
 int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir);
+/*
+ * One line tells which words of generation_config.json ask for another sampling than this one's.
+ * own [n]: the words that have an option here, its name and its value. (generation.c)
+ */
+typedef struct ares_sampling_word {
+    const char *word, *option;
+    double value;
+} ares_sampling_word;
+int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int n);
 /* Whether the token ends a sequence, being one of eos. */
 bool ares_model_ends(const ares_model_config *c, int32_t id);
 

@@ -227,7 +227,41 @@ static void read_eos(reader *r, const ares_json *o, ares_model_config *c)
     for (int64_t i = 0; i < n && r->rc == ARES_OK; i++)
         if (ids[i].type != ARES_JSON_INT || ids[i].integer < 0 || ids[i].integer > INT32_MAX)
             r->rc = ares_fail(ARES_EFORMAT, "'eos_token_id' is not an id or a list of ids");
+        else if (ids[i].integer >= c->vocab)
+            r->rc = ares_fail(ARES_EFORMAT,
+                              "eos_token_id = %lld is no token: vocab_size = %d, so that no answer "
+                              "could end with it; take it out, or write the id of the tokenizer's "
+                              "eos_token",
+                              (long long)ids[i].integer, c->vocab);
         else put_eos(r, (int32_t)ids[i].integer, c);
+}
+
+/* The type of the tensors, under its new name or its old one. */
+static void read_dtype(reader *r, ares_model_config *c)
+{
+    static const struct {
+        const char *name;
+        ares_dtype dtype;
+    } types[] = { { "float32", ARES_F32 }, { "bfloat16", ARES_BF16 }, { "float16", ARES_F16 } };
+    ares_view now, before;
+    if ((r->rc = ares_json_get_string(r->root, "dtype", "", &now)) != ARES_OK) return;
+    if ((r->rc = ares_json_get_string(r->root, "torch_dtype", "", &before)) != ARES_OK) return;
+    if (now.len && before.len && !ares_view_eq(now, before))
+        ares_warn("model: %s: dtype is %.*s and torch_dtype %.*s; the first holds, as in "
+                  "transformers 5",
+                  r->path, (int)now.len, now.data, (int)before.len, before.data);
+    ares_view dtype = now.len ? now : before;
+    if (ares_view_starts(dtype, ARES_VIEW("torch."))) dtype.data += 6, dtype.len -= 6;
+    int i = 0;
+    while (i < ARES_COUNT(types) && !ares_view_is(dtype, types[i].name)) i++;
+    c->says_dtype = dtype.len > 0;
+    c->file_dtype = c->says_dtype && i < ARES_COUNT(types) ? types[i].dtype : ARES_F32;
+    if (c->says_dtype && i == ARES_COUNT(types))
+        r->rc =
+            ares_fail(ARES_EUNSUPPORTED,
+                      "%s = '%.*s': no type of weights that is read (choices: float32, "
+                      "bfloat16, float16)",
+                      now.len ? "dtype" : "torch_dtype", (int)ARES_MIN(dtype.len, 60), dtype.data);
 }
 
 static void check_sizes(reader *r, const ares_model_config *c)
@@ -349,12 +383,8 @@ static void read_config(reader *r, ares_model_config *c)
         r->rc = top.rc;
     }
 
-    ares_view dtype = ARES_VIEW("float32");
-    const char *key = ares_json_get(top.root, "dtype") ? "dtype" : "torch_dtype";
-    if (r->rc == ARES_OK) r->rc = ares_json_get_string(top.root, key, "float32", &dtype);
-    c->file_dtype = ares_view_is(dtype, "bfloat16")  ? ARES_BF16
-                    : ares_view_is(dtype, "float16") ? ARES_F16
-                                                     : ARES_F32;
+    if (r->rc == ARES_OK) read_dtype(&top, c);
+    if (top.rc != ARES_OK) r->rc = top.rc;
 }
 
 bool ares_model_ends(const ares_model_config *c, int32_t id)
@@ -535,7 +565,7 @@ static int write_indented(const ares_str *compact, const char *path)
 
 int ares_model_save_eos(const ares_model *m, const char *dir)
 {
-    ares_model_config named = { 0 };
+    ares_model_config named = { .vocab = m->cfg.vocab };
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 }, out = { 0 };
     reader r = { 0 };

@@ -154,6 +154,22 @@ static void untie(const ares_safetensors *s, const char *dir, ares_model_config 
               dir, head, shared->name);
 }
 
+/* transformers converts what it loads to the type that config.json names. */
+static void compare_dtypes(const ares_safetensors *s, const char *dir, const ares_model_config *c)
+{
+    static const char *const names[] = {
+        [ARES_F32] = "float32", [ARES_BF16] = "bfloat16", [ARES_F16] = "float16"
+    };
+    const ares_tensor_info *first = NULL;
+    for (int64_t i = 0; c->says_dtype && i < ares_safetensors_count(s) && !first; i++)
+        if (ares_safetensors_at(s, i)->is_float && ares_safetensors_at(s, i)->rank > 1)
+            first = ares_safetensors_at(s, i);
+    if (first && first->dtype != c->file_dtype)
+        ares_warn("model: %s: config.json says %s, and the first matrix, '%s', is %s; weights are "
+                  "read as they are stored, where transformers 5 converts them",
+                  dir, names[c->file_dtype], first->name, first->dtype_name);
+}
+
 static int load_piece(void *ctx, const piece *x)
 {
     static const float zero;
@@ -319,6 +335,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
     if (s) find_names(s, &cfg);
     if (s && !opt->value_head) untie(s, dir.data, &cfg);
+    if (s && rc == ARES_OK) compare_dtypes(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
     if (rc == ARES_OK) rc = keep_config(m, dir.data);
     if (rc == ARES_OK && s) rc = load_weights(m, s, dir.data, opt->value_seed);

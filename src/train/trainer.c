@@ -334,6 +334,13 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
     t->run.best_by_accuracy = ares_reward_shapes(t->reward);
     ARES_TRY(training_open_model(&t->run, weights));
+    const ares_sampling_word sampled[] = {
+        { "temperature", "worker.rollout.temperature", c->rollout.temperature },
+        { "top_p", "worker.rollout.top_p", c->rollout.top_p },
+        { "top_k", "worker.rollout.top_k", (double)c->rollout.top_k },
+    };
+    if (ares_world_rank(t->run.world) == 0)
+        ARES_TRY(ares_model_tell_sampling(t->run.model_dir.data, sampled, ARES_COUNT(sampled)));
     ARES_TRY(open_data(t, cfg));
     t->run.validates = ares_source_count(&t->run.val) || t->evals.n;
     ARES_TRY(triggers_load(t));

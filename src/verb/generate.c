@@ -204,6 +204,10 @@ static int open_all(job *j)
     ARES_TRY(ares_device_open_table(j->device, "native", opt.storage, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
+    const ares_sampling_word sampled[] = { { "temperature", "--temperature", j->temperature },
+                                           { "top_p", "--top-p", j->top_p },
+                                           { "top_k", "--top-k", (double)j->top_k } };
+    ARES_TRY(ares_model_tell_sampling(j->dir.data, sampled, ARES_COUNT(sampled)));
     ARES_TRY(verb_see_open(&j->see, &j->sight, j->dir.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,

@@ -419,3 +419,44 @@ TEST(a_validation_without_rows_names_the_files_that_it_lacks)
         ares_str_fini(&out);
     }
 }
+
+/* ------------------------------------------------------------------ facts of the model */
+TEST(words_of_a_generation_config_that_are_not_followed_are_told)
+{
+    ares_str out = { 0 };
+    char words[600];
+    snprintf(words, sizeof words, "%s/generation_config.json", e2e_model());
+    static const char file[] =
+        "{\"temperature\": 0.7, \"top_p\": 1.0, \"top_k\": 20, \"repetition_penalty\": 1.05, "
+        "\"suppress_tokens\": [], \"bad_words_ids\": [[5]], \"min_p\": null}\n";
+    CHECK_OK(ares_file_write(words, file, sizeof file - 1));
+    CHECK(run_rows(&out, "{\"prompt\":\"1\",\"answer\":\"2\"}\n",
+                   "worker.rollout.temperature=0.9") == 0);
+    CHECK_CONTAINS(out.data,
+                   "generation_config.json: not followed: temperature = 0.7 "
+                   "(worker.rollout.temperature = 0.9), top_k = 20 (worker.rollout.top_k = -1), "
+                   "repetition_penalty = 1.05 (nothing here does that), bad_words_ids = [[5]] "
+                   "(nothing here does that)\n");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out,
+                         "generate --model '%s' --prompt 1 --max-new-tokens 1 "
+                         "--temperature 0.7 --top-k 20",
+                         e2e_model()),
+             0);
+    CHECK_CONTAINS(out.data, "not followed: repetition_penalty = 1.05 (nothing");
+    ares_str_fini(&out);
+}
+
+TEST(a_type_of_weights_that_the_files_do_not_have_is_told)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(test_shell(NULL,
+                        "sed -i 's/\"torch_dtype\": *\"[a-z0-9]*\"/\"torch_dtype\": \"float16\"/' "
+                        "'%s/config.json'",
+                        e2e_model()),
+             0);
+    CHECK_EQ(e2e_program(&out, "generate --model '%s' --prompt 1 --max-new-tokens 1", e2e_model()),
+             0);
+    CHECK_CONTAINS(out.data, "config.json says float16, and the first matrix, ");
+    ares_str_fini(&out);
+}

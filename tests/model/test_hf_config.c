@@ -308,6 +308,32 @@ TEST(a_key_that_is_absent_beside_others_means_what_it_means_in_transformers)
     CHECK_EQ(c.file_dtype, ARES_F16);
 }
 
+TEST(types_and_end_tokens_that_cannot_be_are_refused)
+{
+    static const struct {
+        const char *members, *message;
+    } cases[] = {
+        { ", \"torch_dtype\": \"int8\"", "torch_dtype = 'int8': no type of weights that is read" },
+        { ", \"dtype\": \"float8_e4m3fn\"", "dtype = 'float8_e4m3fn': no type of weights" },
+        { ", \"dtype\": 16", "'dtype'" },
+        { ", \"eos_token_id\": 99999999", "eos_token_id = 99999999 is no token: vocab_size = " },
+        { ", \"eos_token_id\": [1, 99999999]", "eos_token_id = 99999999 is no token" },
+        { ", \"eos_token_id\": -1", "'eos_token_id' is not an id or a list of ids" },
+        { ", \"eos_token_id\": \"</s>\"", "'eos_token_id' is not an id or a list of ids" },
+        { ", \"eos_token_id\": 2.5", "'eos_token_id' is not an id or a list of ids" },
+    };
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK(read_bare("llama", cases[i].members, &c) != ARES_OK);
+        CHECK_CONTAINS(ares_error_message(), cases[i].message);
+    }
+    REQUIRE_OK(read_bare("llama", ", \"torch_dtype\": \"torch.bfloat16\", \"dtype\": null", &c));
+    CHECK_EQ(c.file_dtype, ARES_BF16);
+    CHECK(c.says_dtype);
+    REQUIRE_OK(read_bare("llama", "", &c));
+    CHECK(!c.says_dtype);
+}
+
 TEST(ids_that_end_a_sequence_are_those_of_the_file)
 {
     ares_model_config c;

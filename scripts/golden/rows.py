@@ -7,6 +7,7 @@ Null fields are left out of rows.jsonl, as the program leaves them out.
 """
 
 import datetime
+import decimal
 import gzip
 import json
 import math
@@ -112,8 +113,17 @@ def main():
         row_group_size=3,
     )
     pq.write_table(table.slice(0, 0), OUT / "empty.parquet")
-    odd = {"q": ["a", "b"], "price": pa.array([None, 1], pa.decimal128(9, 2))}
-    pq.write_table(pa.table(odd), OUT / "decimal.parquet")
+    odd = {"q": ["a", "b"], "span": pa.array([None, 1], pa.duration("s"))}
+    pq.write_table(pa.table(odd), OUT / "odd.parquet")
+    decimals = [decimal.Decimal(x) for x in ["-0.05", "12345678901234567890123456789012345.67", "0"]]
+    kinds = {
+        "price": pa.array(decimals, pa.decimal128(38, 2)),
+        "whole": pa.array([decimal.Decimal(-7), None, decimal.Decimal(0)], pa.decimal128(9, 0)),
+        "code": pa.array([b"ab", b"\xff\x00", None], pa.binary(2)),
+        "pair": pa.array([[1, 2], [0, 5], [3, 4]], pa.list_(pa.int32(), 2)),
+        "view": pa.array(["é", None, "a text of more than twelve bytes"], pa.string_view()),
+    }
+    pq.write_table(pa.table(kinds), OUT / "kinds.parquet")
     bytes_ = {"q": ["a", "b"], "image": [{"bytes": None}, {"bytes": b"\x89PNG"}]}
     pq.write_table(pa.table(bytes_), OUT / "image.parquet")
     pq.write_table(pa.table({"x": [math.nan, math.inf, 1.5]}), OUT / "nan.parquet")

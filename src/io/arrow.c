@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arrow.h"
@@ -157,11 +158,37 @@ static int put_struct(walk *w, const struct ArrowSchema *schema, const struct Ar
     return ARES_OK;
 }
 
+/* d:PRECISION,SCALE: of 16 bytes, the digits before the last SCALE and those after the point. */
+static int put_decimal(walk *w, const char *format, const void *data, int64_t at)
+{
+    char digits[48];
+    int n = ARES_COUNT(digits), scale = 0, bits = 128;
+    __extension__ typedef unsigned __int128 u128;
+    u128 x;
+    (void)sscanf(format, "d:%*d,%d,%d", &scale, &bits);
+    if (bits != 128 || scale < 0 || scale > 38)
+        return refused(w, "decimals of this kind are not read", format);
+    memcpy(&x, (const char *)data + at * 16, sizeof x);
+    bool negative = x >> 127;
+    if (negative) x = -x;
+    for (int i = 0; i <= scale || x; i++, x /= 10) {
+        if (i == scale && scale) digits[--n] = '.';
+        digits[--n] = (char)('0' + (int)(x % 10));
+    }
+    if (negative) digits[--n] = '-';
+    ares_json_splice(w->out, (ares_view){ digits + n, (size_t)(ARES_COUNT(digits) - n) });
+    return ARES_OK;
+}
+
 static int put_list(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                     int64_t at)
 {
     int64_t from, to;
-    bounds_of(schema->format[1] == 'L', a->buffers[1], at, &from, &to);
+    if (schema->format[1] == 'w') {
+        int64_t size = strtoll(schema->format + 3, NULL, 10);
+        from = at * size;
+        to = from + size;
+    } else bounds_of(schema->format[1] == 'L', a->buffers[1], at, &from, &to);
     ares_json_begin(w->out, '[');
     w->depth++;
     for (int64_t k = from; k < to; k++)
@@ -186,12 +213,34 @@ static void put_base64(ares_str *out, ares_view bytes)
     ares_str_fini(&text);
 }
 
+/* Short ones stand in the view itself, others in one of the buffers after it. */
+static ares_view viewed(const struct ArrowArray *a, int64_t at)
+{
+    struct {
+        int32_t length, prefix, buffer, offset;
+    } v;
+    const char *p = (const char *)a->buffers[1] + at * (int64_t)sizeof v;
+    memcpy(&v, p, sizeof v);
+    const char *text = v.length <= 12 ? p + 4 : (const char *)a->buffers[2 + v.buffer] + v.offset;
+    return (ares_view){ text, (size_t)v.length };
+}
+
+/* u, U: text; z, Z, w:N: bytes; vu, vz: views of them. */
 static int put_text(walk *w, const char *format, const struct ArrowArray *a, int64_t at)
 {
-    int64_t from, to;
-    bounds_of(*format == 'U' || *format == 'Z', a->buffers[1], at, &from, &to);
-    ares_view text = { to > from ? (const char *)a->buffers[2] + from : "", (size_t)(to - from) };
-    bool bytes = *format == 'z' || *format == 'Z', is_text = ares_view_is_utf8(text);
+    int64_t from = 0, to = 0;
+    ares_view text;
+    bool bytes = *format != 'u' && *format != 'U' && strcmp(format, "vu") != 0;
+    if (*format == 'v') text = viewed(a, at);
+    else if (*format == 'w') {
+        to = strtoll(format + 2, NULL, 10);
+        text = (ares_view){ (const char *)a->buffers[1] + at * to, (size_t)to };
+    } else {
+        bounds_of(*format == 'U' || *format == 'Z', a->buffers[1], at, &from, &to);
+        text =
+            (ares_view){ to > from ? (const char *)a->buffers[2] + from : "", (size_t)(to - from) };
+    }
+    bool is_text = ares_view_is_utf8(text);
     if (bytes && (w->medium || !is_text)) put_base64(w->out, text);
     else if (is_text) ares_json_write_string(w->out, text);
     else return refused(w, "holds a string that is not UTF-8", format);
@@ -222,8 +271,10 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
     const void *data = a->n_buffers > 1 ? a->buffers[1] : NULL;
     if (schema->dictionary) return put_entry(w, schema, a, at);
     if (!strcmp(f, "+s")) return put_struct(w, schema, a, at);
-    if (!strcmp(f, "+l") || !strcmp(f, "+L") || !strcmp(f, "+m")) return put_list(w, schema, a, at);
+    if (*f == '+' && f[1] && strchr("lLmw", f[1])) return put_list(w, schema, a, at);
     if (*f == 't') return put_time(w, f, data, at);
+    if (*f == 'd') return put_decimal(w, f, data, at);
+    if (*f == 'w' || !strcmp(f, "vu") || !strcmp(f, "vz")) return put_text(w, f, a, at);
     if (strlen(f) != 1) return refused(w, "values of this kind are not read", f);
     if (strchr("uUzZ", *f)) return put_text(w, f, a, at);
     if (*f == 'b') ares_json_write_bool(w->out, bit(data, at));

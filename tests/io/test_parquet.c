@@ -59,7 +59,18 @@ TEST(a_column_of_a_type_that_is_not_read_is_left_out)
 {
     if (!can_read()) return;
     static const char *const lines[] = { "{\"q\":\"a\"}", "{\"q\":\"b\"}" };
-    check_lines("decimal.parquet", lines, ARES_COUNT(lines));
+    check_lines("odd.parquet", lines, ARES_COUNT(lines));
+}
+
+TEST(decimals_views_and_values_of_fixed_size_are_read)
+{
+    if (!can_read()) return;
+    static const char *const lines[] = {
+        "{\"price\":-0.05,\"whole\":-7,\"code\":\"ab\",\"pair\":[1,2],\"view\":\"\xc3\xa9\"}",
+        "{\"price\":12345678901234567890123456789012345.67,\"code\":\"/wA=\",\"pair\":[0,5]}",
+        "{\"price\":0.00,\"whole\":0,\"pair\":[3,4],\"view\":\"a text of more than twelve bytes\"}",
+    };
+    check_lines("kinds.parquet", lines, ARES_COUNT(lines));
 }
 
 TEST(bytes_that_are_no_text_are_base64)

@@ -210,6 +210,8 @@ void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d
 typedef struct ares_prompt_media {
     const ares_json *images, *videos; /* NULL: none */
     const ares_json *bare; /* a part that names none, of a kind that the row lists none of */
+    /* "image" or "video" where the row has something there, and nothing where it is read; NULL */
+    const char *unread, *key; /* key: where it is read */
 } ares_prompt_media;
 int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                          const ares_json *messages, ares_arena *arena, ares_prompt_media *out);

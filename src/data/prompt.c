@@ -311,6 +311,20 @@ void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d
                       d->rows[0].file, (long long)rows, (long long)d->count, offered[k],
                       e->chat ? "the chat template" : "a prompt without a chat template");
     }
+    const struct {
+        const char *name, *key;
+    } seen[] = { { "image", e->cfg->image_key }, { "video", e->cfg->video_key } };
+    for (int k = 0; k < ARES_COUNT(seen); k++) {
+        int64_t rows = 0;
+        if (!seen[k].key || strcmp(seen[k].key, seen[k].name) == 0) continue;
+        for (int64_t i = 0; i < d->count; i++)
+            rows += is_there(ares_json_get(d->rows[i].json, seen[k].name));
+        if (rows)
+            ares_warn("data: %s: %lld of %lld rows have '%s', which is not read: %ss are read from "
+                      "'%s' (data.%s_key)",
+                      d->rows[0].file, (long long)rows, (long long)d->count, seen[k].name,
+                      seen[k].name, seen[k].key, seen[k].name);
+    }
     for (int64_t i = 0; i < d->count; i++) {
         const ares_json *row = d->rows[i].json, *prompt = ares_row_at(row, e->cfg->prompt_key);
         of_messages += (messages_key && is_there(ares_row_at(row, messages_key))) ||

@@ -88,6 +88,7 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
     const char *const keys[] = { cfg->image_key, cfg->video_key };
     const ares_json **const to[] = { &out->images, &out->videos };
     out->bare = NULL;
+    out->unread = out->key = NULL;
     for (int k = 0; k < KINDS; k++) {
         const ares_json *list = listed(row, keys[k], arena), *bare = NULL,
                         *parts = entries_of(messages, &kinds[k], arena, &bare);
@@ -97,6 +98,10 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                              "both '%s' and parts of messages name %ss; name them in one place",
                              keys[k], kinds[k].name);
         *to[k] = list ? list : parts;
+        bool other = keys[k] && strcmp(keys[k], kinds[k].name) != 0;
+        if (*to[k] || !other || is_null(ares_json_get(row, kinds[k].name))) continue;
+        out->unread = kinds[k].name;
+        out->key = keys[k];
     }
     return ARES_OK;
 }
@@ -114,6 +119,11 @@ int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_medi
         ares_str_fini(&part);
         return rc;
     }
+    if (e->sight && m->unread)
+        return ares_fail(ARES_EFORMAT,
+                         "row has '%s' and nothing under '%s', where it would be read; set "
+                         "data.%s_key=%s, or rename it",
+                         m->unread, m->key, m->unread, m->unread);
     if (e->sight || (!m->images && !m->videos)) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED,
                      "'%s' holds images or videos, and the model reads text alone; choose a vision "

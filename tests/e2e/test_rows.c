@@ -1,5 +1,6 @@
 /* Rows as other programs write them: what a run makes of each, from the file to the answers. */
 #include "e2e.h"
+#include "vision_runs.h"
 
 #include <stdio.h>
 
@@ -459,4 +460,37 @@ TEST(a_type_of_weights_that_the_files_do_not_have_is_told)
              0);
     CHECK_CONTAINS(out.data, "config.json says float16, and the first matrix, ");
     ares_str_fini(&out);
+}
+
+/* ------------------------------------------------------------------ rows with pictures */
+TEST(a_picture_under_a_key_that_is_not_read_is_told_or_refused)
+{
+    static const struct {
+        const char *before, *after, *message; /* the path of the picture between them */
+        bool refused;
+    } cases[] = {
+        { "\"image\":\"", "\"",
+          "rows.jsonl:1: row has 'image' and nothing under 'images', where it", true },
+        { "\"images\":[],\"image\":\"", "\"", "set data.image_key=image, or rename it", true },
+        { "\"images\":[\"", "\"],\"image\":\"x.png\"",
+          "1 of 1 rows have 'image', which is not read: images are read from 'images'", false },
+    };
+    const char *picture = vision_noise("a.png", 24, 24, 1);
+    for (int sft = 0; sft < 2; sft++)
+        for (int i = 0; i < ARES_COUNT(cases); i++) {
+            char row[1000];
+            ares_str out = { 0 };
+            (void)snprintf(row, sizeof row,
+                           "{\"prompt\":\"<image>a\",\"answer\":\"b\",\"response\":\"b\",%s%s%s}\n",
+                           cases[i].before, picture, cases[i].after);
+            int rc = e2e_program(
+                &out,
+                "%s --check --config '%s' data.train_files='%s' "
+                "worker.actor.model.model_path='%s' data.max_prompt_length=200 %s",
+                sft ? "sft" : "train", sft ? e2e_sft_words("run") : e2e_train_words("run"),
+                e2e_write("rows.jsonl", row), vision_model(), sft ? "sft.batch_size=1" : "");
+            CHECK_MSG((rc != 0) == cases[i].refused, "%s: exit code %d\n%s", row, rc, out.data);
+            CHECK_CONTAINS(out.data, cases[i].message);
+            ares_str_fini(&out);
+        }
 }

@@ -131,19 +131,17 @@ const ares_json *ares_row_at(const ares_json *row, const char *path);
  * given to an option.
  */
 int ares_row_lacks(const ares_json *row, const char *what, const char *option);
-/* Fails where one of the messages under `key` has no role, or the list is empty. */
-int ares_row_check_messages(const ares_json *messages, const char *key);
 /*
- * A list of messages with ShareGPT's {from, value} as {role, content}, in the arena; checked as
- * above. key: for messages
+ * A list of messages with ShareGPT's {from, value} as {role, content}, in the arena; fails
+ * where one has no role, or the list is empty. key: for messages
  */
 int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
                       const ares_json **out);
 /*
  * The row with what it has under the key in our form (forms.c): ShareGPT's messages, and a prompt
  * of Alpaca's instruction, input and history where the key, of a prompt, is "instruction" or the
- * row has nothing there; `system` of either is their first message. Keys that went into it are left out. Most rows
- * stay the same ones.
+ * row has nothing there; `system` of either is their first message. Keys that went into it are left
+ * out. Most rows stay the same ones.
  */
 int ares_row_adopt(const ares_json *row, const char *key, bool prompt, ares_arena *arena,
                    const ares_json **out);

@@ -19,6 +19,8 @@ int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
 /* Where verl's rows have their answer, which is read unless data.answer_key is set. */
 #define ROW_VERL_ANSWER "reward_model.ground_truth"
+/* Fails where one of the messages under `key` has no role, or the list is empty. */
+int row_check_messages(const ares_json *messages, const char *key);
 /* given: the row as it was before its prompt was adopted, whose answer is looked at */
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer);

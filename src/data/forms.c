@@ -68,7 +68,7 @@ int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
         items[i].members = m;
     }
     *out = copy;
-    return ares_row_check_messages(copy, key);
+    return row_check_messages(copy, key);
 }
 
 /* ---------------------------------------------------------------- a list that grows */

@@ -66,7 +66,7 @@ static int missing_key(const char *file, int64_t line, const char *option, const
     return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
 }
 
-int ares_row_check_messages(const ares_json *messages, const char *key)
+int row_check_messages(const ares_json *messages, const char *key)
 {
     for (int64_t i = 0; i < messages->count; i++) {
         const ares_json *m = &messages->items[i], *role = ares_json_get(m, "role");
@@ -129,8 +129,8 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
         return ares_fail(ARES_EFORMAT,
                          "data: %s:%lld: '%s' is neither a string nor a list of messages", file,
                          (long long)line, cfg->prompt_key);
-    int rc = prompt->type == ARES_JSON_ARRAY ? ares_row_check_messages(prompt, cfg->prompt_key)
-                                             : ARES_OK;
+    int rc =
+        prompt->type == ARES_JSON_ARRAY ? row_check_messages(prompt, cfg->prompt_key) : ARES_OK;
     if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
     return need_answer ? check_answer(cfg, file, line, given) : ARES_OK;
 }

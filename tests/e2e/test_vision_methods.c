@@ -90,7 +90,7 @@ static const struct {
 
 static void check_method(int i)
 {
-    char run[16], whole[16];
+    char run[16], whole[24];
     ares_str out = { 0 };
     snprintf(run, sizeof run, "run_%d", i);
     snprintf(whole, sizeof whole, "whole_%d", i);

@@ -124,6 +124,11 @@ TEST(no_finite_input_gives_a_nan)
                           e.gradient);
                 e = of_cispo(extreme[x], extreme[x], extreme[a], 0);
                 CHECK(!isnan(e.loss) && isfinite(e.gradient));
+                loss_token t = { .log_prob = -fabs(extreme[x]),
+                                 .log_ratio = extreme[a] < 0 ? 0 : -fabs(extreme[a]),
+                                 .advantage = extreme[a] };
+                CHECK(isfinite(dppo_tv_token(&t, &settings).gradient));
+                CHECK(isfinite(dppo_kl_token(&t, &settings).gradient));
             }
 }
 
@@ -134,6 +139,42 @@ TEST(cispo_passes_its_clipped_ratio_and_no_more)
     CHECK_NEAR(of_cispo(-2, -1, 1, 0).gradient, -exp(-1), 1e-12);
     CHECK_NEAR(of_cispo(-2, 3, -2, 0).gradient, 10, 1e-12);
     CHECK_NEAR(of_cispo(-2, 3, -2, 0).loss, -20, 1e-12);
+}
+
+/* By hand: probabilities in binary fractions, log-ratios of 2 and 1/2. */
+TEST(dppo_leaves_out_what_has_moved_too_far_towards_its_advantage)
+{
+    static const struct {
+        double old, now, advantage, bound, tv_gradient, kl_gradient;
+    } all[] = {
+        { 0.25, 0.5, 1, 0.3, -2, -2 },  /* tv 0.25, kl 0.13081 */
+        { 0.25, 0.5, 1, 0.2, 0, -2 },   /* beyond the one bound */
+        { 0.25, 0.5, 1, 0.13, 0, 0 },   /* beyond both */
+        { 0.25, 0.5, -1, 0.13, 2, 2 },  /* against its advantage */
+        { 0.5, 0.25, -1, 0.2, 0, 0.5 }, /* kl 0.14384 */
+        { 0.5, 0.25, -1, 0.14, 0, 0 },  /* */
+        { 0.5, 0.25, 1, 0.14, -0.5, -0.5 },
+        { 0.125, 0.5, 1, 0.5, -3, -3 }, /* the ratio 4 weighs 3 */
+    };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        loss_settings s = { .log_low = all[i].bound, .log_high = all[i].bound, .dual = 3 };
+        loss_token t = { .log_prob = log(all[i].now),
+                         .log_ratio = log(all[i].now / all[i].old),
+                         .advantage = all[i].advantage };
+        ares_token_term tv = dppo_tv_token(&t, &s), kl = dppo_kl_token(&t, &s);
+        CHECK_MSG(fabs(tv.gradient - all[i].tv_gradient) < 1e-12, "%d: %g", i, tv.gradient);
+        CHECK_MSG(fabs(kl.gradient - all[i].kl_gradient) < 1e-12, "%d: %g", i, kl.gradient);
+        CHECK_NEAR(tv.loss, tv.gradient * t.log_prob, 1e-12);
+        CHECK_EQ(tv.clip_high, tv.gradient == 0);
+        CHECK_EQ(kl.clip_low, kl.gradient == -3);
+    }
+}
+
+TEST(gpg_knows_no_ratio)
+{
+    loss_token t = { .log_prob = -2, .log_ratio = 5, .advantage = 0.5 };
+    ares_token_term e = gpg_token(&t, &settings);
+    CHECK(e.gradient == -0.5 && e.loss == 1 && !e.clip_high && !e.clip_low);
 }
 
 TEST(gmpo_clips_logs_on_the_side_that_gains)

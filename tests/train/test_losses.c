@@ -34,6 +34,9 @@ static const loss_case cases[] = {
     { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28, 0 },
     { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1, 0 },
     { "default", "token-mean", "low_var_kl", "none", 0.2, 0.28, 3 },
+    { "gpg", "token-mean", "mse", "token", 0.2, 0.28, 0 },
+    { "dppo_tv", "seq-mean-token-sum-norm", "kl", "none", 0.01, 0.01, 0 },
+    { "dppo_kl", "token-mean", "kl", "sequence", 0.001, 0.001, 0 },
 };
 
 /* ---------------------------------------------------------------- the plain formulas */
@@ -74,6 +77,24 @@ static at_tensor clipped(const oracle *o, at_tensor ratio, double advantage, dou
                                            : loss;
 }
 
+/*
+ * 1 where dppo keeps a token, else 0: the weights have not moved, so that the policy's own log-prob
+ * is the rollout's.
+ */
+static at_tensor near_old(const oracle *o, const ares_loss_config *c, const char *name,
+                          int64_t first, int64_t n, double a)
+{
+    double kept[32], bound = a > 0 ? c->clip_ratio_high : c->clip_ratio_low;
+    for (int64_t t = 0; t < n; t++) {
+        double p = exp((double)o->r->batch.rollout_log_probs[first + t]),
+               q = exp((double)o->r->batch.old_log_probs[first + t]), distance = fabs(p - q);
+        if (strcmp(name, "dppo_kl") == 0)
+            distance = q * log(q / p) + (1 - q) * log((1 - q) / (1 - p));
+        kept[t] = distance <= bound || (a > 0) != (p > q);
+    }
+    return numbers(o, kept, n);
+}
+
 /* Losses of a row's tokens before any weight. */
 static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor log_prob)
 {
@@ -91,6 +112,11 @@ static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor lo
     if (strcmp(name, "cispo") == 0)
         return at_mul_s(at_mul(log_prob, at_detach(at_clamp(ratio, 1 - c->clip_ratio_low,
                                                             1 + c->clip_ratio_high))),
+                        -a);
+    if (strcmp(name, "gpg") == 0) return at_mul_s(log_prob, -a);
+    if (strncmp(name, "dppo", 4) == 0)
+        return at_mul_s(at_mul(at_mul(log_prob, at_detach(at_clamp(ratio, 0, dual))),
+                               near_old(o, c, name, first, n, a)),
                         -a);
     if (strcmp(name, "sapo") == 0) {
         double tau = a < 0 ? c->tau_negative : c->tau_positive;
@@ -340,7 +366,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
             CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             check_gradients(&r, what, &t);
         if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 &&
-            strcmp(cases[i].loss, "kl_cov") != 0)
+            strcmp(cases[i].loss, "kl_cov") != 0 && strcmp(cases[i].loss, "gpg") != 0)
             CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 &&
                           metric(&r, "actor/pg_clipfrac_higher") < 1,
                       "%s: no clip acted", what);

@@ -8,6 +8,6 @@
 /* clang-format off */
 #define LOSS_LIST(X) \
     X(default) X(dapo) X(gspo) X(gspo_token) X(cispo) X(gmpo) X(sapo) X(clip_cov) X(kl_cov) \
-    X(vapor)
+    X(gpg) X(dppo_tv) X(dppo_kl) X(vapor)
 /* clang-format on */
 #endif

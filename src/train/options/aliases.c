@@ -81,9 +81,6 @@
 #define PAIRS                                                                         \
     "not built; algorithm.name: vapor learns from pairs of answers beside a reward, " \
     "vapor.dpo_coef as DPO does (docs/vapor.md)"
-#define GPG                                                                                     \
-    "not built as a loss of its own; leave it out, and set algorithm.adv_estimator: gpg: in a " \
-    "step of one mini-batch the loss default has the same gradient"
 #define PROFILED "timing_s/* in metrics.jsonl says where time goes"
 #define NO_EXPERTS "models here have no experts"
 #define OFFLOADED "worker.*.offload.* says what waits in host memory"
@@ -141,8 +138,6 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.name", NULL, OF_PAIRS, PAIRS },
     { "algorithm.adv_estimator", NULL, OF_PAIRS, PAIRS },
     { ACTOR "loss_type", NULL, OF_PAIRS, PAIRS },
-    { ACTOR "loss_type", NULL, "=gpg", GPG },
-    { VERL "actor.policy_loss.loss_mode", NULL, "=gpg", GPG },
     { "worker.critic.padding_free", "", NULL, PACKED },
     { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
     { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },

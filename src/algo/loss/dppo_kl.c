@@ -1,0 +1,26 @@
+/*
+ * loss_type dppo_kl (paper: dppo.h): the divergence is the KL of the two outcomes, old of the token
+ * and 1 - old of all others, to those of this policy. Unset, clip_ratio_dual is 3.
+ */
+#include "dppo.h"
+#include "entry.h"
+
+ARES_LOSS_FN ares_token_term dppo_kl_token(const loss_token *x, const loss_settings *s)
+{
+    const double tiny = 1e-8; /* verl: for a probability of 1 */
+    double new_prob = ares_loss_exp(x->log_prob),
+           old_prob = ares_loss_exp(x->log_prob - x->log_ratio),
+           others = ares_loss_log((1 - old_prob + tiny) / (1 - new_prob + tiny)),
+           kl = (1 - old_prob) * others - old_prob * x->log_ratio;
+    int beyond = x->advantage > 0 ? kl > s->log_high && new_prob > old_prob
+                                  : kl > s->log_low && new_prob < old_prob;
+    return dppo_term(x, s, beyond);
+}
+
+LOSS_OF_TOKENS(dppo_kl, .words = "dppo_kl", .clips = ARES_LOSS_CLIPS_DUAL,
+               .doc = "the same, by the KL of the token against all others",
+               .formula = "-A log pi sg(min(r, dual)), 0 where KL(old, pi) of the token and the "
+                          "rest > high (A > 0, pi > old) or > low (pi < old)",
+               .paper = "arXiv 2602.04879",
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                        "worker.actor.clip_ratio_dual")

@@ -4,10 +4,12 @@
     scripts/recipes.py [PROGRAM] [-v]      PROGRAM: build/ares-train by default
 
 Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
-refused for; -v prints all faults. Every recipe is checked for one machine of eight processes that
-each have the whole model: tensor_parallel_size is left out, and what the machine at hand lacks in
-memory counts for nothing. Model, rows and reward functions are stand-ins.
+refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less those
+that share a model by Megatron's sizes: each process has the whole model, and the rollout's
+tensor_parallel_size is left out. What the machine at hand lacks in memory counts for nothing. Model,
+rows and reward functions are stand-ins. The word @verb is the verb.
 """
+import json
 import os
 import pathlib
 import re
@@ -50,9 +52,17 @@ def stand_ins(program):
                         "--layers", "1", "--intermediate", "16", "--max-position", "1000000",
                         "--seed", "1"],
                        check=True, capture_output=True)
-    row = '{"prompt": "%d + 1", "problem": "%d + 1", "answer": "%d", "data_source": "openai/gsm8k"}'
-    rows = [row % (i, i, i + 1) for i in range(64)]
-    pathlib.Path("rows.jsonl").write_text("\n".join(rows))
+    rows, chats, pairs = [], [], []
+    for i in range(64):
+        ask, tell = "%d + 1" % i, str(i + 1)
+        asked = {"role": "user", "content": ask}
+        rows.append({"prompt": ask, "problem": ask, "messages": [asked], "answer": tell,
+                     "solution": tell, "solutions": [tell], "label": tell,
+                     "data_source": "openai/gsm8k"})
+        chats.append({"messages": [asked, {"role": "assistant", "content": tell}]})
+        pairs.append({"query": ask, "response": "The answer is: " + tell})
+    for name, items in (("rows", rows), ("chats", chats), ("metamath", pairs)):
+        pathlib.Path(name + ".jsonl").write_text("\n".join(map(json.dumps, items)))
 
 
 EASYR1 = '''REWARD_TYPE = "batch"
@@ -72,15 +82,28 @@ def stand_in_reward(words):
             pathlib.Path(value).write_text(VERL)
 
 
+def processes(words):
+    """Of eight cards: how many have rows of their own, beside those that share a model by Megatron."""
+    cards = 8
+    for before in ("", "actor_rollout_ref.actor.megatron.", "actor.model."):
+        for kind in ("tensor_model", "pipeline_model", "context"):
+            cards //= int(words.get(before + kind + "_parallel_size", 1)) if cards else 1
+    return max(cards, 1)
+
+
 def faults(program, name, words):
     stand_in_reward(words)
     sees = "vl" in name.lower() or "geo3k" in name
-    machine = ("tensor_model_parallel_size", "tensor_parallel_size")
+    machine = ("rollout.tensor_model_parallel_size", "rollout.tensor_parallel_size")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}
+    verb = [words.pop("@verb")] if "@verb" in words else []
     line = ["%s=%s" % (word, "model_vl" if value == "model" and sees else value)
             for word, value in words.items()]
-    place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=8"]
-    run = subprocess.run([program, "--check"] + place + line, capture_output=True, text=True)
+    place = ["trainer.nnodes=1", "trainer.n_gpus_per_node=%d" % processes(words)]
+    if verb or "num_processes" in words:
+        place = []
+    run = subprocess.run([program] + verb + ["--check"] + place + line, capture_output=True,
+                         text=True)
     found = [re.sub(r"^(error: )?config: (command line: )?", "", one)
              for one in run.stderr.splitlines()
              if " -> " not in one and not one.startswith(("warning", "config: defaults of"))]
@@ -98,7 +121,7 @@ def main():
         os.chdir(folder)
         stand_ins(program)
         for name, words in recipes.items():
-            if name == "EasyR1/config":  # what the others begin with
+            if name.endswith("/config"):  # what the others begin with
                 continue
             trainer = name.split("/")[0]
             found = faults(program, name, words)

@@ -182,7 +182,8 @@ config_found config_find(ares_config *cfg, const char *path)
 const char *config_alias_target(ares_config *cfg, const char *path)
 {
     config_found f = config_find(cfg, path);
-    return f.kind == FOUND_OPTION || f.kind == FOUND_SECTION ? f.path : path;
+    return f.kind == FOUND_OPTION || f.kind == FOUND_SECTION || f.kind == FOUND_USER ? f.path
+                                                                                     : path;
 }
 
 bool config_is_known(ares_config *cfg, const char *path)

@@ -7,6 +7,7 @@
  */
 #include "tree.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,6 +170,41 @@ static config_node *selected(ares_config *cfg, const chain *c, char *inner)
 }
 
 /*
+ * RLinf's arithmetic of whole numbers, whose own interpolations are resolved. false: none of its
+ * names; *out: NULL after a fault.
+ */
+static bool computed(ares_config *cfg, const chain *c, const char *inner, config_node **out)
+{
+    enum { MULTIPLY, INT_DIV, SUBTRACT };
+    static const char *const names[] = { "multiply:", "int_div:", "subtract:" };
+    int which = 0;
+    while (which < ARES_COUNT(names) && strncmp(inner, names[which], strlen(names[which])) != 0)
+        which++;
+    if (which == ARES_COUNT(names)) return false;
+    const char *first = inner + strlen(names[which]);
+    char *end, *second;
+    errno = 0;
+    long long a = strtoll(first, &end, 10), b = 0, x = 0;
+    bool bad = end == first || *end != ',';
+    if (!bad) {
+        b = strtoll(second = end + 1, &end, 10);
+        bad = end == second || *end || errno;
+    }
+    if (which == MULTIPLY) bad = bad || __builtin_mul_overflow(a, b, &x);
+    else if (which == SUBTRACT) bad = bad || __builtin_sub_overflow(a, b, &x);
+    else if (bad || b == 0 || __builtin_sub_overflow(0, a, &x)) bad = true;
+    else x = a / b - (a % b != 0 && (a < 0) != (b < 0)); /* Python's // */
+    if (bad) {
+        *out = broken(cfg, c, "${%.100s}: needs two whole numbers, as in ${%s12,3}", inner,
+                      names[which]);
+        return true;
+    }
+    const char *text = ares_arena_printf(&cfg->arena, "%lld", x);
+    *out = config_node_scalar(cfg, text, strlen(text), false);
+    return true;
+}
+
+/*
  * inner: the text between the braces, with its own interpolations already resolved. NULL after a
  * fault.
  */
@@ -179,6 +215,8 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
     if (strncmp(inner, "oc.env:", 7) == 0) return environment(cfg, c, inner + 7);
     if (strncmp(inner, "oc.select:", 10) == 0) return selected(cfg, c, inner + 10);
     char *colon = strchr(inner, ':');
+    config_node *number;
+    if (computed(cfg, c, inner, &number)) return number;
     if (colon) {
         *colon = 0;
         return broken(

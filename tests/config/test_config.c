@@ -269,7 +269,7 @@ TEST(config_interpolates)
                   "  rollout:\n"
                   "    n: ${oc.env:ARES_TEST_STEPS}\n"
                   "    max_len: ${.n}\n"
-                  "    top_k: ${x-mine.deep[1].k}\n"
+                  "    top_k: ${subtract:${multiply:${.n}, 3},${int_div:57,2}}\n"
                   "    temperature: ${oc.select:no.such,0.5}\n"
                   "    top_p: ${oc.env:ARES_TEST_EMPTY,9}0.${..stops.0}\n"
                   "  stops: ${x-mine.list}\n"
@@ -323,6 +323,12 @@ TEST(config_interpolation_faults_name_the_cause)
         "config: command line: trainer.name = '${env:HOME}': ${env:...}: unknown; did you mean an "
         "environment "
         "variable, ${oc.env:NAME,default}? (choices: oc.env, oc.select)");
+    CHECK_FAULTS(NULL, MODEL "|trainer.name=${int_div:4,0}",
+                 "config: command line: trainer.name = '${int_div:4,0}': ${int_div:4,0}: needs two "
+                 "whole numbers, as in ${int_div:12,3}");
+    CHECK_FAULTS(NULL, MODEL "|trainer.name=${multiply:4,2.5}",
+                 "config: command line: trainer.name = '${multiply:4,2.5}': ${multiply:4,2.5}: "
+                 "needs two whole numbers, as in ${multiply:12,3}");
     CHECK_FAULTS(
         NULL, MODEL "|trainer.name=a${b",
         "config: command line: trainer.name = 'a${b': ${ without its }; a literal one is \\${");

@@ -144,10 +144,6 @@ TEST(a_service_that_is_named_as_a_logger_is_told_what_it_can_read)
     }
 }
 
-#define COUNTED                                                             \
-    "batches are counted in prompts here: set data.rollout_batch_size and " \
-    "worker.actor.global_batch_size"
-
 TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
 {
     static const struct {
@@ -166,11 +162,6 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
           "averaged" },
         { "fp16", "true", "true",
           "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
-        { "actor.global_batch_size", "4", "4", COUNTED },
-        { "per_device_train_batch_size", "3", "3", COUNTED },
-        { "gradient_accumulation_steps", "2", "2", COUNTED },
-        { "generation_batch_size", "1", "1", COUNTED },
-        { "steps_per_generation", "5", "5", COUNTED },
     };
     ares_str all = { 0 }, out = { 0 };
     char told[400];

@@ -59,7 +59,8 @@ TEST(every_alias_leads_to_an_option_and_stands_once)
         }
         char *list = ares_strdup(a->to), *rest = list;
         for (char *one; (one = strsep(&rest, "&"));)
-            CHECK_MSG(leads_somewhere(cfg, one), "%s -> %s", a->from, one);
+            CHECK_MSG(strncmp(one, "x-", 2) == 0 || leads_somewhere(cfg, one), "%s -> %s", a->from,
+                      one);
         ares_free(list);
     }
     ares_config_free(cfg);

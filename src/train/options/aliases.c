@@ -7,6 +7,7 @@
 #include "aliases.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ACTOR "worker.actor."
@@ -43,9 +44,11 @@
 #define BETA                                                                                   \
     "beta weighs the KL term in TRL, and preferences in DPO and VAPOR; for the KL term write " \
     "algorithm.kl_coef, with algorithm.use_kl_loss: true"
-#define COUNTS_SAMPLES                                                      \
-    "batches are counted in prompts here: set data.rollout_batch_size and " \
-    "worker.actor.global_batch_size"
+#define TEACHER "not built: learning from a teacher's log-probs"
+#define SEVERAL_TOKENS "not built: heads that predict several tokens"
+#define NO_FP16 "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16"
+#define MEGATRON "a model is what its config.json says"
+#define TRL_BATCH(word) "x-trl." word /* no option of ours */
 #define BY_TOKENS \
     "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
@@ -335,6 +338,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.optim.lr_decay_steps", "", NULL, "the schedule spans the run's own steps" },
     { VERL "actor.optim.lr_warmup_init", "", "=0", "the warm-up begins at 0" },
     { VERL "actor.optim.min_lr", "", "=0", UNSAID },
+    { VERL "actor.optim.min_lr", "", ACTOR "optim.lr_scheduler_type=constant", UNSAID },
     { VERL "actor.optim.min_lr", NULL, NULL, "set worker.actor.optim.min_lr_ratio, a share of lr" },
     { VERL "actor.model_engine", "", NULL, SHARDS },
     { VERL "actor.pad_to_length", "", NULL, PACKED },
@@ -392,7 +396,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "model.fused_kernel_options.*", "", NULL, ENGINE },
     { VERL "model.tiled_mlp.*", "", NULL, ENGINE },
     { VERL "model.mtp.enable", "", "=false", UNSAID },
-    { VERL "model.mtp.enable", NULL, NULL, "not built: heads that predict several tokens" },
+    { VERL "model.mtp.enable", NULL, NULL, SEVERAL_TOKENS },
     { VERL "model.mtp.*", "", NULL, "there are no heads that predict several tokens" },
     { VERL "nccl_timeout", "trainer.comm_timeout_s", NULL, NULL },
     /* of the rollout */
@@ -517,7 +521,7 @@ const ares_config_alias train_aliases[] = {
     { "global_profiler.*", "", NULL, PROFILED },
     { "transfer_queue.*", "", NULL, ENGINE },
     { "distillation.enabled", "", "=false", UNSAID },
-    { "distillation.enabled", NULL, NULL, "not built: learning from a teacher's log-probs" },
+    { "distillation.enabled", NULL, NULL, TEACHER },
     { "distillation.*", "", NULL, "there is no teacher" },
     { "async_training.*", "", NULL, ONE_AFTER_ANOTHER },
 
@@ -685,13 +689,123 @@ const ares_config_alias train_aliases[] = {
     { "runner.max_steps", "", "=-1", UNSAID },
     { "runner.val_check_interval", "trainer.val_freq", NULL, NULL },
     { "runner.save_interval", "trainer.save_freq", NULL, NULL },
-    { "actor.global_batch_size", NULL, NULL, COUNTS_SAMPLES },
+    { "actor.global_batch_size", "", NULL,
+      "algorithm.n_minibatches says how many mini-batches a step has" },
     { "actor.micro_batch_size", ACTOR "micro_batch_size_per_device_for_update", NULL, NULL },
     { "actor.optim.lr", ACTOR "optim.lr", NULL, NULL },
     { "actor.optim.clip_grad", ACTOR "max_grad_norm", NULL, NULL },
     { "actor.optim.weight_decay", ACTOR "optim.weight_decay", NULL, NULL },
     { "actor.optim.adam_beta1", ACTOR "optim.betas.0", NULL, NULL },
     { "actor.optim.adam_beta2", ACTOR "optim.betas.1", NULL, NULL },
+    { "actor.optim.adam_eps", ACTOR "optim.eps", NULL, NULL },
+    { "actor.optim.optimizer", "", ADAMW_NAMES, ADAMW },
+    { "actor.optim.optimizer", NULL, NULL, ADAMW },
+    { "actor.optim.min_lr", "", NULL, "worker.actor.optim.min_lr_ratio is the least share of lr" },
+    { "actor.optim.fp16", "", NULL, "actor.model.precision says it" },
+    { "actor.optim.bf16", "", NULL, "actor.model.precision says it" },
+    { "actor.optim.use_distributed_optimizer", "", NULL, SHARDS },
+    { "actor.optim.use_precision_aware_optimizer", "", NULL, ENGINE },
+    { "actor.optim.overlap_?", "", NULL, ENGINE },
+    { "actor.optim.optimizer_enable_pin", "", NULL, ENGINE },
+    { "actor.optim.optimizer_cpu_offload", ACTOR "offload.offload_optimizer", NULL, NULL },
+    { "actor.optim.loss_scale", "", NULL, "nothing is computed in fp16" },
+    { "actor.optim.loss_scale_window", "", NULL, "nothing is computed in fp16" },
+    { "actor.lr_sched.lr_decay_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
+    { "actor.lr_sched.lr_warmup_fraction", ACTOR "optim.lr_warmup_ratio", NULL, NULL },
+    { "actor.lr_sched.lr_warmup_iters", "", "=0", UNSAID },
+    { "actor.lr_sched.lr_warmup_iters", ACTOR "optim.lr_warmup_steps", NULL, NULL },
+    { "actor.lr_sched.lr_warmup_init", "", "=0", "the warm-up begins at 0" },
+    { "actor.lr_sched.lr_decay_iters", "", NULL, "the schedule spans the run's own steps" },
+    { "actor.lr_sched.max_lr", "", NULL, "actor.optim.lr says it" },
+    { "actor.lr_sched.min_lr", "", "=0", UNSAID },
+    { "actor.lr_sched.min_lr", "", ACTOR "optim.lr_scheduler_type=constant", UNSAID },
+    { "actor.lr_sched.min_lr", NULL, NULL, "set worker.actor.optim.min_lr_ratio, a share of lr" },
+    { "actor.model.model_path", ACTOR "model.model_path", NULL, NULL },
+    { "actor.model.precision", NULL, "=fp16", NO_FP16 },
+    { "actor.model.precision", ACTOR "fsdp.torch_dtype", NULL, NULL },
+    { "actor.model.is_lora", "", "=false", UNSAID },
+    { "actor.model.is_lora", NULL, NULL, "not built: adapters; all weights are trained" },
+    { "actor.model.*", "", NULL, MEGATRON },
+    { "actor.tokenizer.tokenizer_model", ACTOR "model.tokenizer_path", NULL, NULL },
+    { "actor.tokenizer.*", "", NULL, "tokens are what the model's tokenizer.json says" },
+    { "actor.fsdp_config.*", "", NULL, SHARDS },
+    { "actor.megatron.*", "", NULL, SHARDS },
+    { "actor.offload_optimizer", ACTOR "offload.offload_optimizer", NULL, NULL },
+    { "actor.offload_weight", ACTOR "offload.offload_params", NULL, NULL },
+    { "actor.offload_grad", "", NULL, OFFLOADED },
+    { "actor.enable_offload", "", NULL, OFFLOADED },
+    { "actor.seed", "", NULL, ORDER },
+    { "actor.training_backend", "", NULL, SHARDS },
+    { "actor.group_name", "", NULL, RANKS },
+    { "actor.spec_name", "", NULL, MEGATRON },
+    { "actor.mcore_gpt", "", NULL, ENGINE },
+    { "actor.calculate_flops", "", NULL, "perf/* are always measured" },
+    { "actor.enable_dp_load_balance", "trainer.balance_batch", NULL, NULL },
+    { "rollout.model.model_path", ACTOR "model.model_path", NULL, NULL },
+    { "rollout.model.*", "", NULL, "rollout reads the actor's own weights" },
+    { "rollout.gpu_memory_utilization", "worker.rollout.gpu_memory_utilization", NULL, NULL },
+    { "rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", NULL, NULL },
+    { "rollout.seed", "worker.rollout.seed", NULL, NULL },
+    { "rollout.group_name", "", NULL, RANKS },
+    { "rollout.pipeline_parallel_size", "", NULL, SHARDS },
+    { "rollout.return_logprobs", "", NULL, "the rollout's log-probs are always kept" },
+    { "rollout.print_outputs", "", NULL, ANSWERS },
+    { "rollout.rollout_backend", "", NULL, ENGINE },
+    { "rollout.vllm.*", "", NULL, ENGINE },
+    { "rollout.sglang.*", "", NULL, ENGINE },
+    { "rollout.enforce_eager", "", NULL, ENGINE },
+    { "rollout.distributed_executor_backend", "", NULL, ENGINE },
+    { "rollout.disable_log_stats", "", NULL, ENGINE },
+    { "rollout.detokenize", "", NULL, ENGINE },
+    { "rollout.padding", "", NULL, PACKED },
+    { "rollout.eos", "", NULL, "the model's own end tokens" },
+    { "rollout.validate_?", "", NULL, "actor and rollout share their weights" },
+    { "rollout.weight_reload", "", NULL, "actor and rollout share their weights" },
+    { "rollout.max_running_requests", "", NULL, ENGINE },
+    { "rollout.cuda_graph_max_bs", "", NULL, ENGINE },
+    { "inference.*", "", NULL, "log-probs are computed by the actor itself" },
+    { "runner.task_type", "", "=reasoning", UNSAID },
+    { "runner.task_type", NULL, NULL, "only answers to prompts: set reasoning" },
+    { "runner.seq_length", "x-rlinf.seq_length", NULL, NULL },
+    { "runner.enable_dynamic_batch_size", "", NULL, BY_TOKENS },
+    { "runner.max_tokens_per_mbs", "", NULL, BY_TOKENS },
+    { "runner.resume_dir", "trainer.load_checkpoint_path", NULL, NULL },
+    { "algorithm.training_batch_size_per_gpu", ACTOR "micro_batch_size_per_device_for_update", NULL,
+      NULL },
+    { "algorithm.rollout_batch_size_per_gpu", "", NULL, ENGINE },
+    { "algorithm.val_rollout_batch_size_per_gpu", "", NULL, ENGINE },
+    { "algorithm.logprob_forward_micro_batch_size", "x-rlinf.logprob_forward_micro_batch_size",
+      NULL, NULL },
+    { "algorithm.max_num_gen_batches", "", "=1", UNSAID },
+    { "algorithm.max_num_gen_batches", NULL, NULL,
+      "set algorithm.max_resample, and algorithm.filter_groups.enable" },
+    { "algorithm.adv_type", "algorithm.adv_estimator=reinforce_plus_plus", "=reinpp", NULL },
+    { "algorithm.sampling_params.do_sample", "", "=true", UNSAID },
+    { "algorithm.sampling_params.do_sample", NULL, NULL,
+      "temperature 0 is greedy; leave do_sample out" },
+    { "algorithm.sampling_params.repetition_penalty", "", "=1", UNSAID },
+    { "algorithm.sampling_params.repetition_penalty", NULL, NULL, NO_PENALTY },
+    { "algorithm.sampling_params.min_new_tokens", "", "=0|1", UNSAID },
+    { "algorithm.sampling_params.min_new_tokens", NULL, NULL,
+      "not built: an answer may end at any token" },
+    { "data.type", "", NULL, "rows are read by their keys (docs/data.md)" },
+    { "data.dataset_name", "", NULL, "rows are read by their keys (docs/data.md)" },
+    { "data.train_data_paths", "data.train_files", NULL, NULL },
+    { "data.val_data_paths", "data.val_files", NULL, NULL },
+    { "data.val_rollout_batch_size", "data.val_batch_size=-1", "=null", NULL },
+    { "data.val_rollout_batch_size", "data.val_batch_size", NULL, NULL },
+    { "data.filter_prompt_by_length", "data.filter_overlong_prompts", NULL, NULL },
+    { "data.image_keys", "data.image_key", NULL, NULL },
+    { "data.use_chat_template", "data.apply_chat_template", NULL, NULL },
+    { "data.lazy_loading", "", NULL, ENGINE },
+    { "data.num_workers", "", NULL, ENGINE },
+    { "reward.use_reward_model", "", "=false", UNSAID },
+    { "reward.use_reward_model", NULL, NULL, REWARD_MODEL },
+    { "reward.reward_type", "worker.reward.rewards=[{name: auto, rm_type: math}]", "=math", NULL },
+    { "reward.reward_type", NULL, NULL, REWARDS },
+    { "reward.group_name", "", NULL, RANKS },
+    { "reward.tokenizer.*", "", NULL, "answers are read by the actor's own tokens" },
+    { "critic.use_critic_model", "", "=false", UNSAID },
 
     /* TRL, and VAPOR written for it: flat */
     { "model_name_or_path", ACTOR "model.model_path", NULL, NULL },
@@ -839,6 +953,8 @@ const ares_config_alias train_aliases[] = {
     { "optim", NULL, NULL, ADAMW },
     { "lr_scheduler_type", ACTOR "optim.lr_scheduler_type=constant", "=constant_with_warmup",
       NULL },
+    { "lr_scheduler_type", ACTOR "optim.lr_scheduler_type=cosine", "=cosine_with_min_lr", NULL },
+    { "lr_scheduler_kwargs.min_lr_rate", ACTOR "optim.min_lr_ratio", NULL, NULL },
     { "lr_scheduler_kwargs", "", "={}", UNSAID },
     { "lr_scheduler_kwargs", NULL, NULL, "set worker.actor.optim.min_lr_ratio" },
     { "disable_dropout", "", NULL, "nothing is dropped out here" },
@@ -880,11 +996,29 @@ const ares_config_alias train_aliases[] = {
     { "bf16", ACTOR "fsdp.torch_dtype=fp32", "=false", NULL },
     { "bf16", NULL, NULL, "set worker.actor.fsdp.torch_dtype: bf16" },
     { "fp16", "", "=false", UNSAID },
-    { "fp16", NULL, NULL, "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
-    { "per_device_train_batch_size", NULL, NULL, COUNTS_SAMPLES },
-    { "gradient_accumulation_steps", NULL, NULL, COUNTS_SAMPLES },
-    { "generation_batch_size", NULL, NULL, COUNTS_SAMPLES },
-    { "steps_per_generation", NULL, NULL, COUNTS_SAMPLES },
+    { "fp16", NULL, NULL, NO_FP16 },
+    /* batches of samples: translate_trl */
+    { "per_device_train_batch_size", TRL_BATCH("per_device_train_batch_size"), NULL, NULL },
+    { "gradient_accumulation_steps", TRL_BATCH("gradient_accumulation_steps"), NULL, NULL },
+    { "generation_batch_size", TRL_BATCH("generation_batch_size"), NULL, NULL },
+    { "steps_per_generation", TRL_BATCH("steps_per_generation"), NULL, NULL },
+    { "num_processes", "trainer.n_gpus_per_node", NULL, NULL },
+    { "num_machines", "trainer.nnodes", NULL, NULL },
+    { "accelerate_config", "", NULL, SHARDS },
+    { "config_file", "", NULL, SHARDS },
+    { "packing", "", NULL, PACKED },
+    { "packing_strategy", "", "=bfd", PACKED },
+    { "packing_strategy", NULL, NULL, "not built: rows that go on in the next sequence" },
+    { "padding_free", "", NULL, PACKED },
+    { "eval_packing", "", NULL, PACKED },
+    { "dataset_num_proc", "", NULL, "rows are encoded on the threads of trainer.threads" },
+    { "eos_token", NULL, NULL,
+      "an answer ends as the chat template says; set eos_token in tokenizer_config.json" },
+    { "reward_model_name_or_path", NULL, NULL, REWARD_MODEL },
+    { "completion_only_loss", "", "=true", UNSAID },
+    { "completion_only_loss", NULL, NULL, "the loss is on what the assistant writes" },
+    { "assistant_only_loss", "", "=true", UNSAID },
+    { "assistant_only_loss", NULL, NULL, "the loss is on what the assistant writes" },
     { "use_vllm", "", NULL, ENGINE },
     { "remove_unused_columns", "", NULL, ENGINE },
 
@@ -951,7 +1085,7 @@ const ares_config_alias train_aliases[] = {
     { "rollout_stop", "worker.rollout.stop=[]", "=null", NULL },
     { "rollout_stop_token_ids", "worker.rollout.stop_token_ids=[]", "=null", NULL },
     { "eval_config", NULL, NULL, "name the file after another --config" },
-    { "eval_prompt_data", NULL, NULL, "name the data sets in eval.datasets" },
+    { "eval_prompt_data", "x-slime.eval_prompt_data", NULL, NULL },
     { "datasets", "eval.datasets", NULL, NULL },
     { "n_samples_per_eval_prompt", "worker.rollout.val_override_config.n", NULL, NULL },
     { "eval_temperature", "worker.rollout.val_override_config.temperature", NULL, NULL },
@@ -973,6 +1107,71 @@ const ares_config_alias train_aliases[] = {
     { "lr", ACTOR "optim.lr", NULL, NULL },
     { "lr_decay_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { "clip_grad", ACTOR "max_grad_norm", NULL, NULL },
+    { "ref_load", "", NULL, "the reference is the model of hf_checkpoint" },
+    { "optimizer", "", ADAMW_NAMES, ADAMW },
+    { "optimizer", NULL, NULL, ADAMW },
+    { "optimizer_cpu_offload", ACTOR "offload.offload_optimizer", NULL, NULL },
+    { "overlap_cpu_optimizer_d2h_h2d", "", NULL, ENGINE },
+    { "use_precision_aware_optimizer", "", NULL, ENGINE },
+    { "attention_dropout", "", "=0", UNSAID },
+    { "attention_dropout", NULL, NULL, "nothing is dropped out here" },
+    { "hidden_dropout", "", "=0", UNSAID },
+    { "hidden_dropout", NULL, NULL, "nothing is dropped out here" },
+    { "attention_backend", "", NULL, ENGINE },
+    { "attention_softmax_in_fp32", "", NULL, ENGINE },
+    { "accumulate_allreduce_grads_in_fp32", "", NULL, ENGINE },
+    { "no_gradient_accumulation_fusion", "", NULL, ENGINE },
+    { "no_check_for_nan_in_loss_and_grad", "", NULL,
+      "an update with a NaN is left out and counted" },
+    { "recompute_?", "", NULL, "worker.actor.model.enable_gradient_checkpointing does it" },
+    { "moe_?", "", NULL, NO_EXPERTS },
+    { "decoder_?", "", NULL, SHARDS },
+    { "update_weight_?", "", NULL, "actor and rollout share their weights" },
+    { "transformer_impl", "", NULL, ENGINE },
+    { "train_backend", "", NULL, ENGINE },
+    { "log_probs_chunk_size", "", NULL, BY_TOKENS },
+    { "micro_batch_size", "", NULL, BY_TOKENS },
+    { "data_pad_size_multiplier", "", NULL, PACKED },
+    { "deterministic_mode", "", NULL, "a run has the same bits each time" },
+    { "model_name", "", NULL, MEGATRON },
+    { "rotary_base", "", NULL, MEGATRON },
+    { "use_tensorboard", "", NULL, "trainer.logger says where metrics go beside metrics.jsonl" },
+    { "rollout_num_gpus", "", NULL, RANKS },
+    { "prefill_num_servers", "", NULL, ENGINE },
+    { "rollout_max_context_len", "worker.rollout.max_model_len", NULL, NULL },
+    { "use_tis", ACTOR "rollout_is=token", "=true", NULL },
+    { "use_tis", ACTOR "rollout_is=none", "=false", NULL },
+    { "tis_clip", ACTOR "rollout_is_threshold", NULL, NULL },
+    { "tis_clip_low", "", "=0", UNSAID },
+    { "tis_clip_low", NULL, NULL,
+      "weights are not raised; worker.actor.rollout_is_mode: mask leaves small ones out" },
+    { "use_rollout_logprobs", ACTOR "recompute_log_probs=false", "=true", NULL },
+    { "use_rollout_logprobs", "", "=false", UNSAID },
+    { "calculate_per_token_loss", ACTOR "loss_avg_mode=token-mean", "=true", NULL },
+    { "calculate_per_token_loss", "", "=false", UNSAID },
+    { "advantage_estimator", ACTOR "loss_type=gspo", "=gspo", NULL },
+    { "advantage_estimator", ACTOR "loss_type=cispo", "=cispo", NULL },
+    { "dynamic_sampling_filter_path", "algorithm.dynamic_sampling_filter=nonzero_std",
+      "=*check_reward_nonzero_std", NULL },
+    { "custom_generate_function_path", NULL, NULL, CONVERSATIONS },
+    { "rollout_function_path", NULL, NULL, "no code is loaded; a step samples, then it trains" },
+    { "custom_reward_post_process_path", NULL, NULL,
+      "no code is loaded; algorithm.adv_estimator says what becomes of rewards" },
+    { "custom_tis_function_path", NULL, NULL, "no code is loaded; worker.actor.rollout_is weighs" },
+    { "custom_config_path", NULL, NULL, "no code is loaded that would read it" },
+    { "use_opd", "", "=false", UNSAID },
+    { "use_opd", NULL, NULL, TEACHER },
+    { "opd_?", "", NULL, "there is no teacher" },
+    { "enable_mtp_training", "", "=false", UNSAID },
+    { "enable_mtp_training", NULL, NULL, SEVERAL_TOKENS },
+    { "mtp_?", "", NULL, "there are no heads that predict several tokens" },
+    { "fp8_format", NULL, NULL, "not built: training in fp8; leave it out" },
+    { "fp8_recipe", NULL, NULL, "not built: training in fp8; leave it out" },
+    { "sglang_kv_cache_dtype", "", "=auto", UNSAID },
+    { "sglang_kv_cache_dtype", NULL, NULL, QUANTIZED },
+    { "sglang_mem_fraction_static", "", NULL,
+      "worker.rollout.gpu_memory_utilization is a share of the memory, too" },
+    { "sglang_?", "", NULL, ENGINE },
     { "tensor_model_parallel_size", "", NULL, SHARDS },
     { "pipeline_model_parallel_size", "", NULL, SHARDS },
     { "context_parallel_size", "", NULL, SHARDS },
@@ -980,7 +1179,6 @@ const ares_config_alias train_aliases[] = {
     { "expert_tensor_parallel_size", "", NULL, SHARDS },
     { "sequence_parallel", "", NULL, SHARDS },
     { "rollout_num_gpus_per_engine", "", NULL, ENGINE },
-    { "sglang_mem_fraction_static", "", NULL, ENGINE },
     { "colocate", "", NULL, "actor and rollout share their weights" },
 };
 const int train_alias_count = ARES_COUNT(train_aliases);
@@ -1022,6 +1220,7 @@ static const ares_config_default defaults[] = {
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.filter_key", "overall", NULL },
     { "EasyR1", RANK0_OF_EASYR1, "algorithm.kl_penalty", "kl", NULL },
     { "RLinf", "algorithm.kl_beta", "algorithm.use_kl_loss", "true", NULL },
+    { "RLinf", "actor.global_batch_size", "algorithm.n_minibatches", "1", NULL },
     /* beta, the weight of the KL in the loss, is 0 */
     { "TRL", MODEL_OF_TRL, "algorithm.use_kl_loss", "true", NULL },
     { "TRL", MODEL_OF_TRL, "algorithm.kl_coef", "0", NULL },
@@ -1033,9 +1232,92 @@ static const ares_config_default defaults[] = {
     { "TRL", MODEL_OF_TRL, "trainer.total_epochs", "3", NULL },
 };
 
+/* A whole number of 1 or more that the word gives, or `unsaid`; of another value a fault. */
+static long long batch_word(ares_config *cfg, const char *word, long long unsaid)
+{
+    const char *text = ares_config_given(cfg, word);
+    char *end = NULL;
+    long long n = text ? strtoll(text, &end, 10) : unsaid;
+    if (!text) return unsaid;
+    if (*end || n < 1 || n > 1000000000) {
+        ares_config_fault(cfg, word, "must be an integer in [1,1000000000]");
+        return unsaid;
+    }
+    return n;
+}
+
+static void follow_batch(ares_config *cfg, const char *path, long long value, const char *from)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%lld", value);
+    ares_config_follow(cfg, path, text, from);
+    ares_log(ARES_LOG_INFO, "config: %s -> %s = %s", ares_config_word(cfg, from), path, text);
+}
+
+/*
+ * TRL counts samples: an optimizer step has per_device_train_batch_size of every process,
+ * gradient_accumulation_steps times over, and answers for steps_per_generation of its batches are
+ * sampled at once. Ours are counted in prompts, and in rows for sft.
+ */
+static void translate_batches(ares_config *cfg)
+{
+    static const char device[] = TRL_BATCH("per_device_train_batch_size"),
+                      sum[] = TRL_BATCH("gradient_accumulation_steps"),
+                      answers[] = TRL_BATCH("generation_batch_size"),
+                      steps[] = TRL_BATCH("steps_per_generation");
+    static const char *const words[] = { device, sum, answers, steps };
+    const char *from = NULL;
+    for (int i = 0; !from && i < ARES_COUNT(words); i++)
+        if (ares_config_given(cfg, words[i])) from = words[i];
+    if (!from) return;
+    long long ranks = batch_word(cfg, "trainer.n_gpus_per_node", 1) *
+                      batch_word(cfg, "trainer.nnodes", 1),
+              batch = batch_word(cfg, device, 8) * ranks, times = batch_word(cfg, sum, 1),
+              at_once = batch_word(cfg, answers, batch * batch_word(cfg, steps, times)),
+              n = batch_word(cfg, "worker.rollout.n",
+                             atoll(ares_config_get_text(cfg, "worker.rollout.n")));
+    if (ares_config_get_text(cfg, "sft.batch_size")) {
+        follow_batch(cfg, "sft.batch_size", batch * times, from);
+        return;
+    }
+    if (at_once < batch * times)
+        ares_config_fault(cfg, from,
+                          "makes optimizer steps of %lld samples, of which %lld are sampled at "
+                          "once; set steps_per_generation to a multiple of "
+                          "gradient_accumulation_steps",
+                          batch * times, at_once);
+    else if (at_once % n || batch * times % n)
+        ares_config_fault(cfg, from,
+                          "makes optimizer steps of %lld samples (%lld processes) and %lld at "
+                          "once: num_generations = %lld does not divide both, and the samples of "
+                          "a prompt stay together; set data.rollout_batch_size and "
+                          "worker.actor.global_batch_size in prompts",
+                          batch * times, ranks, at_once, n);
+    else {
+        follow_batch(cfg, "data.rollout_batch_size", at_once / n, from);
+        follow_batch(cfg, "worker.actor.global_batch_size", batch * times / n, from);
+    }
+}
+
+/* verl's "0.5_4.0": weights outside of the two are 0. */
+static void translate_bounds(ares_config *cfg)
+{
+    static const char upper[] = ACTOR "rollout_is_threshold";
+    const char *both = ares_config_given(cfg, upper), *mid = both ? strchr(both, '_') : NULL;
+    if (!mid || strlen(both) > 60) return;
+    char lower[64], higher[64];
+    (void)snprintf(lower, sizeof lower, "%.*s", (int)(mid - both), both);
+    (void)snprintf(higher, sizeof higher, "%s", mid + 1);
+    ares_config_follow(cfg, ACTOR "rollout_is_threshold_lower", lower, upper);
+    ares_config_follow(cfg, ACTOR "rollout_is_mode", "mask", upper);
+    ares_config_follow(cfg, upper, higher, upper);
+}
+
 /* TRL's accuracy_reward reads `solution`. */
 static void translate_trl(ares_config *cfg)
 {
+    translate_batches(cfg);
+    translate_bounds(cfg);
     static const char one[] = "worker.reward.reward_funcs";
     char path[64];
     const char *name = ares_config_given(cfg, one);

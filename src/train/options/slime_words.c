@@ -20,8 +20,32 @@ static long long whole(ares_config *cfg, const char *path)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
+/* --eval-prompt-data: name and file, name and file .. */
+static void eval_sets(ares_config *cfg)
+{
+    static const char word[] = "x-slime.eval_prompt_data";
+    ares_str sets = { 0 };
+    char path[64];
+    const char *name;
+    int i = 0;
+    for (; snprintf(path, sizeof path, "%s.%d", word, i), (name = ares_config_given(cfg, path));
+         i++) {
+        bool quoted = strpbrk(name, "'\n") != NULL;
+        if (quoted) ares_config_fault(cfg, word, "names and files have no quotes here");
+        ares_str_addf(&sets, i % 2 ? ", path: '%s'}" : i ? ", {name: '%s'" : "[{name: '%s'", name);
+    }
+    if (i % 2 || (!i && ares_config_given(cfg, word)))
+        ares_config_fault(cfg, word, "is a name and a file each, as in [aime, aime.jsonl]");
+    else if (i) {
+        ares_str_add_z(&sets, "]");
+        ares_config_follow(cfg, "eval.datasets", sets.data, word);
+    }
+    ares_str_fini(&sets);
+}
+
 static void translate(ares_config *cfg)
 {
+    eval_sets(cfg);
     char value[200];
     long long samples = whole(cfg, SAMPLES), n = whole(cfg, "worker.rollout.n");
     const char *type = ares_config_given(cfg, "curriculum.rm_type");

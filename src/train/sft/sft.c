@@ -26,8 +26,15 @@ typedef struct sft_trainer {
     ares_batch batch;
 } sft_trainer;
 
+/* TRL's words; beside rewards max_length is another thing. */
+static const ares_config_alias sft_aliases[] = {
+    { "max_length", "sft.max_length", NULL, NULL },
+    { "max_seq_length", "sft.max_length", NULL, NULL },
+};
+
 void ares_sft_declare(ares_config *cfg, ares_train_config *out)
 {
+    ares_config_add_aliases(cfg, sft_aliases, ARES_COUNT(sft_aliases));
     ares_config_add_options(cfg, "sft", sft_options, &out->sft);
 }
 

@@ -9,6 +9,9 @@
 
 #define BANDIT_OPTIONS(X)                                                                   \
     X(choice, split, "split", "train", "train|test", "which names the arms have")           \
+    X(text, safe, "lo_arm_name", "null", "nonempty",                                        \
+      "the safe arm's name in every episode, in place of those of split")                   \
+    X(text, risky, "hi_arm_name", "null", "nonempty", "the risky arm's name, likewise")     \
     X(f64, low, "lo_arm_score", "0.1", "", "what the safe arm pays")                        \
     X(f64, high_loss, "hi_arm_loscore", "0.0", "", "what the risky arm pays when it loses") \
     X(f64, high_win, "hi_arm_hiscore", "1.0", "", "what the risky arm pays when it wins")   \
@@ -53,11 +56,14 @@ static int open_bandit(const void *options, const void *shared, void **env)
 static int reset(void *env, const ares_env_start *start)
 {
     bandit *b = env;
-    bool testing = strcmp(b->o->split, "test") == 0;
+    bool testing = strcmp(b->o->split, "test") == 0, named = b->o->safe || b->o->risky;
     const pair *pairs = testing ? test : train;
+    const pair given = { b->o->safe ? b->o->safe : "phoenix",
+                         b->o->risky ? b->o->risky : "dragon" }; /* RAGEN's */
     int n = testing ? ARES_COUNT(test) : ARES_COUNT(train);
-    ares_pcg64_seed(&b->stream, start->seed + (uint64_t)start->id);
-    const pair *names = &pairs[(int)(ares_pcg64_random(&b->stream) * n)];
+    /* RAGEN's bandits with names draw no pair, and a group's are alike. */
+    ares_pcg64_seed(&b->stream, start->seed + (named ? 0 : (uint64_t)start->id));
+    const pair *names = named ? &given : &pairs[(int)(ares_pcg64_random(&b->stream) * n)];
     b->risky = ares_pcg64_random(&b->stream) < 0.5;
     b->arm[b->risky] = (*names)[1];
     b->arm[!b->risky] = (*names)[0];

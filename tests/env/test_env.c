@@ -107,6 +107,33 @@ TEST(a_bandit_depends_on_its_number_and_not_on_how_many_there_were)
     ares_str_fini(&second);
 }
 
+/* numpy: default_rng(10000).random() is 0.517, of 10005 0.211; below 0.5 the safe arm is first. */
+TEST(a_bandit_with_names_is_the_same_for_a_group)
+{
+    place p;
+    ares_str shown = { 0 };
+    REQUIRE_OK(
+        place_open(&p, "Bandit", "options.lo_arm_name=Engineer options.hi_arm_name=Teacher"));
+    CHECK_OK(place_reset(&p, 10000, 0));
+    ares_env_render(&p.env, &shown);
+    CHECK_CONTAINS(shown.data, "named Teacher and Engineer\n");
+    CHECK_OK(place_reset(&p, 10000, 7));
+    place_shows(&p, shown.data);
+    ares_str_clear(&shown);
+    CHECK_OK(place_reset(&p, 10005, 0));
+    ares_env_render(&p.env, &shown);
+    CHECK_CONTAINS(shown.data, "named Engineer and Teacher\n");
+    place_close(&p);
+    REQUIRE_OK(place_open(&p, "BanditTest", "options.hi_arm_name=Teacher"));
+    CHECK_OK(place_reset(&p, 10000, 0));
+    ares_str_clear(&shown);
+    ares_env_render(&p.env, &shown);
+    CHECK_CONTAINS(shown.data, "phoenix");
+    CHECK_CONTAINS(shown.data, "Teacher");
+    place_close(&p);
+    ares_str_fini(&shown);
+}
+
 TEST(the_risky_arm_wins_as_often_as_it_should)
 {
     place p;

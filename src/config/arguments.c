@@ -152,8 +152,12 @@ static int read_dashed(ares_config *cfg, int left, const char *const *next, cons
             return 0;
         }
     }
-    if (!value) {
+    if (!value && o) {
         wrong_word(cfg, word, "%s: needs a value%s", "");
+        return 0;
+    }
+    if (!value) { /* another trainer's flag */
+        ares_config_override(cfg, ares_arena_printf(&cfg->arena, "%s=true", key));
         return 0;
     }
     ares_config_override(cfg, ares_arena_printf(&cfg->arena, "%s=%s", key, next[0]));

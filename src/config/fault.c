@@ -68,12 +68,13 @@ void config_value_faultv(ares_config *cfg, const config_node *where, const char 
     ares_str text = { 0 };
     ares_str_add_z(&text, "config: ");
     add_place(&text, where);
-    ares_str_add_z(&text, path);
+    bool kept = where && where->written && strncmp(path, "x-", 2) == 0; /* for a translation */
+    ares_str_add_z(&text, kept ? where->written : path);
     if (where && !config_is_required(where)) {
         ares_str_add_z(&text, " = ");
         config_node_show(where, &text);
     }
-    if (where && where->written) ares_str_addf(&text, " (written %s)", where->written);
+    if (where && where->written && !kept) ares_str_addf(&text, " (written %s)", where->written);
     ares_str_addf(&text, ": %s", message);
     push(cfg, where, &text);
 }

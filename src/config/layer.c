@@ -385,7 +385,10 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         else set_option(cfg, &f, node);
         break;
     case FOUND_SECTION: set_section(cfg, path, node, how); break;
-    case FOUND_USER: set_user(cfg, f.path, node); break;
+    case FOUND_USER:
+        if (f.alias) node->written = path;
+        set_user(cfg, f.path, node);
+        break;
     case FOUND_IGNORED: config_announce(cfg, of_all ? f.alias->from : path, "", note); break;
     case FOUND_REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
     case FOUND_PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;

@@ -206,3 +206,31 @@ TEST(the_preset_of_dapo_says_what_it_sets_and_what_was_set_otherwise)
         "worker.reward.safe_length, worker.reward.max_length\n");
     ares_str_fini(&out);
 }
+
+TEST(batches_of_trl_are_counted_in_prompts_and_its_flags_need_no_value)
+{
+    static const struct {
+        const char *words, *told;
+    } all[] = {
+        { "--per_device_train_batch_size 8 --gradient_accumulation_steps 2 --num_generations 4 "
+          "--log_completions --use_vllm",
+          "config: per_device_train_batch_size -> data.rollout_batch_size = 4\n"
+          "config: per_device_train_batch_size -> worker.actor.global_batch_size = 4\n" },
+        { "--per_device_train_batch_size 3 --num_generations 2",
+          "per_device_train_batch_size = 3: makes optimizer steps of 3 samples (1 processes) and 3 "
+          "at once: num_generations = 2 does not divide both" },
+        { "--gradient_accumulation_steps 2 --steps_per_generation 1 --num_generations 2",
+          "steps_per_generation = 1: makes optimizer steps of 16 samples, of which 8 are sampled "
+          "at "
+          "once; set steps_per_generation to a multiple of gradient_accumulation_steps" },
+        { "--per_device_train_batch_size 0",
+          "per_device_train_batch_size = 0: must be an integer in [1,1000000000]" },
+        { "--use_peft", "use_peft = true: not accepted" },
+    };
+    for (int i = 0; i < ARES_COUNT(all); i++) {
+        ares_str out = { 0 };
+        e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), all[i].words);
+        CHECK_CONTAINS(out.data, all[i].told);
+        ares_str_fini(&out);
+    }
+}

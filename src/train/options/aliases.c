@@ -1281,7 +1281,7 @@ static void translate_batches(ares_config *cfg)
         return;
     }
     if (at_once < batch * times)
-        ares_config_fault(cfg, from,
+        ares_config_fault(cfg, ares_config_given(cfg, steps) ? steps : from,
                           "makes optimizer steps of %lld samples, of which %lld are sampled at "
                           "once; set steps_per_generation to a multiple of "
                           "gradient_accumulation_steps",

@@ -160,9 +160,11 @@ int ares_pass_at_k_count(int64_t n);
  * draws: of the greatest of their values, and of the value that belongs to the vote that most of
  * them have. A tie of votes is won by the one drawn first, and a vote's value is that of its first
  * answer drawn. votes [n]: numbers below n; O(votes k^3) steps.
+ *
+ *   std     written: the standard deviation of that value over all draws
  */
-double ares_best_at_k(const double *values, int64_t n, int64_t k);
-double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k);
+double ares_best_at_k(const double *values, int64_t n, int64_t k, double *std);
+double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k, double *std);
 
 /*
  * Appends the Markdown tables of docs/algorithms.md: every advantage, loss, aggregation, KL,

@@ -177,12 +177,19 @@ int ares_pass_at_k_count(int64_t n)
     return count;
 }
 
-double ares_best_at_k(const double *values, int64_t n, int64_t k)
+/* The chance that the i-th of n in ascending order is the greatest of k draws. */
+static double is_greatest(int64_t i, int64_t n, int64_t k)
 {
-    double *x = sorted(values, n), best = 0;
-    for (int64_t i = 0; i < n; i++) /* the i-th is the greatest of the draws */
-        best += x[i] * (pow((double)(i + 1) / (double)n, (double)k) -
-                        pow((double)i / (double)n, (double)k));
+    return pow((double)(i + 1) / (double)n, (double)k) - pow((double)i / (double)n, (double)k);
+}
+
+double ares_best_at_k(const double *values, int64_t n, int64_t k, double *std)
+{
+    double *x = sorted(values, n), best = 0, variance = 0;
+    for (int64_t i = 0; i < n; i++) best += x[i] * is_greatest(i, n, k);
+    for (int64_t i = 0; i < n; i++)
+        variance += (x[i] - best) * (x[i] - best) * is_greatest(i, n, k);
+    *std = sqrt(variance);
     ares_free(x);
     return best;
 }
@@ -230,7 +237,7 @@ static double won_with(const vote *votes, int64_t n, int64_t k, int64_t most, co
     return value;
 }
 
-double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k)
+static double expected_of_majority(const double *values, const int32_t *votes, int64_t n, int64_t k)
 {
     vote *v = ares_calloc((size_t)n + 1, sizeof *v);
     int64_t count = 0;
@@ -251,4 +258,14 @@ double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int6
     ares_free(choose);
     ares_free(v);
     return value;
+}
+
+double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int64_t k, double *std)
+{
+    double mean = expected_of_majority(values, votes, n, k),
+           *squares = ares_malloc((size_t)n * sizeof *squares);
+    for (int64_t i = 0; i < n; i++) squares[i] = (values[i] - mean) * (values[i] - mean);
+    *std = sqrt(expected_of_majority(squares, votes, n, k));
+    ares_free(squares);
+    return mean;
 }

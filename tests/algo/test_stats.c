@@ -178,12 +178,13 @@ TEST(the_chance_of_a_right_answer_among_k_is_that_of_drawing_without_replacement
                    1e-15);
 }
 
-/* All n^k sequences of draws: the greatest value, and the value of the vote that most have. */
-static void enumerate(const double *values, const int32_t *votes, int n, int k, double *best,
-                      double *maj)
+/* All n^k sequences of draws: the greatest value, and the value of the vote that most have; then
+ * the means of their squares. */
+static void enumerate(const double *values, const int32_t *votes, int n, int k, double best[2],
+                      double maj[2])
 {
     int sequences = 1;
-    *best = *maj = 0;
+    best[0] = best[1] = maj[0] = maj[1] = 0;
     for (int i = 0; i < k; i++) sequences *= n;
     for (int s = 0; s < sequences; s++) {
         int drawn[8], count[8] = { 0 }, winner = -1;
@@ -195,12 +196,14 @@ static void enumerate(const double *values, const int32_t *votes, int n, int k, 
         }
         for (int i = 0; i < k; i++) /* in the order of drawing: the first of a tie stays */
             if (winner < 0 || count[votes[drawn[i]]] > count[votes[drawn[winner]]]) winner = i;
-        *best += greatest / sequences;
-        *maj += values[drawn[winner]] / sequences;
+        best[0] += greatest / sequences;
+        best[1] += greatest * greatest / sequences;
+        maj[0] += values[drawn[winner]] / sequences;
+        maj[1] += values[drawn[winner]] * values[drawn[winner]] / sequences;
     }
 }
 
-TEST(best_and_majority_of_k_draws_are_the_mean_over_all_draws)
+TEST(best_and_majority_of_k_draws_have_mean_and_deviation_of_all_draws)
 {
     static const struct {
         int n;
@@ -213,9 +216,12 @@ TEST(best_and_majority_of_k_draws_are_the_mean_over_all_draws)
                   { 1, { 0.75 }, { 0 } } };
     for (int i = 0; i < ARES_COUNT(cases); i++)
         for (int k = 1; k <= 6; k++) {
-            double best, maj;
-            enumerate(cases[i].values, cases[i].votes, cases[i].n, k, &best, &maj);
-            CHECK_NEAR(ares_best_at_k(cases[i].values, cases[i].n, k), best, 1e-12);
-            CHECK_NEAR(ares_maj_at_k(cases[i].values, cases[i].votes, cases[i].n, k), maj, 1e-12);
+            double best[2], maj[2], std;
+            enumerate(cases[i].values, cases[i].votes, cases[i].n, k, best, maj);
+            CHECK_NEAR(ares_best_at_k(cases[i].values, cases[i].n, k, &std), best[0], 1e-12);
+            CHECK_NEAR(std * std, best[1] - best[0] * best[0], 1e-12);
+            CHECK_NEAR(ares_maj_at_k(cases[i].values, cases[i].votes, cases[i].n, k, &std), maj[0],
+                       1e-12);
+            CHECK_NEAR(std * std, maj[1] - maj[0] * maj[0], 1e-12);
         }
 }

@@ -122,24 +122,37 @@ TEST(validation_tells_the_means_of_the_answers_in_its_file)
 /* ---------------------------------------------------------------- several answers to a prompt */
 enum { SEVERAL = 3 };
 
-/* All sequences of k answers drawn with replacement: the greatest accuracy, and that of the vote
- * that most of them have, of a tie the first. */
-static void draw_all(const double *accuracy, const int *vote, int k, double *best, double *maj)
+enum { BEST, WORST, MAJ, DRAWN };
+
+/* All sequences of k answers drawn with replacement: the greatest accuracy, the least, and that of
+ * the vote that most of them have, of a tie the first; added to sums, and their deviations to stds.
+ */
+static void draw_all(const double *accuracy, const int *vote, int k, double sums[DRAWN],
+                     double stds[DRAWN])
 {
     int sequences = 1;
+    double mean[DRAWN] = { 0 }, squares[DRAWN] = { 0 };
     for (int i = 0; i < k; i++) sequences *= SEVERAL;
     for (int s = 0; s < sequences; s++) {
         int drawn[SEVERAL], count[100] = { 0 }, winner = 0;
-        double greatest = 0;
+        double value[DRAWN] = { 0, 1, 0 };
         for (int i = 0, rest = s; i < k; i++, rest /= SEVERAL) {
             drawn[i] = rest % SEVERAL;
-            greatest = fmax(greatest, accuracy[drawn[i]]);
+            value[BEST] = fmax(value[BEST], accuracy[drawn[i]]);
+            value[WORST] = fmin(value[WORST], accuracy[drawn[i]]);
             count[vote[drawn[i]]]++;
         }
         for (int i = 1; i < k; i++)
             if (count[vote[drawn[i]]] > count[vote[drawn[winner]]]) winner = i;
-        *best += greatest / sequences;
-        *maj += accuracy[drawn[winner]] / sequences;
+        value[MAJ] = accuracy[drawn[winner]];
+        for (int i = 0; i < DRAWN; i++) {
+            mean[i] += value[i] / sequences;
+            squares[i] += value[i] * value[i] / sequences;
+        }
+    }
+    for (int i = 0; i < DRAWN; i++) {
+        sums[i] += mean[i];
+        stds[i] += sqrt(fmax(0, squares[i] - mean[i] * mean[i]));
     }
 }
 
@@ -148,8 +161,9 @@ static void check_several(const char *run, const char *part, int length)
 {
     ares_arena arena = { 0 };
     int64_t n;
-    double mean = 0, pass[SEVERAL] = { 0 }, best[SEVERAL] = { 0 }, maj[SEVERAL] = { 0 },
-           prompts = 0;
+    static const char *const names[DRAWN] = { "best", "worst", "maj" };
+    double mean = 0, std = 0, pass[SEVERAL] = { 0 }, sums[SEVERAL][DRAWN] = { 0 },
+           stds[SEVERAL][DRAWN] = { 0 }, prompts = 0;
     const ares_json **row = e2e_rows(&arena, run, "validation/step_000000.jsonl", &n);
     for (int64_t p = 0; p < n; p++) {
         if (e2e_number(row[p], "sample") != 0) continue;
@@ -166,8 +180,9 @@ static void check_several(const char *run, const char *part, int length)
         }
         prompts++;
         mean += right / SEVERAL;
+        std += sqrt(right / SEVERAL * (1 - right / SEVERAL));
         for (int k = 1; k <= SEVERAL; k++) {
-            draw_all(accuracy, vote, k, &best[k - 1], &maj[k - 1]);
+            draw_all(accuracy, vote, k, sums[k - 1], stds[k - 1]);
             /* of the 3 sets of two answers those without a right one */
             double wrong = SEVERAL - right,
                    none[] = { wrong / 3, wrong > 1 ? wrong * (wrong - 1) / 6 : 0, right == 0 };
@@ -176,14 +191,17 @@ static void check_several(const char *run, const char *part, int length)
     }
     CHECK(prompts > 0);
     check(run, 0, part, "mean@3", mean / prompts);
+    check(run, 0, part, "std@3", std / prompts);
     for (int k = 1; k <= SEVERAL; k++) {
         char name[40];
         snprintf(name, sizeof name, "pass@%d", k);
         check(run, 0, part, name, pass[k - 1] / prompts);
-        snprintf(name, sizeof name, "best@%d/mean", k);
-        check(run, 0, part, name, best[k - 1] / prompts);
-        snprintf(name, sizeof name, "maj@%d/mean", k);
-        check(run, 0, part, name, maj[k - 1] / prompts);
+        for (int i = 0; i < DRAWN; i++) {
+            snprintf(name, sizeof name, "%s@%d/mean", names[i], k);
+            check(run, 0, part, name, sums[k - 1][i] / prompts);
+            snprintf(name, sizeof name, "%s@%d/std", names[i], k);
+            check(run, 0, part, name, stds[k - 1][i] / prompts);
+        }
     }
     ares_arena_fini(&arena);
 }
@@ -213,6 +231,9 @@ TEST(several_answers_to_a_prompt_are_told_by_pass_best_and_majority)
     int rc =
         e2e_program(&out, "--config '%s' " SEVERAL_WORDS, e2e_train_words("run"), file, script);
     CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    CHECK_CONTAINS(out.data, "val/kind=short/pass@2");
+    CHECK_CONTAINS(out.data, "val/mean@3");
+    CHECK(!strstr(out.data, "best@") && !strstr(out.data, "std@"));
     check_several("run", NULL, 0);
     check_several("run", "kind=short", 1);
     check_several("run", "kind=long", 2);

@@ -1,8 +1,8 @@
 /*
  * A prompt's value of an answer is its accuracy, or its score where not all of its answers have
- * one, as verl takes `acc` before the reward. best@k and maj@k are the expected values that verl's
- * 1000 draws with replacement estimate, so that they cost no noise and need no seed; pass@k draws
- * without replacement.
+ * one, as verl takes `acc` before the reward. best@k, worst@k and maj@k are the expected values
+ * that verl's 1000 draws with replacement estimate, so that they cost no noise and need no seed,
+ * and the deviations of such draws; pass@k draws without replacement.
  */
 #include "run/several.h"
 
@@ -32,24 +32,36 @@ static int32_t number_of(ares_view vote, const ares_view *votes, int64_t n)
 static void add(several *x, const double *values, const int32_t *votes, int64_t n, int64_t right,
                 int64_t of)
 {
-    double sum = 0, least = INFINITY, most = -INFINITY;
+    double sum = 0, squares = 0, least = INFINITY, most = -INFINITY, std = 0;
+    double *negated = ares_malloc((size_t)n * sizeof *negated);
     for (int64_t i = 0; i < n; i++) {
         sum += values[i];
         least = fmin(least, values[i]);
         most = fmax(most, values[i]);
+        negated[i] = -values[i];
     }
+    double mean = least == most ? least : sum / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
     x->prompts++;
     x->mean += sum / (double)n;
+    x->std += sqrt(squares / (double)n);
     x->voted += votes != NULL;
     for (int i = 0; i < SEVERAL_KS && k_of(of, i); i++) {
         int64_t k = k_of(of, i);
-        x->best[i] += ares_best_at_k(values, n, k);
-        if (votes && k <= MOST_VOTES_K)
-            x->maj[i] += least == most ? least : ares_maj_at_k(values, votes, n, k);
+        several_at_k *at = &x->at[i];
+        at->best += ares_best_at_k(values, n, k, &std);
+        at->best_std += std;
+        at->worst -= ares_best_at_k(negated, n, k, &std);
+        at->worst_std += std;
+        if (votes && k <= MOST_VOTES_K) {
+            at->maj += least == most ? least : ares_maj_at_k(values, votes, n, k, &std);
+            at->maj_std += least == most ? 0 : std;
+        }
         if (right < 0 || n < k) continue;
-        x->pass[i] += ares_pass_at_k(n, right, k);
-        x->passed[i]++;
+        at->pass += ares_pass_at_k(n, right, k);
+        at->passed++;
     }
+    ares_free(negated);
 }
 
 void several_add(several *x, const ares_trainer *t, const ares_group *g)
@@ -95,11 +107,18 @@ int several_put(const several *own, ares_world *world, int64_t n, const char *pr
     if (n < 2) return ARES_OK;
     ARES_TRY(ares_world_sum_f64(world, (double *)(void *)&x, sizeof x / sizeof(double)));
     put(m, prefix, "mean", n, "", x.mean, x.prompts);
+    put(m, prefix, "std", n, "", x.std, x.prompts);
     for (int i = 0; i < SEVERAL_KS && k_of(n, i); i++) {
         int64_t k = k_of(n, i);
-        put(m, prefix, "pass", k, "", x.pass[i], x.passed[i]);
-        put(m, prefix, "best", k, "/mean", x.best[i], x.prompts);
-        put(m, prefix, "maj", k, "/mean", x.maj[i], k <= MOST_VOTES_K ? x.voted : 0);
+        const several_at_k *at = &x.at[i];
+        double voted = k <= MOST_VOTES_K ? x.voted : 0;
+        put(m, prefix, "pass", k, "", at->pass, at->passed);
+        put(m, prefix, "best", k, "/mean", at->best, x.prompts);
+        put(m, prefix, "best", k, "/std", at->best_std, x.prompts);
+        put(m, prefix, "worst", k, "/mean", at->worst, x.prompts);
+        put(m, prefix, "worst", k, "/std", at->worst_std, x.prompts);
+        put(m, prefix, "maj", k, "/mean", at->maj, voted);
+        put(m, prefix, "maj", k, "/std", at->maj_std, voted);
     }
     return ARES_OK;
 }

@@ -141,6 +141,18 @@ static const ares_json *metrics_row(const char *run_dir, bool last, ares_arena *
     return row;
 }
 
+/* Thresholds and targets of controls are no results, and of several answers two kinds tell most. */
+static bool is_shown(const char *key)
+{
+    static const char *const others[] = { "/std@", "/best@", "/worst@", "/maj@" };
+    if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 ||
+        strncmp(key, "val/self.", 9) == 0)
+        return false;
+    for (int i = 0; i < ARES_COUNT(others); i++)
+        if (strstr(key, others[i])) return false;
+    return true;
+}
+
 static void write_summary(FILE *out, const char *run_dir)
 {
     ares_arena arena = { 0 };
@@ -156,10 +168,7 @@ static void write_summary(FILE *out, const char *run_dir)
     for (int64_t i = 0; after && i < after->count; i++) {
         const char *key = after->members[i].key.data;
         double value = after->members[i].value->number;
-        /* thresholds and targets of controls are no results */
-        if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 ||
-            strncmp(key, "val/self.", 9) == 0)
-            continue;
+        if (!is_shown(key)) continue;
         const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
         if (strcmp(strrchr(key, '/'), "/failed_frac") == 0 && value == 0 &&
             (!old || old->number == 0))

@@ -197,7 +197,8 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
       "tokens per forward pass at most; changes speed, no result; null: 2048", ARES_NO_RESULT)  \
     X(i64, max_model_len, "max_model_len", "null", "[2,)",                                      \
       "tokens of prompt and response together at most; null: data.max_prompt_length + "         \
-      "data.max_response_length")                                                               \
+      "data.max_response_length, in environments once for each turn that a prompt shows "       \
+      "(env.max_turns, env.max_context_window); never more than the model's positions")         \
     X(choice, entropy_mode, "entropy_mode", "full", "full|topk_tail",                           \
       "the token entropies (temperature 1) that aepo reads: full: exact; topk_tail: from the "  \
       "likeliest tokens and one bucket for all others, as in the published code")               \

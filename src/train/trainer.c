@@ -126,13 +126,14 @@ static int open_data(ares_trainer *t, ares_config *cfg)
     return trainer_check_sight(t);
 }
 
-/* Tokens of prompt and response together at most. */
+/* Tokens of prompt and response together at most; each turn has what is read and an answer. */
 int64_t trainer_longest(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     int64_t answer = ARES_MAX(c->data.max_response_length, t->val_longest);
-    int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + answer
-                                                            : c->rollout.max_model_len;
+    int64_t len = c->rollout.max_model_len == ARES_NULL_I64
+                      ? agents_turns_shown(c) * (c->data.max_prompt_length + answer)
+                      : c->rollout.max_model_len;
     return ARES_MIN(len, t->run.model->cfg.max_position);
 }
 

@@ -363,6 +363,30 @@ TEST(the_context_keeps_the_last_turns_when_it_is_full)
     CHECK(e2e_metric("short", 1, "train/FrozenLake/turns_left") > 0);
 }
 
+/* Turns of what one prompt and one answer may have, and not the room of the first one. */
+TEST(a_context_that_is_not_named_holds_all_turns)
+{
+    train("named", "trainer.max_steps=1");
+    train("null", "trainer.max_steps=1 worker.rollout.max_model_len=null");
+    CHECK(e2e_metric("null", 1, "train/FrozenLake/turns_left") == 0);
+    CHECK(e2e_metric("null", 1, "prompt_length/max") +
+              e2e_metric("null", 1, "response_length/max") >
+          512 + 24);
+    CHECK(e2e_same_runs("named", "null", 1));
+    refused("worker.rollout.max_model_len=null worker.rollout.cache_tokens=990 env.max_turns=5 "
+            "env.context_window_mode=limited_multi_turn env.max_context_window=1 "
+            "data.max_prompt_length=903 algorithm.batch_adjust_mode=copy",
+            "one conversation of 1 turns (worker.rollout.max_model_len: null) of 927 tokens needs "
+            "991");
+    refused("worker.rollout.max_model_len=null worker.rollout.cache_tokens=1671",
+            "one conversation of 3 turns (worker.rollout.max_model_len: null) of 1608 tokens");
+    refused("worker.rollout.max_model_len=null worker.rollout.cache_tokens=1671",
+            "tokens needs 1672");
+    train("least", "trainer.max_steps=1 worker.rollout.max_model_len=null "
+                   "worker.rollout.cache_tokens=1672");
+    CHECK(e2e_same_runs("named", "least", 1));
+}
+
 /* A reset of seed 10000 + k shows text that is too long where k is 1, a step of 2, nothing of 0. */
 static const char talkative[] =
     "import json, sys\n"

@@ -50,6 +50,8 @@ extern const answerer answer_agents;
 
 /* Whether tags of environments are named, for training or for validation. */
 bool agents_wanted(const ares_train_config *c);
+/* Turns that a prompt and its answer hold at most; 1 where there are no environments. */
+int64_t agents_turns_shown(const ares_train_config *c);
 /* Gives the options that follow from env.* their values. (agents_options.c) */
 void agents_declare(ares_config *cfg, ares_train_config *out);
 /* Faults of env.* and of what does not go with it. */

@@ -27,6 +27,14 @@ static void follow(ares_config *cfg, const char *path, const char *own, const ch
     ares_config_follow(cfg, path, value ? value : fallback, value ? own : "env.train.tags");
 }
 
+int64_t agents_turns_shown(const ares_train_config *c)
+{
+    const ares_agents_config *a = &c->agents;
+    bool all = strcmp(a->context_window_mode, "full") == 0 || a->max_context_window < 0;
+    if (!agents_wanted(c)) return 1;
+    return all ? a->max_turns : ARES_MIN(a->max_turns, a->max_context_window);
+}
+
 /* The built-in tags that are used get their definitions; a step has the groups that env.train says.
  */
 static void translate(ares_config *cfg)

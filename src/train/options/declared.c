@@ -1,4 +1,5 @@
 /* All options of training, and what must hold between them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "agents/agents.h"
@@ -87,6 +88,16 @@ static void check_mini_batch(ares_config *cfg, const ares_train_config *c, const
                           world, world);
 }
 
+/* The cache holds one row, and the blocks that it shares with no other at either end. */
+static void check_cache(ares_config *cfg, const ares_train_config *c, const char *row,
+                        int64_t tokens)
+{
+    int64_t least = tokens + 2 * ARES_KV_BLOCK;
+    if (c->rollout.cache_tokens != ARES_NULL_I64 && c->rollout.cache_tokens < least)
+        ares_config_fault(cfg, "worker.rollout.cache_tokens", "one %s tokens needs %lld", row,
+                          (long long)least);
+}
+
 static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t batch = c->data.rollout_batch_size;
@@ -112,16 +123,12 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                           "data.max_prompt_length + data.max_response_length = %lld do not fit; "
                           "raise it, or set it to null",
                           (long long)(c->data.max_prompt_length + c->data.max_response_length));
-    /* a conversation grows up to the whole context */
-    bool talks = agents_wanted(c) && c->rollout.max_model_len != ARES_NULL_I64;
-    int64_t least = (talks ? c->rollout.max_model_len
-                           : c->data.max_prompt_length + c->data.max_response_length) +
-                    2 * ARES_KV_BLOCK;
-    if (c->rollout.cache_tokens != ARES_NULL_I64 && c->rollout.cache_tokens < least)
-        ares_config_fault(cfg, "worker.rollout.cache_tokens", "one %s tokens needs %lld",
-                          talks ? "conversation of worker.rollout.max_model_len"
-                                : "sample of data.max_prompt_length + data.max_response_length",
-                          (long long)least);
+    if (!agents_wanted(c))
+        check_cache(cfg, c, "sample of data.max_prompt_length + data.max_response_length",
+                    c->data.max_prompt_length + c->data.max_response_length);
+    else if (c->rollout.max_model_len != ARES_NULL_I64) /* it grows up to the whole context */
+        check_cache(cfg, c, "conversation of worker.rollout.max_model_len",
+                    c->rollout.max_model_len);
 }
 
 /* Rows are copied and dropped one by one, so mini-batches must count them one by one. */
@@ -401,7 +408,16 @@ static void check_positions(ares_config *cfg, const ares_train_config *c, const 
     if (known && most != ARES_NULL_I64)
         check_room(cfg, "worker.rollout.max_model_len", "prompt and response", most, dir.data,
                    m.max_position);
-    else if (known && !agents_wanted(c)) {
+    else if (known && agents_wanted(c)) {
+        char row[160];
+        int64_t turns = agents_turns_shown(c),
+                tokens = turns * (prompt + c->data.max_response_length);
+        tokens = ARES_MIN(tokens, m.max_position);
+        snprintf(row, sizeof row,
+                 "conversation of %lld turns (worker.rollout.max_model_len: null) of %lld",
+                 (long long)turns, (long long)tokens);
+        check_cache(cfg, c, row, tokens);
+    } else if (known) {
         validation_sampling(cfg, c, &sampling, &n);
         if (!c->trainer.val_only)
             check_room(cfg, "data.max_response_length", "data.max_prompt_length and it",

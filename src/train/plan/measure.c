@@ -93,10 +93,8 @@ static int open_others(ares_trainer *t, plan *p)
 static int64_t least_cache(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    bool talks = agents_wanted(c) && c->rollout.max_model_len != ARES_NULL_I64;
-    int64_t row = talks ? c->rollout.max_model_len
-                        : c->data.max_prompt_length + c->data.max_response_length,
-            longest = ARES_MAX(trainer_longest(t), row);
+    int64_t row = c->data.max_prompt_length + c->data.max_response_length,
+            longest = agents_wanted(c) ? trainer_longest(t) : ARES_MAX(trainer_longest(t), row);
     return ((longest + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK + 2) * ARES_KV_BLOCK;
 }
 

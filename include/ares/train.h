@@ -404,7 +404,9 @@ ARES_OPTION_STRUCT(ares_eval_config, ARES_EVAL_OPTIONS);
       "added to an episode's score for each turn with an unknown action, or with none")            \
     X(choice, on_failure, "on_failure", "discard", "discard|score",                                \
       "an episode whose environment failed (its program died, was late, answered nonsense): "      \
-      "discard: no part of its group's comparison and of the loss; score: what it had until then") \
+      "discard: no part of its group's comparison and of the loss; score: failure_score")          \
+    X(f64, failure_score, "failure_score", "null", "[-1e30,1e30]",                                 \
+      "with on_failure: score, the score of a failed episode; null: what it had until then")       \
     X(f64, max_failed_frac, "max_failed_frac", "0.5", "[0,1]",                                     \
       "a step in which a larger share of the episodes failed ends the run, saved")                 \
     X(flag, token_exact, "token_exact", "false", "",                                               \

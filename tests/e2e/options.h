@@ -312,6 +312,7 @@ static const option_case options[] = {
       "$ rollouts | grep -q 'assistant.n<think>' && ! base_rollouts | grep -q '<think>'" },
     { "env.format_penalty", "-3", "agents", "critic/score/min < -2; base:critic/score/min > -2" },
     { "env.on_failure", NULL, "test_e2e", "a_failed_episode_is_not_one_that_scored_nothing" },
+    { "env.failure_score", NULL, "test_e2e", "a_failed_episode_is_not_one_that_scored_nothing" },
     { "env.max_failed_frac", NULL, "test_e2e", "a_failed_episode_is_not_one_that_scored_nothing" },
     { "env.token_exact", "false", "agents",
       "says answers are written anew; absent exact/rollout_train_max_abs; "

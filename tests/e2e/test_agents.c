@@ -499,6 +499,9 @@ TEST(options_that_environments_cannot_have_are_refused)
     refused("worker.rollout.n=3", "env.train.group_size = 4 says how many episodes");
     refused("'worker.reward.rewards=[{name: exact}]'", "environments score their episodes");
     refused("report.collapse.freq=1", "env.enable_think = false asks for none");
+    refused("env.failure_score=-1", "set env.on_failure to score, or leave it out");
+    refused("env.failure_score=-1 env.on_failure=score env.use_turn_scores=true",
+            "env.use_turn_scores trains on the rewards of turns");
     refused("trainer.max_steps=null", "environments never end");
     refused("data.train_files=x.jsonl", "leave one out");
     refused("data.apply_chat_template=false", "needs a chat template");
@@ -642,14 +645,102 @@ TEST(a_failed_episode_is_not_one_that_scored_nothing)
     }
     CHECK(e2e_metric("discards", 1, "train/Own/success") >
           e2e_metric("scores", 1, "train/Own/success"));
+    CHECK(e2e_metric("scores", 1, "critic/score/min") >= 0);
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--config '%s' %s trainer.max_steps=3 env.max_failed_frac=0.01",
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' %s env.failure_score=-7 trainer.max_steps=3 "
+                         "env.max_failed_frac=0.01",
                          agent_words("ends"), text),
              1);
+    CHECK_CONTAINS(out.data, "the episode has env.failure_score");
+    CHECK(e2e_metric("ends", 1, "critic/score/min") == -7);
     CHECK_CONTAINS(out.data, "step 2: env: ");
     CHECK_CONTAINS(out.data, "or raise env.max_failed_frac (now 0.01)");
     CHECK(!ares_file_exists(test_file("ends/DONE")));
     ares_str_fini(&out);
+}
+
+/* Ends in its second step where (seed + number) % 3 is its argument, and -1: always, at once. */
+static const char failing[] = "import json, sys\n"
+                              "kind = int(sys.argv[1])\n"
+                              "for line in sys.stdin:\n"
+                              "    d = json.loads(line)\n"
+                              "    if 'reset' in d:\n"
+                              "        r, steps = d['reset'], 0\n"
+                              "        bad = (r['seed'] + r['number']) % 3 == kind\n"
+                              "    else: steps += 1\n"
+                              "    if kind < 0 or bad and steps == 1: sys.exit('out of order')\n"
+                              "    print(json.dumps({'observation': 's', 'reward': steps,\n"
+                              "                      'done': steps == 3}), flush=True)\n";
+
+/* The words of an environment of that program as a tag. */
+static const char *failing_tag(const char *tag, int kind, char *out, size_t size)
+{
+    snprintf(out, size,
+             "env.definitions.%s.type=command env.definitions.%s.options.send_number=true "
+             "'env.definitions.%s.options.command=[python3, %s, \"%d\"]'",
+             tag, tag, tag, e2e_write("failing.py", failing), kind);
+    return out;
+}
+
+TEST_MPI(failed_episodes_are_counted_by_validation_over_ranks_and_resumed)
+{
+    static const char *const runs[] = { "whole", "again", "two" };
+    char of[500], words[900], ranks[1000];
+    E2E_NEEDS_MPI();
+    snprintf(
+        words, sizeof words,
+        "env.train.tags=Own env.val.tags=Own env.val.groups=6 trainer.val_freq=2 %s "
+        "trainer.max_steps=2 trainer.save_freq=1 trainer.threads=1 algorithm.adv_estimator=grpo",
+        failing_tag("Own", 1, of, sizeof of));
+    train("whole", words);
+    train("again", words);
+    CHECK(e2e_metric("whole", 2, "rollout/failed_frac") > 0);
+    CHECK(e2e_go_back("again", "kept", 1));
+    train("again", words);
+    CHECK(e2e_same_runs("whole", "again", 2));
+    snprintf(ranks, sizeof ranks, "%s --ranks 2", words);
+    train("two", ranks);
+    for (int k = 0; k < ARES_COUNT(runs); k++) {
+        ares_arena arena = { 0 };
+        int64_t n, failed = 0;
+        const ares_json **rows = e2e_rows(&arena, runs[k], "validation/step_000002.jsonl", &n);
+        CHECK_EQ(n, 6);
+        for (int64_t r = 0; r < n; r++) {
+            bool fails = ares_json_get(rows[r], "failed") != NULL;
+            CHECK_EQ(fails, isnan(e2e_number(rows[r], "score")));
+            failed += fails;
+        }
+        CHECK(failed > 0 && failed < 6);
+        CHECK_NEAR(e2e_metric(runs[k], 2, "val/failed_frac"), (double)failed / 6, 1e-12);
+        CHECK_NEAR(e2e_metric(runs[k], 2, "val-env/Own/failed"), (double)failed / 6, 1e-12);
+        CHECK_NEAR(e2e_metric(runs[k], 1, "rollout/failed_frac"),
+                   e2e_metric("whole", 1, "rollout/failed_frac"), 0);
+        ares_arena_fini(&arena);
+    }
+    CHECK(e2e_same_rollouts("whole", "two", 1));
+}
+
+/* All episodes of training, or of validation alone, on one rank and on two. */
+TEST_MPI(a_run_whose_episodes_all_fail_ends_on_any_number_of_ranks)
+{
+    char of[500], never[500], words[1600];
+    E2E_NEEDS_MPI();
+    for (int k = 0; k < 4; k++) {
+        ares_str out = { 0 };
+        snprintf(words, sizeof words,
+                 "env.train.tags=Own %s %s %s trainer.max_steps=2 trainer.threads=1 %s",
+                 failing_tag("Own", k / 2 ? 3 : -1, of, sizeof of),
+                 failing_tag("Never", -1, never, sizeof never),
+                 k / 2 ? "env.val.tags=Never env.val.groups=4 trainer.val_freq=1" : "",
+                 k % 2 ? "--ranks 2" : "");
+        CHECK_EQ(e2e_program(&out, "--config '%s' %s", agent_words("ends"), words), 1);
+        CHECK_CONTAINS(out.data, k / 2 ? "env: validation: nothing could be judged"
+                                       : "step 1: env: none of the 16 episodes could be played");
+        CHECK_CONTAINS(out.data, "out of order");
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("ends")), 0);
+        ares_str_fini(&out);
+    }
 }
 
 /* A soft limit is raised; a hard one is named before a program starts. */

@@ -122,6 +122,33 @@ TEST(an_answer_that_could_not_be_judged_has_no_part_in_its_group)
     CHECK(e2e_metric("scores", 1, "critic/advantages/max") > 0.1);
 }
 
+/* Answers that could not be judged, and such as are beyond the limit, leave the same steps. */
+TEST(a_run_resumes_after_steps_with_discarded_answers)
+{
+    char words[700];
+    const char *grader = e2e_write("crash.sh", "while read l; do case $l in '{\"response\":'*3*"
+                                               "'\"ground_truth\"'*) exit 1;; *) echo ${#l};; "
+                                               "esac; done\n");
+    static const char *const runs[] = { "whole", "again", "again" };
+    for (int k = 0; k < 3; k++) {
+        ares_str out = { 0 };
+        snprintf(words, sizeof words,
+                 "--config '%s' '~worker.reward.rewards' 'worker.reward.rewards=[{command: [sh, "
+                 "%s]}]' trainer.max_steps=3 trainer.save_freq=1 worker.reward.max_failed_frac=1 "
+                 "algorithm.mask_truncated=true",
+                 e2e_train_words(runs[k]), grader);
+        if (k == 2) CHECK(e2e_go_back("again", "kept", 2));
+        CHECK_MSG(e2e_program(&out, "%s", words) == 0, "%s", out.data ? out.data : "");
+        ares_str_fini(&out);
+    }
+    for (int step = 1; step <= 3; step++) {
+        double failed = e2e_metric("whole", step, "rollout/failed_frac");
+        CHECK(failed > 0 && failed < 1);
+        CHECK(e2e_metric("whole", step, "dapo/discarded_frac") > 0);
+    }
+    CHECK(e2e_same_runs("whole", "again", 3));
+}
+
 /* The reward that README.md prints, and what it says of right and wrong. */
 TEST(the_reward_of_the_readme_gives_an_accuracy)
 {

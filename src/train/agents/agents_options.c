@@ -164,6 +164,14 @@ void agents_check(ares_config *cfg, const ares_train_config *c)
         ares_config_fault(cfg, "env.mask_template_tokens",
                           "env.enable_response_mask: false trains on all that follows the system "
                           "message; set one of them to true");
+    if (!ares_is_null_f64(c->agents.failure_score) && strcmp(c->agents.on_failure, "discard") == 0)
+        ares_config_fault(cfg, "env.failure_score",
+                          "a failed episode is discarded; set env.on_failure to score, or leave it "
+                          "out");
+    else if (!ares_is_null_f64(c->agents.failure_score) && c->agents.use_turn_scores)
+        ares_config_fault(cfg, "env.failure_score",
+                          "it is of a whole episode, and env.use_turn_scores trains on the rewards "
+                          "of turns; leave one out");
     if (c->agents.use_turn_scores && strcmp(c->agents.normalization, "identity") != 0)
         ares_config_fault(cfg, "env.reward_normalization.method",
                           "the scores of turns are not normalised; set identity, or "

@@ -241,8 +241,11 @@ static void tell_failures(play *p)
         (void)snprintf(last, sizeof p->a->last_failure, "%s: %s", x->row->definition->tag,
                        x->place->env.failure);
         if (told++ < 3)
-            ares_warn("env: %s; the episode is %s", last,
-                      answer_discards_failures(p->t) ? "discarded" : "scored as it was until then");
+            ares_warn("env: %s; the episode %s", last,
+                      answer_discards_failures(p->t) ? "is discarded"
+                      : ares_is_null_f64(p->t->run.cfg->agents.failure_score)
+                          ? "is scored as it was until then"
+                          : "has env.failure_score");
     }
 }
 

@@ -207,7 +207,9 @@ static void write_failure(episode *x)
 int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y)
 {
     const ares_env *e = &x->place->env;
+    double failure_score = t->run.cfg->agents.failure_score;
     float score = (float)e->reward.value + (float)e->penalty; /* as RAGEN adds them */
+    if (e->failure && !ares_is_null_f64(failure_score)) score = (float)failure_score;
     *y = (ares_trajectory){ .index = x->item,
                             .stopped = ares_env_over(e),
                             .turn_count = x->talk.n,

@@ -153,6 +153,13 @@ int ares_path_sync(const char *path);
 int ares_dir_remove(const char *path); /* with contents; fine when absent */
 /* "a/b" from "a" and "b", or b alone when it is absolute. Replaces out; returns out->data. */
 const char *ares_path_join(ares_str *out, const char *a, const char *b);
+/*
+ * A file that comes with the program: what the environment variable says (NULL: none does), else
+ * the file of that name beside the program, or where `cmake --install` puts it: ../lib/ares-train
+ * or
+ * ../share/ares-train. Beside the program where there is none.
+ */
+void ares_path_of_program(const char *variable, const char *name, char *path, size_t size);
 
 /* ---------------- arena (arena.c): bump allocation, freed as a whole */
 typedef struct ares_arena {

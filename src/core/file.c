@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -250,4 +251,19 @@ const char *ares_path_join(ares_str *out, const char *a, const char *b)
     ares_str_fini(out);
     *out = joined;
     return out->data;
+}
+
+void ares_path_of_program(const char *variable, const char *name, char *path, size_t size)
+{
+    static const char *const places[] = { "../lib/ares-train/", "../share/ares-train/", "" };
+    char self[4096];
+    const char *given = variable ? getenv(variable) : NULL;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    for (int i = 0; i < ARES_COUNT(places); i++) { /* a build folder has none of the first two */
+        snprintf(path, size, "%.*s/%s%s", slash ? (int)(slash - self) : 0, self, places[i], name);
+        if (access(path, R_OK) == 0) break;
+    }
+    if (given && *given) snprintf(path, size, "%s", given);
 }

@@ -44,24 +44,12 @@ bool parquet_is(const char *path)
     return (there >= 4 && !memcmp(first, "PAR1", 4)) || (named && !other);
 }
 
-/* $ARES_PARQUET_LIB, or libares_parquet.so beside the running program. */
-static void library_path(char *path, size_t size)
-{
-    char self[4096];
-    const char *given = getenv("ARES_PARQUET_LIB");
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (given && *given) snprintf(path, size, "%s", given);
-    else snprintf(path, size, "%.*s/libares_parquet.so", slash ? (int)(slash - self) : 0, self);
-}
-
 static int find_stream(const char *file, stream_fn **out)
 {
     static stream_fn *found;
     char path[4200];
     if ((*out = found)) return ARES_OK;
-    library_path(path, sizeof path);
+    ares_path_of_program("ARES_PARQUET_LIB", "libares_parquet.so", path, sizeof path);
     if (access(path, R_OK) != 0)
         return ares_fail(ARES_EUNSUPPORTED,
                          "io: %s: this build does not read Parquet (no %s); run scripts/setup.sh "

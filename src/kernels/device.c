@@ -55,23 +55,6 @@ static int choose_table(const ares_kernels **out)
     return ARES_OK;
 }
 
-/* ------------------------------------------------------------------ shared objects */
-
-/* What the environment names, or a file beside the running program. */
-static void library_path(const char *variable, const char *file, char *path, size_t size)
-{
-    const char *given = getenv(variable);
-    if (given && *given) {
-        snprintf(path, size, "%s", given);
-        return;
-    }
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/');
-    snprintf(path, size, "%.*s/%s", slash ? (int)(slash - self) : 0, self, file);
-}
-
 /* ------------------------------------------------------------------ libtorch */
 
 typedef void aten_close_fn(ares_device *d);
@@ -81,7 +64,7 @@ static aten_close_fn *close_aten; /* of the library, once it is open */
 static void *of_torch(const char *name, char *message, size_t size)
 {
     char path[4200];
-    library_path("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
+    ares_path_of_program("ARES_TORCH_LIB", "libares_torch.so", path, sizeof path);
     /* never closed: libtorch does not support that */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
@@ -162,7 +145,7 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
                          "kernels: device = '%s': no CUDA device on this machine; use device=cpu",
                          name);
     char path[4200];
-    library_path("ARES_CUDA_LIB", "libares_cuda.so", path, sizeof path);
+    ares_path_of_program("ARES_CUDA_LIB", "libares_cuda.so", path, sizeof path);
     if (access(path, R_OK) != 0)
         return ares_fail(
             ARES_EDEVICE,

@@ -10,23 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* $ARES_VIDEO_LIB, or libares_video.so beside the running program. */
-static void library_path(char *path, size_t size)
-{
-    char self[4096];
-    const char *given = getenv("ARES_VIDEO_LIB");
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (given && *given) snprintf(path, size, "%s", given);
-    else snprintf(path, size, "%.*s/libares_video.so", slash ? (int)(slash - self) : 0, self);
-}
-
 /* dlopen counts its callers and gives all of them one library, so that nothing is kept here. */
 static int find(const char *name, void **function)
 {
     char path[4200];
-    library_path(path, sizeof path);
+    ares_path_of_program("ARES_VIDEO_LIB", "libares_video.so", path, sizeof path);
     if (access(path, R_OK) != 0)
         return ares_fail(ARES_EUNSUPPORTED,
                          "this build does not read files of videos (no %s); install "

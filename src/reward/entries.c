@@ -107,26 +107,6 @@ static bool is_python(const char *function)
     return n > 3 && memcmp(function + n - 3, ".py", 3) == 0;
 }
 
-/* The adapter beside the program: installed, or in the sources; NULL after a fault. */
-static char *find_adapter(ares_config *cfg, const char *path)
-{
-    static const char *const places[] = { "../share/ares-train/python_reward.py",
-                                          "../share/python_reward.py" };
-    ares_str found = { 0 };
-    char *program = own_program(), *slash = strrchr(program, '/');
-    if (slash) *slash = 0;
-    for (int i = 0; i < ARES_COUNT(places); i++)
-        if (ares_file_exists(ares_path_join(&found, program, places[i]))) break;
-        else ares_str_clear(&found);
-    if (!found.len)
-        ares_config_fault(cfg, path,
-                          "share/python_reward.py, which calls Python functions, is not "
-                          "beside the program (%s/../share)",
-                          program);
-    ares_free(program);
-    return found.len ? ares_str_take(&found) : (ares_str_fini(&found), NULL);
-}
-
 /* What calls a function: FILE.py or MODULE, its NAME ("": the usual one), and how. */
 typedef struct python_function {
     const char *file, *name, *form, *type;
@@ -137,7 +117,13 @@ static void open_python(ares_config *cfg, const char *path, ares_reward *r,
                         const python_function *f, reward_entry *e)
 {
     ares_str kwargs = { 0 }, source = { 0 };
-    char *adapter = find_adapter(cfg, path);
+    char adapter[4200];
+    ares_path_of_program(NULL, "python_reward.py", adapter, sizeof adapter);
+    if (!ares_file_exists(adapter))
+        ares_config_fault(cfg, path,
+                          "no %s, which calls Python functions; it is built beside the program and "
+                          "installed with it (cmake --install)",
+                          adapter);
     if (f->kwargs) ares_json_write(&kwargs, f->kwargs);
     const char *words[] = { r->cfg.python,
                             adapter,
@@ -150,7 +136,7 @@ static void open_python(ares_config *cfg, const char *path, ares_reward *r,
                             f->type ? "--type" : NULL,
                             f->type,
                             NULL };
-    if (adapter)
+    if (ares_file_exists(adapter))
         e->child = new_child(e, (char *const *)(uintptr_t)words, true,
                              e->o.memory_mb == ARES_NULL_I64 ? 0 : e->o.memory_mb);
     /* ids are long, and few functions read them: the file says whether this one does */
@@ -160,7 +146,6 @@ static void open_python(ares_config *cfg, const char *path, ares_reward *r,
     }
     r->tells_ids = r->tells_ids || !is_python(f->file) ||
                    ares_view_find(ares_str_view(&source), ARES_VIEW("completion_ids"), 0) >= 0;
-    ares_free(adapter);
     ares_str_fini(&kwargs);
     ares_str_fini(&source);
 }

@@ -395,3 +395,37 @@ TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)
         ares_str_fini(&out);
     }
 }
+
+/* Where nothing of the sources or of the build folder is near. */
+TEST(an_installed_program_and_a_moved_one_call_functions_of_python)
+{
+    static const char ask[] = "'%s' grade --function '%s:main' --input '%s' 2>&1";
+    const char *function = e2e_write("f.py", "def main(reward_inputs):\n"
+                                             "    return [{'overall': len(x['response'])} for x in "
+                                             "reward_inputs]\n"),
+               *lines = e2e_write("lines.jsonl", "{\"response\":\"abc\",\"ground_truth\":\"5\"}\n");
+    const char *const programs[] = { "prefix/bin/ares-train", "moved/ares-train" };
+    ares_str out = { 0 };
+    int rc = test_shell(&out,
+                        "command -v cmake >/dev/null || exit 77; cmake --install '%s' --prefix "
+                        "'%s' 2>&1",
+                        ARES_BINARY_DIR, test_file("prefix"));
+    if (rc == 77) {
+        ares_str_fini(&out);
+        SKIP("no cmake here");
+    }
+    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK_EQ(test_shell(NULL, "mkdir '%s' && cp '%s/ares-train' '%s/python_reward.py' '%s'",
+                        test_file("moved"), ARES_BINARY_DIR, ARES_BINARY_DIR, test_file("moved")),
+             0);
+    for (int i = 0; i < ARES_COUNT(programs); i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(test_shell(&out, ask, test_file(programs[i]), function, lines), 0);
+        CHECK_CONTAINS(out.data, "{\"score\":3.0");
+    }
+    CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("moved/python_reward.py")), 0);
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out, ask, test_file("moved/ares-train"), function, lines), 2);
+    CHECK_CONTAINS(out.data, "/moved/python_reward.py, which calls Python functions");
+    ares_str_fini(&out);
+}

@@ -98,6 +98,8 @@ int64_t ares_reward_max_length(const ares_reward *r);
  */
 bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, double *penalty);
 
+/* Whether one of the rewards is a function of Python. */
+bool ares_reward_calls_python(const ares_reward *r);
 /*
  * Whether responses may get an accuracy: a verifier judges right and wrong, worker.reward.accuracy
  * names one, or a user's process may say so.

@@ -107,6 +107,70 @@ static bool is_python(const char *function)
     return n > 3 && memcmp(function + n - 3, ".py", 3) == 0;
 }
 
+/* Metrics reward/<name> of every run, which no entry can be called. */
+static bool is_taken(const char *name)
+{
+    static const char *const taken[] = {
+        "accuracy",  "overall", "batch_accuracy",    "accuracy_normalized", "empty_responses",
+        "exhausted", "failed",  "extract_fail_rate", "inverted_frac",       "replayable"
+    };
+    bool found = false;
+    for (int i = 0; i < ARES_COUNT(taken); i++) found = found || strcmp(name, taken[i]) == 0;
+    return found;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* "math" of "a/math.py:f" */
+static char *stem_of(const char *function)
+{
+    const char *base = base_name(function);
+    char *stem = ares_strdup(base), *end = strstr(stem, ".py");
+    if (end && end != stem) *end = 0;
+    return stem;
+}
+
+/* What a line NAME = "text" of a module says, as EasyR1's REWARD_NAME; NULL: there is none. */
+static char *constant_of(ares_view source, const char *name)
+{
+    const char *end = source.data + source.len, *next;
+    for (const char *p = source.data; p < end; p = next) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        if (!stop) stop = end;
+        next = stop + 1;
+        size_t n = strlen(name);
+        if ((size_t)(stop - p) < n || memcmp(p, name, n) != 0) continue;
+        for (p += n; p < stop && *p == ' ';) p++;
+        if (p == stop || *p++ != '=') continue;
+        while (p < stop && *p == ' ') p++;
+        const char *quote = p < stop && strchr("'\"", *p) ? p : NULL,
+                   *close = quote ? memchr(quote + 1, *quote, (size_t)(stop - quote - 1)) : NULL;
+        if (!close || close == quote + 1) continue;
+        char *text = ares_calloc((size_t)(close - quote), 1);
+        memcpy(text, quote + 1, (size_t)(close - quote - 1));
+        return text;
+    }
+    return NULL;
+}
+
+/*
+ * The name of a function of Python in metrics, where no option gives one: its module's REWARD_NAME,
+ * else its own, else, of those that most files have, the file's.
+ */
+static char *python_name(const char *file, const char *function, ares_view source)
+{
+    char *said = constant_of(source, "REWARD_NAME");
+    if (said && !strpbrk(said, "/ \t") && !is_taken(said)) return said;
+    ares_free(said);
+    bool usual = !*function || strcmp(function, "compute_score") == 0 ||
+                 strcmp(function, "main") == 0 || is_taken(function);
+    return usual ? stem_of(file) : ares_strdup(function);
+}
+
 /* What calls a function: FILE.py or MODULE, its NAME ("": the usual one), and how. */
 typedef struct python_function {
     const char *file, *name, *form, *type;
@@ -124,6 +188,11 @@ static void open_python(ares_config *cfg, const char *path, ares_reward *r,
                           "no %s, which calls Python functions; it is built beside the program and "
                           "installed with it (cmake --install)",
                           adapter);
+    if (is_python(f->file) && ares_file_read(f->file, &source) != ARES_OK) {
+        ares_config_fault(cfg, path, "'%s': %s", f->file, ares_error_message());
+        ares_error_clear();
+    }
+    if (!e->name) e->name = python_name(f->file, f->name, ares_str_view(&source));
     if (f->kwargs) ares_json_write(&kwargs, f->kwargs);
     const char *words[] = { r->cfg.python,
                             adapter,
@@ -139,11 +208,8 @@ static void open_python(ares_config *cfg, const char *path, ares_reward *r,
     if (ares_file_exists(adapter))
         e->child = new_child(e, (char *const *)(uintptr_t)words, true,
                              e->o.memory_mb == ARES_NULL_I64 ? 0 : e->o.memory_mb);
+    r->calls_python = true;
     /* ids are long, and few functions read them: the file says whether this one does */
-    if (is_python(f->file) && ares_file_read(f->file, &source) != ARES_OK) {
-        ares_config_fault(cfg, path, "'%s': %s", f->file, ares_error_message());
-        ares_error_clear();
-    }
     r->tells_ids = r->tells_ids || !is_python(f->file) ||
                    ares_view_find(ares_str_view(&source), ARES_VIEW("completion_ids"), 0) >= 0;
     ares_str_fini(&kwargs);
@@ -167,12 +233,6 @@ static void open_python_entry(ares_config *cfg, const char *path, ares_reward *r
     if (e->o.command.count) ares_config_fault(cfg, path, "function and command exclude each other");
     open_python(cfg, path, r, &(python_function){ file, name, e->o.form, NULL, e->o.kwargs }, e);
     ares_free(file);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 /*
@@ -199,15 +259,6 @@ static char *command_name(const ares_texts *words)
         return script;
     }
     return ares_strdup(name);
-}
-
-/* "math" of "a/math.py:f" */
-static char *stem_of(const char *function)
-{
-    const char *base = base_name(function);
-    char *stem = ares_strdup(base), *end = strstr(stem, ".py");
-    if (end && end != stem) *end = 0;
-    return stem;
 }
 
 /* A verifier has no use for a process's options; a printed configuration has their defaults. */
@@ -239,7 +290,7 @@ static void open_entry(ares_config *cfg, const char *path, ares_reward *r, rewar
          python = e->o.function && is_python(e->o.function);
     if (e->o.as || e->o.name || !user)
         e->name = ares_strdup(e->o.as ? e->o.as : e->o.name ? e->o.name : "unnamed");
-    else if (python) e->name = stem_of(e->o.function);
+    else if (python) e->name = NULL; /* the file says */
     else if (e->o.function) e->name = ares_strdup(base_name(e->o.function));
     else e->name = command_name(&e->o.command);
     if (python) open_python_entry(cfg, path, r, e);
@@ -282,7 +333,7 @@ static void open_reward_function(ares_config *cfg, ares_reward *r, reward_entry 
     char *file;
     const char *function = split_function(rc->reward_function, rc->reward_function_name, &file);
     if (is_python(rc->reward_function) && ares_file_exists(file)) {
-        open_plain(stem_of(rc->reward_function), e);
+        open_plain(NULL, e);
         open_python(cfg, path, r,
                     &(python_function){ file, function, "auto", rc->reward_type,
                                         rc->reward_function_kwargs },
@@ -344,18 +395,6 @@ static bool penalises_length(const reward_entry *e)
     int64_t limit;
     double penalty;
     return e->judge && ares_judge_limit(e->judge, &limit, &penalty);
-}
-
-/* Metrics reward/<name> of every run, which no entry can be called. */
-static bool is_taken(const char *name)
-{
-    static const char *const taken[] = {
-        "accuracy",  "overall", "batch_accuracy",    "accuracy_normalized", "empty_responses",
-        "exhausted", "failed",  "extract_fail_rate", "inverted_frac",       "replayable"
-    };
-    bool found = false;
-    for (int i = 0; i < ARES_COUNT(taken); i++) found = found || strcmp(name, taken[i]) == 0;
-    return found;
 }
 
 static const char *name_of(const reward_entry *e)

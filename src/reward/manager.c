@@ -111,6 +111,11 @@ int64_t ares_reward_max_length(const ares_reward *r)
     return r->max_length;
 }
 
+bool ares_reward_calls_python(const ares_reward *r)
+{
+    return r->calls_python;
+}
+
 bool ares_reward_judges(const ares_reward *r)
 {
     bool judges = r->accuracy_entry >= 0 || r->accuracy_judge;

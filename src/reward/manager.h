@@ -82,7 +82,8 @@ struct ares_reward {
     ares_pool *pool;
     reward_entry *entries;
     int n;
-    bool users;     /* an entry is a process */
+    bool users; /* an entry is a process */
+    bool calls_python;
     bool tells_ids; /* one of them reads the token ids of responses */
     /* entry whose accuracy counts; -1: the first that judges right and wrong, or accuracy_judge */
     int accuracy_entry;

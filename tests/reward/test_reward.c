@@ -618,6 +618,33 @@ TEST(python_functions_run_in_the_forms_of_three_trainers)
                  5, 4);
 }
 
+/* An option that names the entry wins, then the module, then the function, then the file. */
+TEST(a_function_of_python_is_named_by_its_module_or_itself)
+{
+    static const struct {
+        const char *source, *rewards, *name;
+    } cases[] = {
+        { "REWARD_NAME = \"own\"\nREWARD_TYPE = \"batch\"\n", "[{function: '%s:f'}]", "own" },
+        { "x = 1\nREWARD_NAME='own' # a name\n", "[{function: '%s:main'}]", "own" },
+        { "REWARD_NAME = 'own'\n", "[{function: '%s:f', as: other}]", "other" },
+        { "REWARD_NAME = 'a/b'\nREWARD_NAMES = 'own'\n", "[{function: '%s:f'}]", "f" },
+        { "REWARD_NAME = 'accuracy'\n", "[{function: '%s:main'}]", "named" },
+        { "REWARD_NAME = ''\nREWARD_NAME = name\nREWARD_NAME", "[{function: '%s:f'}]", "f" },
+        { "", "[{function: '%s:compute_score'}]", "named" },
+        { "", "[{function: '%s'}]", "named" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        char rewards[400];
+        const char *file = test_file("named.py");
+        CHECK_OK(ares_file_write(file, cases[i].source, strlen(cases[i].source)));
+        snprintf(rewards, sizeof rewards, cases[i].rewards, file);
+        REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+        CHECK_STR(ares_reward_name(m.reward, 0), cases[i].name);
+        close_manager(&m);
+    }
+}
+
 /* What a function says of three responses: the score where it has one. */
 static void ask_python(manager *m, const char *source, const char *row_text, const char *truth)
 {

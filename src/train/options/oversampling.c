@@ -20,23 +20,6 @@ bool oversampling_wanted(const ares_train_config *c)
     return c->oversampling.batch != ARES_NULL_I64 || c->oversampling.partial;
 }
 
-static void warn_idle(const char *option, bool set, const char *needs)
-{
-    if (set) ares_log(ARES_LOG_WARN, "config: %s: has no effect without %s", option, needs);
-}
-
-static void check_idle(const ares_train_config *c)
-{
-    const ares_oversampling_config *o = &c->oversampling;
-    bool wanted = oversampling_wanted(c), stored = strcmp(o->old_log_probs, "stored") == 0;
-    warn_idle("curriculum.recycle_surplus", o->recycle_surplus && !wanted, OVER);
-    warn_idle("curriculum.max_fetches_per_rollout", o->max_fetches && !wanted, OVER);
-    warn_idle("curriculum.mask_offpolicy_in_partial_rollout", o->mask_offpolicy && !o->partial,
-              PARTIAL);
-    warn_idle("curriculum.partial.old_log_probs",
-              stored && !o->partial && !(wanted && o->recycle_surplus), PARTIAL);
-}
-
 /* A batch is filled by fetches until it is full: what says how rounds of draws end says nothing. */
 static void check_rounds(ares_config *cfg, const ares_train_config *c, const char *by)
 {
@@ -68,7 +51,6 @@ void oversampling_check(ares_config *cfg, const ares_train_config *c)
     const ares_oversampling_config *o = &c->oversampling;
     const char *by = o->batch != ARES_NULL_I64 ? OVER : PARTIAL;
     if (c->trainer.val_only) return;
-    check_idle(c);
     if (!oversampling_wanted(c)) return;
     if (agents_wanted(c)) {
         ares_config_fault(cfg, by,

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agents/agents.h"
 #include "ares/algo_control.h"
 #include "controls.h"
+#include "oversampling.h"
 
 static const struct {
     const char *option, *values; /* "a|b": it acts with one of these; NULL: unless it is null */
@@ -38,6 +40,15 @@ static const struct {
     { "worker.actor.rollout_is", "token|sequence|geometric|true|True",
       "worker.actor.rollout_is_mode worker.actor.rollout_is_threshold" },
     { "worker.actor.rollout_is_mode", "mask|clip", "worker.actor.rollout_is_threshold_lower" },
+    { "env.token_exact", "false",
+      "env.train_text_include_warning env.enable_response_mask env.mask_template_tokens" },
+    { "env.context_window_mode", "limited_multi_turn|single_turn", "env.max_context_window" },
+    { "env.reward_normalization.method", "mean|mean_std|asym_clip",
+      "env.reward_normalization.grouping" },
+    { "curriculum.partial_rollout", "true",
+      "curriculum.mask_offpolicy_in_partial_rollout curriculum.partial.old_log_probs" },
+    { "curriculum.recycle_surplus", "true", "curriculum.partial.old_log_probs" },
+    { "algorithm.over_length_action", "drop", "trainer.max_try_make_batch" },
     { "data.bootstrap", "true", "data.bootstrap_batch_size" },
     { "worker.actor.optim.lr_scheduler_type", "linear|cosine", "worker.actor.optim.min_lr_ratio" },
     { "worker.critic.optim.lr_scheduler_type", "linear|cosine",
@@ -170,7 +181,7 @@ static void check_path(readers *r, ares_map *done, const char *path)
 }
 
 /* What a fact of the run makes act that no single value of an option stands for. */
-static void add_facts(readers *r, const ares_train_config *c)
+static void add_facts(readers *r, const ares_train_config *c, const ares_reward *reward)
 {
     static const char kl[] = "algorithm.kl_coef algorithm.kl_penalty";
     /* a coefficient of 0 asks for no KL */
@@ -187,10 +198,30 @@ static void add_facts(readers *r, const ares_train_config *c)
     add(r, (reader){ "worker.critic.optim.lr_warmup_steps", "null",
                      "worker.critic.optim.lr_warmup_ratio",
                      c->critic_optim.warmup_steps == ARES_NULL_I64, false });
-    add(r, (reader){ "worker.reward.reward_function", NULL, "worker.reward.reward_function_kwargs",
+    add(r, (reader){ "worker.reward.reward_function", NULL,
+                     "worker.reward.reward_function_kwargs worker.reward.reward_function_name "
+                     "worker.reward.reward_type",
                      c->reward.reward_function != NULL, false });
+    add(r, (reader){ "a reward in Python", NULL, "worker.reward.python",
+                     reward && ares_reward_calls_python(reward), false });
     add(r, (reader){ "worker.reward.reward_funcs", NULL, "worker.reward.reward_weights",
                      c->reward.reward_funcs.count > 0, false });
+    static const char steps[] = "curriculum.step_unit curriculum.schedules";
+    add(r, (reader){ "curriculum.weights", NULL, steps,
+                     c->curriculum.weights->type != ARES_JSON_NULL, false });
+    add(r, (reader){ "curriculum.reward_caps", NULL, steps,
+                     c->curriculum.reward_caps->type != ARES_JSON_NULL, false });
+    add(r, (reader){ "curriculum.over_sampling_batch_size", NULL,
+                     "curriculum.max_fetches_per_rollout curriculum.recycle_surplus",
+                     oversampling_wanted(c), false });
+    add(r, (reader){ "env.train.tags", NULL,
+                     "env.max_turns env.max_actions_per_turn env.action_separator env.enable_think "
+                     "env.format_penalty env.on_failure env.max_failed_frac env.token_exact "
+                     "env.use_turn_scores env.context_window_mode env.reward_normalization.method",
+                     agents_wanted(c), false });
+    add(r,
+        (reader){ "env.train.tags", NULL, "env.train.*", c->agents_train.tags.count > 0, false });
+    add(r, (reader){ "env.val.tags", NULL, "env.val.*", c->agents_val.tags.count > 0, false });
 }
 
 void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
@@ -221,16 +252,18 @@ void unread_tell(ares_config *cfg, const ares_train_config *c, const ares_reward
         add(&r, (reader){ "worker.actor.loss_type", l->name, l->reads, l == own, false });
     }
     const ares_filter *const *filters = ares_filter_list(&n);
-    for (int i = 0; i < n; i++)
-        add(&r, (reader){ filters[i]->option, NULL, filters[i]->reads,
-                          filters[i]->wanted(&c->filter), false });
+    for (int i = 0; i < n; i++) {
+        bool wanted = filters[i]->wanted(&c->filter);
+        add(&r, (reader){ filters[i]->option, NULL, filters[i]->reads, wanted, false });
+        add(&r, (reader){ filters[i]->option, NULL, "trainer.max_try_make_batch", wanted, false });
+    }
     const ares_control *const *controls = ares_control_list(&n);
     for (int i = 0; i < n; i++)
         add(&r, (reader){ controls[i]->option, NULL, controls[i]->reads,
                           controls_wants(c, reward, i), false });
     for (int i = 0; i < ARES_COUNT(switches); i++)
         add(&r, (reader){ switches[i].option, switches[i].values, switches[i].reads, false, true });
-    add_facts(&r, c);
+    add_facts(&r, c, reward);
     for (int i = 0; i < r.n && !c->trainer.val_only; i++)
         for (const char *p = r.items[i].reads; *p;) {
             char path[128];

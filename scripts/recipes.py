@@ -74,8 +74,10 @@ VERL = '''def compute_score(data_source, solution_str, ground_truth, extra_info=
 '''
 
 
-def stand_in_reward(words):
+def stand_in_files(words):
     for word, value in words.items():
+        if word.endswith("format_prompt"):
+            pathlib.Path(value).write_text("{{ content }}")
         if word == "worker.reward.reward_function" and ".py" in value:
             pathlib.Path(value.partition(":")[0]).write_text(EASYR1)
         if word.endswith("custom_reward_function.path"):
@@ -92,7 +94,7 @@ def processes(words):
 
 
 def faults(program, name, words):
-    stand_in_reward(words)
+    stand_in_files(words)
     sees = "vl" in name.lower() or "geo3k" in name
     machine = ("rollout.tensor_model_parallel_size", "rollout.tensor_parallel_size")
     words = {word: value for word, value in words.items() if not word.endswith(machine)}

@@ -253,6 +253,21 @@ TEST(show_reads_half_written_files_and_refuses_foreign_ones)
         "\"turn_ends\":[5]",
         "\"turn_ends\":[3,2]",
         "\"turn_ends\":{}",
+        "\"turn_ends\":[-1]",
+        "\"turn_ends\":[1.0]",
+        "\"turn_ends\":[2,18446744073709551616]",
+        "\"trained\":7",
+        "\"trained\":[[0,1],4]",
+        "\"trained\":[[0,1,2]]",
+        "\"trained\":[[0.0,1]]",
+        "\"trained\":[[0,18446744073709551616]]",
+        "\"trained\":[[0,1],[-1,2]]",
+        "\"trained_text\":[[5,0]]",
+        "\"trained_text\":[[0,2],[3,2]]",
+        "\"turns\":[{\"actions\":[]}]",
+        "\"turns\":[{\"response\":\"\"}]",
+        "\"turns\":[{\"response\":\"\",\"actions\":{}}]",
+        "\"turns\":[{\"response\":\"\",\"actions\":[\"a\",null]}]",
     };
     if (!has_program()) SKIP("ares-train is not built");
     ares_str out = { 0 }, text = { 0 };
@@ -314,5 +329,129 @@ TEST(show_prints_validations)
     CHECK_STR(out.data, "validation of step 0, episode 2 of 3: row 1, sample 0\n"
                         "score 1, exact 1, accuracy 1; stopped\n1 row of 1 tokens\n\n"
                         "<1+1>2\n[ground truth: 2]\n");
+    ares_str_fini(&out);
+}
+
+/* Validations of conversations and of two data sets that have the same rows. */
+TEST(show_tells_data_sets_and_conversations_of_a_validation_apart)
+{
+    static const char row[] =
+        "{\"step\":3,%s\"row\":%d,\"sample\":%d,\"question\":\"q\","
+        "\"prompt\":\"p\",\"response\":\"r%s\",\"score\":1,\"rewards\":{},\"accuracy\":0,"
+        "\"advantage\":9,\"n_tokens\":2,\"finished\":true%s}\n";
+    static const char turns[] = ",\"turns\":[{\"response\":\"r\",\"actions\":[]}]";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str text = { 0 }, out = { 0 };
+    ares_str_addf(&text, row, "\"data_set\":\"b\",", 0, 0, "1", "");
+    ares_str_addf(&text, row, "\"data_set\":\"a\",", 0, 0, "2", "");
+    ares_str_addf(&text, row, "\"data_set\":\"a\",", 0, 0, "2", ""); /* the same row twice */
+    ares_str_addf(&text, row, "\"data_set\":\"a\",\"data_source\":\"s\",", 4, 1, "", turns);
+    CHECK_OK(ares_dir_make(test_file("sets/validation")));
+    CHECK_OK(
+        ares_file_write(test_file("sets/validation/step_000003.jsonl"), text.data, text.len));
+    CHECK_EQ(show(&out, "sets --validation"), 0);
+    CHECK_CONTAINS(out.data, "\n1        a       0    0 ");
+    CHECK_CONTAINS(out.data, "\n2        a       4    1 ");
+    CHECK_CONTAINS(out.data, "\n3        b       0    0 ");
+    CHECK_EQ(show(&out, "sets --validation --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "validation of step 3, episode 1 of 3: a, row 0, sample 0\n");
+    CHECK_CONTAINS(out.data, "\n1 row of 2 tokens\n\npr2\n"); /* copies are not told */
+    CHECK_EQ(show(&out, "sets --validation --episode 2"), 0);
+    CHECK_STR(out.data, "validation of step 3, episode 2 of 3: a, row 4, sample 1\n"
+                        "score 1 (reward 0, penalty 0), success 0; over; 1 turns, 0 actions\n"
+                        "1 row of 2 tokens\n\npr\n"
+                        "[turn 1: no action; 0 executed; reward -; 0 tokens]\n");
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+}
+
+/* What rewards told, several numbers in a line, texts of several lines, an answer without truth. */
+TEST(show_prints_details_and_keeps_colours_within_lines)
+{
+    static const char row[] =
+        "{\"step\":1,\"draw\":0,\"sample\":0,\"row\":7,\"data_source\":\"s\\tt\\nu\",\"prompt\":"
+        "\"P\\n\",\"response\":\"a\\n\\nb\\n\",\"score\":0.1234567,\"rewards\":{\"x\\ty\":1,"
+        "\"z\":0.5},\"accuracy\":0.25,\"advantage\":null,\"details\":{\"said\\u001b\":\"it\\nis\","
+        "\"list\":[1,{\"k\":null}]},\"n_tokens\":4,\"finished\":true%s}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str text = { 0 }, out = { 0 };
+    ares_str_addf(&text, row, "");
+    write_step("told", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "told --episode 1 --color always"), 0);
+    CHECK_STR(out.data, "step 1, episode 1 of 1: s t u, row 7, sample 0\n"
+                        "score 0.123457, x y 1, z 0.5, accuracy 0.25, advantage -; stopped\n"
+                        "said\\x1b: \"it\\nis\"\nlist: [1,{\"k\":null}]\n"
+                        "1 row of 4 tokens; trained text is green\n\n"
+                        "P\n\033[32ma\033[0m\n\n\033[32mb\033[0m\n");
+    ares_str_clear(&text);
+    ares_str_addf(&text, row, ",\"discarded\":true,\"ground_truth\":\"l1\\nl2\"");
+    write_step("told", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "told --episode 1 --color always"), 0);
+    CHECK_CONTAINS(out.data, "advantage -; stopped, discarded\n");
+    CHECK_CONTAINS(out.data, "\n\nP\na\n\nb\n\033[2m[ground truth: l1 l2]\033[0m\n");
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+}
+
+/* Turns' numbers and ends: two of everything a note has, a row whose turn is beyond the list. */
+TEST(show_prints_every_number_of_a_turn)
+{
+    static const char row[] =
+        "{\"draw\":0,\"sample\":0,%s\"data_source\":\"T\",\"seed\":1,\"id\":2,\"prompt\":\"P\","
+        "\"response\":\"ab\\n\",\"turns\":[{\"response\":\"ab\",\"actions\":[\"u\",\"v\"],"
+        "\"executed\":2,\"reward\":0.5,\"penalty\":-0.25,\"n_tokens\":2,\"info\":{\"m\":1,\"n\":"
+        "2.5}}%s],\"trained_text\":[[0,3]],\"turn_ends\":[3],\"accuracy\":0.5,\"finished\":true}\n";
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str text = { 0 }, out = { 0 };
+    ares_str_addf(&text, row, "", "");
+    write_step("turn", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "turn"), 0);
+    CHECK_CONTAINS(out.data, "\n1        T    1     1      -      no       over\n");
+    CHECK_EQ(show(&out, "turn --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "score - (reward 0.5, penalty -0.25), success 0.5, advantage -; over; "
+                             "1 turns, 2 actions\n");
+    CHECK_CONTAINS(out.data, "P{+ab\n+}\n[turn 1: u || v; 2 executed; reward 0.5, penalty -0.25; "
+                             "2 tokens; m 1, n 2.5]\n");
+    ares_str_clear(&text);
+    ares_str_addf(&text, row, "\"turn\":9,", ",{\"response\":\"c\",\"actions\":[]}");
+    write_step("turn", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "turn --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "--- turn 1 is not trained: it is in no row of the batch\nab\n");
+    CHECK_CONTAINS(out.data, "--- turn 2\nP{+ab\n+}\n[turn 2: no action;");
+    /* a failure ends the list of turns; anywhere else it is none */
+    ares_str_clear(&text);
+    ares_str_addf(&text, row, "", ",{\"failure\":\"lost\"},{\"failure\":\"gone\\tby\"}");
+    write_step("turn", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "turn --episode 1"), 1);
+    CHECK_CONTAINS(out.data, "'response': a turn has no such text");
+    ares_str_clear(&text);
+    ares_str_addf(&text, row, "", ",{\"failure\":\"gone\\tby\"}");
+    write_step("turn", 1, text.data, text.len);
+    CHECK_EQ(show(&out, "turn --episode 1"), 0);
+    CHECK_CONTAINS(out.data, "; failed: gone by; 1 turns, 2 actions\n");
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+}
+
+/* Seventy steps beside files that are none. */
+TEST(show_finds_the_steps_among_other_files)
+{
+    static const char *const others[] = { "step_000099.jsonl.tmp", "step_.jsonl", "notes.txt",
+                                          "stop_000098.jsonl", "step_99999999999999999999.jsonl" };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    char path[100];
+    for (int i = 1; i <= 70; i++)
+        write_step("long", i + (i > 68), answers, sizeof answers - 1); /* no 69 */
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        snprintf(path, sizeof path, "long/rollouts/%s", others[i]);
+        CHECK_OK(ares_file_write(test_file(path), answers, sizeof answers - 1));
+    }
+    CHECK_EQ(show(&out, "long"), 0);
+    CHECK_CONTAINS(out.data, "step 71 of long\n");
+    CHECK_EQ(show(&out, "long --step 80"), 2);
+    CHECK_CONTAINS(out.data, "there are 1 to 68, 70 to 71\n");
+    CHECK_EQ(show(&out, "--step 2 long --color=never"), 0);
+    CHECK_CONTAINS(out.data, "step 2 of long\n");
     ares_str_fini(&out);
 }

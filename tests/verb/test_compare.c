@@ -292,3 +292,100 @@ TEST(a_figure_has_its_points_where_the_numbers_are)
     CHECK(!strstr(svg.data, "nan") && !strstr(svg.data, "inf"));
     ares_str_fini(&svg);
 }
+
+TEST(compare_shows_names_columns_and_runs_of_every_shape)
+{
+    static const struct {
+        const char *words, *parts[4], *absent;
+    } cases[] = {
+        /* one run has nothing to be compared with, nor have two of another number of runs */
+        { "a1", { "| a1      | 1    | 0.350            | -                    |\n" }, "less" },
+        { "--last 1 x=a1 x=a2 y=a1", { "| x       | 2    | 0.550 ± 0.071    |" }, "less" },
+        /* the widest name makes the column, also of the second table */
+        { "--last 1 x=a1 long_variant=a2",
+          { "| variant      | runs |", "| x            | 1    |", "| less x       | runs |",
+            "| long_variant | 1    | +0.100           |" },
+          NULL },
+        { "--last 1 --columns a_metric_of_many_letters,,tokens a1",
+          { "| reward/accuracy  | a_metric_of_many_letters | tokens           |",
+            "| 0.500            | -                        | 10.00            |" },
+          NULL },
+        /* a folder may have an equals sign in its name, and a variant is cut at the first one */
+        { "--last 1 k=k=v k=v",
+          { "| k       | 1    | 0.900            |", "| k=v     | 1    | 0.900            |",
+            "| less k  | runs |" },
+          NULL },
+        /* decimals go with the size, without its sign */
+        { "--last 1 --metric s --columns a,b,c,d,e,f sizes",
+          { "| 9.990            | 10.00            | -99.90           | 100.0            | 999.0  "
+            "          | 1000             | -1001            |" },
+          NULL },
+        { "--last 1 --metric none_of_it.svg a1",
+          { "--metric = 'none_of_it.svg': no run has it in its metrics.jsonl; its keys are" },
+          NULL },
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    make_run("a1", 0.1, 0.1, true);
+    make_run("a2", 0.2, 0.1, true);
+    make_run("k=v", 0.5, 0.1, true);
+    write_run("sizes", "{\"step\":1,\"s\":9.99,\"a\":10,\"b\":-99.9,\"c\":100,\"d\":999,\"e\":1000,"
+                       "\"f\":-1001}\n");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        compare(&out, cases[i].words);
+        for (int k = 0; k < 4 && cases[i].parts[k]; k++)
+            CHECK_CONTAINS(out.data, cases[i].parts[k]);
+        if (cases[i].absent)
+            CHECK_MSG(!strstr(out.data, cases[i].absent), "%s: %s", cases[i].words, out.data);
+    }
+    ares_str_fini(&out);
+}
+
+/* Titles, labels and bands of one run and of two, of metrics with and without a unit. */
+TEST(a_figure_says_what_it_shows)
+{
+    static const struct {
+        const char *words, *parts[4], *absent;
+    } cases[] = {
+        { "--smooth 1 a=a1",
+          { "<title>reward/accuracy</title>", ">as logged</text>", ">a</text>",
+            ">training step</text>" },
+          "band" },
+        { "--smooth 3 a=a1 b=a2", { ">mean over 3 steps</text>", ">b</text>" }, "band" },
+        { "--smooth 3 a=a1 a=a2 b=a1",
+          { ">mean over 3 steps; line: mean of the runs, band: lowest to highest</text>",
+            ">a (2 runs)</text>", ">b</text>" },
+          "standard" },
+        { "--smooth 1 --metric tokens --title T --x timing_s/step a=a1 a=timed",
+          { "<title>T</title>", ">tokens</text>", ">total of timing_s/step (s)</text>",
+            ">as logged; line: mean of the runs, band: lowest to highest</text>" },
+          "training step" },
+        /* one run has no deviation */
+        { "--smooth 1 --band error --metric tokens a=a1", { ">tokens</text>" }, "nan" },
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    char words[200];
+    make_run("a1", 0.1, 0.1, true);
+    make_run("a2", 0.2, 0.1, true);
+    write_run("timed", "{\"step\":1,\"tokens\":3,\"timing_s/step\":2}\n"
+                       "{\"step\":2,\"tokens\":5,\"timing_s/step\":4}\n");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        snprintf(words, sizeof words, "--svg f.svg %s", cases[i].words);
+        CHECK_EQ(compare(&out, words), 0);
+        ares_str_clear(&svg);
+        REQUIRE_OK(ares_file_read(test_file("f.svg"), &svg));
+        for (int k = 0; k < 4 && cases[i].parts[k]; k++)
+            CHECK_CONTAINS(svg.data, cases[i].parts[k]);
+        CHECK_MSG(!strstr(svg.data, cases[i].absent), "%s: has %s", words, cases[i].absent);
+    }
+    /* a metric that nobody named is missing in the figure alone */
+    write_run("other", "{\"step\":1,\"loss\":2}\n");
+    CHECK_EQ(compare(&out, "other"), 0);
+    CHECK_CONTAINS(out.data, "| other      | 1    | -                | - ");
+    CHECK_EQ(compare(&out, "--svg none.svg other"), 2);
+    CHECK_CONTAINS(out.data, "--metric = 'reward/accuracy': no run has it in its metrics.jsonl");
+    CHECK(!ares_file_exists(test_file("none.svg")));
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}

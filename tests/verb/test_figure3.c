@@ -147,6 +147,170 @@ TEST(compare_draws_the_metric_that_is_named_of_a_sweep)
     ares_str_fini(&svg);
 }
 
+/* <name>/metrics.jsonl of these lines, below a folder that is made. */
+static void write_run(const char *name, const char *lines)
+{
+    char path[100];
+    CHECK_OK(ares_dir_make(test_file(name)));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    CHECK_OK(ares_file_write(test_file(path), lines, strlen(lines)));
+}
+
+/* Runs compare on other/ with this sweep.json, and reads its figure where there is one. */
+static int compare_other(const char *json, const char *words, ares_str *out, ares_str *svg)
+{
+    ares_str_clear(out);
+    ares_str_clear(svg);
+    CHECK_OK(ares_dir_make(test_file("other")));
+    CHECK_OK(ares_file_write(test_file("other/sweep.json"), json, strlen(json)));
+    test_shell(NULL, "rm -f '%s'", test_file("other/figure3.svg"));
+    int rc = test_shell(out, "cd '%s' && '%s' compare %s other 2>&1", test_dir(), test_program(),
+                        words);
+    if (ares_file_exists(test_file("other/figure3.svg")))
+        CHECK_OK(ares_file_read(test_file("other/figure3.svg"), svg));
+    return rc;
+}
+
+/*
+ * Six tags of which the first four have panels, a share of kept groups below 1 in one run, a value
+ * of which nothing was logged, and two seeds without a step in common.
+ */
+TEST(a_figure_has_the_panels_of_what_was_logged)
+{
+    static const char json[] =
+        "{\"sweep\":\"s\",\"parameters\":[\"a\",\"b\"],\"runs\":["
+        "{\"run\":\"r1\",\"variant\":\"x\",\"run_dir\":\"nowhere/r1\"},"
+        "{\"run\":\"r2\",\"variant\":\"x\",\"run_dir\":\"nowhere/r2\"},"
+        "{\"run\":\"r3\",\"variant\":\"nothing\",\"run_dir\":\"nowhere/r3\"},"
+        "{\"run\":\"r4\",\"variant\":\"only_start\",\"run_dir\":\"nowhere/r4\"}]}";
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    /* found beside sweep.json by their names; what an earlier pattern has hides later ones */
+    write_run("other/r1",
+              "{\"step\":1,\"val-env/A/success\":0.25,\"val-env/B/success\":0.5,\"val-env/C/"
+              "success\":0.5,\"val-env/D/success\":0.5,\"val-env/E/success\":0.5,\"val-env/F/"
+              "success\":0.5,\"val-env/A/x/success\":1,\"reward/overall\":3,"
+              "\"val/accuracy\":0.125,\"rollout/filter_kept_ratio\":1}\n"
+              "{\"step\":3,\"val-env/A/success\":0.125,\"rollout/filter_kept_ratio\":0.5}\n");
+    write_run("other/r2", "{\"step\":2,\"val-env/A/success\":0.75,\"reward/accuracy\":0.5}\n"
+                          "{\"step\":4,\"val-env/A/success\":0.5}\n");
+    write_run("other/r3", "{\"step\":1,\"loss\":1}\n");
+    write_run("other/r4", "{\"step\":0,\"val-env/A/success\":0.375}\n");
+    CHECK_EQ(compare_other(json, "--smooth 1", &out, &svg), 0);
+    CHECK_CONTAINS(out.data, "\nval-env/A/success: mean over seeds (lowest to highest)\n");
+    CHECK_CONTAINS(out.data, "| value      | runs  | best ");
+    CHECK_CONTAINS(out.data, "| x          | 2/2   | 0.500 (0.250 to 0.750)   | 0.312 (0.125 to "
+                             "0.500)   | 0             |\n");
+    CHECK_CONTAINS(out.data, "| nothing    | 0/1   | -                        | -              ");
+    CHECK_CONTAINS(out.data, "| only_start | 1/1   | 0.375                    | 0.375          ");
+    for (const char *tag = "ABCD"; *tag; tag++) {
+        char title[64];
+        snprintf(title, sizeof title, ">val-env/%c/success (share of episodes)</text>", *tag);
+        CHECK_CONTAINS(svg.data, title);
+    }
+    CHECK(!strstr(svg.data, "val-env/E") && !strstr(svg.data, "A/x"));
+    CHECK(!strstr(svg.data, "val/accuracy") && !strstr(svg.data, "reward/overall"));
+    CHECK_CONTAINS(svg.data, ">reward/accuracy (share of answers right)</text>");
+    CHECK_CONTAINS(svg.data, ">rollout/filter_kept_ratio (share)</text>");
+    CHECK_EQ(occurrences(svg.data, ">best and last</text>"), 1);
+    /* the two seeds of x share no step: two thin lines in the first panel, no band of both */
+    CHECK_EQ(occurrences(svg.data, "stroke-width=\"1\""), 2);
+    CHECK_CONTAINS(svg.data, ">mean of seeds, band: lowest to highest; thin: one seed, others "
+                             "ended</text>");
+    CHECK(!strstr(svg.data, "stopped early") && !strstr(svg.data, "nan"));
+    CHECK_CONTAINS(svg.data, "<title>s</title>");
+    CHECK_EQ(compare_other(json, "--title 'T & t' --smooth 2 --svg named.svg", &out, &svg), 0);
+    CHECK_CONTAINS(out.data, "figure: named.svg\n");
+    CHECK_EQ(svg.len, 0); /* none in the folder */
+    ares_str_clear(&svg);
+    REQUIRE_OK(ares_file_read(test_file("named.svg"), &svg));
+    CHECK_CONTAINS(svg.data, "<title>T &amp; t</title>");
+    CHECK_CONTAINS(svg.data, "; training: mean over 2 steps</text>");
+    CHECK_EQ(compare_other(json, "--x loss", &out, &svg), 2);
+    CHECK_CONTAINS(out.data, "compare: --x: 'other' is the folder of a sweep");
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}
+
+/* Runs are looked for where they were, then below `from`, then beside the list. */
+TEST(a_sweep_is_read_where_its_runs_are_and_with_what_it_says)
+{
+    static const char named[] =
+        "{\"sweep\":\"s\",\"from\":\"there\",\"parameters\":[\"a\"],\"runs\":["
+        "{\"run\":\"r1\",\"variant\":\"1\",\"run_dir\":\"p/r1\"},"
+        "{\"run\":\"r2\",\"variant\":\"2\",\"run_dir\":\"p/r2\"},"
+        "{\"run\":\"r3\",\"variant\":\"3\",\"run_dir\":\"p/r3\"}]}";
+    static const struct {
+        const char *json, *why;
+    } bad[] = {
+        { "{\"runs\":[]}", "not a sweep's list of runs" },
+        { "{\"sweep\":1,\"runs\":[]}", "not a sweep's list of runs" },
+        { "{\"sweep\":\"s\"}", "not a sweep's list of runs" },
+        { "{\"sweep\":\"s\",\"runs\":{}}", "not a sweep's list of runs" },
+        { "{\"sweep\":\"s\",\"runs\":[]}", "no run of the sweep has metrics to show yet" },
+        { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"variant\":\"1\"}]}",
+          "runs.0: needs run, variant and run_dir" },
+        { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"run_dir\":\"p\"}]}",
+          "runs.0: needs run, variant and run_dir" },
+        { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"variant\":\"1\",\"run_dir\":"
+          "\"p\"},{\"variant\":\"1\",\"run_dir\":\"p\"}]}",
+          "runs.1: needs run, variant and run_dir" },
+    };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    write_run("p/r1", "{\"step\":1,\"val/accuracy\":0.125}\n");
+    write_run("there/p/r1", "{\"step\":1,\"val/accuracy\":0.5}\n");
+    write_run("there/p/r2", "{\"step\":1,\"val/accuracy\":0.25}\n");
+    write_run("other/r2", "{\"step\":1,\"val/accuracy\":0.5}\n");
+    write_run("other/r3", "{\"step\":1,\"val/accuracy\":0.375}\n");
+    CHECK_EQ(compare_other(named, "--smooth 1", &out, &svg), 0);
+    CHECK_CONTAINS(out.data, "| a | runs  | best ");
+    CHECK_CONTAINS(out.data, "| 1 | 1/1   | 0.125 ");
+    CHECK_CONTAINS(out.data, "| 2 | 1/1   | 0.250 ");
+    CHECK_CONTAINS(out.data, "| 3 | 1/1   | 0.375 ");
+    CHECK_CONTAINS(svg.data, ">one run per value</text>");
+    for (int i = 0; i < ARES_COUNT(bad); i++) {
+        CHECK(compare_other(bad[i].json, "", &out, &svg) != 0);
+        CHECK_CONTAINS(out.data, bad[i].why);
+    }
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}
+
+/* Words among numbers are black; where half are words, all have a colour, every second one dashes. */
+TEST(values_that_are_words_stand_out_among_numbers)
+{
+    static const struct {
+        const char *values[3];
+        int black, dashed;
+    } cases[] = {
+        { { "0", "0.5", "none" }, 1, 1 },
+        { { "1", "none", "all" }, 0, 1 },
+        { { "1", "2", "3" }, 0, 1 },
+        { { "all", "none", "some" }, 0, 1 },
+    };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 }, json = { 0 };
+    write_run("other/r", "{\"step\":1,\"actor/entropy\":0.125}\n"
+                         "{\"step\":2,\"actor/entropy\":0.25}\n");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&json);
+        ares_str_add_z(&json, "{\"sweep\":\"s\",\"runs\":[");
+        for (int k = 0; k < 3; k++)
+            ares_str_addf(&json,
+                          "%s{\"run\":\"r\",\"variant\":\"%s\",\"run_dir\":\"none\"}",
+                          k ? "," : "", cases[i].values[k]);
+        ares_str_add_z(&json, "]}");
+        CHECK_EQ(compare_other(json.data, "--smooth 1", &out, &svg), 0);
+        CHECK_EQ(occurrences(svg.data, "stroke=\"#000000\"") > 0, cases[i].black);
+        CHECK_EQ(occurrences(svg.data, "stroke-dasharray=\"2 3\"") > 0, cases[i].black);
+        CHECK_EQ(occurrences(svg.data, "stroke-dasharray=\"8 3\"") > 0, cases[i].dashed);
+    }
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+    ares_str_fini(&json);
+}
+
 TEST(the_untrained_model_is_not_the_best_of_a_run)
 {
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");

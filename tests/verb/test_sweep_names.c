@@ -195,6 +195,169 @@ TEST(a_file_has_parameters_with_cases_and_variables)
     ares_str_fini(&out);
 }
 
+/* The names, fields and first words of the runs that a file makes, one after another. */
+static int runs_of(const char *yaml, int n, const char *const *words, const char *seeds,
+                   ares_str *out)
+{
+    sweep s = { 0 };
+    ares_str_clear(out);
+    CHECK_OK(ares_file_write(test_file("s.yaml"), yaml, strlen(yaml)));
+    const sweep_words w = { .file = test_file("s.yaml"), .seeds = seeds, .n = n, .words = words };
+    int rc = sweep_read(&s, &w);
+    for (int i = 0; i < s.n && rc == ARES_OK; i++) {
+        const sweep_run *r = &s.runs[i];
+        ares_str_addf(out, "%s; %s; %s; %s:", r->name, r->fields, r->log, r->result);
+        for (int k = 0; k + 2 < r->n_words; k++) ares_str_addf(out, " %s", r->words[k]);
+        ares_str_add_char(out, '\n');
+    }
+    sweep_fini(&s);
+    return rc;
+}
+
+TEST(runs_are_named_by_templates_with_and_without_seeds_and_parameters)
+{
+    static const struct {
+        const char *yaml, *words[3], *seeds, *runs;
+    } cases[] = {
+        { "{}", { NULL }, "4", "seed_4; seed=4; runs/sweep/logs/seed_4.log; "
+                               "runs/sweep/logs/seed_4.result: data.seed=4 worker.rollout.seed=4 "
+                               "env.train.seed=410000\n" },
+        /* the seed follows a template that does not have it, in the name and in the fields */
+        { "{run: r, result: x=1, seed_options: [a.b], log: '{run}.txt'}", { NULL }, "4",
+          "r-seed_4; x=1 | seed=4; r-seed_4.txt; r-seed_4.txt.result: a.b=4\n" },
+        { "{run: '{seed}r', result: '{seed|label}', seed_options: ['c={seed}'], log: .log}",
+          { NULL }, "4", "4r; 4; .log; .log.result: c=4\n" },
+        { "{run: 'r{p}', result: 'y={p}', log: '{run}.log'}", { "--over=p=1,2" }, NULL,
+          "r1; y=1; r1.log; r1.result: p=1\nr2; y=2; r2.log; r2.result: p=2\n" },
+        /* a parameter of the file need not be an option; the sets of both go in between */
+        { "{over: [{name: p, values: [1]}], config: [a.yaml, b.yaml], set: [q=3], log: l}",
+          { "r=4", "--over=t=5" }, NULL,
+          "p_1-t_5; p=1 | t=5; l; l.result: --config a.yaml --config b.yaml q=3 r=4 t=5\n" },
+        /* commas within brackets and quotes divide nothing; spaces and empty words go */
+        { "{log: '{run}'}", { "--over", "p= 'a,]b' ,\"c,'d\",{k: [1, 2]},,", "--overs.x=1" }, NULL,
+          "p__a__b_; p='a,]b'; p__a__b_; p__a__b_.result: --overs.x=1 p='a,]b'\n"
+          "p__c__d_; p=\"c,'d\"; p__c__d_; p__c__d_.result: --overs.x=1 p=\"c,'d\"\n"
+          "p__k___1__2__; p={k: [1, 2]}; p__k___1__2__; p__k___1__2__.result: --overs.x=1 p={k: "
+          "[1, 2]}\n" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        int n = 0;
+        while (n < 3 && cases[i].words[n]) n++;
+        CHECK_OK(runs_of(cases[i].yaml, n, cases[i].words, cases[i].seeds, &out));
+        CHECK_STR(out.data, cases[i].runs);
+    }
+    ares_str_fini(&out);
+}
+
+TEST(variables_of_a_value_have_every_type_and_the_later_word_wins)
+{
+    static const char yaml[] =
+        "let: {a: true, b: null, c: 1.50, d: '{a}-{b}', e: ''}\n"
+        "result: '{a} {b} {c} {d} {e} {f}'\nrun: '{p}{s}'\nlog: '{run}'\n"
+        "over:\n"
+        "- {name: p, values: [1, 2.0, none, other], let: {f: plain, s: ''}, cases: [{when: true, "
+        "f: t}, {when: 2, f: two, s: _}, {when: NONE, f: false}, {when: none, f: late}]}\n";
+    static const char *const words[] = { "--let", "c=9", "--let=e=x=y" };
+    ares_str out = { 0 };
+    CHECK_OK(runs_of(yaml, 0, NULL, NULL, &out));
+    CHECK_STR(out.data, "1; true null 1.50 true-null  plain; 1; 1.result:\n"
+                        "2.0_; true null 1.50 true-null  two; 2.0_; 2.0_.result:\n"
+                        "none; true null 1.50 true-null  false; none; none.result:\n"
+                        "other; true null 1.50 true-null  plain; other; other.result:\n");
+    CHECK_OK(runs_of(yaml, 3, words, NULL, &out));
+    CHECK_CONTAINS(out.data, "1; true null 9 true-null x=y plain; ");
+    ares_str_fini(&out);
+}
+
+TEST(what_a_file_or_words_cannot_mean_is_refused)
+{
+    static const struct {
+        const char *yaml, *words[2], *why;
+    } cases[] = {
+        { "{}", { "--over" }, "--over = '': write a name, '=' and what it gets" },
+        { "{}", { "--over==1" }, "--over = '=1': write a name" },
+        { "{let: {a: 1}}", { "--let=a" }, "--let = 'a': write a name" },
+        { "{let: {a: [1]}}", { "--over=p=1" }, "let: a: must be a text or a number" },
+        { "{let: {a: {b: 1}}}", { "--over=p=1" }, "let: a: must be a text or a number" },
+        { "{}", { "--over=p=1", "+trainer.experiment_name=x" }, "each run has its own" },
+        { "{set: ['trainer.run_dir=x']}", { "--over=p=1" }, "each run has its own" },
+        { "{over: [{name: p, values: [1], cases: [{x: 1}]}]}",
+          { NULL },
+          "p: cases.0: needs `when`, a value" },
+        { "{over: [{name: p, values: [1], let: {y: 1}, cases: [{when: 1, y: 2}, {when: 2, x: 1}]}]"
+          "}",
+          { NULL },
+          "p: cases.1: `let` has no x" },
+        { "{over: [{name: p, values: []}]}", { NULL }, "p: no values" },
+        { "{name: 's{p}', run: r}", { "--over=p=1,2" }, "('runs/s1' and 'runs/s2')" },
+        { "{dir: 'd{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
+        { "{summary: '{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
+        { "{run: r}", { "--over=p=1,2" }, "'runs/sweep/r' would be that of two runs (p=1, and p=2)" },
+        { "{log: l}", { "--over=p=1,2" }, "'l' would be that of two runs (p=1, and p=2)" },
+        { "{run: '{q}'}", { "--over=p=1" }, "{q}: no such variable (choices: p, name, dir, summary)" },
+        { "{run: '{p|up}'}", { "--over=p=1" }, "{p|up}: no such form" },
+        { "{config: ['{x}']}", { "--over=p=1" }, "config: {x}: no such variable" },
+        { "{set: ['a={x}']}", { "--over=p=1" }, "set: {x}: no such variable" },
+    };
+    ares_str out = { 0 }, many = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        int n = 0;
+        while (n < 2 && cases[i].words[n]) n++;
+        int rc = runs_of(cases[i].yaml, n, cases[i].words, NULL, &out);
+        CHECK_MSG(rc != ARES_OK, "%s is taken", cases[i].yaml);
+        CHECK_CONTAINS(ares_error_message(), cases[i].why);
+    }
+    /* sixteen parameters and ten thousand runs, and one more */
+    for (int more = 0; more < 2; more++) {
+        char text[20][16];
+        const char *words[20];
+        for (int i = 0; i < 16 + more; i++) {
+            snprintf(text[i], sizeof text[i], "--over=p%c=%d", 'a' + i, i);
+            words[i] = text[i];
+        }
+        int rc = runs_of("{log: '{run}'}", 16 + more, words, NULL, &out);
+        if (!more) CHECK_OK(rc);
+        else CHECK_FAIL(rc, ARES_EUSE, "--over: more than 16 parameters");
+        ares_str_clear(&many);
+        ares_str_add_z(&many, "{over: [");
+        for (int i = 0; i < 16 + more; i++) ares_str_addf(&many, "{name: p%d, values: [1]},", i);
+        ares_str_add_z(&many, "]}");
+        rc = runs_of(many.data, 0, NULL, NULL, &out);
+        if (!more) CHECK_OK(rc);
+        else CHECK_FAIL(rc, ARES_ECONFIG, "over: 17 parameters, more than 16");
+    }
+    ares_str_clear(&many);
+    ares_str_add_z(&many, "--over=p=");
+    for (int i = 0; i < 5001; i++) ares_str_addf(&many, "%d,", i);
+    CHECK_FAIL(runs_of("{}", 1, (const char *[]){ many.data }, "1,2", &out), ARES_ECONFIG,
+               "10002 runs or more; at most 10000");
+    ares_str_fini(&out);
+    ares_str_fini(&many);
+}
+
+TEST(labels_and_templates_have_edges)
+{
+    ares_arena arena = { 0 };
+    sweep_variables v;
+    const char *out = NULL;
+    char name[8];
+    check_label("A_b+c-D", "p", "a_b+c-d");
+    check_label("\xc3\xa9=1.2.3", "p", "___1p2p3");
+    CHECK(!sweep_same_value("1", "x") && !sweep_same_value("x", "1") && sweep_same_value("x", "X"));
+    sweep_variables_init(&v, &arena);
+    CHECK_FAIL(sweep_expand(&v, "t", "{a}", &out), ARES_ECONFIG, "(choices: none)");
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        sweep_set(&v, ares_arena_copy(&arena, name, strlen(name)),
+                  i == 1 ? "///" : i == 2 ? "x" : i == 3 ? "/x//" : name + 1);
+    }
+    REQUIRE_OK(sweep_expand(&v, "t", "<{v1|base}{v2|base}{v3|base}>{|base}{v2|}{v2", &out));
+    CHECK_STR(out, "<xx>{|base}x{v2");
+    sweep_variables_fini(&v);
+    ares_arena_fini(&arena);
+}
+
 /* ---------------- sweep.json */
 /* What a command with these words writes, once the directories of its runs are there. */
 static void list_in(const char *dir, const char *seeds, int n, const char *const *words,
@@ -273,4 +436,52 @@ TEST(the_list_of_a_sweep_has_the_runs_of_commands_from_another_folder)
     CHECK_CONTAINS(json.data, "/x/lr_2-seed_1\"");
     CHECK_CONTAINS(json.data, "\"run_dir\": \"../x/lr_3-seed_1\"");
     ares_str_fini(&json);
+}
+
+/* What earlier commands wrote, in every state in which it may be found. */
+TEST(the_list_of_a_sweep_reads_what_is_there)
+{
+    static const char earlier[] =
+        "{\"sweep\":\"x\",\"runs\":["
+        "{\"run\":\"gone\",\"run_dir\":\"%s/none\"},{\"run\":\"nowhere\"},{\"run_dir\":\"%s\"},"
+        "{\"run\":\"bare\",\"run_dir\":\"%s\"},"
+        "{\"run\":\"full\",\"run_dir\":\"%s\",\"log\":\"l\",\"state\":\"failed\",\"seed\":7,"
+        "\"wall_s\":2.5,\"gpu\":\"1xH100\",\"values\":{\"a.lr\":\"9\",\"z\":3,\"b.n\":\"4\"}},"
+        "{\"run\":\"lr_2\",\"run_dir\":\"elsewhere\",\"wall_s\":10,\"gpu\":\"cpu\",\"seed\":5,"
+        "\"values\":{\"a.lr\":\"8\"},\"state\":\"stopped\"},"
+        "{\"run\":\"lr_2\",\"run_dir\":\"%s\",\"wall_s\":30},"
+        "{\"run\":\"lr_1\",\"run_dir\":\"%s\",\"wall_s\":\"long\"}]}";
+    static const char *const words[] = { "--over=a.lr=1,2" };
+    static const char *const damaged[] = { "{\"runs\":[", "{\"runs\":{}}", "{}", "" };
+    ares_str json = { 0 }, text = { 0 };
+    char d[200], path[220];
+    snprintf(d, sizeof d, "%s", test_file("x"));
+    snprintf(path, sizeof path, "%s/sweep.json", d);
+    REQUIRE_OK(ares_dir_make(d));
+    ares_str_addf(&text, earlier, d, d, d, d, d, d);
+    CHECK_OK(ares_file_write(path, text.data, text.len));
+    list(NULL, 1, words, &json);
+    CHECK(!strstr(json.data, "gone") && !strstr(json.data, "nowhere"));
+    /* a run of this command keeps its place and what it has cost, but its words are today's */
+    check_order(
+        &json, 26,
+        (const char *[]){ "\"a.lr\"", "\"b.n\"", "\"run\": \"bare\"",
+                          "\"variant\": \"x\"", "\"values\": {}", "\"seed\": null",
+                          "\"log\": null", "\"state\": \"waiting\"", "\"wall_s\": 0",
+                          "\"gpu\": null", "\"run\": \"full\"", "\"variant\": \"lr = 9, n = 4\"",
+                          "\"a.lr\": \"9\"", "\"b.n\": \"4\"", "\"seed\": 7", "\"log\": \"l\"",
+                          "\"state\": \"failed\"", "\"wall_s\": 2.5", "\"gpu\": \"1xH100\"",
+                          "\"run\": \"lr_2\"", "\"variant\": \"lr = 2\"", "\"seed\": null",
+                          "\"state\": \"waiting\"", "\"wall_s\": 11", "\"run\": \"lr_1\"",
+                          "\"wall_s\": 1," });
+    CHECK(!strstr(json.data, "elsewhere") && !strstr(strstr(json.data, "lr_1"), "lr_2"));
+    for (int i = 0; i < ARES_COUNT(damaged); i++) {
+        CHECK_OK(ares_file_write(path, damaged[i], strlen(damaged[i])));
+        list(NULL, 1, words, &json);
+        check_order(&json, 5,
+                    (const char *[]){ "\"parameters\": [", "\"a.lr\"", "\"run\": \"lr_1\"",
+                                      "\"wall_s\": 1,", "\"run\": \"lr_2\"" });
+    }
+    ares_str_fini(&json);
+    ares_str_fini(&text);
 }

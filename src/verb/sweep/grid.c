@@ -78,7 +78,6 @@ static const char *run_template(sweep *s)
                       sweep_shown_name(names, s->n_parameters, i), names[i]);
     if (s->o.seeds.count && !(s->o.run && strstr(s->o.run, "{seed")))
         ares_str_addf(&t, "%sseed_{seed}", t.len ? "-" : "");
-    if (!t.len) ares_str_add_z(&t, "{name}");
     const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
     ares_str_fini(&t);
     return copy;
@@ -94,7 +93,6 @@ static const char *result_template(sweep *s)
                       s->parameters[i].name);
     if (s->o.seeds.count && !(s->o.result && strstr(s->o.result, "{seed")))
         ares_str_addf(&t, "%sseed={seed}", t.len ? " | " : "");
-    if (!t.len) ares_str_add_z(&t, "run={run}");
     const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
     ares_str_fini(&t);
     return copy;

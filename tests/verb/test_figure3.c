@@ -164,8 +164,8 @@ static int compare_other(const char *json, const char *words, ares_str *out, are
     CHECK_OK(ares_dir_make(test_file("other")));
     CHECK_OK(ares_file_write(test_file("other/sweep.json"), json, strlen(json)));
     test_shell(NULL, "rm -f '%s'", test_file("other/figure3.svg"));
-    int rc = test_shell(out, "cd '%s' && '%s' compare %s other 2>&1", test_dir(), test_program(),
-                        words);
+    int rc =
+        test_shell(out, "cd '%s' && '%s' compare %s other 2>&1", test_dir(), test_program(), words);
     if (ares_file_exists(test_file("other/figure3.svg")))
         CHECK_OK(ares_file_read(test_file("other/figure3.svg"), svg));
     return rc;
@@ -277,7 +277,8 @@ TEST(a_sweep_is_read_where_its_runs_are_and_with_what_it_says)
     ares_str_fini(&svg);
 }
 
-/* Words among numbers are black; where half are words, all have a colour, every second one dashes. */
+/* Words among numbers are black; where half are words, all have a colour, every second one dashes.
+ */
 TEST(values_that_are_words_stand_out_among_numbers)
 {
     static const struct {
@@ -297,8 +298,7 @@ TEST(values_that_are_words_stand_out_among_numbers)
         ares_str_clear(&json);
         ares_str_add_z(&json, "{\"sweep\":\"s\",\"runs\":[");
         for (int k = 0; k < 3; k++)
-            ares_str_addf(&json,
-                          "%s{\"run\":\"r\",\"variant\":\"%s\",\"run_dir\":\"none\"}",
+            ares_str_addf(&json, "%s{\"run\":\"r\",\"variant\":\"%s\",\"run_dir\":\"none\"}",
                           k ? "," : "", cases[i].values[k]);
         ares_str_add_z(&json, "]}");
         CHECK_EQ(compare_other(json.data, "--smooth 1", &out, &svg), 0);

@@ -71,15 +71,15 @@ TEST(show_lists_the_episodes_of_the_last_step)
                         "1        sums    7    0       0.9    1         stopped\n"
                         "2        sums    7    1       -0.5   0         cut by the limit of "
                         "length, discarded\n");
-    /* one answer for each of two prompts */
+    /* one answer each time that the same row was drawn */
     static const char single[] = "{\"draw\":3,\"sample\":0,\"row\":1,\"data_source\":\"sums\","
                                  "\"prompt\":\"a\",\"response\":\"b\",\"finished\":true}\n"
-                                 "{\"draw\":4,\"sample\":0,\"row\":8,\"data_source\":\"sums\","
+                                 "{\"draw\":4,\"sample\":0,\"row\":1,\"data_source\":\"sums\","
                                  "\"prompt\":\"c\",\"response\":\"d\",\"finished\":true}\n";
     write_step("single", 1, single, sizeof single - 1);
     CHECK_EQ(show(&out, "single"), 0);
     CHECK_CONTAINS(out.data, "\n1        sums    1    0 ");
-    CHECK_CONTAINS(out.data, "\n2        sums    8    0 ");
+    CHECK_CONTAINS(out.data, "\n2        sums    1    0 ");
     ares_str_fini(&out);
 }
 
@@ -205,7 +205,8 @@ TEST(show_says_what_there_is)
         { "", "show: no run directory is named" },
         { "run other", "show: more than one word is given" },
         { "nowhere", "show: 'nowhere': no such directory" },
-        { "run/rollouts", "show: 'run/rollouts': no folder rollouts there" },
+        { "run/rollouts",
+          "show: 'run/rollouts': no folder rollouts there; name the directory of a run" },
         { "empty", "show: 'empty': rollouts has no step yet" },
         { "run --step 4", "show: --step = 4: 'run' has no such step; there are 1 to 2, 7" },
         { "run --step 0", "show: --step = 0: 'run' has no such step; there are 1 to 2, 7" },
@@ -345,10 +346,9 @@ TEST(show_tells_data_sets_and_conversations_of_a_validation_apart)
     ares_str_addf(&text, row, "\"data_set\":\"b\",", 0, 0, "1", "");
     ares_str_addf(&text, row, "\"data_set\":\"a\",", 0, 0, "2", "");
     ares_str_addf(&text, row, "\"data_set\":\"a\",", 0, 0, "2", ""); /* the same row twice */
-    ares_str_addf(&text, row, "\"data_set\":\"a\",\"data_source\":\"s\",", 4, 1, "", turns);
+    ares_str_addf(&text, row, "\"data_set\":\"a\",\"data_source\":\"s\",", 4, 0, "", turns);
     CHECK_OK(ares_dir_make(test_file("sets/validation")));
-    CHECK_OK(
-        ares_file_write(test_file("sets/validation/step_000003.jsonl"), text.data, text.len));
+    CHECK_OK(ares_file_write(test_file("sets/validation/step_000003.jsonl"), text.data, text.len));
     CHECK_EQ(show(&out, "sets --validation"), 0);
     CHECK_CONTAINS(out.data, "\n1        a       0    0 ");
     CHECK_CONTAINS(out.data, "\n2        a       4    1 ");
@@ -357,7 +357,7 @@ TEST(show_tells_data_sets_and_conversations_of_a_validation_apart)
     CHECK_CONTAINS(out.data, "validation of step 3, episode 1 of 3: a, row 0, sample 0\n");
     CHECK_CONTAINS(out.data, "\n1 row of 2 tokens\n\npr2\n"); /* copies are not told */
     CHECK_EQ(show(&out, "sets --validation --episode 2"), 0);
-    CHECK_STR(out.data, "validation of step 3, episode 2 of 3: a, row 4, sample 1\n"
+    CHECK_STR(out.data, "validation of step 3, episode 2 of 3: a, row 4, sample 0\n"
                         "score 1 (reward 0, penalty 0), success 0; over; 1 turns, 0 actions\n"
                         "1 row of 2 tokens\n\npr\n"
                         "[turn 1: no action; 0 executed; reward -; 0 tokens]\n");
@@ -388,7 +388,8 @@ TEST(show_prints_details_and_keeps_colours_within_lines)
     write_step("told", 1, text.data, text.len);
     CHECK_EQ(show(&out, "told --episode 1 --color always"), 0);
     CHECK_CONTAINS(out.data, "advantage -; stopped, discarded\n");
-    CHECK_CONTAINS(out.data, "\n\nP\na\n\nb\n\033[2m[ground truth: l1 l2]\033[0m\n");
+    const char *text_of_it = strstr(out.data, "\n\nP\n");
+    CHECK_STR(text_of_it, "\n\nP\na\n\nb\n\033[2m[ground truth: l1 l2]\033[0m\n");
     ares_str_fini(&text);
     ares_str_fini(&out);
 }
@@ -453,5 +454,52 @@ TEST(show_finds_the_steps_among_other_files)
     CHECK_CONTAINS(out.data, "there are 1 to 68, 70 to 71\n");
     CHECK_EQ(show(&out, "--step 2 long --color=never"), 0);
     CHECK_CONTAINS(out.data, "step 2 of long\n");
+    ares_str_fini(&out);
+}
+
+/* What rows hold of turns: texts in other words, more ends than turns, ends that are not told. */
+TEST(show_finds_the_turns_of_a_row)
+{
+    static const char head[] = "{\"draw\":0,\"sample\":0,\"data_source\":\"T\",\"prompt\":\"P:\",";
+    static const char turns[] =
+        "\"turns\":[{\"response\":\"aa\",\"actions\":[]},{\"response\":\" cc \",\"actions\":[]},"
+        "{\"response\":\"d\",\"actions\":[]}]";
+    static const struct {
+        const char *members, *text;
+    } cases[] = {
+        /* without ids every turn has an end; what was written is told where the row has it not */
+        { "\"token_exact\":false,\"response\":\"aab;d\",\"trained_text\":[[0,3],[4,1]],"
+          "\"turn_ends\":[2,3,5]",
+          "\n\nP:{+aa+}\n[turn 1: no action; 0 executed; reward -; 0 tokens]\n"
+          "{+b+}\n[turn 2: no action; 0 executed; reward -; 0 tokens]\n[it wrote: cc]\n"
+          ";{+d+}\n[turn 3: no action; 0 executed; reward -; 0 tokens]\n" },
+        /* the last end is the last turn's; nothing but space after it is left out */
+        { "\"token_exact\":false,\"response\":\"d \",\"trained_text\":[[0,1]],\"turn_ends\":[1]",
+          "[turn 2: no action; 0 executed; reward -; 0 tokens]\n"
+          "P:{+d+}\n[turn 3: no action; 0 executed; reward -; 0 tokens]\n" },
+        { "\"turn\":1,\"response\":\"cc\",\"trained_text\":[[0,2]]",
+          "--- turn 2\nP:{+cc+}\n[turn 2: no action; 0 executed; reward -; 0 tokens]\n"
+          "--- turn 3 is not trained" },
+        { "\"turn\":0,\"response\":\"aa bb\",\"trained_text\":[],\"turn_ends\":[2,3,5]",
+          "--- turn 1\nP:aa\n[turn 1: no action; 0 executed; reward -; 0 tokens]\n bb\n"
+          "--- turn 2 is not trained" },
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str text = { 0 }, out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&text);
+        ares_str_addf(&text, "%s%s,%s}\n", head, cases[i].members, turns);
+        write_step("found", 1, text.data, text.len);
+        CHECK_EQ(show(&out, "found --episode 1"), 0);
+        CHECK_CONTAINS(out.data, cases[i].text);
+        CHECK(!strstr(out.data, "it wrote: aa") && !strstr(out.data, "it wrote: d"));
+    }
+    /* an answer without a word */
+    static const char empty[] = "{\"draw\":0,\"sample\":0,\"data_source\":\"T\",\"prompt\":\"P\","
+                                "\"response\":\"\"}\n";
+    write_step("found", 1, empty, sizeof empty - 1);
+    CHECK_EQ(show(&out, "found --episode 1"), 0);
+    CHECK_STR(strstr(out.data, "\n\n"), "\n\nP\n");
+    ares_str_fini(&text);
     ares_str_fini(&out);
 }

@@ -219,22 +219,34 @@ TEST(runs_are_named_by_templates_with_and_without_seeds_and_parameters)
     static const struct {
         const char *yaml, *words[3], *seeds, *runs;
     } cases[] = {
-        { "{}", { NULL }, "4", "seed_4; seed=4; runs/sweep/logs/seed_4.log; "
-                               "runs/sweep/logs/seed_4.result: data.seed=4 worker.rollout.seed=4 "
-                               "env.train.seed=410000\n" },
+        { "{}",
+          { NULL },
+          "4",
+          "seed_4; seed=4; runs/sweep/logs/seed_4.log; "
+          "runs/sweep/logs/seed_4.result: data.seed=4 worker.rollout.seed=4 "
+          "env.train.seed=410000\n" },
         /* the seed follows a template that does not have it, in the name and in the fields */
-        { "{run: r, result: x=1, seed_options: [a.b], log: '{run}.txt'}", { NULL }, "4",
+        { "{run: r, result: x=1, seed_options: [a.b], log: '{run}.txt'}",
+          { NULL },
+          "4",
           "r-seed_4; x=1 | seed=4; r-seed_4.txt; r-seed_4.txt.result: a.b=4\n" },
         { "{run: '{seed}r', result: '{seed|label}', seed_options: ['c={seed}'], log: .log}",
-          { NULL }, "4", "4r; 4; .log; .log.result: c=4\n" },
-        { "{run: 'r{p}', result: 'y={p}', log: '{run}.log'}", { "--over=p=1,2" }, NULL,
+          { NULL },
+          "4",
+          "4r; 4; .log; .log.result: c=4\n" },
+        { "{run: 'r{p}', result: 'y={p}', log: '{run}.log'}",
+          { "--over=p=1,2" },
+          NULL,
           "r1; y=1; r1.log; r1.result: p=1\nr2; y=2; r2.log; r2.result: p=2\n" },
         /* a parameter of the file need not be an option; the sets of both go in between */
         { "{over: [{name: p, values: [1]}], config: [a.yaml, b.yaml], set: [q=3], log: l}",
-          { "r=4", "--over=t=5" }, NULL,
+          { "r=4", "--over=t=5" },
+          NULL,
           "p_1-t_5; p=1 | t=5; l; l.result: --config a.yaml --config b.yaml q=3 r=4 t=5\n" },
         /* commas within brackets and quotes divide nothing; spaces and empty words go */
-        { "{log: '{run}'}", { "--over", "p= 'a,]b' ,\"c,'d\",{k: [1, 2]},,", "--overs.x=1" }, NULL,
+        { "{log: '{run}'}",
+          { "--over", "p= 'a,]b' ,\"c,'d\",{k: [1, 2]},,", "--overs.x=1" },
+          NULL,
           "p__a__b_; p='a,]b'; p__a__b_; p__a__b_.result: --overs.x=1 p='a,]b'\n"
           "p__c__d_; p=\"c,'d\"; p__c__d_; p__c__d_.result: --overs.x=1 p=\"c,'d\"\n"
           "p__k___1__2__; p={k: [1, 2]}; p__k___1__2__; p__k___1__2__.result: --overs.x=1 p={k: "
@@ -293,9 +305,13 @@ TEST(what_a_file_or_words_cannot_mean_is_refused)
         { "{name: 's{p}', run: r}", { "--over=p=1,2" }, "('runs/s1' and 'runs/s2')" },
         { "{dir: 'd{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
         { "{summary: '{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
-        { "{run: r}", { "--over=p=1,2" }, "'runs/sweep/r' would be that of two runs (p=1, and p=2)" },
+        { "{run: r}",
+          { "--over=p=1,2" },
+          "'runs/sweep/r' would be that of two runs (p=1, and p=2)" },
         { "{log: l}", { "--over=p=1,2" }, "'l' would be that of two runs (p=1, and p=2)" },
-        { "{run: '{q}'}", { "--over=p=1" }, "{q}: no such variable (choices: p, name, dir, summary)" },
+        { "{run: '{q}'}",
+          { "--over=p=1" },
+          "{q}: no such variable (choices: p, name, dir, summary)" },
         { "{run: '{p|up}'}", { "--over=p=1" }, "{p|up}: no such form" },
         { "{config: ['{x}']}", { "--over=p=1" }, "config: {x}: no such variable" },
         { "{set: ['a={x}']}", { "--over=p=1" }, "set: {x}: no such variable" },
@@ -350,7 +366,10 @@ TEST(labels_and_templates_have_edges)
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "v%d", i);
         sweep_set(&v, ares_arena_copy(&arena, name, strlen(name)),
-                  i == 1 ? "///" : i == 2 ? "x" : i == 3 ? "/x//" : name + 1);
+                  i == 1   ? "///"
+                  : i == 2 ? "x"
+                  : i == 3 ? "/x//"
+                           : name + 1);
     }
     REQUIRE_OK(sweep_expand(&v, "t", "<{v1|base}{v2|base}{v3|base}>{|base}{v2|}{v2", &out));
     CHECK_STR(out, "<xx>{|base}x{v2");
@@ -463,17 +482,33 @@ TEST(the_list_of_a_sweep_reads_what_is_there)
     list(NULL, 1, words, &json);
     CHECK(!strstr(json.data, "gone") && !strstr(json.data, "nowhere"));
     /* a run of this command keeps its place and what it has cost, but its words are today's */
-    check_order(
-        &json, 26,
-        (const char *[]){ "\"a.lr\"", "\"b.n\"", "\"run\": \"bare\"",
-                          "\"variant\": \"x\"", "\"values\": {}", "\"seed\": null",
-                          "\"log\": null", "\"state\": \"waiting\"", "\"wall_s\": 0",
-                          "\"gpu\": null", "\"run\": \"full\"", "\"variant\": \"lr = 9, n = 4\"",
-                          "\"a.lr\": \"9\"", "\"b.n\": \"4\"", "\"seed\": 7", "\"log\": \"l\"",
-                          "\"state\": \"failed\"", "\"wall_s\": 2.5", "\"gpu\": \"1xH100\"",
-                          "\"run\": \"lr_2\"", "\"variant\": \"lr = 2\"", "\"seed\": null",
-                          "\"state\": \"waiting\"", "\"wall_s\": 11", "\"run\": \"lr_1\"",
-                          "\"wall_s\": 1," });
+    check_order(&json, 26,
+                (const char *[]){ "\"a.lr\"",
+                                  "\"b.n\"",
+                                  "\"run\": \"bare\"",
+                                  "\"variant\": \"x\"",
+                                  "\"values\": {}",
+                                  "\"seed\": null",
+                                  "\"log\": null",
+                                  "\"state\": \"waiting\"",
+                                  "\"wall_s\": 0",
+                                  "\"gpu\": null",
+                                  "\"run\": \"full\"",
+                                  "\"variant\": \"lr = 9, n = 4\"",
+                                  "\"a.lr\": \"9\"",
+                                  "\"b.n\": \"4\"",
+                                  "\"seed\": 7",
+                                  "\"log\": \"l\"",
+                                  "\"state\": \"failed\"",
+                                  "\"wall_s\": 2.5",
+                                  "\"gpu\": \"1xH100\"",
+                                  "\"run\": \"lr_2\"",
+                                  "\"variant\": \"lr = 2\"",
+                                  "\"seed\": null",
+                                  "\"state\": \"waiting\"",
+                                  "\"wall_s\": 11",
+                                  "\"run\": \"lr_1\"",
+                                  "\"wall_s\": 1," });
     CHECK(!strstr(json.data, "elsewhere") && !strstr(strstr(json.data, "lr_1"), "lr_2"));
     for (int i = 0; i < ARES_COUNT(damaged); i++) {
         CHECK_OK(ares_file_write(path, damaged[i], strlen(damaged[i])));

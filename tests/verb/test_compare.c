@@ -166,6 +166,40 @@ TEST(a_smoothed_curve_is_that_of_the_means_over_steps_that_went_before)
     ares_str_fini(&smoothed), ares_str_fini(&means);
 }
 
+/* Rows without a step or with values that are no numbers, and a step that is written twice. */
+TEST(compare_reads_numbers_of_metrics_and_refuses_rows_that_are_none)
+{
+    static const struct {
+        const char *rows, *cell;
+    } cases[] = {
+        { "{\"step\":1,\"a\":\"9\"}\n{\"step\":2,\"a\":null}\n{\"a\":7}\n{\"step\":2,\"a\":3}\n"
+          "{\"step\":3,\"a\":[5]}\n{\"step\":3,\"a\":true}\n{\"step\":3,\"a\":0.5}\n",
+          "| 1.750            |" },
+        { "{\"step\":1,\"a\":4}\n{\"step\":1,\"a\":2}\n{\"step\":2,\"b\":0}\n",
+          "| 2.000            |" },
+        { "{\"step\":1,\"a\":4}\nno\n{\"step\":2,\"a\":1}\n", "metrics.jsonl:1:" },
+        { "{\"step\":1,\"a\":4}\n{\"step\":\"x\",\"a\":1}\n{\"step\":3,\"a\":1}\n", "'step'" },
+        { "", "| -                |" },
+    };
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        write_run("m", cases[i].rows);
+        compare(&out, i < 2 ? "--metric a m" : "--columns a m");
+        CHECK_CONTAINS(out.data, cases[i].cell);
+    }
+    /* what DONE says of a run that was stopped is not needed for its numbers */
+    static const char *const dones[] = { "", "{", "{\"stopped\":5}", "{\"stopped\":\"x\"}" };
+    write_run("m", cases[1].rows);
+    for (int i = 0; i < ARES_COUNT(dones); i++) {
+        CHECK_OK(ares_file_write(test_file("m/DONE"), dones[i], strlen(dones[i])));
+        CHECK_EQ(compare(&out, "--metric a m"), 0);
+        CHECK_CONTAINS(out.data, cases[1].cell);
+        CHECK(!strstr(out.data, "not finished"));
+    }
+    ares_str_fini(&out);
+}
+
 TEST(compare_refuses_what_it_cannot_read)
 {
     if (!has_program()) SKIP("ares-train is not built");

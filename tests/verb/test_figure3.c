@@ -311,6 +311,41 @@ TEST(values_that_are_words_stand_out_among_numbers)
     ares_str_fini(&json);
 }
 
+/* Validations are few: their curves are drawn as they are, those of training over a window. */
+TEST(curves_of_validations_are_not_smoothed)
+{
+    static const char json[] = "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"variant\":\"1\","
+                               "\"run_dir\":\"none\"}]}";
+    static const char *const metrics[] = { "val/accuracy", "actor/entropy" };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str out = { 0 }, plain = { 0 }, smooth = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char rows[300];
+        snprintf(rows, sizeof rows,
+                 "{\"step\":1,\"%s\":0}\n{\"step\":2,\"%s\":0.5}\n{\"step\":3,\"%s\":0}\n",
+                 metrics[i], metrics[i], metrics[i]);
+        write_run("other/r", rows);
+        CHECK_EQ(compare_other(json, "--smooth 1", &out, &plain), 0);
+        CHECK_EQ(compare_other(json, "--smooth 2", &out, &smooth), 0);
+        const char *a = strstr(plain.data, "<path fill=\"none\""),
+                   *b = strstr(smooth.data, "<path fill=\"none\"");
+        REQUIRE(a && b);
+        CHECK_EQ(strcmp(a, b) == 0, i == 0);
+        CHECK(!strstr(plain.data, "training: mean over"));
+        /* a run that was stopped has a cross; what DONE says that is no reason has none */
+        static const char *const dones[] = { "{\"stopped\":\"x\"}", "{\"stopped\":5}", "{\"stop" };
+        for (int k = 0; k < ARES_COUNT(dones); k++) {
+            CHECK_OK(ares_file_write(test_file("other/r/DONE"), dones[k], strlen(dones[k])));
+            CHECK_EQ(compare_other(json, "--smooth 1", &out, &plain), 0);
+            CHECK_EQ(strstr(plain.data, "stopped early") != NULL, k == 0);
+        }
+        CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("other/r/DONE")), 0);
+    }
+    ares_str_fini(&out);
+    ares_str_fini(&plain);
+    ares_str_fini(&smooth);
+}
+
 TEST(the_untrained_model_is_not_the_best_of_a_run)
 {
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");

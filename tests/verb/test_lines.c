@@ -122,6 +122,91 @@ TEST(grade_knows_the_length_and_the_tokens_of_a_response)
                 "known (in lines: 'response_length' or 'output_ids')\"}\n");
 }
 
+/* What a line may have, and what stands for what is absent, null or of another type. */
+TEST(grade_reads_every_form_of_a_line)
+{
+    static const struct {
+        const char *words, *line, *answer;
+    } cases[] = {
+        { "exact", "{\"response\":null,\"ground_truth\":\"\"}", "{\"score\":1.0}" },
+        { "exact", "{\"response\":7,\"ground_truth\":7.0}", "{\"score\":0.0}" },
+        { "exact", "{\"response\":\"[1]\",\"ground_truth\":[1]}",
+          "{\"error\":\"reward: exact: the ground truth [1] is a list or an object, and this "
+          "verifier "
+          "compares a text; name the answer inside it by a path, as in data.answer_key=KEY.KEY or "
+          "KEY[0]\"}" },
+        { "exact", "{\"response\":\"{}\",\"ground_truth\":{}}",
+          "{\"error\":\"reward: exact: the ground truth {} is a list or an object, and this "
+          "verifier "
+          "compares a text; name the answer inside it by a path, as in data.answer_key=KEY.KEY or "
+          "KEY[0]\"}" },
+        { "exact", "{\"response\":\"[1]\",\"ground_truth\":\"[1]\"}", "{\"score\":1.0}" },
+        { "exact", "{\"response\":\"a\",\"ground_truth\":\"a\",\"finished\":0}",
+          "{\"error\":\"key 'finished' is an integer, not true or false\"}" },
+        { "length safe_length=4 max_length=8 len_reward_penalty=1",
+          "{\"response\":\"x\",\"response_tokens\":\"4\"}",
+          "{\"error\":\"key 'response_tokens' is a string, not an integer of 64 bits\"}" },
+        { "length safe_length=4 max_length=8 len_reward_penalty=1",
+          "{\"response\":\"x\",\"response_tokens\":4,\"response_length\":6.5}",
+          "{\"error\":\"key 'response_length' is a number, not an integer of 64 bits\"}" },
+        { "length safe_length=4 max_length=8 len_reward_penalty=1",
+          "{\"response\":\"x\",\"response_tokens\":6}", "{\"score\":-0.5}" },
+    };
+    ares_str out = { 0 };
+    char words[200];
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        snprintf(words, sizeof words, "grade --verifier %s", cases[i].words);
+        ares_str_clear(&out);
+        ares_str_addf(&out, "%s\n", cases[i].answer);
+        check_lines(words, cases[i].line, cases[i].answer[2] == 'e', out.data);
+    }
+    ares_str_fini(&out);
+}
+
+/* The truth of a row of data, and what of a line a reward of one's own is told. */
+TEST(grade_finds_the_truth_of_a_row_for_a_reward_of_ones_own)
+{
+    static const char judge[] =
+        "import json, sys\n"
+        "for l in sys.stdin:\n"
+        "    x = json.loads(l)\n"
+        "    print(json.dumps({'score': 1, 'told': [x['response'], x['ground_truth'], x['prompt'],"
+        " x.get('row'), x.get('finished')]}), flush=True)\n";
+    static const struct {
+        const char *line, *told;
+    } cases[] = {
+        { "{\"ground_truth\":\"g\",\"answer\":\"a\"}",
+          "[\"g\",\"g\",\"\",{\"ground_truth\":\"g\",\"answer\":\"a\"}" },
+        { "{\"ground_truth\":\"\",\"answer\":\"a\",\"reward_model\":{\"ground_truth\":\"m\"}}",
+          "[\"a\",\"a\"," },
+        { "{\"answer\":null,\"reward_model\":{\"ground_truth\":\"m\"},\"response\":\"r\"}",
+          "[\"r\",\"m\"," },
+        { "{\"reward_model\":\"m\",\"response\":\"r\"}", "[\"r\",\"\"," },
+        { "{\"row\":{\"k\":1},\"answer\":\"a\",\"response\":\"\",\"prompt\":\"p\"}",
+          "[\"\",\"a\",\"p\",{\"k\":1}" },
+        { "{\"row\":3,\"answer\":\"a\",\"prompt\":[1]}", "[\"a\",\"a\",\"[1]\",{\"row\":3," },
+    };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    ares_str input = { 0 }, out = { 0 };
+    CHECK_OK(ares_file_write(test_file("judge.py"), judge, sizeof judge - 1));
+    for (int i = 0; i < ARES_COUNT(cases); i++) ares_str_addf(&input, "%s\n", cases[i].line);
+    CHECK_OK(ares_file_write(test_file("in"), input.data, input.len));
+    CHECK_EQ(test_shell(&out, "'%s' grade --command \"python3 '%s'\" < '%s' 2>&1", test_program(),
+                        test_file("judge.py"), test_file("in")),
+             0);
+    char *at = out.data;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char *end = at ? strchr(at, '\n') : NULL;
+        if (!CHECK(end != NULL)) break;
+        *end = 0;
+        const char *told = strstr(at, "\"told\":");
+        if (CHECK(told)) CHECK_CONTAINS(told, cases[i].told);
+        at = end + 1;
+    }
+    ares_str_fini(&input);
+    ares_str_fini(&out);
+}
+
 TEST(grade_lists_its_verifiers_as_the_documents_do)
 {
     ares_str list = { 0 }, help = { 0 }, page = { 0 };

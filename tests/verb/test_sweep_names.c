@@ -520,3 +520,107 @@ TEST(the_list_of_a_sweep_reads_what_is_there)
     ares_str_fini(&json);
     ares_str_fini(&text);
 }
+
+/* ---------------- results */
+static void check_file(const char *path, const char *expected)
+{
+    ares_str text = { 0 };
+    CHECK_OK(ares_file_read(path, &text));
+    CHECK_STR(text.data ? text.data : "", expected);
+    ares_str_fini(&text);
+}
+
+TEST(a_result_has_the_times_and_the_end_of_its_run)
+{
+    static const char *const words[] = { "--over=a=1,2,3" };
+    static const char rows[] = "{\"step\":0,\"timing_s/validation\":0.25}\n"
+                               "{\"step\":1,\"timing_s/step\":1.5}\n"
+                               "{\"step\":2,\"timing_s/step\":2,\"timing_s/validation\":0.5}\n";
+    static const char *const lines[] = {
+        "a=1 | train_time=3.50s | eval_time=0.75s | total_time=4.25s | wall_time=12s | gpu=1xH100 "
+        "| status=success | stopped=collapse\n",
+        "a=2 | train_time=N/As | eval_time=N/As | total_time=N/As | wall_time=0s | gpu=- | "
+        "status=fail\n",
+        "a=3 | train_time=2.00s | eval_time=N/As | total_time=2.00s | wall_time=1s | gpu=- | "
+        "status=fail\n",
+    };
+    sweep s = { 0 };
+    ares_str all = { 0 };
+    REQUIRE_OK(sweep_read(
+        &s, &(sweep_words){ .name = "x", .dir = test_file("x"), .n = 1, .words = words }));
+    for (int i = 0; i < 3; i += 2) {
+        char path[300];
+        REQUIRE_OK(ares_dir_make(s.runs[i].run_dir));
+        snprintf(path, sizeof path, "%s/metrics.jsonl", s.runs[i].run_dir);
+        REQUIRE_OK(ares_file_write(path, i ? "{\"step\":1,\"timing_s/step\":2}\n" : rows,
+                                   i ? 29 : sizeof rows - 1));
+        snprintf(path, sizeof path, "%s/DONE", s.runs[i].run_dir);
+        REQUIRE_OK(ares_file_write(path, "{\"stopped\":\"collapse\"}", 22));
+    }
+    s.runs[0].state = SWEEP_DONE;
+    s.runs[0].wall_s = 12.4;
+    s.runs[0].gpu = "1xH100";
+    s.runs[1].state = SWEEP_FAILED;
+    s.runs[1].why = "config: no";
+    s.runs[2].state = SWEEP_FAILED;
+    s.runs[2].wall_s = 0.6;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(sweep_record(&s, &s.runs[i]));
+        check_file(s.runs[i].result, lines[i]);
+    }
+    ares_str_addf(&all, "%s%s  error: config: no\n%s", lines[0], lines[1], lines[2]);
+    check_file(s.summary, all.data);
+    ares_str_fini(&all);
+    sweep_fini(&s);
+}
+
+/* Only the result of a run that is done is repaired; a whole one stays as it is. */
+TEST(results_that_are_not_whole_are_written_again_once)
+{
+    static const char *const words[] = { "--over=a=1,2" };
+    static const char anew[] = "a=1 | train_time=N/As | eval_time=N/As | total_time=N/As | "
+                               "wall_time=0s | gpu=- | status=success\n";
+    static const struct {
+        const char *result, *summary; /* before; NULL: no file */
+        const char *after, *summed;   /* NULL: as a new one */
+    } cases[] = {
+        { NULL, NULL, NULL, NULL },
+        { "", "", NULL, NULL },
+        { "a=1 | wall_time=7s | status=success", NULL, NULL, NULL },
+        { "a=10 | x\n", NULL, NULL, NULL },
+        { "a=2 | status=success\n", NULL, NULL, NULL },
+        { "a=1 | status=fail\n", NULL, NULL, NULL },
+        { "a=1 | x\na=1 | status=success\n", NULL, NULL, NULL },
+        { "a=1 | wall_time=7s | status=success\n", NULL, "a=1 | wall_time=7s | status=success\n",
+          "a=1 | wall_time=7s | status=success\n" },
+        { "a=1 | y | status=success | stopped=z\n",
+          "a=2 | q\na=1 | y | status=success | stopped=z\n",
+          "a=1 | y | status=success | stopped=z\n",
+          "a=2 | q\na=1 | y | status=success | stopped=z\n" },
+        /* the end of a line that was being written goes */
+        { "a=1 | y | status=success\n", "a=2 | q\na=1 | y | sta", "a=1 | y | status=success\n",
+          "a=2 | q\na=1 | y | status=success\n" },
+        { "a=1 | y | status=success\n", "a=1 | y", "a=1 | y | status=success\n",
+          "a=1 | y | status=success\n" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        sweep s = { 0 };
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("x")), 0);
+        REQUIRE_OK(sweep_read(
+            &s, &(sweep_words){ .name = "x", .dir = test_file("x"), .n = 1, .words = words }));
+        s.runs[0].state = SWEEP_DONE;
+        s.runs[1].state = SWEEP_STOPPED;
+        REQUIRE_OK(sweep_make_folder_of(s.runs[0].result));
+        if (cases[i].result)
+            CHECK_OK(ares_file_write(s.runs[0].result, cases[i].result, strlen(cases[i].result)));
+        if (cases[i].summary)
+            CHECK_OK(ares_file_write(s.summary, cases[i].summary, strlen(cases[i].summary)));
+        for (int again = 0; again < 2; again++) {
+            CHECK_OK(sweep_repair(&s));
+            check_file(s.runs[0].result, cases[i].after ? cases[i].after : anew);
+            check_file(s.summary, cases[i].summed ? cases[i].summed : anew);
+        }
+        CHECK(!ares_file_exists(s.runs[1].result));
+        sweep_fini(&s);
+    }
+}

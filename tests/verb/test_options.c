@@ -6,7 +6,7 @@
 
 static const char *text, *choice, *optional;
 static bool flag;
-static int64_t number;
+static int64_t number, least, most, any;
 static double real;
 
 static const char *const colours[] = { "red", "green", NULL };
@@ -17,6 +17,11 @@ static const verb_option options[] = {
     VERB_OPTION(FLAG, flag, "--flag", NULL, "a flag"),
     VERB_OPTION(I64, number, "--number", "N", "one to nine", .least = 1, .most = 9),
     VERB_OPTION(F64, real, "--real", "X", "any number"),
+    VERB_OPTION(I64, least, "--least", "N", "two or more", .least = 2, .most = INT64_MAX),
+    VERB_OPTION(I64, most, "--most", "N", "up to three", .most = 3),
+    VERB_OPTION(I64, any, "--any", "N", "any whole number"),
+    { .name = "key=value", .type = VERB_PASSED, .doc = "passed on" },
+    { .name = "--passed", .type = VERB_PASSED, .value = "X", .doc = "passed on" },
 };
 
 /* Reads a line of words into the variables above; left: the words left over, between blanks. */
@@ -31,7 +36,7 @@ static int reads(verb_words words, const char *line, ares_str *left)
     };
     text = choice = optional = NULL;
     flag = false;
-    number = 0;
+    number = least = most = any = 0;
     real = 0;
     snprintf(copy, sizeof copy, "%s", line);
     for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) argv[argc++] = w;
@@ -106,6 +111,87 @@ TEST(a_wrong_value_is_named_with_its_option)
     ares_str_fini(&left);
 }
 
+TEST(whole_numbers_have_the_bounds_of_their_option)
+{
+    static const struct {
+        const char *line;
+        const int64_t *into;
+        int64_t value;
+        const char *why; /* NULL: it is taken */
+    } cases[] = {
+        { "--number 1", &number, 1, NULL },
+        { "--number 9", &number, 9, NULL },
+        { "--number 0", &number, 0, "--number = 0: out of range; set 1 to 9" },
+        { "--number -5", &number, 0, "--number = -5: out of range; set 1 to 9" },
+        { "--number=1.0", &number, 0, "--number = '1.0': not a whole number" },
+        { "--number=", &number, 0, "--number = '': not a whole number" },
+        { "--least 2", &least, 2, NULL },
+        { "--least 9223372036854775807", &least, INT64_MAX, NULL },
+        { "--least 1", &least, 0, "--least = 1: out of range; set 2 or more" },
+        { "--most 0", &most, 0, NULL },
+        { "--most 3", &most, 3, NULL },
+        { "--most 4", &most, 0, "--most = 4: out of range; set 0 to 3" },
+        { "--most -1", &most, 0, "--most = -1: out of range; set 0 to 3" },
+        { "--any -7", &any, -7, NULL },
+        { "--any 7 --any=8", &any, 8, NULL }, /* the later one */
+        { "--anyway 7", &any, 0, "'--anyway': no such option (see" },
+        { "--an=7", &any, 0, "'--an=7': no such option; did you mean '--any'?" },
+        { "--any", &any, 0, "--any needs a value" },
+        { "--completely-else", &any, 0, "'--completely-else': no such option (see" },
+        { "key=1", &any, 0, "'key=1': no such option (see" },
+    };
+    ares_str left = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        int rc = reads(VERB_NO_WORDS, cases[i].line, &left);
+        if (cases[i].why) CHECK_FAIL(rc, ARES_EUSE, cases[i].why);
+        else CHECK_OK(rc);
+        CHECK_EQ(*cases[i].into, cases[i].value);
+    }
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional", &left));
+    CHECK_STR(optional, "");
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional -1", &left));
+    CHECK_STR(optional, "");
+    CHECK_STR(left.data, "-1 ");
+    /* what is passed on goes with the other words, also where the verb takes no dashes */
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--passed x --flag key=1", &left));
+    CHECK_STR(left.data, "--passed x key=1 ");
+    ares_str_fini(&left);
+}
+
+TEST(a_misspelt_option_is_told_from_a_word_of_the_configuration)
+{
+    static const verb_command command = { .name = "verb",
+                                          .options = options,
+                                          .n_options = ARES_COUNT(options) };
+    CHECK_OK(verb_check_typo(&command, "--flag"));
+    CHECK_OK(verb_check_typo(&command, "--passed=x"));
+    CHECK_OK(verb_check_typo(&command, "--something.else=1"));
+    CHECK_FAIL(verb_check_typo(&command, "--pased=x"), ARES_EUSE,
+               "verb: '--pased=x': no such option; did you mean '--passed'?");
+}
+
+TEST(control_characters_are_shown_as_what_they_are)
+{
+    static const struct {
+        const char *text, *safe;
+    } cases[] = {
+        { "a\tb\nc", "a\tb\nc" },
+        { "\001\037 ~\177", "\\x01\\x1f ~\\x7f" },
+        { "\r\033[2J", "\\x0d\\x1b[2J" },
+        /* C1 controls in UTF-8, and what stands beside them: a no-break space, letters */
+        { "\xc2\x80\xc2\x9f\xc2\xa0", "\\u0080\\u009f\xc2\xa0" },
+        { "\xc3\x80\xc2", "\xc3\x80\xc2" },
+        { "\xc2\x7fz", "\xc2\\x7fz" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&out);
+        verb_add_safe(&out, ares_view_of(cases[i].text));
+        CHECK_STR(out.data, cases[i].safe);
+    }
+    ares_str_fini(&out);
+}
+
 TEST(one_option_is_taken_out_of_the_others)
 {
     char *argv[] = { "train", "a=1", "--number=3", "--text", "b", NULL };
@@ -115,6 +201,17 @@ TEST(one_option_is_taken_out_of_the_others)
     CHECK_EQ(argc, 4);
     CHECK_STR(argv[2], "--text");
     CHECK(!argv[4]);
+    /* also as the first and as two words, and not what begins like it */
+    char *more[] = { "--number", "4", "--numbers=5", "--number=6", NULL };
+    argc = 4;
+    REQUIRE_OK(verb_take("verb", &options[4], &argc, more));
+    CHECK_EQ(number, 6);
+    CHECK_EQ(argc, 1);
+    CHECK_STR(more[0], "--numbers=5");
+    CHECK(!more[1]);
+    char *last[] = { "a", "--number", NULL };
+    argc = 2;
+    CHECK_FAIL(verb_take("verb", &options[4], &argc, last), ARES_EUSE, "--number needs a value");
 }
 
 /* ---------------- as users type them */

@@ -91,7 +91,8 @@ int ares_verb_score(int argc, char **argv)
                     .required = true),
         VERB_INPUT(input),
         VERB_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
-        VERB_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand"),
+        VERB_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
+                    .most = 1 << 16),
         VERB_DTYPE(dtype),
         VERB_SEE(sight),
     };

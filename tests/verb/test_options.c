@@ -289,6 +289,31 @@ TEST(every_verb_names_the_nearest_option)
     ares_str_fini(&out);
 }
 
+TEST(numbers_of_sampling_and_of_threads_have_bounds)
+{
+    static const struct {
+        const char *verb, *words, *why;
+    } cases[] = {
+        { "generate", "--threads -1", "--threads = -1: out of range; set 0 to 65536" },
+        { "score", "--threads=-1", "--threads = -1: out of range; set 0 to 65536" },
+        { "generate", "--top-k -2", "--top-k = -2: out of range; set -1 to 1073741824" },
+        { "generate", "--top-k 4294967297", "--top-k = 4294967297: out of range" },
+        { "generate", "--max-new-tokens 0", "--max-new-tokens = 0: out of range" },
+        { "generate", "--n 0", "--n = 0: out of range" },
+        { "generate", "--image x.png", "--image and --video go with --prompt" },
+        { "generate", "--video x.mp4", "--image and --video go with --prompt" },
+    };
+    ares_str out = { 0 };
+    char words[64];
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        snprintf(words, sizeof words, "--model /none %s", cases[i].words);
+        CHECK_EQ(program(&out, cases[i].verb, words), 2);
+        CHECK_CONTAINS(out.data, cases[i].why);
+    }
+    ares_str_fini(&out);
+}
+
 TEST(ranks_are_a_number)
 {
     ares_str out = { 0 };

@@ -96,6 +96,44 @@ TEST(actions_come_from_a_file_and_turns_end)
     ares_str_fini(&out);
 }
 
+/* What the command line sets wins over the files; a word goes to the definition or to its type. */
+TEST(words_of_play_go_before_files)
+{
+    static const char yaml[] = "env:\n"
+                               "  definitions:\n"
+                               "    Row: {type: frozen_lake, instruction: Walk., max_actions: 9,\n"
+                               "          options: {is_slippery: false}}\n"
+                               "  train: {tags: Row}\n"
+                               "  max_turns: 1\n"
+                               "  max_actions_per_turn: 1\n"
+                               "trainer: {max_steps: 3}\n";
+    static const struct {
+        const char *words, *parts[4];
+    } cases[] = {
+        { "", { "Walk.\n", "<answer>Up</answer>", "failure: no turns left\n1 turns, 1 actions;" } },
+        { "--max-turns 2 --max-actions-per-turn 3 max_actions=7 'instruction=Go there.'",
+          { "Go there.\n", "You have 7 actions left", "<answer>Up || Up || Up</answer>",
+            "failure: no turns left\n2 turns, 6 actions;" } },
+        { "--max-actions-per-turn=2 --max-turns=0 type=sokoban",
+          { "env.definitions.Row.options.is_slippery: no such option" } },
+    };
+    ares_str out = { 0 }, words = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_OK(ares_file_write(test_file("row.yaml"), yaml, sizeof yaml - 1));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&words);
+        ares_str_addf(&words, "--env Row --config '%s' %s", test_file("row.yaml"), cases[i].words);
+        play(&out, "Up||Up || Up||Up\\nUp || Up||Up||Up\\nUp", words.data);
+        for (int k = 0; k < 4 && cases[i].parts[k]; k++)
+            CHECK_CONTAINS(out.data, cases[i].parts[k]);
+    }
+    /* only a word that is the whole name is the definition's own */
+    CHECK_EQ(play(&out, "", "--env Bandit max_tokensx=3"), 2);
+    CHECK_CONTAINS(out.data, "env.definitions.Bandit.options.max_tokensx: no such option");
+    ares_str_fini(&out);
+    ares_str_fini(&words);
+}
+
 TEST(play_shows_control_characters_and_sends_none)
 {
     static const char program[] =

@@ -224,6 +224,356 @@ TEST(a_label_is_a_letter_an_index_or_the_text_of_a_choice)
                 (const char *const[]){ "letters=ABCDEFGHIJK", NULL }) == 1);
 }
 
+/* ---------------------------------------------------------------- options and rows */
+typedef struct row_case {
+    const char *name, *words[2], *row, *response, *truth; /* words, row, truth: NULL: none */
+    double score, accuracy;                               /* score NAN: a failure, `why` tells it */
+    const char *why;
+} row_case;
+
+static void check_rows(const row_case *cases, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const row_case *x = &cases[i];
+        const char *words[] = { x->words[0], x->words[1], NULL };
+        ares_arena arena = { 0 };
+        ares_verify_out out;
+        ares_verify_in in = { .response = ares_view_of(x->response), .response_tokens = -1 };
+        if (x->truth) in.ground_truth = ares_view_of(x->truth);
+        if (x->row) CHECK_OK(ares_json_parse(&arena, ares_view_of(x->row), "row", &in.row));
+        double score = judge(x->name, &in, &out, words);
+        CHECK_MSG(score == x->score || (isnan(score) && isnan(x->score)), "%s %s %s '%s': %g",
+                  x->name, x->words[0] ? x->words[0] : "", x->row ? x->row : "", x->response,
+                  score);
+        if (isnan(x->score)) CHECK_CONTAINS(ares_error_message(), x->why);
+        else
+            CHECK_MSG(out.accuracy == x->accuracy || (isnan(out.accuracy) && isnan(x->accuracy)),
+                      "%s '%s': accuracy %g", x->name, x->response, out.accuracy);
+        ares_arena_fini(&arena);
+    }
+}
+
+TEST(integers_and_boxes_are_judged_as_the_options_of_dapo_say)
+{
+#define INTEGER { "integer_labels=true" }
+#define BOX { "strict_box=true" }
+#define LONG                                                                                       \
+    "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901" \
+    "23456789"
+    static const row_case cases[] = {
+        { "dapo", { NULL }, NULL, "Answer: 7", "7", 1, 1, NULL },
+        { "dapo", { NULL }, NULL, "Answer: 007", "7", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 007", "7", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 7.0", "7", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 7", "7.000", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 7.05", "7", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 70", "7", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: -7", "7", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: -07", "-7", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: +7", "7", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: -0", "0", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 000", "0", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "Answer: -", "0", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: 7x", "7", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: x", "y", -1, 0, NULL },
+        { "dapo", INTEGER, NULL, "Answer: x", "x", 1, 1, NULL },
+        { "dapo", INTEGER, NULL, "no such word", "7", -1, 0, NULL },
+        { "dapo", BOX, NULL, "Answer: 8 \\boxed{7}", "7", 1, 1, NULL },
+        { "dapo", BOX, NULL, "Answer: 7 \\boxed{8}", "7", -1, 0, NULL },
+        { "dapo", BOX, NULL, "Answer: 7", "7", -1, 0, NULL },
+        { "dapo", BOX, NULL, "\\boxed{1} \\boxed{7}", "7", 1, 1, NULL },
+        { "dapo", BOX, NULL, "\\boxed{07}", "7", -1, 0, NULL },
+        { "dapo", BOX, NULL, "\\boxed{\\frac12}", "\\frac{1}{2}", -1, 0, NULL }, /* as it is */
+        { "dapo",
+          { "strict_box=true", "integer_labels=true" },
+          NULL,
+          "\\boxed{07}",
+          "7",
+          1,
+          1,
+          NULL },
+        { "dapo", BOX, NULL, "\\boxed{7}" LONG, "7", -1, 0, NULL },
+        { "dapo", { NULL }, NULL, "Answer: 7", NULL, NAN, 0, "dapo: the row has no ground truth" },
+        { "gsm8k", { NULL }, NULL, "it is 72", "72", 0, 0, NULL },
+        { "gsm8k", { "method=flexible" }, NULL, "it is 72", "72", 1, 1, NULL },
+        { "gsm8k", { "method=flexible" }, NULL, "#### 72 or 73", "72", 0, 0, NULL },
+        { "gsm8k", { "method=strict" }, NULL, "#### 1,000", "1000", 1, 1, NULL },
+        { "gsm8k", { "method=flexible" }, NULL, "#### 1,000", "1000", 0, 0, NULL },
+        { "gsm8k", { "method=flexible" }, NULL, "#### 1,000", "1,000", 1, 1, NULL },
+        { "gsm8k", { NULL }, NULL, "#### 72", "48 + 24 = 72\n#### 72", 1, 1, NULL },
+        { "gsm8k", { NULL }, NULL, "#### 48", "48 + 24 = 72\n#### 72", 0, 0, NULL },
+        { "gsm8k", { NULL }, NULL, "#### 72", NULL, NAN, 0, "gsm8k: the row has no ground truth" },
+    };
+#undef INTEGER
+#undef BOX
+#undef LONG
+    check_rows(cases, ARES_COUNT(cases));
+}
+
+TEST(what_is_judged_of_a_response_is_what_the_options_say)
+{
+    static const row_case cases[] = {
+        { "deepscaler", { NULL }, NULL, "\\boxed{5}", "5", 0, 0, NULL },
+        { "deepscaler", { "require_think=false" }, NULL, "\\boxed{5}", "5", 1, 1, NULL },
+        { "deepscaler", { NULL }, NULL, "\\boxed{4}</think>\\boxed{5}", "5", 1, 1, NULL },
+        { "deepscaler", { NULL }, NULL, "\\boxed{5}</think>so", "5", 0, 0, NULL },
+        { "deepscaler", { "require_think=false" }, NULL, "\\boxed{5}</think>so", "5", 1, 1, NULL },
+        { "deepscaler", { NULL }, NULL, "\\boxed{4}###Response\\boxed{5}", "5", 1, 1, NULL },
+        { "deepscaler", { NULL }, NULL, "</think>\\boxed{5}", "so \\boxed{5}", 1, 1, NULL },
+        { "deepscaler", { NULL }, NULL, "</think>\\boxed{5}", "5 or \\boxed{6}", 0, 0, NULL },
+        { "deepscaler", { NULL }, NULL, "5", NULL, NAN, 0, "deepscaler: the row has no ground" },
+        { "math", { NULL }, NULL, "\\boxed{5}</think>so", "5", 1, 1, NULL },
+        { "math", { NULL }, NULL, "5", NULL, NAN, 0, "math: the row has no ground truth" },
+        /* of the defects that the reference mode keeps */
+        { "math", { NULL }, NULL, "\\boxed{5^{1/2}}", "\\sqrt{5}", 1, 1, NULL },
+        { "math", { "mode=reference" }, NULL, "\\boxed{5^{1/2}}", "\\sqrt{5}", 0, 0, NULL },
+        { "deepscaler",
+          { "mode=target" },
+          NULL,
+          "</think>\\boxed{0.\\overline{3}}",
+          "\\frac13",
+          1,
+          1,
+          NULL },
+        { "deepscaler",
+          { "mode=reference" },
+          NULL,
+          "</think>\\boxed{0.\\overline{3}}",
+          "\\frac13",
+          0,
+          0,
+          NULL },
+        { "math_format", { NULL }, NULL, "\\boxed{5}", "5", 0.9, 1, NULL },
+        { "math_format", { NULL }, NULL, "<think>a</think>\\boxed{5}", "5", 1, 1, NULL },
+        { "math_format", { NULL }, NULL, "<think>a</think>\\boxed{4}", "5", 0.1, 0, NULL },
+        { "math_format", { "format_weight=0.25" }, NULL, "\\boxed{5}", "5", 0.75, 1, NULL },
+        { "math_format",
+          { NULL },
+          NULL,
+          "\\boxed{5}",
+          " ",
+          NAN,
+          0,
+          "math_format: the ground truth is" },
+        { "aepo", { NULL }, NULL, "\\boxed{5}", "5", 1, 1, NULL },
+        { "aepo", { NULL }, NULL, "<think>a</think>\\boxed{4}", "5", 0, 0, NULL },
+        { "aepo", { NULL }, NULL, "\\boxed{5}", "", NAN, 0, "aepo: the ground truth is empty" },
+        { "r1v", { NULL }, NULL, "<answer> 5 </answer>", "5", 0.5, 1, NULL },
+        { "r1v", { NULL }, NULL, "<think>a</think><answer>5</answer>", "5", 1, 1, NULL },
+        { "r1v", { NULL }, NULL, "<think>a</think><answer>4</answer>", "5", 0.5, 0, NULL },
+        { "r1v", { "format_weight=0.25" }, NULL, "<answer>5</answer>", " 5 ", 0.75, 1, NULL },
+        /* the first that closes in its line; without one the whole text */
+        { "r1v", { NULL }, NULL, "<answer>4\n</answer><answer>5</answer>", "5", 0.5, 1, NULL },
+        { "r1v", { NULL }, NULL, "<answer>5</answer><answer>4</answer>", "5", 0.5, 1, NULL },
+        { "r1v", { NULL }, NULL, "x\n<answer>5</answer>\ny", "5", 0.5, 1, NULL },
+        { "r1v", { NULL }, NULL, " 5\n", "5", 0.5, 1, NULL },
+        { "r1v", { NULL }, NULL, "5<answer>", "5", 0, 0, NULL },
+        { "r1v",
+          { NULL },
+          NULL,
+          "<answer>5</answer>",
+          "",
+          NAN,
+          0,
+          "r1v: the ground truth is empty" },
+        { "f1", { NULL }, NULL, "yes", "yes", 1, NAN, NULL },
+        { "f1", { NULL }, NULL, "yes it is", "yes", 0, NAN, NULL }, /* a verdict is whole or wrong
+                                                                     */
+        { "f1", { NULL }, NULL, "no", "no way", 0, NAN, NULL },
+        { "f1", { NULL }, NULL, "noanswer", "noanswer here", 0, NAN, NULL },
+        { "f1", { NULL }, NULL, "x x y", "x y y", 2.0 / 3, NAN, NULL },
+        { "f1", { NULL }, NULL, "", "x", 0, NAN, NULL },
+        { "f1", { NULL }, NULL, "x", " ", NAN, NAN, "f1: the ground truth is empty" },
+    };
+    check_rows(cases, ARES_COUNT(cases));
+}
+
+/* Two instructions, of which a text follows none, one or both; wherever a row keeps them. */
+TEST(instructions_are_found_in_every_place_and_judged_in_every_mode)
+{
+#define TWO                                                                                 \
+    "\"instruction_id_list\":[\"punctuation:no_comma\",\"change_case:english_lowercase\"]," \
+    "\"kwargs\":[{},{}]"
+#define CHECKERS(more) "{\"checkers\":[{\"id\":\"punctuation:no_comma\"}" more "]"
+    static const char text[] = "\"{\\\"instruction_id_list\\\":[\\\"punctuation:no_comma\\\"],"
+                               "\\\"kwargs\\\":[{}]}\"";
+    static const row_case cases[] = {
+        { "ifbench", { NULL }, "{" TWO "}", "a b", NULL, 1, 1, NULL },
+        { "ifbench", { NULL }, "{" TWO "}", "a, b", NULL, 0, 0, NULL },
+        { "ifbench", { "mode=strict_fraction" }, "{" TWO "}", "a, b", NULL, 0.5, 0, NULL },
+        { "ifbench", { "mode=loose_fraction" }, "{" TWO "}", "a, b", NULL, 0.5, 0, NULL },
+        /* without its first line the text follows both */
+        { "ifbench", { "mode=strict_fraction" }, "{" TWO "}", "A, b\nc", NULL, 0, 0, NULL },
+        { "ifbench", { "mode=loose_fraction" }, "{" TWO "}", "A, b\nc", NULL, 1, 1, NULL },
+        { "ifbench", { "mode=loose_all" }, "{" TWO "}", "A, b\nc", NULL, 1, 1, NULL },
+        { "ifbench", { NULL }, "{" TWO "}", "<think>A, b</think>c", NULL, 1, 1, NULL },
+        { "ifbench",
+          { "strip_think=false" },
+          "{" TWO "}",
+          "<think>A, b</think>c",
+          NULL,
+          0,
+          0,
+          NULL },
+        { "format_verify", { NULL }, "{" TWO "}", "A, b</think>a, c", NULL, 0.5, 0, NULL },
+        { "ifeval", { NULL }, "{\"metadata\":{" TWO "}}", "a", NULL, 1, 1, NULL },
+        { "ifeval", { NULL }, "{\"extra_info\":{" TWO "}}", "a,", NULL, 0, 0, NULL },
+        { "ifeval", { NULL }, "{\"label\":{" TWO "}}", "a", NULL, 1, 1, NULL },
+        { "ifeval",
+          { NULL },
+          "{\"reward_model\":{\"ground_truth\":{" TWO "}}}",
+          "a",
+          NULL,
+          1,
+          1,
+          NULL },
+        { "ifeval", { NULL }, "{}", "a", "{" TWO "}", 1, 1, NULL },
+        { "ifeval",
+          { NULL },
+          "{\"instruction_id\":[\"punctuation:no_comma\"]}",
+          "a",
+          NULL,
+          1,
+          1,
+          NULL },
+        /* the row's own come first, and an empty list of checkers is none */
+        { "ifeval",
+          { NULL },
+          "{\"instruction_id_list\":[\"punctuation:no_comma\"],\"metadata\":{" TWO "}}",
+          "A",
+          NULL,
+          1,
+          1,
+          NULL },
+        { "ifeval", { NULL }, "{\"checkers\":[]," TWO "}", "A", NULL, 0, 0, NULL },
+        { "ifeval", { NULL }, CHECKERS("") "," TWO "}", "A", NULL, 1, 1, NULL },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":\" length_constraints:number_words \",\"kwargs\":{"
+                   "\"relation\":\"at least\",\"num_words\":2}}") "}",
+          "one",
+          NULL,
+          0,
+          0,
+          NULL },
+        { "ifeval",
+          { "mode=strict_fraction" },
+          CHECKERS(",{\"id\":\"length_constraints:number_words\",\"kwargs\":{\"relation\":\"at "
+                   "least\",\"num_words\":2}}") "}",
+          "one",
+          NULL,
+          0.5,
+          0,
+          NULL },
+        { "ifeval", { NULL }, CHECKERS("") ",\"functions\":[\"f\"]}", "a", NULL, 1, 1, NULL },
+        { "ifeval", { NULL }, CHECKERS("") ",\"functions\":[]}", "a", NULL, 1, 1, NULL },
+        { "ifeval",
+          { NULL },
+          CHECKERS("") ",\"functions\":[\"f\",\"g\"]}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "the row has 2 functions and 1 checkers" },
+        { "ifeval", { NULL }, "{\"functions\":[\"f\"]," TWO "}", "a", NULL, 1, 1, NULL },
+        { "ifeval",
+          { NULL },
+          "{\"functions\":[\"f\"],\"instruction_id\":[\"punctuation:no_comma\"]}",
+          "a",
+          NULL,
+          1,
+          1,
+          NULL },
+        { "ifeval",
+          { NULL },
+          "{\"functions\":[\"f\"],\"checkers\":null}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "the row has 'functions' in Python" },
+        { "ifeval",
+          { NULL },
+          "{\"checkers\":{\"id\":1}}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "'checkers' is no list" },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"kwargs\":{}}") "}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "checkers[1] has no 'id'" },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":7}") "}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "checkers[1] has no 'id'" },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":\"no:such\"}") "}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "checkers[1].id = 'no:such': no such check" },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":\"punctuation:no_comma\",\"kwargs\":3}") "}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "checkers[1].kwargs: not an object" },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":\"punctuation:no_comma\",\"kwargs\":null}") "}",
+          "a",
+          NULL,
+          1,
+          1,
+          NULL },
+        { "ifeval",
+          { NULL },
+          CHECKERS(",{\"id\":\"length_constraints:number_words\"}") "}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "checkers[1].kwargs: '" },
+        { "ifeval",
+          { NULL },
+          "{\"instruction_id_list\":[],\"kwargs\":[]}",
+          "a",
+          NULL,
+          NAN,
+          0,
+          "the row names no instruction" },
+        { "ifeval",
+          { NULL },
+          "{\"instruction_id_list\":null}",
+          "a",
+          "7",
+          NAN,
+          0,
+          "the row names no instruction" },
+    };
+    char row[200];
+    check_rows(cases, ARES_COUNT(cases));
+    snprintf(row, sizeof row, "{\"ground_truth\":%s}", text);
+    const row_case in_text = { "ifeval", { NULL }, row, "A", NULL, 1, 1, NULL };
+    check_rows(&in_text, 1);
+#undef TWO
+#undef CHECKERS
+}
+
 /* ---------------------------------------------------------------- length */
 static double length_score(const char *name, int64_t tokens, const char *const *words)
 {

@@ -116,3 +116,83 @@ TEST(the_summary_shows_ten_questions_from_all_over_the_validation_rows)
     ares_str_fini(&rows);
     ares_str_fini(&text);
 }
+
+/* Numbers, keys and files of every kind that a run may leave. */
+TEST(the_summary_tells_results_and_leaves_out_what_is_none)
+{
+    static const struct {
+        const char *metrics, *told[3], *not_told[3];
+        bool checkpoint;
+    } cases[] = {
+        /* failures are told where there were some, before or after */
+        { "{\"step\":0,\"val/a/failed_frac\":0,\"val/b/failed_frac\":0.5}\n"
+          "{\"step\":2,\"val/a/failed_frac\":0,\"val/b/failed_frac\":0,\"val/c/failed_frac\":0,"
+          "\"val/d/failed_frac\":0.25}\n",
+          { "val/b/failed_frac                                0.500     0.000\n",
+            "val/d/failed_frac                                          0.250\n" },
+          { "val/a/", "val/c/" },
+          true },
+        /* without a step there is nothing to compare the first row with */
+        { "{\"step\":0,\"val/accuracy\":0.5}\n",
+          { "validation                                      before     after\n"
+            "val/accuracy                                               0.500\n",
+            "metrics        " },
+          { "model  " },
+          false },
+        { "{\"step\":1,\"val/accuracy\":0.5}\n{\"step\":2,\"reward/accuracy\":1,\"eval/x\":3}\n",
+          { "run directory  ", "/checkpoints/step_000002/model\n" },
+          { "validation ", "reward/", "eval/" },
+          true },
+        { "{\"step\":0,\"val/accuracy\":0.5}\n{\"step\":2,\"val/accur",
+          { "run directory  " },
+          { "validation " },
+          true },
+        { "{\"step\":\"x\",\"val/accuracy\":0.5}\n",
+          { "run directory  " },
+          { "validation " },
+          true },
+        { "", { "run directory  " }, { "validation " }, true },
+    };
+    ares_str text = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
+        REQUIRE_OK(ares_dir_make(
+            test_file(cases[i].checkpoint ? "run/checkpoints/step_000002" : "run/checkpoints")));
+        put("run/metrics.jsonl", cases[i].metrics);
+        REQUIRE_OK(run_summary(test_file("run")));
+        ares_str_clear(&text);
+        REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+        for (int k = 0; k < 3 && cases[i].told[k]; k++) CHECK_CONTAINS(text.data, cases[i].told[k]);
+        for (int k = 0; k < 3 && cases[i].not_told[k]; k++)
+            CHECK_MSG(!strstr(text.data, cases[i].not_told[k]), "%s is in\n%s",
+                      cases[i].not_told[k], text.data);
+    }
+    ares_str_fini(&text);
+}
+
+/* Fewer rows before than after, and texts that are none or have control characters. */
+TEST(the_summary_shows_the_questions_that_both_validations_have)
+{
+    ares_str text = { 0 };
+    REQUIRE_OK(ares_dir_make(test_file("run/validation")));
+    REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
+    put("run/validation/step_000000.jsonl", "{\"question\":\"old\",\"response\":\" b1\\u0001b "
+                                            "\"}\n{\"question\":\"old\",\"response\":7}\n");
+    put("run/validation/step_000002.jsonl",
+        "{\"question\":\"one\",\"response\":\"a1\"}\n{\"question\":null,\"response\":\"a2\"}\n"
+        "{\"question\":\"three\",\"response\":\"a3\"}\n{\"question\":\"fo");
+    REQUIRE_OK(run_summary(test_file("run")));
+    REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+    CHECK_CONTAINS(text.data, "\nquestion                            before            ");
+    CHECK_CONTAINS(text.data, "\none                                 b1 b              ");
+    CHECK_CONTAINS(text.data, " a1  ");
+    CHECK_CONTAINS(text.data, " a2  ");
+    CHECK(!strstr(text.data, "old") && !strstr(text.data, "three"));
+    /* nothing of a validation from before when the run has made no step */
+    CHECK_EQ(test_shell(NULL, "rm -r '%s'", test_file("run/checkpoints")), 0);
+    REQUIRE_OK(run_summary(test_file("run")));
+    ares_str_clear(&text);
+    REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+    CHECK(!strstr(text.data, "question"));
+    ares_str_fini(&text);
+}

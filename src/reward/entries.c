@@ -168,7 +168,11 @@ static char *python_name(const char *file, const char *function, ares_view sourc
     ares_free(said);
     bool usual = !*function || strcmp(function, "compute_score") == 0 ||
                  strcmp(function, "main") == 0 || is_taken(function);
-    return usual ? stem_of(file) : ares_strdup(function);
+    if (!usual) return ares_strdup(function);
+    char *stem = stem_of(file);
+    if (!is_taken(stem)) return stem;
+    ares_free(stem);
+    return ares_strdup(base_name(file));
 }
 
 /* What calls a function: FILE.py or MODULE, its NAME ("": the usual one), and how. */
@@ -259,6 +263,37 @@ static char *command_name(const ares_texts *words)
         return script;
     }
     return ares_strdup(name);
+}
+
+static bool wants_length(const ares_reward_config *rc)
+{
+    return rc->safe_length != ARES_NULL_I64 || !ares_is_null_f64(rc->len_reward_penalty);
+}
+
+/*
+ * What metrics call the i-th of reward_funcs, which no map can name: `name`, or else the word that
+ * gave it, "math.py.accuracy" of "a/math.py:accuracy".
+ */
+static char *function_name(ares_config *cfg, const char *path, const ares_reward *r, int i,
+                           const char *name, const char *word)
+{
+    char *own = ares_strdup(name);
+    for (int tries = 0;; tries++) {
+        bool known = is_taken(own) || (wants_length(&r->cfg) && strcmp(own, "length") == 0);
+        for (int k = 0; k < i; k++) known = known || strcmp(own, r->entries[k].name) == 0;
+        if (!known) return own;
+        if (tries) {
+            ares_config_fault(cfg, path,
+                              "'%s': another function is called '%s', too, and metrics are named "
+                              "after functions; rename one of their files",
+                              word, own);
+            return own;
+        }
+        ares_free(own);
+        own = ares_strdup(base_name(word));
+        char *colon = strrchr(own, ':');
+        if (colon) *colon = '.';
+    }
 }
 
 /* A verifier has no use for a process's options; a printed configuration has their defaults. */
@@ -358,11 +393,6 @@ static void open_with_defaults(reward_entry *e, const char *verifier)
     int rc = ares_judge_new(e->name, &e->judge);
     ARES_ASSERT(rc == ARES_OK);
     ares_judge_use_defaults(e->judge);
-}
-
-static bool wants_length(const ares_reward_config *rc)
-{
-    return rc->safe_length != ARES_NULL_I64 || !ares_is_null_f64(rc->len_reward_penalty);
 }
 
 /*
@@ -470,7 +500,7 @@ static void open_reward_funcs(ares_config *cfg, ares_reward *r)
                 *dot = 0;
                 function = dot + 1;
             }
-            open_plain(ares_strdup(*function ? function : module), e);
+            open_plain(function_name(cfg, path, r, i, *function ? function : module, named), e);
             if (!*function)
                 ares_config_fault(
                     cfg, path,

@@ -272,6 +272,138 @@ TEST(entries_that_would_share_a_metric_are_refused_until_they_are_called_otherwi
     close_manager(&m);
 }
 
+/* Functions of one name, and of the names of metrics that every run has; nothing is started. */
+TEST(functions_that_would_share_a_metric_are_told_apart)
+{
+    static const struct {
+        const char *words[3], *names[3], *why;
+    } cases[] = {
+        { { "reward_funcs=[a.py:f, b.py:g]" }, { "f", "g" }, NULL },
+        { { "reward_funcs=[a.py:f, b.py:f, a.py:g]" }, { "f", "b.py.f", "g" }, NULL },
+        { { "reward_funcs=[m.a.f, n.f]" }, { "f", "n.f" }, NULL },
+        { { "reward_funcs=[a.py:accuracy, a.py:overall]" },
+          { "a.py.accuracy", "a.py.overall" },
+          NULL },
+        { { "reward_funcs=[accuracy_reward, a.py:accuracy_reward]" },
+          { "accuracy_reward", "a.py.accuracy_reward" },
+          NULL },
+        { { "reward_funcs=[think_format_reward, a.py:f]", "reward_weights=[2, 3]" },
+          { "think_format_reward", "f" },
+          NULL },
+        { { "reward_funcs=[a.py:length]" }, { "length" }, NULL },
+        { { "reward_funcs=[a.py:length]", "safe_length=4" }, { "a.py.length", "length" }, NULL },
+        { { "reward_funcs=[a.py:f, b.py:f, sub/b.py:f]" },
+          { NULL },
+          "'SUB/b.py:f': another function is called 'b.py.f', too" },
+        { { "reward_function=a.py" }, { "a" }, NULL },
+        { { "reward_function=accuracy.py" }, { "accuracy.py" }, NULL },
+        { { "reward_function=accuracy.py:f" }, { "f" }, NULL },
+        { { "reward_funcs=[a.py:f]", "reward_weights=[1, 2]" },
+          { NULL },
+          "2 weights for 1 functions" },
+        { { "reward_funcs=[f]" },
+          { NULL },
+          "'f': neither accuracy_reward nor think_format_reward" },
+        { { "reward_funcs=[a.py]" }, { NULL }, "write MODULE.NAME or FILE.py:NAME" },
+        { { "reward_funcs=[a.py:f]", "reward_function=a.py" },
+          { NULL },
+          "worker.reward.reward_function says what is rewarded; set one of them" },
+        { { "reward_funcs=[a.py:f]", "rewards=[{name: exact}]" },
+          { NULL },
+          "worker.reward.reward_funcs says what is rewarded; set one of them" },
+    };
+    char here[300], sub[320], word[600];
+    snprintf(here, sizeof here, "%s", test_file("x"));
+    *strrchr(here, '/') = 0;
+    snprintf(sub, sizeof sub, "%s/sub", here);
+    REQUIRE_OK(ares_dir_make(sub));
+    for (int i = 0; i < 4; i++) {
+        static const char *const files[] = { "a.py", "b.py", "sub/b.py", "accuracy.py" };
+        CHECK_OK(ares_file_write(test_file(files[i]), "f = 1\n", 6));
+    }
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_config *cfg = ares_config_new();
+        ares_reward_config options;
+        ares_reward *reward = NULL;
+        ares_config_add_options(cfg, "worker.reward", ares_reward_options, &options);
+        for (int k = 0; k < 3 && cases[i].words[k]; k++) {
+            const char *at = cases[i].words[k];
+            size_t n = (size_t)snprintf(word, sizeof word, "worker.reward.");
+            for (; *at; at++) { /* files stand in this test's folder */
+                bool file = (strncmp(at, "a.py", 4) == 0 || strncmp(at, "b.py", 4) == 0 ||
+                             strncmp(at, "sub/", 4) == 0 || strncmp(at, "accuracy.py", 11) == 0) &&
+                            strchr("[=, ", at[-1]);
+                if (file) n += (size_t)snprintf(word + n, sizeof word - n, "%s/", here);
+                word[n++] = *at;
+                word[n] = 0;
+            }
+            ares_config_override(cfg, word);
+        }
+        ares_config_resolve(cfg);
+        int rc = ares_reward_open(cfg, &options, NULL, &reward);
+        if (cases[i].why) {
+            const char *why =
+                strstr(cases[i].why, "SUB") ? strchr(cases[i].why, ':') : cases[i].why;
+            CHECK_FAIL(rc, ARES_ECONFIG, why);
+        } else if (CHECK_OK(rc))
+            for (int k = 0; k < 3; k++) {
+                CHECK_EQ(k < ares_reward_count(reward), cases[i].names[k] != NULL);
+                if (cases[i].names[k] && k < ares_reward_count(reward))
+                    CHECK_STR(ares_reward_name(reward, k), cases[i].names[k]);
+            }
+        ares_reward_close(reward);
+        ares_config_free(cfg);
+    }
+}
+
+/* Every option of a process beside a verifier, and in the ways that it may be right. */
+TEST(options_of_processes_are_of_processes)
+{
+    static const struct {
+        const char *entry, *why; /* NULL: it is taken */
+    } cases[] = {
+        { "{name: exact, timeout_s: 9}", "timeout_s: has no effect: a verifier runs in this" },
+        { "{name: exact, start_timeout_s: 9}", "start_timeout_s: has no effect" },
+        { "{name: exact, processes: 2}", "processes: has no effect" },
+        { "{name: exact, batch: true}", "batch: has no effect" },
+        { "{name: exact, memory_mb: 19}", "memory_mb: has no effect" },
+        { "{name: exact, form: verl}", "kwargs and form are of Python functions" },
+        { "{name: exact, kwargs: {a: 1}}", "kwargs and form are of Python functions" },
+        { "{command: [cat], form: verl}", "kwargs and form are of Python functions" },
+        { "{command: [cat], timeout_s: 9, processes: 2, batch: true, memory_mb: 99}", NULL },
+        { "{command: [cat], function: A.py}", "function and command exclude each other" },
+        { "{command: [cat], function: 'A.so:f'}", "function and command exclude each other" },
+        { "{function: 'A.so:f', batch: true}",
+          "a C function is asked one by one; leave batch out" },
+        { "{function: 'A.so:f', form: trl}", "kwargs and form are of Python functions" },
+        { "{function: 'A.so:f', timeout_s: 9}", NULL },
+        { "{function: 'A.so:'}", "write FILE.so:SYMBOL" },
+        { "{function: A.so}", "write FILE.so:SYMBOL" },
+        { "{function: 'B.so:f'}", "no such file" },
+        { "{function: A.py, form: trl, kwargs: {a: 1}, batch: true, memory_mb: 99}", NULL },
+        { "{function: B.py}", "No such file" },
+        { "7", "an entry is a map, as in {name: exact, weight: 1}" },
+        { "", "no reward; name one" },
+    };
+    char list[1200];
+    CHECK_OK(ares_file_write(test_file("A.py"), "f = 1\n", 6));
+    CHECK_OK(ares_file_write(test_file("A.so"), "", 0));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        size_t n = (size_t)snprintf(list, sizeof list, "[");
+        for (const char *at = cases[i].entry; *at; at++) {
+            if (at[0] && strchr("AB", at[0]) && at[1] == '.')
+                n += (size_t)snprintf(list + n, sizeof list - n, "%s/", test_dir());
+            list[n++] = *at;
+        }
+        snprintf(list + n, sizeof list - n, "]");
+        int rc = open_manager(&m, list, NULL, 1);
+        if (cases[i].why) CHECK_FAIL(rc, ARES_ECONFIG, cases[i].why);
+        else CHECK_OK(rc);
+        close_manager(&m);
+    }
+}
+
 TEST(what_could_not_be_judged_has_no_score_unless_the_policy_gives_it_one)
 {
     manager m;

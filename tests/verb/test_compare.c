@@ -335,6 +335,7 @@ TEST(compare_shows_names_columns_and_runs_of_every_shape)
         /* one run has nothing to be compared with, nor have two of another number of runs */
         { "a1", { "| a1      | 1    | 0.350            | -                    |\n" }, "less" },
         { "--last 1 x=a1 x=a2 y=a1", { "| x       | 2    | 0.550 ± 0.071    |" }, "less" },
+        { "--last 1 x=a1 x=a1 y=a1 y=a2", { "| y       | 2    | +0.050 ± 0.071   |" }, NULL },
         /* the widest name makes the column, also of the second table */
         { "--last 1 x=a1 long_variant=a2",
           { "| variant      | runs |", "| x            | 1    |", "| less x       | runs |",
@@ -413,6 +414,20 @@ TEST(a_figure_says_what_it_shows)
             CHECK_CONTAINS(svg.data, cases[i].parts[k]);
         CHECK_MSG(!strstr(svg.data, cases[i].absent), "%s: has %s", words, cases[i].absent);
     }
+    /* the band is that of the lowest and highest unless another one is asked for */
+    ares_str range = { 0 };
+    CHECK_EQ(compare(&out, "--svg f.svg a=a1 a=a2 a=a1"), 0);
+    ares_str_clear(&svg);
+    REQUIRE_OK(ares_file_read(test_file("f.svg"), &svg));
+    CHECK_EQ(compare(&out, "--band range --svg f.svg a=a1 a=a2 a=a1"), 0);
+    REQUIRE_OK(ares_file_read(test_file("f.svg"), &range));
+    CHECK_STR(range.data, svg.data);
+    ares_str_clear(&range);
+    CHECK_EQ(compare(&out, "--band error --svg f.svg a=a1 a=a2 a=a1"), 0);
+    REQUIRE_OK(ares_file_read(test_file("f.svg"), &range));
+    const char *one = strstr(svg.data, "fill-opacity"), *other = strstr(range.data, "fill-opacity");
+    CHECK(one && other && strncmp(one, other, strcspn(one, "Z")) != 0);
+    ares_str_fini(&range);
     /* a metric that nobody named is missing in the figure alone */
     write_run("other", "{\"step\":1,\"loss\":2}\n");
     CHECK_EQ(compare(&out, "other"), 0);

@@ -226,6 +226,10 @@ TEST(a_figure_has_the_panels_of_what_was_logged)
     REQUIRE_OK(ares_file_read(test_file("named.svg"), &svg));
     CHECK_CONTAINS(svg.data, "<title>T &amp; t</title>");
     CHECK_CONTAINS(svg.data, "; training: mean over 2 steps</text>");
+    CHECK_EQ(compare_other(json, "--columns loss", &out, &svg), 2);
+    CHECK_CONTAINS(out.data, "compare: --columns: 'other' is the folder of a sweep");
+    CHECK_EQ(compare_other(json, "other/r1", &out, &svg), 2);
+    CHECK_CONTAINS(out.data, "compare: 'other': no metrics.jsonl there");
     CHECK_EQ(compare_other(json, "--x loss", &out, &svg), 2);
     CHECK_CONTAINS(out.data, "compare: --x: 'other' is the folder of a sweep");
     ares_str_fini(&out);
@@ -248,6 +252,8 @@ TEST(a_sweep_is_read_where_its_runs_are_and_with_what_it_says)
         { "{\"sweep\":\"s\"}", "not a sweep's list of runs" },
         { "{\"sweep\":\"s\",\"runs\":{}}", "not a sweep's list of runs" },
         { "{\"sweep\":\"s\",\"runs\":[]}", "no run of the sweep has metrics to show yet" },
+        { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"bare\",\"variant\":\"1\",\"run_dir\":\"p\"}]}",
+          "no run of the sweep has metrics to show yet" },
         { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"variant\":\"1\"}]}",
           "runs.0: needs run, variant and run_dir" },
         { "{\"sweep\":\"s\",\"runs\":[{\"run\":\"r\",\"run_dir\":\"p\"}]}",
@@ -263,6 +269,7 @@ TEST(a_sweep_is_read_where_its_runs_are_and_with_what_it_says)
     write_run("there/p/r2", "{\"step\":1,\"val/accuracy\":0.25}\n");
     write_run("other/r2", "{\"step\":1,\"val/accuracy\":0.5}\n");
     write_run("other/r3", "{\"step\":1,\"val/accuracy\":0.375}\n");
+    write_run("other/bare", "{\"step\":1,\"loss\":0.375}\n");
     CHECK_EQ(compare_other(named, "--smooth 1", &out, &svg), 0);
     CHECK_CONTAINS(out.data, "| a | runs  | best ");
     CHECK_CONTAINS(out.data, "| 1 | 1/1   | 0.125 ");
@@ -305,6 +312,12 @@ TEST(values_that_are_words_stand_out_among_numbers)
         CHECK_EQ(occurrences(svg.data, "stroke=\"#000000\"") > 0, cases[i].black);
         CHECK_EQ(occurrences(svg.data, "stroke-dasharray=\"2 3\"") > 0, cases[i].black);
         CHECK_EQ(occurrences(svg.data, "stroke-dasharray=\"8 3\"") > 0, cases[i].dashed);
+        CHECK(occurrences(svg.data, "stroke-dasharray=\"\"") > 0);
+        /* colours go to the end of their range whatever there is beside them */
+        CHECK_CONTAINS(svg.data, "#440154");
+        CHECK_CONTAINS(svg.data, "#d69600");
+        /* only success has a table, and a panel of best and last */
+        CHECK(!strstr(out.data, "mean over seeds") && !strstr(svg.data, "best and last"));
     }
     ares_str_fini(&out);
     ares_str_fini(&svg);

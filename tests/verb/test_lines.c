@@ -203,6 +203,20 @@ TEST(grade_finds_the_truth_of_a_row_for_a_reward_of_ones_own)
         if (CHECK(told)) CHECK_CONTAINS(told, cases[i].told);
         at = end + 1;
     }
+    static const struct {
+        const char *line, *why;
+    } bad[] = {
+        { "{\"answer\":\"a\",\"finished\":7}", "key 'finished' is an integer, not true or false" },
+        { "{\"answer\":\"a\",\"output_ids\":[-1]}", "grade: output_ids[0]: not a token id" },
+    };
+    for (int i = 0; i < ARES_COUNT(bad); i++) {
+        CHECK_OK(ares_file_write(test_file("in"), bad[i].line, strlen(bad[i].line)));
+        ares_str_clear(&out);
+        CHECK_EQ(test_shell(&out, "'%s' grade --command \"python3 '%s'\" --input '%s' 2>&1",
+                            test_program(), test_file("judge.py"), test_file("in")),
+                 1);
+        CHECK_CONTAINS(out.data, bad[i].why);
+    }
     ares_str_fini(&input);
     ares_str_fini(&out);
 }

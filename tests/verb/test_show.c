@@ -208,7 +208,7 @@ TEST(show_says_what_there_is)
         { "run/rollouts",
           "show: 'run/rollouts': no folder rollouts there; name the directory of a run" },
         { "empty", "show: 'empty': rollouts has no step yet" },
-        { "run --step 4", "show: --step = 4: 'run' has no such step; there are 1 to 2, 7" },
+        { "run --step 4", "show: --step = 4: 'run' has no such step; there are 1 to 2, 7\n" },
         { "run --step 0", "show: --step = 0: 'run' has no such step; there are 1 to 2, 7" },
         { "run --step -1", "show: --step = -1: out of range; set 0 or more" },
         { "run --step 1 --episode 3",
@@ -259,6 +259,7 @@ TEST(show_reads_half_written_files_and_refuses_foreign_ones)
         "\"turn_ends\":[2,18446744073709551616]",
         "\"trained\":7",
         "\"trained\":[[0,1],4]",
+        "\"trained\":[{\"first\":0,\"count\":1}]",
         "\"trained\":[[0,1,2]]",
         "\"trained\":[[0.0,1]]",
         "\"trained\":[[0,18446744073709551616]]",
@@ -492,6 +493,7 @@ TEST(show_finds_the_turns_of_a_row)
         write_step("found", 1, text.data, text.len);
         CHECK_EQ(show(&out, "found --episode 1"), 0);
         CHECK_CONTAINS(out.data, cases[i].text);
+        if (i < 2) CHECK(out.data[out.len - 2] == ']'); /* a note of a turn is the last line */
         CHECK(!strstr(out.data, "it wrote: aa") && !strstr(out.data, "it wrote: d"));
     }
     /* an answer without a word */

@@ -245,12 +245,13 @@ TEST(runs_are_named_by_templates_with_and_without_seeds_and_parameters)
           "p_1-t_5; p=1 | t=5; l; l.result: --config a.yaml --config b.yaml q=3 r=4 t=5\n" },
         /* commas within brackets and quotes divide nothing; spaces and empty words go */
         { "{log: '{run}'}",
-          { "--over", "p= 'a,]b' ,\"c,'d\",{k: [1, 2]},,", "--overs.x=1" },
+          { "--over", "p= 'a,]b' ,\"c,'d\",{k: 1, l: 2},,", "--overs.x=1" },
           NULL,
           "p__a__b_; p='a,]b'; p__a__b_; p__a__b_.result: --overs.x=1 p='a,]b'\n"
           "p__c__d_; p=\"c,'d\"; p__c__d_; p__c__d_.result: --overs.x=1 p=\"c,'d\"\n"
-          "p__k___1__2__; p={k: [1, 2]}; p__k___1__2__; p__k___1__2__.result: --overs.x=1 p={k: "
-          "[1, 2]}\n" },
+          "p__k__1__l__2_; p={k: 1, l: 2}; p__k__1__l__2_; p__k__1__l__2_.result: --overs.x=1 "
+          "p={k: "
+          "1, l: 2}\n" },
     };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -265,7 +266,7 @@ TEST(runs_are_named_by_templates_with_and_without_seeds_and_parameters)
 TEST(variables_of_a_value_have_every_type_and_the_later_word_wins)
 {
     static const char yaml[] =
-        "let: {a: true, b: null, c: 1.50, d: '{a}-{b}', e: ''}\n"
+        "let: {a: True, b: ~, c: 1.50, d: '{a}-{b}', e: ''}\n"
         "result: '{a} {b} {c} {d} {e} {f}'\nrun: '{p}{s}'\nlog: '{run}'\n"
         "over:\n"
         "- {name: p, values: [1, 2.0, none, other], let: {f: plain, s: ''}, cases: [{when: true, "
@@ -293,6 +294,8 @@ TEST(what_a_file_or_words_cannot_mean_is_refused)
         { "{let: {a: [1]}}", { "--over=p=1" }, "let: a: must be a text or a number" },
         { "{let: {a: {b: 1}}}", { "--over=p=1" }, "let: a: must be a text or a number" },
         { "{}", { "--over=p=1", "+trainer.experiment_name=x" }, "each run has its own" },
+        { "{}", { "--over=p=1", "~trainer.run_dir" }, "each run has its own" },
+        { "{}", { "--over=p=1", "--trainer.run_dir=x" }, "each run has its own" },
         { "{set: ['trainer.run_dir=x']}", { "--over=p=1" }, "each run has its own" },
         { "{over: [{name: p, values: [1], cases: [{x: 1}]}]}",
           { NULL },
@@ -304,6 +307,8 @@ TEST(what_a_file_or_words_cannot_mean_is_refused)
         { "{over: [{name: p, values: []}]}", { NULL }, "p: no values" },
         { "{name: 's{p}', run: r}", { "--over=p=1,2" }, "('runs/s1' and 'runs/s2')" },
         { "{dir: 'd{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
+        { "{name: 's{p}', dir: d, run: '{p}'}", { "--over=p=1,2" }, "name, dir and summary are" },
+        { "{dir: 'd{p}', summary: s}", { "--over=p=1,2" }, "name, dir and summary are" },
         { "{summary: '{p}'}", { "--over=p=1,2" }, "name, dir and summary are those of all runs" },
         { "{run: r}",
           { "--over=p=1,2" },
@@ -481,6 +486,7 @@ TEST(the_list_of_a_sweep_reads_what_is_there)
     CHECK_OK(ares_file_write(path, text.data, text.len));
     list(NULL, 1, words, &json);
     CHECK(!strstr(json.data, "gone") && !strstr(json.data, "nowhere"));
+    CHECK(!strstr(json.data, "\"run\": null"));
     /* a run of this command keeps its place and what it has cost, but its words are today's */
     check_order(&json, 26,
                 (const char *[]){ "\"a.lr\"",

@@ -233,6 +233,31 @@ TEST(common_forms_of_conversations_are_read)
         { "{\"instruction\":\"i\",\"input\":\"j\",\"output\":\"t\"}", "user:i\nj.assistant:[t]." },
         { "{\"instruction\":\"i\",\"output\":\"t\",\"system\":\"s\",\"history\":[[\"a\",\"b\"]]}",
           "system:s.user:a.assistant:[b].user:i.assistant:[t]." },
+        /* a role wins over `from`, null says nothing, and one 0 of several words is enough */
+        { "{\"messages\":[{\"from\":\"human\",\"role\":\"user\",\"content\":\"q\",\"weight\":0},{"
+          "\"from\":"
+          "\"gpt\",\"value\":\"a\",\"weight\":null},{\"from\":\"observation\",\"value\":\"o\","
+          "\"loss\":"
+          "null},{\"from\":\"gpt\",\"value\":\"b\",\"weight\":1,\"loss\":0},{\"from\":\"gpt\","
+          "\"value\":"
+          "\"c\",\"weight\":1,\"loss\":true}]}",
+          "user:q.assistant:[a].tool:o.assistant:b.assistant:[c]." },
+        /* of a completion its own answers alone, and those that say so */
+        { "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"}],\"response\":[{\"role\":"
+          "\"assistant\","
+          "\"content\":\"t\",\"weight\":0},{\"role\":\"user\",\"content\":\"u\"},{\"role\":"
+          "\"assistant\","
+          "\"content\":\"v\"}]}",
+          "user:q.assistant:t.user:u.assistant:[v]." },
+        { "{\"prompt\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"r\"},{"
+          "\"from\":"
+          "\"human\",\"value\":\"s\"}],\"response\":[{\"from\":\"gpt\",\"value\":\"t\"}]}",
+          "user:q.assistant:r.user:s.assistant:[t]." },
+        /* messages win over a prompt and a response beside them */
+        { "{\"prompt\":\"p\",\"response\":\"r\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"}"
+          ",{"
+          "\"role\":\"assistant\",\"content\":\"t\"}]}",
+          "user:q.assistant:[t]." },
     };
     const char *template = test_file("template.jinja");
     write_text(template, "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}"
@@ -247,6 +272,34 @@ TEST(common_forms_of_conversations_are_read)
             CHECK_MSG(ares_view_starts(whole, have), "is '%s'", text.data);
             CHECK(have.len + 8 > whole.len); /* a row ends with its last answer */
         }
+        drop_rows(&c);
+    }
+    ares_str_fini(&text);
+}
+
+/* A template that marks the last answer alone can train it, and cannot leave one of two out. */
+TEST(a_template_must_mark_the_answers_that_weights_are_of)
+{
+    static const char *const rows[] = {
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"assistant\","
+        "\"content\":"
+        "\"b\"}]}\n",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0},{\"role\":"
+        "\"assistant\",\"content\":\"b\"}]}\n",
+    };
+    const char *template = test_file("template.jinja");
+    write_text(template, "{% for m in messages %}{% if loop.last %}{% generation %}{{ m.content }}"
+                         "{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}");
+    ares_str text = { 0 };
+    for (int i = 0; i < 2; i++) {
+        rows_case c = { .cfg.data = { .apply_chat_template = true,
+                                      .override_chat_template = template } };
+        int rc = encode_rows(&c, model_dir(), rows[i]);
+        if (i)
+            CHECK_FAIL(rc, ARES_EUNSUPPORTED,
+                       "rows.jsonl:1: some of its 2 answers are not learnt from, and the chat "
+                       "template marks 1");
+        else if (CHECK_OK(rc)) CHECK_STR(shown(&c, 0, &text), "a;[b]");
         drop_rows(&c);
     }
     ares_str_fini(&text);
@@ -413,6 +466,28 @@ TEST(a_bad_row_is_named)
         { "{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"loss\":1},{\"role\":"
           "\"assistant\",\"content\":\"a\"}]}\n",
           "rows.jsonl:1: message 0 is to be learnt from and is not of the assistant", true },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":\"1\"}]}\n",
+          "rows.jsonl:1: message 0: 'weight' is neither 0 nor 1", true },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"train\":2}]}\n",
+          "rows.jsonl:1: message 0: 'train' is neither 0 nor 1", true },
+        { "{\"messages\":[{\"role\":\"system\",\"content\":\"q\",\"weight\":0},{\"role\":\"user\","
+          "\"content\":\"q\",\"weight\":true},{\"role\":\"assistant\",\"content\":\"a\"}]}\n",
+          "rows.jsonl:1: message 1 is to be learnt from", true },
+        { "{\"messages\":[{\"from\":\"human\",\"value\":\"a\"},{\"from\":\"bot\",\"value\":\"a\"}]}"
+          "\n",
+          "rows.jsonl:1: 'messages'[1]: from = 'bot' is no role; write human, gpt", true },
+        { "{\"messages\":\"a\"}\n", "rows.jsonl:1: 'messages' is no list of messages", true },
+        { "{\"prompt\":[{\"from\":\"alien\",\"value\":\"a\"}],\"response\":\"b\"}\n",
+          "rows.jsonl:1: 'prompt'[0]: from = 'alien' is no role", true },
+        { "{\"prompt\":\"a\",\"response\":[{\"from\":\"alien\",\"value\":\"a\"}]}\n",
+          "rows.jsonl:1: 'response'[0]: from = 'alien' is no role", true },
+        { "{\"prompt\":[{\"role\":\"user\",\"content\":\"a\"}],\"response\":\"b\"}\n",
+          "rows.jsonl:1: a list of messages needs a chat template", false },
+        { "{\"prompt\":\"a\",\"response\":[{\"role\":\"assistant\",\"content\":\"b\"}]}\n",
+          "rows.jsonl:1: a list of messages needs a chat template", false },
+        { "{\"prompt\":\"a\"}\n", "rows.jsonl:1: row has neither 'messages' nor", true },
+        { "{\"response\":\"a\"}\n", "rows.jsonl:1: row has neither 'messages' nor", false },
+        { "{\"prompt\":\"a\",\"response\":null}\n", "rows.jsonl:1: ", true },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         rows_case c = { .cfg.data.apply_chat_template = cases[i].chat };

@@ -2,6 +2,8 @@
 #include "ares/data_source.h"
 #include "test.h"
 
+#include <stdio.h>
+
 static bool load(const char *name, const char *text, ares_source *out)
 {
     const char *path = test_file(name);
@@ -50,4 +52,32 @@ TEST(two_rows_of_one_global_id_are_named_with_both_lines)
     CHECK_FAIL(ares_source_gids(&s, &gids), ARES_EFORMAT, "twice.jsonl:3: global_id = '7'");
     CHECK_CONTAINS(ares_error_message(), "twice.jsonl:1 has the same");
     ares_source_close(&s);
+}
+
+TEST(a_global_id_that_is_no_name_is_refused_with_its_line)
+{
+    static const struct {
+        const char *id, *why;
+    } cases[] = {
+        { "true", ":2: 'global_id' is neither a string nor a number" },
+        { "[1]", ":2: 'global_id' is neither a string nor a number" },
+        { "{\"a\":1}", ":2: 'global_id' is neither a string nor a number" },
+        { "\"\"", ":2: 'global_id' is empty or holds a NUL" },
+        { "\"a\\u0000b\"", ":2: 'global_id' is empty or holds a NUL" },
+        { "1.50", NULL },
+        { "\" \"", NULL },
+    };
+    const char *path = test_file("rows.jsonl");
+    ares_data_config cfg = { .prompt_key = "prompt", .answer_key = "answer" };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char text[200];
+        ares_dataset *d = NULL;
+        int n = snprintf(text, sizeof text,
+                         "{\"prompt\":\"a\"}\n{\"prompt\":\"b\",\"global_id\":%s}\n", cases[i].id);
+        CHECK_OK(ares_file_write(path, text, (size_t)n));
+        int rc = dataset_load(&(ares_texts){ &path, 1 }, &cfg, false, &d);
+        if (cases[i].why) CHECK_FAIL(rc, ARES_EFORMAT, cases[i].why);
+        else if (CHECK_OK(rc)) CHECK_STR(ares_dataset_row(d, 1)->gid, i == 5 ? "1.50" : " ");
+        ares_dataset_free(d);
+    }
 }

@@ -9,6 +9,7 @@
 
 #include "ares/train.h"
 #include "faults.h"
+#include "run/eval_sets.h"
 #include "test.h"
 
 /* A run of answers to rows: 8 prompts with 4 answers each. */
@@ -69,7 +70,7 @@ static int lines_of(const char *text)
 }
 
 typedef struct check_case {
-    const char *words, *fault, *warning; /* NULL: none; of several a part of any, after a '*' */
+    const char *words, *fault, *warning; /* NULL: none; "2*" before: of two, "*": of several */
     int world;                           /* 0: one */
 } check_case;
 
@@ -82,9 +83,12 @@ static void check_cases(const char *base, const check_case *cases, int n)
         const char *told[] = { faults_text(cfg), warnings.data ? warnings.data : "" },
                    *wanted[] = { x->fault, x->warning };
         for (int k = 0; k < 2; k++) {
-            bool several = wanted[k] && *wanted[k] == '*';
-            const char *part = wanted[k] ? wanted[k] + several : "";
-            CHECK_MSG(says(told[k], part) && (several || lines_of(told[k]) == (wanted[k] != NULL)),
+            const char *part = wanted[k] ? wanted[k] : "";
+            int count = wanted[k] ? 1 : 0;
+            bool several = *part == '*';
+            if (*part == '2' && part[1] == '*') count = *part++ - '0';
+            part += *part == '*';
+            CHECK_MSG(says(told[k], part) && (several || lines_of(told[k]) == count),
                       "%s: not '%s', but:\n%s", x->words, part, told[k]);
         }
         ares_config_free(cfg);
@@ -133,6 +137,14 @@ TEST(sizes_of_a_step_are_checked_against_each_other_and_the_ranks)
         { "data.max_prompt_length=10|data.max_response_length=20|worker.rollout.cache_tokens=93",
           "one sample of data.max_prompt_length + data.max_response_length tokens needs 94", NULL,
           0 },
+        { "", "2*worker.actor.global_batch_size: prompts are dealt out to 3 ranks", NULL, 3 },
+        { "worker.actor.mini_batch_unit=rows|worker.actor.global_batch_size=16|"
+          "worker.critic.mini_batch_unit=prompts|algorithm.adv_estimator=gae",
+          "worker.critic.global_batch_size: data.rollout_batch_size = 8 is no multiple of it", NULL,
+          0 },
+        { "data.max_prompt_length=10|data.max_response_length=20|worker.rollout.max_model_len=100|"
+          "worker.rollout.cache_tokens=94",
+          NULL, NULL, 0 },
     };
     check_cases(ROWS, cases, ARES_COUNT(cases));
 }
@@ -197,6 +209,33 @@ TEST(what_is_asked_for_in_two_ways_or_in_none_is_refused)
           "worker.reward.incorrect: a right answer would earn 1 and a wrong one 1", NULL, 0 },
         { "worker.reward.scale=-0.5|worker.reward.correct=-1|worker.reward.incorrect=1", NULL, NULL,
           0 },
+        { "worker.rollout.n=1", "worker.rollout.n: rloo compares the responses of a prompt", NULL,
+          0 },
+        { "worker.rollout.n=1|trainer.val_only=true|data.val_files=[v.jsonl]", NULL, NULL, 0 },
+        { "worker.reward.scale=2|worker.reward.correct=-1|worker.reward.incorrect=1",
+          "worker.reward.correct: a right answer would earn -2 and a wrong one 2", NULL, 0 },
+        { "algorithm.dynamic_sampling_filter=reward_cap|curriculum.reward_caps=[0.5]", NULL, NULL,
+          0 },
+        { "algorithm.adv_estimator=remax|worker.reward.rewards=null|worker.reward.reward_function="
+          "aepo",
+          "*compares answers with a greedy one", NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae",
+          "worker.critic.fsdp.torch_dtype: worker.actor.fsdp.torch_dtype=bf16 makes this device",
+          NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.adv_estimator=gae|"
+          "worker.critic.fsdp.torch_dtype=bf16",
+          NULL, NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|algorithm.adv_estimator=gae", NULL, NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten", NULL, NULL, 0 },
+        { "trainer.kernels=aten|algorithm.adv_estimator=gae|worker.critic.fsdp.torch_dtype=bf16",
+          NULL, NULL, 0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.kl_coef=0.1|"
+          "algorithm.use_kl_loss=true|worker.ref.fsdp.torch_dtype=fp32",
+          "worker.ref.fsdp.torch_dtype: worker.actor.fsdp.torch_dtype=bf16 makes this device", NULL,
+          0 },
+        { "worker.actor.fsdp.torch_dtype=bf16|trainer.kernels=aten|algorithm.kl_coef=0.1|"
+          "algorithm.use_kl_loss=true|worker.ref.fsdp.torch_dtype=null",
+          NULL, NULL, 0 },
     };
     check_cases(ROWS, cases, ARES_COUNT(cases));
 }
@@ -235,6 +274,16 @@ TEST(a_kl_acts_in_one_place_or_says_that_it_does_not)
         { "algorithm.kl_coef='0.1 if step < 3 else 0'|algorithm.use_kl_loss=true|"
           "algorithm.disable_kl=true",
           NULL, "*algorithm.disable_kl = true wins", 0 },
+        { "algorithm.kl_coef=0.1|algorithm.use_kl_loss=false|algorithm.use_kl_in_reward=false|"
+          "algorithm.kl_type=adaptive",
+          NULL, "*and algorithm.use_kl_in_reward = false leaves none there", 0 },
+        { "algorithm.kl_coef='0 if step < 3 else 0.1'|algorithm.use_kl_loss=true|"
+          "algorithm.disable_kl=true",
+          NULL, "*algorithm.disable_kl = true wins", 0 },
+        { "~algorithm.kl_coef|algorithm.kl_beta=0.1|algorithm.use_kl_loss=false",
+          "algorithm.use_kl_loss: algorithm.kl_beta = 0.1 is the weight of a term of the loss", "*",
+          0 },
+        { "~algorithm.kl_coef|algorithm.kl_beta=0.1", NULL, "*", 0 },
     };
     check_cases(ROWS, cases, ARES_COUNT(cases));
 }
@@ -261,6 +310,12 @@ TEST(adjusting_a_batch_needs_rows_and_a_rule_that_can_bear_it)
           "that share of the step's 32 rows is less than a mini-batch", NULL, 0 },
         { UNIT "algorithm.batch_adjust_mode=copy|worker.rollout.rollout_filter_strategy=top_k|"
                "worker.rollout.rollout_filter_value=0.49",
+          NULL, NULL, 0 },
+        { "algorithm.batch_adjust_mode=copy|worker.rollout.rollout_filter_strategy=top_p|"
+          "worker.rollout.rollout_filter_value=0.1",
+          "makes whole mini-batches of rows, and these count", NULL, 0 },
+        { UNIT "algorithm.batch_adjust_mode=delete|worker.rollout.rollout_filter_strategy=top_p|"
+               "worker.rollout.rollout_filter_value=0.49|algorithm.adv_estimator=gae",
           NULL, NULL, 0 },
     };
 #undef UNIT
@@ -384,6 +439,15 @@ TEST(environments_have_their_own_sizes_prompts_and_scores)
         { "worker.rollout.max_model_len=100|worker.rollout.cache_tokens=163",
           "one conversation of worker.rollout.max_model_len tokens needs 164", NULL, 0 },
         { "worker.rollout.max_model_len=100|worker.rollout.cache_tokens=164", NULL, NULL, 0 },
+        { "env.train.tags=Bandit", NULL, NULL, 0 },
+        { "worker.rollout.n=4|env.train.tags=[]|env.val.tags=[Bandit]|data.train_files=[t.jsonl]",
+          "env.val.tags: the run trains on data.train_files", NULL, 0 },
+        { "data.val_files=[v.jsonl]|env.val.tags=[Bandit]", "2*data.val_files: the run trains in",
+          NULL, 0 },
+        { "env.enable_think=false", NULL, NULL, 0 },
+        { "data.max_prompt_length=10|data.max_response_length=20|worker.rollout.cache_tokens=93",
+          "one sample of data.max_prompt_length + data.max_response_length tokens needs 94", NULL,
+          0 },
     };
     check_cases(ENVS, cases, ARES_COUNT(cases));
 }
@@ -491,6 +555,16 @@ TEST(sequences_have_positions_in_the_model)
         { "data.max_prompt_length=41|data.max_response_length=60|"
           "worker.actor.model.override_config.max_position_embeddings=101",
           NULL, NULL, 0 },
+        { "data.max_prompt_length=40|data.max_response_length=61|data.val_files=[v]|"
+          "eval.datasets={a: {path: x}}",
+          "data.max_response_length: data.max_prompt_length and it take 101 tokens", NULL, 0 },
+        { "data.max_prompt_length=40|data.max_response_length=61|trainer.val_only=true|"
+          "data.val_files=[v]",
+          "worker.rollout.val_override_config: data.max_prompt_length and max_new_tokens take 101",
+          NULL, 0 },
+        { "data.max_prompt_length=40|data.max_response_length=61|trainer.val_only=true|"
+          "eval.datasets={a: {path: x}, b: {path: y, max_response_len: 60}}",
+          "eval.datasets: data.max_prompt_length and max_response_len take 101", NULL, 0 },
     };
 #undef SHORT
     char base[600];
@@ -498,4 +572,68 @@ TEST(sequences_have_positions_in_the_model)
     CHECK_OK(ares_file_write(test_file("model/config.json"), config, sizeof config - 1));
     snprintf(base, sizeof base, "%sworker.actor.model.model_path=%s|", ROWS, test_file("model"));
     check_cases(base, cases, ARES_COUNT(cases));
+}
+
+/* What a data set says wins over eval.defaults, and these over the options of validation. */
+TEST(a_data_set_of_evaluations_takes_its_own_words_first)
+{
+    static const char words[] =
+        "data.prompt_key=p|data.answer_key=a|data.metadata_key=m|data.max_response_length=50|"
+        "worker.rollout.val_override_config={n: 2, temperature: 0.5, top_p: 0.9}|"
+        "eval.defaults={n_samples_per_eval_prompt: 3, top_k: 7, input_key: dp, rm_type: boxed, "
+        "stop: "
+        "[x, yy]}|"
+        "eval.datasets={own: {path: f1, n_samples_per_eval_prompt: 4, temperature: 0, top_p: 0.8, "
+        "top_k: 9, max_response_len: 30, stop: [z], stop_token_ids: [5, 6], input_key: ip, "
+        "label_key: "
+        "ia, metadata_key: im, rm_type: exact, metadata_overrides: {k: 1}}, "
+        "plain: {path: f2}, named: {path: f3, name: n3, metadata_overrides: {rm_type: number, l: "
+        "2}}}";
+    static ares_train_config c;
+    char all[4096], *rest = all;
+    ares_config *cfg = ares_config_new();
+    eval_sets e;
+    ares_str text = { 0 };
+    snprintf(all, sizeof all, "%s%s", ROWS, words);
+    ares_train_config_declare(cfg, &c);
+    for (char *one; (one = strsep(&rest, "|"));) ares_config_override(cfg, one);
+    ares_config_resolve(cfg);
+    eval_sets_read(cfg, &c, &e);
+    CHECK_STR(faults_text(cfg), "");
+    REQUIRE(e.n == 3);
+    static const char *const names[] = { "own", "plain", "n3" }, *const paths[] = { "f1", "f2",
+                                                                                    "f3" };
+    static const struct {
+        int64_t n;
+        float temperature, top_p;
+        int32_t top_k, tokens, stops, ids;
+        const char *prompt, *answer, *metadata_key, *metadata;
+    } want[] = {
+        { 4, 0, 0.8F, 9, 30, 1, 2, "ip", "ia", "im", "{\"rm_type\":\"exact\",\"k\":1}" },
+        { 3, 0.5F, 0.9F, 7, 50, 2, 0, "dp", "a", "m", "{\"rm_type\":\"boxed\"}" },
+        { 3, 0.5F, 0.9F, 7, 50, 2, 0, "dp", "a", "m", "{\"rm_type\":\"number\",\"l\":2}" },
+    };
+    for (int i = 0; i < 3; i++) {
+        const eval_set *x = &e.items[i];
+        CHECK_STR(x->name, names[i]);
+        CHECK_STR(x->path, paths[i]);
+        CHECK_EQ(x->n, want[i].n);
+        CHECK_EQ(x->sampling.temperature, want[i].temperature);
+        CHECK_EQ(x->sampling.top_p, want[i].top_p);
+        CHECK_EQ(x->sampling.top_k, want[i].top_k);
+        CHECK_EQ(x->sampling.max_new_tokens, want[i].tokens);
+        CHECK_EQ(x->sampling.n_stop_strings, want[i].stops);
+        CHECK_STR(x->sampling.stop_strings[0], i ? "x" : "z");
+        CHECK_EQ(x->sampling.n_stop_ids, want[i].ids);
+        if (!i) CHECK_EQ(x->sampling.stop_ids[1], 6);
+        CHECK_STR(x->data.prompt_key, want[i].prompt);
+        CHECK_STR(x->data.answer_key, want[i].answer);
+        CHECK_STR(x->data.metadata_key, want[i].metadata_key);
+        ares_str_clear(&text);
+        ares_json_write(&text, x->metadata);
+        CHECK_STR(text.data, want[i].metadata);
+    }
+    CHECK_EQ(eval_sets_longest(&e), 50);
+    ares_config_free(cfg);
+    ares_str_fini(&text);
 }

@@ -28,9 +28,9 @@ static int add_row(void *ctx, const ares_json *row)
     const ares_view mark = ARES_VIEW("The answer is: ");
     questions *all = ctx;
     ares_view query, response;
-    ARES_TRY(ares_json_get_string(row, "query", NULL, &query));
-    ARES_TRY(ares_json_get_string(row, "response", NULL, &response));
-    if (!query.data || !response.data)
+    ARES_TRY(ares_json_get_string(row, "query", "", &query));
+    ARES_TRY(ares_json_get_string(row, "response", "", &response));
+    if (!query.len || !response.len)
         return ares_fail(ARES_EFORMAT, "the row has no 'query' or no 'response'");
     int64_t at = ares_view_find(response, mark, 0);
     if (at < 0) return ares_fail(ARES_EFORMAT, "'response' has no 'The answer is: '");

@@ -67,6 +67,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
                           .stopped = finished,
                           .row = line };
     const ares_json *given = ares_json_get(line, "ground_truth");
+    if (!given || given->type == ARES_JSON_NULL) in.ground_truth.data = NULL; /* none; "" is one */
     in.structured = given && (given->type == ARES_JSON_ARRAY || given->type == ARES_JSON_OBJECT);
     ares_verify_out result = { .accuracy = NAN };
     int rc = read_tokens(line, &ids, &in);

@@ -635,5 +635,28 @@ TEST(a_data_set_of_evaluations_takes_its_own_words_first)
     }
     CHECK_EQ(eval_sets_longest(&e), 50);
     ares_config_free(cfg);
+    /* a data set that says nothing, without defaults: all is that of validations */
+    static const char bare[] =
+        "data.prompt_key=p|data.answer_key=a|"
+        "worker.rollout.val_override_config={n: 2, temperature: 0.5, top_k: 6}|"
+        "eval.datasets={set: {path: f, name: null}}";
+    cfg = ares_config_new();
+    rest = all;
+    snprintf(all, sizeof all, "%s%s", ROWS, bare);
+    ares_train_config_declare(cfg, &c);
+    for (char *one; (one = strsep(&rest, "|"));) ares_config_override(cfg, one);
+    ares_config_resolve(cfg);
+    eval_sets_read(cfg, &c, &e);
+    CHECK_STR(faults_text(cfg), "");
+    REQUIRE(e.n == 1);
+    CHECK_STR(e.items[0].name, "set");
+    CHECK_EQ(e.items[0].n, 2);
+    CHECK_EQ(e.items[0].sampling.temperature, 0.5F);
+    CHECK_EQ(e.items[0].sampling.top_k, 6);
+    CHECK_EQ(e.items[0].sampling.n_stop_strings, 0);
+    CHECK_STR(e.items[0].data.prompt_key, "p");
+    CHECK_STR(e.items[0].data.answer_key, "a");
+    CHECK(!e.items[0].metadata);
+    ares_config_free(cfg);
     ares_str_fini(&text);
 }

@@ -574,6 +574,99 @@ TEST(instructions_are_found_in_every_place_and_judged_in_every_mode)
 #undef CHECKERS
 }
 
+TEST(choices_letters_and_labels_are_read_wherever_a_row_has_them)
+{
+#define RED "{\"choices\":[\"red hat\",\"blue hat\"]"
+    static const row_case cases[] = {
+        { "gpqa", { NULL }, RED "}", "answer: B", "blue hat", 1, 1, NULL },
+        { "gpqa", { NULL }, RED "}", "answer: B", "1", 1, 1, NULL },
+        { "gpqa", { NULL }, RED "}", "answer: A", "1", 0, 0, NULL },
+        { "gpqa", { NULL }, RED "}", "answer: B", "2", 0, 0, NULL }, /* no such index */
+        { "gpqa", { NULL }, RED "}", "answer: B", "-1", 0, 0, NULL },
+        { "gpqa", { NULL }, "{\"choices\":[10,20.5,true]}", "answer: B", "20.5", 1, 1, NULL },
+        { "gpqa", { NULL }, "{\"choices\":[10,20.5,true]}", "answer: A", "10", 1, 1, NULL },
+        { "gpqa", { NULL }, "{\"choices\":[10,20.5,true]}", "answer: C", "true", 0, 0, NULL },
+        { "gpqa", { NULL }, "{\"choices\":[\" x \",\"y\"]}", "answer: A", "x", 1, 1, NULL },
+        /* letters of the row, without what is no letter */
+        { "gpqa",
+          { NULL },
+          RED ",\"valid_letters\":[\"P\",\"Q\"]}",
+          "answer: Q",
+          "blue hat",
+          1,
+          1,
+          NULL },
+        { "gpqa",
+          { NULL },
+          RED ",\"valid_letters\":[\"P\",\"Q\"]}",
+          "answer: B",
+          "blue hat",
+          0,
+          0,
+          NULL },
+        { "gpqa", { NULL }, RED ",\"valid_letters\":[]}", "answer: B", "blue hat", 1, 1, NULL },
+        { "gpqa",
+          { NULL },
+          RED ",\"valid_letters\":{\"B\":1}}",
+          "answer: B",
+          "blue hat",
+          1,
+          1,
+          NULL },
+        { "gpqa",
+          { NULL },
+          "{\"valid_letters\":[\"AB\",3,\"[\",\"c\",\"D\"]}",
+          "answer: D",
+          "1",
+          1,
+          1,
+          NULL },
+        { "gpqa", { "letters=XY1Z" }, "{}", "answer: Y", "Y", 1, 1, NULL },
+        { "gpqa", { "letters=XY1Z" }, "{}", "answer: Z", "Z", 0, 0, NULL },
+        { "gpqa", { "letters=XY" }, RED "}", "answer: B", "B", 1, 1, NULL }, /* for rows without any
+                                                                              */
+        /* the letter that the row says wins over the label */
+        { "gpqa", { NULL }, "{\"correct_letter\":\" b \"}", "answer: B", "A", 1, 1, NULL },
+        { "gpqa", { NULL }, "{\"correct_letter\":\"BC\"}", "answer: A", "A", 1, 1, NULL },
+        { "gpqa", { NULL }, "{\"correct_letter\":2}", "answer: A", "A", 1, 1, NULL },
+        { "gpqa", { NULL }, "{\"correct_letter\":\"Z\"}", "answer: A", "A", 1, 1, NULL },
+        { "gpqa",
+          { NULL },
+          "{\"correct_letter\":\"A\",\"metadata\":{\"correct_letter\":\"B\"}}",
+          "answer: B",
+          "",
+          1,
+          1,
+          NULL },
+        /* phrases, in their order, and the text where no letter stands */
+        { "gpqa", { NULL }, NULL, "B is correct, A is not", "B", 1, 1, NULL },
+        { "gpqa", { NULL }, NULL, "B is the correct one", "B", 1, 1, NULL },
+        { "gpqa", { NULL }, NULL, "B is the best; C", "C", 1, 1, NULL },
+        { "gpqa", { NULL }, NULL, "answer A, and B is correct", "A", 1, 1, NULL },
+        { "gpqa",
+          { NULL },
+          NULL,
+          "the answer is that B is correct, final answer: C",
+          "C",
+          0,
+          0,
+          NULL },
+        { "gpqa", { NULL }, NULL, "choice is C, or D", "C", 1, 1, NULL },
+        { "gpqa", { NULL }, NULL, "AB and C, not Dx", "C", 1, 1, NULL },
+        { "gpqa", { NULL }, RED "}", "it is the blue - hat.", "B", 1, 1, NULL },
+        { "gpqa", { NULL }, RED "}", "it is the BLUE HAT", "1", 1, 1, NULL },
+        { "gpqa", { NULL }, RED "}", "it is the bluehat", "B", 0, 0, NULL },
+        { "gpqa", { NULL }, RED "}", "it is the red hat", "B", 0, 0, NULL },
+        { "gpqa", { NULL }, NULL, "it is 42 km", "42 km", 1, 1, NULL },
+        { "gpqa", { NULL }, NULL, "it is 4", "4.", 0, 0, NULL }, /* one character is in any text */
+        { "gpqa", { NULL }, NULL, "", "no such", 0, 0, NULL },
+        { "gpqa", { NULL }, NULL, "answer: B", " ", NAN, 0, "gpqa: the ground truth is empty" },
+        { "gpqa", { NULL }, NULL, "a</think>answer: A</think>answer: B", "B", 1, 1, NULL },
+    };
+#undef RED
+    check_rows(cases, ARES_COUNT(cases));
+}
+
 /* ---------------------------------------------------------------- length */
 static double length_score(const char *name, int64_t tokens, const char *const *words)
 {

@@ -354,28 +354,6 @@ TEST(over_sampling_takes_the_place_of_rounds_of_draws)
           NULL, NULL, 0 },
         { OVER "curriculum.recycle_surplus=true|curriculum.partial.old_log_probs=stored", NULL,
           NULL, 0 },
-        /* what has no effect without */
-        { "curriculum.recycle_surplus=true", NULL,
-          "config: curriculum.recycle_surplus: has no effect without "
-          "curriculum.over_sampling_batch_size",
-          0 },
-        { "curriculum.max_fetches_per_rollout=3", NULL,
-          "config: curriculum.max_fetches_per_rollout: has no effect without "
-          "curriculum.over_sampling_batch_size",
-          0 },
-        { OVER "curriculum.max_fetches_per_rollout=3", NULL, NULL, 0 },
-        { OVER "curriculum.mask_offpolicy_in_partial_rollout=true", NULL,
-          "config: curriculum.mask_offpolicy_in_partial_rollout: has no effect without "
-          "curriculum.partial_rollout",
-          0 },
-        { OVER "curriculum.partial.old_log_probs=stored", NULL,
-          "config: curriculum.partial.old_log_probs: has no effect without "
-          "curriculum.partial_rollout",
-          0 },
-        { "curriculum.partial.old_log_probs=stored", NULL,
-          "config: curriculum.partial.old_log_probs: has no effect without "
-          "curriculum.partial_rollout",
-          0 },
         { "curriculum.recycle_surplus=true|trainer.val_only=true|data.val_files=[v.jsonl]", NULL,
           NULL, 0 },
         { "curriculum.over_sampling_batch_size=7|trainer.val_only=true|data.val_files=[v.jsonl]",
@@ -405,8 +383,6 @@ TEST(environments_have_their_own_sizes_prompts_and_scores)
         { "data.val_files=[v.jsonl]", "data.val_files: the run trains in environments", NULL, 0 },
         { "data.val_files=[v.jsonl]|env.val.tags=[Bandit]", "*data.val_files: env.val.tags says",
           NULL, 0 },
-        { "env.train.tags=[]|env.val.tags=[Bandit]|data.train_files=[t.jsonl]",
-          "*env.val.tags: the run trains on data.train_files", NULL, 0 },
         { "data.apply_chat_template=false", "needs a chat template", NULL, 0 },
         { "worker.reward.rewards=[{name: exact}]", "worker.reward.rewards: environments score",
           NULL, 0 },
@@ -440,14 +416,9 @@ TEST(environments_have_their_own_sizes_prompts_and_scores)
           "one conversation of worker.rollout.max_model_len tokens needs 164", NULL, 0 },
         { "worker.rollout.max_model_len=100|worker.rollout.cache_tokens=164", NULL, NULL, 0 },
         { "env.train.tags=Bandit", NULL, NULL, 0 },
-        { "worker.rollout.n=4|env.train.tags=[]|env.val.tags=[Bandit]|data.train_files=[t.jsonl]",
-          "env.val.tags: the run trains on data.train_files", NULL, 0 },
         { "data.val_files=[v.jsonl]|env.val.tags=[Bandit]", "2*data.val_files: the run trains in",
           NULL, 0 },
         { "env.enable_think=false", NULL, NULL, 0 },
-        { "data.max_prompt_length=10|data.max_response_length=20|worker.rollout.cache_tokens=93",
-          "one sample of data.max_prompt_length + data.max_response_length tokens needs 94", NULL,
-          0 },
     };
     check_cases(ENVS, cases, ARES_COUNT(cases));
 }

@@ -103,7 +103,7 @@ for estimator in grpo_passk rloo reinforce_plus_plus reinforce_plus_plus_baselin
     rl "$estimator" algorithm.adv_estimator=$estimator
 done
 for loss in dapo gspo gspo_token cispo gmpo sapo clip_cov gpg dppo_tv dppo_kl; do
-    rl "$loss" worker.actor.loss_type=$loss
+    rl "loss-$loss" worker.actor.loss_type=$loss
 done
 # |log ratio| has a corner at the ratio 1 of a first pass: old log-probs of the update's own pass put
 # every token on it exactly, and none to a side that rounding decides

@@ -67,8 +67,8 @@ TEST(a_damaged_model_file_is_named)
                   "'{\"weight_map\":{\"model.norm.weight\":\"model-00001-of-00002.safetensors\"}}' "
                   "> M/model.safetensors.index.json",
                   "model-00001-of-00002.safetensors");
-    refuses_model("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 128/' M/config.json",
-                  "has shape [512, 32]; config.json asks for [128, 32]");
+    refuses_model("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 400/' M/config.json",
+                  "has shape [512, 32]; config.json asks for [400, 32]");
 }
 
 /* A pipe that nobody writes to, a folder and an endless device in the place of each file. */

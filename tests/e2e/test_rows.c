@@ -135,7 +135,7 @@ TEST(options_that_nothing_reads_are_told)
         { "worker.actor.loss_type=sapo worker.actor.clip_ratio_low=0.1",
           "worker.actor.clip_ratio_low = 0.1: has no effect" },
         { "worker.actor.loss_type=cispo worker.actor.clip_ratio_dual=4",
-          "it is for worker.actor.loss_type=default|dapo|gspo|gspo_token)" },
+          "it is for worker.actor.loss_type=default|dapo|gspo|gspo_token|dppo_tv|dppo_kl)" },
         { "worker.actor.loss_type=dapo worker.actor.clip_ratio_dual=4", NULL },
         { "algorithm.filter_low=0.2", "it is for algorithm.online_filtering=true)" },
         { "algorithm.kl_target=0.3", "it is for algorithm.kl_type=adaptive)" },

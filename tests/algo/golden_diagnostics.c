@@ -58,7 +58,7 @@ GOLDEN(agentic, reward_std_buckets)
     int64_t n = 0, counts, id[64], order[64], start[64];
     double std[64];
     for (int64_t number = 0; number < 64; number++) { /* in the order of their numbers */
-        char key[16];
+        char key[24];
         (void)snprintf(key, sizeof key, "%lld", (long long)number);
         const ares_json *x = ares_json_get(groups, key);
         if (!x) continue;

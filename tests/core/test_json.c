@@ -236,8 +236,8 @@ TEST(json_writer_puts_the_commas)
               "{\n  \"step\": -3,\n  \"done\": true,\n  \"list\": [null, 0.333, null, [], "
               "\"{\\\"[\", {\"a\\\"b\": 1e+16}],\n  \"x\": 1,\n  \"y\": 2\n}");
     ares_str_clear(&indented);
-    ares_json_indent(&indented, ARES_VIEW("[[1,{}],{\"a\":[2]}]"), 2);
-    CHECK_STR(indented.data, "[\n  [\n    1,\n    {}\n  ],\n  {\n    \"a\": [2]\n  }\n]");
+    ares_json_indent(&indented, ARES_VIEW("[[1,{}],[],{\"a\":[2]}]"), 2);
+    CHECK_STR(indented.data, "[\n  [\n    1,\n    {}\n  ],\n  [],\n  {\n    \"a\": [2]\n  }\n]");
     ares_str_clear(&out); /* rows of a file follow one another without a comma */
     ares_str_add_z(&out, "1\n");
     ares_json_write_i64(&out, 2);

@@ -209,14 +209,16 @@ TEST(progress_logs_what_is_done_every_30_s_where_there_is_no_terminal)
     CHECK_STR(logged_at(p, now + 29), "");
     CHECK_STR(logged_at(p, now + 40), "gen: 4 of 16 answers, 3 judged | 0:40, eta 2:00\n");
     CHECK_STR(logged_at(p, now + 69), "");
+    ares_work_done(ARES_WORK_ANSWERS, 14); /* more than were expected */
+    CHECK_STR(logged_at(p, now + 70), "gen: 18 of 18 answers, 3 judged | 1:10, eta 0:00\n");
     ares_progress_begin(p, 4, 20);
     ares_work_begin("update_actor");
     ares_work_expect(ARES_WORK_MICRO_BATCHES, 8);
     ares_work_done(ARES_WORK_MICRO_BATCHES, 3);
-    CHECK_STR(logged_at(p, now + 80),
-              "step 5/20 update_actor: micro-batch 3 of 8 | 1:20, eta 4:00\n");
+    CHECK_STR(logged_at(p, now + 110),
+              "step 5/20 update_actor: micro-batch 3 of 8 | 1:50, eta 5:30\n");
     ares_progress_tell(p, "2 of 6 runs");
-    CHECK_STR(logged_at(p, now + 120), "2 of 6 runs\n");
+    CHECK_STR(logged_at(p, now + 150), "2 of 6 runs\n");
     ares_progress_free(p);
     ares_progress_free(none);
     ares_work_begin("");

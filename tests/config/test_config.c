@@ -278,7 +278,8 @@ TEST(config_interpolates)
                   "trainer:\n"
                   "  name: a-${worker.rollout.n}-${oc.select:data.none,x}-\\${literal}\n"
                   "env:\n"
-                  "  kwargs: {copy: \"${x-mine}\", inner: \"${.copy.deep.1.k}\", pick: "
+                  "  kwargs: {blank: \"${oc.env:ARES_TEST_EMPTY}\", copy: \"${x-mine}\", inner: "
+                  "\"${.copy.deep.1.k}\", pick: "
                   "\"${x-${.which}}\", which: mine}\n",
                   "data.prompt=\\\\${trainer.name}\\n");
     REQUIRE_OK(ares_config_finish(cfg));
@@ -293,6 +294,7 @@ TEST(config_interpolates)
     CHECK_STR(o.name, "a-12-x-${literal}");
     CHECK_STR(o.prompt, "\\a-12-x-${literal}\\n");
     CHECK_STR(o.dir, "runs/a-12-x-${literal}");
+    CHECK_EQ(ares_config_get(cfg, "env.kwargs.blank")->type, ARES_JSON_STRING);
     CHECK_EQ(ares_config_get(cfg, "env.kwargs.inner")->integer, 8);
     CHECK_EQ(ares_config_get(cfg, "env.kwargs.pick.deep.0")->integer, 7);
     ares_config_free(cfg);

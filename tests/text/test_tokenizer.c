@@ -362,6 +362,18 @@ TEST(a_key_that_is_absent_has_its_default)
     ares_str_fini(&other);
 }
 
+TEST(a_token_that_single_word_refuses_hides_those_that_begin_inside_it)
+{
+    static const char json[] = PLAIN ",\"added_tokens\":[{\"id\":10,\"content\":\"1<y\","
+                                     "\"single_word\":true},{\"id\":11,\"content\":\"<y>\"}]}";
+    ares_str out = { 0 };
+    describe(json, "<y>", &out);
+    CHECK_CONTAINS(out.data, "11 0-3");
+    describe(json, "a1<y>", &out);
+    CHECK_MSG(!strstr(out.data, "11 "), "%s", out.data);
+    ares_str_fini(&out);
+}
+
 TEST(a_token_that_is_listed_again_stays_special)
 {
     static const char *const more[][2] = { { ",\"special\":true", "" },

@@ -225,6 +225,19 @@ TEST(conversations_with_tools_take_the_template_that_is_named_for_them)
     put("additional_chat_templates/tool_use.jinja", "T{{ tools[0].name }}");
     check_load_of(NULL, with, "Tf");
     check_load_of(NULL, without, "D");
+    ares_chat *chat = NULL;
+    ares_arena arena = { 0 };
+    const ares_json *own, *none;
+    ares_str out = { 0 };
+    REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"tools\":[{\"name\":\"g\"}]}"), "v", &own));
+    REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"messages\":[]}"), "v", &none));
+    REQUIRE_OK(ares_chat_load(test_dir(), NULL, &chat));
+    ares_chat_set_variables(chat, own); /* tools of the configuration, for every conversation */
+    CHECK_OK(ares_chat_render(chat, none, NULL, &out));
+    CHECK_VIEW(ares_str_view(&out), "Tg");
+    ares_chat_free(chat);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
 }
 
 /* Each token in both files, in one, as null, and in none; the lists of further ones alike. */

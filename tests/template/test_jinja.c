@@ -205,6 +205,24 @@ TEST(an_error_names_its_line_and_column)
     ares_str_fini(&out);
 }
 
+/* Texts of jinja2 3.1.6. */
+TEST(a_look_ahead_and_a_default_change_nothing_of_what_is_counted)
+{
+    static const char *const cases[][2] = {
+        { "{% for x in [1,2,3] | select %}{{ loop.last }}{{ loop.length }} {% endfor %}",
+          "False3 False3 True3 " },
+        { "{% for g in [{'a':1},{}] | groupby('a', default=0) %}"
+          "{{ g.grouper }}:{{ g.list | length }} {% endfor %}",
+          "0:1 1:1 " },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK_OK(render_with(cases[i][0], NULL, &out));
+        CHECK_VIEW(ares_str_view(&out), cases[i][1]);
+    }
+    ares_str_fini(&out);
+}
+
 TEST(what_is_not_supported_is_refused_by_name)
 {
     static const struct {

@@ -90,12 +90,13 @@ TEST(what_cannot_be_shared_out_is_refused)
 
 TEST(sums_of_ranks_count_every_row_where_ranks_do_not_divide_the_rows)
 {
-    static const int64_t length[] = { 1, 2, 3, 4, 5 }, part[] = { 0, 1, 0, 1, 0 };
+    static const int64_t length[] = { 1, 2, 3, 5, 8 }, part[] = { 0, 1, 0, 1, 1 };
     static const struct {
         const char *name;
         double value;
-    } want[] = { { "x/min", 6 },          { "x/max", 9 },          { "x/minmax_diff", 3 },
-                 { "x/balanced_min", 6 }, { "x/balanced_max", 9 }, { "x/mean", 7.5 } };
+    } want[] = { { "x/min", 6 }, /* as they lie: 1 + 2 + 3, and 5 + 8 */
+                 { "x/max", 13 },          { "x/minmax_diff", 7 }, { "x/balanced_min", 4 },
+                 { "x/balanced_max", 15 }, { "x/mean", 9.5 } };
     ares_metrics *m = ares_metrics_new();
     ares_balance_report(length, 5, 2, part, "x", m);
     for (int i = 0; i < ARES_COUNT(want); i++) {

@@ -65,6 +65,13 @@ TEST(the_rank_that_does_not_come_is_described)
              "of 33 f64); is process %d of rank 2 alive?; process %d of rank 3 runs",
              pid, pid);
     says(s, 4, 4, 1, want);
+    s[3].rank = 6; /* the ranks of a machine need not follow one another */
+    snprintf(
+        want, sizeof want,
+        "ranks 2, 6 stand at collective 6 (agreement) for 60 s, ranks 0-1 at collective 7 (sum "
+        "of 33 f64); is process %d of rank 2 alive?; process %d of rank 6 runs",
+        pid, pid);
+    says(s, 4, 8, 1, want);
 }
 
 TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)

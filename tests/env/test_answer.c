@@ -65,6 +65,10 @@ TEST(a_thousand_actions_become_the_first_ones)
     ares_env_answer_parse(&f, ARES_VIEW("</think><answer>a || b;c;d</answer>"), &arena, &a);
     CHECK_EQ(a.n_actions, 2);
     CHECK_VIEW(a.text, "<think></think><answer>a || b ; c</answer>");
+    /* where none is left out, the text stays as it was written */
+    ares_env_answer_parse(&f, ARES_VIEW("</think><answer>a;;b</answer>"), &arena, &a);
+    CHECK_EQ(a.n_actions, 2);
+    CHECK_VIEW(a.text, "<think></think><answer>a;;b</answer>");
     ares_arena_fini(&arena);
     ares_str_fini(&text);
 }

@@ -116,6 +116,9 @@ TEST(each_rule_of_math_verify_holds)
         { "(1,2]", "(1,2]", true },
         { "(1,2]", "[1,2]", false },
         { "(-\\infty,3]", "(-\\infty, \\frac{6}{2}]", true },
+        { "(-\\infty,3]", "[-\\infty,3]",
+          true }, /* an infinite end is open however it is written */
+        { "(-\\infty,3]", "(-\\infty,3)", false },
         { "x>-5", "(-5,\\infty)", true },
         { "(-5,\\infty)", "x>-5", false },
         { "1<x\\le2", "(1,2]", true },

@@ -133,8 +133,10 @@ TEST(numbers_are_compared_as_numbers)
 TEST(a_number_too_long_to_keep_is_no_number_and_neither_is_its_tail)
 {
     ares_str s = { 0 };
+    ares_arena arena = { 0 };
     for (int i = 0; i < 300; i++) ares_str_add_char(&s, '1');
     CHECK(number(s.data, "1") == 0);
+    CHECK(number(ares_arena_printf(&arena, "7 or %s", s.data), "7") == 0); /* nor the one before */
     ares_str_add_z(&s, ".5");
     CHECK(number(s.data, "5") == 0 && number(s.data, "0.5") == 0);
     ares_str_add_z(&s, " 5");
@@ -148,6 +150,7 @@ TEST(a_number_too_long_to_keep_is_no_number_and_neither_is_its_tail)
     ares_str_add_z(&s, "12");
     CHECK(number(s.data, "12") == 1);
     ares_str_fini(&s);
+    ares_arena_fini(&arena);
 }
 
 TEST(the_last_box_is_taken_and_must_close)

@@ -296,6 +296,7 @@ TEST(integers_and_boxes_are_judged_as_the_options_of_dapo_say)
         { "dapo", { NULL }, NULL, "Answer: 7", NULL, NAN, 0, "dapo: the row has no ground truth" },
         { "gsm8k", { NULL }, NULL, "it is 72", "72", 0, 0, NULL },
         { "gsm8k", { "method=flexible" }, NULL, "it is 72", "72", 1, 1, NULL },
+        { "gsm8k", { "method=flexible" }, NULL, "it is 72 .", "72", 1, 1, NULL },
         { "gsm8k", { "method=flexible" }, NULL, "#### 72 or 73", "72", 0, 0, NULL },
         { "gsm8k", { "method=strict" }, NULL, "#### 1,000", "1000", 1, 1, NULL },
         { "gsm8k", { "method=flexible" }, NULL, "#### 1,000", "1000", 0, 0, NULL },

@@ -146,6 +146,7 @@ TEST(an_unfinished_response_gets_its_own_score_where_one_is_set)
     submit(&m, 1, "5", "5", false);
     finish(&m);
     CHECK(m.items[0].score == 1 && m.items[1].score == -1 && m.parts[1][0] == 1);
+    CHECK(m.items[0].unshaped == 1 && m.items[1].unshaped == -1);
     close_manager(&m);
 }
 
@@ -260,6 +261,10 @@ TEST(entries_that_would_share_a_metric_are_refused_until_they_are_called_otherwi
                          "reward/accuracy is a metric of every run");
     check_config_refused("[{command: [overall]}]", "as: my_overall");
     check_config_refused("[{name: number, as: batch_accuracy}]", "reward/batch_accuracy is");
+    /* the entry that the options of length stand for has a name, too */
+    CHECK_FAIL(open_manager(&m, "[{name: number, as: length}]", "worker.reward.safe_length=4", 1),
+               ARES_ECONFIG, "'length', too");
+    close_manager(&m);
     REQUIRE_OK(open_manager(&m, "[{name: number}, {name: number, as: again, weight: 2}]", NULL, 1));
     CHECK_STR(ares_reward_name(m.reward, 1), "again");
     submit(&m, 0, "5", "5", true);

@@ -37,6 +37,8 @@ TEST(without_options_everything_stays_and_nothing_is_read)
     CHECK_EQ(ares_filter_needs(&cfg), 0);
     REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
     for (int i = 0; i < 4; i++) CHECK(v[i].keep && !v[i].reason[0]);
+    cfg.rv_include_zero = false; /* all of the mass, and no group whose deviation is 0 */
+    CHECK(ares_filter_needs(&cfg) != 0);
 }
 
 TEST(bounds_of_the_accuracy_range_are_strict)

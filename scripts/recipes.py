@@ -4,10 +4,10 @@
     scripts/recipes.py [PROGRAM] [-v]      PROGRAM: build/ares-train by default
 
 Prints how many of the recipes of scripts/recipes.txt pass, and for each other one what it is
-refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less those
-that share a model by Megatron's sizes: each process has the whole model, and the rollout's
-tensor_parallel_size is left out. What the machine at hand lacks in memory counts for nothing. Model,
-rows and reward functions are stand-ins. The word @verb is the verb.
+refused for; -v prints all faults. Every recipe is checked for one machine of eight cards, less
+those that share a model by Megatron's sizes: each process has the whole model, and the rollout's
+tensor_parallel_size is left out. What the machine at hand lacks in memory counts for nothing.
+Model, rows and reward functions are stand-ins. The word @verb is the verb.
 """
 import json
 import os
@@ -85,7 +85,7 @@ def stand_in_files(words):
 
 
 def processes(words):
-    """Of eight cards: how many have rows of their own, beside those that share a model by Megatron."""
+    """Of eight cards: how many have rows of their own, where Megatron shares a model."""
     cards = 8
     for before in ("", "actor_rollout_ref.actor.megatron.", "actor.model."):
         for kind in ("tensor_model", "pipeline_model", "context"):

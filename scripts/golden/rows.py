@@ -115,7 +115,8 @@ def main():
     pq.write_table(table.slice(0, 0), OUT / "empty.parquet")
     odd = {"q": ["a", "b"], "span": pa.array([None, 1], pa.duration("s"))}
     pq.write_table(pa.table(odd), OUT / "odd.parquet")
-    decimals = [decimal.Decimal(x) for x in ["-0.05", "12345678901234567890123456789012345.67", "0"]]
+    texts = ["-0.05", "12345678901234567890123456789012345.67", "0"]
+    decimals = [decimal.Decimal(x) for x in texts]
     kinds = {
         "price": pa.array(decimals, pa.decimal128(38, 2)),
         "whole": pa.array([decimal.Decimal(-7), None, decimal.Decimal(0)], pa.decimal128(9, 0)),

@@ -155,8 +155,8 @@ int ares_dir_remove(const char *path); /* with contents; fine when absent */
 const char *ares_path_join(ares_str *out, const char *a, const char *b);
 /*
  * A file that comes with the program: what the environment variable says (NULL: none does), else
- * the file of that name where `cmake --install` puts it (../lib/ares-train, ../share/ares-train), or
- * beside the program.
+ * the file of that name where `cmake --install` puts it (../lib/ares-train or ../share/ares-train),
+ * else beside the program.
  */
 void ares_path_of_program(const char *variable, const char *name, char *path, size_t size);
 

@@ -19,7 +19,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
-#include "source.h"
+#include "media/source.h"
 
 enum { RUNS = 1000 };
 

@@ -12,7 +12,7 @@ foreach(source IN LISTS sources)
     target_link_libraries(bench_${name}_object PRIVATE ares_flags ${ARES_ROOM_LIBRARIES} ares_deps)
     # parts of a training step (roles/) and of reading a picture are private to their rooms
     target_include_directories(bench_${name}_object PRIVATE ${CMAKE_SOURCE_DIR}/src/train
-        ${CMAKE_SOURCE_DIR}/src/media)
+        ${CMAKE_SOURCE_DIR}/src/data)
     add_executable(bench_${name} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:bench_${name}_object>)
     ares_link_rooms(bench_${name})
     add_dependencies(benchmarks bench_${name})

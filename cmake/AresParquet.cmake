@@ -26,7 +26,7 @@ if(NOT arrow)
 endif()
 message(STATUS "Parquet: ${ARES_PYARROW_DIR}")
 
-add_library(ares_parquet SHARED ${CMAKE_SOURCE_DIR}/src/io/parquet_arrow.cpp)
+add_library(ares_parquet SHARED ${CMAKE_SOURCE_DIR}/src/core/parquet_arrow.cpp)
 set_target_properties(ares_parquet PROPERTIES CXX_VISIBILITY_PRESET hidden)
 target_compile_options(ares_parquet PRIVATE -Wall -Wextra)
 target_include_directories(ares_parquet SYSTEM PRIVATE ${ARES_PYARROW_DIR}/include)

@@ -1,5 +1,5 @@
-# ares_<room> from src/<room>, each linked against the rooms to its left; then ares-train. The room
-# torch is a library of its own (AresTorch.cmake).
+# ares_<room> from src/<room>, each linked against the rooms to its left; then ares-train.
+# src/kernels/torch and src/kernels/aten are a library of their own (AresTorch.cmake).
 set(ARES_ROOM_LIBRARIES "") # those that exist, rightmost first: the order a linker wants
 
 # The vectorised kernels: one source, three builds, chosen at run time. Only these files are
@@ -37,11 +37,11 @@ endfunction()
 # The word lists of the instruction-following checks, written as C by a program that runs while the
 # build does.
 function(ares_instruction_tables room)
-    set(generated ${CMAKE_BINARY_DIR}/generated/grade)
-    set(json ${CMAKE_SOURCE_DIR}/src/grade/instructions/tables.json)
+    set(generated ${CMAKE_BINARY_DIR}/generated/reward)
+    set(json ${CMAKE_SOURCE_DIR}/src/reward/ifeval/tables.json)
     add_executable(instruction_tables ${CMAKE_SOURCE_DIR}/tools/instruction_tables.c)
     target_include_directories(instruction_tables PRIVATE
-        ${CMAKE_SOURCE_DIR}/src/grade/instructions)
+        ${CMAKE_SOURCE_DIR}/src/reward/ifeval)
     target_link_libraries(instruction_tables PRIVATE ${CJSON_LIBRARY})
     if(NOT CJSON_INCLUDE STREQUAL "/usr/include")
         target_include_directories(instruction_tables SYSTEM PRIVATE ${CJSON_INCLUDE})
@@ -57,13 +57,13 @@ endfunction()
 foreach(room IN LISTS ARES_ROOMS)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
     if(room STREQUAL "kernels")
-        list(FILTER sources EXCLUDE REGEX "/src/kernels/(cpu|aten)/")
+        list(FILTER sources EXCLUDE REGEX "/src/kernels/(cpu|aten|torch)/")
         if(ARES_FUZZ)
             list(FILTER sources INCLUDE REGEX "/scalar_math.c$")
         endif()
     endif()
-    if(room STREQUAL "media") # libares_video.so (AresVideo.cmake)
-        list(FILTER sources EXCLUDE REGEX "/src/media/ffmpeg/")
+    if(room STREQUAL "data") # libares_video.so (AresVideo.cmake)
+        list(FILTER sources EXCLUDE REGEX "/src/data/media/ffmpeg/")
     endif()
     if(NOT sources)
         set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})
@@ -74,10 +74,10 @@ foreach(room IN LISTS ARES_ROOMS)
     target_link_libraries(ares_${room} PUBLIC ares_flags ${ARES_ROOM_LIBRARIES} ares_deps)
     if(room STREQUAL "kernels" AND NOT ARES_FUZZ)
         ares_kernel_isas(ares_kernels)
-    elseif(room STREQUAL "grade")
-        ares_instruction_tables(ares_grade)
-    elseif(room STREQUAL "io" AND ARES_HAVE_COMPRESSED)
-        target_compile_definitions(ares_io PRIVATE ARES_HAVE_COMPRESSED)
+    elseif(room STREQUAL "reward")
+        ares_instruction_tables(ares_reward)
+    elseif(room STREQUAL "core" AND ARES_HAVE_COMPRESSED)
+        target_compile_definitions(ares_core PRIVATE ARES_HAVE_COMPRESSED)
     elseif(room STREQUAL "env" AND ARES_HAVE_WEBSOCKETS)
         target_compile_definitions(ares_env PRIVATE ARES_HAVE_WEBSOCKETS)
     elseif(room STREQUAL "dist" AND ARES_HAVE_MPI)

@@ -79,11 +79,23 @@ function(ares_add_ctests room program sources)
     endforeach()
 endfunction()
 
+# Rooms that hold several subjects have a test program for each.
 set(goldens "")
+set(ARES_TEST_ROOMS core io config kernels torch dist text template data media model env reward grade algo
+    rollout train cli)
+set(room_of_io core)
+set(room_of_torch kernels)
+set(room_of_template text)
+set(room_of_media data)
+set(room_of_grade reward)
 if(ARES_FUZZ) # the fuzz targets alone
-    set(ARES_ROOMS "")
+    set(ARES_TEST_ROOMS "")
 endif()
-foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
+foreach(room IN LISTS ARES_TEST_ROOMS ITEMS e2e)
+    set(of ${room})
+    if(room_of_${room})
+        set(of ${room_of_${room}})
+    endif()
     file(GLOB golden CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/golden_*.c)
     list(APPEND goldens ${golden})
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/*.c)
@@ -93,7 +105,7 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     endif()
     add_executable(test_${room} ${sources} ${CMAKE_SOURCE_DIR}/tests/test.c)
     target_include_directories(test_${room} PRIVATE
-        ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/${room})
+        ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/${of})
     target_compile_definitions(test_${room} PRIVATE
         ARES_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ARES_BINARY_DIR="${CMAKE_BINARY_DIR}")
     # the tests' own code, most of what is compiled; that of kernels computes what it compares with
@@ -106,7 +118,7 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     if(room MATCHES "^(torch|kernels|train)$")
         set(oracle ares_torch)
     endif()
-    ares_link_rooms(test_${room} ${oracle} ${ARES_ROOMS_UP_TO_${room}})
+    ares_link_rooms(test_${room} ${oracle} ${ARES_ROOMS_UP_TO_${of}})
     if(room MATCHES "^(torch|kernels)$" AND TARGET ares_torch) # libtorch without memory
         target_sources(test_${room} PRIVATE ${CMAKE_SOURCE_DIR}/tests/torch/scarce.cpp)
         target_link_libraries(test_${room} PRIVATE ares_libtorch)
@@ -160,10 +172,12 @@ function(ares_count_work test)
     endforeach()
     add_library(${test}_counted OBJECT ${sources})
     target_include_directories(${test}_counted PRIVATE ${includes}
-        ${CMAKE_BINARY_DIR}/generated/grade)
+        ${CMAKE_BINARY_DIR}/generated/reward)
+    target_compile_definitions(${test}_counted PRIVATE
+        $<TARGET_PROPERTY:ares_core,COMPILE_DEFINITIONS>)
     target_link_libraries(${test}_counted PRIVATE ares_flags ares_deps)
     target_compile_options(${test}_counted PRIVATE -fsanitize-coverage=trace-pc)
-    add_dependencies(${test}_counted ares_grade) # its generated tables
+    add_dependencies(${test}_counted ares_reward) # its generated tables
     target_sources(${test} PRIVATE $<TARGET_OBJECTS:${test}_counted>
         ${CMAKE_SOURCE_DIR}/tests/work.c)
     foreach(function memcpy memmove mempcpy memset memchr memrchr memmem memcmp strlen
@@ -172,7 +186,7 @@ function(ares_count_work test)
     endforeach()
 endfunction()
 if(TARGET test_grade)
-    ares_count_work(test_grade grade core)
+    ares_count_work(test_grade reward core)
 endif()
 if(TARGET test_reward)
     ares_count_work(test_reward reward core)
@@ -203,7 +217,7 @@ endif()
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
     target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests
-        ${CMAKE_SOURCE_DIR}/src/model ${CMAKE_SOURCE_DIR}/src/media)
+        ${CMAKE_SOURCE_DIR}/src/model ${CMAKE_SOURCE_DIR}/src/data)
     ares_link_rooms(ares-golden)
     add_dependencies(ares-golden ares_torch)
     if(TARGET ares_video)
@@ -254,7 +268,7 @@ foreach(source IN LISTS sources)
         set_tests_properties(fuzz.${what} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
     endif()
     target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests
-        ${CMAKE_SOURCE_DIR}/src/media) # sizes before they are reduced
+        ${CMAKE_SOURCE_DIR}/src/data) # sizes before they are reduced
     ares_link_rooms(${program})
 endforeach()
 

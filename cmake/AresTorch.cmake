@@ -4,13 +4,13 @@
 if(ARES_FUZZ)
     return()
 endif()
-file(GLOB shim CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/torch/*.cpp)
+file(GLOB shim CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/torch/*.cpp)
 file(GLOB table CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/aten/*.c)
 add_library(ares_torch SHARED ${shim} ${table})
 # The shim as one source: libtorch's headers, which take longer than all of it, are read once.
 set_target_properties(ares_torch PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 set_source_files_properties(${table} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-target_include_directories(ares_torch PRIVATE ${CMAKE_SOURCE_DIR}/src/torch
+target_include_directories(ares_torch PRIVATE ${CMAKE_SOURCE_DIR}/src/kernels/torch
     ${CMAKE_SOURCE_DIR}/src/kernels/aten)
 target_link_libraries(ares_torch PRIVATE ares_flags ares_libtorch ${CMAKE_DL_LIBS})
 if(TARGET ares-train)

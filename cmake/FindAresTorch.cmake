@@ -29,7 +29,7 @@ foreach(dir IN LISTS candidates)
     endif()
 endforeach()
 
-file(GLOB users CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/torch/*.cpp)
+file(GLOB users CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/torch/*.cpp)
 if(NOT ARES_TORCH_DIR AND NOT users)
     return()
 elseif(NOT ARES_TORCH_DIR)

@@ -70,8 +70,15 @@ awk "$room_of"' $2 != "U" && $2 != "w" { print $3, room }' "$work/symbols" >"$wo
 room_of_header() { # include/ares/algo_loss.h -> algo
     local name
     name=$(basename "$1" .h)
-    [[ $name == at ]] && name=torch
-    echo "${name%%_*}"
+    name=${name%%_*}
+    case $name in
+    at) name=kernels ;;
+    grade) name=reward ;;
+    io) name=core ;;
+    media) name=data ;;
+    template) name=text ;;
+    esac
+    echo "$name"
 }
 for header in include/ares/*.h; do
     for symbol in $(sed -nE 's/^static inline .*\b(ares_[a-z0-9_]+)\(.*/\1/p' "$header"); do

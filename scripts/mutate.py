@@ -39,7 +39,7 @@ ROOMS = {
     "algo": ("src/algo", True),
     "data": ("src/data", True),
     "reward": ("src/reward", False),  # the manager and its children
-    "io": ("src/io", True),
+    "io": ("src/core", True),
     "model": ("src/model", True),
     "kernels": ("src/kernels/cpu", True),
 }

@@ -8,7 +8,7 @@
 
 #include "ares/dist.h"
 #include "ares/reward.h"
-#include "verb/verb.h"
+#include "cli/verb.h"
 
 typedef struct verb_entry {
     const char *name, *doc;

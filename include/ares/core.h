@@ -18,6 +18,13 @@ extern "C" {
 #define ARES_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ARES_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* How a number of a tensor is stored, in files and in devices' memory. */
+typedef enum { ARES_F32, ARES_BF16, ARES_F16 } ares_dtype;
+static inline size_t ares_dtype_bytes(ares_dtype t)
+{
+    return t == ARES_F32 ? 4 : 2;
+}
+
 /* ---------------- errors (error.c)
  * A function that can fail returns ARES_OK or one of these codes. The message is written once,
  * where the cause is known, into a buffer of the calling thread; callers return the code with
@@ -190,7 +197,7 @@ int64_t ares_map_value(const ares_map *m, int64_t index);
  * an arena; everything in it is const.
  *
  * Which reader reads which file: cJSON reads files whose every number and word this repository
- * chose: a checkpoint's state.json, and at build time src/grade/instructions/tables.json. This
+ * chose: a checkpoint's state.json, and at build time src/reward/ifeval/tables.json. This
  * reader reads everything else: what comes from outside (data rows, tokenizer.json, a model's
  * config.json, headers of safetensors, lines of a user's process), and what this program writes
  * with texts of the user's or with numbers that must come back bit for bit (metrics.jsonl,

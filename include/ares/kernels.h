@@ -30,7 +30,6 @@
 extern "C" {
 #endif
 
-typedef enum { ARES_F32, ARES_BF16, ARES_F16 } ares_dtype;
 typedef enum {
     ARES_ROWS, /* [n][k], as in files; what CUDA and libtorch read */
     /*
@@ -39,10 +38,6 @@ typedef enum {
      */
     ARES_PANEL32
 } ares_layout;
-static inline size_t ares_dtype_bytes(ares_dtype t)
-{
-    return t == ARES_F32 ? 4 : 2;
-}
 
 /*
  * The weight W of y = x Wt: n outputs, k inputs. A vector (norm weight, bias) has k = 1 and layout

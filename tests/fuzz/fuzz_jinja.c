@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../src/template/jinja.h"
+#include "../../src/text/jinja/jinja.h"
 #include "ares/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../../src/grade/math/answers.h"
+#include "../../src/reward/math/answers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/grade/auto.h"
-#include "../../src/grade/easyr1.h"
-#include "../../src/grade/length.h"
+#include "../../src/reward/auto.h"
+#include "../../src/reward/easyr1.h"
+#include "../../src/reward/length.h"
 
 /* The score of a verifier with its defaults and these overrides. */
 static double score(golden *g, const char *name, const ares_verify_in *in, const char *const *words)

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "work.h"
 
-#include "instructions/text_parts.h"
+#include "ifeval/text_parts.h"
 
 static ares_arena arena;
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "../../src/io/checkpoint.h"
+#include "../../src/core/checkpoint.h"
 
 static int newest_first(const void *a, const void *b)
 {

@@ -4,7 +4,7 @@
 
 #include "golden.h"
 #include "pictures.h"
-#include "source.h"
+#include "media/source.h"
 
 static bool wants_error(golden *g)
 {

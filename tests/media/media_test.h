@@ -3,7 +3,7 @@
 #define ARES_MEDIA_TEST_H
 
 #include "pictures.h"
-#include "source.h"
+#include "media/source.h"
 #include "test.h"
 
 static inline ares_processor small_processor(void)

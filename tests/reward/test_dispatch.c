@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../../src/grade/auto.h"
-#include "../../src/grade/math/answers.h"
+#include "../../src/reward/auto.h"
+#include "../../src/reward/math/answers.h"
 #include "shape/entropy_score.h"
 #include "tally.h"
 

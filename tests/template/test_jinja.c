@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "ares/template.h"
-#include "jinja.h"
+#include "jinja/jinja.h"
 #include "test.h"
 
 typedef struct golden {

@@ -1,5 +1,5 @@
 /* A schema file is read and checked once, so that judging meets only schemas it understands. */
-#include "../bounded_regex.h"
+#include "bounded_regex.h"
 #include "schema.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Format prompts: the file of a template around the text of a prompt, as EasyR1 reads it. */
-#include "jinja.h"
+#include "jinja/jinja.h"
 
 int ares_format_prompt_load(const char *path, ares_template **out)
 {

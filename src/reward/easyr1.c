@@ -1,7 +1,7 @@
 /* The parts of EasyR1's reward functions: cleaning, formats, boxes, and how a score is combined. */
 #include "easyr1.h"
 
-#include "instructions/text_parts.h"
+#include "ifeval/text_parts.h"
 #include "math/answers.h"
 
 double easyr1_math(double accuracy, double format, double format_weight)

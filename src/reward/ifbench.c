@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "details.h"
-#include "instructions/checks.h"
+#include "ifeval/checks.h"
 
 #define IFBENCH_OPTIONS(X)                                                                        \
     X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction",  \

@@ -2,7 +2,7 @@
  * A value against a schema. Keywords are applied in the order of the schema file; what `anyOf`,
  * `oneOf` and `not` try is a trial, whose failures are not reported.
  */
-#include "../bounded_regex.h"
+#include "bounded_regex.h"
 #include "schema.h"
 
 #include <math.h>

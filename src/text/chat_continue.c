@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "jinja.h"
+#include "jinja/jinja.h"
 
 static const ares_view mark = { "CONTINUE_FINAL_MESSAGE_TAG ", 27 };
 

@@ -3,7 +3,7 @@
  * 1606.05250; docs/rewards.md#f1-of-words).
  */
 #include "ares/grade.h"
-#include "instructions/text_parts.h"
+#include "ifeval/text_parts.h"
 
 /* The words in lower case, without ASCII punctuation and articles. */
 static if_list normalise(ares_view text, ares_arena *arena)

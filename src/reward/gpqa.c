@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "details.h"
-#include "instructions/text_parts.h"
+#include "ifeval/text_parts.h"
 
 #define GPQA_OPTIONS(X)                                 \
     X(text, letters, "letters", "ABCDEFGH", "nonempty", \

@@ -5,7 +5,7 @@
 
 #include "ares/text.h"
 #include "chat_continue.h"
-#include "jinja.h"
+#include "jinja/jinja.h"
 
 struct ares_chat {
     ares_template *template;

@@ -5,7 +5,7 @@
  */
 #include "details.h"
 #include "easyr1.h"
-#include "instructions/text_parts.h"
+#include "ifeval/text_parts.h"
 #include "math/answers.h"
 
 #define MATH_FORMAT_OPTIONS(X)                             \

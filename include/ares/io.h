@@ -3,7 +3,6 @@
 #define ARES_IO_H
 
 #include "ares/core.h"
-#include "ares/core.h"
 
 /* ---------------- safetensors (safetensors.c)
  * A model's tensors: one file, or the shards that model.safetensors.index.json names. Files are

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
-#include "checkpoint.h"
+#include "internal.h"
 
 /* the second is the temporary name that ares_file_write_atomic gives `latest` */
 static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp.";

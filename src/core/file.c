@@ -1,14 +1,22 @@
-/* Whole files and folders: read, write, make, remove, sync. */
-#include "ares/core_file.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "ares/core.h"
+#include "ares/core_file.h"
+#include "ares/io.h"
+
+/* Whole files and folders: read, write, make, remove, sync. */
 
 static int refused(const char *path, const char *what)
 {
@@ -266,4 +274,166 @@ void ares_path_of_program(const char *variable, const char *name, char *path, si
         if (access(path, R_OK) == 0) break;
     }
     if (given && *given) snprintf(path, size, "%s", given);
+}
+
+/* One process per run directory: an fcntl lock, which the system releases when the process ends. */
+
+/* "<name>.tmp.<pid>", as ares_file_write_atomic calls a file until it is whole. */
+static bool is_leftover(const char *name)
+{
+    const char *pid = strrchr(name, '.');
+    if (!pid || pid - name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) return false;
+    return pid[1] && strspn(pid + 1, "0123456789") == strlen(pid + 1);
+}
+
+/* Removes what processes left that were killed while they wrote. */
+static int remove_leftovers(const char *dir)
+{
+    ares_str path = { 0 };
+    DIR *d = opendir(dir);
+    int rc = d ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));)
+        if (is_leftover(e->d_name)) rc = ares_dir_remove(ares_path_join(&path, dir, e->d_name));
+    if (d) closedir(d);
+    ares_str_fini(&path);
+    return rc;
+}
+
+int ares_lock_take(const char *dir, int *out)
+{
+    ares_str path = { 0 };
+    ares_path_join(&path, dir, "lock");
+    int fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = ARES_OK;
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    char text[300] = "", host[128] = "";
+    if (fd < 0) rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
+    else if (fcntl(fd, F_SETLK, &all) != 0) {
+        int why = errno;
+        ssize_t n = pread(fd, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = 0;
+        rc = why == EACCES || why == EAGAIN
+                 ? ares_fail(ARES_ESTATE, "%s is in use by %s; wait for it, or stop it", dir,
+                             *text ? text : "another process")
+                 : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(why));
+        close(fd);
+    } else {
+        gethostname(host, sizeof host - 1);
+        int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
+        if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
+            rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
+        if (rc == ARES_OK) rc = remove_leftovers(dir);
+        if (rc == ARES_OK) *out = fd;
+        else close(fd);
+    }
+    ares_str_fini(&path);
+    return rc;
+}
+
+void ares_lock_drop(int fd)
+{
+    if (fd >= 0) close(fd);
+}
+
+/* Writing to file descriptors until everything is written. */
+
+int io_write_all(int fd, const char *path, const void *data, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = write(fd, (const char *)data + at, bytes - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return ares_fail(ARES_EIO, "io: %s: %s", path,
+                             n < 0 ? strerror(errno) : "nothing written");
+        at += (size_t)n;
+    }
+    return ARES_OK;
+}
+
+int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n =
+            pwrite(fd, (const char *)data + done, bytes - done, (off_t)(at + (uint64_t)done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return ares_fail(ARES_EIO, "io: %s: %s", path,
+                             n < 0 ? strerror(errno) : "nothing written");
+        done += (size_t)n;
+    }
+    return ARES_OK;
+}
+
+/* Files that a thread writes while the program goes on. */
+
+typedef struct job {
+    ares_behind_fn *fn;
+    void *ctx;
+} job;
+
+struct ares_behind {
+    job *jobs;
+    int64_t n, cap;
+    pthread_t thread;
+    bool begun;
+    atomic_bool done;
+    int rc; /* the first failure, and its message */
+    char *message;
+};
+
+ares_behind *ares_behind_new(void)
+{
+    return ares_calloc(1, sizeof(ares_behind));
+}
+
+void ares_behind_post(ares_behind *b, ares_behind_fn *fn, void *ctx)
+{
+    ARES_ASSERT(!b->begun);
+    if (b->n == b->cap) {
+        b->cap = b->cap * 2 + 64;
+        b->jobs = ares_realloc(b->jobs, (size_t)b->cap * sizeof *b->jobs);
+    }
+    b->jobs[b->n++] = (job){ fn, ctx };
+}
+
+/* A job after one that failed is done, too: it releases what it has. */
+static void *work(void *ctx)
+{
+    ares_behind *b = ctx;
+    for (int64_t i = 0; i < b->n; i++) {
+        int rc = b->jobs[i].fn(b->jobs[i].ctx);
+        if (rc == ARES_OK || b->rc != ARES_OK) continue;
+        b->rc = rc;
+        b->message = ares_strdup(ares_error_message());
+    }
+    atomic_store(&b->done, true);
+    return NULL;
+}
+
+void ares_behind_begin(ares_behind *b)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    ARES_ASSERT(!b->begun);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the thread that trains */
+    b->begun = pthread_create(&b->thread, NULL, work, b) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!b->begun) work(b); /* no thread is to be had: the caller waits */
+}
+
+bool ares_behind_done(const ares_behind *b)
+{
+    return atomic_load(&b->done);
+}
+
+int ares_behind_end(ares_behind *b)
+{
+    if (!b) return ARES_OK;
+    if (b->begun) pthread_join(b->thread, NULL);
+    else if (!ares_behind_done(b)) work(b);
+    int rc = b->rc;
+    if (rc != ARES_OK) (void)ares_fail(rc, "%s", b->message);
+    ares_free(b->message);
+    ares_free(b->jobs);
+    ares_free(b);
+    return rc;
 }

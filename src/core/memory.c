@@ -1,16 +1,19 @@
-/*
- * Host memory. The program cannot go on without it, so running out aborts. Running out of device
- * memory is an error like others, also where the device is the CPU: ares_pages_try.
- */
-#include "ares/core.h"
-#include "last_words.h"
+#include "internal.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "ares/core.h"
+
+/*
+ * Host memory. The program cannot go on without it, so running out aborts. Running out of device
+ * memory is an error like others, also where the device is the CPU: ares_pages_try.
+ */
 
 static const double GIB = 1073741824.0;
 
@@ -85,4 +88,98 @@ void *ares_pages_new(size_t bytes)
 void ares_pages_free(void *p, size_t bytes)
 {
     if (p) munmap(p, bytes ? bytes : 1);
+}
+
+/*
+ * Bump allocation in chunks. A reset keeps the chunks, so a step that resembles the previous one
+ * needs no memory from the system.
+ */
+
+struct ares_arena_chunk {
+    struct ares_arena_chunk *next;
+    size_t size, used;
+    _Alignas(16) char data[];
+};
+
+static struct ares_arena_chunk *chunk_for(ares_arena *a, size_t bytes)
+{
+    for (struct ares_arena_chunk **at = &a->spare; *at; at = &(*at)->next) {
+        struct ares_arena_chunk *chunk = *at;
+        if (chunk->size < bytes) continue;
+        *at = chunk->next;
+        return chunk;
+    }
+    if (a->chunk_bytes == 0) a->chunk_bytes = 1024; /* many hold no more than a row */
+    size_t size = ARES_MAX(bytes, a->chunk_bytes);
+    struct ares_arena_chunk *chunk = ares_malloc(sizeof *chunk + size);
+    chunk->size = size;
+    if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2;
+    return chunk;
+}
+
+void *ares_arena_alloc(ares_arena *a, size_t bytes)
+{
+    ARES_ASSERT(bytes < SIZE_MAX / 2);
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (!a->head || a->head->size - a->head->used < bytes) {
+        struct ares_arena_chunk *chunk = chunk_for(a, bytes);
+        chunk->used = 0;
+        chunk->next = a->head;
+        a->head = chunk;
+    }
+    void *p = a->head->data + a->head->used;
+    a->head->used += bytes;
+    a->used += bytes;
+    return p;
+}
+
+void *ares_arena_calloc(ares_arena *a, size_t count, size_t size)
+{
+    size_t bytes;
+    ARES_ASSERT(!__builtin_mul_overflow(count, size, &bytes));
+    return memset(ares_arena_alloc(a, bytes), 0, bytes);
+}
+
+char *ares_arena_copy(ares_arena *a, const char *data, size_t len)
+{
+    char *p = ares_arena_alloc(a, len + 1);
+    if (len) memcpy(p, data, len);
+    p[len] = 0;
+    return p;
+}
+
+char *ares_arena_printf(ares_arena *a, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    ARES_ASSERT(n >= 0);
+    char *p = ares_arena_alloc(a, (size_t)n + 1);
+    vsnprintf(p, (size_t)n + 1, format, again);
+    va_end(again);
+    va_end(args);
+    return p;
+}
+
+void ares_arena_reset(ares_arena *a)
+{
+    while (a->head) {
+        struct ares_arena_chunk *chunk = a->head;
+        a->head = chunk->next;
+        chunk->next = a->spare;
+        a->spare = chunk;
+    }
+    a->used = 0;
+}
+
+void ares_arena_fini(ares_arena *a)
+{
+    ares_arena_reset(a);
+    while (a->spare) {
+        struct ares_arena_chunk *chunk = a->spare;
+        a->spare = chunk->next;
+        ares_free(chunk);
+    }
+    *a = (ares_arena){ 0 };
 }

@@ -4,7 +4,7 @@
  */
 #include "ares/core_file.h"
 #include "ares/io.h"
-#include "write.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

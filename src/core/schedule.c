@@ -5,7 +5,7 @@
  * full value. exp and cos are those of elementary.h, because a learning rate affects every weight.
  */
 #include "ares/core.h"
-#include "elementary.h"
+#include "internal.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "internal.h"
 
 uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len)
 {

@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
-#include "jsonl.h"
-#include "write.h"
+#include "internal.h"
 
 struct ares_tracker {
     jsonl_writer *metrics;

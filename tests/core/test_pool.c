@@ -1,4 +1,4 @@
-#include "cpus.h"
+#include "internal.h"
 #include "test.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "elementary.h"
+#include "internal.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Metrics, lookup, schedules, progress. */
-#include "../../src/core/progress.h"
+#include "../../src/core/internal.h"
 #include "test.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "../../src/core/checkpoint.h"
+#include "../../src/core/internal.h"
 
 static int newest_first(const void *a, const void *b)
 {

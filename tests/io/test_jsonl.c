@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/io.h"
-#include "jsonl.h"
+#include "internal.h"
 
 static const char *file_of(const char *name, ares_view text)
 {

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "golden.h"
-#include "pictures.h"
 #include "media/source.h"
+#include "pictures.h"
 
 static bool wants_error(golden *g)
 {

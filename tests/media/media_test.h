@@ -2,8 +2,8 @@
 #ifndef ARES_MEDIA_TEST_H
 #define ARES_MEDIA_TEST_H
 
-#include "pictures.h"
 #include "media/source.h"
+#include "pictures.h"
 #include "test.h"
 
 static inline ares_processor small_processor(void)

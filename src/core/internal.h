@@ -1,0 +1,179 @@
+#ifndef ARES_CORE_INTERNAL_H
+#define ARES_CORE_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/core.h"
+
+/*
+ * CPUs that the control groups of a process allow it, rounded to the nearest integer, at least 1;
+ * INT_MAX when they set no limit. Reads both layouts: version 2 (cpu.max) and version 1
+ * (cpu/cpu.cfs_quota_us). `membership` is a file like /proc/self/cgroup, `root` a folder like
+ * /sys/fs/cgroup.
+ */
+int core_cgroup_cpus(const char *membership, const char *root);
+/* Bytes that they allow (memory.max, or memory.limit_in_bytes); infinite when they set no limit. */
+double core_cgroup_memory(const char *membership, const char *root);
+
+/*
+ * Logarithm, exponential and cosine from sums, products and quotients only: the same bits on every
+ * machine, which C libraries do not promise. For numbers that affect weights: initial values and
+ * learning rates. The error is about 2 ulp.
+ */
+
+double core_log(double x);    /* x positive and normal */
+double core_exp(double x);    /* |x| < 700 */
+double core_cos_pi(double x); /* cos(pi x) */
+
+/*
+ * The hash of ares_map and of the JSON reader's search for duplicate keys: fast, without a seed,
+ * not cryptographic.
+ */
+
+static inline uint64_t core_hash_mix(uint64_t a, uint64_t b)
+{
+    __uint128_t product = (__uint128_t)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t core_hash(const char *data, size_t len)
+{
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ len;
+    for (; len > 0;) {
+        uint64_t word = 0;
+        size_t take = len < 8 ? len : 8;
+        memcpy(&word, data, take);
+        hash = core_hash_mix(hash ^ word, 0xD6E8FEB86659FD93u) + 0xA0761D6478BD642Fu;
+        data += take;
+        len -= take;
+    }
+    return core_hash_mix(hash, 0xE7037ED1A0B428DBu);
+}
+
+/* An error in the log (log.c) that takes no memory: there is none. Cut at 500 bytes. */
+void log_last_words(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Whoever writes to the terminal holds it meanwhile, and erases its last line first where that is
+ * the one that moves; core_terminal_line tells so once.
+ */
+void core_terminal_take(void);
+bool core_terminal_line(void);
+void core_terminal_give(void);
+
+/* What the thread of a progress does now and then: draws the line, or logs it where it is due. */
+struct ares_progress;
+void core_progress_tick(struct ares_progress *p, double now);
+
+/* One step through UTF-8, strict: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+
+/*
+ * True and the length, 1 to 4, of the character at p (p < end). Or false and the length of the
+ * invalid piece that one U+FFFD replaces: the longest start of a valid character, as in the Unicode
+ * standard (section 3.9) and in Python.
+ */
+static inline bool core_utf8_step(const char *p, const char *end, size_t *len)
+{
+    const unsigned char *s = (const unsigned char *)p;
+    size_t left = (size_t)(end - p);
+    *len = 1;
+    if (s[0] < 0x80) return true;
+    if (s[0] < 0xC2 || s[0] > 0xF4) return false;
+    size_t need = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+    unsigned char low = s[0] == 0xE0 ? 0xA0 : s[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xED ? 0x9F : s[0] == 0xF4 ? 0x8F : 0xBF;
+    for (; *len < need; ++*len, low = 0x80, high = 0xBF)
+        if (*len >= left || s[*len] < low || s[*len] > high) return false;
+    return true;
+}
+
+/*
+ * Arrow's C data and stream interfaces (arrow.apache.org/docs/format/CDataInterface.html): three
+ * plain structs of fixed layout, declared here so that the program builds without Arrow.
+ */
+
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct ArrowSchema **children, *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children, *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+
+/*
+ * Adds row i of a batch to out as a JSON object; fields that are null are left out, and columns
+ * with a value that JSON has no form for, of which it warns unless left_out has the column's name,
+ * where it puts it. place: the file and row, for messages. *not_finite: set where a number had to
+ * become null.
+ */
+void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
+               int64_t i, const char *place, bool *not_finite, ares_map *left_out);
+
+/* What the test of the rule for old checkpoints shares with checkpoint.c. */
+
+/*
+ * Which of n checkpoints, newest first, are to be removed when `keep` are to be left: spared ones
+ * stay and count among the kept, the rest of the kept are the newest. The newest of all always
+ * stays, so keep 1 may leave two. keep <= 0 keeps all. EasyR1's rule (docs/design.md#checkpoints).
+ */
+void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
+
+/* Files that may be compressed, read as a stream of bytes (compressed.c). */
+
+/*
+ * Opens path, as ares_input_open does with input. The first bytes tell gzip and zstd from a plain
+ * file, not the name; fclose closes all. After a failed read *why tells the reason; it stays NULL
+ * where errno does.
+ */
+int compressed_open(const char *path, bool input, FILE **out, const char **why);
+
+/* Writing JSON lines (jsonl.c). Reading them is public. */
+
+/*
+ * Appending writer; each row reaches the system whole. The file is cut after its first keep_rows
+ * rows: 0 empties it, -1 keeps all complete rows (a torn last line is dropped).
+ */
+typedef struct jsonl_writer jsonl_writer;
+int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out);
+/* without the newline */
+int jsonl_write(jsonl_writer *w, const char *line, size_t len);
+int jsonl_sync(jsonl_writer *w); /* fsync: what was written is on the disk */
+int jsonl_finish(jsonl_writer *w);
+
+/* Rows of a Parquet file, one after the other, as JSON text (parquet.c). */
+
+typedef struct parquet parquet;
+/* Whether a file is one: its first bytes are PAR1, or its name ends in .parquet. */
+bool parquet_is(const char *path);
+int parquet_open(const char *path, parquet **out);
+/* 1 and the text of a row in *row; 0: the end; negative: a failure that names file and row. */
+int parquet_next(parquet *p, ares_str *row);
+void parquet_close(parquet *p);
+
+/* What the writers of this room share. */
+
+/* Writes all bytes to fd, however many calls it takes; a failure names path. */
+int io_write_all(int fd, const char *path, const void *data, size_t bytes);
+/* The same from byte `at` of the file on. */
+int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, uint64_t at);
+#endif

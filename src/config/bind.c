@@ -1,9 +1,108 @@
-/* Tree -> fields: what each type of option accepts, and what its constraint means. */
-#include "tree.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What a scalar means: the core schema of YAML 1.2, with Python's True, False and None. */
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    for (; *words; words++)
+        if (strcmp(text, *words) == 0) return true;
+    return false;
+}
+
+bool config_is_yes_no(const char *text)
+{
+    static const char *const words[] = { "yes", "Yes", "YES", "no",  "No",  "NO", "on",
+                                         "On",  "ON",  "off", "Off", "OFF", NULL };
+    return is_one_of(text, words);
+}
+
+bool config_is_required(const config_node *node)
+{
+    return node->kind == CONFIG_SCALAR && !node->quoted && strcmp(node->text, "???") == 0;
+}
+
+/* 0x1F and 0o17; `big` for numbers beyond 64 bits. */
+static bool read_based(const char *digits, unsigned base, config_value *value)
+{
+    if (!*digits) return false;
+    uint64_t sum = 0;
+    double number = 0;
+    for (const char *p = digits; *p; p++) {
+        unsigned c = (unsigned char)*p;
+        unsigned digit = c - '0' < 10 ? c - '0' : (c | 32) - 'a' < 6 ? (c | 32) - 'a' + 10 : 99;
+        if (digit >= base) return false;
+        number = number * base + digit;
+        if (sum > (uint64_t)INT64_MAX / base) value->big = true;
+        sum = sum * base + digit;
+    }
+    if (sum > (uint64_t)INT64_MAX) value->big = true;
+    value->type = CONFIG_INT;
+    value->integer = value->big ? INT64_MAX : (int64_t)sum;
+    value->number = number;
+    return true;
+}
+
+static bool number_of_word(const char *text, config_value *value)
+{
+    static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = {
+        ".nan", ".NaN", ".NAN", NULL
+    };
+    const char *unsigned_part = text + (*text == '-' || *text == '+');
+    if (is_one_of(text, nans) || is_one_of(unsigned_part, infinities)) {
+        value->type = CONFIG_FLOAT;
+        value->number = is_one_of(text, nans) ? (double)NAN
+                        : *text == '-'        ? -(double)INFINITY
+                                              : (double)INFINITY;
+        return true;
+    }
+    if (text[0] == '0' && text[1] == 'x') return read_based(text + 2, 16, value);
+    if (text[0] == '0' && text[1] == 'o') return read_based(text + 2, 8, value);
+    if (!ares_parse_double(ares_view_of(text), &value->number)) return false;
+    value->type = strpbrk(text, ".eE") ? CONFIG_FLOAT : CONFIG_INT;
+    if (value->type == CONFIG_INT && !ares_parse_i64(ares_view_of(text), &value->integer)) {
+        value->big = true;
+        value->integer = *text == '-' ? INT64_MIN : INT64_MAX;
+    }
+    return true;
+}
+
+config_value config_value_read(const char *text, bool quoted)
+{
+    static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None", NULL };
+    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = {
+        "false", "False", "FALSE", NULL
+    };
+    config_value value = { .type = CONFIG_STRING };
+    if (quoted) return value;
+    if (is_one_of(text, nulls)) value.type = CONFIG_NULL;
+    else if (is_one_of(text, trues) || is_one_of(text, falses)) {
+        value.type = CONFIG_BOOL;
+        value.boolean = is_one_of(text, trues);
+    } else if (!number_of_word(text, &value)) value = (config_value){ .type = CONFIG_STRING };
+    return value;
+}
+
+config_value config_value_of(const config_node *node)
+{
+    if (node->kind != CONFIG_SCALAR) return (config_value){ .type = CONFIG_STRING };
+    return config_value_read(node->text, node->quoted);
+}
+
+bool config_same_value(const config_node *a, const config_node *b)
+{
+    if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
+    config_value x = config_value_of(a), y = config_value_of(b);
+    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) &&
+                   (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
+    return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
+}
+
+/* Tree -> fields: what each type of option accepts, and what its constraint means. */
 
 /* ---------------------------------------------------------------- constraints: ?body#least */
 
@@ -466,4 +565,125 @@ void config_bind_option(ares_config *cfg, const config_option *o, config_node *n
     config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);
     if (fallback && !config_is_required(fallback) && !strstr(o->option->text, "${"))
         read_option(cfg, o, fallback, field, true);
+}
+
+/*
+ * From merged layers to filled structs: conditional words, interpolation, binding; and the report,
+ * with the keys that no bound table has.
+ */
+
+void ares_config_resolve(ares_config *cfg)
+{
+    config_apply_defaults(cfg);
+    config_apply_pending(cfg);
+    for (int i = 0; i < cfg->n_words; i++) cfg->words[i](cfg);
+    for (config_node *node = cfg->root->first; node; node = node->next)
+        if (strncmp(node->key, "x-", 2) != 0) config_interpolate(cfg, node);
+    config_build_json(cfg);
+    for (int i = 0; i < cfg->options.count; i++) {
+        const config_option *o = &cfg->options.items[i];
+        config_node *node = config_walk(cfg->root, o->path);
+        if (node) config_bind_option(cfg, o, node, node);
+    }
+    cfg->resolved = true;
+}
+
+void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *table, void *into)
+{
+    ARES_ASSERT(cfg->resolved);
+    int n;
+    const ares_option *options = table(&n);
+    path = ares_arena_printf(&cfg->arena, "%s", path);
+    config_node *map = config_walk(cfg->root, path), *where = map;
+    bool wrong = map && map->kind != CONFIG_MAP && config_value_of(map).type != CONFIG_NULL;
+    if (wrong && map->state != CONFIG_BROKEN)
+        config_value_fault(cfg, map, path, "must be a map of options");
+    if (!map || map->kind != CONFIG_MAP) {
+        map = config_node_new(cfg, CONFIG_MAP);
+        if (!map) return;
+        map->parent = cfg->root;
+    } else CONFIG_PUSH(&cfg->bound, (config_bound){ path, table });
+    for (int i = 0; i < n; i++) {
+        const ares_option *o = &options[i];
+        ARES_ASSERT(config_constraint_ok(o->type, o->constraint));
+        config_node *node = config_walk(map, o->path);
+        if (!node) {
+            config_add_default(cfg, map, o);
+            node = config_walk(map, o->path);
+            if (node) config_interpolate(cfg, node);
+        }
+    }
+    config_build_json(cfg);
+    for (int i = 0; i < n; i++) {
+        config_option o = { &options[i], config_path_join(cfg, path, options[i].path),
+                            options[i].constraint, into, wrong };
+        config_node *node = config_walk(map, options[i].path);
+        if (node) config_bind_option(cfg, &o, node, node->layer ? node : where);
+    }
+}
+
+static bool bound_knows(const ares_config *cfg, const char *path, const char *key, bool *section)
+{
+    size_t len = strlen(key);
+    *section = false;
+    for (int i = 0; i < cfg->bound.count; i++) {
+        if (strcmp(cfg->bound.items[i].path, path) != 0) continue;
+        int n;
+        const ares_option *options = cfg->bound.items[i].table(&n);
+        for (int k = 0; k < n; k++) {
+            if (strcmp(options[k].path, key) == 0) return true;
+            if (strncmp(options[k].path, key, len) == 0 && options[k].path[len] == '.')
+                *section = true;
+        }
+    }
+    return *section;
+}
+
+static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
+                           const config_node *node)
+{
+    const char *names[64] = { NULL };
+    int count = 0, n;
+    for (int i = 0; i < cfg->bound.count; i++) {
+        if (strcmp(cfg->bound.items[i].path, path) != 0) continue;
+        const ares_option *options = cfg->bound.items[i].table(&n);
+        for (int k = 0; k < n && count < ARES_COUNT(names); k++) names[count++] = options[k].path;
+    }
+    ares_str hint = { 0 };
+    const char *near = ares_nearest(key, names, count);
+    if (near) ares_str_addf(&hint, "; did you mean '%s.%s'?", path, near);
+    else {
+        ares_str_add_z(&hint, " (options there: ");
+        for (int i = 0; i < count; i++) ares_str_addf(&hint, "%s%s", i ? ", " : "", names[i]);
+        ares_str_add_char(&hint, ')');
+    }
+    config_note_fault(cfg, node, "%s.%s: no such option%s", path, key, hint.data);
+    ares_str_fini(&hint);
+}
+
+static void check_bound(ares_config *cfg, const char *path, const config_node *map,
+                        const char *prefix)
+{
+    for (const config_node *child = map->first; child; child = child->next) {
+        const char *key = config_path_join(cfg, prefix, child->key);
+        bool section;
+        if (!bound_knows(cfg, path, key, &section)) refuse_unknown(cfg, path, key, child);
+        else if (section && child->kind == CONFIG_MAP) check_bound(cfg, path, child, key);
+        else if (section && config_value_of(child).type != CONFIG_NULL)
+            config_note_fault(cfg, child, "%s.%s: a section of options, not a value", path, key);
+    }
+}
+
+int ares_config_finish(ares_config *cfg)
+{
+    ARES_ASSERT(cfg->resolved);
+    for (int i = 0; i < cfg->bound.count; i++) {
+        const char *path = cfg->bound.items[i].path;
+        bool first = true;
+        for (int k = 0; k < i; k++) first = first && strcmp(cfg->bound.items[k].path, path) != 0;
+        const config_node *map = config_walk(cfg->root, path);
+        if (first && map && map->kind == CONFIG_MAP) check_bound(cfg, path, map, "");
+    }
+    cfg->bound.count = 0;
+    return config_report(cfg);
 }

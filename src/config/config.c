@@ -1,11 +1,228 @@
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Faults of a configuration: collected with their places, and reported together, files before the
+ * command line, in order of lines.
+ */
+
+enum { SHOWN_FAULTS = 100 };
+
+static void add_place(ares_str *out, const config_node *where)
+{
+    if (!where || !where->layer) return;
+    if (where->line) ares_str_addf(out, "%s:%d: ", where->source, where->line);
+    else ares_str_add_z(out, "command line: ");
+}
+
+static char *format_text(ares_config *cfg, const char *format, va_list args)
+{
+    ARES_ASSERT(format);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = ares_arena_alloc(&cfg->arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    return text;
+}
+
+static void push(ares_config *cfg, const config_node *where, ares_str *text)
+{
+    config_fault f = { INT32_MAX, 0, cfg->faults.count,
+                       ares_arena_copy(&cfg->arena, text->data, text->len) };
+    if (where && where->layer) f.layer = where->layer, f.line = where->line;
+    ares_str_fini(text);
+    CONFIG_PUSH(&cfg->faults, f);
+}
+
+void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const char *message = format_text(cfg, format, args);
+    va_end(args);
+    ares_str text = { 0 };
+    ares_str_add_z(&text, "config: ");
+    add_place(&text, where);
+    ares_str_add_z(&text, message);
+    push(cfg, where, &text);
+}
+
+void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    config_value_faultv(cfg, where, path, format, args);
+    va_end(args);
+}
+
+void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
+                         const char *format, va_list args)
+{
+    const char *message = format_text(cfg, format, args);
+    ares_str text = { 0 };
+    ares_str_add_z(&text, "config: ");
+    add_place(&text, where);
+    bool kept = where && where->written && strncmp(path, "x-", 2) == 0; /* for a translation */
+    ares_str_add_z(&text, kept ? where->written : path);
+    if (where && !config_is_required(where)) {
+        ares_str_add_z(&text, " = ");
+        config_node_show(where, &text);
+    }
+    if (where && where->written && !kept) ares_str_addf(&text, " (written %s)", where->written);
+    ares_str_addf(&text, ": %s", message);
+    push(cfg, where, &text);
+}
+
+void config_note(ares_config *cfg, ares_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const char *text = format_text(cfg, format, args);
+    va_end(args);
+    CONFIG_PUSH(&cfg->notes, text);
+    ares_log(level, "config: %s", text);
+}
+
+/* ---------------------------------------------------------------- did you mean */
+
+static const char *last_word(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+static bool same_section(const char *a, const char *b)
+{
+    size_t n = (size_t)(last_word(a) - a);
+    return n == (size_t)(last_word(b) - b) && memcmp(a, b, n) == 0;
+}
+
+/*
+ * Whether the sections of `path` are sections of `of`, in this order, so that path may be `of` with
+ * some left out.
+ */
+static bool leaves_out(const char *path, const char *of)
+{
+    const char *end = last_word(path);
+    while (path < end) {
+        size_t n = strcspn(path, ".") + 1, m = strcspn(of, ".") + 1;
+        if (!of[m - 1]) return false;
+        if (n == m && memcmp(path, of, n) == 0) path += n;
+        of += m;
+    }
+    return true;
+}
+
+/* Whether the sections before the last words are misspellings of one another. */
+static bool near_sections(const char *a, const char *b)
+{
+    char x[CONFIG_MAX_KEY], y[CONFIG_MAX_KEY];
+    size_t n = (size_t)(last_word(a) - a), m = (size_t)(last_word(b) - b);
+    if (!n || !m || n > sizeof x || m > sizeof y) return false;
+    snprintf(x, sizeof x, "%.*s", (int)n - 1, a);
+    snprintf(y, sizeof y, "%.*s", (int)m - 1, b);
+    const char *name = y;
+    return ares_nearest(x, &name, 1) != NULL;
+}
+
+/*
+ * The option that was probably meant: a misspelling of it, or its name with sections left out. No
+ * other option is named, however like its last word is: "multi_turn.enable" is no
+ * "filter_groups.enable". Tried in turn: a like word in the same section, the same word where
+ * sections are left out, the nearest whole path with a like word.
+ */
+void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
+{
+    int n = cfg->options.count, near = 0, same = 0, like = 0;
+    const char *word = last_word(path), *found = NULL;
+    const char **names = ares_malloc((size_t)(n + 1) * sizeof *names);
+    for (int i = 0; i < n; i++)
+        if (same_section(cfg->options.items[i].path, path))
+            names[near++] = last_word(cfg->options.items[i].path);
+    const char *leaf = ares_nearest(word, names, near);
+    for (int i = 0; leaf && i < n && !found; i++) {
+        const char *p = cfg->options.items[i].path;
+        if (same_section(p, path) && strcmp(last_word(p), leaf) == 0) found = p;
+    }
+    for (int i = 0; i < n && !found && same < 3; i++) {
+        const config_option *o = &cfg->options.items[i];
+        if (!o->again && strcmp(last_word(o->path), word) == 0 && leaves_out(path, o->path))
+            names[same++] = o->path;
+    }
+    if (same) {
+        ares_str_add_z(out, "; did you mean ");
+        for (int i = 0; i < same; i++)
+            ares_str_addf(out, "%s'%s'", i == 0 ? "" : i + 1 < same ? ", " : " or ", names[i]);
+        ares_str_add_char(out, '?');
+    } else if (!found) {
+        for (int pass = 0; pass < 2; pass++) { /* the nearest last word, then the paths with it */
+            int k = 0;
+            for (int i = 0; i < n; i++) {
+                const char *p = cfg->options.items[i].path, *leaf_of_p = last_word(p);
+                if (strcmp(word, leaf_of_p) == 0 ? !near_sections(path, p) : !leaves_out(path, p))
+                    continue;
+                if (pass == 0) names[k++] = leaf_of_p;
+                else if (leaf && strcmp(leaf, leaf_of_p) == 0) names[k++] = p;
+            }
+            if (pass == 0) leaf = ares_nearest(word, names, k);
+            else like = k;
+        }
+        found = ares_nearest(path, names, like);
+        if (!found && like) found = names[0];
+    }
+    if (found) ares_str_addf(out, "; did you mean '%s'?", found);
+    else if (!same && near && near <= 12) {
+        ares_str_add_z(out, " (options there: ");
+        for (int i = 0, shown = 0; i < n; i++) {
+            const config_option *o = &cfg->options.items[i];
+            if (o->again || !same_section(o->path, path)) continue;
+            ares_str_addf(out, "%s%s", shown++ ? ", " : "", last_word(o->path));
+        }
+        ares_str_add_char(out, ')');
+    }
+    ares_free(names);
+}
+
+/* ---------------------------------------------------------------- the report */
+
+static int by_place(const void *a, const void *b)
+{
+    const config_fault *x = a, *y = b;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    if (x->line != y->line) return x->line < y->line ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+int config_report(ares_config *cfg)
+{
+    int n = cfg->faults.count;
+    if (n == 0) return ARES_OK;
+    qsort(cfg->faults.items, (size_t)n, sizeof *cfg->faults.items, by_place);
+    ares_str text = { 0 };
+    for (int i = 0; i < n && i < SHOWN_FAULTS; i++)
+        ares_str_addf(&text, "%s%s", i ? "\n" : "", cfg->faults.items[i].text);
+    if (n > SHOWN_FAULTS) ares_str_addf(&text, "\nconfig: and %d more faults", n - SHOWN_FAULTS);
+    ares_fail(ARES_ECONFIG, "%s", text.data);
+    ares_str_fini(&text);
+    return ARES_ECONFIG;
+}
+
+int ares_config_fault_count(const ares_config *cfg)
+{
+    return cfg->faults.count;
+}
+
 /*
  * A configuration: options are declared, and asked about when resolve.c has filled the structs. The
  * tree holds the default of every declared option; layers change it in place (layer.c).
  */
-#include "tree.h"
-
-#include <stdarg.h>
-#include <string.h>
 
 ares_config *ares_config_new(void)
 {

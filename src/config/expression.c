@@ -4,7 +4,7 @@
  * ever looked up by name after parsing. Transcendental functions are computed in long double and
  * rounded, so that the instruction set of a machine's double library decides no bit.
  */
-#include "scheduled.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>

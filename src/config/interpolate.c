@@ -5,7 +5,7 @@
  * longer text the scalar's text is inserted. The text of an environment variable, or of a default
  * after a comma, is read as if it stood in the file.
  */
-#include "tree.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdarg.h>

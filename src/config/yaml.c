@@ -5,7 +5,7 @@
  * the core schema of 1.2. Anchors are copied where they are used, so that no node has two parents;
  * config_node_new limits the number of copies.
  */
-#include "tree.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

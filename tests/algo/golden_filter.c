@@ -9,7 +9,7 @@
 #include "../../src/algo/control/buckets.h"
 #include "../../src/algo/filter/filter.h"
 #include "../../src/algo/stats.h"
-#include "../../src/config/scheduled.h"
+#include "../../src/config/internal.h"
 #include "ares/algo.h"
 #include "ares/algo_filter.h"
 

@@ -1,7 +1,7 @@
 /* Schedules and expressions of curriculum.json: named schedules, lambda texts, kinds of values. */
 #include "golden.h"
 
-#include "../../src/config/scheduled.h"
+#include "../../src/config/internal.h"
 
 #include <math.h>
 #include <string.h>

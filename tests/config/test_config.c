@@ -3,7 +3,7 @@
  * test_config_bind.c.
  */
 #include "config_case.h"
-#include "tree.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>

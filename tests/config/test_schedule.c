@@ -4,7 +4,7 @@
  */
 #include "test.h"
 
-#include "scheduled.h"
+#include "internal.h"
 
 #include <math.h>
 

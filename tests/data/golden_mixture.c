@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../src/config/scheduled.h"
+#include "../../src/config/internal.h"
 #include "../../src/data/dataset.h"
 #include "../../src/data/mixture.h"
 #include "ares/core_streams.h"

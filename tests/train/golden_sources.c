@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/config/scheduled.h"
+#include "../../src/config/internal.h"
 #include "../../src/train/report/sources.h"
 
 static int64_t find_name(const ares_curriculum *c, ares_view name)

@@ -6,7 +6,7 @@
  * Words recur, so their tokens are cached in a table: a slot is filled once, by compare and swap,
  * and never changed or freed before the model is, so threads share it without a lock.
  */
-#include "bpe.h"
+#include "tokenizer.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  *   {n}? {n}+ {,n} ^ $ \b \w (?i)   mean other things: refused
  *   (?i:..)     folds to several characters (ss and U+00DF): refused where that could match
  */
-#include "pattern.h"
+#include "tokenizer.h"
 
 #include <string.h>
 

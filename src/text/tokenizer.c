@@ -1,11 +1,426 @@
+#include "tokenizer.h"
+
+#include <string.h>
+
+/*
+ * Pieces and the steps that cut them. A piece is a range of the given text until a step changes its
+ * bytes (a normal form that differs, a prefixed space); from then on it has its own bytes and,
+ * where offsets are wanted, the place of each in the given text.
+ */
+
+void pieces_add(pieces *p, piece x)
+{
+    if (p->n == p->cap) {
+        p->cap = p->cap ? p->cap * 2 : 256;
+        p->items = ares_realloc(p->items, (size_t)p->cap * sizeof(piece));
+    }
+    p->items[p->n++] = x;
+}
+
+text_scratch *text_scratch_new(void)
+{
+    text_scratch *s = ares_calloc(1, sizeof *s);
+    s->pattern = pattern_scratch_new();
+    return s;
+}
+
+void text_scratch_free(text_scratch *s)
+{
+    if (!s) return;
+    ares_arena_fini(&s->arena);
+    ares_free(s->a.items);
+    ares_free(s->b.items);
+    ares_free(s->cuts.items);
+    ares_free(s->cuts.hit);
+    ares_free(s->changes.items);
+    pattern_scratch_free(s->pattern);
+    bpe_scratch_fini(&s->bpe);
+    ares_str_fini(&s->repaired);
+    ares_free(s);
+}
+
+/*
+ * How many characters of the source start before byte `to`. Counts on from the last call, because
+ * `to` mostly grows from call to call.
+ */
+static int64_t starts_before(text_scratch *s, size_t to)
+{
+    if (to < (size_t)s->counted) s->counted = s->starts = 0;
+    int64_t starts = s->starts;
+    for (size_t i = (size_t)s->counted; i < to; i++) starts += unicode_is_start(s->source[i]);
+    s->counted = (int64_t)to;
+    return s->starts = starts;
+}
+
+void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2])
+{
+    if (!p->in_source) {
+        place[0] = p->places[from][0];
+        place[1] = p->places[to - 1][1];
+        return;
+    }
+    size_t base = (size_t)(p->at - s->source);
+    place[0] = starts_before(s, base + from + 1) - 1;
+    place[1] = starts_before(s, base + to);
+}
+
+/* Gives every byte of the piece its place in the source. */
+static void materialize_places(text_scratch *s, piece *p)
+{
+    if (!s->want_offsets || p->places) return;
+    p->places = ares_arena_alloc(&s->arena, p->len * sizeof *p->places);
+    int64_t at = starts_before(s, (size_t)(p->at - s->source)) - 1;
+    for (size_t i = 0; i < p->len; i++) {
+        at += unicode_is_start(p->at[i]);
+        p->places[i][0] = at, p->places[i][1] = at + 1;
+    }
+}
+
+/*
+ * The places of the new bytes follow the library: a character that stands for a source character
+ * has the place of the next source character not used yet; one that stands for none has the place
+ * of the byte before it.
+ */
+void split_normalize(unicode_form form, text_scratch *s, piece *p)
+{
+    if (unicode_is_normal(form, p->at, p->len)) return;
+    materialize_places(s, p);
+    unicode_changes *changes = &s->changes;
+    unicode_normalize(form, p->at, p->len, changes);
+    unsigned char *bytes = ares_arena_alloc(&s->arena, (size_t)changes->n * 4 + 1);
+    int64_t(*places)[2] =
+        s->want_offsets ? ares_arena_alloc(&s->arena, ((size_t)changes->n * 4 + 1) * sizeof *places)
+                        : NULL;
+    size_t len = 0, used = 0;
+    for (int64_t i = 0; i < changes->n; i++) {
+        int n = unicode_put(changes->items[i].c, bytes + len);
+        int32_t change = changes->items[i].change;
+        if (places) {
+            size_t from = change > 0 && used > 0 ? used - 1 : used;
+            for (int k = 0; k < n; k++) {
+                bool nowhere = (change > 0 && used == 0) || from >= p->len;
+                places[len + (size_t)k][0] = nowhere ? 0 : p->places[from][0];
+                places[len + (size_t)k][1] = nowhere ? 0 : p->places[from][1];
+            }
+        }
+        for (int32_t take = change > 0 ? 0 : 1 - change; take > 0 && used < p->len; take--)
+            for (used++; used < p->len && !unicode_is_start(p->at[used]); used++) {}
+        len += (size_t)n;
+    }
+    *p = (piece){ bytes, len, places, p->id, false, 0 };
+}
+
+static void prefix_space(text_scratch *s, piece *p)
+{
+    if (p->at[0] == ' ') return;
+    materialize_places(s, p);
+    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len + 1);
+    bytes[0] = ' ';
+    memcpy(bytes + 1, p->at, p->len);
+    int64_t(*places)[2] = NULL;
+    if (s->want_offsets) {
+        places = ares_arena_alloc(&s->arena, (p->len + 1) * sizeof *places);
+        memcpy(places[0], p->places[0], sizeof places[0]);
+        memcpy(places + 1, p->places, p->len * sizeof *places);
+    }
+    *p = (piece){ bytes, p->len + 1, places, p->id, false, 0 };
+}
+
+static void map_to_alphabet(text_scratch *s, piece *p)
+{
+    materialize_places(s, p);
+    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len * 2);
+    int64_t(*places)[2] =
+        s->want_offsets ? ares_arena_alloc(&s->arena, p->len * 2 * sizeof *places) : NULL;
+    size_t len = 0;
+    for (size_t i = 0; i < p->len; i++) {
+        int n = unicode_put(unicode_of_byte[p->at[i]], bytes + len);
+        for (int k = 0; places && k < n; k++)
+            memcpy(places[len + (size_t)k], p->places[i], sizeof places[0]);
+        len += (size_t)n;
+    }
+    *p = (piece){ bytes, len, places, p->id, false, 0 };
+}
+
+void split_unmap(text_scratch *s, piece *p)
+{
+    unsigned char *bytes = ares_arena_alloc(&s->arena, p->len);
+    size_t len = 0;
+    for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
+        size_t from = (size_t)(q - p->at);
+        bytes[len] = (unsigned char)unicode_byte_of(unicode_next(&q));
+        if (p->places) memmove(p->places[len], p->places[from], sizeof p->places[0]);
+        len++;
+    }
+    p->at = bytes;
+    p->len = len;
+}
+
+/* ---- cutting */
+static void cut(text_scratch *s, size_t from, size_t to, bool hit)
+{
+    if (s->cuts.n == s->cuts.cap) {
+        s->cuts.cap = s->cuts.cap ? s->cuts.cap * 2 : 256;
+        s->cuts.items = ares_realloc(s->cuts.items, (size_t)s->cuts.cap * sizeof *s->cuts.items);
+        s->cuts.hit = ares_realloc(s->cuts.hit, (size_t)s->cuts.cap * sizeof *s->cuts.hit);
+    }
+    s->cuts.items[s->cuts.n][0] = from;
+    s->cuts.items[s->cuts.n][1] = to;
+    s->cuts.hit[s->cuts.n++] = hit;
+}
+
+/* Divides the whole piece, in order, into parts that match and the parts between them. */
+static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
+{
+    size_t done = 0;
+    s->cuts.n = 0;
+    if (step->kind == STEP_PATTERN) {
+        pattern_match it = { 0 };
+        int rc;
+        while ((rc = pattern_next(step->pattern, s->pattern, p->at, p->len, &it)) > 0) {
+            if (it.start > done) cut(s, done, it.start, step->invert);
+            cut(s, it.start, it.end, !step->invert);
+            done = it.end;
+        }
+        ARES_TRY(rc);
+    } else {
+        for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
+            size_t from = (size_t)(q - p->at);
+            uint32_t c = unicode_next(&q);
+            if (!(step->kind == STEP_NUMERIC ? unicode_is_numeric(c) : unicode_is_space(c)))
+                continue;
+            if (from > done) cut(s, done, from, false);
+            done = (size_t)(q - p->at);
+            cut(s, from, done, true);
+        }
+    }
+    if (done < p->len) cut(s, done, p->len, step->invert);
+    return ARES_OK;
+}
+
+static void emit(text_scratch *s, const piece *p, size_t from, size_t to)
+{
+    if (to > from)
+        pieces_add(&s->b, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, -1,
+                                   p->in_source, 0 });
+}
+
+static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
+{
+    ARES_TRY(find_cuts(step, s, p));
+    size_t(*cuts)[2] = s->cuts.items;
+    const bool *hit = s->cuts.hit;
+    int64_t n = s->cuts.n;
+    switch (step->behavior) {
+    case SPLIT_ISOLATED:
+    case SPLIT_REMOVED:
+        for (int64_t i = 0; i < n; i++)
+            if (!hit[i] || step->behavior == SPLIT_ISOLATED) emit(s, p, cuts[i][0], cuts[i][1]);
+        return ARES_OK;
+    case SPLIT_CONTIGUOUS: /* runs of matches, runs of the rest */
+        for (int64_t i = 0, k; i < n; i = k) {
+            for (k = i + 1; k < n && hit[k] == hit[i]; k++) {}
+            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+        }
+        return ARES_OK;
+    /* a match joins the part before it, unless that is a match too */
+    case SPLIT_MERGED_WITH_PREVIOUS:
+        for (int64_t i = 0, k; i < n; i = k) {
+            k = i + 1;
+            if (!hit[i] && k < n && hit[k]) k++;
+            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+        }
+        return ARES_OK;
+    case SPLIT_MERGED_WITH_NEXT: /* the last of a run of matches joins the part after it */
+        for (int64_t i = 0, k; i < n; i = k) {
+            k = i + 1;
+            if (hit[i] && k < n && !hit[k]) k++;
+            emit(s, p, cuts[i][0], cuts[k - 1][1]);
+        }
+        return ARES_OK;
+    }
+    return ARES_OK;
+}
+
+int split_run(const split_step *step, text_scratch *s)
+{
+    s->b.n = 0;
+    for (int64_t i = 0; i < s->a.n; i++) {
+        piece *p = &s->a.items[i];
+        if (p->id >= 0) {
+            pieces_add(&s->b, *p);
+        } else if (step->kind == STEP_PREFIX_SPACE || step->kind == STEP_BYTE_ALPHABET) {
+            if (step->kind == STEP_PREFIX_SPACE) prefix_space(s, p);
+            else map_to_alphabet(s, p);
+            pieces_add(&s->b, *p);
+        } else {
+            ARES_TRY(cut_piece(step, s, p));
+        }
+    }
+    pieces swap = s->a;
+    s->a = s->b;
+    s->b = swap;
+    return ARES_OK;
+}
+
+/*
+ * Added tokens in a text: a trie over bytes, whose root is a table and whose other nodes are linked
+ * lists of children. lstrip, rstrip and single_word are checked in the library's order: a match
+ * that single_word refuses still hides tokens that begin inside it, and white space that one token
+ * has taken is not given to the next.
+ */
+
+typedef struct node {
+    int32_t child, sibling; /* indices of nodes; 0: none */
+    int32_t token;          /* index in tokens + 1; 0: no token ends here */
+    unsigned char byte;
+} node;
+struct added_set {
+    node *nodes;
+    int32_t n, cap;
+    int32_t root[256];
+    added_token *tokens;
+    int32_t token_count, token_cap;
+    int only_first; /* the one byte that every token begins with, or -1 */
+};
+
+added_set *added_set_new(void)
+{
+    added_set *set = ares_calloc(1, sizeof *set);
+    set->n = 1; /* node 0 means none */
+    set->only_first = -1;
+    return set;
+}
+
+void added_set_free(added_set *set)
+{
+    if (!set) return;
+    ares_free(set->nodes);
+    ares_free(set->tokens);
+    ares_free(set);
+}
+
+static int32_t new_node(added_set *set, unsigned char byte)
+{
+    if (set->n >= set->cap) {
+        set->cap = set->cap ? set->cap * 2 : 256;
+        set->nodes = ares_realloc(set->nodes, (size_t)set->cap * sizeof(node));
+    }
+    set->nodes[set->n] = (node){ .byte = byte };
+    return set->n++;
+}
+
+static int32_t child_of(const added_set *set, int32_t parent, unsigned char byte)
+{
+    int32_t at = set->nodes[parent].child;
+    while (at && set->nodes[at].byte != byte) at = set->nodes[at].sibling;
+    return at;
+}
+
+void added_set_put(added_set *set, ares_view text, const added_token *token)
+{
+    ARES_ASSERT(text.len > 0);
+    const unsigned char *bytes = (const unsigned char *)text.data;
+    if (!set->root[bytes[0]]) set->root[bytes[0]] = new_node(set, bytes[0]);
+    int32_t at = set->root[bytes[0]];
+    for (size_t i = 1; i < text.len; i++) {
+        int32_t next = child_of(set, at, bytes[i]);
+        if (!next) {
+            next = new_node(set, bytes[i]);
+            set->nodes[next].sibling = set->nodes[at].child;
+            set->nodes[at].child = next;
+        }
+        at = next;
+    }
+    if (set->nodes[at].token) return;
+    if (set->token_count == set->token_cap) {
+        set->token_cap = set->token_cap ? set->token_cap * 2 : 64;
+        set->tokens = ares_realloc(set->tokens, (size_t)set->token_cap * sizeof(added_token));
+    }
+    set->tokens[set->token_count++] = *token;
+    set->nodes[at].token = set->token_count;
+    set->only_first = set->token_count == 1 || set->only_first == bytes[0] ? bytes[0] : -1;
+}
+
+/* The leftmost token at or after `from`, of several there the longest; NULL: there is none. */
+static const added_token *find(const added_set *set, const unsigned char *text, size_t len,
+                               size_t from, size_t *start, size_t *end)
+{
+    for (size_t i = from; i < len; i++) {
+        if (set->only_first >= 0) {
+            const unsigned char *hit = memchr(text + i, set->only_first, len - i);
+            if (!hit) return NULL;
+            i = (size_t)(hit - text);
+        }
+        int32_t at = set->root[text[i]], best = 0;
+        for (size_t k = i + 1; at; k++) {
+            if (set->nodes[at].token) best = set->nodes[at].token, *end = k;
+            at = k < len ? child_of(set, at, text[k]) : 0;
+        }
+        if (best) {
+            *start = i;
+            return &set->tokens[best - 1];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t char_before(const unsigned char *text, size_t at)
+{
+    const unsigned char *p = text + at - 1;
+    while (!unicode_is_start(*p)) p--;
+    return unicode_next(&p);
+}
+
+static uint32_t char_at(const unsigned char *text, size_t at)
+{
+    const unsigned char *p = text + at;
+    return unicode_next(&p);
+}
+
+/* Bytes of a character in UTF-8. */
+static size_t width_of(uint32_t c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
+static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces *out)
+{
+    if (to > from)
+        pieces_add(out, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, id,
+                                 p->in_source, 0 });
+}
+
+void added_split(const added_set *set, bool split_special, const piece *p, pieces *out)
+{
+    size_t done = 0, from = 0, start, end;
+    const added_token *token;
+    while (set->token_count && (token = find(set, p->at, p->len, from, &start, &end))) {
+        from = end;
+        if (split_special && token->special) continue;
+        if (token->single_word && ((start > 0 && unicode_is_word(char_before(p->at, start))) ||
+                                   (end < p->len && unicode_is_word(char_at(p->at, end)))))
+            continue;
+        if (token->lstrip) {
+            while (start > 0 && unicode_is_space(char_before(p->at, start)))
+                start -= width_of(char_before(p->at, start));
+            start = ARES_MAX(start, done);
+        }
+        if (token->rstrip)
+            while (end < p->len && unicode_is_space(char_at(p->at, end)))
+                end += width_of(char_at(p->at, end));
+        add_part(p, done, start, -1, out);
+        add_part(p, start, end, token->id, out);
+        done = end;
+    }
+    add_part(p, done, p->len, -1, out);
+}
+
 /*
  * Encoding, decoding and looking up. Encoding follows the order of the library: find added tokens
  * in the raw text; normalise the rest and find added tokens in it; cut the rest into words; words
  * to ids; post-process.
  */
-#include "tokenizer.h"
-
-#include <string.h>
 
 /* ---- ids */
 void ares_ids_fini(ares_ids *ids)
@@ -373,4 +788,53 @@ void ares_tokenizer_free(ares_tokenizer *t)
     ares_free(t->tokens);
     ares_arena_fini(&t->arena);
     ares_free(t);
+}
+
+/* From a pair of tags in a text to the range of tokens from one to the other. */
+
+bool ares_span_text(ares_view text, ares_view start_tag, ares_view end_tag, ares_view *inner)
+{
+    int64_t from = ares_view_find(text, start_tag, 0);
+    if (from < 0) return false;
+    size_t begin = (size_t)from + start_tag.len;
+    int64_t to = ares_view_find(text, end_tag, begin);
+    if (to < 0) return false;
+    *inner = (ares_view){ text.data + begin, (size_t)to - begin };
+    return true;
+}
+
+bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,
+                    ares_view end_tag, int64_t *first, int64_t *end)
+{
+    ares_view inner;
+    if (!ares_span_text(text, start_tag, end_tag, &inner)) return false;
+    int64_t from = inner.data - text.data - (int64_t)start_tag.len;
+    int64_t to = inner.data - text.data + (int64_t)(inner.len + end_tag.len);
+    int64_t begin = -1, last = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = offsets[i][0], y = offsets[i][1];
+        if (y == 0) continue;
+        if (begin < 0 && x >= from) begin = i;
+        if (begin >= 0 && y <= to) last = i;
+        if (x > to) break;
+    }
+    if (begin < 0 || last < begin) return false;
+    *first = begin;
+    *end = last + 1;
+    return true;
+}
+
+void text_span_offset(ares_view bytes, bool special, ares_str *text, int64_t offset[2])
+{
+    offset[0] = special ? 0 : (int64_t)text->len;
+    if (!special) ares_str_add_view(text, bytes);
+    offset[1] = special ? 0 : (int64_t)text->len;
+}
+
+void ares_span_offsets(const ares_tokenizer *t, const int32_t *ids, int64_t n, ares_str *text,
+                       int64_t (*offsets)[2])
+{
+    for (int64_t i = 0; i < n; i++)
+        text_span_offset(ares_tokenizer_token_bytes(t, ids[i]),
+                         ares_tokenizer_is_special(t, ids[i]), text, offsets[i]);
 }

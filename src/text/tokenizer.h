@@ -1,11 +1,187 @@
-/* A loaded tokenizer: made by tokenizer_load.c, used by tokenizer.c. */
 #ifndef ARES_TEXT_TOKENIZER_H
 #define ARES_TEXT_TOKENIZER_H
 
 #include <stdatomic.h>
 
+#include "ares/core.h"
 #include "ares/text.h"
-#include "split.h"
+#include "unicode.h"
+
+/* Byte-pair encoding of one word (pre-token): bytes to token ids by the file's ranked merges. */
+
+typedef struct bpe bpe;
+typedef struct bpe_merge {
+    int32_t left, right, id;
+} bpe_merge;
+
+typedef struct bpe_config {
+    int32_t byte_id[256]; /* the token of each byte; -1: none */
+    /* [merge_count] in order of rank, ids >= 0; of two merges of one pair the later holds */
+    const bpe_merge *merges;
+    int64_t merge_count;
+    /* words that are not merged but taken whole (ignore_merges): bytes -> id; NULL: none. Borrowed
+     */
+    const ares_map *whole_words;
+    int32_t unk_id; /* token of a byte that has none; -1: such bytes are left out */
+    bool fuse_unk;  /* one unk_id for a run of such bytes */
+} bpe_config;
+
+bpe *bpe_new(const bpe_config *config);
+void bpe_free(bpe *m);
+
+typedef struct bpe_symbol {
+    int32_t id;
+    uint32_t rank;       /* of the merge with the next symbol; UINT32_MAX: none */
+    uint32_t len;        /* in bytes of the word */
+    uint32_t mapped_len; /* in bytes of its UTF-8 in the byte alphabet */
+    uint32_t prev, next; /* long words only */
+} bpe_symbol;
+
+typedef struct bpe_scratch {
+    bpe_symbol *symbols;
+    uint64_t *heap;
+    size_t cap, heap_cap;
+} bpe_scratch;
+void bpe_scratch_fini(bpe_scratch *s);
+
+/*
+ * The tokens of a word. ids [n] live until the model is freed or the scratch is used again. symbols
+ * [n] is NULL for a word whose bytes all have tokens; else it has the lengths that the library
+ * counts, without the bytes that are left out.
+ */
+typedef struct bpe_word {
+    const int32_t *ids;
+    const bpe_symbol *symbols;
+    int64_t n;
+} bpe_word;
+bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len);
+
+/*
+ * Split patterns: written for Oniguruma (Ruby syntax, which the `tokenizers` library runs), run by
+ * PCRE2. What PCRE2 reads in another way is rewritten, or an error that names the place.
+ */
+
+typedef struct pattern pattern;
+typedef struct pattern_scratch pattern_scratch; /* used by one thread at a time */
+
+/* where: "file: key", for errors. literal: the source is a plain string. */
+int pattern_new(const char *where, ares_view source, bool literal, pattern **out);
+void pattern_free(pattern *p);
+pattern_scratch *pattern_scratch_new(void);
+void pattern_scratch_free(pattern_scratch *s);
+
+/* Appends the pattern in PCRE2's syntax. */
+int pattern_translate(const char *where, ares_view source, ares_str *out);
+
+/*
+ * The next match in text [len], valid UTF-8: [it.start, it.end). Begin with it = {0}. Returns 1, 0
+ * after the last match, or an error. An empty match right after the last match is skipped.
+ */
+typedef struct pattern_match {
+    size_t start, end, from;
+    bool any;
+} pattern_match;
+int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
+                 pattern_match *it);
+
+/*
+ * From a text to its pieces: added tokens are found, the rest is normalised and cut into words by
+ * the pre-tokenizer's steps.
+ */
+
+/*
+ * A part of the text being encoded. Its bytes at [len] lie in the given text (in_source) or, once a
+ * step has changed them, in the scratch. places[i], where offsets are wanted and bytes may have
+ * changed, is the range of code points of the given text that byte i stands for.
+ */
+typedef struct piece {
+    const unsigned char *at;
+    size_t len;
+    int64_t (*places)[2];
+    int32_t id;     /* of an added token, or -1 */
+    bool in_source; /* at points into the given text */
+    int64_t index;  /* of an added token: the index of its id in the result */
+} piece;
+typedef struct pieces {
+    piece *items;
+    int64_t n, cap;
+} pieces;
+void pieces_add(pieces *p, piece x);
+
+/* Memory that one encoding needs and the next uses again. */
+typedef struct text_scratch {
+    ares_arena arena;
+    pieces a, b;
+    struct {
+        size_t (*items)[2];
+        bool *hit;
+        int64_t n, cap;
+    } cuts;
+    unicode_changes changes;
+    pattern_scratch *pattern;
+    bpe_scratch bpe;
+    ares_str repaired;
+    const unsigned char *source; /* the given text */
+    size_t source_len;
+    int64_t counted, starts; /* code points that start before source + counted */
+    bool want_offsets;
+} text_scratch;
+text_scratch *text_scratch_new(void);
+void text_scratch_free(text_scratch *s);
+
+/* The code points of the source that bytes [from, to) of a piece stand for, to > from. */
+void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2]);
+
+/* ---- added tokens (added.c) */
+typedef struct added_token {
+    ares_view content; /* as the file has it */
+    int32_t id;
+    bool special, lstrip, rstrip, single_word, normalized;
+} added_token;
+typedef struct added_set added_set; /* a trie; the leftmost match wins, of several the longest */
+added_set *added_set_new(void);
+void added_set_free(added_set *set);
+/* Of two equal texts the first holds. */
+void added_set_put(added_set *set, ares_view text, const added_token *token);
+/*
+ * Cuts the piece at the added tokens in it and appends the parts to out; split_special: not at
+ * special ones.
+ */
+void added_split(const added_set *set, bool split_special, const piece *p, pieces *out);
+
+/* ---- steps (split.c) */
+typedef enum {
+    SPLIT_ISOLATED,
+    SPLIT_REMOVED,
+    SPLIT_MERGED_WITH_PREVIOUS,
+    SPLIT_MERGED_WITH_NEXT,
+    SPLIT_CONTIGUOUS
+} split_behavior;
+typedef enum {
+    STEP_PATTERN,
+    STEP_NUMERIC,
+    STEP_SPACE,
+    STEP_PREFIX_SPACE,
+    STEP_BYTE_ALPHABET
+} step_kind;
+/*
+ * PATTERN, NUMERIC and SPACE cut at what they match. PREFIX_SPACE puts a space before a piece that
+ * begins with none. BYTE_ALPHABET rewrites bytes as characters, only where a later step reads them.
+ */
+typedef struct split_step {
+    step_kind kind;
+    split_behavior behavior;
+    bool invert;
+    pattern *pattern;
+} split_step;
+/* Runs a step on every piece of s->a that is not an added token; the result is s->a again. */
+int split_run(const split_step *step, text_scratch *s);
+/* Brings a piece into a normal form, unless it is in that form. */
+void split_normalize(unicode_form form, text_scratch *s, piece *p);
+/* Rewrites a piece in the byte alphabet as the bytes that it stands for. */
+void split_unmap(text_scratch *s, piece *p);
+
+/* A loaded tokenizer: made by tokenizer_load.c, used by tokenizer.c. */
 
 typedef struct token_info {
     ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
@@ -74,4 +250,50 @@ int tokenizer_read_added(const char *where, const ares_json *json, added_token *
 /* ---------------- what decoding and spans share (tokenizer.c) */
 /* Ends a text: half a character becomes U+FFFD. */
 void decoder_finish(ares_decoder *d, ares_str *out);
+
+/*
+ * How a tokenizer is read: tokenizer_load.c reads vocabulary, merges and added tokens,
+ * tokenizer_steps.c what happens to a text before and after the model; both use tokenizer_read.c.
+ */
+
+typedef struct tokenizer_loader {
+    ares_tokenizer *t;
+    const char *path; /* of the file being read */
+    bool byte_level;  /* a ByteLevel pre-tokenizer has been read */
+} tokenizer_loader;
+
+/* ---- tokenizer_read.c */
+/* "text: <file>: <key> = '<value>': <what>" */
+int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
+                  const char *what);
+/* rc, with "text: <file>: <key>" added to the message of an error. */
+int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc);
+/* `where` is the key that errors name; absent: the value of a missing key. */
+int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
+                       const char *key, bool absent, bool *out);
+/* The string "type" of an object; data NULL: there is none. */
+ares_view tokenizer_type_of(const ares_json *json);
+/* Whether the value is missing or null. */
+bool tokenizer_is_absent(const ares_json *json);
+
+/* Makes room for the token `id`; new tokens are zeroed. */
+void tokenizer_grow(ares_tokenizer *t, int64_t id);
+/*
+ * What the ByteLevel decoder turns a token into: the bytes that its characters stand for, or its
+ * own text where some are not of the byte alphabet.
+ */
+ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text);
+
+/* ---- tokenizer_steps.c: keys of tokenizer.json */
+int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json);
+int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json);
+int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json);
+int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json);
+/* The steps of a directory without tokenizer.json, as its tokenizer_class has them. */
+int tokenizer_read_class(tokenizer_loader *l, const char *dir);
+
+/* What the spans of VAPOR's tests share with spans.c. */
+
+/* Appends a token's bytes to text, and tells where they are; a special token has none: [0, 0). */
+void text_span_offset(ares_view bytes, bool special, ares_str *text, int64_t offset[2]);
 #endif

@@ -1,10 +1,829 @@
+#include "tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the readers of a tokenizer's files share: values with faults that name them, and tokens. */
+
+int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
+                  const char *what)
+{
+    return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80),
+                     value.data ? value.data : "", what);
+}
+
+int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc)
+{
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "text: %s: %s", l->path, key);
+}
+
+ares_view tokenizer_type_of(const ares_json *json)
+{
+    const ares_json *type = ares_json_get(json, "type");
+    return type && type->type == ARES_JSON_STRING ? type->text : (ares_view){ NULL, 0 };
+}
+
+bool tokenizer_is_absent(const ares_json *json)
+{
+    return !json || json->type == ARES_JSON_NULL;
+}
+
+int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
+                       const char *key, bool absent, bool *out)
+{
+    return tokenizer_in_file(l, where, ares_json_get_bool(json, key, absent, out));
+}
+
+/* ---- tokens */
+void tokenizer_grow(ares_tokenizer *t, int64_t id)
+{
+    if (id < t->token_count) return;
+    if (id >= t->token_cap) {
+        t->token_cap = ARES_MAX(id + 1, t->token_cap * 2);
+        t->tokens = ares_realloc(t->tokens, (size_t)t->token_cap * sizeof *t->tokens);
+    }
+    memset(t->tokens + t->token_count, 0, (size_t)(id + 1 - t->token_count) * sizeof *t->tokens);
+    t->token_count = id + 1;
+}
+
+ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
+{
+    const unsigned char *begin = (const unsigned char *)text.data, *end = begin + text.len;
+    bool same = true;
+    size_t n = 0;
+    for (const unsigned char *p = begin; p < end; n++) {
+        uint32_t c = unicode_next(&p);
+        int byte = unicode_byte_of(c);
+        if (byte < 0) return text;
+        same &= c < 0x80;
+    }
+    if (same) return text;
+    char *bytes = ares_arena_alloc(arena, n + 1);
+    n = 0;
+    for (const unsigned char *p = begin; p < end;)
+        bytes[n++] = (char)unicode_byte_of(unicode_next(&p));
+    return (ares_view){ bytes, n };
+}
+
+int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
+{
+    int64_t known = -1, id = 0;
+    bool again = ares_map_get(t->added, token.content, &known);
+    if (again) {
+        id = t->added_tokens[known].id;
+    } else if (!ares_map_get(t->vocab, token.content, &id)) {
+        id = ares_map_count(t->vocab);
+        for (int64_t i = 0; i < t->added_count; i++)
+            id = ARES_MAX(id, (int64_t)t->added_tokens[i].id + 1);
+    }
+    token.id = (int32_t)id;
+    token.content.data = ares_arena_copy(&t->arena, token.content.data, token.content.len);
+    if (again) {
+        token.special |= t->added_tokens[known].special;
+        t->added_tokens[known] = token;
+    } else {
+        if ((t->added_count & (t->added_count - 1)) == 0)
+            t->added_tokens = ares_realloc(t->added_tokens,
+                                           (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
+        ares_map_put(t->added, token.content, t->added_count);
+        t->added_tokens[t->added_count++] = token;
+    }
+    tokenizer_grow(t, id);
+    t->tokens[id] =
+        (token_info){ token.content, tokenizer_bytes_of(&t->arena, token.content), token.special };
+    return token.id;
+}
+
+/*
+ * What happens to a text before and after the model: normalizer, pre-tokenizer, decoder and
+ * post-processor of a tokenizer.json, or the steps that a tokenizer_class stands for.
+ */
+
+/* ---- normalizer */
+static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int depth)
+{
+    static const char *const names[] = { "NFC", "NFD", "NFKC", "NFKD" };
+    ares_tokenizer *t = l->t;
+    if (tokenizer_is_absent(json)) return ARES_OK;
+    ares_view type = tokenizer_type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "normalizers");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_normalizer(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        if (!ares_view_is(type, names[i])) continue;
+        if (t->form_count == FORMS_MOST)
+            return tokenizer_bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
+        t->forms[t->form_count++] = (unicode_form)i;
+        return ARES_OK;
+    }
+    return tokenizer_bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
+                         "not supported (choices: NFC, NFD, NFKC, NFKD, Sequence)");
+}
+
+/* ---- pre-tokenizer */
+#define GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define QWEN2_PATTERN                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static int add_step(const tokenizer_loader *l, split_step step)
+{
+    ares_tokenizer *t = l->t;
+    if (t->step_count == STEPS_MOST) {
+        pattern_free(step.pattern);
+        return ares_fail(ARES_ELIMIT, "text: %s: pre_tokenizer: more than %d steps", l->path,
+                         STEPS_MOST);
+    }
+    t->steps[t->step_count++] = step;
+    return ARES_OK;
+}
+
+static int add_pattern(const tokenizer_loader *l, ares_view source, bool literal,
+                       split_behavior behavior, bool invert)
+{
+    split_step step = { STEP_PATTERN, behavior, invert, NULL };
+    ares_str where = { 0 };
+    ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
+    int rc = pattern_new(where.data, source, literal, &step.pattern);
+    ares_str_fini(&where);
+    return rc == ARES_OK ? add_step(l, step) : rc;
+}
+
+static int read_split(const tokenizer_loader *l, const ares_json *json)
+{
+    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
+                                             "MergedWithNext", "Contiguous" };
+    ares_view name;
+    bool invert;
+    int behavior;
+    ARES_TRY(
+        tokenizer_in_file(l, "pre_tokenizer", ares_json_get_string(json, "behavior", "", &name)));
+    ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "invert", false, &invert));
+    for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
+        if (ares_view_is(name, behaviors[behavior])) break;
+    if (behavior == ARES_COUNT(behaviors))
+        return tokenizer_bad(
+            l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
+            "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
+    const ares_json *pattern = ares_json_get(json, "pattern");
+    const ares_json *regex = ares_json_get(pattern, "Regex"),
+                    *string = ares_json_get(pattern, "String");
+    const ares_json *source = regex ? regex : string;
+    if (!source || source->type != ARES_JSON_STRING)
+        return ares_fail(
+            ARES_EFORMAT,
+            "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}",
+            l->path);
+    return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
+}
+
+/* pattern: the one to split by; NULL: other steps split. */
+static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char *pattern)
+{
+    if (l->byte_level)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
+    l->byte_level = true;
+    if (add_prefix_space)
+        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
+    return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
+}
+
+static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int depth)
+{
+    if (tokenizer_is_absent(json)) return ARES_OK;
+    ares_view type = tokenizer_type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "pretokenizers");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_pre_tokenizer(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    if (ares_view_is(type, "ByteLevel")) {
+        bool add_prefix_space, use_regex;
+        ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "add_prefix_space", true,
+                                    &add_prefix_space));
+        ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "use_regex", true, &use_regex));
+        return add_byte_level(l, add_prefix_space, use_regex ? GPT2_PATTERN : NULL);
+    }
+    /* steps after ByteLevel read characters of the byte alphabet */
+    if (l->byte_level && !l->t->mapped) {
+        l->t->mapped = true;
+        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
+    }
+    if (ares_view_is(type, "Split")) return read_split(l, json);
+    if (ares_view_is(type, "Digits")) {
+        bool individual;
+        ARES_TRY(
+            tokenizer_get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
+        return add_step(l,
+                        (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
+                                      false, NULL });
+    }
+    if (ares_view_is(type, "WhitespaceSplit"))
+        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
+    return tokenizer_bad(
+        l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
+        "not supported (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
+}
+
+/* ---- decoder */
+int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
+{
+    ares_view type = tokenizer_is_absent(json) ? ARES_VIEW("null") : tokenizer_type_of(json);
+    if (ares_view_is(type, "Sequence")) {
+        const ares_json *list = ares_json_get(json, "decoders");
+        if (list && list->type == ARES_JSON_ARRAY && list->count > 0) {
+            ARES_TRY(tokenizer_read_decoder(l, &list->items[0]));
+            if (list->count == 1 ||
+                (list->count == 2 && ares_view_is(tokenizer_type_of(&list->items[1]), "Fuse")))
+                return ARES_OK;
+        }
+    }
+    if (ares_view_is(type, "ByteLevel")) return ARES_OK;
+    return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type,
+                         "not supported (choices: ByteLevel)");
+}
+
+/* ---- post-processor */
+static int new_post(const tokenizer_loader *l, post_step **step)
+{
+    if (l->t->post_count == POST_MOST)
+        return ares_fail(ARES_ELIMIT, "text: %s: post_processor: more than %d steps", l->path,
+                         POST_MOST);
+    *step = &l->t->post[l->t->post_count++];
+    return ARES_OK;
+}
+
+static int add_trim(const tokenizer_loader *l, const ares_json *json)
+{
+    post_step *step = NULL;
+    bool trim, prefix;
+    ARES_TRY(tokenizer_get_bool(l, "post_processor", json, "trim_offsets", true, &trim));
+    ARES_TRY(tokenizer_get_bool(l, "post_processor", json, "add_prefix_space", true, &prefix));
+    if (!trim) return ARES_OK;
+    ARES_TRY(new_post(l, &step));
+    step->trim = true;
+    step->add_prefix_space = prefix;
+    return ARES_OK;
+}
+
+static int check_id(const tokenizer_loader *l, const ares_json *id)
+{
+    int64_t n = l->t->token_count;
+    if (id && id->type == ARES_JSON_INT && !id->big && id->integer >= 0 && id->integer < n &&
+        l->t->tokens[id->integer].text.data)
+        return ARES_OK;
+    return tokenizer_bad(l, ARES_EFORMAT, "post_processor",
+                         id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
+                         "the id is not that of a token");
+}
+
+static int append_ids(const tokenizer_loader *l, const ares_json *ids, int32_t **list,
+                      int64_t *count)
+{
+    if (!ids || ids->type != ARES_JSON_ARRAY)
+        return ares_fail(
+            ARES_EFORMAT,
+            "text: %s: post_processor.special_tokens: a token of the template has no 'ids'",
+            l->path);
+    int32_t *grown =
+        ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
+    if (*count) memcpy(grown, *list, (size_t)*count * sizeof *grown);
+    *list = grown;
+    for (int64_t i = 0; i < ids->count; i++) {
+        ARES_TRY(check_id(l, &ids->items[i]));
+        grown[(*count)++] = (int32_t)ids->items[i].integer;
+    }
+    return ARES_OK;
+}
+
+static int read_template(const tokenizer_loader *l, const ares_json *json)
+{
+    const ares_json *single = ares_json_get(json, "single"),
+                    *specials = ares_json_get(json, "special_tokens");
+    if (!single || single->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT,
+                         "text: %s: post_processor.single: no list of SpecialToken and Sequence",
+                         l->path);
+    post_step *step = NULL;
+    int sequences = 0;
+    ARES_TRY(new_post(l, &step));
+    for (int64_t i = 0; i < single->count; i++) {
+        const ares_json *special = ares_json_get(&single->items[i], "SpecialToken");
+        const ares_json *sequence = ares_json_get(&single->items[i], "Sequence");
+        const ares_json *id = ares_json_get(special ? special : sequence, "id");
+        if (!id || id->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT,
+                             "text: %s: post_processor.single %lld: neither SpecialToken nor "
+                             "Sequence with an id",
+                             l->path, (long long)i + 1);
+        if (!special) {
+            if (!ares_view_is(id->text, "A") || sequences++)
+                return tokenizer_bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text,
+                                     "not supported; one Sequence, A, is");
+            continue;
+        }
+        const ares_json *entry = ares_json_find(specials, id->text);
+        if (!entry)
+            return tokenizer_bad(l, ARES_EFORMAT, "post_processor.single", id->text,
+                                 "not among special_tokens");
+        if (sequences)
+            ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->after, &step->after_count));
+        else
+            ARES_TRY(
+                append_ids(l, ares_json_get(entry, "ids"), &step->before, &step->before_count));
+    }
+    if (!sequences)
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s: post_processor.single: no Sequence A",
+                         l->path);
+    return ARES_OK;
+}
+
+/* <cls> A <sep>, each given as ["text", id] */
+static int read_cls_sep(const tokenizer_loader *l, const ares_json *json)
+{
+    const ares_json *ends[2] = { ares_json_get(json, "cls"), ares_json_get(json, "sep") };
+    post_step *step = NULL;
+    ARES_TRY(new_post(l, &step));
+    for (int i = 0; i < 2; i++) {
+        if (!ends[i] || ends[i]->type != ARES_JSON_ARRAY || ends[i]->count != 2)
+            return ares_fail(ARES_EFORMAT,
+                             "text: %s: post_processor: cls and sep must be [text, id]", l->path);
+        ARES_TRY(check_id(l, &ends[i]->items[1]));
+        int32_t *id = ares_arena_alloc(&l->t->arena, sizeof *id);
+        *id = (int32_t)ends[i]->items[1].integer;
+        if (i) step->after = id, step->after_count = 1;
+        else step->before = id, step->before_count = 1;
+    }
+    return ARES_OK;
+}
+
+static int read_post_processor(const tokenizer_loader *l, const ares_json *json, int depth)
+{
+    if (tokenizer_is_absent(json)) return ARES_OK;
+    ares_view type = tokenizer_type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "processors");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_post_processor(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    if (ares_view_is(type, "ByteLevel")) return add_trim(l, json);
+    if (ares_view_is(type, "TemplateProcessing")) return read_template(l, json);
+    if (ares_view_is(type, "BertProcessing")) return read_cls_sep(l, json);
+    if (ares_view_is(type, "RobertaProcessing")) {
+        ARES_TRY(add_trim(l, json));
+        return read_cls_sep(l, json);
+    }
+    return tokenizer_bad(
+        l, ARES_EUNSUPPORTED, "post_processor.type", type,
+        "not supported (choices: ByteLevel, TemplateProcessing, RobertaProcessing, "
+        "BertProcessing, Sequence)");
+}
+
+int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json)
+{
+    return read_normalizer(l, json, 0);
+}
+
+int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json)
+{
+    return read_pre_tokenizer(l, json, 0);
+}
+
+int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json)
+{
+    return read_post_processor(l, json, 0);
+}
+
+/*
+ * vocab.json and merges.txt do not say how text is split; tokenizer_class decides it. Two families
+ * of models are published in this form; others have a tokenizer.json or can be saved with one.
+ */
+int tokenizer_read_class(tokenizer_loader *l, const char *dir)
+{
+    ares_tokenizer *t = l->t;
+    ares_view class = { NULL, 0 };
+    bool prefix = false;
+    ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
+    ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
+    bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
+    if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and "
+                         "merges.txt do not say how text is split; save the tokenizer as "
+                         "tokenizer.json (choices without it: Qwen2Tokenizer, GPT2Tokenizer)",
+                         dir, (int)class.len, class.data ? class.data : "");
+    if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
+    t->forms[t->form_count++] = UNICODE_NFC;
+    ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
+    return add_byte_level(l, prefix, NULL);
+}
+
+/*
+ * The files beside tokenizer.json: roles of tokens, added tokens and the chat template. A token may
+ * be named in seven places; transformers 5 adds those that tokenizer.json lacks, in the order
+ * below, and so do we, since the order gives new tokens their ids
+ * (docs/model.md#one-fact-several-files).
+ */
+
+static int read_json(ares_arena *arena, const char *path, const ares_json **out)
+{
+    ares_str text = { 0 };
+    *out = NULL;
+    if (!ares_file_exists(path)) return ARES_OK;
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), path, out);
+    ares_str_fini(&text);
+    ARES_TRY(rc);
+    if ((*out)->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", path);
+    return ARES_OK;
+}
+
+int tokenizer_read_added(const char *where, const ares_json *json, added_token *token)
+{
+    ares_view content = { 0 };
+    *token = (added_token){ 0 };
+    if (json->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: not an object", where);
+    int rc = ares_json_get_string(json, "content", NULL, &content);
+    if (rc == ARES_OK) rc = ares_json_get_bool(json, "special", false, &token->special);
+    if (rc == ARES_OK) rc = ares_json_get_bool(json, "lstrip", false, &token->lstrip);
+    if (rc == ARES_OK) rc = ares_json_get_bool(json, "rstrip", false, &token->rstrip);
+    if (rc == ARES_OK) rc = ares_json_get_bool(json, "single_word", false, &token->single_word);
+    if (rc == ARES_OK)
+        rc = ares_json_get_bool(json, "normalized", !token->special, &token->normalized);
+    if (rc != ARES_OK) return ares_fail_in(rc, "text: %s", where);
+    const ares_json *text = ares_json_get(json, "content");
+    if (!text || text->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT, "text: %s: no string 'content'", where);
+    token->content = content;
+    return ARES_OK;
+}
+
+/* The token that a value names: a string, or an object with its text in "content". */
+static ares_view token_text(const ares_json *json)
+{
+    if (json && json->type == ARES_JSON_OBJECT) json = ares_json_get(json, "content");
+    return json && json->type == ARES_JSON_STRING ? json->text : (ares_view){ NULL, 0 };
+}
+
+static int by_id(const void *a, const void *b)
+{
+    int32_t x = ((const added_token *)a)->id, y = ((const added_token *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* ---------------- tokenizer_config.json with special_tokens_map.json */
+static const char *const token_keys[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token" };
+
+/* A value of each map, where both name a token and not the same. */
+static void tell_difference(const char *dir, ares_view key, const ares_json *config,
+                            const ares_json *map, const char *holds)
+{
+    ares_view a = token_text(config), b = token_text(map);
+    if (!b.data || (a.data && ares_view_eq(a, b))) return;
+    if (!a.data && strcmp(holds, "special_tokens_map.json") == 0) return;
+    ares_warn("text: %s: %.*s is '%.*s' in special_tokens_map.json and %s%.*s%s in "
+              "tokenizer_config.json; %s holds, as in transformers 5",
+              dir, (int)ARES_MIN(key.len, 60), key.data, (int)ARES_MIN(b.len, 60), b.data,
+              a.data ? "'" : "", a.data ? (int)ARES_MIN(a.len, 60) : 4, a.data ? a.data : "none",
+              a.data ? "'" : "", holds);
+}
+
+static bool is_filled(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type != ARES_JSON_NULL && (v->type == ARES_JSON_STRING || v->count > 0);
+}
+
+static void set(ares_json *o, ares_view key, const ares_json *value)
+{
+    for (int64_t i = 0; i < o->count; i++)
+        if (ares_view_eq(o->members[i].key, key)) {
+            ((ares_json_member *)o->members)[i].value = value;
+            return;
+        }
+    ((ares_json_member *)o->members)[o->count++] = (ares_json_member){ key, value };
+}
+
+static const ares_json *new_text(ares_arena *arena, const char *text)
+{
+    ares_json *json = ares_arena_calloc(arena, 1, sizeof *json);
+    *json = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(text) };
+    return json;
+}
+
+static bool is_class(const ares_json *config, const char *name)
+{
+    ares_view class = token_text(ares_json_get(config, "tokenizer_class"));
+    return class.data && ares_view_starts(class, ares_view_of(name));
+}
+
+/* Classes that take from tokenizer.json the vocabulary alone where there is a list of tokens. */
+static bool reads_list_alone(const ares_json *config)
+{
+    return is_class(config, "Qwen2Tokenizer") || is_class(config, "GPT2Tokenizer");
+}
+
+/*
+ * transformers 5 takes Qwen2Tokenizer for any model of model_type qwen2, and where no class is
+ * named for the others of that family. Two classes have tokens of their own for keys that are
+ * missing; null is none.
+ */
+static void add_class_defaults(ares_arena *arena, const ares_json *model, ares_json *o)
+{
+    static const char *const family[] = { "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl" };
+    ares_view type = token_text(ares_json_get(model, "model_type"));
+    for (int i = 0; i < ARES_COUNT(family); i++)
+        if (type.data && ares_view_is(type, family[i]) &&
+            (i == 0 || !is_filled(o, "tokenizer_class")))
+            set(o, ARES_VIEW("tokenizer_class"), new_text(arena, "Qwen2Tokenizer"));
+    bool qwen2 = is_class(o, "Qwen2Tokenizer"), gpt2 = is_class(o, "GPT2Tokenizer");
+    const char *keys[] = { "unk_token", "eos_token", qwen2 ? "pad_token" : "bos_token" };
+    for (int i = 0; i < ARES_COUNT(keys) && (qwen2 || gpt2); i++)
+        if (!ares_json_get(o, keys[i]))
+            set(o, ares_view_of(keys[i]), new_text(arena, "<|endoftext|>"));
+}
+
+static int join(const char *dir, ares_arena *arena, bool tell, const ares_json **out)
+{
+    ares_str path = { 0 };
+    const ares_json *config, *map = NULL, *model = NULL;
+    int rc = read_json(arena, ares_path_join(&path, dir, "tokenizer_config.json"), &config);
+    if (rc == ARES_OK)
+        rc = read_json(arena, ares_path_join(&path, dir, "special_tokens_map.json"), &map);
+    if (rc == ARES_OK) rc = read_json(arena, ares_path_join(&path, dir, "config.json"), &model);
+    ares_str_fini(&path);
+    *out = NULL;
+    if (rc != ARES_OK || (!config && !map)) return rc;
+
+    int64_t n = (config ? config->count : 0) + (map ? map->count : 0) + 4; /* class and 3 tokens */
+    ares_json_member *members = ares_arena_calloc(arena, (size_t)n, sizeof *members);
+    ares_json *o = ares_arena_calloc(arena, 1, sizeof *o);
+    *o = (ares_json){ .type = ARES_JSON_OBJECT, .members = members };
+    for (int64_t i = 0; config && i < config->count; i++)
+        set(o, config->members[i].key, config->members[i].value);
+    /* with its own list of added tokens, tokenizer_config.json is whole and the map is not read */
+    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
+    bool whole = is_filled(config, "added_tokens_decoder"),
+         names = extra && extra->type == ARES_JSON_OBJECT && extra->count,
+         lists = !names && (is_filled(config, "additional_special_tokens") ||
+                            is_filled(config, "extra_special_tokens"));
+    for (int64_t i = 0; map && i < map->count; i++) {
+        ares_view key = map->members[i].key;
+        const ares_json *value = map->members[i].value;
+        if (tell)
+            tell_difference(dir, key, ares_json_find(config, key), value,
+                            whole ? "tokenizer_config.json" : "special_tokens_map.json");
+        if (!whole && !(lists && ares_view_is(key, "additional_special_tokens")))
+            set(o, key, value);
+    }
+    add_class_defaults(arena, model, o);
+    *out = o;
+    return ARES_OK;
+}
+
+int ares_tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out)
+{
+    return join(dir, arena, false, out);
+}
+/* ---------------- tokens that tokenizer.json may lack */
+/* The tokens of extra_special_tokens, unless it is an object of names, else of the older key. */
+static const ares_json *listed(const ares_json *config)
+{
+    static const char *const keys[] = { "extra_special_tokens", "additional_special_tokens" };
+    for (int i = 0; i < ARES_COUNT(keys); i++) {
+        const ares_json *list = ares_json_get(config, keys[i]);
+        if (list && list->type == ARES_JSON_ARRAY && list->count) return list;
+    }
+    return NULL;
+}
+
+static bool in_list(const ares_json *config, ares_view text)
+{
+    const ares_json *list = listed(config);
+    for (int64_t i = 0; list && i < list->count; i++) {
+        ares_view token = token_text(&list->items[i]);
+        if (token.data && ares_view_eq(token, text)) return true;
+    }
+    return false;
+}
+
+static bool is_token_key(ares_view key)
+{
+    return key.len > 6 && memcmp(key.data + key.len - 6, "_token", 6) == 0;
+}
+
+/* Whether a key of its own names the token. */
+static bool is_named(const ares_json *config, ares_view text)
+{
+    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
+    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
+        ares_view value = token_text(extra->members[i].value);
+        if (value.data && ares_view_eq(value, text)) return true;
+    }
+    for (int64_t i = 0; i < config->count; i++) {
+        ares_view key = config->members[i].key, value = token_text(config->members[i].value);
+        if (value.data && is_token_key(key) && ares_view_eq(value, text)) return true;
+    }
+    return false;
+}
+
+/* added_tokens_decoder, {"id": {"content": ..}}; without it added_tokens.json, {"content": id}. */
+static int add_listed(ares_tokenizer *t, const char *path, const ares_json *list, bool decoder)
+{
+    if (!list || list->type != ARES_JSON_OBJECT || list->count == 0) return ARES_OK;
+    added_token *tokens = ares_calloc((size_t)list->count, sizeof *tokens);
+    int64_t n = 0;
+    int rc = ARES_OK;
+    for (int64_t i = 0; rc == ARES_OK && i < list->count; i++) {
+        ares_view key = list->members[i].key;
+        const ares_json *value = list->members[i].value;
+        char where[512];
+        int64_t id = -1;
+        added_token *token = &tokens[n];
+        snprintf(where, sizeof where, "%s: %s%.*s", path, decoder ? "added_tokens_decoder." : "",
+                 (int)ARES_MIN(key.len, 40), key.data);
+        if (decoder ? !ares_parse_i64(key, &id)
+                    : value->type != ARES_JSON_INT || (id = value->integer, value->big))
+            id = -1;
+        if (id < 0 || id >= TOKEN_ID_END)
+            rc = ares_fail(ARES_EFORMAT, "text: %s: the %s is not a token id", where,
+                           decoder ? "key" : "value");
+        else if (decoder) rc = tokenizer_read_added(where, value, token);
+        else *token = (added_token){ .content = key };
+        if (rc != ARES_OK || token->content.len == 0) continue;
+        bool named = is_named(t->config, token->content);
+        token->special |= named;
+        if (!decoder) {
+            if (ares_map_get(t->added, token->content, NULL)) continue; /* tokenizer.json's holds */
+            token->special |= in_list(t->config, token->content);
+            token->normalized = !token->special;
+        }
+        tokens[n++].id = (int32_t)id;
+    }
+    if (rc == ARES_OK) {
+        qsort(tokens, (size_t)n, sizeof *tokens, by_id);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t known;
+            if (reads_list_alone(t->config) && ares_map_get(t->added, tokens[i].content, &known))
+                t->added_tokens[known].special = false;
+            int32_t wanted = tokens[i].id, id = tokenizer_add_token(t, tokens[i]);
+            if (id != wanted)
+                ares_warn("text: %s: %s'%.*s' has the id %d, not %d", path,
+                          decoder ? "added_tokens_decoder: " : "",
+                          (int)ARES_MIN(tokens[i].content.len, 60), tokens[i].content.data, id,
+                          wanted);
+        }
+    }
+    ares_free(tokens);
+    return rc;
+}
+
+/* Tokens of tokenizer.json that a class does not look for there. */
+static void tell_unlisted(const ares_tokenizer *t, const char *dir)
+{
+    const ares_json *decoder = ares_json_get(t->config, "added_tokens_decoder");
+    for (int64_t i = 0; i < t->added_count; i++) {
+        ares_view content = t->added_tokens[i].content;
+        bool known = false;
+        for (int64_t k = 0; !known && k < decoder->count; k++) {
+            ares_view text = token_text(decoder->members[k].value);
+            known = text.data && ares_view_eq(text, content);
+        }
+        if (!known)
+            ares_warn(
+                "text: %s: '%.*s' is a token of tokenizer.json (id %d), but not of "
+                "added_tokens_decoder in tokenizer_config.json, from which alone transformers 5 "
+                "takes this class's tokens; add it there",
+                dir, (int)ARES_MIN(content.len, 60), content.data, t->added_tokens[i].id);
+    }
+}
+
+/*
+ * A token that only its name makes one. A string is special, and found in the text as it is; an
+ * object says it itself, but what has a key of its own is special. key NULL: it stands in a list.
+ */
+static int add_named(ares_tokenizer *t, const char *dir, const ares_view *key,
+                     const ares_json *value)
+{
+    added_token token = { .content = token_text(value), .special = true };
+    char where[512];
+    bool known = ares_map_get(t->added, token.content, NULL),
+         plain = is_class(t->config, "Qwen2Tokenizer");
+    if (token.content.len == 0 || (known && !plain)) return ARES_OK;
+    if (plain) { /* this class makes all such tokens anew */
+        tokenizer_add_token(t, token);
+        return ARES_OK;
+    }
+    snprintf(where, sizeof where, "%s: %.*s", dir, key ? (int)ARES_MIN(key->len, 60) : 14,
+             key ? key->data : "special tokens");
+    if (value->type == ARES_JSON_OBJECT) ARES_TRY(tokenizer_read_added(where, value, &token));
+    token.special |= key != NULL;
+    tokenizer_add_token(t, token);
+    return ARES_OK;
+}
+
+static int add_members(ares_tokenizer *t, const char *dir, const ares_json *o)
+{
+    for (int64_t i = 0; i < o->count; i++)
+        ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
+    return ARES_OK;
+}
+
+/*
+ * The roles in the order of token_keys, other keys that end in _token ("image_token") and the names
+ * of extra_special_tokens, then the list of extra, or else of additional, special tokens.
+ */
+static int add_all_named(ares_tokenizer *t, const char *dir)
+{
+    const ares_json *o = t->config, *extra = ares_json_get(o, "extra_special_tokens");
+    for (int i = 0; i < ARES_COUNT(token_keys); i++) {
+        const ares_json *value = ares_json_get(o, token_keys[i]);
+        ares_view key = ares_view_of(token_keys[i]);
+        if (value) ARES_TRY(add_named(t, dir, &key, value));
+    }
+    for (int64_t i = 0; i < o->count; i++)
+        if (is_token_key(o->members[i].key))
+            ARES_TRY(add_named(t, dir, &o->members[i].key, o->members[i].value));
+    if (extra && extra->type == ARES_JSON_OBJECT) ARES_TRY(add_members(t, dir, extra));
+    const ares_json *list = listed(o);
+    for (int64_t i = 0; list && i < list->count; i++)
+        ARES_TRY(add_named(t, dir, NULL, &list->items[i]));
+    return ARES_OK;
+}
+
+/* The processor's file holds, then the tokenizer's, then the key; another text is told. */
+static int read_chat_template(ares_tokenizer *t, const char *dir)
+{
+    ares_str path = { 0 }, text = { 0 };
+    const ares_json *json;
+    const char *first = "chat_template.json", *second = NULL;
+    int rc = read_json(&t->arena, ares_path_join(&path, dir, first), &json);
+    ares_view holds = token_text(ares_json_get(json, "chat_template")), other = { 0 };
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
+        rc = ares_file_read(path.data, &text);
+        other = (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len),
+                             text.len };
+        second = "chat_template.jinja";
+        if (!holds.data) holds = other, first = second, second = NULL;
+    }
+    if (!second && (other = token_text(ares_json_get(t->config, "chat_template"))).data)
+        second = "tokenizer_config.json";
+    if (rc == ARES_OK && holds.data && second && !ares_view_eq(holds, other))
+        ares_warn("text: %s: the chat templates of %s and %s differ; that of %s holds", dir, first,
+                  second, first);
+    t->chat_template = holds;
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int tokenizer_read_config(ares_tokenizer *t, const char *dir)
+{
+    static const char *const roles[ROLE_COUNT] = { "bos_token", "eos_token", "pad_token",
+                                                   "unk_token" };
+    static const ares_json none = { .type = ARES_JSON_OBJECT };
+    ares_str path = { 0 };
+    const ares_json *list = NULL, *read;
+    ARES_TRY(join(dir, &t->arena, true, &read));
+    t->config = read ? read : &none;
+    bool decoder = is_filled(t->config, "added_tokens_decoder");
+    ares_path_join(&path, dir, decoder ? "tokenizer_config.json" : "added_tokens.json");
+    int rc = ARES_OK;
+    if (decoder && reads_list_alone(t->config)) tell_unlisted(t, dir);
+    if (decoder) list = ares_json_get(t->config, "added_tokens_decoder");
+    else rc = read_json(&t->arena, path.data, &list);
+    if (rc == ARES_OK) rc = add_listed(t, path.data, list, decoder);
+    for (int64_t i = 0; i < t->added_count && reads_list_alone(t->config); i++) {
+        added_token *token = &t->added_tokens[i];
+        token->special |= is_named(t->config, token->content);
+        t->tokens[token->id].special = token->special;
+    }
+    if (rc == ARES_OK) rc = add_all_named(t, dir);
+    if (rc == ARES_OK)
+        rc = ares_json_get_bool(t->config, "split_special_tokens", false, &t->split_special);
+    ares_str_fini(&path);
+    for (int i = 0; i < ROLE_COUNT; i++)
+        t->role_tokens[i] = token_text(ares_json_get(t->config, roles[i]));
+    t->config = read;
+    return rc == ARES_OK ? read_chat_template(t, dir) : rc;
+}
+
 /*
  * tokenizer.json, or vocab.json with merges.txt, to a tokenizer: vocabulary, merges, added tokens.
  * Everything that a file asks for is either done as the library does it, or an error that names the
  * key; nothing is ignored.
  */
-
-#include "tokenizer_load.h"
 
 /* ---- vocabulary */
 static int read_vocab(const tokenizer_loader *l, const char *key, const ares_json *vocab)

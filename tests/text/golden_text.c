@@ -1,6 +1,6 @@
 #include "golden.h"
 
-#include "../../src/text/spans.h"
+#include "../../src/text/tokenizer.h"
 
 /* The offsets of a case count characters; ours count bytes. */
 static int64_t byte_of(ares_view text, int64_t character)

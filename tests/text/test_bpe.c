@@ -1,6 +1,5 @@
-#include "bpe.h"
-#include "pattern.h"
 #include "test.h"
+#include "tokenizer.h"
 
 /* Twelve letters, and merges of random pairs of the tokens so far. */
 enum { LETTERS = 12, MERGES = 400 };

@@ -1,14 +1,95 @@
-/*
- * Rendering walks the tree: statements write to r->out, expressions give values. A function (the
- * template, a macro, the filter of a loop, a recursive loop) runs in an activation whose slots
- * jinja_scope.c has assigned.
- */
+#include "jinja.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "jinja.h"
+/* The arguments of a builtin, by the names that its table gives. */
+
+void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
+{
+    if (!spec || *spec == '*') return;
+    bool keywords = *spec != '/';
+    if (!keywords) spec++;
+    ares_view names[8];
+    int n = 0, required = -1;
+    for (const char *s = spec; *s;) {
+        if (*s == '|') required = n;
+        if (*s == ' ' || *s == '|') {
+            s++;
+            continue;
+        }
+        size_t len = strcspn(s, " |");
+        names[n++] = (ares_view){ s, len };
+        s += len;
+    }
+    if (required < 0) required = n;
+    if (a->n > n)
+        JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
+    jinja_value *pos = jinja_alloc(r, sizeof *pos * 8);
+    for (int i = 0; i < 8; i++) pos[i] = i < a->n ? a->pos[i] : (jinja_value){ .kind = JV_MISSING };
+    for (int64_t k = 0; k < a->n_kw; k++) {
+        int i = 0;
+        while (i < n && !ares_view_eq(names[i], a->kw[k].name)) i++;
+        if (!keywords || i == n)
+            JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name,
+                       jinja_shown(a->kw[k].name), a->kw[k].name.data);
+        if (pos[i].kind != JV_MISSING)
+            JINJA_FAIL(r, "%s() got multiple values for argument '%.*s'", name,
+                       jinja_shown(names[i]), names[i].data);
+        pos[i] = a->kw[k].value;
+    }
+    for (int i = 0; i < required; i++)
+        if (pos[i].kind == JV_MISSING)
+            JINJA_FAIL(r, "%s() missing required argument '%.*s'", name, jinja_shown(names[i]),
+                       names[i].data);
+    *a = (jinja_args){ .pos = pos, .n = n };
+}
+
+/* Values of a JSON document. */
+
+jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
+{
+    jinja_enter(r);
+    jinja_value v = jinja_none();
+    switch (j->type) {
+    case ARES_JSON_NULL: break;
+    case ARES_JSON_BOOL: v = jinja_bool(j->boolean); break;
+    case ARES_JSON_INT:
+        if (j->big) {
+            v = jinja_str_view(r, j->text.data, j->text.len);
+            v.kind = JV_BIG;
+        } else {
+            v = jinja_int(j->integer);
+        }
+        break;
+    case ARES_JSON_FLOAT: v = jinja_float(j->number); break;
+    case ARES_JSON_STRING:
+        v = jinja_str_view(r, j->text.data ? j->text.data : "", j->text.len);
+        break;
+    case ARES_JSON_ARRAY:
+        v = jinja_list_new(r, j->count, JV_LIST);
+        for (int64_t i = 0; i < j->count; i++) v.u.l->items[i] = jinja_from_json(r, &j->items[i]);
+        break;
+    case ARES_JSON_OBJECT:
+        v = (jinja_value){ .kind = JV_DICT, .u.d = jinja_dict_new(r) };
+        for (int64_t i = 0; i < j->count; i++)
+            jinja_dict_put(r, v.u.d,
+                           jinja_str_view(r, j->members[i].key.data ? j->members[i].key.data : "",
+                                          j->members[i].key.len),
+                           jinja_from_json(r, j->members[i].value));
+        break;
+    }
+    r->depth--;
+    return v;
+}
+
+/*
+ * Rendering walks the tree: statements write to r->out, expressions give values. A function (the
+ * template, a macro, the filter of a loop, a recursive loop) runs in an activation whose slots
+ * jinja_scope.c has assigned.
+ */
 
 typedef enum { GO, BREAK, CONTINUE } flow;
 static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list);

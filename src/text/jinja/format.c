@@ -1,11 +1,344 @@
-/* Text from a format: "%", str.format and strftime, as in Python. */
+#include "jinja.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "jinja.h"
+/* Values to text: str() and repr() as Python prints them, and json.dumps. */
+
+/* ------------------------------------------------------------------ str and repr */
+void jinja_float_repr(double x, char out[40])
+{
+    if (isnan(x)) {
+        memcpy(out, "nan", 4);
+        return;
+    }
+    if (isinf(x)) {
+        strcpy(out, x < 0 ? "-inf" : "inf");
+        return;
+    }
+    char digits[40];
+    int precision = 0;
+    do snprintf(digits, sizeof digits, "%.*e", precision, x);
+    while (strtod(digits, NULL) != x && ++precision < 17);
+    char *mark = strchr(digits, 'e');
+    int exponent = atoi(mark + 1);
+    if (exponent < -4 || exponent >= 16) {
+        *mark = 0;
+        snprintf(out, 40, "%.26se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+    } else {
+        snprintf(out, 40, "%.*f", ARES_MAX(precision - exponent, 0), x);
+        if (!strchr(out, '.')) strcat(out, ".0");
+    }
+}
+
+static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
+{
+    bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
+    char quote = single && !twice ? '"' : '\'', escape[12];
+    jinja_add(r, b, &quote, 1);
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        int k = jinja_decode(s.data + i, s.len - i, &cp);
+        if (cp == (uint32_t)quote || cp == '\\') snprintf(escape, sizeof escape, "\\%c", (char)cp);
+        else if (cp == '\n' || cp == '\r' || cp == '\t')
+            snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+        else if (jinja_is_printable(cp)) escape[0] = 0;
+        else
+            snprintf(escape, sizeof escape,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     cp);
+        if (escape[0]) jinja_add_z(r, b, escape);
+        else jinja_add(r, b, s.data + i, (size_t)k);
+        i += (size_t)k;
+    }
+    jinja_add(r, b, &quote, 1);
+}
+
+static void add_items(jinja_run *r, jinja_buf *b, const jinja_value *items, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (i) jinja_add(r, b, ", ", 2);
+        jinja_add_repr(r, b, items[i]);
+    }
+}
+
+static void add_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d)
+{
+    jinja_add(r, b, "{", 1);
+    for (int64_t i = 0; i < d->n; i++) {
+        if (i) jinja_add(r, b, ", ", 2);
+        jinja_add_repr(r, b, d->items[i].key);
+        jinja_add(r, b, ": ", 2);
+        jinja_add_repr(r, b, d->items[i].value);
+    }
+    jinja_add(r, b, "}", 1);
+}
+
+static void add_int(jinja_run *r, jinja_buf *b, int64_t i)
+{
+    char text[32];
+    jinja_add(r, b, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)i));
+}
+
+static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    if (v.u.s->len > 4300)
+        JINJA_FAIL(r, "Exceeds the limit (4300 digits) for integer string conversion");
+    jinja_add(r, b, v.u.s->data, v.u.s->len);
+}
+
+static void add_range(jinja_run *r, jinja_buf *b, const jinja_range *x)
+{
+    jinja_add_z(r, b, "range(");
+    add_int(r, b, x->start);
+    jinja_add_z(r, b, ", ");
+    add_int(r, b, x->stop);
+    if (x->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, x->step);
+    jinja_add_z(r, b, ")");
+}
+
+static void add_macro(jinja_run *r, jinja_buf *b, const jinja_macro *macro)
+{
+    jinja_add_z(r, b, "<Macro ");
+    if (macro->node->kind == JN_MACRO) add_repr_string(r, b, macro->node->name);
+    else jinja_add_z(r, b, "anonymous");
+    jinja_add_z(r, b, ">");
+}
+
+static void add_loop(jinja_run *r, jinja_buf *b, jinja_loop *loop)
+{
+    jinja_add_z(r, b, "<LoopContext ");
+    add_int(r, b, loop->index0 + 1);
+    jinja_add_z(r, b, "/");
+    add_int(r, b, jinja_loop_length(r, loop));
+    jinja_add_z(r, b, ">");
+}
+
+void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    char text[40];
+    jinja_enter(r);
+    switch (v.kind) {
+    case JV_MISSING:
+    case JV_UNDEFINED: jinja_add_z(r, b, "Undefined"); break;
+    case JV_NONE: jinja_add_z(r, b, "None"); break;
+    case JV_BOOL: jinja_add_z(r, b, v.u.b ? "True" : "False"); break;
+    case JV_INT: add_int(r, b, v.u.i); break;
+    case JV_BIG: add_big(r, b, v); break;
+    case JV_FLOAT:
+        jinja_float_repr(v.u.f, text);
+        jinja_add_z(r, b, text);
+        break;
+    case JV_STR:
+        if (v.flag) jinja_add_z(r, b, "Markup(");
+        add_repr_string(r, b, jinja_text(v));
+        if (v.flag) jinja_add_z(r, b, ")");
+        break;
+    case JV_LIST:
+        jinja_add_z(r, b, "[");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, "]");
+        break;
+    case JV_TUPLE:
+        jinja_add_z(r, b, "(");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
+        break;
+    case JV_DICT: add_dict(r, b, v.u.d); break;
+    case JV_RANGE: add_range(r, b, v.u.r); break;
+    case JV_VIEW:
+        jinja_add_z(r, b,
+                    v.flag == 'k'   ? "dict_keys("
+                    : v.flag == 'v' ? "dict_values("
+                                    : "dict_items(");
+        jinja_add_repr(r, b, jinja_to_list(r, v));
+        jinja_add_z(r, b, ")");
+        break;
+    case JV_NAMESPACE:
+        jinja_add_z(r, b, "<Namespace ");
+        add_dict(r, b, v.u.d);
+        jinja_add_z(r, b, ">");
+        break;
+    case JV_MACRO: add_macro(r, b, v.u.macro); break;
+    case JV_LOOP: add_loop(r, b, v.u.loop); break;
+    default:
+        if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
+        else
+            JINJA_UNSUPPORTED(r, "the text of a %s (Python prints its address)",
+                              jinja_type_name(v));
+    }
+    r->depth--;
+}
+
+void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    if (v.kind == JV_STR) jinja_add(r, b, v.u.s->data, v.u.s->len);
+    else if (v.kind != JV_UNDEFINED && v.kind != JV_MISSING) jinja_add_repr(r, b, v);
+}
+
+jinja_value jinja_to_str(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_STR) return v;
+    jinja_buf b = { 0 };
+    jinja_add_str(r, &b, v);
+    return jinja_str_buf(r, &b);
+}
+
+jinja_value jinja_plain(jinja_run *r, jinja_value v)
+{
+    v = jinja_to_str(r, v);
+    v.flag = 0;
+    return v;
+}
+
+jinja_value jinja_escape(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_STR && v.flag) return v;
+    jinja_value s = jinja_to_str(r, v);
+    jinja_buf b = { 0 };
+    for (size_t i = 0; i < s.u.s->len; i++) {
+        char c = s.u.s->data[i];
+        switch (c) {
+        case '&': jinja_add_z(r, &b, "&amp;"); break;
+        case '<': jinja_add_z(r, &b, "&lt;"); break;
+        case '>': jinja_add_z(r, &b, "&gt;"); break;
+        case '"': jinja_add_z(r, &b, "&#34;"); break;
+        case '\'': jinja_add_z(r, &b, "&#39;"); break;
+        default: jinja_add(r, &b, &c, 1);
+        }
+    }
+    jinja_value out = jinja_str_buf(r, &b);
+    out.flag = 1;
+    return out;
+}
+
+/* ------------------------------------------------------------------ json.dumps */
+static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
+{
+    char escape[16];
+    jinja_add(r, b, "\"", 1);
+    size_t from = 0;
+    for (size_t i = 0; i < s.len;) {
+        unsigned char c = (unsigned char)s.data[i];
+        uint32_t cp = c;
+        int k = c < 0x80 || !ascii ? 1 : jinja_decode(s.data + i, s.len - i, &cp);
+        static const char from_char[] = "\"\\\b\f\n\r\t", to_char[] = "\"\\bfnrt";
+        const char *simple = c < 0x80 && c ? memchr(from_char, c, sizeof from_char - 1) : NULL;
+        escape[0] = 0;
+        if (simple) snprintf(escape, sizeof escape, "\\%c", to_char[simple - from_char]);
+        else if (c < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000))
+            snprintf(escape, sizeof escape, "\\u%04x", cp);
+        else if (ascii && cp >= 0x10000)
+            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                     0xDC00 + ((cp - 0x10000) & 0x3FF));
+        if (escape[0]) {
+            jinja_add(r, b, s.data + from, i - from);
+            jinja_add_z(r, b, escape);
+            from = i + (size_t)k;
+        }
+        i += (size_t)k;
+    }
+    jinja_add(r, b, s.data + from, s.len - from);
+    jinja_add(r, b, "\"", 1);
+}
+
+static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y, int level)
+{
+    if (!y->pretty) return;
+    jinja_add(r, b, "\n", 1);
+    jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
+}
+
+static void add_json_float(jinja_run *r, jinja_buf *b, double x)
+{
+    char text[40];
+    jinja_float_repr(x, text);
+    jinja_add_z(r, b, isnan(x) ? "NaN" : isinf(x) ? (x < 0 ? "-Infinity" : "Infinity") : text);
+}
+
+static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
+                     int level);
+
+static void add_json_key(jinja_run *r, jinja_buf *b, jinja_value k, const jinja_json_style *y)
+{
+    if (k.kind == JV_STR) {
+        add_json_string(r, b, jinja_text(k), y->ascii);
+        return;
+    }
+    if (k.kind != JV_NONE && !jinja_is_number(k))
+        JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s", jinja_type_name(k));
+    jinja_add(r, b, "\"", 1);
+    add_json(r, b, k, y, 0);
+    jinja_add(r, b, "\"", 1);
+}
+
+static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
+                          const jinja_json_style *y, int level)
+{
+    if (d->n == 0) {
+        jinja_add(r, b, "{}", 2);
+        return;
+    }
+    jinja_value keys = jinja_list_new(r, d->n, JV_LIST), at = jinja_list_new(r, d->n, JV_LIST);
+    for (int64_t i = 0; i < d->n; i++)
+        keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
+    if (y->sort) jinja_sort(r, keys.u.l->items, at.u.l->items, d->n, false);
+    jinja_add(r, b, "{", 1);
+    for (int64_t i = 0; i < d->n; i++) {
+        if (i) jinja_add(r, b, y->item.data, y->item.len);
+        add_json_line(r, b, y, level + 1);
+        const jinja_pair *e = &d->items[at.u.l->items[i].u.i];
+        add_json_key(r, b, e->key, y);
+        jinja_add(r, b, y->key.data, y->key.len);
+        add_json(r, b, e->value, y, level + 1);
+    }
+    add_json_line(r, b, y, level);
+    jinja_add(r, b, "}", 1);
+}
+
+static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
+                     int level)
+{
+    jinja_enter(r);
+    switch (v.kind) {
+    case JV_NONE: jinja_add_z(r, b, "null"); break;
+    case JV_BOOL: jinja_add_z(r, b, v.u.b ? "true" : "false"); break;
+    case JV_INT: add_int(r, b, v.u.i); break;
+    case JV_BIG: add_big(r, b, v); break;
+    case JV_FLOAT: add_json_float(r, b, v.u.f); break;
+    case JV_STR: add_json_string(r, b, jinja_text(v), y->ascii); break;
+    case JV_DICT: add_json_dict(r, b, v.u.d, y, level); break;
+    case JV_LIST:
+    case JV_TUPLE:
+        if (v.u.l->n == 0) {
+            jinja_add(r, b, "[]", 2);
+            break;
+        }
+        jinja_add(r, b, "[", 1);
+        for (int64_t i = 0; i < v.u.l->n; i++) {
+            if (i) jinja_add(r, b, y->item.data, y->item.len);
+            add_json_line(r, b, y, level + 1);
+            add_json(r, b, v.u.l->items[i], y, level + 1);
+        }
+        add_json_line(r, b, y, level);
+        jinja_add(r, b, "]", 1);
+        break;
+    default: JINJA_FAIL(r, "Object of type %s is not JSON serializable", jinja_type_name(v));
+    }
+    r->depth--;
+}
+
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y)
+{
+    add_json(r, b, v, y, 0);
+}
+
+/* Text from a format: "%", str.format and strftime, as in Python. */
 
 /* ---------------- one number with sign, grouping and padding */
 typedef struct spec {
@@ -442,5 +775,131 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value format)
         jinja_add(r, &b, text, strftime(text, sizeof text, spec, &tm));
 #pragma GCC diagnostic pop
     }
+    return jinja_str_buf(r, &b);
+}
+
+/* str.format: fields of a text, filled from arguments, their attributes and items. */
+
+/* next -1: none taken */
+typedef struct fields {
+    jinja_args *args;
+    jinja_dict *named;
+    int64_t next;
+    bool manual;
+} fields;
+
+static jinja_value field_value(jinja_run *r, fields *q, ares_view name)
+{
+    size_t end = 0;
+    while (end < name.len && name.data[end] != '.' && name.data[end] != '[') end++;
+    ares_view first = { name.data, end };
+    int64_t at = -1;
+    bool number = first.len > 0;
+    for (size_t i = 0; i < first.len; i++)
+        number = number && first.data[i] >= '0' && first.data[i] <= '9';
+    if (first.len == 0) {
+        if (q->manual)
+            JINJA_FAIL(
+                r, "cannot switch from manual field specification to automatic field numbering");
+        at = ++q->next;
+    } else if (number) {
+        if (q->next >= 0)
+            JINJA_FAIL(
+                r, "cannot switch from automatic field numbering to manual field specification");
+        q->manual = true;
+        if (!ares_parse_i64(first, &at)) JINJA_FAIL(r, "Too many decimal digits in format string");
+    }
+    jinja_value v;
+    if (at >= 0) {
+        if (q->named || at >= q->args->n)
+            JINJA_FAIL(r, "Replacement index %lld out of range for positional args tuple",
+                       (long long)at);
+        v = q->args->pos[at];
+    } else {
+        jinja_value *found = q->named ? jinja_dict_find_name(r, q->named, first) : NULL;
+        for (int64_t i = 0; !q->named && i < q->args->n_kw; i++)
+            if (ares_view_eq(q->args->kw[i].name, first)) found = &q->args->kw[i].value;
+        if (!found)
+            JINJA_FAIL(r, "the format has no argument '%.*s'", (int)ARES_MIN(first.len, 80),
+                       first.data);
+        v = *found;
+    }
+    for (size_t i = end; i < name.len;) {
+        bool dot = name.data[i++] == '.';
+        size_t from = i;
+        while (i < name.len &&
+               (dot ? name.data[i] != '.' && name.data[i] != '[' : name.data[i] != ']'))
+            i++;
+        ares_view part = { name.data + from, i - from };
+        if (part.len == 0) JINJA_FAIL(r, "Empty attribute in format string");
+        if (dot) {
+            v = jinja_getattr(r, v, part);
+            continue;
+        }
+        if (i >= name.len) JINJA_FAIL(r, "Missing ']' in format string");
+        if (++i < name.len && name.data[i] != '.' && name.data[i] != '[')
+            JINJA_FAIL(r, "Only '.' or '[' may follow ']' in format field specifier");
+        int64_t index;
+        bool digits = part.data[0] != '+' && part.data[0] != '-' && ares_parse_i64(part, &index);
+        v = jinja_getitem(r, v, digits ? jinja_int(index) : jinja_str_view(r, part.data, part.len));
+    }
+    return v;
+}
+
+static void add_format(jinja_run *r, jinja_buf *b, ares_view s, fields *q, int depth)
+{
+    if (depth > 1) JINJA_FAIL(r, "Max string recursion exceeded");
+    for (size_t i = 0; i < s.len;) {
+        size_t from = i;
+        while (i < s.len && s.data[i] != '{' && s.data[i] != '}') i++;
+        jinja_add(r, b, s.data + from, i - from);
+        if (i >= s.len) break;
+        if (i + 1 < s.len && s.data[i + 1] == s.data[i]) {
+            jinja_add(r, b, s.data + i, 1);
+            i += 2;
+            continue;
+        }
+        if (s.data[i] == '}') JINJA_FAIL(r, "Single '}' encountered in format string");
+        from = ++i;
+        int nest = 1, brackets = 0;
+        size_t name_end = SIZE_MAX;
+        for (; i < s.len; i++) {
+            char c = s.data[i];
+            if (name_end == SIZE_MAX && c == '[') brackets = 1;
+            if (name_end == SIZE_MAX && c == ']') brackets = 0;
+            if (name_end == SIZE_MAX && !brackets && (c == '!' || c == ':')) name_end = i;
+            nest += c == '{' ? 1 : c == '}' ? -1 : 0;
+            if (nest == 0) break;
+            if (name_end == SIZE_MAX && c == '{') JINJA_FAIL(r, "unexpected '{' in field name");
+        }
+        if (nest) JINJA_FAIL(r, "expected '}' before end of string");
+        if (name_end == SIZE_MAX) name_end = i;
+        jinja_value v = field_value(r, q, (ares_view){ s.data + from, name_end - from });
+        size_t at = name_end;
+        if (at < i && s.data[at] == '!') {
+            char c = at + 1 < i ? s.data[at + 1] : 0;
+            if (at + 2 < i && s.data[at + 2] != ':')
+                JINJA_FAIL(r, "expected ':' after conversion specifier");
+            jinja_buf text = { 0 };
+            if (c == 'r') jinja_add_repr(r, &text, v);
+            else if (c == 's') jinja_add_str(r, &text, v);
+            else if (c == 'a') JINJA_UNSUPPORTED(r, "'!a' in a format");
+            else JINJA_FAIL(r, "Unknown conversion specifier");
+            v = jinja_str_buf(r, &text);
+            at += 2;
+        }
+        jinja_buf inner = { 0 };
+        if (at < i) add_format(r, &inner, (ares_view){ s.data + at + 1, i - at - 1 }, q, depth + 1);
+        jinja_add_formatted(r, b, v, (ares_view){ inner.data, inner.len });
+        i++;
+    }
+}
+
+jinja_value jinja_str_format(jinja_run *r, jinja_value format, jinja_args *args, jinja_dict *named)
+{
+    if (format.flag) JINJA_UNSUPPORTED(r, "format on text marked safe");
+    jinja_buf b = { 0 };
+    fields q = { .args = args, .named = named, .next = -1 };
+    add_format(r, &b, jinja_text(format), &q, 0);
     return jinja_str_buf(r, &b);
 }

@@ -1,10 +1,13 @@
+#include "jinja.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 /*
  * Values: allocation, making values, text under construction, strings. Integers have 64 bits;
  * larger ones from JSON or the source keep their digits and can be printed and compared.
  */
-#include <string.h>
-
-#include "jinja.h"
 
 void *jinja_alloc(jinja_run *r, size_t bytes)
 {
@@ -201,4 +204,877 @@ bool jinja_is_callable(jinja_value v)
 {
     return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP ||
            v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
+}
+
+/* Numbers among values, their order, and text to numbers as Python's int() and float() read it. */
+
+bool jinja_is_number(jinja_value v)
+{
+    return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG;
+}
+
+bool jinja_as_index(jinja_value v, int64_t *out)
+{
+    if (v.kind != JV_BOOL && v.kind != JV_INT) return false;
+    *out = v.kind == JV_BOOL ? v.u.b : v.u.i;
+    return true;
+}
+
+int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
+{
+    int64_t i;
+    if (v.kind == JV_MISSING) return absent;
+    if (!jinja_as_index(v, &i))
+        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    return i;
+}
+
+double jinja_as_double(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_BOOL) return v.u.b;
+    if (v.kind == JV_INT) return (double)v.u.i;
+    if (v.kind == JV_FLOAT) return v.u.f;
+    if (v.kind != JV_BIG) JINJA_FAIL(r, "must be real number, not %s", jinja_type_name(v));
+    double x = strtod(v.u.s->data, NULL);
+    if (isinf(x)) JINJA_FAIL(r, "int too large to convert to float");
+    return x;
+}
+
+jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
+{
+    int64_t i;
+    *ok = true;
+    if (v.kind == JV_BIG) return v;
+    if (jinja_as_index(v, &i)) return jinja_int(i);
+    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
+    if (!*ok) return v;
+    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
+    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
+    return jinja_int((int64_t)v.u.f);
+}
+
+static int order_big(ares_view a, ares_view b)
+{
+    bool na = a.data[0] == '-', nb = b.data[0] == '-';
+    if (na != nb) return na ? -1 : 1;
+    int c = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
+    c = c < 0 ? -1 : c > 0;
+    return na ? -c : c;
+}
+
+int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
+{
+    if (a.kind == JV_BIG || b.kind == JV_BIG) {
+        if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
+            JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
+        if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
+        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1)
+                                : (b.u.s->data[0] == '-' ? 1 : -1);
+    }
+    int64_t i = 0, j = 0;
+    bool whole = jinja_as_index(a, &i);
+    if (jinja_as_index(b, &j) && whole) return i < j ? -1 : i > j;
+    long double x = a.kind == JV_FLOAT ? (long double)a.u.f : (long double)i;
+    long double y = b.kind == JV_FLOAT ? (long double)b.u.f : (long double)j;
+    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
+}
+
+/* ------------------------------------------------------------------ from text */
+ares_view jinja_strip(ares_view s)
+{
+    uint32_t cp;
+    while (s.len) {
+        int k = jinja_decode(s.data, s.len, &cp);
+        if (!jinja_is_space(cp)) break;
+        s.data += k, s.len -= (size_t)k;
+    }
+    while (s.len) {
+        size_t i = s.len - 1;
+        while (i && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
+        jinja_decode(s.data + i, s.len - i, &cp);
+        if (!jinja_is_space(cp)) break;
+        s.len = i;
+    }
+    return s;
+}
+
+static void refuse_other_digits(jinja_run *r, ares_view s)
+{
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        i += (size_t)jinja_decode(s.data + i, s.len - i, &cp);
+        if (cp >= 0x80 && jinja_is_decimal(cp))
+            JINJA_UNSUPPORTED(r, "a number in digits other than 0 to 9");
+    }
+}
+
+bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
+{
+    if (base != 0 && (base < 2 || base > 36)) return false;
+    jinja_work(r, s.len);
+    refuse_other_digits(r, s);
+    s = jinja_strip(s);
+    bool negative = s.len && s.data[0] == '-', big = false, any = false;
+    size_t i = s.len && (s.data[0] == '-' || s.data[0] == '+');
+    bool prefixed = false, zero_based = base == 0;
+    if (i + 1 < s.len && s.data[i] == '0') {
+        char mark = (char)(s.data[i + 1] | 32);
+        int marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+        if (marked && (base == 0 || base == marked)) base = marked, i += 2, prefixed = true;
+    }
+    if (base == 0) base = 10;
+    size_t first = i;
+    if (prefixed && i < s.len && s.data[i] == '_') i++;
+    int64_t v = 0;
+    bool under = false, nonzero = false;
+    for (; i < s.len; i++) {
+        char c = s.data[i];
+        if (c == '_') {
+            if (under || !any) return false;
+            under = true;
+            continue;
+        }
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
+                                                     : 99;
+        if (d >= base) return false;
+        under = false, any = true, nonzero |= d != 0;
+        /* negative: reaches INT64_MIN */
+        big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v);
+    }
+    if (!any || under) return false;
+    /* "010" in base 0 */
+    if (zero_based && !prefixed && s.data[first] == '0' && nonzero) return false;
+    if (big || (!negative && v == INT64_MIN))
+        JINJA_UNSUPPORTED(r, "an integer beyond 64 bits from text");
+    *out = jinja_int(negative ? v : -v);
+    return true;
+}
+
+bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
+{
+    jinja_work(r, s.len);
+    refuse_other_digits(r, s);
+    s = jinja_strip(s);
+    char *text = jinja_alloc(r, s.len + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.data[i];
+        if (c == '_') {
+            if (i == 0 || i + 1 >= s.len || s.data[i - 1] < '0' || s.data[i - 1] > '9' ||
+                s.data[i + 1] < '0' || s.data[i + 1] > '9')
+                return false;
+            continue;
+        }
+        text[n++] = c;
+    }
+    text[n] = 0;
+    const char *p = text + (text[0] == '-' || text[0] == '+');
+    static const char *const words[] = { "inf", "infinity", "nan" };
+    for (int w = 0; w < ARES_COUNT(words); w++) {
+        size_t len = strlen(words[w]), i = 0;
+        while (i < len && (p[i] | 32) == words[w][i]) i++;
+        if (i == len && p + len == text + n) {
+            *out = w == 2 ? NAN : text[0] == '-' ? -INFINITY : INFINITY;
+            return true;
+        }
+    }
+    size_t digits = 0;
+    const char *q = p;
+    while (*q >= '0' && *q <= '9') q++, digits++;
+    if (*q == '.')
+        for (q++; *q >= '0' && *q <= '9'; q++) digits++;
+    if (!digits) return false;
+    if ((*q | 32) == 'e') {
+        q++;
+        if (*q == '-' || *q == '+') q++;
+        if (*q < '0' || *q > '9') return false;
+        while (*q >= '0' && *q <= '9') q++;
+    }
+    if (q != text + n) return false;
+    *out = strtod(text, NULL);
+    return true;
+}
+
+/*
+ * Dicts, in order of insertion, with a hash index beyond eight entries, and the equality of values,
+ * by which keys are found.
+ */
+
+jinja_dict *jinja_dict_new(jinja_run *r)
+{
+    jinja_dict *d = jinja_alloc(r, sizeof *d);
+    memset(d, 0, sizeof *d);
+    return d;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 33, x *= 0xff51afd7ed558ccdULL, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ULL;
+    return x ^ x >> 33;
+}
+
+static uint64_t hash_bytes(jinja_run *r, ares_view s)
+{
+    uint64_t h = 0x9E3779B97F4A7C15ULL ^ s.len, w;
+    jinja_work(r, s.len);
+    size_t i = 0;
+    for (; i + 8 <= s.len; i += 8) memcpy(&w, s.data + i, 8), h = mix(h ^ w);
+    w = 0;
+    if (i < s.len) memcpy(&w, s.data + i, s.len - i);
+    return mix(h ^ w);
+}
+
+static uint64_t hash_of(jinja_run *r, jinja_value v)
+{
+    switch (v.kind) {
+    case JV_STR: return hash_bytes(r, jinja_text(v));
+    case JV_BIG: return hash_bytes(r, jinja_text(v)) + 1;
+    case JV_BOOL: return mix((uint64_t)v.u.b);
+    case JV_INT: return mix((uint64_t)v.u.i);
+    case JV_FLOAT:
+        if (v.u.f == floor(v.u.f) && fabs(v.u.f) < 9e18) return mix((uint64_t)(int64_t)v.u.f);
+        {
+            uint64_t w;
+            memcpy(&w, &v.u.f, 8);
+            return mix(w);
+        }
+    case JV_NONE: return 11;
+    case JV_UNDEFINED:
+    case JV_MISSING: return 13;
+    case JV_TUPLE: {
+        uint64_t h = 17;
+        jinja_enter(r);
+        for (int64_t i = 0; i < v.u.l->n; i++) h = mix(h ^ hash_of(r, v.u.l->items[i])) + 1;
+        r->depth--;
+        return h;
+    }
+    case JV_RANGE: return mix((uint64_t)v.u.r->n) + 19;
+    case JV_LIST:
+    case JV_DICT:
+    case JV_VIEW: JINJA_FAIL(r, "unhashable type: '%s'", jinja_type_name(v));
+    case JV_METHOD: JINJA_UNSUPPORTED(r, "a method as a key");
+    default: return mix((uint64_t)(uintptr_t)v.u.l);
+    }
+}
+
+static void index_put(jinja_dict *d, uint64_t h, int32_t at)
+{
+    int64_t i = (int64_t)(h & (uint64_t)d->mask);
+    while (d->index[i] >= 0) i = (i + 1) & d->mask;
+    d->index[i] = at;
+}
+
+jinja_value *jinja_dict_find(jinja_run *r, const jinja_dict *d, jinja_value key)
+{
+    uint64_t h = hash_of(r, key);
+    if (!d->index) {
+        for (int64_t i = 0; i < d->n; i++)
+            if (jinja_equal(r, d->items[i].key, key)) return &d->items[i].value;
+        return NULL;
+    }
+    for (int64_t i = (int64_t)(h & (uint64_t)d->mask); d->index[i] >= 0; i = (i + 1) & d->mask)
+        if (jinja_equal(r, d->items[d->index[i]].key, key)) return &d->items[d->index[i]].value;
+    return NULL;
+}
+
+jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view name)
+{
+    jinja_string s = { name.data, name.len, -1 };
+    return jinja_dict_find(r, d, (jinja_value){ .kind = JV_STR, .u.s = &s });
+}
+
+void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value value)
+{
+    jinja_value *old = jinja_dict_find(r, d, key);
+    if (old) {
+        *old = value;
+        return;
+    }
+    if (d->n == d->cap) {
+        d->cap = d->cap ? 2 * d->cap : 8;
+        jinja_pair *items = jinja_alloc(r, (size_t)d->cap * sizeof *items);
+        if (d->n) memcpy(items, d->items, (size_t)d->n * sizeof *items);
+        d->items = items;
+        if (d->cap > 8) {
+            d->mask = 2 * d->cap - 1;
+            d->index = jinja_alloc(r, (size_t)(d->mask + 1) * sizeof *d->index);
+            for (int64_t i = 0; i <= d->mask; i++) d->index[i] = -1;
+            for (int64_t i = 0; i < d->n; i++) index_put(d, hash_of(r, items[i].key), (int32_t)i);
+        }
+    }
+    d->items[d->n] = (jinja_pair){ key, value };
+    if (d->index) index_put(d, hash_of(r, key), (int32_t)d->n);
+    d->n++;
+}
+
+/* ------------------------------------------------------------------ equality */
+bool jinja_same_object(jinja_value a, jinja_value b)
+{
+    return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
+           a.u.l == b.u.l;
+}
+
+static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
+{
+    if (a->n != b->n) return false;
+    for (int64_t i = 0; i < a->n; i++) {
+        jinja_value *other = jinja_dict_find(r, b, a->items[i].key);
+        if (!other || !jinja_equal(r, a->items[i].value, *other)) return false;
+    }
+    return true;
+}
+
+bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
+{
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT)
+            return false;
+        return jinja_order_numbers(r, a, b) == 0;
+    }
+    if (a.kind != b.kind) {
+        if ((a.kind == JV_VIEW || b.kind == JV_VIEW)) return false;
+        return false;
+    }
+    if (a.kind == JV_STR) {
+        jinja_work(r, ARES_MIN(a.u.s->len, b.u.s->len));
+        return ares_view_eq(jinja_text(a), jinja_text(b));
+    }
+    if (a.kind == JV_NONE || a.kind == JV_UNDEFINED) return true;
+    if (a.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
+    if (jinja_same_object(a, b)) return true;
+    bool same = false;
+    jinja_enter(r);
+    switch (a.kind) {
+    case JV_LIST:
+    case JV_TUPLE:
+        same = a.u.l->n == b.u.l->n;
+        for (int64_t i = 0; same && i < a.u.l->n; i++)
+            same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
+        break;
+    case JV_DICT: same = equal_dicts(r, a.u.d, b.u.d); break;
+    case JV_RANGE:
+        same = a.u.r->n == b.u.r->n &&
+               (a.u.r->n == 0 ||
+                (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
+        break;
+    case JV_METHOD: JINJA_UNSUPPORTED(r, "comparing two methods");
+    default: break;
+    }
+    r->depth--;
+    return same;
+}
+
+/* Length, iteration and slices of values, as in Python. */
+
+bool jinja_has_len(jinja_value v, int64_t *n)
+{
+    switch (v.kind) {
+    case JV_UNDEFINED: *n = 0; return true;
+    case JV_STR: *n = -1; return true;
+    case JV_LIST:
+    case JV_TUPLE: *n = v.u.l->n; return true;
+    case JV_DICT:
+    case JV_VIEW: *n = v.u.d->n; return true;
+    case JV_RANGE: *n = v.u.r->n; return true;
+    case JV_LOOP: *n = -1; return true;
+    default: return false;
+    }
+}
+
+int64_t jinja_len(jinja_run *r, jinja_value v)
+{
+    int64_t n;
+    if (!jinja_has_len(v, &n))
+        JINJA_FAIL(r, "object of type '%s' has no len()", jinja_type_name(v));
+    if (v.kind == JV_STR) return jinja_chars(r, v);
+    if (v.kind == JV_LOOP) return jinja_loop_length(r, v.u.loop);
+    return n;
+}
+
+bool jinja_is_iterable(jinja_value v)
+{
+    switch (v.kind) {
+    case JV_UNDEFINED:
+    case JV_STR:
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_DICT:
+    case JV_VIEW:
+    case JV_RANGE:
+    case JV_ITER:
+    case JV_LOOP: return true;
+    default: return false;
+    }
+}
+
+static bool next_none(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    (void)r, (void)it, (void)out;
+    return false;
+}
+
+static bool next_item(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    if (it->i >= it->over.u.l->n) return false;
+    jinja_work(r, 64);
+    *out = it->over.u.l->items[it->i++];
+    return true;
+}
+
+static bool next_char(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    jinja_string *s = it->over.u.s;
+    if ((size_t)it->i >= s->len) return false;
+    jinja_work(r, 64);
+    uint32_t cp;
+    int k = jinja_decode(s->data + it->i, s->len - (size_t)it->i, &cp);
+    *out = jinja_str_view(r, s->data + it->i, (size_t)k);
+    it->i += k;
+    return true;
+}
+
+static bool next_entry(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    jinja_dict *d = it->over.u.d;
+    if (it->i >= d->n) return false;
+    jinja_work(r, 64);
+    jinja_pair *e = &d->items[it->i++];
+    if (it->over.kind == JV_DICT || it->over.flag == 'k') *out = e->key;
+    else if (it->over.flag == 'v') *out = e->value;
+    else {
+        *out = jinja_list_new(r, 2, JV_TUPLE);
+        out->u.l->items[0] = e->key, out->u.l->items[1] = e->value;
+    }
+    return true;
+}
+
+jinja_value jinja_range_at(const jinja_range *g, int64_t i)
+{
+    return jinja_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * (uint64_t)i));
+}
+
+static bool next_number(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    if (it->i >= it->over.u.r->n) return false;
+    jinja_work(r, 64);
+    *out = jinja_range_at(it->over.u.r, it->i++);
+    return true;
+}
+
+jinja_value jinja_iter_of_list(jinja_run *r, jinja_value list)
+{
+    return jinja_iter_new(r, next_item, list, NULL);
+}
+
+jinja_iter *jinja_iterate(jinja_run *r, jinja_value v)
+{
+    switch (v.kind) {
+    case JV_ITER: return v.u.it;
+    case JV_UNDEFINED: return jinja_iter_new(r, next_none, v, NULL).u.it;
+    case JV_LIST:
+    case JV_TUPLE: return jinja_iter_new(r, next_item, v, NULL).u.it;
+    case JV_STR: return jinja_iter_new(r, next_char, v, NULL).u.it;
+    case JV_DICT:
+    case JV_VIEW: return jinja_iter_new(r, next_entry, v, NULL).u.it;
+    case JV_RANGE: return jinja_iter_new(r, next_number, v, NULL).u.it;
+    case JV_LOOP: JINJA_UNSUPPORTED(r, "iterating over the loop variable");
+    default: JINJA_FAIL(r, "'%s' object is not iterable", jinja_type_name(v));
+    }
+}
+
+jinja_value jinja_to_list(jinja_run *r, jinja_value v)
+{
+    if (v.kind == JV_LIST || v.kind == JV_TUPLE) {
+        jinja_value copy = jinja_list_new(r, v.u.l->n, JV_LIST);
+        if (v.u.l->n) memcpy(copy.u.l->items, v.u.l->items, (size_t)v.u.l->n * sizeof v);
+        return copy;
+    }
+    jinja_iter *it = jinja_iterate(r, v);
+    jinja_value list = jinja_list_new(r, 0, JV_LIST);
+    int64_t cap = 0;
+    for (jinja_value item; it->next(r, it, &item);) {
+        if (list.u.l->n == cap) {
+            jinja_value *items = jinja_alloc(r, (size_t)(cap = cap ? 2 * cap : 8) * sizeof *items);
+            if (list.u.l->n) memcpy(items, list.u.l->items, (size_t)list.u.l->n * sizeof *items);
+            list.u.l->items = items;
+        }
+        list.u.l->items[list.u.l->n++] = item;
+    }
+    return list;
+}
+
+static int64_t slice_bound(jinja_run *r, jinja_value v, int64_t absent, int64_t low, int64_t high,
+                           int64_t n)
+{
+    if (v.kind == JV_NONE || v.kind == JV_MISSING) return absent;
+    int64_t i;
+    if (v.kind == JV_BIG) i = v.u.s->data[0] == '-' ? INT64_MIN : INT64_MAX;
+    else if (v.kind == JV_UNDEFINED || !jinja_as_index(v, &i))
+        JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
+    if (i < 0 && __builtin_add_overflow(i, n, &i)) i = low;
+    return i < low ? low : i > high ? high : i;
+}
+
+jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop,
+                        jinja_value step)
+{
+    if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
+    if (v.kind != JV_STR && v.kind != JV_LIST && v.kind != JV_TUPLE && v.kind != JV_RANGE)
+        JINJA_FAIL(r, "'%s' object cannot be sliced", jinja_type_name(v));
+    int64_t n = jinja_len(r, v), by = 1;
+    if (step.kind == JV_BIG) by = step.u.s->data[0] == '-' ? -INT64_MAX : INT64_MAX;
+    else if (step.kind != JV_NONE && step.kind != JV_MISSING &&
+             (step.kind == JV_UNDEFINED || !jinja_as_index(step, &by)))
+        JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
+    if (by == 0) JINJA_FAIL(r, "slice step cannot be zero");
+    if (by == INT64_MIN) by++;
+    int64_t low = by > 0 ? 0 : -1, high = by > 0 ? n : n - 1;
+    int64_t a = slice_bound(r, start, by > 0 ? low : high, low, high, n),
+            b = slice_bound(r, stop, by > 0 ? high : low, low, high, n);
+    int64_t count =
+        by > 0 ? (b > a ? (b - a - 1) / by + 1 : 0) : (a > b ? (a - b - 1) / -by + 1 : 0);
+    if (v.kind == JV_RANGE) {
+        jinja_range *g = jinja_alloc(r, sizeof *g);
+        g->start = jinja_range_at(v.u.r, a).u.i,
+        g->step = (int64_t)((uint64_t)v.u.r->step * (uint64_t)by), g->n = count;
+        g->stop = jinja_range_at(v.u.r, b).u.i;
+        return (jinja_value){ .kind = JV_RANGE, .u.r = g };
+    }
+    if (v.kind == JV_STR && by == 1) {
+        size_t from = jinja_char_offset(r, v, a), to = count ? jinja_char_offset(r, v, b) : from;
+        jinja_value s = jinja_str_view(r, v.u.s->data + from, to - from);
+        s.flag = v.flag;
+        return s;
+    }
+    if (v.kind == JV_STR) {
+        jinja_buf text = { 0 };
+        bool ascii = n == (int64_t)v.u.s->len;
+        size_t *offsets = ascii ? NULL : jinja_alloc(r, (size_t)(n + 1) * sizeof *offsets);
+        for (size_t i = 0, k = 0; !ascii && i < v.u.s->len; i++)
+            if (((unsigned char)v.u.s->data[i] & 0xC0) != 0x80) offsets[k++] = i;
+        for (int64_t i = 0; i < count; i++) {
+            size_t at = ascii ? (size_t)(a + i * by) : offsets[a + i * by];
+            uint32_t cp;
+            jinja_add(r, &text, v.u.s->data + at,
+                      (size_t)jinja_decode(v.u.s->data + at, v.u.s->len - at, &cp));
+        }
+        jinja_work(r, (size_t)count * 8);
+        jinja_value s = jinja_str_buf(r, &text);
+        s.flag = v.flag;
+        return s;
+    }
+    jinja_value out = jinja_list_new(r, count, v.kind);
+    for (int64_t i = 0; i < count; i++) out.u.l->items[i] = v.u.l->items[a + i * by];
+    return out;
+}
+
+int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
+{
+    if (l->length >= 0) return l->length;
+    int64_t n;
+    if (jinja_has_len(l->over, &n)) return l->length = jinja_len(r, l->over);
+    jinja_value rest = jinja_to_list(r, (jinja_value){ .kind = JV_ITER, .u.it = l->it });
+    l->it = jinja_iterate(r, rest);
+    return l->length = rest.u.l->n + l->index0 + 1 + (l->after.kind != JV_MISSING);
+}
+
+/* Truth, order and sorting of values, as in Python. */
+
+bool jinja_truth(jinja_run *r, jinja_value v)
+{
+    switch (v.kind) {
+    case JV_MISSING:
+    case JV_UNDEFINED:
+    case JV_NONE: return false;
+    case JV_BOOL: return v.u.b;
+    case JV_INT: return v.u.i != 0;
+    case JV_FLOAT: return v.u.f != 0;
+    case JV_STR: return v.u.s->len > 0;
+    case JV_LIST:
+    case JV_TUPLE: return v.u.l->n > 0;
+    case JV_DICT:
+    case JV_VIEW: return v.u.d->n > 0;
+    case JV_RANGE: return v.u.r->n > 0;
+    case JV_LOOP: return jinja_loop_length(r, v.u.loop) > 0;
+    default: return true;
+    }
+}
+
+int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
+{
+    static const char *const words[] = { "==", "!=", "<", "<=", ">", ">=" };
+    if (jinja_is_number(a) && jinja_is_number(b)) return jinja_order_numbers(r, a, b);
+    if (a.kind == JV_STR && b.kind == JV_STR) {
+        size_t n = ARES_MIN(a.u.s->len, b.u.s->len);
+        jinja_work(r, n);
+        int c = n ? memcmp(a.u.s->data, b.u.s->data, n) : 0;
+        return c ? (c < 0 ? -1 : 1) : a.u.s->len < b.u.s->len ? -1 : a.u.s->len > b.u.s->len;
+    }
+    if (a.kind == b.kind && (a.kind == JV_LIST || a.kind == JV_TUPLE)) {
+        jinja_enter(r);
+        int64_t n = ARES_MIN(a.u.l->n, b.u.l->n), i = 0;
+        while (i < n && jinja_equal(r, a.u.l->items[i], b.u.l->items[i])) i++;
+        int c = i < n                 ? jinja_order(r, a.u.l->items[i], b.u.l->items[i], op)
+                : a.u.l->n < b.u.l->n ? -1
+                                      : a.u.l->n > b.u.l->n;
+        r->depth--;
+        return c;
+    }
+    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
+        JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
+    if (a.kind == JV_VIEW && b.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
+    JINJA_FAIL(r, "'%s' not supported between instances of '%s' and '%s'", words[op],
+               jinja_type_name(a), jinja_type_name(b));
+}
+
+bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
+{
+    switch (op) {
+    case JOP_EQ: return jinja_equal(r, a, b);
+    case JOP_NE: return !jinja_equal(r, a, b);
+    case JOP_IN: return jinja_contains(r, a, b);
+    case JOP_NOTIN: return !jinja_contains(r, a, b);
+    default: break;
+    }
+    int c = jinja_order(r, a, b, op);
+    if (c == 2) return false;
+    return op == JOP_LT ? c < 0 : op == JOP_LE ? c <= 0 : op == JOP_GT ? c > 0 : c >= 0;
+}
+
+bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
+{
+    if (in.kind == JV_STR) {
+        if (item.kind != JV_STR)
+            JINJA_FAIL(r, "'in <string>' requires string as left operand, not %s",
+                       jinja_type_name(item));
+        jinja_work(r, in.u.s->len);
+        return ares_view_find(jinja_text(in), jinja_text(item), 0) >= 0;
+    }
+    if (in.kind == JV_DICT || (in.kind == JV_VIEW && in.flag == 'k'))
+        return jinja_dict_find(r, in.u.d, item) != NULL;
+    if (!jinja_is_iterable(in))
+        JINJA_FAIL(r, "argument of type '%s' is not iterable", jinja_type_name(in));
+    jinja_iter *it = jinja_iterate(r, in);
+    for (jinja_value v; it->next(r, it, &v);)
+        if (jinja_same_object(item, v) || jinja_equal(r, item, v)) return true;
+    return false;
+}
+
+/* ---------------- sorting: stable; equal keys keep their order, reversed or not */
+static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
+{
+    jinja_work(r, 64);
+    int c = jinja_order(r, reverse ? b : a, reverse ? a : b, JOP_LT);
+    if (c == 2) JINJA_UNSUPPORTED(r, "sorting NaN");
+    return c < 0;
+}
+
+void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse)
+{
+    jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1),
+                *i2 = jinja_alloc(r, (size_t)n * sizeof *i2 + 1);
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t low = 0; low < n; low += 2 * width) {
+            int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low,
+                    b = mid;
+            for (int64_t k = low; k < high; k++) {
+                bool right = a >= mid || (b < high && before(r, keys[b], keys[a], reverse));
+                int64_t from = right ? b++ : a++;
+                k2[k] = keys[from], i2[k] = items[from];
+            }
+        }
+        memcpy(keys, k2, (size_t)n * sizeof *keys);
+        memcpy(items, i2, (size_t)n * sizeof *items);
+    }
+}
+
+/* Arithmetic of values, as in Python, but an integer beyond 64 bits is an error. */
+
+static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
+    __attribute__((noreturn));
+static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
+{
+    static const char *const words[] = {
+        [JOP_ADD] = "+",       [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/",
+        [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**"
+    };
+    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
+        JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
+    if (op == JOP_ADD && a.kind == JV_STR)
+        JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
+    JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op],
+               jinja_type_name(a), jinja_type_name(b));
+}
+
+static void too_big(jinja_run *r) __attribute__((noreturn));
+static void too_big(jinja_run *r)
+{
+    JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    int64_t q = a / b;
+    return q - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
+static jinja_value int_binary(jinja_run *r, jinja_op op, int64_t a, int64_t b)
+{
+    int64_t v = 0;
+    bool over = false;
+    if ((op == JOP_DIV || op == JOP_FLOORDIV || op == JOP_MOD) && b == 0)
+        JINJA_FAIL(r, op == JOP_DIV ? "division by zero" : "integer division or modulo by zero");
+    switch (op) {
+    case JOP_ADD: over = __builtin_add_overflow(a, b, &v); break;
+    case JOP_SUB: over = __builtin_sub_overflow(a, b, &v); break;
+    case JOP_MUL: over = __builtin_mul_overflow(a, b, &v); break;
+    case JOP_DIV:
+        if (a > (int64_t)1 << 53 || a < -((int64_t)1 << 53) || b > (int64_t)1 << 53 ||
+            b < -((int64_t)1 << 53))
+            too_big(r);
+        return jinja_float((double)a / (double)b);
+    case JOP_FLOORDIV:
+        if (a == INT64_MIN && b == -1) too_big(r);
+        v = floor_div(a, b);
+        break;
+    default:
+        if (b == -1) return jinja_int(0);
+        v = a - floor_div(a, b) * b;
+    }
+    if (over) too_big(r);
+    return jinja_int(v);
+}
+
+static jinja_value float_binary(jinja_run *r, jinja_op op, double a, double b)
+{
+    switch (op) {
+    case JOP_ADD: return jinja_float(a + b);
+    case JOP_SUB: return jinja_float(a - b);
+    case JOP_MUL: return jinja_float(a * b);
+    case JOP_DIV:
+        if (b == 0) JINJA_FAIL(r, "float division by zero");
+        return jinja_float(a / b);
+    default: break;
+    }
+    if (b == 0) JINJA_FAIL(r, op == JOP_MOD ? "float modulo" : "float floor division by zero");
+    double mod = fmod(a, b), div = (a - mod) / b;
+    if (mod != 0) {
+        if ((b < 0) != (mod < 0)) mod += b, div -= 1;
+    } else {
+        mod = copysign(0.0, b);
+    }
+    if (op == JOP_MOD) return jinja_float(mod);
+    if (div == 0) return jinja_float(copysign(0.0, a / b));
+    double floored = floor(div);
+    return jinja_float(div - floored > 0.5 ? floored + 1 : floored);
+}
+
+jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b)
+{
+    int64_t x, y;
+    if (jinja_as_index(a, &x) && jinja_as_index(b, &y) && y >= 0) {
+        if (y > 64 && x != 0 && x != 1 && x != -1) too_big(r);
+        if (y > 64) y = 64 + (y & 1);
+        int64_t v = 1;
+        for (int64_t i = 0; i < y; i++)
+            if (__builtin_mul_overflow(v, x, &v)) too_big(r);
+        return jinja_int(v);
+    }
+    double p = jinja_as_double(r, a), q = jinja_as_double(r, b);
+    if (p == 0 && q < 0) JINJA_FAIL(r, "0.0 cannot be raised to a negative power");
+    if (p < 0 && isfinite(p) && isfinite(q) && q != floor(q))
+        JINJA_UNSUPPORTED(r, "a complex number");
+    double v = pow(p, q);
+    if (isinf(v) && isfinite(p) && isfinite(q)) JINJA_FAIL(r, "Numerical result out of range");
+    return jinja_float(v);
+}
+
+static jinja_value repeat(jinja_run *r, jinja_value seq, int64_t times)
+{
+    times = ARES_MAX(times, 0);
+    if (seq.kind == JV_STR) {
+        jinja_buf b = { 0 };
+        jinja_add_repeat(r, &b, seq.u.s->data, seq.u.s->len, times);
+        jinja_value v = jinja_str_buf(r, &b);
+        v.flag = seq.flag;
+        return v;
+    }
+    int64_t n;
+    if (__builtin_mul_overflow(seq.u.l->n, times, &n)) jinja_alloc(r, SIZE_MAX / 2);
+    jinja_value v = jinja_list_new(r, n, seq.kind);
+    for (int64_t i = 0; i < n; i++) v.u.l->items[i] = seq.u.l->items[i % seq.u.l->n];
+    return v;
+}
+
+static bool is_sequence(jinja_value v)
+{
+    return v.kind == JV_STR || v.kind == JV_LIST || v.kind == JV_TUPLE;
+}
+
+static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
+{
+    if (a.kind == JV_STR) {
+        bool markup = a.flag || b.flag;
+        if (markup && !a.flag) a = jinja_escape(r, a);
+        if (markup && !b.flag) b = jinja_escape(r, b);
+        jinja_buf text = { 0 };
+        jinja_grow(r, &text, a.u.s->len + b.u.s->len);
+        jinja_add(r, &text, a.u.s->data, a.u.s->len);
+        jinja_add(r, &text, b.u.s->data, b.u.s->len);
+        jinja_value v = jinja_str_buf(r, &text);
+        v.flag = markup;
+        return v;
+    }
+    jinja_value v = jinja_list_new(r, a.u.l->n + b.u.l->n, a.kind);
+    if (a.u.l->n) memcpy(v.u.l->items, a.u.l->items, (size_t)a.u.l->n * sizeof v);
+    if (b.u.l->n) memcpy(v.u.l->items + a.u.l->n, b.u.l->items, (size_t)b.u.l->n * sizeof v);
+    return v;
+}
+
+jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
+{
+    int64_t i, j;
+    if (op == JOP_MOD && a.kind == JV_STR) {
+        if (a.flag || (b.kind == JV_STR && b.flag))
+            JINJA_UNSUPPORTED(r, "%% with text marked safe");
+        return jinja_percent(r, a, b, NULL);
+    }
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        if (a.kind == JV_BIG || b.kind == JV_BIG) too_big(r);
+        if (op == JOP_POW) return jinja_power(r, a, b);
+        if (jinja_as_index(a, &i) && jinja_as_index(b, &j)) return int_binary(r, op, i, j);
+        return float_binary(r, op, jinja_as_double(r, a), jinja_as_double(r, b));
+    }
+    if (op == JOP_ADD && is_sequence(a) && a.kind == b.kind) return concat(r, a, b);
+    if (op == JOP_MUL && is_sequence(a) && jinja_as_index(b, &j)) return repeat(r, a, j);
+    if (op == JOP_MUL && is_sequence(b) && jinja_as_index(a, &i)) return repeat(r, b, i);
+    if (op == JOP_MUL &&
+        ((is_sequence(a) && b.kind == JV_BIG) || (is_sequence(b) && a.kind == JV_BIG)))
+        too_big(r);
+    if ((a.kind == JV_VIEW || b.kind == JV_VIEW) && op == JOP_SUB)
+        JINJA_UNSUPPORTED(r, "set operations");
+    unlike(r, op, a, b);
+}
+
+jinja_value jinja_negate(jinja_run *r, jinja_value a)
+{
+    int64_t i;
+    if (a.kind == JV_FLOAT) return jinja_float(-a.u.f);
+    if (a.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", a.u.hint);
+    if (a.kind == JV_BIG) {
+        ares_view digits = jinja_text(a);
+        if (ares_view_is(digits, "9223372036854775808")) return jinja_int(INT64_MIN);
+        jinja_buf b = { 0 };
+        if (digits.data[0] != '-') jinja_add(r, &b, "-", 1);
+        jinja_add(r, &b, digits.data + (digits.data[0] == '-'),
+                  digits.len - (digits.data[0] == '-'));
+        jinja_value v = jinja_str_buf(r, &b);
+        v.kind = JV_BIG;
+        return v;
+    }
+    if (a.kind == JV_INT && a.u.i == INT64_MIN) too_big(r);
+    if (!jinja_as_index(a, &i))
+        JINJA_FAIL(r, "bad operand type for unary -: '%s'", jinja_type_name(a));
+    return jinja_int(-i);
 }

@@ -19,7 +19,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
-#include "media/source.h"
+#include "media/internal.h"
 
 enum { RUNS = 1000 };
 

@@ -27,7 +27,7 @@ if(missing)
 endif()
 message(STATUS "files of videos: ${AVFORMAT_LIBRARY}")
 
-add_library(ares_video SHARED ${CMAKE_SOURCE_DIR}/src/data/media/ffmpeg/video.c)
+add_library(ares_video SHARED ${CMAKE_SOURCE_DIR}/src/data/media/ffmpeg.c)
 set_target_properties(ares_video PROPERTIES C_VISIBILITY_PRESET hidden)
 target_include_directories(ares_video SYSTEM PRIVATE ${AVFORMAT_INCLUDE})
 target_link_libraries(ares_video PRIVATE ares_flags ${ffmpeg})

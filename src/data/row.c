@@ -1,9 +1,10 @@
-/* What a row must have. A fault names its file and line, and the option that names the key. */
+#include "internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataset.h"
+/* What a row must have. A fault names its file and line, and the option that names the key. */
 
 const ares_json *ares_row_at(const ares_json *row, const char *path)
 {
@@ -133,4 +134,201 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
         prompt->type == ARES_JSON_ARRAY ? row_check_messages(prompt, cfg->prompt_key) : ARES_OK;
     if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
     return need_answer ? check_answer(cfg, file, line, given) : ARES_OK;
+}
+
+/*
+ * Rows as other programs write them, in our form: ShareGPT's conversations of {from, value}, and
+ * Alpaca's instruction, input and history, with a `system` beside either. Whoever reads rows from
+ * files sees our form alone.
+ */
+
+static ares_view string_of(const ares_json *row, const char *key)
+{
+    const ares_json *v = ares_json_get(row, key);
+    return v && v->type == ARES_JSON_STRING ? v->text : (ares_view){ NULL, 0 };
+}
+
+static bool is_there(const ares_json *v)
+{
+    return v && v->type != ARES_JSON_NULL;
+}
+
+/* ---------------------------------------------------------------- ShareGPT */
+static bool is_of_sharegpt(const ares_json *message)
+{
+    return string_of(message, "from").data && !ares_json_get(message, "role");
+}
+
+/* members: of the message, with room for two more */
+static int add_role(const ares_json *message, const char *key, int64_t i, ares_arena *arena,
+                    ares_json_member *members)
+{
+    static const struct {
+        const char *from, *role;
+    } roles[] = { { "human", "user" },          { "user", "user" },     { "gpt", "assistant" },
+                  { "assistant", "assistant" }, { "system", "system" }, { "tool", "tool" },
+                  { "observation", "tool" } };
+    ares_view from = string_of(message, "from");
+    const ares_json *value = ares_json_get(message, "value");
+    int k = 0;
+    while (k < ARES_COUNT(roles) && !ares_view_is(from, roles[k].from)) k++;
+    if (k == ARES_COUNT(roles) || !value)
+        return ares_fail(ARES_EFORMAT,
+                         "'%s'[%lld]: from = '%.*s'%s; write human, gpt, system or tool with a "
+                         "'value', or messages of 'role' and 'content'",
+                         key, (long long)i, (int)ARES_MIN(from.len, 60), from.data,
+                         value ? " is no role" : " has no 'value'");
+    ares_json *role = ares_arena_calloc(arena, 1, sizeof *role);
+    *role = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(roles[k].role) };
+    members[message->count] = (ares_json_member){ ARES_VIEW("role"), role };
+    members[message->count + 1] = (ares_json_member){ ARES_VIEW("content"), value };
+    return ARES_OK;
+}
+
+int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
+                      const ares_json **out)
+{
+    if (list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", key);
+    ares_json *copy = ares_arena_calloc(arena, 1, sizeof *copy),
+              *items = ares_arena_calloc(arena, (size_t)list->count + 1, sizeof *items);
+    *copy = (ares_json){ .type = ARES_JSON_ARRAY, .count = list->count, .items = items };
+    for (int64_t i = 0; i < list->count; i++) {
+        items[i] = list->items[i];
+        if (!is_of_sharegpt(&items[i])) continue;
+        ares_json_member *m = ares_arena_alloc(arena, (size_t)(items[i].count + 2) * sizeof *m);
+        memcpy(m, items[i].members, (size_t)items[i].count * sizeof *m);
+        ARES_TRY(add_role(&items[i], key, i, arena, m));
+        items[i].count += 2;
+        items[i].members = m;
+    }
+    *out = copy;
+    return row_check_messages(copy, key);
+}
+
+/* ---------------------------------------------------------------- a list that grows */
+static void add_text(ares_json *list, const char *role, ares_view content, ares_arena *arena)
+{
+    ares_json *texts = ares_arena_calloc(arena, 2, sizeof *texts);
+    ares_json_member *m = ares_arena_calloc(arena, 2, sizeof *m);
+    texts[0] = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(role) };
+    texts[1] = (ares_json){ .type = ARES_JSON_STRING, .text = content };
+    m[0] = (ares_json_member){ ARES_VIEW("role"), &texts[0] };
+    m[1] = (ares_json_member){ ARES_VIEW("content"), &texts[1] };
+    ((ares_json *)list->items)[list->count++] =
+        (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = m };
+}
+
+static ares_json *new_list(int64_t most, ares_arena *arena)
+{
+    ares_json *list = ares_arena_calloc(arena, 1, sizeof *list);
+    list->type = ARES_JSON_ARRAY;
+    list->items = ares_arena_calloc(arena, (size_t)most, sizeof *list);
+    return list;
+}
+
+/* The row with v under the key, and without the keys that v has taken in (a NULL ends them). */
+static const ares_json *with(const ares_json *row, const char *key, const ares_json *v,
+                             const char *const *taken, ares_arena *arena)
+{
+    ares_json *out = ares_arena_calloc(arena, 1, sizeof *out);
+    ares_json_member *m = ares_arena_alloc(arena, (size_t)(row->count + 1) * sizeof *m);
+    *out = (ares_json){ .type = ARES_JSON_OBJECT, .members = m };
+    for (int64_t i = 0; i < row->count; i++) {
+        bool kept = !ares_view_is(row->members[i].key, key);
+        for (int k = 0; taken[k]; k++) kept = kept && !ares_view_is(row->members[i].key, taken[k]);
+        if (kept) m[out->count++] = row->members[i];
+    }
+    m[out->count++] = (ares_json_member){ ares_view_of(key), v };
+    return out;
+}
+
+static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json *list,
+                          ares_arena *arena, const ares_json **out)
+{
+    static const char *const taken[] = { "system", NULL }, *const none[] = { NULL };
+    ares_view system = string_of(row, "system");
+    ARES_TRY(ares_row_messages(list, key, arena, &list));
+    bool own = ares_view_is(string_of(&list->items[0], "role"), "system");
+    if (system.len && own)
+        return ares_fail(ARES_EFORMAT,
+                         "the row has 'system', and '%s' begins with a message of the system; "
+                         "leave one of them out",
+                         key);
+    if (system.len) {
+        ares_json *all = new_list(list->count + 1, arena);
+        add_text(all, "system", system, arena);
+        memcpy((ares_json *)all->items + 1, list->items, (size_t)list->count * sizeof *list);
+        all->count += list->count;
+        list = all;
+    }
+    *out = with(row, key, list, system.data ? taken : none, arena);
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- Alpaca */
+bool ares_row_is_alpaca(const ares_json *row)
+{
+    return string_of(row, "instruction").data &&
+           (is_there(ares_json_get(row, "output")) || is_there(ares_json_get(row, "chosen")));
+}
+
+static int add_history(ares_json *list, const ares_json *history, ares_arena *arena)
+{
+    for (int64_t i = 0; history && i < history->count; i++) {
+        const ares_json *turn = &history->items[i];
+        bool pair = turn->type == ARES_JSON_ARRAY && turn->count == 2 &&
+                    turn->items[0].type == ARES_JSON_STRING &&
+                    turn->items[1].type == ARES_JSON_STRING;
+        if (!pair)
+            return ares_fail(ARES_EFORMAT,
+                             "'history'[%lld] is not what Alpaca's rows have there: a list of a "
+                             "question and its answer",
+                             (long long)i);
+        add_text(list, "user", turn->items[0].text, arena);
+        add_text(list, "assistant", turn->items[1].text, arena);
+    }
+    return ARES_OK;
+}
+
+/* instruction and input, a line each; with `system` or `history` the last of messages. */
+static int adopt_alpaca(const ares_json *row, const char *key, ares_arena *arena,
+                        const ares_json **out)
+{
+    static const char *const taken[] = { "system", "input", "history", NULL };
+    const ares_json *history = ares_json_get(row, "history");
+    ares_view first = string_of(row, "instruction"), input = string_of(row, "input"),
+              system = string_of(row, "system"), text = first;
+    if (is_there(history) && history->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'history' is no list of questions with their answers");
+    if (input.len) {
+        size_t before = first.len ? first.len + 1 : 0;
+        char *joined = ares_arena_calloc(arena, before + input.len + 1, 1);
+        if (before) memcpy(joined, first.data, first.len), joined[before - 1] = '\n';
+        memcpy(joined + before, input.data, input.len);
+        text = (ares_view){ joined, before + input.len };
+    }
+    ares_json *prompt = ares_arena_calloc(arena, 1, sizeof *prompt);
+    *prompt = (ares_json){ .type = ARES_JSON_STRING, .text = text };
+    bool turns = is_there(history) && history->count;
+    if (system.len || turns) {
+        prompt = new_list(2 + (turns ? 2 * history->count : 0), arena);
+        if (system.len) add_text(prompt, "system", system, arena);
+        if (turns) ARES_TRY(add_history(prompt, history, arena));
+        add_text(prompt, "user", text, arena);
+    }
+    *out = with(row, key, prompt, taken, arena);
+    return ARES_OK;
+}
+
+int ares_row_adopt(const ares_json *row, const char *key, bool prompt, ares_arena *arena,
+                   const ares_json **out)
+{
+    const ares_json *v = ares_row_at(row, key);
+    *out = row;
+    if (is_there(v) && v->type == ARES_JSON_ARRAY && v->count && is_of_sharegpt(&v->items[0]))
+        return adopt_sharegpt(row, key, v, arena, out);
+    bool alpaca = strcmp(key, "instruction") == 0 ? v && v->type == ARES_JSON_STRING
+                                                  : !is_there(v) && ares_row_is_alpaca(row);
+    return prompt && alpaca ? adopt_alpaca(row, key, arena, out) : ARES_OK;
 }

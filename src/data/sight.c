@@ -1,26 +1,30 @@
-/* One token per picture and video, as a template writes them -> as many as it has. */
-#include "sight.h"
+#include "internal.h"
 
-typedef struct kind {
+#include <stdlib.h>
+#include <string.h>
+
+/* One token per picture and video, as a template writes them -> as many as it has. */
+
+typedef struct token_kind {
     int32_t token;
     int64_t found, wanted, media; /* tokens in the ids, tokens and number of the media */
     const ares_medium *items;
     const char *name, *option;
-} kind;
+} token_kind;
 
-static kind kind_of(const ares_sight_rules *r, const ares_media *m, bool video)
+static token_kind kind_of(const ares_sight_rules *r, const ares_media *m, bool video)
 {
-    kind k = { .token = video ? r->video_token : r->image_token,
-               .media = video ? m->n_videos : m->n_images,
-               .items = m->items + (video ? m->n_images : 0),
-               .name = video ? "video" : "image",
-               .option = video ? "<video>" : "<image>" };
+    token_kind k = { .token = video ? r->video_token : r->image_token,
+                     .media = video ? m->n_videos : m->n_images,
+                     .items = m->items + (video ? m->n_images : 0),
+                     .name = video ? "video" : "image",
+                     .option = video ? "<video>" : "<image>" };
     for (int64_t i = 0; i < k.media; i++)
         k.wanted += ares_medium_tokens(&k.items[i], r->processor.merge);
     return k;
 }
 
-static int check_count(const kind *k)
+static int check_count(const token_kind *k)
 {
     if (k->found == k->media || k->found == k->wanted) return ARES_OK;
     return ares_fail(ARES_EFORMAT,
@@ -30,7 +34,8 @@ static int check_count(const kind *k)
 }
 
 /* Of ids that are expanded already: whether the next medium's tokens stand together from i on. */
-static bool stands_whole(const kind *k, const int32_t *ids, int64_t n, int64_t i, int64_t tokens)
+static bool stands_whole(const token_kind *k, const int32_t *ids, int64_t n, int64_t i,
+                         int64_t tokens)
 {
     int64_t run = 0;
     while (i + run < n && run < tokens && ids[i + run] == k->token) run++;
@@ -40,16 +45,16 @@ static bool stands_whole(const kind *k, const int32_t *ids, int64_t n, int64_t i
 int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out)
 {
-    kind kinds[] = { kind_of(r, media, false), kind_of(r, media, true) };
+    token_kind kinds[] = { kind_of(r, media, false), kind_of(r, media, true) };
     int64_t next[ARES_COUNT(kinds)] = { 0 };
     for (int k = 0; k < ARES_COUNT(kinds); k++) {
         for (int64_t i = 0; i < n; i++) kinds[k].found += ids[i] == kinds[k].token;
         ARES_TRY(check_count(&kinds[k]));
     }
     for (int64_t i = 0; i < n;) {
-        const kind *k = ids[i] == kinds[0].token   ? &kinds[0]
-                        : ids[i] == kinds[1].token ? &kinds[1]
-                                                   : NULL;
+        const token_kind *k = ids[i] == kinds[0].token   ? &kinds[0]
+                              : ids[i] == kinds[1].token ? &kinds[1]
+                                                         : NULL;
         int64_t copies = 1, taken = 1;
         if (k) {
             copies = ares_medium_tokens(&k->items[next[k - kinds]++], r->processor.merge);
@@ -65,5 +70,387 @@ int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32
             ares_ids_add(out, ids[i], offsets ? offsets[i][0] : 0, offsets ? offsets[i][1] : 0);
         i += taken;
     }
+    return ARES_OK;
+}
+
+/*
+ * Where pictures stand in a sequence, and positions of three axes (Wang et al., arXiv 2409.12191,
+ * section 2.1): a picture's tokens have its rows and columns, and what follows it begins behind the
+ * largest position used.
+ */
+
+/* Positions stay far from the end of int32_t: no model is as long. */
+static const double last_time = 1 << 24;
+
+/* Steps of time: none in an image, pairs of frames or parts of seconds in a video. */
+static int32_t time_of(const ares_sight_rules *r, const ares_medium *x, int32_t frame)
+{
+    if (!x->video) return 0;
+    if (r->tokens_per_second <= 0) return frame;
+    return (int32_t)((float)frame * (float)x->second_per_grid * (float)r->tokens_per_second);
+}
+
+static int check_times(const ares_sight_rules *r, const ares_medium *x)
+{
+    double last = (double)x->grid.t * x->second_per_grid * r->tokens_per_second;
+    if (!x->video || r->tokens_per_second <= 0 || (last >= 0 && last < last_time)) return ARES_OK;
+    return ares_fail(ARES_EFORMAT,
+                     "a video of %d pairs of frames, %g seconds apart: must last from 0 to "
+                     "%g seconds",
+                     x->grid.t, x->second_per_grid, last_time / r->tokens_per_second);
+}
+
+typedef struct walk {
+    const ares_sight_rules *rules;
+    const ares_media *media;
+    const int32_t *ids;
+    int32_t n, i, next;     /* tokens, the token at hand, the next position */
+    int32_t images, videos; /* media that have their places */
+    int32_t *t, *h, *w;
+    ares_place *places;
+    int32_t n_places;
+} walk;
+
+/* The next picture or video that has no place yet; NULL: there is none. */
+static const ares_medium *next_medium(walk *k, bool video)
+{
+    const ares_media *m = k->media;
+    if (video) return k->videos < m->n_videos ? &m->items[m->n_images + k->videos++] : NULL;
+    return k->images < m->n_images ? &m->items[k->images++] : NULL;
+}
+
+/* The tokens of one picture or video, of which the token at hand is the first. */
+static int place(walk *k)
+{
+    bool video = k->ids[k->i] == k->rules->video_token;
+    const ares_medium *x = next_medium(k, video);
+    int32_t merge = k->rules->processor.merge, tokens = x ? ares_medium_tokens(x, merge) : 0,
+            high = x ? x->grid.h / merge : 1, wide = x ? x->grid.w / merge : 1, first = k->i,
+            s = k->next, last = s;
+    if (x) ARES_TRY(check_times(k->rules, x));
+    for (; k->i < k->n && k->i - first < tokens && k->ids[k->i] == k->ids[first]; k->i++) {
+        int32_t at = k->i - first;
+        k->t[k->i] = s + time_of(k->rules, x, at / (high * wide));
+        k->h[k->i] = s + at / wide % high;
+        k->w[k->i] = s + at % wide;
+        last = ARES_MAX(last, ARES_MAX(k->t[k->i], ARES_MAX(k->h[k->i], k->w[k->i])));
+    }
+    if (!x || k->i - first < tokens)
+        return ares_fail(ARES_EFORMAT,
+                         "the prompt has %d tokens of %s from token %d on, and what is given "
+                         "for that place needs %d",
+                         k->i - first, video ? "a video" : "an image", first, tokens);
+    k->places[k->n_places++] = (ares_place){ .medium = x, .first = first, .n = tokens };
+    k->next = last + 1;
+    return ARES_OK;
+}
+
+int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
+             ares_arena *arena, ares_sight *out)
+{
+    int32_t *axes = ares_arena_alloc(arena, ((size_t)n * 3 + 1) * sizeof *axes);
+    walk k = { .rules = r,
+               .media = media,
+               .ids = ids,
+               .n = n,
+               .t = axes,
+               .h = axes + n,
+               .w = axes + 2 * (int64_t)n,
+               .places = ares_arena_alloc(arena, ((size_t)media->n + 1) * sizeof *k.places) };
+    while (k.i < n) {
+        if (ids[k.i] == r->image_token || ids[k.i] == r->video_token) ARES_TRY(place(&k));
+        else {
+            k.t[k.i] = k.h[k.i] = k.w[k.i] = k.next++;
+            k.i++;
+        }
+    }
+    if (k.n_places < media->n)
+        return ares_fail(ARES_EFORMAT, "%d images and videos, and places of only %d in the prompt",
+                         media->n, k.n_places);
+    *out = (ares_sight){ .n = n,
+                         .t = k.t,
+                         .h = k.h,
+                         .w = k.w,
+                         .delta = k.next - n,
+                         .n_places = k.n_places,
+                         .places = k.places };
+    return ARES_OK;
+}
+
+void ares_sight_position(const ares_sight *s, int32_t i, int32_t *t, int32_t *h, int32_t *w)
+{
+    bool inside = s && i < s->n;
+    int32_t behind = s ? i + s->delta : i;
+    *t = inside ? s->t[i] : behind;
+    *h = inside ? s->h[i] : behind;
+    *w = inside ? s->w[i] : behind;
+}
+
+/*
+ * Pictures and videos of a row: the entries that name them, the parts of messages that stand for
+ * them, and the prompt's ids with as many tokens as they have (docs/vision.md#prompts).
+ */
+
+typedef struct part_kind {
+    const char *name, *url, *mark; /* of parts, and in strings */
+} part_kind;
+static const part_kind part_kinds[] = { { "image", "image_url", "<image>" },
+                                        { "video", "video_url", "<video>" } };
+enum { IMAGE, VIDEO, KINDS };
+
+static bool is_null(const ares_json *v)
+{
+    return !v || v->type == ARES_JSON_NULL;
+}
+
+static bool is_part(const ares_json *part, const part_kind *k)
+{
+    const ares_json *type = ares_json_get(part, "type");
+    return (type && type->type == ARES_JSON_STRING && ares_view_is(type->text, k->name)) ||
+           ares_json_get(part, k->name) || ares_json_get(part, k->url);
+}
+
+static const char *const places[] = { "url", "path", "base64" };
+
+/* What a part itself says of where its picture is; NULL: nothing. */
+static const ares_json *entry_of(const ares_json *part, const part_kind *k)
+{
+    const ares_json *v = ares_json_get(part, k->name);
+    if (is_null(v)) v = ares_json_get(part, k->url);
+    if (v && v->type == ARES_JSON_OBJECT && ares_json_get(v, "url")) v = ares_json_get(v, "url");
+    /* {"type": "image", "url": ..}, as transformers has it */
+    for (int i = 0; i < ARES_COUNT(places) && is_null(v); i++) v = ares_json_get(part, places[i]);
+    if (!is_null(v)) return v;
+    return k == &part_kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
+}
+
+static void append(ares_arena *arena, ares_json **list, const ares_json *v)
+{
+    if (!*list) {
+        *list = ares_arena_calloc(arena, 1, sizeof **list);
+        (*list)->type = ARES_JSON_ARRAY;
+    }
+    ares_json *items = ares_arena_alloc(arena, (size_t)((*list)->count + 1) * sizeof *items);
+    if ((*list)->count) memcpy(items, (*list)->items, (size_t)(*list)->count * sizeof *items);
+    items[(*list)->count++] = *v;
+    (*list)->items = items;
+}
+
+/* The entries that parts of messages hold; *bare: a part that holds none. */
+static const ares_json *entries_of(const ares_json *messages, const part_kind *k, ares_arena *arena,
+                                   const ares_json **bare)
+{
+    ares_json *list = NULL;
+    bool given = messages && messages->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; given && i < messages->count; i++) {
+        const ares_json *content = ares_json_get(&messages->items[i], "content");
+        if (!content || content->type != ARES_JSON_ARRAY) continue;
+        for (int64_t p = 0; p < content->count; p++) {
+            const ares_json *part = &content->items[p],
+                            *entry = is_part(part, k) ? entry_of(part, k) : NULL;
+            if (entry) append(arena, &list, entry);
+            else if (is_part(part, k)) *bare = part;
+        }
+    }
+    return list;
+}
+
+/* The list under a row's key: one entry counts as a list of one, an empty list as none. */
+static const ares_json *listed(const ares_json *row, const char *key, ares_arena *arena)
+{
+    const ares_json *v = key ? ares_row_at(row, key) : NULL;
+    if (is_null(v) || (v->type == ARES_JSON_ARRAY && !v->count)) return NULL;
+    if (v->type == ARES_JSON_ARRAY) return v;
+    ares_json *list = NULL;
+    append(arena, &list, v);
+    return list;
+}
+
+int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
+                         const ares_json *messages, ares_arena *arena, ares_prompt_media *out)
+{
+    const char *const keys[] = { cfg->image_key, cfg->video_key };
+    const ares_json **const to[] = { &out->images, &out->videos };
+    out->bare = NULL;
+    out->unread = out->key = NULL;
+    for (int k = 0; k < KINDS; k++) {
+        const ares_json *list = listed(row, keys[k], arena), *bare = NULL,
+                        *parts = entries_of(messages, &part_kinds[k], arena, &bare);
+        if (!list && bare) out->bare = bare;
+        if (list && parts)
+            return ares_fail(ARES_EFORMAT,
+                             "both '%s' and parts of messages name %ss; name them in one place",
+                             keys[k], part_kinds[k].name);
+        *to[k] = list ? list : parts;
+        bool other = keys[k] && strcmp(keys[k], part_kinds[k].name) != 0;
+        if (*to[k] || !other || is_null(ares_json_get(row, part_kinds[k].name))) continue;
+        out->unread = part_kinds[k].name;
+        out->key = keys[k];
+    }
+    return ARES_OK;
+}
+
+int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m)
+{
+    if (m->bare) {
+        ares_str part = { 0 };
+        ares_json_write(&part, m->bare);
+        int rc = ares_fail(ARES_EFORMAT,
+                           "a part of a message names no image or video: %.100s; give it 'image', "
+                           "'image_url', 'url' or 'path' (of a video: 'video' ..), or list them "
+                           "under '%s' or '%s' of the row",
+                           part.data, e->cfg->image_key, e->cfg->video_key);
+        ares_str_fini(&part);
+        return rc;
+    }
+    if (e->sight && m->unread)
+        return ares_fail(ARES_EFORMAT,
+                         "row has '%s' and nothing under '%s', where it would be read; set "
+                         "data.%s_key=%s, or rename it",
+                         m->unread, m->key, m->unread, m->unread);
+    if (e->sight || (!m->images && !m->videos)) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "'%s' holds images or videos, and the model reads text alone; choose a vision "
+                     "model, or leave such rows out",
+                     m->images ? e->cfg->image_key : e->cfg->video_key);
+}
+
+/* ------------------------------------------------------------------ strings -> parts */
+static ares_json *object(ares_arena *arena, int64_t members)
+{
+    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j);
+    *j = (ares_json){ .type = ARES_JSON_OBJECT,
+                      .members = ares_arena_calloc(arena, (size_t)members, sizeof *j->members) };
+    return j;
+}
+
+static void member(ares_arena *arena, ares_json *to, const char *key, ares_view text)
+{
+    ares_json *v = ares_arena_calloc(arena, 1, sizeof *v);
+    *v = (ares_json){ .type = ARES_JSON_STRING, .text = text };
+    ((ares_json_member *)to->members)[to->count++] = (ares_json_member){ ares_view_of(key), v };
+}
+
+/* The first mark from `at` on of a kind that the row has; -1: none. */
+static int64_t find_mark(ares_view text, size_t at, const ares_prompt_media *m,
+                         const part_kind **which)
+{
+    const bool has[] = { m->images != NULL, m->videos != NULL };
+    int64_t first = -1;
+    for (int k = 0; k < KINDS; k++) {
+        int64_t found = has[k] ? ares_view_find(text, ares_view_of(part_kinds[k].mark), at) : -1;
+        if (found < 0 || (first >= 0 && found > first)) continue;
+        first = found;
+        *which = &part_kinds[k];
+    }
+    return first;
+}
+
+static const ares_json *parts_of(ares_view text, const ares_prompt_media *m, ares_arena *arena)
+{
+    ares_json *list = NULL, *part;
+    const part_kind *k = NULL;
+    size_t at = 0;
+    for (bool more = true; more;) {
+        int64_t mark = find_mark(text, at, m, &k);
+        size_t end = mark < 0 ? text.len : (size_t)mark;
+        more = mark >= 0;
+        if (end > at) {
+            part = object(arena, 2);
+            member(arena, part, "type", ARES_VIEW("text"));
+            member(arena, part, "text", (ares_view){ text.data + at, end - at });
+            append(arena, &list, part);
+        }
+        if (!more) break;
+        part = object(arena, 1);
+        member(arena, part, "type", ares_view_of(k->name));
+        append(arena, &list, part);
+        at = end + strlen(k->mark);
+    }
+    return list;
+}
+
+/* A message whose text holds places of media, as parts. The assistant's stay as they are. */
+static ares_json with_parts(const ares_json *message, const ares_prompt_media *m, ares_arena *arena)
+{
+    const ares_json *role = ares_json_get(message, "role"),
+                    *content = ares_json_get(message, "content");
+    const part_kind *k;
+    bool own = role && role->type == ARES_JSON_STRING && ares_view_is(role->text, "assistant");
+    if (own || !content || content->type != ARES_JSON_STRING ||
+        find_mark(content->text, 0, m, &k) < 0)
+        return *message;
+    ares_json out = *message;
+    ares_json_member *members = ares_arena_alloc(arena, (size_t)out.count * sizeof *members);
+    for (int64_t i = 0; i < out.count; i++) {
+        members[i] = message->members[i];
+        if (ares_view_is(members[i].key, "content"))
+            members[i].value = parts_of(content->text, m, arena);
+    }
+    out.members = members;
+    return out;
+}
+
+const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_prompt_media *m,
+                                         ares_arena *arena)
+{
+    const ares_json *messages = ares_json_get(variables, "messages");
+    if ((!m->images && !m->videos) || !messages || messages->type != ARES_JSON_ARRAY)
+        return variables;
+    ares_json *list = ares_arena_calloc(arena, 2, sizeof *list), *root = list + 1;
+    ares_json *items = ares_arena_alloc(arena, (size_t)(messages->count + 1) * sizeof *items);
+    for (int64_t i = 0; i < messages->count; i++)
+        items[i] = with_parts(&messages->items[i], m, arena);
+    *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items, .count = messages->count };
+    ares_json_member *members =
+        ares_arena_alloc(arena, (size_t)(variables->count + 1) * sizeof *members);
+    *root = *variables;
+    for (int64_t i = 0; i < root->count; i++) {
+        members[i] = variables->members[i];
+        if (ares_view_is(members[i].key, "messages")) members[i].value = list;
+    }
+    root->members = members;
+    return root;
+}
+
+/* ------------------------------------------------------------------ ids */
+int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
+                    ares_ids *ids, const ares_sight **sight)
+{
+    const ares_data_config *c = e->cfg;
+    const ares_media_options o = {
+        .min_pixels = c->min_pixels == ARES_NULL_I64 ? 0 : c->min_pixels,
+        .max_pixels = c->max_pixels == ARES_NULL_I64 ? 0 : c->max_pixels,
+        .video_fps = c->video_fps,
+        .image_dir = c->image_dir,
+    };
+    *sight = NULL;
+    ARES_TRY(ares_prompt_check_media(e, m));
+    if (!e->sight) return ARES_OK;
+    int64_t images = m->images ? m->images->count : 0;
+    if (e->limit_images && images > e->limit_images)
+        return ares_fail(ARES_EFORMAT,
+                         "%lld images, and worker.rollout.limit_images allows %lld; raise it, or "
+                         "leave the row out",
+                         (long long)images, (long long)e->limit_images);
+    ares_media *media = ares_arena_calloc(arena, 1, sizeof *media);
+    ares_sight *out = ares_arena_calloc(arena, 1, sizeof *out);
+    ares_ids expanded = { .want_offsets = ids->want_offsets };
+    int rc = ares_media_open(m->images, m->videos, &e->sight->processor, &o, arena, media);
+    if (rc == ARES_OK)
+        rc = sight_expand(e->sight, media, ids->ids, ids->n, (const int64_t(*)[2])ids->offsets,
+                          &expanded);
+    if (rc == ARES_OK && expanded.n > INT32_MAX / 4)
+        rc = ares_fail(ARES_ELIMIT, "%lld tokens of images and videos", (long long)expanded.n);
+    if (rc == ARES_OK && media->n)
+        rc = sight_of(e->sight, media, expanded.ids, (int32_t)expanded.n, arena, out);
+    if (rc != ARES_OK) {
+        ares_ids_fini(&expanded);
+        return rc;
+    }
+    ares_ids_fini(ids);
+    *ids = expanded;
+    out->turned = media->turned;
+    if (media->n) *sight = out;
     return ARES_OK;
 }

@@ -1,7 +1,10 @@
-/* What all kinds of sources have in common: the prompts that are given back, and the state. */
-#include "ares/data_source.h"
+#include "internal.h"
 
 #include <string.h>
+
+#include "ares/data_source.h"
+
+/* What all kinds of sources have in common: the prompts that are given back, and the state. */
 
 /* The bytes of a group. They never change, so that snapshots of a source share them with it. */
 typedef struct answers {
@@ -389,5 +392,307 @@ int ares_source_gids(const ares_source *s, ares_map **out)
         }
         ares_map_put(*out, ares_view_of(row->gid), i);
     }
+    return ARES_OK;
+}
+
+/*
+ * Order of rows: a shuffle keyed by (seed, epoch). Its state is the number of prompts drawn and,
+ * per skipped row, the last epoch that the row is part of. A skip takes effect with the next epoch,
+ * so the rows of an epoch are known when it begins.
+ */
+
+int loader_init(loader *l, int64_t rows, const ares_order *order)
+{
+    *l = (loader){ .rows = rows,
+                   .batch = order->draw,
+                   .shuffle = order->shuffle,
+                   .seed = order->seed,
+                   .option = order->option ? order->option : "data.rollout_batch_size" };
+    if (rows < l->batch)
+        return ares_fail(ARES_ECONFIG,
+                         "data: %lld rows are fewer than %s = %lld; lower it, or add rows",
+                         (long long)rows, l->option, (long long)l->batch);
+    l->order = ares_malloc((size_t)rows * sizeof *l->order);
+    l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
+    loader_reset(l, 0);
+    return ARES_OK;
+}
+
+void loader_fini(loader *l)
+{
+    ares_free(l->order);
+    ares_free(l->skipped);
+    *l = (loader){ 0 };
+}
+
+static bool in_epoch(const loader *l, int64_t row, int64_t epoch)
+{
+    return l->skipped[row] >= epoch;
+}
+
+/* Rows of an epoch that fill whole batches. */
+static int64_t usable(const loader *l, int64_t epoch)
+{
+    int64_t rows = l->n_skipped ? 0 : l->rows;
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += in_epoch(l, i, epoch);
+    return rows / l->batch * l->batch;
+}
+
+/* The last of the epochs from this one on that have the same rows. */
+static int64_t last_alike(const loader *l, int64_t epoch)
+{
+    int64_t last = LOADER_KEPT;
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++)
+        if (in_epoch(l, i, epoch)) last = ARES_MIN(last, l->skipped[i]);
+    return last;
+}
+
+/*
+ * The epoch of draw number `drawn`; *begins: the draw that the epoch begins with. The search ends
+ * at an epoch whose rows fill no batch. It takes epochs with the same rows in one step: the counts
+ * of a state that was read from a file may be anything.
+ */
+static int64_t epoch_of(const loader *l, int64_t drawn, int64_t *begins)
+{
+    int64_t epoch = 0, n;
+    *begins = 0;
+    while ((n = usable(l, epoch)) > 0) {
+        int64_t last = last_alike(l, epoch), passed = (drawn - *begins) / n;
+        if (passed <= last - epoch) {
+            *begins += passed * n;
+            return epoch + passed;
+        }
+        *begins += (last - epoch + 1) * n;
+        epoch = last + 1;
+    }
+    return epoch;
+}
+
+int64_t loader_epoch(const loader *l)
+{
+    int64_t begins;
+    return epoch_of(l, l->drawn, &begins);
+}
+
+void loader_skip(loader *l, int64_t row)
+{
+    ARES_ASSERT(row >= 0 && row < l->rows);
+    if (l->skipped[row] != LOADER_KEPT) return;
+    int64_t begins;
+    /* the current epoch: that of the last draw */
+    l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins);
+    l->n_skipped++;
+}
+
+void loader_reset(loader *l, int64_t drawn)
+{
+    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;
+    l->n_skipped = 0;
+    l->drawn = drawn;
+    l->order_epoch = -1;
+}
+
+void loader_restore(loader *l, int64_t row, int64_t epoch)
+{
+    ARES_ASSERT(row >= 0 && row < l->rows);
+    l->n_skipped += l->skipped[row] == LOADER_KEPT;
+    l->skipped[row] = epoch;
+}
+
+static void order(loader *l, int64_t epoch)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < l->rows; i++)
+        if (in_epoch(l, i, epoch)) l->order[n++] = i;
+    if (l->shuffle)
+        ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0),
+                         l->order, n);
+    l->order_epoch = epoch;
+}
+
+int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
+{
+    int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
+    if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
+        return ares_fail(ARES_ESTATE,
+                         "data: %lld prompts drawn are not a whole number of draws of %lld: %s has "
+                         "changed since the checkpoint; set its old value",
+                         (long long)l->drawn, (long long)l->batch, l->option);
+    if (usable(l, epoch) == 0)
+        return ares_fail(ARES_ESTATE,
+                         "data: %lld of %lld rows are skipped, and the rest fills no batch of "
+                         "%lld; end the run, or add rows",
+                         (long long)l->n_skipped, (long long)l->rows, (long long)l->batch);
+    if (l->order_epoch != epoch) order(l, epoch);
+    for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[l->drawn - begins + i];
+    *first_draw = l->drawn;
+    l->drawn += l->batch;
+    return ARES_OK;
+}
+
+/*
+ * A data set as a source. Its state is the number of prompts drawn, and the rows that are skipped
+ * with the last epoch that each is part of: the order follows from data.seed.
+ */
+
+typedef struct dataset_source {
+    ares_dataset *data;
+    loader loader;
+} dataset_source;
+
+static int64_t draw(const void *state)
+{
+    return ((const dataset_source *)state)->loader.batch;
+}
+
+static int next(void *state, int64_t n, ares_drawn *out)
+{
+    dataset_source *s = state;
+    int64_t batch = s->loader.batch, first;
+    ARES_ASSERT(n % batch == 0);
+    int rc = ARES_OK;
+    int64_t *ids = ares_malloc((size_t)batch * sizeof *ids);
+    for (int64_t at = 0; at < n && rc == ARES_OK; at += batch) {
+        rc = loader_next(&s->loader, ids, &first);
+        for (int64_t i = 0; i < batch && rc == ARES_OK; i++)
+            out[at + i] = (ares_drawn){ .draw = first + i, .id = ids[i] };
+    }
+    ares_free(ids);
+    return rc;
+}
+
+static const ares_row *row(const void *state, int64_t id)
+{
+    const dataset_source *s = state;
+    return ares_dataset_row(s->data, id);
+}
+
+static int64_t count(const void *state)
+{
+    const dataset_source *s = state;
+    return ares_dataset_count(s->data);
+}
+
+static int64_t epoch(const void *state)
+{
+    const dataset_source *s = state;
+    return loader_epoch(&s->loader);
+}
+
+static int64_t epoch_draws(const void *state)
+{
+    const dataset_source *s = state;
+    return (s->loader.rows - s->loader.n_skipped) / s->loader.batch;
+}
+
+static void skip(void *state, int64_t id)
+{
+    dataset_source *s = state;
+    loader_skip(&s->loader, id);
+}
+
+static int64_t skipped(const void *state)
+{
+    const dataset_source *s = state;
+    return s->loader.n_skipped;
+}
+
+/* Older checkpoints hold these members in state.json. */
+static void save(const void *state, ares_str *json)
+{
+    const loader *l = &((const dataset_source *)state)->loader;
+    ares_json_write_i64(ares_json_key(json, "prompts_drawn"), l->drawn);
+    ares_json_write_i64(ares_json_key(json, "training_rows"), l->rows);
+    /* pairs: [row, the last epoch that it is part of] */
+    ares_json_begin(ares_json_key(json, "skipped_rows"), '[');
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) {
+        if (l->skipped[i] == LOADER_KEPT) continue;
+        ares_json_begin(json, '[');
+        ares_json_write_i64(json, i);
+        ares_json_write_i64(json, l->skipped[i]);
+        ares_json_end(json, ']');
+    }
+    ares_json_end(json, ']');
+}
+
+static bool is_count_up_to(const ares_json *v, int64_t limit)
+{
+    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0 && v->integer <= limit;
+}
+
+static int load_count(const ares_json *json, const char *key, int64_t *out)
+{
+    const ares_json *v = ares_json_get(json, key);
+    if (!is_count_up_to(v, INT64_MAX / 2))
+        return ares_fail(ARES_EFORMAT, "no count '%s'; the checkpoint is damaged", key);
+    *out = v->integer;
+    return ARES_OK;
+}
+
+/* A row is skipped after an epoch that has begun, and an epoch has at least one prompt. */
+static bool is_skip(const ares_json *pair, int64_t rows, int64_t drawn)
+{
+    return pair->type == ARES_JSON_ARRAY && pair->count == 2 &&
+           is_count_up_to(&pair->items[0], rows - 1) && is_count_up_to(&pair->items[1], drawn);
+}
+
+static int load(void *state, const ares_json *json, bool other_rows)
+{
+    loader *l = &((dataset_source *)state)->loader;
+    const ares_json *skips = ares_json_get(json, "skipped_rows");
+    int64_t drawn = 0, rows = 0;
+    ARES_TRY(load_count(json, "prompts_drawn", &drawn));
+    ARES_TRY(load_count(json, "training_rows", &rows));
+    if (rows != l->rows && !other_rows)
+        return ares_fail(ARES_ESTATE,
+                         "the run had %lld training rows, the data set has %lld now; restore "
+                         "data.train_files, or pass --force to go on nevertheless",
+                         (long long)rows, (long long)l->rows);
+    bool good = skips && skips->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; good && i < skips->count; i++)
+        good = is_skip(&skips->items[i], rows, drawn);
+    if (!good)
+        return ares_fail(ARES_EFORMAT,
+                         "'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is "
+                         "damaged");
+    loader_reset(l, drawn);
+    for (int64_t i = 0; i < skips->count; i++) {
+        const ares_json *pair = skips->items[i].items;
+        if (pair[0].integer < l->rows) loader_restore(l, pair[0].integer, pair[1].integer);
+    }
+    return ARES_OK;
+}
+
+static void close_dataset(void *state)
+{
+    dataset_source *s = state;
+    loader_fini(&s->loader);
+    ares_dataset_free(s->data);
+    ares_free(s);
+}
+
+static const ares_source_kind kind = { .name = "dataset",
+                                       .draw = draw,
+                                       .next = next,
+                                       .row = row,
+                                       .count = count,
+                                       .epoch = epoch,
+                                       .epoch_draws = epoch_draws,
+                                       .skip = skip,
+                                       .skipped = skipped,
+                                       .save = save,
+                                       .load = load,
+                                       .close = close_dataset };
+
+int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out)
+{
+    dataset_source *s = ares_calloc(1, sizeof *s);
+    int rc = loader_init(&s->loader, ares_dataset_count(d), order);
+    if (rc != ARES_OK) {
+        ares_free(s);
+        return rc;
+    }
+    s->data = d;
+    *out = (ares_source){ .kind = &kind, .state = s };
     return ARES_OK;
 }

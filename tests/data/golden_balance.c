@@ -2,7 +2,7 @@
  */
 #include "golden.h"
 
-#include "../../src/data/balance.h"
+#include "../../src/data/internal.h"
 #include "ares/data_balance.h"
 
 static int64_t *whole(golden *g, const char *key, int64_t *n)

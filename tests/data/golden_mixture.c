@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "../../src/config/internal.h"
-#include "../../src/data/dataset.h"
-#include "../../src/data/mixture.h"
+#include "../../src/data/internal.h"
 #include "ares/core_streams.h"
 #include "saved_source.h"
 

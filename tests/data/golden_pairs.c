@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../src/data/dataset.h"
-#include "../../src/data/pairs.h"
+#include "../../src/data/internal.h"
 
 /* A row in a file, as a run reads it; its stored answers, as they are looked for in it. */
 GOLDEN(vapor, validate_row)

@@ -1,5 +1,5 @@
 /* Prompts with images and videos: parts, tokens, positions. */
-#include "../../src/data/sight.h"
+#include "../../src/data/internal.h"
 #include "ares/data.h"
 #include "golden.h"
 

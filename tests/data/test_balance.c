@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "ares/data_balance.h"
-#include "balance.h"
+#include "internal.h"
 
 enum { N = 96 };
 

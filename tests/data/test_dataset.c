@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "../../src/data/dataset.h"
+#include "../../src/data/internal.h"
 #include "ares/data.h"
 
 static const ares_data_config cfg = { .prompt_key = "q", .answer_key = "a" };

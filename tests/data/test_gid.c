@@ -1,4 +1,4 @@
-#include "../../src/data/dataset.h"
+#include "../../src/data/internal.h"
 #include "ares/data_source.h"
 #include "test.h"
 

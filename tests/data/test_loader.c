@@ -1,7 +1,7 @@
 /* The order of rows, and how a run resumes from a number of draws. */
 #include "test.h"
 
-#include "loader.h"
+#include "internal.h"
 
 enum { ROWS = 23, BATCH = 5, STEPS = 13 }; /* four batches per epoch, three rows left out */
 

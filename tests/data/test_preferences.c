@@ -1,5 +1,5 @@
 /* Rows of preferences that hold their prompt in their answers, as TRL writes them. */
-#include "../../src/data/dataset.h"
+#include "../../src/data/internal.h"
 #include "ares/data.h"
 #include "test.h"
 

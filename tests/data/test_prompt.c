@@ -1,7 +1,7 @@
 /* Row -> prompt, with a tokenizer of the goldens and a template that shows its variables. */
 #include "test.h"
 
-#include "../../src/data/dataset.h"
+#include "../../src/data/internal.h"
 #include "ares/data.h"
 #include "ares/data_pairs.h"
 

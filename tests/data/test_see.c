@@ -1,7 +1,7 @@
 /* Images of rows: where they are named, their places in strings and messages, rows left out. */
 #include <stdio.h>
 
-#include "../../src/data/dataset.h"
+#include "../../src/data/internal.h"
 #include "../media/pictures.h"
 #include "ares/data.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 /* Places and positions of pictures in a sequence, and in packed tokens. */
 #include <math.h>
 
-#include "../../src/data/sight.h"
+#include "../../src/data/internal.h"
 #include "ares/data.h"
 #include "test.h"
 

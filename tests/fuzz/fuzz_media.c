@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "media/source.h"
+#include "media/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "golden.h"
-#include "media/source.h"
+#include "media/internal.h"
 #include "pictures.h"
 
 static bool wants_error(golden *g)

@@ -2,7 +2,7 @@
 #ifndef ARES_MEDIA_TEST_H
 #define ARES_MEDIA_TEST_H
 
-#include "media/source.h"
+#include "media/internal.h"
 #include "pictures.h"
 #include "test.h"
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "../../src/data/sight.h"
+#include "../../src/data/internal.h"
 #include "ares/model.h"
 #include "vision/pass.h"
 

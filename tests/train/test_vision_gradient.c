@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../../src/data/sight.h"
+#include "../../src/data/internal.h"
 #include "../media/pictures.h"
 #include "ares/model_vision.h"
 #include "roles/actor.h"

@@ -2,7 +2,7 @@
 #ifndef ARES_MEDIA_PASSES_H
 #define ARES_MEDIA_PASSES_H
 
-#include "resample.h"
+#include "internal.h"
 
 enum { MEDIA_SPLIT = 11 };
 

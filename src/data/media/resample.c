@@ -6,7 +6,7 @@
  * Both passes run along contiguous memory: the one over columns adds whole rows, the one over rows
  * takes LANES of them side by side, transposed.
  */
-#include "resample.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdlib.h>

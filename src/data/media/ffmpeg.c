@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "media/video.h"
+#include "internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
 /* Containers; FFmpeg's readers of playlists, pictures and devices stay out. */

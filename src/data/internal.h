@@ -1,0 +1,138 @@
+#ifndef ARES_DATA_INTERNAL_H
+#define ARES_DATA_INTERNAL_H
+
+#include "ares/data.h"
+#include "ares/data_balance.h"
+#include "ares/data_pairs.h"
+#include "ares/data_sight.h"
+#include "ares/data_source.h"
+#include "ares/text.h"
+
+/*
+ * Micro-batches of about max_tokens (EasyR1; docs/update.md#micro-batches): *k = min(n, ceil(total
+ * / max_tokens)) parts, or `least` if that is more (the number that another rank needs); a part may
+ * exceed max_tokens. part [n]; part 0 has the largest sum of squared lengths.
+ */
+int balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
+                          int64_t *k, int64_t *part);
+
+struct ares_dataset {
+    ares_arena arena;
+    ares_row *rows;
+    int64_t count, cap;
+    ares_arena *of_worker; /* [n_workers] what threads of the pool make of the rows */
+    int n_workers;
+};
+
+int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
+                 ares_dataset **out);
+
+/* ---------------- row.c */
+/* NULL: the row has no answer; JSON's null counts as none. */
+const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
+/* Where verl's rows have their answer, which is read unless data.answer_key is set. */
+#define ROW_VERL_ANSWER "reward_model.ground_truth"
+/* Fails where one of the messages under `key` has no role, or the list is empty. */
+int row_check_messages(const ares_json *messages, const char *key);
+/* given: the row as it was before its prompt was adopted, whose answer is looked at */
+int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
+              const ares_json *given, bool need_answer);
+
+/* ---------------- path.c: what a path of rows stands for */
+/*
+ * The rows that a path names: "rows.jsonl@[5:10]" are rows 5 to 9, either bound may be left out.
+ * *length: of the path without them. A path that does not end so names all rows.
+ */
+typedef struct path_rows {
+    int64_t first, end;
+    bool has_first, has_end;
+} path_rows;
+path_rows path_slice(const char *path, size_t *length);
+/* The name of a data set: its path without folders, slice, .gz or .zst, and last extension. */
+ares_view path_name(const char *path);
+bool path_ends(const char *path, const char *end);
+/* Calls f for each file of a path without a slice, in order. */
+typedef int path_file(void *ctx, const char *file);
+int path_each(const char *path, path_file *f, void *ctx);
+
+/*
+ * The order in which rows of a data set are drawn. The state to save is the number of prompts
+ * drawn, and which rows are skipped since which epoch (docs/data.md#order-and-epochs). (loader.c)
+ */
+typedef struct loader {
+    int64_t rows;  /* of the data set */
+    int64_t batch; /* prompts per call of loader_next */
+    bool shuffle;
+    uint64_t seed;
+    const char *option; /* that batch comes from, for messages */
+    int64_t drawn;      /* prompts drawn so far in the run */
+    /* [rows]: the last epoch that the row is part of; LOADER_KEPT: part of every epoch */
+    int64_t *skipped;
+    int64_t n_skipped;
+    int64_t *order; /* of the rows in epoch order_epoch; -1: none made yet */
+    int64_t order_epoch;
+} loader;
+#define LOADER_KEPT INT64_MAX
+/* Fewer rows than a batch are an error. */
+int loader_init(loader *l, int64_t rows, const ares_order *order);
+void loader_fini(loader *l);
+/*
+ * The next batch: row ids [batch]; *first_draw is the draw number of the first. Rows at the end of
+ * an epoch that fill no whole batch are left out.
+ */
+int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw);
+/* The epoch of the next batch. */
+int64_t loader_epoch(const loader *l);
+/* Leaves the row out from the next epoch on; never undone. */
+void loader_skip(loader *l, int64_t row);
+/* Of a saved state: so many prompts are drawn and no row is skipped; then skipped[row] = epoch. */
+void loader_reset(loader *l, int64_t drawn);
+void loader_restore(loader *l, int64_t row, int64_t epoch);
+
+/* Weighted mixtures of data sets (source_mixture.c, curriculum.c). */
+
+/* The weight of a part at a step; one that is not finite is an error. */
+int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight);
+/*
+ * n prompts divided by weights [parts]: each part but the last gets its share rounded half to even,
+ * the last the rest; what rounding gives too much is taken back from the last parts. Weights below
+ * 0 count as 0. ARES_ECONFIG where none is above 0.
+ */
+int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *counts);
+/* The order of n rows in an epoch: slime's, a shuffle by CPython's random.Random(seed + epoch). */
+void mixture_order(uint64_t seed, int64_t epoch, int64_t *order, int64_t n);
+
+/* What the goldens of VAPOR's rows share with pairs.c. */
+
+/* The texts of a row's stored answers; *there: it has both. The message lacks the row's place. */
+int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena *arena,
+                    ares_view *chosen, ares_view *rejected, bool *there);
+
+/* The encoder of prompts, which also encodes stored answers to them. (prompt.c) */
+
+struct ares_prompt_encoder {
+    const ares_data_config *cfg;
+    const ares_tokenizer *tokenizer;
+    const ares_sight_rules *sight; /* NULL: the model reads text alone */
+    int64_t limit_images;          /* of a row; 0: any number */
+    ares_template *format;
+    ares_chat *chat;
+};
+
+/* Ids of prompts with images and videos. (sight.c, positions.c) */
+
+/*
+ * Ids in which one token stands for each picture and video, as a chat template writes them: it is
+ * repeated as often as the medium has tokens. Ids that have so many tokens already are taken as
+ * they are. offsets of a repeated token are those of the one. Another number of tokens is an error
+ * that names both.
+ */
+int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
+                 const int64_t (*offsets)[2], ares_ids *out);
+/*
+ * The places and positions of expanded ids (docs/vision.md#positions; Wang et al., arXiv
+ * 2409.12191, section 2.1). In the arena; media is borrowed.
+ */
+int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
+             ares_arena *arena, ares_sight *out);
+#endif

@@ -1,8 +1,5 @@
 /* The forward and backward over all blocks, and their buffers. */
-#include "block.h"
-#include "carve.h"
-#include "region.h"
-#include "rope_angles.h"
+#include "internal.h"
 
 #include "ares/kernels_phases.h"
 

@@ -1,11 +1,9 @@
 /* The parameters of a configuration. */
-#include "param.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "region.h"
-#include "rope_angles.h"
 #include "vision/tower.h"
 
 ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format, int index)

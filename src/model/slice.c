@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "param.h"
-#include "region.h"
+#include "internal.h"
 
 static bool divides(const ares_model_config *c, int32_t parts)
 {

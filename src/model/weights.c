@@ -1,17 +1,562 @@
+#include "internal.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/io.h"
+
+/*
+ * A parameter's tensors between row-major host memory and the layout and memory of its device. On a
+ * CPU they are packed in place; for another device they are packed on the host and copied.
+ */
+
+static bool lies_in(const char *p, const char *memory, size_t bytes)
+{
+    return memory && p >= memory && p < memory + bytes;
+}
+
+/* Weights and optimizer states may lie in host memory beside a card, too. */
+static bool on_host(const ares_model *m, const ares_matrix *t)
+{
+    return m->device->index < 0 || lies_in(t->data, m->host_weights, m->host_weights_bytes) ||
+           (m->windows && lies_in(t->data, m->states, m->states_bytes));
+}
+
+static size_t tensor_bytes(const ares_matrix *w)
+{
+    return (size_t)ares_matrix_elements(w->layout, w->n, w->k) * ares_dtype_bytes(w->dtype);
+}
+
+int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
+{
+    ares_device *d = m->device;
+    if (on_host(m, to)) {
+        ares_matrix_pack(to, rows, dtype);
+        return ARES_OK;
+    }
+    size_t bytes = tensor_bytes(to);
+    ares_matrix host = *to;
+    host.data = ares_malloc(bytes);
+    ares_matrix_pack(&host, rows, dtype);
+    d->k->copy_in(d, to->data, host.data, bytes);
+    int rc = d->k->sync(d);
+    ares_free(host.data);
+    return rc;
+}
+
+int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype)
+{
+    ares_device *d = m->device;
+    if (on_host(m, from)) {
+        ares_matrix_unpack(from, rows, dtype);
+        return ARES_OK;
+    }
+    size_t bytes = tensor_bytes(from);
+    ares_matrix host = *from;
+    host.data = ares_malloc(bytes);
+    d->k->copy_out(d, host.data, from->data, bytes);
+    int rc = d->k->sync(d);
+    if (rc == ARES_OK) ares_matrix_unpack(&host, rows, dtype);
+    ares_free(host.data);
+    return rc;
+}
+
+/*
+ * What stretches of regions are in files, as rectangles of tensors, and what of them a rank holds
+ * and what it writes. A region is cut anywhere between its elements (PANEL32: between columns of a
+ * panel), so the ends of a stretch are parts of a row or panel and everything between is whole
+ * ones.
+ */
+
+/* Elements [low, high) of a parameter's memory. */
+static void pieces_of(const ares_param *p, int64_t low, int64_t high, rectangle_fn *fn, void *ctx)
+{
+    bool panels = p->weight.layout == ARES_PANEL32;
+    int64_t lanes = panels ? 32 : 1, k = p->weight.k, band = lanes * k;
+    while (low < high) {
+        int64_t row = low / band * lanes, inside = low % band, n;
+        if (inside || high - low < band) {
+            n = ARES_MIN(high - low, band - inside);
+            ARES_ASSERT(inside % lanes == 0 && n % lanes == 0);
+            fn(ctx, p, row, ARES_MIN(lanes, p->weight.n - row), inside / lanes, n / lanes,
+               p->at + low);
+        } else {
+            n = (high - low) / band * band;
+            fn(ctx, p, row, ARES_MIN(n / k, p->weight.n - row), 0, k, p->at + low);
+        }
+        low += n;
+    }
+}
+
+void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
+                      void *ctx)
+{
+    for (int i = 0; i < m->n_params; i++) {
+        const ares_param *p = &m->params[i];
+        if (p->region != r) continue;
+        int64_t low = ARES_MAX(first - p->at, 0), high = ARES_MIN(first + n - p->at, p->elements);
+        if (low < high) pieces_of(p, low, high, fn, ctx);
+    }
+}
+
+/* ---------------------------------------------------------------- in this rank's memory */
+/* Elements [first, first + n) of a region, which lie at data; NULL: there are none. */
+typedef struct stretch {
+    int64_t first, n;
+    char *data;
+    ares_dtype dtype;
+} stretch;
+
+static stretch held_weights(const ares_region *r)
+{
+    if (r->in_parts && !r->weights)
+        return (stretch){ r->own_first, r->own, r->host ? r->host : r->own_weights, r->dtype };
+    return (stretch){ 0, r->elements, r->host && !r->in_parts ? r->host : r->weights, r->dtype };
+}
+
+static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
+{
+    char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
+    if (kind != OF_WEIGHTS && r - m->regions >= m->n_regions) return (stretch){ 0 }; /* frozen */
+    /* norms and biases are f32 in memory, though the model's files may round them */
+    bool is_weight = kind == OF_MASTER && !data && m->cfg.file_dtype != ARES_F32;
+    if (kind == OF_WEIGHTS || is_weight) return held_weights(r);
+    return (stretch){ r->own_first, r->own, data, r->states };
+}
+
+bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
+{
+    return held(m, &m->regions[p->region], kind).data != NULL;
+}
+
+/* The rectangle as it lies in a stretch. */
+static ares_matrix lying(const stretch *s, const piece *x)
+{
+    ares_matrix y = { .dtype = s->dtype,
+                      .layout = x->p->weight.layout,
+                      .n = (int32_t)x->rows,
+                      .k = (int32_t)x->columns };
+    int64_t n = ares_matrix_elements(y.layout, y.n, y.k);
+    ARES_ASSERT(x->at >= s->first && x->at + n <= s->first + s->n);
+    y.data = s->data + (size_t)(x->at - s->first) * ares_dtype_bytes(s->dtype);
+    return y;
+}
+
+ares_matrix pieces_other(const ares_model *other, const piece *x)
+{
+    stretch s = held_weights(&other->regions[x->p->region]);
+    return lying(&s, x);
+}
+
+typedef struct visit {
+    stretch held;
+    piece_fn *fn;
+    void *ctx;
+    int rc;
+} visit;
+
+static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
+                 int64_t columns, int64_t at)
+{
+    visit *v = ctx;
+    if (v->rc != ARES_OK) return;
+    piece x = { .p = p, .row = row, .rows = rows, .column = column, .columns = columns, .at = at };
+    x.memory = lying(&v->held, &x);
+    v->rc = v->fn(v->ctx, &x);
+}
+
+int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx)
+{
+    visit v = { .held = held(m, &m->regions[region], kind), .fn = fn, .ctx = ctx };
+    if (v.held.data) pieces_of_region(m, region, v.held.first, v.held.n, meet, &v);
+    return v.rc;
+}
+
+int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
+{
+    int rc = ARES_OK;
+    for (int i = 0; i < regions_count(m) && rc == ARES_OK; i++)
+        rc = pieces_held_of(m, i, kind, fn, ctx);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- what each rank writes */
+enum { TURN = 1 << 24 }; /* elements */
+
+/* Of matrices each rank writes an equal run of chunks, of norms and biases rank 0 everything. */
+static int64_t share_of(const ares_region *r, int ranks)
+{
+    int64_t chunks = ares_region_chunks(r);
+    return r->decay ? (chunks + ranks - 1) / ranks * ARES_SUM_CHUNK : r->elements;
+}
+
+int64_t pieces_turns(const ares_region *r, int ranks)
+{
+    return (share_of(r, ranks) + TURN - 1) / TURN;
+}
+
+/* Which of these runs is rank's: ranks that have the same part of a region write it together. */
+static int64_t run_of(const ares_model *m, int rank, int ranks)
+{
+    int shards = ares_model_shards(m), replicas = ranks / shards;
+    return rank % shards * replicas + rank / shards;
+}
+
+int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
+                   int64_t turn, piece_fn *fn, void *ctx)
+{
+    const ares_region *r = &m->regions[region];
+    visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
+    int64_t share = share_of(r, ranks), run = run_of(m, rank, ranks) * share,
+            first = run + turn * TURN,
+            end = ARES_MIN(ARES_MIN(run + share, first + TURN), r->elements);
+    if (!v.held.data || first >= end) return ARES_OK;
+    ARES_ASSERT(first >= v.held.first && end <= v.held.first + v.held.n);
+    pieces_of_region(m, region, first, end - first, meet, &v);
+    return v.rc;
+}
+
+/* ---------------------------------------------------------------- rectangles of whole tensors */
+int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype)
+{
+    size_t size = ares_dtype_bytes(dtype), row = (size_t)x->columns * size;
+    int64_t k = x->p->weight.k;
+    const char *from = (const char *)tensor + (size_t)(x->row * k + x->column) * size;
+    if (x->columns == k) return model_put(m, &x->memory, from, dtype);
+    char *rows = ares_malloc((size_t)x->rows * row);
+    for (int64_t i = 0; i < x->rows; i++)
+        memcpy(rows + (size_t)i * row, from + (size_t)(i * k) * size, row);
+    int rc = model_put(m, &x->memory, rows, dtype);
+    ares_free(rows);
+    return rc;
+}
+
+/*
+ * Two numbers that tell weights apart. One says which weights a directory holds, from the names,
+ * types and shapes of all tensors and some bytes of each. Reading all bytes of a large model would
+ * take seconds, and two models that were trained apart differ nearly everywhere. The other is of
+ * everything that a checkpoint holds: the sum of a hash per number, keyed by tensor and position,
+ * so that ranks may add any parts of it in any order.
+ */
+
+enum { PLACES = 16, PIECE = 64 }; /* places in a tensor, bytes at each */
+
+static uint64_t tensor(uint64_t h, const ares_tensor_info *t)
+{
+    h = ares_fnv1a(h, t->name, strlen(t->name) + 1);
+    h = ares_fnv1a(h, t->dtype_name, strlen(t->dtype_name) + 1);
+    h = ares_fnv1a(h, t->shape, (size_t)t->rank * sizeof *t->shape);
+    for (int64_t i = 0; i < PLACES; i++) {
+        int64_t at = t->bytes / PLACES * i;
+        h = ares_fnv1a(h, (const char *)t->data + at, (size_t)ARES_MIN(PIECE, t->bytes - at));
+    }
+    return h;
+}
+
+int ares_model_fingerprint(const char *dir, uint64_t *out)
+{
+    ares_safetensors *s;
+    uint64_t h = ARES_FNV1A;
+    ARES_TRY(ares_safetensors_open(dir, &s));
+    for (int64_t i = 0; i < ares_safetensors_count(s); i++)
+        h = tensor(h, ares_safetensors_at(s, i));
+    ares_safetensors_close(s);
+    *out = h;
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- of all numbers */
+typedef struct hash_job {
+    uint64_t key;
+    const void *rows;
+    ares_dtype dtype;
+    int64_t n, columns, at, stride; /* element i stands at `at` + its row x stride + its column */
+    _Atomic uint64_t sum;
+} hash_job;
+
+enum { HASH_CHUNK = 1 << 16 };
+
+static uint64_t hash_of(uint64_t key, int64_t at, uint64_t bits)
+{
+    uint64_t h = key + (uint64_t)at * 0x9e3779b97f4a7c15u;
+    h = (h ^ bits) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 32) * 0x94d049bb133111ebu;
+    return h ^ h >> 29;
+}
+
+static void hash_chunk(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    hash_job *j = ctx;
+    int64_t i = task * HASH_CHUNK, end = ARES_MIN(j->n, i + HASH_CHUNK);
+    uint64_t sum = 0;
+    while (i < end) { /* row by row */
+        int64_t column = i % j->columns, stop = ARES_MIN(end, i + j->columns - column),
+                at = j->at + i / j->columns * j->stride + column;
+        if (j->dtype == ARES_F32)
+            for (const uint32_t *x = j->rows; i < stop; i++) sum += hash_of(j->key, at++, x[i]);
+        else
+            for (const uint16_t *x = j->rows; i < stop; i++) sum += hash_of(j->key, at++, x[i]);
+    }
+    atomic_fetch_add(&j->sum, sum);
+}
+
+void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
+                     ares_dtype dtype, uint64_t *sum)
+{
+    int64_t k = x->p->weight.k;
+    uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
+    hash_job j = { .key = ares_fnv1a(name, &(char){ (char)kind }, 1),
+                   .rows = rows,
+                   .dtype = dtype,
+                   .n = x->rows * x->columns,
+                   .columns = x->columns,
+                   .at = x->row * k + x->column,
+                   .stride = k };
+    ares_pool_run(m->device->pool, (j.n + HASH_CHUNK - 1) / HASH_CHUNK, hash_chunk, &j);
+    *sum += j.sum;
+}
+
+/*
+ * Tensors of a model into files, by one rank or by several. Every rank takes its stretch of each
+ * region and writes the rectangles that it is made of at their places, so that no rank needs more
+ * than it holds, and the bytes of the files are those that one rank would write. Where the ranks do
+ * not see the same files, they send their rectangles to rank 0, a turn at a time.
+ */
+
+typedef struct saving {
+    const ares_model *m;
+    const save_file *f;
+    ares_world *world;
+    bool sends;                 /* rectangles go to rank 0 */
+    ares_behind *behind;        /* writes copies of them; NULL: they are written at once */
+    ares_safetensors_writer *w; /* NULL: rank 0 has it, or nothing is written */
+    piece_kind kind;
+    uint64_t sum;
+    ares_str out; /* this turn's rectangles */
+    int rc;       /* the first failure of this rank */
+} saving;
+
+/* Before the numbers of a rectangle that is sent. */
+typedef struct wire {
+    int64_t param, kind, row, rows, column, columns;
+} wire;
+
+static const char *tensor_name(const ares_param *p, piece_kind kind, char name[static 128])
+{
+    static const char *const suffixes[] = { "", ".m", ".v", ".master" };
+    snprintf(name, 128, "%s%s", p->name, suffixes[kind]);
+    return name;
+}
+
+const ares_tensor_info *save_find(const ares_safetensors *s, const ares_param *p, piece_kind kind)
+{
+    char name[128];
+    return ares_safetensors_find(s, tensor_name(p, kind, name));
+}
+
+save_file save_weights(const ares_model *m, const char *path)
+{
+    return (save_file){ path, 0, m->n_params, { OF_WEIGHTS }, 1, m->cfg.file_dtype };
+}
+
+save_file save_states(const ares_model *m, const char *path)
+{
+    return (save_file){ path, 0, m->n_params, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
+}
+
+static int open_file(saving *s)
+{
+    char name[128];
+    bool lead = ares_world_rank(s->world) == 0;
+    if (s->sends && !lead) return ARES_OK;
+    ARES_TRY(ares_safetensors_create_shared(s->f->path, lead, &s->w));
+    for (int i = s->f->first; i < s->f->end; i++)
+        for (int k = 0; k < s->f->n_kinds; k++) {
+            const ares_param *p = &s->m->params[i];
+            piece_kind kind = s->f->kinds[k];
+            if (pieces_exist(s->m, p, kind))
+                ares_safetensors_declare(s->w, tensor_name(p, kind, name), s->f->dtype, p->rank,
+                                         p->shape);
+        }
+    return ARES_OK;
+}
+
+static int write_rows(const saving *s, const wire *x, const void *rows)
+{
+    char name[128];
+    tensor_name(&s->m->params[x->param], (piece_kind)x->kind, name);
+    return ares_safetensors_write_at(s->w, name, x->row, x->rows, x->column, x->columns, rows);
+}
+
+/* A rectangle that is written when the program has gone on; it is released then. */
+typedef struct late {
+    ares_safetensors_writer *w;
+    char name[128];
+    wire at;
+    char rows[];
+} late;
+
+static int write_late(void *ctx)
+{
+    late *l = ctx;
+    int rc = ares_safetensors_write_at(l->w, l->name, l->at.row, l->at.rows, l->at.column,
+                                       l->at.columns, l->rows);
+    ares_free(l);
+    return rc;
+}
+
+static int finish_late(void *ctx)
+{
+    return ares_safetensors_finish(ctx);
+}
+
+static void post(const saving *s, const wire *x, const void *rows, size_t bytes)
+{
+    late *l = ares_malloc(sizeof *l + bytes);
+    l->w = s->w;
+    l->at = *x;
+    tensor_name(&s->m->params[x->param], (piece_kind)x->kind, l->name);
+    memcpy(l->rows, rows, bytes);
+    ares_behind_post(s->behind, write_late, l);
+}
+
+static int save_piece(void *ctx, const piece *x)
+{
+    saving *s = ctx;
+    wire head = { x->p - s->m->params, s->kind, x->row, x->rows, x->column, x->columns };
+    if (head.param < s->f->first || head.param >= s->f->end) return ARES_OK;
+    size_t bytes = (size_t)(x->rows * x->columns) * ares_dtype_bytes(s->f->dtype);
+    void *rows = ares_malloc(bytes);
+    int rc = model_get(s->m, &x->memory, rows, s->f->dtype);
+    if (rc == ARES_OK) fingerprint_add(s->m, x, s->kind, rows, s->f->dtype, &s->sum);
+    if (rc == ARES_OK && s->sends) {
+        ares_str_add(&s->out, (const char *)&head, sizeof head);
+        ares_str_add(&s->out, rows, bytes);
+    } else if (rc == ARES_OK && s->w && s->behind) post(s, &head, rows, bytes);
+    else if (rc == ARES_OK && s->w) rc = write_rows(s, &head, rows);
+    ares_free(rows);
+    return rc;
+}
+
+/* Rank 0 writes what all ranks have sent. Fails where ranks can no longer communicate. */
+static int deliver(saving *s)
+{
+    ares_str all = { 0 };
+    int rc = ares_world_gather_all(s->world, s->out.data, s->out.len, &all, NULL);
+    for (size_t at = 0; rc == ARES_OK && s->w && at < all.len;) {
+        wire head;
+        memcpy(&head, all.data + at, sizeof head);
+        at += sizeof head;
+        if (s->rc == ARES_OK) s->rc = write_rows(s, &head, all.data + at);
+        at += (size_t)(head.rows * head.columns) * ares_dtype_bytes(s->f->dtype);
+    }
+    ares_str_fini(&all);
+    ares_str_clear(&s->out);
+    return rc;
+}
+
+/* This rank's stretch of a region; a rank that has failed still takes part in the turns. */
+static int save_region(saving *s, int region)
+{
+    int rank = ares_world_rank(s->world), ranks = ares_world_size(s->world);
+    int64_t turns = pieces_turns(&s->m->regions[region], ranks);
+    for (int64_t t = 0; t < turns; t++) {
+        if (s->rc == ARES_OK)
+            s->rc = pieces_of_turn(s->m, region, s->kind, rank, ranks, t, save_piece, s);
+        if (s->sends) ARES_TRY(deliver(s));
+    }
+    return ARES_OK;
+}
+
+/* All turns of a file whose path is NULL, too: only the sum is made. */
+static int save_all(saving *s)
+{
+    for (int k = 0; k < s->f->n_kinds; k++)
+        for (int i = 0; i < regions_count(s->m); i++) {
+            s->kind = s->f->kinds[k];
+            ARES_TRY(save_region(s, i));
+        }
+    return ARES_OK;
+}
+
+int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by, uint64_t *sum)
+{
+    saving s = { .m = m, .f = f, .world = by ? by->world : NULL };
+    s.sends = by && f->path && !by->same_files && ares_world_size(s.world) > 1;
+    s.behind = by && !s.sends ? by->behind : NULL;
+    if (f->path) s.rc = open_file(&s);
+    int rc = save_all(&s), finished = ARES_OK;
+    if (s.w && s.behind) ares_behind_post(s.behind, finish_late, s.w);
+    else if (s.w) finished = ares_safetensors_finish(s.w);
+    if (s.rc == ARES_OK) s.rc = finished;
+    ares_str_fini(&s.out);
+    *sum += s.sum;
+    return rc == ARES_OK ? s.rc : rc;
+}
+
+typedef struct sizes {
+    int64_t all, largest; /* bytes: of all rectangles, and of one */
+    ares_dtype dtype;
+} sizes;
+
+static int count_piece(void *ctx, const piece *x)
+{
+    sizes *s = ctx;
+    int64_t bytes = x->rows * x->columns * (int64_t)ares_dtype_bytes(s->dtype);
+    s->all += bytes;
+    s->largest = ARES_MAX(s->largest, bytes);
+    return ARES_OK;
+}
+
+static void add_sizes(const ares_model *m, const save_file *f, int ranks, sizes *s)
+{
+    s->dtype = f->dtype;
+    for (int k = 0; k < f->n_kinds; k++)
+        for (int i = 0; i < regions_count(m); i++)
+            for (int64_t t = 0; t < pieces_turns(&m->regions[i], ranks); t++)
+                (void)pieces_of_turn(m, i, f->kinds[k], 0, ranks, t, count_piece, s);
+}
+
+int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest)
+{
+    save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
+    sizes s = { 0 };
+    add_sizes(m, &of_weights, ranks, &s);
+    if (states) add_sizes(m, &of_states, ranks, &s);
+    if (largest) *largest = s.largest;
+    return s.all;
+}
+
+int save_agree(const ares_writers *by, int rc, uint64_t *sum)
+{
+    ares_world *w = by ? by->world : NULL;
+    ARES_TRY(ares_world_agree(w, rc));
+    /* in two halves, whose sums fit */
+    int64_t half[] = { (int64_t)(*sum & 0xffffffff), (int64_t)(*sum >> 32) };
+    ARES_TRY(ares_world_sum_i64(w, half, ARES_COUNT(half)));
+    *sum = (uint64_t)half[0] + ((uint64_t)half[1] << 32);
+    return ARES_OK;
+}
+
+int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, uint64_t *states)
+{
+    ares_writers by = { .world = world };
+    save_file of_weights = save_weights(m, NULL), of_states = save_states(m, NULL);
+    *weights = *states = 0;
+    int rc = save_tensors(m, &of_weights, &by, weights);
+    if (rc == ARES_OK && m->states) rc = save_tensors(m, &of_states, &by, states);
+    ARES_TRY(save_agree(&by, rc, weights));
+    return save_agree(&by, ARES_OK, states);
+}
+
 /*
  * Parameters from and to Hugging Face's files, and new ones. Files always hold row-major tensors;
  * panels exist in memory only.
  */
-#include "hf_config.h"
-#include "param.h"
-#include "region.h"
-#include "save.h"
-#include "transfer.h"
-
-#include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* A rotary table, which old files have per layer. */
 static bool is_frequencies(const char *name)
@@ -501,4 +1046,110 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
     ARES_TRY(save_agree(by, rc, &own));
     if (sum) *sum = own;
     return ARES_OK;
+}
+
+/*
+ * Optimizer states <-> a safetensors file: <parameter>.m, .v and, for models stored in bf16,
+ * .master; row-major f32, so that any number of ranks and any layout can load it. States of 16 bits
+ * are widened, which loses nothing. Vectors are f32 in memory for every storage type: their .master
+ * is the weight itself, which the model's files round.
+ */
+
+int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
+                              uint64_t *sum)
+{
+    ARES_ASSERT(m->states);
+    save_file file = save_states(m, path);
+    uint64_t own = 0;
+    ARES_TRY(save_agree(by, save_tensors(m, &file, by, &own), &own));
+    if (sum) *sum = own;
+    return ARES_OK;
+}
+
+typedef struct state_loading {
+    ares_model *m;
+    const ares_safetensors *s;
+    piece_kind kind;
+} state_loading;
+
+static int load_state_piece(void *ctx, const piece *x)
+{
+    const state_loading *l = ctx;
+    return piece_put(l->m, x, save_find(l->s, x->p, l->kind)->data, ARES_F32);
+}
+
+static int check(const ares_model *m, const ares_safetensors *s, piece_kind kind, const char *path)
+{
+    for (int i = 0; i < m->n_params; i++) {
+        const ares_param *p = &m->params[i];
+        if (!pieces_exist(m, p, kind)) continue;
+        const ares_tensor_info *t = save_find(s, p, kind);
+        if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
+            return ares_fail(ARES_EFORMAT,
+                             "model: %s: the states of '%s' are missing or of another shape; the "
+                             "checkpoint belongs to another model or storage type",
+                             path, p->name);
+    }
+    return ARES_OK;
+}
+
+int ares_model_optimizer_load(ares_model *m, const char *path)
+{
+    static const piece_kind kinds[] = { OF_M, OF_V, OF_MASTER };
+    ares_safetensors *s;
+    int rc = ARES_OK;
+    ARES_ASSERT(m->states);
+    ARES_TRY(ares_safetensors_open(path, &s));
+    for (int k = 0; k < ARES_COUNT(kinds) && rc == ARES_OK; k++) {
+        state_loading l = { m, s, kinds[k] };
+        rc = check(m, s, kinds[k], path);
+        if (rc == ARES_OK) rc = pieces_held(m, kinds[k], load_state_piece, &l);
+    }
+    ares_safetensors_close(s);
+    return rc == ARES_OK ? regions_refresh(m) : rc; /* some .master are weights */
+}
+
+/* A model that follows another one, as a reference that is moved towards the policy. */
+
+typedef struct mixing {
+    ares_model *into;
+    const ares_model *from;
+    double share;
+} mixing;
+
+static int mix_piece(void *ctx, const piece *x)
+{
+    const mixing *j = ctx;
+    ares_dtype file = j->into->cfg.file_dtype;
+    int64_t n = x->rows * x->columns;
+    float *mine = ares_malloc((size_t)n * sizeof *mine),
+          *other = ares_malloc((size_t)n * sizeof *other);
+    ares_matrix theirs = pieces_other(j->from, x);
+    int rc = model_get(j->into, &x->memory, mine, ARES_F32);
+    if (rc == ARES_OK) rc = model_get(j->from, &theirs, other, ARES_F32);
+    for (int64_t k = 0; k < n && rc == ARES_OK; k++)
+        mine[k] = (float)(j->share * (double)other[k] + (1 - j->share) * (double)mine[k]);
+    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, ARES_F32);
+    /* as it comes back from a checkpoint */
+    if (rc == ARES_OK) rc = model_get(j->into, &x->memory, mine, file);
+    if (rc == ARES_OK) rc = model_put(j->into, &x->memory, mine, file);
+    ares_free(mine);
+    ares_free(other);
+    return rc;
+}
+
+/* What one model has of a region, the other may have other parts of: it is gathered for a while. */
+int ares_model_mix(ares_model *into, ares_model *from, double share)
+{
+    mixing j = { into, from, share };
+    bool gathers = from->share.how == ARES_SHARE_ALL;
+    int rc = ARES_OK;
+    ARES_ASSERT(into->n_params == from->n_params && into->n_regions == from->n_regions);
+    for (int i = 0; i < regions_count(into); i++) { /* a rank that has failed gathers on */
+        if (gathers) ares_region_hold(from, i);
+        if (rc == ARES_OK) rc = pieces_held_of(into, i, OF_WEIGHTS, mix_piece, &j);
+        if (gathers) ares_region_drop(from, i);
+    }
+    if (rc == ARES_OK && gathers) rc = ares_model_sync(from);
+    return rc == ARES_OK ? regions_refresh(into) : rc;
 }

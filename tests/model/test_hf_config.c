@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "ares/model.h"
-#include "hf_config.h"
+#include "internal.h"
 #include "test.h"
 
 /* config.json of a golden model with `from` replaced by `to`, read. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "ares/model.h"
-#include "rope_angles.h"
+#include "internal.h"
 #include "test.h"
 
 static const char *golden(const char *variant)

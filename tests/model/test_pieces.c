@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pieces.h"
+#include "internal.h"
 #include "test.h"
 
 /* ---------------- rectangles */

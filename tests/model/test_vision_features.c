@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "ares/model.h"
+#include "internal.h"
 #include "test.h"
-#include "transfer.h"
 #include "vision_row.h"
 
 static const char *const cases[] = { "qwen2_vl_flat-image",   "qwen2_vl_flat-long_video",

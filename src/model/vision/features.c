@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ares/model_vision.h"
-#include "vision/pass.h"
+#include "tower.h"
 
 typedef enum { UNREAD, QUEUED, READING, READ } read_state;
 /* A medium that was asked for, and its pixels once it is decoded. */

@@ -1,8 +1,236 @@
-/* config.json, in both dialects of rope options, and generation_config.json's stop ids. */
-#include "hf_config.h"
-#include "arch.h"
+#include "internal.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "ares/core_file.h"
+#include "ares/model.h"
+#include "ares/model_vision.h"
+
+/* The table of architectures; the defaults are those of transformers' configuration classes. */
+
+static const model_arch archs[] = {
+    { .name = "qwen2",
+      .class_name = "Qwen2ForCausalLM",
+      .vocab = 151936,
+      .hidden = 4096,
+      .intermediate = 22016,
+      .layers = 32,
+      .heads = 32,
+      .kv_heads = 32,
+      .max_position = 32768,
+      .bos = -1,
+      .eos = -1,
+      .qkv_bias = true,
+      .window_layers = 28 },
+    { .name = "qwen3",
+      .class_name = "Qwen3ForCausalLM",
+      .vocab = 151936,
+      .hidden = 4096,
+      .intermediate = 22016,
+      .layers = 32,
+      .heads = 32,
+      .kv_heads = 32,
+      .head_dim = 128,
+      .max_position = 32768,
+      .bos = -1,
+      .eos = -1,
+      .attention_bias_key = true,
+      .qk_norm = true,
+      .window_layers = 28 },
+    { .name = "llama",
+      .class_name = "LlamaForCausalLM",
+      .vocab = 32000,
+      .hidden = 4096,
+      .intermediate = 11008,
+      .layers = 32,
+      .heads = 32,
+      .max_position = 2048,
+      .bos = 1,
+      .eos = 2,
+      .attention_bias_key = true,
+      .mlp_bias_key = true },
+    { .name = "qwen2_vl",
+      .class_name = "Qwen2VLForConditionalGeneration",
+      .vocab = 152064,
+      .hidden = 8192,
+      .intermediate = 29568,
+      .layers = 80,
+      .heads = 64,
+      .kv_heads = 8,
+      .max_position = 32768,
+      .bos = -1,
+      .eos = -1,
+      .qkv_bias = true,
+      .vision = true,
+      .rope_theta = 1e6,
+      .rms_norm_eps = 1e-5,
+      .window_layers = 80 },
+    { .name = "qwen2_5_vl",
+      .class_name = "Qwen2_5_VLForConditionalGeneration",
+      .vocab = 152064,
+      .hidden = 8192,
+      .intermediate = 29568,
+      .layers = 80,
+      .heads = 64,
+      .kv_heads = 8,
+      .max_position = 32768,
+      .bos = -1,
+      .eos = -1,
+      .qkv_bias = true,
+      .vision = true,
+      .gated_tower = true,
+      .rope_theta = 1e6,
+      .rms_norm_eps = 1e-5,
+      .window_layers = 80 },
+};
+
+/* Another architecture is never a misspelling of this one: no nearest name is offered. */
+const model_arch *model_arch_find(const char *model_type)
+{
+    ares_str names = { 0 };
+    for (int i = 0; i < ARES_COUNT(archs); i++) {
+        if (strcmp(archs[i].name, model_type) == 0) {
+            ares_str_fini(&names);
+            return &archs[i];
+        }
+        ares_str_addf(&names, "%s%s", i ? ", " : "", archs[i].name);
+    }
+    ares_fail(ARES_EUNSUPPORTED,
+              "model_type = '%s': this architecture is not built; take a model of one that is (%s)",
+              model_type, names.data);
+    ares_str_fini(&names);
+    return NULL;
+}
+
+/*
+ * vision_config, which names its sizes in two ways: in Qwen2-VL `hidden_size` is the width of the
+ * features and `embed_dim` that of the tower, in Qwen2.5-VL `out_hidden_size` and `hidden_size`.
+ */
+
+enum { MAX_DEPTH = 64 }; /* bits of full_blocks */
+
+static void read_full_blocks(config_reader *r, ares_vision_config *v)
+{
+    static const int published[] = { 7, 15, 23, 31 };
+    const ares_json *list = ares_json_get(r->root, "fullatt_block_indexes");
+    if (r->rc != ARES_OK) return;
+    if (!list || list->type == ARES_JSON_NULL) {
+        for (int i = 0; i < ARES_COUNT(published); i++) v->full_blocks |= 1ull << published[i];
+        return;
+    }
+    bool right = list->type == ARES_JSON_ARRAY;
+    for (int64_t i = 0; right && i < list->count; i++) {
+        const ares_json *x = &list->items[i];
+        right = x->type == ARES_JSON_INT && x->integer >= 0;
+        if (right && x->integer < MAX_DEPTH) v->full_blocks |= 1ull << x->integer;
+    }
+    if (!right)
+        r->rc = ares_fail(ARES_EFORMAT, "'fullatt_block_indexes' is not a list of block numbers");
+}
+
+static void read_activation(config_reader *r, bool gated, ares_vision_config *v)
+{
+    static const struct {
+        const char *name;
+        ares_activation f;
+    } known[] = { { "quick_gelu", ARES_QUICK_GELU },
+                  { "gelu", ARES_GELU },
+                  { "gelu_pytorch_tanh", ARES_GELU_TANH } };
+    ares_view act = { 0 };
+    if (r->rc != ARES_OK) return;
+    r->rc = ares_json_get_string(r->root, "hidden_act", gated ? "silu" : "quick_gelu", &act);
+    if (r->rc != ARES_OK || (gated && ares_view_is(act, "silu"))) return;
+    for (int i = 0; i < ARES_COUNT(known) && !gated; i++)
+        if (ares_view_is(act, known[i].name)) {
+            v->activation = known[i].f;
+            return;
+        }
+    r->rc =
+        ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: %s)",
+                  (int)act.len, act.data, gated ? "silu" : "quick_gelu, gelu, gelu_pytorch_tanh");
+}
+
+static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
+{
+    v->gated = gated;
+    const ares_json *o = r->root;
+    enum { WIDEST = 1 << 16 };
+    v->depth = config_i32(r, o, "depth", 32, 1, MAX_DEPTH);
+    v->width =
+        config_i32(r, o, gated ? "hidden_size" : "embed_dim", gated ? 3584 : 1280, 1, WIDEST);
+    v->out = config_i32(r, o, gated ? "out_hidden_size" : "hidden_size", 3584, 1, 1 << 18);
+    v->heads = config_i32(r, o, "num_heads", 16, 1, WIDEST);
+    if (gated) v->intermediate = config_i32(r, o, "intermediate_size", 3420, 1, 1 << 20);
+    else v->intermediate = (int32_t)(v->width * config_double(r, o, "mlp_ratio", 4, 0.25, 64));
+    v->channels = config_i32(r, o, "in_channels", config_i32(r, o, "in_chans", 3, 1, 64), 1, 64);
+    v->patch = config_i32(r, o, "patch_size", 14, 1, 1024);
+    v->merge = config_i32(r, o, "spatial_merge_size", 2, 1, 64);
+    v->temporal = config_i32(r, o, "temporal_patch_size", 2, 1, 64);
+    if (gated) {
+        v->window = config_i32(r, o, "window_size", 112, 1, 1 << 16);
+        v->tokens_per_second = config_double(r, o, "tokens_per_second", 4, 1e-3, 1e4);
+        read_full_blocks(r, v);
+    }
+    read_activation(r, gated, v);
+}
+
+static int check_tower_sizes(const ares_vision_config *v, const ares_model_config *c)
+{
+    if (v->out != c->hidden)
+        return ares_fail(ARES_EFORMAT,
+                         "the tower's features have %d numbers, the text part's "
+                         "hidden_size is %d",
+                         v->out, c->hidden);
+    if (v->width % v->heads || v->width / v->heads % 4)
+        return ares_fail(ARES_EFORMAT,
+                         "a width of %d and %d heads: the width of a head must be a "
+                         "multiple of 4",
+                         v->width, v->heads);
+    if (v->gated && v->window / v->merge / v->patch < 1)
+        return ares_fail(ARES_EFORMAT, "window_size = %d is smaller than a token of %d x %d pixels",
+                         v->window, v->merge * v->patch, v->merge * v->patch);
+    return ARES_OK;
+}
+
+/* At the top only: files of some versions repeat the keys in text_config, with null. */
+static void read_ids(config_reader *top, ares_vision_config *v, int32_t vocab)
+{
+    static const char *const keys[] = { "image_token_id", "video_token_id", "vision_start_token_id",
+                                        "vision_end_token_id" };
+    static const int32_t published[] = { 151655, 151656, 151652, 151653 };
+    int32_t ids[ARES_COUNT(keys)];
+    for (int i = 0; i < ARES_COUNT(keys); i++) {
+        ids[i] = config_i32(top, top->root, keys[i], published[i], 0, INT32_MAX);
+        if (top->rc == ARES_OK && ids[i] >= vocab)
+            top->rc = ares_fail(ARES_EFORMAT, "'%s' = %d lies outside the vocabulary of %d",
+                                keys[i], ids[i], vocab);
+        for (int j = 0; j < i && top->rc == ARES_OK; j++)
+            if (ids[i] == ids[j])
+                top->rc =
+                    ares_fail(ARES_EFORMAT, "'%s' and '%s' are both %d", keys[j], keys[i], ids[i]);
+    }
+    v->image_token = ids[0];
+    v->video_token = ids[1];
+    v->vision_start = ids[2];
+    v->vision_end = ids[3];
+}
+
+void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
+{
+    config_reader r = { ares_json_get(top->root, "vision_config"), top->path, top->rc };
+    if (!r.root || r.root->type != ARES_JSON_OBJECT) {
+        top->rc = ares_fail(ARES_EFORMAT, "'vision_config' is not an object");
+        return;
+    }
+    read_sizes(&r, gated, &c->vision);
+    if (r.rc == ARES_OK) r.rc = check_tower_sizes(&c->vision, c);
+    if (r.rc != ARES_OK) r.rc = ares_fail_in(r.rc, "vision_config");
+    top->rc = r.rc;
+    if (top->rc == ARES_OK) read_ids(top, &c->vision, c->vocab);
+}
+
+/* config.json, in both dialects of rope options, and generation_config.json's stop ids. */
 
 typedef config_reader reader;
 
@@ -631,5 +859,116 @@ int model_config_save(const ares_model_config *c, const char *dir)
     int rc = write_indented(j, ares_path_join(&path, dir, "config.json"));
     ares_str_fini(&compact);
     ares_str_fini(&path);
+    return rc;
+}
+
+/* A model directory's rules for pictures, of its config.json and its processor's files. */
+
+int ares_sight_rules_load(const ares_model_config *cfg, const char *dir, ares_sight_rules *out)
+{
+    const ares_vision_config *v = &cfg->vision;
+    ARES_ASSERT(v->depth);
+    *out = (ares_sight_rules){ .image_token = v->image_token,
+                               .video_token = v->video_token,
+                               .tokens_per_second = v->tokens_per_second };
+    ARES_TRY(ares_processor_load(dir, &out->processor));
+    const ares_processor *p = &out->processor;
+    if (v->channels != ARES_COUNT(p->mean))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "model: %s: vision_config.in_channels = %d; pictures are read with %d",
+                         dir, v->channels, ARES_COUNT(p->mean));
+    if (p->patch == v->patch && p->merge == v->merge && p->temporal == v->temporal) return ARES_OK;
+    return ares_fail(
+        ARES_EFORMAT,
+        "model: %s: the processor has patches of %d x %d pixels and %d frames, %d x %d "
+        "of them a token; config.json has %d, %d and %d; they do not belong together",
+        dir, p->patch, p->patch, p->temporal, p->merge, p->merge, v->patch, v->temporal, v->merge);
+}
+
+/*
+ * How generation_config.json asks to sample. Its end tokens are followed (hf_config.c); the rest is
+ * not: a run samples as its options say, and whoever copies them from a model card must know that
+ * the file adds nothing.
+ */
+
+/* Words that change what is sampled, and the value with which they do not; NaN: none but null. */
+static const struct {
+    const char *word;
+    double neutral;
+} words[] = {
+    { "temperature", 1 },
+    { "top_p", 1 },
+    { "top_k", 0 },
+    { "min_p", 0 },
+    { "typical_p", 1 },
+    { "epsilon_cutoff", 0 },
+    { "eta_cutoff", 0 },
+    { "repetition_penalty", 1 },
+    { "encoder_repetition_penalty", 1 },
+    { "no_repeat_ngram_size", 0 },
+    { "encoder_no_repeat_ngram_size", 0 },
+    { "penalty_alpha", 0 },
+    { "guidance_scale", 1 },
+    { "num_beams", 1 },
+    { "diversity_penalty", 0 },
+    { "min_length", 0 },
+    { "min_new_tokens", 0 },
+    { "exponential_decay_length_penalty", NAN },
+    { "bad_words_ids", NAN },
+    { "force_words_ids", NAN },
+    { "suppress_tokens", NAN },
+    { "begin_suppress_tokens", NAN },
+    { "forced_bos_token_id", NAN },
+    { "forced_eos_token_id", NAN },
+    { "sequence_bias", NAN },
+    { "stop_strings", NAN },
+    { "watermarking_config", NAN },
+};
+
+static bool asks_for_something(const ares_json *v, double neutral)
+{
+    if (!v || v->type == ARES_JSON_NULL) return false;
+    if (v->type == ARES_JSON_ARRAY || v->type == ARES_JSON_OBJECT) return v->count > 0;
+    bool number = v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;
+    return !number || v->number != neutral;
+}
+
+static void add(const ares_json *v, const char *word, const ares_sampling_word *own, ares_str *out)
+{
+    enum { SHOWN = 40 };
+    ares_str text = { 0 };
+    ares_json_write(&text, v);
+    ares_str_addf(out, "%s%s = %.*s%s (", out->len ? ", " : "", word,
+                  (int)ARES_MIN(text.len, SHOWN), text.data, text.len > SHOWN ? ".." : "");
+    if (own) ares_str_addf(out, "%s = %g)", own->option, own->value);
+    else ares_str_add_z(out, "nothing here does that)");
+    ares_str_fini(&text);
+}
+
+int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int n)
+{
+    ares_arena arena = { 0 };
+    ares_str path = { 0 }, text = { 0 }, told = { 0 };
+    const ares_json *root;
+    int rc = ARES_OK;
+    if (ares_file_exists(ares_path_join(&path, dir, "generation_config.json"))) {
+        rc = ares_file_read(path.data, &text);
+        if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &root);
+        for (int i = 0; rc == ARES_OK && i < ARES_COUNT(words); i++) {
+            const ares_json *v = ares_json_get(root, words[i].word);
+            const ares_sampling_word *as = NULL;
+            for (int k = 0; k < n; k++)
+                if (ares_view_eq(ares_view_of(own[k].word), ares_view_of(words[i].word)))
+                    as = &own[k];
+            if (!asks_for_something(v, words[i].neutral)) continue;
+            if (!as || v->type == ARES_JSON_STRING || v->number != as->value)
+                add(v, words[i].word, as, &told);
+        }
+        if (told.len) ares_info("model: %s: not followed: %s", path.data, told.data);
+    }
+    ares_str_fini(&told);
+    ares_str_fini(&text);
+    ares_str_fini(&path);
+    ares_arena_fini(&arena);
     return rc;
 }

@@ -1,0 +1,314 @@
+#ifndef ARES_MODEL_INTERNAL_H
+#define ARES_MODEL_INTERNAL_H
+
+#include "ares/model.h"
+
+/* The architectures, one entry each: what their config.json means where it lacks a key. */
+
+typedef struct model_arch {
+    const char *name;       /* model_type */
+    const char *class_name; /* for `architectures` */
+    int32_t vocab, hidden, intermediate, layers, heads, max_position;
+    int32_t kv_heads, head_dim;      /* 0: heads, and hidden / heads */
+    int32_t bos, eos;                /* -1: none */
+    bool qkv_bias;                   /* q, k and v always have a bias */
+    bool attention_bias_key;         /* `attention_bias` gives q, k, v and o a bias */
+    bool mlp_bias_key;               /* `mlp_bias` gives gate, up and down a bias */
+    bool qk_norm;                    /* an RMS norm per head of q and k */
+    bool vision;                     /* text_config, vision_config, and a tower (docs/vision.md) */
+    bool gated_tower;                /* the tower is Qwen2.5-VL's */
+    double rope_theta, rms_norm_eps; /* 0: 10000, 1e-6 */
+    int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
+} model_arch;
+
+/* NULL, with an error that lists the choices, where there is none of this name. */
+const model_arch *model_arch_find(const char *model_type);
+
+/*
+ * What a block keeps for its backward, in device memory; void *: of the activations' type. Q =
+ * heads x head_dim, K = kv_heads x head_dim, I = intermediate. What one product can compute lies in
+ * one row: q, k and v; gate and up.
+ */
+typedef struct block_saved {
+    void *x_in; /* [rows][hidden] */
+    float *rstd_in;
+    void *qkv; /* [rows][Q + 2 K], after norm and rotation */
+    /*
+     * Qwen 3 only: q and k before their norm, [rows][Q + K], and its factors per row and head. NULL
+     * where there is no backward: then the norm is computed in place
+     */
+    void *qk_raw;
+    float *q_rstd, *k_rstd;
+    void *attn; /* [rows][Q] */
+    float *lse; /* [rows][heads] */
+    /* the residual stream between attention and MLP; may be x_in where there is no backward */
+    void *x_mid;
+    float *rstd_mid;
+    void *gate_up; /* [rows][2 I] */
+} block_saved;
+
+/* Buffers that every block uses and none keeps; those named d_ are for backward. */
+typedef struct block_scratch {
+    void *h, *act; /* [rows][hidden], [rows][I] */
+    /* of a slice: the attention or activation of all ranks, this rank's columns of the stream */
+    void *all, *part;
+    void *d_h, *d_act, *d_gate_up, *d_attn, *d_qkv;
+    void *d_qk; /* Qwen 3 only: of q and k after their norm, in rows as long as d_qkv's */
+} block_scratch;
+
+/* The tokens of one pass: arrays in device memory. */
+typedef struct block_pass {
+    int32_t rows;
+    ares_segments seg;
+    const float *cos_sin; /* [rows][head_dim] */
+    const int32_t *slots;
+    void *cache; /* this layer's; NULL: packed */
+} block_pass;
+
+/* x_out = the residual stream after the layer; it may be s->x_in. */
+void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                   const block_scratch *t, void *x_out);
+/* dx [rows][hidden]: d loss / d x_out on entry, d loss / d x_in on return. */
+void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                    const block_scratch *t, void *dx);
+
+/* Buffers of a pass, cut from one allocation. */
+
+/* Hands out consecutive pieces of one allocation; where base is NULL it only counts bytes. */
+typedef struct carver {
+    char *base;
+    size_t at;
+    ares_dtype act;
+} carver;
+
+static inline void *carve_bytes(carver *c, int64_t rows, int64_t width, size_t each)
+{
+    void *p = c->base ? c->base + c->at : NULL;
+    c->at += ((size_t)(rows * width) * each + 63) / 64 * 64;
+    return p;
+}
+static inline float *carve_floats(carver *c, int64_t rows, int64_t width)
+{
+    return carve_bytes(c, rows, width, sizeof(float));
+}
+static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations */
+{
+    return carve_bytes(c, rows, width, ares_dtype_bytes(c->act));
+}
+
+/*
+ * A file being read. After a failure the getters do nothing; the caller adds the path to it. Each
+ * number has its range, also where the key is absent.
+ */
+typedef struct config_reader {
+    const ares_json *root;
+    const char *path; /* for warnings */
+    int rc;
+} config_reader;
+int32_t config_i32(config_reader *r, const ares_json *o, const char *key, int64_t absent,
+                   int32_t least, int32_t most);
+double config_double(config_reader *r, const ares_json *o, const char *key, double absent,
+                     double least, double most);
+/*
+ * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
+ * of Qwen2.5-VL. The text part has been read. (vision/config.c)
+ */
+void config_read_vision(config_reader *top, bool gated, ares_model_config *c);
+
+/*
+ * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
+ * reads both from 4.43 on.
+ */
+int model_config_save(const ares_model_config *c, const char *dir);
+
+/* Products of a layer and RMS norms, of the text part and of the tower. */
+
+static inline const float *param_vector(const ares_param *p)
+{
+    return p ? p->weight.data : NULL;
+}
+static inline float *param_vector_grad(const ares_param *p)
+{
+    return p ? p->grad.data : NULL;
+}
+/* Activation number n of x. */
+static inline void *acts_at(const ares_device *d, const void *x, int64_t n)
+{
+    return (char *)(uintptr_t)x + (size_t)n * ares_dtype_bytes(d->k->act);
+}
+static inline const void *linear_bias(const ares_linear *l)
+{
+    return l->bias ? l->bias->act : NULL;
+}
+
+/* y = l(x) + residual, which may be NULL; rows of x and of the residual have no gaps. */
+ares_linear_args linear_args(int32_t rows, const ares_linear *l, const void *x,
+                             const void *residual, void *y, int64_t ldy);
+/* The gradients of y = l(x): the weight's where x is given, x's where dx is given. */
+void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const void *dy,
+                     int64_t lddy, const void *x, void *dx, bool accumulate);
+/*
+ * The gradients of products of the same x, whose results lie side by side in rows of dy: dx is
+ * written. Adjacent weights are one product, so that nothing rounds dx on the way.
+ */
+void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_t rows,
+                      const void *dy, int64_t lddy, const void *x, void *dx);
+/* dx += the gradient of x, of rows of k, and the weight's gradient; rstd is the forward's. */
+void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
+                       const void *x, const float *rstd, void *dx);
+
+/* What the parameters of a model are listed with. */
+typedef struct listing {
+    ares_model *m;
+    const char *stem; /* what names begin with */
+    ares_dtype storage;
+    ares_layout layout; /* of matrices */
+    int region;         /* of the matrices that are listed now */
+    int vectors;        /* the region of norms and biases */
+    int32_t parts;      /* among which outputs are divided; 1: the model is whole */
+} listing;
+/* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
+ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format, int index);
+/* format: without the ".weight" and ".bias" at the end of names */
+ares_linear param_add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *format,
+                             int index);
+/* The layer's weight, and its bias, directly behind those of the layer that was added before. */
+ares_linear param_beside(ares_linear l);
+
+/*
+ * A model with all its parameters listed and their memory zeroed; their values are the caller's.
+ * slice: cfg is a slice's, whose memory ares_model_slice_take takes; NULL: the model is no slice.
+ */
+typedef struct model_slice {
+    ares_group *tp; /* NULL: all outputs are its own */
+} model_slice;
+int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
+                   const model_slice *slice, ares_model **out);
+bool param_has_shape(const ares_param *p, const ares_tensor_info *t);
+ares_param *model_param(const ares_model *m, const char *name); /* NULL when absent */
+
+/* Numbers of a model between this rank's memory and files, rectangle by rectangle. */
+
+/*
+ * What elements [first, first + n) of a region are in files: rectangles of tensors in
+ * the order of files, which together hold each of their numbers once. Padding belongs to none. The
+ * rectangle's elements lie side by side in the region from `at` on, as a matrix of rows x columns
+ * would. In PANEL32 first and n are multiples of 32. At the two ends a rectangle may be a part of a
+ * row or panel; between them are whole ones.
+ */
+typedef void rectangle_fn(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
+                          int64_t columns, int64_t at);
+void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
+                      void *ctx);
+
+/* What a model has a number of per element; the last three once the optimizer has memory. */
+typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
+
+/* A rectangle of a parameter's tensor. */
+typedef struct piece {
+    const ares_param *p;
+    int64_t row, rows, column, columns;
+    int64_t at;         /* of the region's elements, its first */
+    ares_matrix memory; /* [rows][columns], where this rank has it */
+} piece;
+typedef int piece_fn(void *ctx, const piece *x);
+
+/* Whether files have numbers of that kind for the parameter. */
+bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind);
+/* Everything of that kind in this rank's memory. Ends with the first failure. */
+int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx);
+int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx);
+/* The weights of the same rectangle in another model of these parameters; this rank has them. */
+ares_matrix pieces_other(const ares_model *other, const piece *x);
+/*
+ * What rank `rank` of `ranks` writes of a region, in turns of at most 16 million elements; the
+ * ranks together write everything once. Every rank has the same number of turns, some of them
+ * empty.
+ */
+int64_t pieces_turns(const ares_region *r, int ranks);
+int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
+                   int64_t turn, piece_fn *fn, void *ctx);
+
+/* tensor: the whole one in host memory, of which the rectangle is taken. */
+int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype);
+/* Adds to *sum what rows, the rectangle's numbers in a file, contribute (fingerprint.c). */
+void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
+                     ares_dtype dtype, uint64_t *sum);
+
+int regions_count(const ares_model *m); /* the frozen ones too */
+/*
+ * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
+ * gradients. What it has allocated when it fails is released by regions_release.
+ */
+int regions_allocate(ares_model *m, bool trainable);
+/*
+ * Norms and biases in the type of activations, after their weights were written; AdamW writes both.
+ */
+int regions_refresh(ares_model *m);
+void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
+void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
+
+/* Whether a region's weights are whole on the device only while they are held. (hold.c) */
+bool region_apart(const ares_region *r);
+/* Memory of the device for such weights. */
+int slots_open(ares_model *m);
+void slots_close(ares_model *m);
+/* Begins to bring the weights of region r: call it before launching what comes before r. */
+void region_ahead(ares_model *m, int r);
+void slots_forget(ares_model *m); /* weights were written where they lie */
+
+/* Of a trained model: elements of m->grads. (gradients.c) */
+int64_t gradients_elements(const ares_model *m);
+void gradients_close(ares_model *m);
+/* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
+void gradients_leave(ares_model *m, int region);
+/* Around the backward of the look-up: m->embed_grad has a place; the embedding's is complete. */
+void gradients_begin_look_up(ares_model *m);
+void gradients_end_look_up(ares_model *m);
+
+void windows_close(ares_model *m); /* optimizer states, wherever they lie (windows.c) */
+/* Whether region i is one of the matrices of a vision tower. */
+bool region_of_tower(const ares_model *m, int i);
+
+typedef struct ares_rope ares_rope;
+ares_rope *rope_new(const ares_model_config *c);
+void rope_free(ares_rope *r);
+/*
+ * The cosines, then the sines of one position: [head_dim] (rope_angles.c). length: tokens of the
+ * whole sequence; only dynamic scaling depends on it.
+ */
+void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
+/* The same of a position in time, row and column: each turns its section of the angles. */
+void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t length,
+                       float *cos_sin);
+
+/* Writing a model's tensors, also by several ranks. */
+
+/* A file with tensors of parameters [first, end); path NULL: none, only the sum is made. */
+typedef struct save_file {
+    const char *path;
+    int first, end;
+    piece_kind kinds[3];
+    int n_kinds;
+    ares_dtype dtype;
+} save_file;
+save_file save_weights(const ares_model *m, const char *path); /* of all parameters */
+save_file save_states(const ares_model *m, const char *path);
+/*
+ * A collective of by's ranks (NULL: this process alone), unless it fails with ARES_EDIST. Another
+ * failure is this rank's own. *sum grows by what this rank has written contributes to the
+ * fingerprint.
+ */
+int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by, uint64_t *sum);
+/* A collective: the first failure of any rank, or *sum over all ranks. */
+int save_agree(const ares_writers *by, int rc, uint64_t *sum);
+/* The tensor of that kind in a file; NULL: absent. */
+const ares_tensor_info *save_find(const ares_safetensors *s, const ares_param *p, piece_kind kind);
+
+/*
+ * Rows [n][k] of the given type in host memory <-> a parameter's tensor (weight, gradient or an
+ * optimizer state, all of one layout) on its device.
+ */
+int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype);
+int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype);
+#endif

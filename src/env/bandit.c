@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "types.h"
+#include "internal.h"
 
 #define BANDIT_OPTIONS(X)                                                                   \
     X(choice, split, "split", "train", "train|test", "which names the arms have")           \

@@ -3,14 +3,12 @@
  * Expressions know + - * / and brackets; Python's further operators, which the published judge lets
  * eval compute, count as wrong values.
  */
-#include "countdown.h"
+#include "internal.h"
 
 #include <ctype.h>
 #include <math.h>
 
 #include "ares/core_streams.h"
-#include "rows.h"
-#include "types.h"
 
 #define COUNTDOWN_OPTIONS(X)                                                                   \
     X(text, path, "path", "null", "nonempty",                                                  \

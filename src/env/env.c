@@ -1,8 +1,14 @@
-/* Environments and their episodes: what happens around a type's own steps. */
-#include "types.h"
+#include "internal.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#include "ares/core.h"
+#include "ares/env.h"
+
+/* Environments and their episodes: what happens around a type's own steps. */
 
 /* ---------------- rewards */
 static ares_env_reward sum(ares_env_reward a, ares_env_reward b)
@@ -148,4 +154,373 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
         e->truncated = !turn->outcome.success;
     } else if (ares_env_actions_left(e) <= 0) e->terminated = e->truncated = true;
     return ARES_OK;
+}
+
+/* The table of environment types. To add one: a file in this folder and a word here. */
+
+#define TYPE_LIST(X) \
+    X(sokoban)       \
+    X(frozen_lake)   \
+    X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube) X(command) X(openenv)
+
+#define DECLARE(name) extern const ares_env_type ares_env_type_##name;
+#define ENTRY(name) &ares_env_type_##name,
+#define NAME(name) #name,
+TYPE_LIST(DECLARE)
+static const ares_env_type *const table[] = { TYPE_LIST(ENTRY) };
+static const char *const names[] = { TYPE_LIST(NAME) };
+
+const char *const *env_type_names(int *n)
+{
+    *n = ARES_COUNT(names);
+    return names;
+}
+
+const ares_env_type *env_type_find(const char *name)
+{
+    int i;
+    return ares_lookup(ARES_ECONFIG, "env: type", name, names, ARES_COUNT(names), &i) == ARES_OK
+               ? table[i]
+               : NULL;
+}
+
+/* Definitions of environments: options under env.definitions.<Tag>. */
+
+static ARES_OPTION_TABLE(env_table, ares_env_options, ARES_ENV_OPTIONS);
+static ARES_OPTION_TABLE(definition_table, ares_env_definition_options,
+                         ARES_ENV_DEFINITION_OPTIONS);
+
+enum { TAGS = 64, PATH = 256 };
+
+const char *const *ares_env_tag_names(int *n)
+{
+    static const char *names[TAGS];
+    int types;
+    const char *const *type = env_type_names(&types);
+    ARES_ASSERT(env_tag_count + types <= TAGS);
+    for (int i = 0; i < env_tag_count; i++) names[i] = env_tags[i].name;
+    for (int i = 0; i < types; i++) names[env_tag_count + i] = type[i];
+    *n = env_tag_count + types;
+    return names;
+}
+
+static void write_string(ares_str *out, const char *key, const char *value)
+{
+    ares_json_write_string(ares_json_key(out, key), ares_view_of(value));
+}
+
+void ares_env_declare_options(ares_config *cfg)
+{
+    ares_config_add_options(cfg, "env", env_table, NULL);
+}
+
+static void preset(ares_config *cfg, const char *tag, const char *key, const char *value)
+{
+    ares_str path = { 0 };
+    ares_str_addf(&path, "env.definitions.%s.%s", tag, key);
+    bool set = ares_config_is_set(cfg, path.data);
+    ares_str_addf(&path, "=%s", value);
+    if (!set) ares_config_override(cfg, path.data);
+    ares_str_fini(&path);
+}
+
+static void preset_options(ares_config *cfg, const env_tag *t)
+{
+    ares_arena arena = { 0 };
+    const ares_json *options;
+    int rc = ares_json_parse(&arena, ares_view_of(t->options), t->name, &options);
+    ARES_ASSERT(rc == ARES_OK); /* tags.c is ours */
+    for (int64_t i = 0; i < options->count; i++) {
+        ares_str key = { 0 }, value = { 0 };
+        const ares_json *v = options->members[i].value;
+        ares_str_addf(&key, "options.%s", options->members[i].key.data);
+        if (v->type == ARES_JSON_STRING) ares_str_add_view(&value, v->text);
+        else ares_json_write(&value, v);
+        preset(cfg, t->name, key.data, value.data);
+        ares_str_fini(&key);
+        ares_str_fini(&value);
+    }
+    ares_arena_fini(&arena);
+}
+
+void ares_env_preset(ares_config *cfg, const char *tag)
+{
+    char number[32];
+    for (int i = 0; i < env_tag_count; i++) {
+        const env_tag *t = &env_tags[i];
+        if (strcmp(t->name, tag) != 0) continue;
+        preset(cfg, tag, "type", t->type);
+        ares_str text = { 0 };
+        ares_json_write_string(&text, ares_view_of(t->instruction)); /* blanks at its end count */
+        preset(cfg, tag, "instruction", text.data);
+        ares_str_fini(&text);
+        snprintf(number, sizeof number, "%lld", (long long)t->max_actions);
+        preset(cfg, tag, "max_actions", number);
+        snprintf(number, sizeof number, "%lld", (long long)t->max_tokens);
+        preset(cfg, tag, "max_tokens", number);
+        preset_options(cfg, t);
+        return;
+    }
+    int n;
+    const char *const *types = env_type_names(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(types[i], tag) == 0) preset(cfg, tag, "type", tag);
+}
+
+/* The built-in tags as a first layer, and each type under its own name with its defaults. */
+void ares_env_declare(ares_config *cfg)
+{
+    ares_str text = { 0 };
+    int n;
+    const char *const *types = env_type_names(&n);
+    ares_config_add_options(cfg, "env", env_table, NULL);
+    ares_json_begin(&text, '{');
+    ares_json_begin(ares_json_key(&text, "env"), '{');
+    ares_json_begin(ares_json_key(&text, "definitions"), '{');
+    for (int i = 0; i < env_tag_count; i++) {
+        const env_tag *t = &env_tags[i];
+        ares_json_begin(ares_json_key(&text, t->name), '{');
+        write_string(&text, "type", t->type);
+        write_string(&text, "instruction", t->instruction);
+        ares_json_write_i64(ares_json_key(&text, "max_actions"), t->max_actions);
+        ares_json_write_i64(ares_json_key(&text, "max_tokens"), t->max_tokens);
+        ares_json_splice(ares_json_key(&text, "options"), ares_view_of(t->options));
+        ares_json_end(&text, '}');
+    }
+    for (int i = 0; i < n; i++) {
+        ares_json_begin(ares_json_key(&text, types[i]), '{');
+        write_string(&text, "type", types[i]);
+        ares_json_end(&text, '}');
+    }
+    for (int i = 0; i < 3; i++) ares_json_end(&text, '}');
+    ares_config_load_text(cfg, "the built-in tags", ares_str_view(&text));
+    ares_str_fini(&text);
+}
+
+static int check_tag(const ares_config *cfg, const char *tag)
+{
+    const ares_json *all = ares_config_get(cfg, "env.definitions");
+    const char *names[2 * TAGS];
+    int n = 0, built_in;
+    const char *const *known = ares_env_tag_names(&built_in);
+    if (ares_json_get(all, tag)) return ARES_OK;
+    for (int i = 0; i < built_in; i++)
+        if (!ares_json_get(all, known[i])) names[n++] = known[i];
+    for (int64_t i = 0; all && i < all->count && n < ARES_COUNT(names); i++)
+        names[n++] = all->members[i].key.data;
+    return ares_lookup(ARES_ECONFIG, "env: tag", tag, names, n, &(int){ 0 });
+}
+
+void ares_env_check_definitions(ares_config *cfg)
+{
+    const ares_json *all = ares_config_get(cfg, "env.definitions");
+    int built_in;
+    const char *const *known = ares_env_tag_names(&built_in);
+    for (int64_t i = 0; all && i < all->count; i++) {
+        const char *tag = all->members[i].key.data;
+        ares_str path = { 0 };
+        bool is_known = false;
+        for (int k = 0; k < built_in; k++) is_known = is_known || strcmp(known[k], tag) == 0;
+        if (is_known || ares_json_get(all->members[i].value, "type")) continue;
+        const char *near = ares_nearest(tag, known, built_in);
+        ares_str_addf(&path, "env.definitions.%s", tag);
+        ares_config_fault(cfg, path.data, "no such tag%s%s%s (one of your own needs a type)",
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        ares_str_fini(&path);
+    }
+}
+
+int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
+{
+    char path[PATH], options[PATH + 8];
+    *d = (ares_env_definition){ 0 };
+    if (strlen(tag) > PATH - 32 || strchr(tag, '.'))
+        return ares_fail(ARES_ECONFIG, "env: tag = '%.64s': too long, or with a dot in it", tag);
+    ARES_TRY(check_tag(cfg, tag));
+    snprintf(path, sizeof path, "env.definitions.%s", tag);
+    d->tag = strcpy(ares_config_alloc(cfg, strlen(tag)), tag);
+    int faults = ares_config_fault_count(cfg);
+    ares_config_bind(cfg, path, definition_table, &d->texts);
+    if (ares_config_fault_count(cfg) > faults) return ARES_OK;
+    d->type = env_type_find(d->texts.type);
+    if (!d->type) {
+        int n;
+        const char *const *names = env_type_names(&n);
+        ares_lookup(ARES_ECONFIG, NULL, d->texts.type, names, n, &(int){ 0 });
+        snprintf(options, sizeof options, "%s.type", path);
+        ares_config_fault(cfg, options, "%s", ares_error_message());
+        return ARES_OK;
+    }
+    snprintf(options, sizeof options, "%s.options", path);
+    d->options = ares_config_alloc(cfg, d->type->options_size);
+    if (d->type->options) ares_config_bind(cfg, options, d->type->options, d->options);
+    if (d->type->check && ares_config_fault_count(cfg) == faults)
+        d->type->check(d->options, cfg, options);
+    return ARES_OK;
+}
+
+int ares_env_definition_open(ares_env_definition *d)
+{
+    return d->type->load ? d->type->load(d->options, &d->shared) : ARES_OK;
+}
+
+void ares_env_definition_close(ares_env_definition *d)
+{
+    if (d->type && d->type->unload) d->type->unload(d->shared);
+    *d = (ares_env_definition){ 0 };
+}
+
+/*
+ * The tags of RAGEN's config/envs.yaml whose types are built in. The instructions are data: their
+ * wording, blanks at line ends and "(5, 5)" on a map of 4 x 4 are RAGEN's.
+ */
+
+#define SOKOBAN_INSTRUCTION                                                                       \
+    "You are solving the Sokoban puzzle. \nYou are the player and you need to push all boxes to " \
+    "targets. \nWhen you are right next to a box, you can push it by moving in the same "         \
+    "direction. \nYou cannot push a box through a wall, and you cannot pull a box. \nThe answer " \
+    "should be a sequence of actions, like <answer>Right || Right || Up</answer>\n"
+
+const env_tag env_tags[] = {
+    { "SimpleSokoban", "sokoban", SOKOBAN_INSTRUCTION, 10, 100,
+      "{\"dim_x\":6,\"dim_y\":6,\"num_boxes\":1,\"max_steps\":100}" },
+    { "LargerSokoban", "sokoban", SOKOBAN_INSTRUCTION, 10, 100,
+      "{\"dim_x\":8,\"dim_y\":8,\"num_boxes\":2,\"max_steps\":100,\"search_depth\":10}" },
+    { "SokobanDifferentGridVocab", "sokoban", SOKOBAN_INSTRUCTION, 10, 100,
+      "{\"dim_x\":6,\"dim_y\":6,\"num_boxes\":1,\"max_steps\":100,\"search_depth\":30,"
+      "\"symbols\":[\"W\",\".\",\"G\",\"C\",\"B\",\"A\",\"@\"]}" },
+    { "CoordSokoban", "sokoban",
+      "You are solving the Sokoban puzzle. You are the player and you need to push all boxes to "
+      "targets.\nYou are provided with a symbol grid and the zero-indexed coordinates of the "
+      "player, each box, and each target. \nCoordinates range from the top-left corner (0, 0) to "
+      "the bottom-right corner (5, 5). \nWhen you are exactly next to a box, you can push it by "
+      "moving in the same direction. \nYou cannot push a box through a wall, and you cannot pull a "
+      "box.\nThe answer should be a sequence of actions, like <answer>Right || Right || "
+      "Up</answer>.\n",
+      10, 120,
+      "{\"dim_x\":6,\"dim_y\":6,\"num_boxes\":1,\"max_steps\":100,"
+      "\"observation_format\":\"grid_coord\"}" },
+    { "FrozenLake", "frozen_lake",
+      "You are solving the FrozenLake puzzle. Forbid the whole and go to the target. You may move "
+      "to the unintended direction due to the slippery ice. Example answer format: <think>To "
+      "forbid the hole and go to the target, I should go left then go up.</think><answer>Left || "
+      "Up</answer>",
+      10, 100, "{\"success_rate\":0.8}" },
+    { "CoordFrozenLake", "frozen_lake",
+      "You are solving the FrozenLake puzzle. The observation includes both a symbol grid and "
+      "zero-indexed coordinates for the start, goal, player, and any holes.\nCoordinates range "
+      "from the top-left corner (0, 0) to the bottom-right corner (5, 5).\nBeware that the ice is "
+      "slippery, so the agent might slide and end up in an unintended tile.\nRespond with a "
+      "sequence of actions such as <answer>Left || Up || Up</answer>.\n",
+      10, 120, "{\"observation_format\":\"grid_coord\",\"success_rate\":0.8}" },
+    { "Countdown", "countdown",
+      "You are solving the Countdown puzzle. You should use the num list to create an equation "
+      "that equals the target. Example answer format: <think> To find an equation using [3, 5, 2] "
+      "to get 4. Let's check 2 + 5 = 7, 7 - 3 = 4. So the answer is 2 + 5 - 3 = 4. "
+      "</think><answer>2 + 5 - 3</answer>",
+      1, 100, "{}" },
+    { "Bandit", "bandit", "", 1, 100, "{\"split\":\"train\"}" },
+    { "BanditTest", "bandit", "", 1, 100, "{\"split\":\"test\"}" },
+    { "MetamathQA", "metamathqa", "You are solving Math problems. ", 1, 100, "{}" },
+};
+const int env_tag_count = ARES_COUNT(env_tags);
+
+/* Rewards of episodes within groups, as RAGEN's context manager normalises them. */
+
+static const char *const methods[] = { "identity", "mean", "mean_std", "asym_clip" };
+
+const char *const *ares_env_normalisations(int *n)
+{
+    *n = ARES_COUNT(methods);
+    return methods;
+}
+
+static void normalise_group(int method, double *x, const int64_t *member, int64_t n)
+{
+    double mean = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) mean += x[member[i]];
+    mean /= (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (x[member[i]] - mean) * (x[member[i]] - mean);
+    double std = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        double *v = &x[member[i]];
+        *v -= mean;
+        if (method == ARES_ENV_MEAN) continue;
+        *v = std > 1e-6 ? *v / (std + 1e-6) : 0;
+        if (method == ARES_ENV_ASYM_CLIP) *v = fmin(fmax(*v, -1), 3);
+    }
+}
+
+void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
+{
+    if (method == ARES_ENV_IDENTITY || n == 0) return;
+    ares_map *sizes = ares_map_new(); /* of the groups, by their number */
+    for (int64_t i = 0; i < n; i++) {
+        int64_t size = 0;
+        ares_view key = { (const char *)&group[i], sizeof group[i] };
+        ares_map_get(sizes, key, &size);
+        ares_map_put(sizes, key, size + 1);
+    }
+    int64_t groups = ares_map_count(sizes), *member = ares_malloc((size_t)n * sizeof *member);
+    for (int64_t g = 0; groups < n && g < groups; g++) {
+        int64_t count = 0, size = ares_map_value(sizes, g);
+        ares_view key = ares_map_key(sizes, g);
+        for (int64_t i = 0; i < n && count < size; i++)
+            if (memcmp(&group[i], key.data, sizeof group[i]) == 0) member[count++] = i;
+        normalise_group(method, x, member, count);
+    }
+    ares_free(member);
+    ares_map_free(sizes);
+}
+
+void board_render(const char *format, const void *env, board_part *grid, board_part *coordinates,
+                  ares_str *out)
+{
+    bool both = strcmp(format, "grid_coord") == 0;
+    if (both) ares_str_add_z(out, "Coordinates: \n");
+    if (both || strcmp(format, "coord") == 0) coordinates(env, out);
+    if (both) ares_str_add_z(out, "\nGrid Map: \n");
+    if (both || strcmp(format, "grid") == 0) grid(env, out);
+}
+
+void board_add_size(ares_str *out, int rows, int cols)
+{
+    ares_str_addf(out, "Board size: %d rows x %d cols (zero-indexed).", rows, cols);
+}
+
+void board_add_cells(ares_str *out, const char *label, const int *cells, int n, int cols)
+{
+    for (int i = 0; i < n; i++) {
+        if (i == 0) ares_str_addf(out, "\n%s: ", label);
+        ares_str_addf(out, "%s(%d, %d)", i ? ", " : "", cells[i] / cols, cells[i] % cols);
+    }
+}
+
+static int read_lines(const char *path, ares_view rest, int64_t most, ares_arena *arena,
+                      int (*each)(void *ctx, const ares_json *row), void *ctx)
+{
+    int64_t rows = 0;
+    for (int64_t line = 1; rest.len && (!most || rows < most); line++) {
+        int64_t end = ares_view_find(rest, ARES_VIEW("\n"), 0);
+        ares_view text = { rest.data, end < 0 ? rest.len : (size_t)end };
+        size_t taken = text.len + (end >= 0);
+        rest = (ares_view){ rest.data + taken, rest.len - taken };
+        if (!ares_view_trim(text).len) continue;
+        const ares_json *row;
+        ARES_TRY(ares_json_parse_line(arena, text, path, line, &row));
+        int rc = each(ctx, row);
+        if (rc != ARES_OK) return ares_fail_in(rc, "env: %s:%lld", path, (long long)line);
+        rows++;
+    }
+    return ARES_OK;
+}
+
+int env_rows_read(const char *path, int64_t most, ares_arena *arena,
+                  int (*each)(void *ctx, const ares_json *row), void *ctx)
+{
+    ares_str text = { 0 };
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK) rc = read_lines(path, ares_str_view(&text), most, arena, each, ctx);
+    ares_str_fini(&text);
+    return rc;
 }

@@ -1,11 +1,13 @@
+#ifndef ARES_ENV_FOREIGN_H
+#define ARES_ENV_FOREIGN_H
+
+#include "ares/core.h"
+#include "ares/env.h"
+
 /*
  * What environments in somebody else's program have in common: the state that the program told, and
  * why an episode failed. Nothing that the program says is trusted.
  */
-#ifndef ARES_ENV_FOREIGN_H
-#define ARES_ENV_FOREIGN_H
-
-#include "ares/env.h"
 
 enum {
     FOREIGN_ANSWER_BYTES = 1 << 20, /* an answer may have; a longer one fails the episode */
@@ -49,4 +51,117 @@ const char *foreign_quote(ares_view text, char out[160]);
 /* Whether a text that is no JSON has a number that JSON does not know, as Python writes it. */
 bool foreign_is_not_finite(ares_view text);
 
+/*
+ * A program that answers lines with lines, for one environment or for several at once. With
+ * several, each line holds an "id", and answers may come in any order; the environments may be used
+ * on different threads.
+ */
+
+typedef struct process_options {
+    const char *const *argv; /* [words] */
+    int64_t words;
+    int64_t seats;          /* environments per process; above 1, lines hold an id */
+    double timeout_s;       /* for one answer */
+    double start_timeout_s; /* for the first answer of a process */
+    int64_t memory_bytes;   /* of address space */
+    size_t answer_bytes;    /* a longer line is a flood */
+} process_options;
+
+typedef struct processes processes; /* of one definition */
+typedef struct seat seat;           /* an environment's place in one of them */
+
+processes *processes_new(const process_options *o);
+void processes_free(processes *all); /* after its seats */
+/* File descriptors of n environments, `seats` to a process. */
+int64_t processes_descriptors(int64_t seats, int64_t n);
+/* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
+seat *seat_new(processes *all);
+void seat_free(seat *s);
+/* the id that its lines hold; -1: none */
+int64_t seat_id(const seat *s);
+
+typedef struct reply {
+    ares_view line; /* lives until the seat's next question */
+    bool failed;    /* there is no line, and the process no longer runs */
+    bool by_clock;
+    bool replayable; /* a second run would fail alike: no clock, and nobody else's lines */
+    int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
+    char why[500];
+} reply;
+/*
+ * Asks one question, a line without its newline, and waits for the answer. begins: of an episode;
+ * starts the process where none runs. Another question fails when the process has been started
+ * again since.
+ */
+void seat_ask(seat *s, ares_view question, bool begins, reply *r);
+/* After an answer that makes no sense: ends the process where it is this seat's alone. */
+void seat_give_up(seat *s);
+
+/*
+ * Connections to one server of messages (WebSocket), served by a thread of their own: servers drop
+ * a connection that leaves their pings unanswered, and a run may be busy for minutes. Callers on
+ * any thread ask one question per connection at a time and wait for its answer.
+ */
+
+typedef struct sockets sockets;       /* all connections to a server */
+typedef struct connection connection; /* one of them, open or not */
+
+/* Whether this build has libwebsockets; without it sockets_new fails and says so. */
+bool sockets_offered(void);
+/* answer_bytes: a longer message closes its connection. */
+int sockets_new(const char *host, int port, size_t answer_bytes, sockets **out);
+void sockets_free(sockets *all); /* after its connections; NULL is fine */
+
+connection *connection_new(sockets *all);
+void connection_free(connection *c); /* NULL is fine */
+bool connection_is_open(connection *c);
+void connection_close(connection *c);
+
+typedef struct socket_reply {
+    ares_view text; /* lives until the connection's next question */
+    bool failed;    /* there is no answer, and the connection is closed */
+    bool by_clock;  /* because it was late */
+    int status;     /* of a document, as HTTP numbers them */
+    char why[200];  /* "gave no answer within 2 s" */
+} socket_reply;
+/* Opens the connection and asks its first question. It must be closed. */
+void connection_open(connection *c, const char *path, ares_view question, double timeout_s,
+                     socket_reply *r);
+/* A connection that was closed since the last question fails with the reason. */
+void connection_ask(connection *c, ares_view question, double timeout_s, socket_reply *r);
+/* Fetches a document by HTTP GET. The connection must be closed, and is closed afterwards. */
+void connection_get(connection *c, const char *path, double timeout_s, socket_reply *r);
+
+/* How a server of environments is reached, and how a text becomes one of its actions. */
+
+typedef struct openenv_address {
+    char host[256];
+    int port;
+    char base[512]; /* of paths: "", "/lake" */
+} openenv_address;
+/*
+ * ws://host:port/path, http:// or no scheme alike; a "/ws" at its end belongs to every server.
+ * NULL, or what is wrong.
+ */
+const char *openenv_read_url(const char *url, openenv_address *out);
+
+/* Where an action's text goes. */
+typedef struct openenv_form {
+    const char *field;   /* NULL: the text is the whole action, a JSON object */
+    ares_json_type type; /* of its value; STRING takes any text */
+    const char **names;  /* [n_names] its values, as texts; 0: not listed */
+    int n_names;
+    ares_arena arena;
+} openenv_form;
+void openenv_form_fini(openenv_form *f);
+/*
+ * From the server's schema of actions. field: the user's choice, "*" for whole actions, NULL for
+ * the only field that an action must have beside those of `constants`. ARES_ECONFIG names the
+ * fields.
+ */
+int openenv_form_read(openenv_form *f, const ares_json *schema, const char *field,
+                      const ares_json *constants);
+/* {..} appended to out; false: the text is no such action */
+bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_view text,
+                        ares_str *out);
 #endif

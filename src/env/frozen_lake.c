@@ -2,11 +2,9 @@
  * `frozen_lake`: walk over ice to the goal. Transitions are Gymnasium's with `success_rate`; maps,
  * with start and goal anywhere, are RAGEN's (docs/environments.md#frozenlake).
  */
-#include "frozen_lake.h"
+#include "internal.h"
 
 #include "ares/core_streams.h"
-#include "board.h"
-#include "types.h"
 
 #define FROZEN_LAKE_OPTIONS(X)                                                                     \
     X(i64, size, "size", "4", "[2,32]", "rows and columns")                                        \

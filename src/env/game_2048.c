@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/core_streams.h"
-#include "types.h"
+#include "internal.h"
 
 #define GAME_2048_OPTIONS(X)                                                                    \
     X(i64, size, "size", "4", "[2,8]", "rows and columns")                                      \

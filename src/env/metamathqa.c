@@ -4,8 +4,7 @@
 #include <ctype.h>
 
 #include "ares/core_streams.h"
-#include "rows.h"
-#include "types.h"
+#include "internal.h"
 
 #define METAMATHQA_OPTIONS(X)                \
     X(text, path, "path", "???", "nonempty", \

@@ -4,7 +4,7 @@
  */
 
 #include "ares/core_streams.h"
-#include "types.h"
+#include "internal.h"
 
 #define RUBIKSCUBE_OPTIONS(X)                                                               \
     X(i64, scramble_depth, "scramble_depth", "5", "[0,1000]", "turns from the solved cube") \

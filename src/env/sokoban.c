@@ -1,14 +1,346 @@
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ares/core.h"
+#include "ares/core_streams.h"
+
+/*
+ * A room is carved by a random walk, filled by numpy's legacy stream, and unsolved by a search that
+ * pulls boxes away from their targets. The order of every draw and of the search is that of
+ * gym-sokoban (room_utils.py), so that a seed gives its room.
+ *
+ * The search explores raw grids there. Here the key of a state is the player's cell and the boxes'
+ * cells, each with whether it was ever pulled (the grid shows such a box as code 3), which tells
+ * the same states apart.
+ */
+
+enum { TRIES = 4, EXPLORED = 300000, SEEDS = 100, WORK = 4 * EXPLORED };
+enum { KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 };
+
+int sokoban_beside(int cols, int cell, int direction)
+{
+    const int step[] = { -cols, cols, -1, 1 };
+    return cell + step[direction];
+}
+
+/* ---------------- the floor */
+static int clamped(int x, int least, int most)
+{
+    return ARES_MIN(ARES_MAX(x, least), most);
+}
+
+static void carve(const sokoban_size *z, ares_mt19937 *py, uint8_t *room)
+{
+    static const char masks[5][10] = { "000111000", "010010010", "000110010", "000110110",
+                                       "000011010" };
+    static const int direction[4][2] = { { 1, 0 }, { 0, 1 }, { -1, 0 }, { 0, -1 } };
+    memset(room, SOKOBAN_WALL, (size_t)(z->rows * z->cols));
+    uint64_t d = ares_py_below(py, 4);
+    int row = (int)ares_py_randint(py, 1, z->rows - 1);
+    int col = (int)ares_py_randint(py, 1, z->cols - 1);
+    for (int step = 17 * (z->rows + z->cols) / 10; step; step--) { /* 1.7 (rows + cols) */
+        if (ares_py_random(py) < 0.35) d = ares_py_below(py, 4);
+        row = clamped(row + direction[d][0], 1, z->rows - 2);
+        col = clamped(col + direction[d][1], 1, z->cols - 2);
+        const char *mask = masks[ares_py_below(py, 5)];
+        for (int i = 0; i < 9; i++) {
+            int r = row - 1 + i / 3, c = col - 1 + i % 3;
+            bool rim = r == 0 || c == 0 || r == z->rows - 1 || c == z->cols - 1;
+            if (mask[i] == '1' && !rim) room[r * z->cols + c] = SOKOBAN_FLOOR;
+        }
+    }
+}
+
+static int floor_cells(const uint8_t *room, int cells, int *list)
+{
+    int n = 0;
+    for (int i = 0; i < cells; i++)
+        if (room[i] == SOKOBAN_FLOOR) list[n++] = i;
+    return n;
+}
+
+/* false: too little floor */
+static bool place(const sokoban_size *z, ares_mt19937 *np, uint8_t *room)
+{
+    int list[SOKOBAN_CELLS], cells = z->rows * z->cols, n = floor_cells(room, cells, list);
+    if (n <= z->boxes + 1) return false;
+    room[list[ares_np_below(np, (uint32_t)n)]] = SOKOBAN_PLAYER;
+    for (int b = 0; b < z->boxes; b++) {
+        n = floor_cells(room, cells, list);
+        room[list[ares_np_below(np, (uint32_t)n)]] = SOKOBAN_TARGET;
+    }
+    return true;
+}
+
+/* ---------------- states seen: open addressing, keys of `words` words, word 0 never 0 */
+typedef struct seen {
+    uint64_t *keys;
+    int words;
+    int64_t count, capacity; /* a power of two */
+} seen;
+
+static uint64_t *slot_of(const seen *s, const uint64_t *key)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < s->words; i++) { /* the mixer of splitmix64 per word */
+        h = ((h ^ key[i]) + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+        h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+        h ^= h >> 31;
+    }
+    for (uint64_t at = h;; at++) {
+        uint64_t *slot = s->keys + (at & (uint64_t)(s->capacity - 1)) * (uint64_t)s->words;
+        if (!slot[0] || memcmp(slot, key, (size_t)s->words * sizeof *key) == 0) return slot;
+    }
+}
+
+static void grow(seen *s)
+{
+    seen wider = { .words = s->words, .count = s->count, .capacity = s->capacity * 2 };
+    wider.keys = ares_calloc((size_t)(wider.capacity * s->words), sizeof *wider.keys);
+    for (int64_t i = 0; i < s->capacity; i++) {
+        const uint64_t *key = s->keys + i * s->words;
+        if (key[0]) memcpy(slot_of(&wider, key), key, (size_t)s->words * sizeof *key);
+    }
+    ares_free(s->keys);
+    *s = wider;
+}
+
+/* Adds a state; false: it was there already. */
+static bool see(seen *s, const uint64_t *key)
+{
+    if (3 * s->count >= 2 * s->capacity) grow(s);
+    uint64_t *slot = slot_of(s, key);
+    if (slot[0]) return false;
+    memcpy(slot, key, (size_t)s->words * sizeof *key);
+    s->count++;
+    return true;
+}
+
+/* ---------------- the search backwards */
+typedef struct frame {      /* how a state was reached, and where its own search stands */
+    int16_t player, behind; /* the player's cell before; the cell a box was pulled from, -1: none */
+    int16_t swaps, last;    /* changes of the box that is pulled; that box, -1: none yet */
+    uint8_t code, pulled;   /* of the box before it was pulled */
+    int8_t direction;       /* to try next */
+} frame;
+
+typedef struct search {
+    const sokoban_size *size;
+    const uint8_t *fixed;
+    uint8_t state[SOKOBAN_CELLS];
+    int player, box[SOKOBAN_BOXES], target[SOKOBAN_BOXES];
+    uint8_t pulled[SOKOBAN_BOXES];
+    int away; /* sum of the boxes' distances to their targets */
+    seen explored;
+    uint8_t *best; /* [rows x cols] */
+    int best_score, best_displacement;
+} search;
+
+static void key_of(const search *s, uint64_t *key)
+{
+    uint16_t part[KEY_WORDS * 4] = { (uint16_t)(s->player + 1) };
+    for (int b = 0; b < s->size->boxes; b++) { /* sorted: a grid does not tell boxes apart */
+        uint16_t box = (uint16_t)((s->box[b] << 1 | s->pulled[b]) + 1);
+        int at = 1 + b;
+        for (; at > 1 && part[at - 1] > box; at--) part[at] = part[at - 1];
+        part[at] = box;
+    }
+    memcpy(key, part, sizeof part);
+}
+
+static int distance(const search *s, int b)
+{
+    int cols = s->size->cols;
+    return abs(s->box[b] / cols - s->target[b] / cols) +
+           abs(s->box[b] % cols - s->target[b] % cols);
+}
+
+static void put_box(search *s, int b, int cell, uint8_t pulled)
+{
+    s->away -= distance(s, b);
+    s->box[b] = cell;
+    s->pulled[b] = pulled;
+    s->away += distance(s, b);
+}
+
+/*
+ * Visits the present state, `level` moves after the first one; false: the search goes no further
+ * from here.
+ */
+static bool visit(search *s, int level, int swaps)
+{
+    uint64_t key[KEY_WORDS];
+    if (level + 1 >= s->size->search_depth || s->explored.count >= EXPLORED) return false;
+    key_of(s, key);
+    if (!see(&s->explored, key)) return false;
+    int score = swaps * s->away;
+    for (int b = 0; b < s->size->boxes && score > s->best_score; b++)
+        if (s->state[s->target[b]] != SOKOBAN_TARGET) score = 0; /* every target must be free */
+    if (score > s->best_score) {
+        s->best_score = score;
+        s->best_displacement = s->away;
+        memcpy(s->best, s->state, (size_t)(s->size->rows * s->size->cols));
+    }
+    return true;
+}
+
+/* Moves the player, and the box behind it along; false: there is no way. */
+static bool pull(search *s, int direction, const frame *from, frame *to)
+{
+    int cols = s->size->cols, there = sokoban_beside(cols, s->player, direction),
+        behind = 2 * s->player - there, code = s->state[there];
+    if (code != SOKOBAN_FLOOR && code != SOKOBAN_TARGET) return false;
+    *to = (frame){ (int16_t)s->player, -1, from->swaps, from->last, 0, 0, 0 };
+    s->state[s->player] = s->fixed[s->player];
+    s->state[there] = SOKOBAN_PLAYER;
+    code = s->state[behind];
+    if (code == SOKOBAN_BOX || code == SOKOBAN_BOX_ON_TARGET) {
+        int16_t b = 0;
+        while (s->box[b] != behind) b++;
+        *to = (frame){ .player = (int16_t)s->player,
+                       .behind = (int16_t)behind,
+                       .swaps = (int16_t)(from->swaps + (from->last != b)),
+                       .last = b,
+                       .code = (uint8_t)code,
+                       .pulled = s->pulled[b] };
+        s->state[s->player] = SOKOBAN_BOX_ON_TARGET; /* wherever it is */
+        s->state[behind] = s->fixed[behind];
+        put_box(s, b, s->player, 1);
+    }
+    s->player = there;
+    return true;
+}
+
+static void undo(search *s, const frame *f)
+{
+    s->state[s->player] = s->fixed[s->player];
+    s->player = f->player;
+    s->state[s->player] = SOKOBAN_PLAYER;
+    if (f->behind < 0) return;
+    s->state[f->behind] = f->code;
+    put_box(s, f->last, f->behind, f->pulled);
+}
+
+/* Depth first over the states within reach; explored stays for the caller to count and free. */
+static void search_back(search *s)
+{
+    frame *stack = ares_malloc((size_t)s->size->search_depth * sizeof *stack);
+    int level = 0;
+    stack[0] = (frame){ .last = -1 };
+    if (!visit(s, 0, 0)) level = -1;
+    while (level >= 0) {
+        frame *f = &stack[level];
+        if (f->direction == 4) {
+            if (level) undo(s, f);
+            level--;
+        } else if (pull(s, f->direction++, f, f + 1)) {
+            if (visit(s, level + 1, f[1].swaps)) level++;
+            else undo(s, f + 1);
+        }
+    }
+    ares_free(stack);
+}
+
+static void unsolve(const sokoban_size *z, sokoban_room *room)
+{
+    int cells = z->rows * z->cols, n = 0;
+    search s = { .size = z, .fixed = room->fixed, .best = room->state, .best_score = -1 };
+    s.explored = (seen){ .words = (1 + z->boxes + 3) / 4, .capacity = 512 };
+    s.explored.keys = ares_calloc((size_t)(s.explored.capacity * s.explored.words), 8);
+    memcpy(s.state, room->state, (size_t)cells);
+    for (int i = 0; i < cells; i++) {
+        if (s.state[i] == SOKOBAN_PLAYER) s.player = i;
+        if (s.state[i] != SOKOBAN_TARGET) continue;
+        s.state[i] = SOKOBAN_BOX;
+        s.box[n] = s.target[n] = i;
+        n++;
+    }
+    search_back(&s);
+    for (int i = 0; i < cells; i++)
+        if (room->state[i] == SOKOBAN_BOX_ON_TARGET) room->state[i] = SOKOBAN_BOX;
+    room->displacement = s.best_displacement;
+    room->explored = s.explored.count;
+    room->work += s.explored.count;
+    ares_free(s.explored.keys);
+}
+
+/* ---------------- the player walks off */
+static void walk_off(const sokoban_size *z, ares_mt19937 *py, sokoban_room *room)
+{
+    int been[4], player = 0;
+    if (ares_py_random(py) > (room->displacement == 1 ? 0.8 : 0.5)) return;
+    while (room->state[player] != SOKOBAN_PLAYER) player++;
+    been[0] = player;
+    for (int steps = 1;; steps++) {
+        int way[4], n = 0;
+        for (int d = 0; d < 4; d++) {
+            int there = sokoban_beside(z->cols, player, d), code = room->state[there];
+            bool free = code == SOKOBAN_FLOOR || code == SOKOBAN_TARGET;
+            for (int k = 0; k < steps; k++) free = free && been[k] != there;
+            if (free) way[n++] = there;
+        }
+        if (!n) return;
+        int there = way[ares_py_below(py, (uint64_t)n)];
+        room->state[player] = room->fixed[player];
+        room->state[there] = SOKOBAN_PLAYER;
+        been[steps] = player = there;
+        if (steps == 3 || ares_py_random(py) > 0.5) return;
+    }
+}
+
+bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
+{
+    ares_mt19937 py, np;
+    size_t cells = (size_t)(z->rows * z->cols);
+    ares_py_seed(&py, seed);
+    ares_np_seed(&np, (uint32_t)(seed ^ seed >> 32)); /* numpy takes 32 bits */
+    room->displacement = 0;
+    room->work = 0;
+    for (room->tries = 0; room->displacement == 0; room->tries++) {
+        if (room->tries == TRIES) return false;
+        carve(z, &py, room->state);
+        if (!place(z, &np, room->state)) return false;
+        memcpy(room->fixed, room->state, cells);
+        *(uint8_t *)memchr(room->fixed, SOKOBAN_PLAYER, cells) = SOKOBAN_FLOOR;
+        unsolve(z, room);
+    }
+    walk_off(z, &py, room);
+    return true;
+}
+
+/* RAGEN takes Python's hash, which differs between processes; FNV-1a is the same everywhere. */
+uint64_t sokoban_next_seed(uint64_t seed)
+{
+    char text[24];
+    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
+    uint64_t h = ares_fnv1a(ARES_FNV1A, text, (size_t)n);
+    return (h ^ h >> 32) & 0xffffffffu;
+}
+
+int sokoban_room_find(uint64_t *seed, const sokoban_size *z, sokoban_room *room)
+{
+    uint64_t first = *seed;
+    int seeds = 0;
+    for (int64_t work = 0; seeds < SEEDS && work < WORK; seeds++) {
+        if (sokoban_room_make(*seed, z, room)) return ARES_OK;
+        work += room->work;
+        *seed = sokoban_next_seed(*seed);
+    }
+    return ares_fail(ARES_ELIMIT,
+                     "env: sokoban: seed %llu and %d seeds after it give no room of %d x %d with "
+                     "%d boxes and search_depth %d; set fewer boxes, or another size or "
+                     "search_depth",
+                     (unsigned long long)first, seeds - 1, z->rows, z->cols, z->boxes,
+                     z->search_depth);
+}
+
 /*
  * `sokoban`: push every box onto a target. Steps and scores are gym-sokoban's with the four
  * push-or-move actions that RAGEN keeps (docs/environments.md#sokoban).
  */
-#include "sokoban.h"
-
-#include <stdio.h>
-#include <string.h>
-
-#include "board.h"
-#include "types.h"
 
 #define SOKOBAN_OPTIONS(X)                                                              \
     X(i64, rows, "dim_x", "6", "[3,32]", "rows of the room, walls included")            \

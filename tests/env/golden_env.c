@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/env/countdown.h"
-#include "../../src/env/frozen_lake.h"
-#include "../../src/env/sokoban.h"
+#include "../../src/env/internal.h"
 #include "ares/env.h"
 
 /* ---------------- a definition of a case */

@@ -1,8 +1,8 @@
 /* Answers and messages. agentic.json holds the usual ones. */
 #include <math.h>
 
+#include "internal.h"
 #include "place.h"
-#include "sokoban.h"
 
 static ares_arena arena;
 

@@ -1,9 +1,9 @@
 /* Definitions of environments, and those that read files. */
 #include <stdio.h>
 
-#include "countdown.h"
+#include "foreign.h"
+#include "internal.h"
 #include "place.h"
-#include "sockets.h"
 
 /* The fault of a definition, or "" */
 static void check_fault(const char *yaml, const char *tag, const char *words, const char *message)

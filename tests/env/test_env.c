@@ -1,8 +1,8 @@
 /* Environments: seeds, groups, turns. agentic.json holds rooms, maps, steps and texts. */
 #include <math.h>
 
+#include "internal.h"
 #include "place.h"
-#include "sokoban_room.h"
 
 static const char *const tags[] = { "SimpleSokoban", "LargerSokoban", "SokobanDifferentGridVocab",
                                     "CoordSokoban",  "FrozenLake",    "CoordFrozenLake",

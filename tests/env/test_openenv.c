@@ -3,10 +3,8 @@
 #include <time.h>
 
 #include "foreign.h"
-#include "openenv_form.h"
 #include "place.h"
 #include "served.h"
-#include "sockets.h"
 
 #define NEEDS_SOCKETS() \
     if (!sockets_offered()) SKIP("no libwebsockets in this build; install libwebsockets-dev")

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../src/env/sokoban.h"
+#include "../../src/env/internal.h"
 #include "../../src/train/agents/conversation.h"
 
 /* ChatML, as the published model's template writes messages that have a system message. */

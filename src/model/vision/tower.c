@@ -1,6 +1,5 @@
 #include "tower.h"
 #include "internal.h"
-#include "vision/tower.h"
 
 #include <math.h>
 

@@ -41,7 +41,7 @@ function(ares_instruction_tables room)
     set(json ${CMAKE_SOURCE_DIR}/src/reward/ifeval/tables.json)
     add_executable(instruction_tables ${CMAKE_SOURCE_DIR}/tools/instruction_tables.c)
     target_include_directories(instruction_tables PRIVATE
-        ${CMAKE_SOURCE_DIR}/src/reward/ifeval)
+        ${CMAKE_SOURCE_DIR}/src/reward/ifeval ${CMAKE_SOURCE_DIR}/include)
     target_link_libraries(instruction_tables PRIVATE ${CJSON_LIBRARY})
     if(NOT CJSON_INCLUDE STREQUAL "/usr/include")
         target_include_directories(instruction_tables SYSTEM PRIVATE ${CJSON_INCLUDE})

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tables.h"
+#include "words.h"
 
 enum { MAX_WORDS = 8192 };
 typedef struct list {

@@ -83,7 +83,6 @@ void connection_get(connection *c, const char *path, double timeout_s, socket_re
 #include <stdio.h>
 
 #include "ares/dist.h"
-#include "foreign.h"
 
 enum { CONNECTIONS = 8192 };      /* at most, of one server */
 static const double look_s = 0.5; /* for a signal that ends the work */

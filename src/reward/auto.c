@@ -4,12 +4,9 @@
  * at the start, each plain and with the prefix "boxed_", so that judging changes nothing and
  * threads may share them.
  */
-#include "auto.h"
+#include "verifier.h"
 
 #include <string.h>
-
-#include "judge.h"
-#include "verifiers.h"
 
 static const ares_verifier *const verifiers[] = { VERIFY_LIST(VERIFY_ENTRY) };
 

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "details.h"
-#include "ifeval/text_parts.h"
+#include "ifeval/words.h"
+#include "verifier.h"
 
 #define GPQA_OPTIONS(X)                                 \
     X(text, letters, "letters", "ABCDEFGH", "nonempty", \

@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "details.h"
-#include "ifeval/checks.h"
+#include "ifeval/ifeval.h"
+#include "verifier.h"
 
 #define IFBENCH_OPTIONS(X)                                                                        \
     X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction",  \

@@ -1,5 +1,5 @@
 /* Names travel with their sums, because ranks may have different names: a row's rm_type decides. */
-#include "tally.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

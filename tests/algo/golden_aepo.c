@@ -10,7 +10,7 @@
 #include "../../src/algo/entropy.h"
 #include "../../src/algo/loss/plain.h"
 #include "../../src/algo/stats.h"
-#include "../../src/reward/shape/entropy_score.h"
+#include "../../src/reward/internal.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"
 #include "ares/algo_control.h"

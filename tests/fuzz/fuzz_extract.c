@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../src/reward/math/answers.h"
+#include "../../src/reward/math/math.h"
 #include "ares/grade.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "../../src/reward/ifeval/check_tools.h"
+#include "../../src/reward/ifeval/ifeval.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

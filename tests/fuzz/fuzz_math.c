@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../../src/reward/math/answers.h"
+#include "../../src/reward/math/math.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

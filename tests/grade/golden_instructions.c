@@ -1,7 +1,7 @@
 /* if_rewards.json: verdicts and scores of instructions; curriculum.json: those of format_verify. */
 #include "golden.h"
 
-#include "../../src/reward/ifeval/checks.h"
+#include "../../src/reward/ifeval/ifeval.h"
 
 GOLDEN(if_rewards, if_check)
 {

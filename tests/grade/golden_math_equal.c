@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "../../src/reward/easyr1.h"
-#include "../../src/reward/math/answers.h"
+#include "../../src/reward/math/math.h"
+#include "../../src/reward/verifier.h"
 #include "ares/grade.h"
 
 static math_budget fresh(void)

@@ -1,7 +1,7 @@
 /* if_rewards.json: sentences, tokens, words and syllables. */
 #include "golden.h"
 
-#include "../../src/reward/ifeval/text_parts.h"
+#include "../../src/reward/ifeval/words.h"
 
 static void list_equal(golden *g, const char *what, if_list got, const ares_json *want)
 {

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/reward/auto.h"
-#include "../../src/reward/easyr1.h"
-#include "../../src/reward/length.h"
+#include "../../src/reward/verifier.h"
 
 /* The score of a verifier with its defaults and these overrides. */
 static double score(golden *g, const char *name, const ares_verify_in *in, const char *const *words)

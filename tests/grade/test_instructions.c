@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "ares/grade.h"
-#include "ifeval/check_tools.h"
+#include "ifeval/ifeval.h"
 
 static ares_arena rows; /* what a test parses; the next test empties it */
 

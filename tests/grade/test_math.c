@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "ares/grade.h"
-#include "math/answers.h"
+#include "math/math.h"
 
 /* ------------------------------------------------------------------ judging */
 

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "work.h"
 
-#include "ifeval/text_parts.h"
+#include "ifeval/words.h"
 
 static ares_arena arena;
 

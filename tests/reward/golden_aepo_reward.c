@@ -1,7 +1,7 @@
 /* The entropy score of AEPO. */
 #include "golden.h"
 
-#include "../../src/reward/shape/entropy_score.h"
+#include "../../src/reward/internal.h"
 
 GOLDEN(aepo, huber_penalty)
 {

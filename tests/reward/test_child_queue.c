@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "child_queue.h"
 #include "clock.h"
+#include "internal.h"
 #include "work.h"
 
 enum { MOST = 400 };

@@ -4,10 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../../src/reward/auto.h"
-#include "../../src/reward/math/answers.h"
-#include "shape/entropy_score.h"
-#include "tally.h"
+#include "../../src/reward/math/math.h"
+#include "../../src/reward/verifier.h"
+#include "internal.h"
 
 #include "ares/reward.h"
 

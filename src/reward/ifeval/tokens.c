@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "text_parts.h"
+#include "words.h"
 
 typedef struct work {
     ares_str text, spare;

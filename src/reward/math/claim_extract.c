@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "claim.h"
-#include "edit.h"
+#include "math.h"
+#include "value.h"
 
 static bool word(char c)
 {

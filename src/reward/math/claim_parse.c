@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "claim.h"
-#include "edit.h"
+#include "math.h"
+#include "value.h"
 
 /* What is known of an operand while it is being parsed: whether it is one number, and which. */
 typedef struct operand {
@@ -647,7 +647,7 @@ static void trim(const reader *r, size_t *from, size_t *to)
     while (*from < *to && blank(r->text.data[*to - 1])) --*to;
 }
 
-static claim_node *matrix(reader *r, size_t from, size_t to)
+static claim_node *read_matrix(reader *r, size_t from, size_t to)
 {
     ares_view t = { r->text.data + from, to - from };
     static const char *const kinds[] = { "pmatrix", "bmatrix", "matrix",
@@ -798,7 +798,7 @@ static claim_node *term(reader *r, size_t from, size_t to)
         return joined;
     }
     if (set_atom(r, from, to, &n)) return n;
-    if ((n = matrix(r, from, to))) return n;
+    if ((n = read_matrix(r, from, to))) return n;
     return expression(r, from, to);
 }
 

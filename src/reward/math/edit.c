@@ -1,5 +1,5 @@
 /* Small edits of texts. Each walks its text once, so deleting n places costs one copy, not n. */
-#include "edit.h"
+#include "math.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,3 +1,260 @@
+#include "math.h"
+
+#include <gmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+/*
+ * LaTeX control words that stand for one character. true marks relations, operators and letters
+ * that the target keeps too.
+ */
+
+typedef struct symbol {
+    const char *name, *text;
+    bool target;
+} symbol;
+
+/* Sorted by name, for bsearch. */
+static const symbol table[] = {
+    { "AA", "\xc3\x85", false },
+    { "AE", "\xc3\x86", false },
+    { "Alpha", "\xce\x91", true },
+    { "Beta", "\xce\x92", true },
+    { "Chi", "\xce\xa7", true },
+    { "Delta", "\xce\x94", true },
+    { "Epsilon", "\xce\x95", true },
+    { "Eta", "\xce\x97", true },
+    { "Gamma", "\xce\x93", true },
+    { "Iota", "\xce\x99", true },
+    { "Kappa", "\xce\x9a", true },
+    { "L", "\xc5\x81", false },
+    { "Lambda", "\xce\x9b", true },
+    { "Leftarrow", "\xe2\x87\x90", true },
+    { "Leftrightarrow", "\xe2\x87\x94", true },
+    { "Mu", "\xce\x9c", true },
+    { "Nu", "\xce\x9d", true },
+    { "O", "\xc3\x98", false },
+    { "OE", "\xc5\x92", false },
+    { "Omega", "\xce\xa9", true },
+    { "Omicron", "\xce\x9f", true },
+    { "Phi", "\xce\xa6", true },
+    { "Pi", "\xce\xa0", true },
+    { "Psi", "\xce\xa8", true },
+    { "Rho", "\xce\xa1", true },
+    { "Rightarrow", "\xe2\x87\x92", true },
+    { "Sigma", "\xce\xa3", true },
+    { "Tau", "\xce\xa4", true },
+    { "Theta", "\xce\x98", true },
+    { "Upsilon", "\xce\xa5", true },
+    { "Vert", "\xe2\x80\x96", false },
+    { "Xi", "\xce\x9e", true },
+    { "Zeta", "\xce\x96", true },
+    { "aa", "\xc3\xa5", false },
+    { "ae", "\xc3\xa6", false },
+    { "aleph", "\xe2\x84\xb5", false },
+    { "alpha", "\xce\xb1", true },
+    { "angle", "\xe2\x88\xa0", false },
+    { "approx", "\xe2\x89\x88", true },
+    { "ast", "\xe2\x88\x97", true },
+    { "asymp", "\xe2\x89\x8d", false },
+    { "backslash", "\\", false },
+    { "because", "\xe2\x88\xb5", false },
+    { "beta", "\xce\xb2", true },
+    { "bigcap", "\xe2\x8b\x82", false },
+    { "bigcup", "\xe2\x8b\x83", false },
+    { "bigoplus", "\xe2\x8a\x95", false },
+    { "bigotimes", "\xe2\x8a\x97", false },
+    { "blacksquare", "\xe2\x96\xaa", false },
+    { "bullet", "\xe2\x88\x99", true },
+    { "cap", "\xe2\x88\xa9", true },
+    { "cdot", "\xc2\xb7", false },
+    { "cdots", "\xe2\x8b\xaf", false },
+    { "chi", "\xcf\x87", true },
+    { "circ", "\xe2\x88\x98", false },
+    { "complement", "\xe2\x88\x81", false },
+    { "cong", "\xe2\x89\x85", true },
+    { "coprod", "\xe2\x88\x90", false },
+    { "cup", "\xe2\x88\xaa", true },
+    { "dag", "\xe2\x80\xa0", false },
+    { "dagger", "\xe2\x80\xa0", false },
+    { "ddots", "\xe2\x8b\xb1", false },
+    { "delta", "\xce\xb4", true },
+    { "div", "\xc3\xb7", true },
+    { "doteq", "\xe2\x89\x90", false },
+    { "dots", "\xe2\x80\xa6", false },
+    { "dotsb", "\xe2\x80\xa6", false },
+    { "dotsc", "\xe2\x80\xa6", false },
+    { "downarrow", "\xe2\x86\x93", false },
+    { "ell", "\xe2\x84\x93", false },
+    { "emptyset", "\xe2\x88\x85", true },
+    { "epsilon", "\xcf\xb5", true },
+    { "equiv", "\xe2\x89\xa1", true },
+    { "eta", "\xce\xb7", true },
+    { "exists", "\xe2\x88\x83", true },
+    { "forall", "\xe2\x88\x80", true },
+    { "gamma", "\xce\xb3", true },
+    { "ge", "\xe2\x89\xa5", true },
+    { "geq", "\xe2\x89\xa5", true },
+    { "geqq", "\xe2\x89\xa7", true },
+    { "geqslant", "\xe2\xa9\xbe", true },
+    { "gg", "\xe2\x89\xab", true },
+    { "gt", ">", true },
+    { "gtrsim", "\xe2\x89\xb3", true },
+    { "hbar", "\xc4\xa7", false },
+    { "i", "\xc4\xb1", false },
+    { "iiint", "\xe2\x88\xad", false },
+    { "iint", "\xe2\x88\xac", false },
+    { "in", "\xe2\x88\x88", true },
+    { "infty", "\xe2\x88\x9e", true },
+    { "int", "\xe2\x88\xab", true },
+    { "iota", "\xce\xb9", true },
+    { "j", "\xc8\xb7", false },
+    { "kappa", "\xce\xba", true },
+    { "l", "\xc5\x82", false },
+    { "lVert", "\xe2\x80\x96", false },
+    { "lambda", "\xce\xbb", true },
+    { "langle", "\xe2\x9f\xa8", false },
+    { "lbrace", "{", false },
+    { "lceil", "\xe2\x8c\x88", false },
+    { "ldots", "\xe2\x80\xa6", false },
+    { "le", "\xe2\x89\xa4", true },
+    { "leftarrow", "\xe2\x86\x90", true },
+    { "leftrightarrow", "\xe2\x86\x94", true },
+    { "leq", "\xe2\x89\xa4", true },
+    { "leqq", "\xe2\x89\xa6", true },
+    { "leqslant", "\xe2\xa9\xbd", true },
+    { "lesssim", "\xe2\x89\xb2", true },
+    { "lfloor", "\xe2\x8c\x8a", false },
+    { "ll", "\xe2\x89\xaa", true },
+    { "longleftarrow", "\xe2\x9f\xb5", true },
+    { "longrightarrow", "\xe2\x9f\xb6", true },
+    { "lt", "<", true },
+    { "lvert", "|", false },
+    { "mapsto", "\xe2\x86\xa6", true },
+    { "measuredangle", "\xe2\x88\xa1", false },
+    { "mid", "|", true },
+    { "mp", "\xe2\x88\x93", true },
+    { "mu", "\xce\xbc", true },
+    { "nabla", "\xe2\x88\x87", true },
+    { "ne", "\xe2\x89\xa0", true },
+    { "nearrow", "\xe2\x86\x97", false },
+    { "neq", "\xe2\x89\xa0", true },
+    { "nexists", "\xe2\x88\x84", true },
+    { "ngeq", "\xe2\x89\xb1", true },
+    { "ngtr", "\xe2\x89\xaf", true },
+    { "ni", "\xe2\x88\x8b", true },
+    { "nleq", "\xe2\x89\xb0", true },
+    { "nless", "\xe2\x89\xae", true },
+    { "nmid", "\xe2\x88\xa4", true },
+    { "notin", "\xe2\x88\x89", true },
+    { "nparallel", "\xe2\x88\xa6", true },
+    { "nsubseteq", "\xe2\x8a\x88", true },
+    { "nsupseteq", "\xe2\x8a\x89", true },
+    { "nu", "\xce\xbd", true },
+    { "o", "\xc3\xb8", false },
+    { "odot", "\xe2\x8a\x99", true },
+    { "oe", "\xc5\x93", false },
+    { "oint", "\xe2\x88\xae", false },
+    { "omega", "\xcf\x89", true },
+    { "omicron", "\xce\xbf", true },
+    { "ominus", "\xe2\x8a\x96", true },
+    { "oplus", "\xe2\x8a\x95", true },
+    { "otimes", "\xe2\x8a\x97", true },
+    { "parallel", "\xe2\x88\xa5", true },
+    { "partial", "\xe2\x88\x82", true },
+    { "perp", "\xe2\x8a\xa5", true },
+    { "phi", "\xcf\x95", true },
+    { "pi", "\xcf\x80", false },
+    { "pm", "\xc2\xb1", true },
+    { "prec", "\xe2\x89\xba", true },
+    { "preceq", "\xe2\x89\xbc", true },
+    { "prime", "'", false },
+    { "prod", "\xe2\x88\x8f", true },
+    { "propto", "\xe2\x88\x9d", true },
+    { "psi", "\xcf\x88", true },
+    { "rVert", "\xe2\x80\x96", false },
+    { "rangle", "\xe2\x9f\xa9", false },
+    { "rbrace", "}", false },
+    { "rceil", "\xe2\x8c\x89", false },
+    { "rfloor", "\xe2\x8c\x8b", false },
+    { "rho", "\xcf\x81", true },
+    { "rightangle", "\xe2\x88\x9f", false },
+    { "rightarrow", "\xe2\x86\x92", true },
+    { "rvert", "|", false },
+    { "searrow", "\xe2\x86\x98", false },
+    { "setminus", "\xe2\x88\x96", true },
+    { "sigma", "\xcf\x83", true },
+    { "sim", "\xe2\x88\xbc", true },
+    { "simeq", "\xe2\x89\x83", true },
+    { "smallsetminus", "\xe2\x88\x96", true },
+    { "square", "\xe2\x96\xa1", false },
+    { "ss", "\xc3\x9f", false },
+    { "star", "\xe2\x8b\x86", true },
+    { "subset", "\xe2\x8a\x82", true },
+    { "subseteq", "\xe2\x8a\x86", true },
+    { "subsetneq", "\xe2\x8a\x8a", true },
+    { "succ", "\xe2\x89\xbb", true },
+    { "succeq", "\xe2\x89\xbd", true },
+    { "sum", "\xe2\x88\x91", true },
+    { "supset", "\xe2\x8a\x83", true },
+    { "supseteq", "\xe2\x8a\x87", true },
+    { "supsetneq", "\xe2\x8a\x8b", true },
+    { "surd", "\xe2\x88\x9a", false },
+    { "tau", "\xcf\x84", true },
+    { "textbackslash", "\\", false },
+    { "textdegree", "\xc2\xb0", false },
+    { "textdiv", "\xc3\xb7", false },
+    { "textemdash", "\xe2\x80\x94", false },
+    { "textendash", "\xe2\x80\x93", false },
+    { "texteuro", "\xe2\x82\xac", false },
+    { "textmp", "\xe2\x88\x93", false },
+    { "textpm", "\xc2\xb1", false },
+    { "texttimes", "\xc3\x97", false },
+    { "therefore", "\xe2\x88\xb4", false },
+    { "theta", "\xce\xb8", true },
+    { "times", "\xc3\x97", false },
+    { "to", "\xe2\x86\x92", true },
+    { "top", "\xe2\x8a\xa4", false },
+    { "triangleq", "\xe2\x89\x9c", false },
+    { "uparrow", "\xe2\x86\x91", false },
+    { "upsilon", "\xcf\x85", true },
+    { "varepsilon", "\xce\xb5", true },
+    { "varkappa", "\xcf\xb0", true },
+    { "varnothing", "\xe2\x88\x85", true },
+    { "varphi", "\xcf\x86", true },
+    { "varpi", "\xcf\x96", true },
+    { "varrho", "\xcf\xb1", true },
+    { "varsigma", "\xcf\x82", true },
+    { "vartheta", "\xcf\x91", true },
+    { "vdots", "\xe2\x8b\xae", false },
+    { "vee", "\xe2\x88\xa8", true },
+    { "vert", "|", false },
+    { "wedge", "\xe2\x88\xa7", true },
+    { "xi", "\xce\xbe", true },
+    { "zeta", "\xce\xb6", true },
+};
+
+static int by_name(const void *key, const void *entry)
+{
+    const ares_view *name = key;
+    const char *other = ((const symbol *)entry)->name;
+    size_t n = strlen(other);
+    int order = memcmp(name->data, other, ARES_MIN(name->len, n));
+    return order ? order : (name->len > n) - (name->len < n);
+}
+
+const char *latex_symbol(ares_view name, math_mode mode)
+{
+    /* words that the original does not know */
+    static const char *const newer[] = { "ne", "lt", "gt" };
+    const symbol *s = bsearch(&name, table, ARES_COUNT(table), sizeof *table, by_name);
+    if (!s || (mode == MATH_TARGET && !s->target)) return NULL;
+    for (int i = 0; i < ARES_COUNT(newer) && mode == MATH_REFERENCE; i++)
+        if (ares_view_is(name, newer[i])) return NULL;
+    return s->text;
+}
+
 /*
  * LaTeX -> text, the target's way (docs/rewards.md#from-latex-to-text). One walk from left to
  * right; arguments are converted by recursion, MATH_MAX_DEPTH deep. After a failure (a missing
@@ -6,10 +263,6 @@
  * Unknown words vanish, but relations and operators (\cap, \subset, \mp ...) stay one character
  * each, so that A \cap B and A \setminus B are not the same answer.
  */
-#include "latex.h"
-
-#include <gmp.h>
-#include <string.h>
 
 typedef struct reader {
     math_budget *budget;
@@ -384,5 +637,366 @@ bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_vie
     edit_out text = { .arena = arena };
     if (!convert(&r, rewrite_repeating(t, arena), &text)) return false;
     *out = edit_view(&text);
+    return true;
+}
+
+/*
+ * LaTeX -> text as the original's pylatexenc 2.10 converts it, to compare scores with it: no
+ * parentheses around numerators, roots without index, matrices as [a b; c d], unknown words dropped
+ * (docs/rewards.md#from-latex-to-text).
+ */
+
+/*
+ * bytes under one accent: every character gets the mark, so accents within accents double the text
+ */
+enum { MAX_ACCENTED = 64 };
+
+typedef struct reference_reader {
+    math_budget *budget;
+    ares_arena *arena;
+    int depth;
+} reference_reader;
+
+static bool reference_convert(reference_reader *r, ares_view t, edit_out *out);
+static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out);
+
+static bool converted(reference_reader *r, ares_view t, ares_view *out)
+{
+    edit_out text = { .arena = r->arena };
+    if (!reference_convert(r, t, &text)) return false;
+    *out = edit_view(&text);
+    return true;
+}
+
+/*
+ * Reads an argument; 1: there was one; 0: there was none; -1: it cannot be converted. A control
+ * word as an argument takes no arguments of its own.
+ */
+static int reference_argument(reference_reader *r, ares_view t, size_t *i, ares_view *out)
+{
+    edit_out text = { .arena = r->arena };
+    size_t at = latex_blanks(t, *i);
+    if (at >= t.len || t.data[at] == '}') return 0;
+    if (t.data[at] == '\\') {
+        *i = at;
+        if (!control(r, t, i, true, &text)) return -1;
+        *out = edit_view(&text);
+        return 1;
+    }
+    size_t end = t.data[at] == '{' ? edit_closing_brace(t, at) : at + edit_char(t, at);
+    if (!end) end = t.len + 1; /* an unclosed group goes to the end */
+    *i = ARES_MIN(end, t.len);
+    if (t.data[at] != '{') *out = edit_cut(t, at, end);
+    else if (!converted(r, edit_cut(t, at + 1, end - 1), out)) return -1;
+    return 1;
+}
+
+static void skip_option(ares_view t, size_t *i)
+{
+    size_t at = latex_blanks(t, *i);
+    int64_t close = at < t.len && t.data[at] == '[' ? ares_view_find(t, ARES_VIEW("]"), at) : -1;
+    if (close >= 0) *i = (size_t)close + 1;
+}
+
+/* ---------------- letters with style or accent */
+
+typedef struct alphabet {
+    const char *name;
+    int32_t upper, lower, digit;
+    const char *at;
+    int32_t exceptions[12];
+} alphabet;
+static const alphabet alphabets[] = {
+    { "mathbf", 0x1d400, 0x1d41a, 0x1d7ce, "", { 0 } },
+    { "mathit", 0x1d434, 0x1d44e, 0, "h", { 0x210e } },
+    { "mathsf", 0x1d5a0, 0x1d5ba, 0x1d7e2, "", { 0 } },
+    { "mathtt", 0x1d670, 0x1d68a, 0x1d7f6, "", { 0 } },
+    { "mathbb",
+      0x1d538,
+      0x1d552,
+      0x1d7d8,
+      "CHNPQRZ",
+      { 0x2102, 0x210d, 0x2115, 0x2119, 0x211a, 0x211d, 0x2124 } },
+    { "mathcal",
+      0x1d49c,
+      0x1d4b6,
+      0,
+      "BEFHILMRego",
+      { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
+    { "mathscr",
+      0x1d49c,
+      0x1d4b6,
+      0,
+      "BEFHILMRego",
+      { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
+    { "mathfrak", 0x1d504, 0x1d51e, 0, "CHIRZ", { 0x212d, 0x210c, 0x2111, 0x211c, 0x2128 } },
+};
+
+static void add_styled(const alphabet *s, ares_view t, edit_out *out)
+{
+    for (size_t i = 0; i < t.len; i++) {
+        char c = t.data[i];
+        const char *special = c ? strchr(s->at, c) : NULL;
+        int32_t point = special                     ? s->exceptions[special - s->at]
+                        : c >= 'A' && c <= 'Z'      ? s->upper + (c - 'A')
+                        : c >= 'a' && c <= 'z'      ? s->lower + (c - 'a')
+                        : edit_digit(c) && s->digit ? s->digit + (c - '0')
+                                                    : 0;
+        utf8proc_uint8_t bytes[4] = { (utf8proc_uint8_t)c };
+        edit_add(out, (ares_view){ (const char *)bytes,
+                                   point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });
+    }
+}
+
+static const char *accent(ares_view name)
+{
+    static const struct {
+        const char *name, *mark;
+    } marks[] = {
+        { "vec", "\xe2\x83\x97" }, { "hat", "\xcc\x82" },   { "bar", "\xcc\x85" },
+        { "dot", "\xcc\x87" },     { "tilde", "\xcc\x83" }, { "ddot", "\xcc\x88" },
+        { "check", "\xcc\x8c" },   { "breve", "\xcc\x86" }, { "acute", "\xcc\x81" },
+        { "grave", "\xcc\x80" },   { "not", "\xcc\xb8" },   { "^", "\xcc\x82" },
+        { "~", "\xcc\x83" },       { ".", "\xcc\x87" },     { "'", "\xcc\x81" },
+        { "`", "\xcc\x80" },       { "\"", "\xcc\x88" },    { "=", "\xcc\x84" },
+        { "c", "\xcc\xa7" },       { "b", "\xcc\xb1" },     { "r", "\xcc\x8a" },
+        { "H", "\xcc\x8b" },       { "k", "\xcc\xa8" },     { "d", "\xcc\xa3" },
+        { "u", "\xcc\x86" },       { "v", "\xcc\x8c" },
+    };
+    for (int i = 0; i < ARES_COUNT(marks); i++)
+        if (ares_view_is(name, marks[i].name)) return marks[i].mark;
+    return NULL;
+}
+
+/*
+ * Appends every character of the argument with the mark, composed where Unicode has the letter with
+ * its mark.
+ */
+static void add_accented(ares_view t, const char *mark, edit_out *out)
+{
+    for (size_t i = 0, n; i < t.len; i += n) {
+        n = edit_char(t, i);
+        ares_view both =
+            edit_join(edit_cut(t, i, i + n), ares_view_of(mark), ARES_VIEW(""), out->arena);
+        utf8proc_uint8_t *composed = NULL;
+        utf8proc_ssize_t size =
+            utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed,
+                         UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        edit_add(out, size >= 0 ? (ares_view){ (const char *)composed, (size_t)size } : both);
+        free(composed); /* utf8proc's own malloc */
+    }
+}
+
+/* ------------------------------------------------------------------ environments */
+
+/*
+ * The index of the \end of the environment whose body begins at i; the end of the text when there
+ * is none.
+ */
+static size_t body_end(ares_view t, size_t i)
+{
+    for (size_t depth = 0; i < t.len; i++) {
+        if (t.data[i] != '\\') continue;
+        if (edit_at(t, i, "\\begin{")) depth++;
+        else if (edit_at(t, i, "\\end{") && depth-- == 0) break;
+        else if (i + 1 < t.len) i++;
+    }
+    return ARES_MIN(i, t.len);
+}
+
+static bool convert_matrix(reference_reader *r, ares_view t, edit_out *out)
+{
+    size_t from = 0, braces = 0, inner = 0;
+    bool first = true;
+    edit_add_z(out, "[ ");
+    for (size_t i = 0; i <= t.len; i++) {
+        bool end = i == t.len, row = !end && !braces && !inner && edit_at(t, i, "\\\\"),
+             cell = !end && !braces && !inner && t.data[i] == '&';
+        if (end || row || cell) {
+            ares_view text;
+            if (i > from) { /* an empty cell adds nothing */
+                if (!converted(r, edit_cut(t, from, i), &text)) return false;
+                if (!first) edit_add_z(out, " ");
+                edit_add(out, edit_trim(text));
+                first = false;
+            }
+            if (row) {
+                edit_add_z(out, ";");
+                first = false;
+                i++;
+            }
+            from = i + 1;
+        } else if (t.data[i] == '\\') {
+            inner += edit_at(t, i, "\\begin{");
+            inner -= inner && edit_at(t, i, "\\end{");
+            i++;
+        } else {
+            braces += t.data[i] == '{';
+            braces -= braces && t.data[i] == '}';
+        }
+    }
+    edit_add_z(out, " ]");
+    return true;
+}
+
+static bool environment(reference_reader *r, ares_view t, size_t *i, edit_out *out)
+{
+    size_t at = latex_blanks(t, *i),
+           close = at < t.len && t.data[at] == '{' ? edit_closing_brace(t, at) : 0;
+    ares_view ignored;
+    if (!close) return true;
+    ares_view name = edit_cut(t, at + 1, close - 1);
+    bool array = ares_view_is(name, "array");
+    if (array) {
+        skip_option(t, &close);
+        if (reference_argument(r, t, &close, &ignored) < 0) return false;
+    }
+    size_t end = body_end(t, close), behind = end < t.len ? edit_closing_brace(t, end) : end;
+    *i = behind ? behind : t.len;
+    ares_view body = edit_cut(t, close, end);
+    return array || LATEX_IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix",
+                             "bsmallmatrix")
+               ? convert_matrix(r, body, out)
+               : reference_convert(r, body, out);
+}
+
+/* ------------------------------------------------------------------ control sequences */
+
+static bool reference_sign(reference_reader *r, char c, ares_view t, size_t *i, edit_out *out)
+{
+    ares_view inner;
+    if (c == '\\') {
+        if (*i < t.len && t.data[*i] == '*') (*i)++;
+        edit_add_z(out, "\n");
+    } else if (c == '(' || c == '[') {
+        int64_t close = ares_view_find(t, c == '(' ? ARES_VIEW("\\)") : ARES_VIEW("\\]"), *i);
+        size_t end = close < 0 ? t.len : (size_t)close;
+        if (!converted(r, edit_cut(t, *i, end), &inner)) return false;
+        if (c == '[') edit_add_z(out, "\n    ");
+        edit_add(out, edit_trim(inner));
+        if (c == '[') edit_add_z(out, "\n");
+        *i = ARES_MIN(end + 2, t.len);
+    } else if (strchr(",;: ", c)) edit_add_z(out, " ");
+    else if (strchr("{}&#_$%", c)) edit_add(out, (ares_view){ &c, 1 });
+    return true;
+}
+
+/* Names have letters of any alphabet in pylatexenc. */
+static ares_view control_name(ares_view t, size_t *i)
+{
+    ares_view name;
+    size_t end = *i + 1;
+    while (end < t.len && edit_alpha(t, end)) end += edit_char(t, end);
+    if (end == *i + 1) end = *i + latex_control(t, *i, &name);
+    name = edit_cut(t, *i + 1, end);
+    *i = end;
+    return name;
+}
+
+/* Converts the control sequence at *i. alone: it stands as an argument itself and takes none. */
+static bool control(reference_reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
+{
+    ares_view a, b, name = control_name(t, i);
+    if (!name.len) return true;
+    if (!edit_alpha(name, 0) && !accent(name))
+        return !name.data[0] || reference_sign(r, name.data[0], t, i, out);
+    if (LATEX_IS(name, "frac", "nicefrac")) {
+        size_t at = *i;
+        int first = alone ? 0 : reference_argument(r, t, &at, &a),
+            second = first > 0 ? reference_argument(r, t, &at, &b) : first;
+        if (second < 0) return false;
+        if (second) *i = at;
+        edit_add(out, second ? edit_join(a, ARES_VIEW("/"), b, r->arena) : ARES_VIEW("%s/%s"));
+        return true;
+    }
+    if (ares_view_is(name, "sqrt")) {
+        if (alone) return false;
+        skip_option(t, i);
+        if (reference_argument(r, t, i, &a) <= 0) return false;
+        edit_add(out, edit_join(ARES_VIEW("sqrt("), a, ARES_VIEW(")"), r->arena));
+        return true;
+    }
+    if (ares_view_is(name, "begin")) return environment(r, t, i, out);
+    if (ares_view_is(name, "end")) return reference_argument(r, t, i, &a) >= 0;
+    bool dropped = LATEX_IS(name, "mbox", "texttt", "textsf", "textmd", "textup", "label", "hspace",
+                            "hphantom", "vphantom", "color");
+    bool content = LATEX_IS(name, "text", "textrm", "textit", "textbf", "textsc", "textsl", "emph",
+                            "mathrm", "overline", "underline", "widehat", "widetilde", "overbrace",
+                            "underbrace", "overrightarrow", "overleftarrow");
+    if (ares_view_is(name, "textcolor") && !alone) {
+        if (reference_argument(r, t, i, &a) < 0) return false;
+        content = true;
+    }
+    const char *mark = accent(name), *symbol = latex_symbol(name, MATH_REFERENCE);
+    const alphabet *style = NULL;
+    for (int k = 0; k < ARES_COUNT(alphabets); k++)
+        if (ares_view_is(name, alphabets[k].name)) style = &alphabets[k];
+    if (dropped || content || mark || style) {
+        int got = alone ? 0 : reference_argument(r, t, i, &a);
+        if (got > 0 && content) edit_add(out, a);
+        if (got > 0 && mark && a.len > MAX_ACCENTED) return false;
+        if (got > 0 && mark) add_accented(a, mark, out);
+        if (got > 0 && style) add_styled(style, a, out);
+        return got >= 0;
+    }
+    *i = latex_blanks(t, *i);
+    if (LATEX_IS(name, "cos", "sin", "tan", "arccos", "arcsin", "arctan", "cosh", "sinh", "tanh",
+                 "arccosh", "arcsinh", "arctanh", "ln", "log", "exp", "max", "min", "sup", "inf",
+                 "lim"))
+        edit_add(out, name);
+    else if (ares_view_is(name, "limsup")) edit_add_z(out, "lim sup");
+    else if (ares_view_is(name, "liminf")) edit_add_z(out, "lim inf");
+    else if (ares_view_is(name, "quad")) edit_add_z(out, "  ");
+    else if (ares_view_is(name, "qquad")) edit_add_z(out, "    ");
+    else if (ares_view_is(name, "pi")) edit_add_z(out, "pi");
+    else if (symbol) edit_add_z(out, symbol);
+    return true;
+}
+
+static bool reference_convert(reference_reader *r, ares_view t, edit_out *out)
+{
+    static const struct {
+        const char *from, *to;
+    } ligatures[] = {
+        { "---", "\xe2\x80\x94" }, { "--", "\xe2\x80\x93" }, { "``", "\xe2\x80\x9c" },
+        { "''", "\xe2\x80\x9d" },  { "~", "\xc2\xa0" },      { "&", "   " },
+    };
+    r->budget->steps -= (int64_t)t.len + 1;
+    if (r->budget->steps < 0) r->budget->exhausted = true;
+    if (r->budget->exhausted || r->depth >= MATH_MAX_DEPTH) return false;
+    r->depth++;
+    bool ok = true;
+    for (size_t i = 0; i < t.len && ok;) {
+        int k = 0;
+        while (k < ARES_COUNT(ligatures) && !edit_at(t, i, ligatures[k].from)) k++;
+        if (t.data[i] == '\\') ok = control(r, t, &i, false, out);
+        else if (k < ARES_COUNT(ligatures)) {
+            edit_add_z(out, ligatures[k].to);
+            i += strlen(ligatures[k].from);
+        } else {
+            /* the braces of a group go, its content stays */
+            if (t.data[i] != '{' && t.data[i] != '}') edit_add(out, edit_cut(t, i, i + 1));
+            i++;
+        }
+    }
+    r->depth--;
+    return ok;
+}
+
+bool latex_to_text_reference(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out)
+{
+    static const struct {
+        const char *from, *to;
+    } last[] = {
+        { "\xe2\x88\x9a", "sqrt" }, { "\xcf\x80", "pi" }, { "\xe2\x88\x9e", "inf" },
+        { "\xe2\x88\xaa", "U" },    { "\xc2\xb7", "*" },  { "\xc3\x97", "*" },
+    };
+    reference_reader r = { budget, arena, 0 };
+    t = edit_replace(t, "\\tfrac", "\\frac", arena);
+    t = edit_replace(t, "\\dfrac", "\\frac", arena);
+    t = edit_replace(t, "\\frac", " \\frac", arena);
+    if (!converted(&r, t, &t)) return false;
+    for (int i = 0; i < ARES_COUNT(last); i++) t = edit_replace(t, last[i].from, last[i].to, arena);
+    *out = edit_trim(t);
     return true;
 }

@@ -1,11 +1,185 @@
+#include "math.h"
+
+#include <gmp.h>
+#include <string.h>
+
+/*
+ * Number literals as the graders read them: a decimal with sign, point and exponent, single
+ * underscores between digits, white space around it. Within 1e-7 of an integer it is that integer.
+ * The target computes this exactly, the reference in binary floats, as the original does.
+ */
+
+enum { MAX_DIGITS = 309 }; /* digits of the largest double */
+
+/* Reads digits of t from *i on, with single underscores between them; false when there are none. */
+static bool digits(ares_view t, size_t *i, edit_out *out)
+{
+    size_t from = *i;
+    while (*i < t.len &&
+           (edit_digit(t.data[*i]) || (t.data[*i] == '_' && *i > from && *i + 1 < t.len &&
+                                       edit_digit(t.data[*i - 1]) && edit_digit(t.data[*i + 1])))) {
+        if (t.data[*i] != '_') edit_add(out, edit_cut(t, *i, *i + 1));
+        (*i)++;
+    }
+    return *i > from;
+}
+
+/* digits x 10^exponent */
+typedef struct decimal {
+    bool negative;
+    ares_view digits;
+    int64_t exponent;
+} decimal;
+
+static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
+{
+    edit_out all = { .arena = arena }, power = { .arena = arena };
+    size_t i = 0;
+    int64_t exponent = 0;
+    t = edit_trim(t);
+    d->negative = t.len && t.data[0] == '-';
+    if (t.len && (t.data[0] == '-' || t.data[0] == '+')) i++;
+    bool some = digits(t, &i, &all);
+    size_t whole = all.len;
+    if (i < t.len && t.data[i] == '.') {
+        i++;
+        some |= digits(t, &i, &all);
+    }
+    if (!some) return false;
+    if (i < t.len && (t.data[i] == 'e' || t.data[i] == 'E')) {
+        bool minus = i + 1 < t.len && t.data[i + 1] == '-';
+        i += 1 + (i + 1 < t.len && (t.data[i + 1] == '-' || t.data[i + 1] == '+'));
+        if (!digits(t, &i, &power)) return false;
+        for (size_t k = 0; k < power.len; k++)
+            exponent = ARES_MIN(exponent * 10 + (power.data[k] - '0'), 1000000);
+        if (minus) exponent = -exponent;
+    }
+    d->digits = edit_view(&all);
+    d->exponent = exponent - (int64_t)(all.len - whole);
+    while (d->digits.len && d->digits.data[0] == '0') d->digits = edit_from(d->digits, 1);
+    return i == t.len;
+}
+
+bool math_integer(ares_view t, math_mode mode, ares_arena *arena, ares_view *text)
+{
+    decimal d;
+    if (!read_decimal(t, arena, &d)) return false;
+    int64_t whole = (int64_t)d.digits.len + d.exponent; /* digits before the point */
+    if (whole > MAX_DIGITS) return false;
+    if (!d.digits.len || whole < -7) { /* below 1e-7 */
+        *text = ARES_VIEW("0");
+        return true;
+    }
+    mpz_t n, scale, rest;
+    mpz_inits(n, scale, rest, NULL);
+    bool integer = true;
+    if (mode == MATH_REFERENCE) {
+        double x;
+        char *plain = ares_arena_printf(arena, "%.*se%lld", (int)d.digits.len, d.digits.data,
+                                        (long long)d.exponent);
+        integer = ares_parse_double(ares_view_of(plain), &x) && x <= 1.7976931348623157e308;
+        if (integer) {
+            mpz_set_d(n, x);
+            /* exact: a double with a fraction is below 2^53 */
+            double down = mpz_get_d(n), gap = x - down;
+            if (gap > 0.5) {
+                mpz_add_ui(n, n, 1);
+                gap = mpz_get_d(n) - x;
+            }
+            integer = gap <= 1e-7;
+        }
+    } else {
+        char *plain = ares_arena_copy(arena, d.digits.data, d.digits.len);
+        mpz_set_str(n, plain, 10);
+        mpz_ui_pow_ui(scale, 10, (unsigned long)(d.exponent < 0 ? -d.exponent : d.exponent));
+        if (d.exponent >= 0) mpz_mul(n, n, scale);
+        else {
+            mpz_fdiv_qr(n, rest, n, scale);
+            mpz_mul_ui(rest, rest, 10000000); /* rest / scale against 1e-7 and 1 - 1e-7 */
+            if (mpz_cmp(rest, scale) > 0) {
+                mpz_submul_ui(rest, scale, 10000000);
+                mpz_neg(rest, rest);
+                integer = mpz_cmp(rest, scale) <= 0;
+                mpz_add_ui(n, n, 1);
+            }
+        }
+    }
+    if (integer) {
+        size_t size = mpz_sizeinbase(n, 10) + 3;
+        char *out = ares_arena_alloc(arena, size);
+        size_t sign = d.negative && mpz_sgn(n) ? 1 : 0;
+        out[0] = '-';
+        mpz_get_str(out + sign, 10, n);
+        *text = ares_view_of(out);
+    }
+    mpz_clears(n, scale, rest, NULL);
+    return integer;
+}
+
+bool math_is_integer(ares_view t, math_mode mode, ares_arena *arena)
+{
+    ares_view text;
+    return math_integer(math_strip_thousands(t, arena), mode, arena, &text);
+}
+
+bool math_is_fraction(ares_view t)
+{
+    size_t i = t.len && t.data[0] == '-', from = i, slash;
+    while (i < t.len && edit_digit(t.data[i])) i++;
+    if (i == from) return false;
+    if (i < t.len && t.data[i] == '/' && !edit_at(t, i, "//")) slash = i;
+    else {
+        if (i == t.len || t.data[i] == '\n') return false;
+        slash = i + edit_char(t, i); /* one arbitrary character */
+        if (slash >= t.len || t.data[slash] != '/') return false;
+    }
+    for (i = slash + 1; i < t.len && t.data[i] == '0';) i++;
+    if (i == t.len || !edit_digit(t.data[i])) return false;
+    while (i < t.len && edit_digit(t.data[i])) i++;
+    if (i < t.len && t.data[i] != '\n') i += edit_char(t, i);
+    return i == t.len || (t.data[i] == '\n' && i + 1 == t.len);
+}
+
+/*
+ * One pass: digit, comma, three digits, then the end of the text or a character that is no digit
+ * (which belongs to the match).
+ */
+static ares_view strip_once(ares_view t, ares_arena *arena)
+{
+    edit_out out = { .arena = arena };
+    size_t i = 0;
+    while (i < t.len) {
+        bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' &&
+                     edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) &&
+                     edit_digit(t.data[i + 4]) && (i + 5 == t.len || !edit_digit(t.data[i + 5]));
+        if (match) {
+            size_t end = ARES_MIN(i + 6, t.len);
+            edit_add(&out, edit_cut(t, i, i + 1));
+            edit_add(&out, edit_cut(t, i + 2, end));
+            i = end;
+        } else {
+            edit_add(&out, edit_cut(t, i, i + 1));
+            i++;
+        }
+    }
+    return edit_view(&out);
+}
+
+ares_view math_strip_thousands(ares_view t, ares_arena *arena)
+{
+    if (!edit_count(t, ",")) return t;
+    for (;;) {
+        ares_view next = strip_once(t, arena);
+        if (next.len == t.len) return next;
+        t = next;
+    }
+}
+
 /*
  * The form in which the deepscaler judge compares answers (docs/rewards.md#normal-form): units,
  * currency and percent signs removed, LaTeX turned into text, integers plain. Reference and target
  * differ in scale words, mixed numbers, LaTeX, and in how exactly an integer is recognised.
  */
-#include "latex.h"
-
-#include <string.h>
 
 /*
  * Deletes unit(es)?(s)? blanks (^digits)? wherever it occurs: "Monday" becomes "Mon", as in the
@@ -266,4 +440,324 @@ ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t
         } else if (bracket(t.data[i])) depth += t.data[i] == '(' || t.data[i] == '[' ? 1 : -1;
     }
     return out;
+}
+
+/*
+ * pmatrix and bmatrix are read alike, because delimiters are a matter of style. Bars are not: they
+ * mean the determinant. A vmatrix that is not square has no determinant and is a matrix.
+ */
+
+/* After the bracket group at i ([t] of an array, [r] of pmatrix*), or i when there is none. */
+static size_t skip_option(ares_view t, size_t i)
+{
+    int64_t close = i < t.len && t.data[i] == '[' ? ares_view_find(t, ARES_VIEW("]"), i) : -1;
+    return close < 0 ? i : (size_t)close + 1;
+}
+
+/* Whether `name` is a matrix environment; *bars: it is a vmatrix. */
+static bool names_matrix(ares_view name, bool *bars)
+{
+    if (name.len && name.data[name.len - 1] == '*') name.len--;
+    *bars = name.len && name.data[0] == 'v';
+    if (name.len && strchr("pbBvV", name.data[0])) name = edit_from(name, 1);
+    if (edit_at(name, 0, "small")) name = edit_from(name, 5);
+    return ares_view_is(name, "matrix");
+}
+
+/* The index of the \end of the environment whose body begins at i; t.len when there is none. */
+static size_t find_end(ares_view t, size_t i)
+{
+    for (size_t depth = 1; i < t.len; i++) {
+        if (t.data[i] != '\\') continue;
+        if (edit_at(t, i, "\\begin{")) depth++;
+        else if (edit_at(t, i, "\\end{") && --depth == 0) return i;
+        else i++; /* \\ is one sign */
+    }
+    return t.len;
+}
+
+static bool square(ares_view body)
+{
+    int64_t rows = 0, columns = 0, cells = 0;
+    size_t i = 0;
+    ares_view cell;
+    for (bool row; matrix_cell(body, &i, &cell, &row);) {
+        cells++;
+        if (!row) continue;
+        if (rows++ && cells != columns) return false;
+        columns = cells;
+        cells = 0;
+    }
+    return rows == columns;
+}
+
+/* The matrix that begins at i. */
+static bool read_at(ares_view t, size_t i, matrix *m)
+{
+    if (!edit_at(t, i, "\\begin{")) return false;
+    size_t body = edit_closing_brace(t, i + 6), end;
+    bool bars = false;
+    if (!body) return false;
+    ares_view name = edit_cut(t, i + 7, body - 1);
+    bool array = ares_view_is(name, "array");
+    if (!array && !names_matrix(name, &bars)) return false;
+    end = find_end(t, body);
+    ares_view closing = edit_from(t, ARES_MIN(end + 5, t.len)); /* name} */
+    if (!ares_view_starts(closing, name) || closing.len == name.len ||
+        closing.data[name.len] != '}')
+        return false;
+    if (array || name.data[name.len - 1] == '*') body = skip_option(t, body);
+    if (array) /* skips its column specification */
+        body = body < end && t.data[body] == '{' ? edit_closing_brace(t, body) : 0;
+    if (!body || body > end) return false;
+    *m = (matrix){ .from = i,
+                   .to = end + 5 + name.len + 1,
+                   .body = edit_trim(edit_cut(t, body, end)) };
+    if (m->body.len >= 2 && edit_at(m->body, m->body.len - 2, "\\\\"))
+        m->body = edit_trim(edit_cut(m->body, 0, m->body.len - 2));
+    m->determinant = bars && square(m->body);
+    return true;
+}
+
+matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
+{
+    matrix *list = ares_arena_alloc(arena, ((size_t)edit_count(t, "\\begin{") + 1) * sizeof *list);
+    *n = 0;
+    for (size_t i = 0; i < t.len;) {
+        if (read_at(t, i, &list[*n])) i = list[(*n)++].to;
+        else i += t.data[i] == '\\' && !edit_at(t, i, "\\begin{") ? 2 : 1;
+    }
+    return list;
+}
+
+/* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
+static size_t skip_gap(ares_view t, size_t i)
+{
+    if (i < t.len && t.data[i] == '*') i++;
+    size_t end = skip_option(t, i), k = i + 1;
+    if (end == i) return i;
+    if (k < end && t.data[k] == '-') k++;
+    for (; k < end && (edit_digit(t.data[k]) || t.data[k] == '.' || t.data[k] == ' ');) k++;
+    return k + 3 == end && k > i + 1 && edit_letter(t.data[k]) && edit_letter(t.data[k + 1]) ? end
+                                                                                             : i;
+}
+
+bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
+{
+    size_t from = *i, braces = 0, inner = 0;
+    if (from > t.len) return false;
+    for (size_t k = from; k < t.len; k++) {
+        bool open = braces || inner;
+        if (!open && (t.data[k] == '&' || edit_at(t, k, "\\\\"))) {
+            *row = t.data[k] == '\\';
+            *cell = edit_trim(edit_cut(t, from, k));
+            *i = *row ? skip_gap(t, k + 2) : k + 1;
+            return true;
+        }
+        if (t.data[k] == '\\') {
+            inner += edit_at(t, k, "\\begin{");
+            inner -= inner && edit_at(t, k, "\\end{");
+            k++;
+        } else {
+            braces += t.data[k] == '{';
+            braces -= braces && t.data[k] == '}';
+        }
+    }
+    *row = true;
+    *cell = edit_trim(edit_from(t, from));
+    *i = t.len + 1;
+    return true;
+}
+
+ares_view matrix_outside(ares_view t, const matrix *list, int64_t n, const char *letters,
+                         ares_arena *arena)
+{
+    edit_out out = { .arena = arena };
+    size_t done = 0;
+    for (int64_t k = 0; k < n; k++) {
+        edit_add(&out, edit_cut(t, done, list[k].from));
+        edit_add_z(&out, list[k].determinant ? "|{" : "{");
+        edit_add(&out, (ares_view){ &letters[k], 1 });
+        edit_add_z(&out, list[k].determinant ? "}|" : "}");
+        done = list[k].to;
+    }
+    edit_add(&out, edit_from(t, done));
+    return edit_view(&out);
+}
+
+/*
+ * The deepscaler judge (docs/rewards.md#the-deepscaler-judge): two answers are the same when their
+ * mathd forms are, or when they agree element by element; in the target, matrices agree entry by
+ * entry, whatever their delimiters. An integer matches only an integer, and a fraction only the
+ * same fraction.
+ */
+
+typedef struct judge {
+    math_mode mode;
+    bool mathruler;
+    math_budget *budget;
+    ares_arena *arena;
+    int depth;
+} judge;
+
+static bool equal(judge *j, ares_view given, ares_view truth, const char **decided_by);
+
+static bool same_element(judge *j, ares_view given, ares_view truth)
+{
+    if (math_is_fraction(truth) && math_is_fraction(given)) return ares_view_eq(truth, given);
+    if (math_is_integer(truth, j->mode, j->arena) != math_is_integer(given, j->mode, j->arena))
+        return false;
+    if (j->mode == MATH_REFERENCE)
+        return math_same_value_reference(given, truth, j->budget, j->arena);
+    return (given.len && ares_view_eq(given, truth)) ||
+           math_same_value(given, truth, j->budget, j->arena);
+}
+
+static bool same_elements(judge *j, ares_view given, ares_view truth)
+{
+    int64_t n_truth, n_given;
+    ares_view *t = math_elements(truth, j->mode, j->arena, &n_truth),
+              *g = math_elements(given, j->mode, j->arena, &n_given);
+    if (n_truth != n_given) return false;
+    if (n_truth > 1) {
+        ares_view a = edit_tail(truth, 1), b = edit_tail(given, 1);
+        size_t first = edit_char(truth, 0);
+        if (!ares_view_eq(a, b) || first != edit_char(given, 0) ||
+            memcmp(truth.data, given.data, first) != 0)
+            return false;
+    }
+    for (int64_t i = 0; i < n_truth; i++)
+        if (!same_element(j, g[i], t[i])) return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ matrices */
+
+static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
+{
+    size_t a = 0, b = 0;
+    ares_view x, y;
+    bool row_x, row_y;
+    for (;;) {
+        bool more_x = matrix_cell(given->body, &a, &x, &row_x),
+             more_y = matrix_cell(truth->body, &b, &y, &row_y);
+        if (more_x != more_y) return false;
+        if (!more_x) return true;
+        if (row_x != row_y || !equal(j, x, y, NULL)) return false;
+    }
+}
+
+/*
+ * n letters that neither text uses outside its matrices; false when there are too few. e, i and u
+ * are left out: they have meanings of their own.
+ */
+static bool free_letters(ares_view a, ares_view b, int64_t n, char letters[24])
+{
+    int64_t found = 0;
+    for (const char *c = "qwzvkhjgybtrmnpfsalxcdo"; *c && found < n; c++) {
+        const char both[] = { *c, (char)(*c - 32) };
+        bool used = false;
+        for (int k = 0; k < 2; k++)
+            used = used || memchr(a.data, both[k], a.len) || memchr(b.data, both[k], b.len);
+        if (!used) letters[found++] = *c;
+    }
+    return found == n;
+}
+
+/*
+ * The control words that latex_to_text drops, in order: with a matrix A, \det A must not equal A.
+ */
+static ares_view dropped_words(judge *j, ares_view t)
+{
+    static const char *const harmless[] = { "left", "right", "displaystyle", "big",  "Big",
+                                            "bigl", "bigr",  "Bigl",         "Bigr", "bigg",
+                                            "Bigg", "biggl", "biggr" };
+    edit_out out = { .arena = j->arena };
+    for (size_t i = 0; i < t.len;) {
+        ares_view name, text, probe;
+        if (t.data[i] != '\\') {
+            i++;
+            continue;
+        }
+        i += latex_control(t, i, &name);
+        if (!name.len || !edit_letter(name.data[0]) ||
+            latex_is(name, harmless, ARES_COUNT(harmless)))
+            continue;
+        probe = edit_join(ARES_VIEW("\\"), name, ARES_VIEW("{q}{q}"), j->arena);
+        if (latex_to_text(probe, j->budget, j->arena, &text) && !ares_view_is(text, "{q}{q}"))
+            continue;
+        edit_add(&out, name);
+        edit_add_z(&out, " ");
+    }
+    return edit_view(&out);
+}
+
+/*
+ * Both texts have n matrices: whether these agree one by one, and the texts agree with a letter in
+ * the place of each matrix.
+ */
+static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_view truth,
+                               const matrix *b, int64_t n)
+{
+    char letters[24], dots[24];
+    if (n >= ARES_COUNT(letters)) return false;
+    for (int64_t k = 0; k < n; k++)
+        if (!same_matrix(j, &a[k], &b[k])) return false;
+    memset(dots, '.', sizeof dots);
+    ares_view x = matrix_outside(given, a, n, dots, j->arena),
+              y = matrix_outside(truth, b, n, dots, j->arena);
+    if (!free_letters(x, y, n, letters)) return false;
+    given = matrix_outside(given, a, n, letters, j->arena);
+    truth = matrix_outside(truth, b, n, letters, j->arena);
+    return ares_view_eq(dropped_words(j, given), dropped_words(j, truth)) &&
+           equal(j, given, truth, NULL);
+}
+
+/* ------------------------------------------------------------------ */
+
+static bool decide(judge *j, ares_view given, ares_view truth, const char **by)
+{
+    ares_view (*form)(ares_view, ares_arena *) = j->mathruler ? math_mathruler_a : math_mathd;
+    *by = "mathd";
+    if (ares_view_eq(form(given, j->arena), form(truth, j->arena))) return true;
+    if (j->mode == MATH_TARGET) {
+        int64_t n, n_truth;
+        matrix *a = matrix_all(given, j->arena, &n), *b = matrix_all(truth, j->arena, &n_truth);
+        *by = "matrix";
+        if (n || n_truth) return n == n_truth && same_with_matrices(j, given, a, truth, b, n);
+    }
+    ares_view g = math_normalize(given, j->mode, j->budget, j->arena),
+              t = math_normalize(truth, j->mode, j->budget, j->arena);
+    *by = "text";
+    if (ares_view_eq(g, t)) return true;
+    *by = "elements";
+    return g.len && t.len && same_elements(j, g, t);
+}
+
+static bool equal(judge *j, ares_view given, ares_view truth, const char **decided_by)
+{
+    const char *by = "no";
+    bool same = false, fits = given.len <= MATH_MAX_BYTES && truth.len <= MATH_MAX_BYTES;
+    if (fits) j->budget->steps -= 64 * (int64_t)(given.len + truth.len);
+    if (!fits || j->budget->steps < 0) j->budget->exhausted = true;
+    if (!j->budget->exhausted && j->depth < MATH_MAX_DEPTH) {
+        j->depth++;
+        same = decide(j, given, truth, &by);
+        j->depth--;
+    }
+    if (decided_by) *decided_by = same ? by : "no";
+    return same;
+}
+
+bool math_equal(ares_view given, ares_view truth, math_mode mode, math_budget *budget,
+                ares_arena *arena, const char **decided_by)
+{
+    judge j = { .mode = mode, .budget = budget, .arena = arena };
+    return equal(&j, given, truth, decided_by);
+}
+
+bool math_equal_mathruler(ares_view given, ares_view truth, math_budget *budget, ares_arena *arena)
+{
+    judge j = { .mode = MATH_REFERENCE, .mathruler = true, .budget = budget, .arena = arena };
+    return equal(&j, given, truth, NULL);
 }

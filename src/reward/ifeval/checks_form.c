@@ -1,0 +1,829 @@
+#include "ifeval.h"
+#include "words.h"
+
+#include <string.h>
+
+/*
+ * Whether Python's json.loads reads a text. White space is blank, tab, newline and return; NaN,
+ * Infinity and -Infinity are values; strings hold no control characters; nothing follows the value;
+ * nesting goes up to 1000, Python's recursion limit.
+ */
+
+enum { MAX_DEPTH = 1000 };
+
+typedef struct reader {
+    const char *p, *end;
+} reader;
+
+static void space(reader *r)
+{
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r'))
+        r->p++;
+}
+
+static bool word(reader *r, const char *z)
+{
+    size_t n = strlen(z);
+    if ((size_t)(r->end - r->p) < n || memcmp(r->p, z, n) != 0) return false;
+    r->p += n;
+    return true;
+}
+
+static bool hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool string(reader *r) /* after its opening quote */
+{
+    while (r->p < r->end) {
+        unsigned char c = (unsigned char)*r->p++;
+        if (c == '"') return true;
+        if (c < 0x20) return false;
+        if (c != '\\') continue;
+        if (r->p == r->end) return false;
+        char escape = *r->p++;
+        if (escape == 'u') {
+            if (r->end - r->p < 4) return false;
+            for (int i = 0; i < 4; i++)
+                if (!hex(*r->p++)) return false;
+        } else if (!memchr("\"\\/bfnrt", escape, 8)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static bool digits(reader *r)
+{
+    const char *from = r->p;
+    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
+    return r->p > from;
+}
+
+/*
+ * Like Python's, it stops before a point or an exponent without digits, and what is left is then
+ * text after the value.
+ */
+static bool number(reader *r)
+{
+    if (*r->p == '-') r->p++;
+    if (r->p < r->end && *r->p == '0') r->p++;
+    else if (!digits(r)) return false;
+    reader back = *r;
+    if (r->p < r->end && *r->p == '.' && (r->p++, !digits(r))) *r = back;
+    back = *r;
+    if (r->p < r->end && (*r->p == 'e' || *r->p == 'E')) {
+        r->p++;
+        if (r->p < r->end && (*r->p == '+' || *r->p == '-')) r->p++;
+        if (!digits(r)) *r = back;
+    }
+    return true;
+}
+
+static bool scalar(reader *r)
+{
+    switch (*r->p) {
+    case '"': r->p++; return string(r);
+    case 't': return word(r, "true");
+    case 'f': return word(r, "false");
+    case 'n': return word(r, "null");
+    case 'N': return word(r, "NaN");
+    case 'I': return word(r, "Infinity");
+    default: return word(r, "-Infinity") || number(r);
+    }
+}
+
+static bool key(reader *r)
+{
+    space(r);
+    if (r->p == r->end || *r->p++ != '"' || !string(r)) return false;
+    space(r);
+    return r->p < r->end && *r->p++ == ':';
+}
+
+bool if_is_json(ares_view text)
+{
+    reader r = { text.data, text.data + text.len };
+    char open[MAX_DEPTH];
+    int depth = 0;
+    for (;;) {
+        space(&r);
+        if (r.p == r.end) return false;
+        if (*r.p == '{' || *r.p == '[') {
+            if (depth == MAX_DEPTH) return false;
+            open[depth++] = *r.p++;
+            space(&r);
+            if (r.p < r.end && *r.p == (open[depth - 1] == '{' ? '}' : ']')) {
+                r.p++;
+                depth--;
+            } else if (open[depth - 1] == '{' && !key(&r)) {
+                return false;
+            } else {
+                continue; /* its first value follows */
+            }
+        } else if (!scalar(&r)) {
+            return false;
+        }
+        for (;;) { /* a value has ended, and containers may end with it */
+            space(&r);
+            if (depth == 0) return r.p == r.end;
+            if (r.p == r.end) return false;
+            char c = *r.p++;
+            if (c == ',') break;
+            if (c != (open[depth - 1] == '{' ? '}' : ']')) return false;
+            depth--;
+        }
+        if (open[depth - 1] == '{' && !key(&r)) return false;
+    }
+}
+
+/*
+ * Marks in the text: bullets, highlights, brackets, titles, sections. The comment of a scanner
+ * gives the regular expression of the reference that it stands for; matches are counted from the
+ * left and do not overlap.
+ */
+
+static bool at_least(if_args *a, const char *key, int64_t count)
+{
+    double n = 0;
+    return if_arg_number(a, key, &n) && (double)count >= n;
+}
+
+/* The index of the first x or y from i on; text.len when there is neither. */
+static size_t find_either(ares_view t, size_t i, char x, char y)
+{
+    while (i < t.len && t.data[i] != x && t.data[i] != y) i++;
+    return i;
+}
+
+static ares_view between(ares_view t, size_t from, size_t to)
+{
+    return (ares_view){ t.data + from, to - from };
+}
+
+/* \[.*?\] : a bracket that closes on its line */
+bool if_check_number_placeholders(if_args *a)
+{
+    ares_view t = a->text;
+    int64_t found = 0;
+    for (size_t i = 0; i < t.len; i++) {
+        if (t.data[i] != '[') continue;
+        /* no other bracket of this line closes if this one does not */
+        i = find_either(t, i, ']', '\n');
+        found += i < t.len && t.data[i] == ']';
+    }
+    return at_least(a, "num_placeholders", found);
+}
+
+static size_t skip_one(ares_view t, size_t i)
+{
+    return t.len - if_skip_one_space(if_from(t, i)).len;
+}
+
+/* Whether `p\.\s?s\.` or, doubled, `p\.\s?p\.\s?s` stands at i; the text is in lower case. */
+static bool is_postscript(ares_view t, size_t i, bool doubled)
+{
+    for (int letters = doubled ? 2 : 1; letters; letters--) {
+        if (i + 1 >= t.len || t.data[i] != 'p' || t.data[i + 1] != '.') return false;
+        i = skip_one(t, i + 2);
+    }
+    return i < t.len && t.data[i] == 's' && (doubled || (i + 1 < t.len && t.data[i + 1] == '.'));
+}
+
+bool if_check_postscript(if_args *a)
+{
+    ares_view marker = { 0 }, text = if_lower(a->text, a->arena);
+    if (!if_arg_text(a, "postscript_marker", &marker)) return false;
+    marker = if_trim(marker);
+    bool doubled = ares_view_is(marker, "P.P.S");
+    if (!doubled && !ares_view_is(marker, "P.S."))
+        return ares_view_find(text, if_lower(marker, a->arena), 0) >= 0;
+    for (size_t i = 0; i < text.len; i++)
+        if (is_postscript(text, i, doubled)) return true;
+    return false;
+}
+
+/*
+ * ^\s*\*[^*].*$ and ^\s*-.*$ : white space may span lines, and the character after the star may be
+ * the end of its line
+ */
+static int64_t count_bullets(ares_view t, char mark)
+{
+    int64_t found = 0;
+    for (ares_view rest = t; rest.len;) {
+        ares_view at = if_trim_left(rest);
+        bool bullet =
+            at.len && at.data[0] == mark && (mark == '-' || (at.len > 1 && at.data[1] != '*'));
+        found += bullet;
+        size_t behind = bullet ? (mark == '-' ? 1 : 2) : 0; /* where the rest of the line begins */
+        const char *end = at.len > behind ? memchr(at.data + behind, '\n', at.len - behind) : NULL;
+        if (!end) break;
+        rest = if_from(at, (size_t)(end - at.data) + 1);
+    }
+    return found;
+}
+
+bool if_check_number_bullet_lists(if_args *a)
+{
+    double n = 0;
+    return if_arg_number(a, "num_bullets", &n) &&
+           (double)(count_bullets(a->text, '*') + count_bullets(a->text, '-')) == n;
+}
+
+/* \*[^\n*]*\* with one star at either side, or with two */
+static int64_t count_highlights(ares_view t, size_t stars)
+{
+    int64_t found = 0;
+    for (size_t i = 0; i + 2 * stars <= t.len;) {
+        size_t to =
+            memcmp(t.data + i, "**", stars) == 0 ? find_either(t, i + stars, '*', '\n') : t.len;
+        if (to + stars <= t.len && memcmp(t.data + to, "**", stars) == 0) {
+            found += !if_is_blank(between(t, i + stars, to));
+            i = to + stars;
+        } else {
+            i++;
+        }
+    }
+    return found;
+}
+
+bool if_check_number_highlighted_sections(if_args *a)
+{
+    return at_least(a, "num_highlights",
+                    count_highlights(a->text, 1) + count_highlights(a->text, 2));
+}
+
+/* \s?SPLITER\s?\d+\s? */
+bool if_check_multiple_sections(if_args *a)
+{
+    ares_view mark = { 0 };
+    int64_t found = 0;
+    if (!if_arg_filled(a, "section_spliter", &mark)) return false;
+    mark = if_trim(mark);
+    if (!mark.len) {
+        a->fault = "section_spliter";
+        return false;
+    }
+    size_t from = 0;
+    for (int64_t at; (at = ares_view_find(a->text, mark, from)) >= 0;) {
+        ares_view behind = if_from(a->text, (size_t)at + mark.len),
+                  digits = if_skip_one_space(behind);
+        if (!if_spend(a, 1 + (int64_t)mark.len)) return false;
+        from = (size_t)at + 1;
+        if (!digits.len || !if_is_digit(if_first(digits))) continue;
+        found++;
+        if_next_digits(&digits);
+        from = a->text.len - digits.len;
+    }
+    return at_least(a, "num_sections", found);
+}
+
+/*
+ * <<[^\n]+>> : the longest match of each line; the title is that without the < before it and the >
+ * after it
+ */
+bool if_check_title(if_args *a)
+{
+    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    for (int64_t i = 0; i < lines.n; i++) {
+        ares_view line = lines.items[i];
+        int64_t from = ares_view_find(line, ARES_VIEW("<<"), 0);
+        size_t to = line.len;
+        if (from < 0) continue;
+        while (to >= (size_t)from + 5 && !(line.data[to - 1] == '>' && line.data[to - 2] == '>'))
+            to--;
+        if (to < (size_t)from + 5) continue;
+        ares_view title = between(line, (size_t)from, to);
+        while (title.len && title.data[0] == '<') title = if_from(title, 1);
+        while (title.len && title.data[title.len - 1] == '>') title.len--;
+        if (!if_is_blank(title)) return true;
+    }
+    return false;
+}
+
+bool if_check_json_format(if_args *a)
+{
+    static const char *const fences[] = { "```json", "```Json", "```JSON", "```" };
+    ares_view t = if_trim(a->text);
+    /* one after the other, as the reference strips them */
+    for (int i = 0; i < ARES_COUNT(fences); i++)
+        if (ares_view_starts(t, ares_view_of(fences[i]))) t = if_from(t, strlen(fences[i]));
+    if (if_ends(t, ARES_VIEW("```"))) t.len -= 3;
+    return if_is_json(if_trim(t));
+}
+
+/* ---------------------------------------------------------------- nesting */
+static char closes(char c)
+{
+    return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0;
+}
+
+bool if_check_parentheses(if_args *a)
+{
+    char *open = ares_arena_alloc(a->arena, a->text.len + 1);
+    size_t depth = 0, deepest = 0;
+    for (size_t i = 0; i < a->text.len; i++) {
+        char c = a->text.data[i];
+        if (c == '(' || c == '[' || c == '{') {
+            open[depth++] = c;
+            deepest = ARES_MAX(deepest, depth);
+        } else if (closes(c) && depth && open[depth - 1] == closes(c)) {
+            depth--;
+            if (deepest >= 5) return true;
+        } else if (closes(c)) {
+            depth = deepest = 0;
+        }
+    }
+    return false;
+}
+
+bool if_check_quotes(if_args *a)
+{
+    char *open = ares_arena_alloc(a->arena, a->text.len + 1);
+    size_t depth = 0, deepest = 0;
+    for (size_t i = 0; i < a->text.len; i++) {
+        char c = a->text.data[i];
+        if (c != '"' && c != '\'') continue;
+        if (depth && open[depth - 1] == c) {
+            depth--;
+            if (deepest - depth >= 3) return true;
+        } else {
+            open[depth++] = c;
+            deepest = ARES_MAX(deepest, depth);
+        }
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- lists and lines */
+bool if_check_list(if_args *a)
+{
+    ares_view mark = { 0 };
+    return if_arg_filled(a, "sep", &mark) && if_count(a->text, mark) >= 2;
+}
+
+bool if_check_sub_bullets(if_args *a)
+{
+    if_list pieces = if_split(a->text, ARES_VIEW("*"), a->arena);
+    for (int64_t i = 1; i < pieces.n; i++)
+        if (!if_has(pieces.items[i], "-")) return false;
+    return true;
+}
+
+/* Empty lines are dropped; lines of blanks count. */
+bool if_check_newline(if_args *a)
+{
+    ares_view text = if_trim(if_delete_punct(a->text, a->arena));
+    if_list lines = if_split(text, ARES_VIEW("\n"), a->arena);
+    int64_t filled = 0;
+    for (int64_t i = 0; i < lines.n; i++) filled += lines.items[i].len > 0;
+    return filled == if_words(text, a->arena).n;
+}
+
+/*
+ * The reference removes blank lines from the list while it walks over it: a blank line that it
+ * meets removes the first line equal to it, and the line after is skipped. So of each kind of blank
+ * line the first k are removed, where k is how often the walk meets that kind.
+ */
+bool if_check_line_indent(if_args *a)
+{
+    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    uint32_t *kind = if_group(lines, a->arena),
+             *removed = ares_arena_calloc(a->arena, (size_t)lines.n, sizeof *removed);
+    for (int64_t i = 0; i < lines.n; i++)
+        if (if_is_blank(lines.items[i])) removed[kind[i++]]++;
+    int64_t before = -1;
+    for (int64_t i = 0; i < lines.n; i++) {
+        ares_view line = lines.items[i];
+        int64_t indent = 0;
+        if (removed[kind[i]]) {
+            removed[kind[i]]--;
+            continue;
+        }
+        while (indent < (int64_t)line.len && line.data[indent] == ' ') indent++;
+        if (indent <= before) return false;
+        before = indent;
+    }
+    return true;
+}
+
+static bool is_margin(char c) /* a digit, or punctuation other than the quote */
+{
+    return c != '"' && ((c >= '0' && c <= '9') || (c > 0 && if_is_punct((uint32_t)c)));
+}
+
+bool if_check_quote_unquote(if_args *a)
+{
+    ares_view text = if_replace(a->text, ARES_VIEW("'\"'"), ARES_VIEW(""), a->arena);
+    if_list words = if_words(text, a->arena);
+    char *joined = ares_arena_alloc(a->arena, text.len + 1), *w = joined;
+    for (int64_t i = 0; i < words.n; i++) w = mempcpy(w, words.items[i].data, words.items[i].len);
+    ares_view v = { joined, (size_t)(w - joined) };
+    if (if_has(v, "\"\"")) return false;
+    while (v.len && is_margin(v.data[v.len - 1])) v.len--;
+    return !v.len || v.data[v.len - 1] != '"';
+}
+
+/* Offsets as in the reference, which counts both tags as <i> and </i>: "<em></em> x" passes. */
+bool if_check_thesis(if_args *a)
+{
+    int64_t at = ares_view_find(a->text, ARES_VIEW("<i>"), 0);
+    if (at < 0) at = ares_view_find(a->text, ARES_VIEW("<em>"), 0);
+    if (at < 0) return false;
+    ares_view t = if_from(a->text, (size_t)at);
+    int64_t end = ares_view_find(t, ARES_VIEW("</i>"), 0);
+    if (end < 0) end = ares_view_find(t, ARES_VIEW("</em>"), 0);
+    return end >= 3 && !if_is_blank(between(t, 3, (size_t)end)) &&
+           !if_is_blank(if_from(t, (size_t)end + 4));
+}
+
+bool if_check_output_template(if_args *a)
+{
+    return if_has(a->text, "My Answer:") && if_has(a->text, "My Conclusion:") &&
+           if_has(a->text, "Future Outlook:");
+}
+
+bool if_check_constrained_response(if_args *a)
+{
+    return if_has(a->text, "My answer is yes.") || if_has(a->text, "My answer is no.") ||
+           if_has(a->text, "My answer is maybe.");
+}
+
+/*
+ * CSV as Python's csv.reader takes it from a text stream (Modules/_csv.c): lines end at \n; quotes
+ * count only at the start of a field; a field cut by the end of the text is kept. The machine runs
+ * twice, to count and to fill.
+ */
+
+enum { FIELD_MAX = 131072 }; /* characters: csv.field_size_limit */
+
+typedef struct sink {
+    if_list *rows; /* NULL: only count */
+    ares_view *fields;
+    char *bytes;
+    int64_t row_count, field_count;
+    int64_t field_chars, row_fields;
+    char *field; /* where the open field begins */
+} sink;
+
+static void add(sink *s, char c)
+{
+    if (s->rows) *s->bytes++ = c;
+    /* broken characters are counted by bytes, which is close enough */
+    if (((unsigned char)c & 0xc0) != 0x80) s->field_chars++;
+}
+
+static void end_field(sink *s)
+{
+    if (s->rows) {
+        s->fields[s->field_count] = (ares_view){ s->field, (size_t)(s->bytes - s->field) };
+        s->field = s->bytes;
+    }
+    s->field_count++;
+    s->row_fields++;
+    s->field_chars = 0;
+}
+
+static void end_row(sink *s)
+{
+    if (s->rows)
+        s->rows[s->row_count] =
+            (if_list){ s->fields + s->field_count - s->row_fields, s->row_fields };
+    s->row_count++;
+    s->row_fields = 0;
+}
+
+typedef enum place {
+    START_ROW,
+    START_FIELD,
+    IN_FIELD,
+    QUOTED,
+    QUOTE_IN_QUOTED,
+    LINE_END,
+    BROKEN /* something follows a \r on its line */
+} place;
+
+static bool ends_line(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* Outside quotes a character belongs to the field or ends it. */
+static place outside_quotes(char c, char delimiter, sink *s)
+{
+    if (c == delimiter || ends_line(c)) {
+        end_field(s);
+        return c == delimiter ? START_FIELD : LINE_END;
+    }
+    add(s, c);
+    return IN_FIELD;
+}
+
+static place after(place at, char c, char delimiter, sink *s)
+{
+    switch (at) {
+    case START_ROW:
+        if (ends_line(c)) return LINE_END;
+        /* fallthrough */
+    case START_FIELD:
+        if (c == '"') return QUOTED;
+        /* fallthrough */
+    case IN_FIELD: return outside_quotes(c, delimiter, s);
+    case QUOTED:
+        if (c == '"') return QUOTE_IN_QUOTED;
+        break;
+    case QUOTE_IN_QUOTED:
+        if (c != '"') return outside_quotes(c, delimiter, s);
+        break;
+    default: return ends_line(c) ? LINE_END : BROKEN;
+    }
+    add(s, c);
+    return QUOTED;
+}
+
+static bool run(ares_view text, char delimiter, sink *s)
+{
+    place at = START_ROW;
+    for (size_t i = 0; i < text.len; i++) {
+        at = after(at, text.data[i], delimiter, s);
+        if (at == BROKEN || s->field_chars > FIELD_MAX) return false;
+        if (text.data[i] == '\n' && at == LINE_END) { /* the end of one of the stream's lines */
+            end_row(s);
+            at = START_ROW;
+        }
+    }
+    if (at == START_ROW) return true;
+    if (at != LINE_END) end_field(s);
+    end_row(s);
+    return true;
+}
+
+if_rows if_csv(ares_view text, char delimiter, ares_arena *arena)
+{
+    sink count = { 0 };
+    if (!run(text, delimiter, &count)) return (if_rows){ NULL, -1 };
+    sink s = {
+        .rows = ares_arena_alloc(arena, (size_t)ARES_MAX(count.row_count, 1) * sizeof(if_list)),
+        .fields =
+            ares_arena_alloc(arena, (size_t)ARES_MAX(count.field_count, 1) * sizeof(ares_view)),
+        .bytes = ares_arena_alloc(arena, text.len + 1),
+    };
+    s.field = s.bytes;
+    run(text, delimiter, &s);
+    return (if_rows){ s.rows, s.row_count };
+}
+
+/* Tasks of IFBench that ask for one particular thing: a table, a list of countries, a quiz. */
+
+/* ---------------------------------------------------------------- lists */
+bool if_check_multiples(if_args *a)
+{
+    static const char *const wanted[] = { "14", "21", "28", "35", "42", "49" };
+    ares_view rest = a->text;
+    for (int i = 0; i < ARES_COUNT(wanted); i++)
+        if (!ares_view_is(if_next_digits(&rest), wanted[i])) return false;
+    return !if_next_digits(&rest).data;
+}
+
+/*
+ * Whether the words in reverse order contain "bald eagle". The task asks for one sentence, which a
+ * text without full stops always is.
+ */
+bool if_check_word_reverse(if_args *a)
+{
+    ares_view text = if_delete_punct(if_lower(a->text, a->arena), a->arena);
+    if_list words = if_words(text, a->arena);
+    char *joined = ares_arena_alloc(a->arena, text.len + (size_t)words.n + 1), *w = joined;
+    for (int64_t i = words.n; i-- > 0;) {
+        if (w > joined) *w++ = ' ';
+        w = mempcpy(w, words.items[i].data, words.items[i].len);
+    }
+    return if_has((ares_view){ joined, (size_t)(w - joined) }, "bald eagle");
+}
+
+bool if_check_character_reverse(if_args *a)
+{
+    return if_has(if_lower(a->text, a->arena), "elgae dlab");
+}
+
+static int compare(ares_view a, ares_view b)
+{
+    size_t n = ARES_MIN(a.len, b.len);
+    int c = n ? memcmp(a.data, b.data, n) : 0;
+    return c ? c : (a.len > b.len) - (a.len < b.len);
+}
+
+bool if_check_reverse_newline(if_args *a)
+{
+    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    ares_view before = { 0 };
+    int64_t n = 0;
+    bool sorted = true;
+    for (int64_t i = 0; i < lines.n; i++) {
+        ares_view line = if_strip(lines.items[i]);
+        if (!line.len || (n == 0 && !if_has(line, "Zimbabwe"))) continue;
+        line = if_ascii(line, a->arena);
+        if (n++) sorted = sorted && compare(before, line) >= 0;
+        before = line;
+    }
+    return n >= 52 && sorted;
+}
+
+bool if_check_european_capitals_sort(if_args *a)
+{
+    if_list pieces = if_split(if_ascii(a->text, a->arena), ARES_VIEW(","), a->arena);
+    int n = 0, count = if_table_count(IF_CAPITALS);
+    for (int64_t i = 0; i < pieces.n; i++) {
+        ares_view piece = if_trim(pieces.items[i]);
+        if (!piece.len) continue;
+        if (n == count || !ares_view_eq(piece, if_table_item(IF_CAPITALS, n))) return false;
+        n++;
+    }
+    return n == count;
+}
+
+static bool digits_as_number(ares_view v, size_t at, size_t digits, int *out)
+{
+    *out = 0;
+    for (size_t i = at; i < at + digits; i++) {
+        if (v.data[i] < '0' || v.data[i] > '9') return false;
+        *out = *out * 10 + (v.data[i] - '0');
+    }
+    return true;
+}
+
+bool if_check_date_format_list(if_args *a)
+{
+    if_list pieces = if_split(a->text, ARES_VIEW(","), a->arena);
+    for (int64_t i = 0; i < pieces.n; i++) {
+        ares_view date = if_trim(pieces.items[i]);
+        int year, month, day;
+        if (date.len != 10 || date.data[4] != '-' || date.data[7] != '-') return false;
+        if (!digits_as_number(date, 0, 4, &year) || !digits_as_number(date, 5, 2, &month) ||
+            !digits_as_number(date, 8, 2, &day))
+            return false;
+        /* month 0 passes, with any day, as in the reference */
+        if (year < 1769 || year > 1821 || month > 12) return false;
+        int days = month == 2                                              ? 29
+                   : month == 4 || month == 6 || month == 9 || month == 11 ? 30
+                   : month                                                 ? 31
+                                                                           : 99;
+        if (day > days) return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- a quiz */
+/*
+ * Question \d+[.|):;]? at the beginning of v: returns what follows it; data NULL when it is not
+ * there.
+ */
+static ares_view behind_label(ares_view v)
+{
+    ares_view label = ARES_VIEW("Question "), none = { NULL, 0 };
+    if (!ares_view_starts(v, label)) return none;
+    v = if_from(v, label.len);
+    if (!v.len || !if_is_digit(if_first(v))) return none;
+    if_next_digits(&v);
+    return v.len && memchr(".|):;", v.data[0], 5) ? if_from(v, 1) : v;
+}
+
+/* [A-Ea-e][.|)]\s*\w at the beginning of a line */
+static bool is_option(ares_view line)
+{
+    if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3))
+        return false;
+    ares_view answer = if_trim_left(if_from(line, 2));
+    return answer.len && if_is_word(if_first(answer));
+}
+
+/*
+ * Characters of the question before its options, its lines joined by blanks; -1 unless it has five
+ * options.
+ */
+static int64_t question_length(ares_view question, ares_arena *arena)
+{
+    if_list lines = if_split(question, ARES_VIEW("\n"), arena);
+    int64_t options = 0, n = 0, blanks = 0;
+    for (int64_t i = 0; i < lines.n; i++) {
+        ares_view line = if_trim(lines.items[i]);
+        if (is_option(line)) options++;
+        else if (!options && line.len) n += (n ? blanks + 1 : 0) + if_length(line), blanks = 0;
+        else if (!options) blanks++; /* a blank line adds a blank, unless nothing follows */
+    }
+    return options == 5 ? n : -1;
+}
+
+bool if_check_mcq_count_length(if_args *a)
+{
+    ares_view rest = a->text;
+    int64_t before = -1;
+    int questions = 0;
+    if (!ares_view_starts(rest, ARES_VIEW("Question"))) return false;
+    while (rest.data) {
+        int64_t at = -1;
+        ares_view behind = { NULL, 0 };
+        for (size_t from = 0;
+             !behind.data && (at = ares_view_find(rest, ARES_VIEW("Question "), from)) >= 0;
+             from = (size_t)at + 1)
+            behind = behind_label(if_from(rest, (size_t)at));
+        ares_view question = if_trim(behind.data ? (ares_view){ rest.data, (size_t)at } : rest);
+        rest = behind;
+        if (!question.len) continue;
+        int64_t n = question_length(question, a->arena);
+        if (++questions > 4 || n <= before) return false;
+        before = n;
+    }
+    return questions == 4;
+}
+
+/* ---------------------------------------------------------------- tables */
+bool if_check_csv_city(if_args *a)
+{
+    static const char *const header[] = { "ID", "Country", "City", "Year", "Count" };
+    if_rows rows = if_csv(a->text, ',', a->arena);
+    if (rows.n != 8) return false;
+    for (int64_t i = 0; i < rows.n; i++)
+        if (rows.items[i].n != ARES_COUNT(header)) return false;
+    for (int i = 0; i < ARES_COUNT(header); i++)
+        if (!ares_view_is(rows.items[0].items[i], header[i])) return false;
+    return true;
+}
+
+/*
+ * Whether the first line is these names, with or without quotes, with the delimiter and any of
+ * `blanks` between them.
+ */
+static bool is_header(ares_view text, const char *const names[5], char delimiter,
+                      const char *blanks)
+{
+    int64_t end = ares_view_find(text, ARES_VIEW("\n"), 0);
+    ares_view line = if_trim(end >= 0 ? (ares_view){ text.data, (size_t)end } : text);
+    for (int i = 0; i < 5; i++) {
+        if (i) {
+            if (!line.len || line.data[0] != delimiter) return false;
+            do line = if_from(line, 1);
+            while (line.len && strchr(blanks, line.data[0]) && line.data[0]);
+        }
+        bool quoted = line.len && line.data[0] == '"';
+        if (quoted) line = if_from(line, 1);
+        if (!ares_view_starts(line, ares_view_of(names[i]))) return false;
+        line = if_from(line, strlen(names[i]));
+        if (quoted && (!line.len || line.data[0] != '"')) return false;
+        if (quoted) line = if_from(line, 1);
+    }
+    return line.len == 0;
+}
+
+/* Rows with tripled quotes, so that the reader leaves quotes in the fields. */
+static if_rows quoted_rows(if_args *a, char delimiter)
+{
+    return if_csv(if_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena), delimiter,
+                  a->arena);
+}
+
+/* ".*[^\d\w\s].*" at the beginning of a field, on its first line */
+static bool is_special(ares_view field)
+{
+    int64_t end = ares_view_find(field, ARES_VIEW("\n"), 0);
+    const char *p = field.data, *stop = p + (end >= 0 ? (size_t)end : field.len), *quote;
+    if (p == stop || *p != '"' || (quote = memrchr(p, '"', (size_t)(stop - p))) == p) return false;
+    for (p++; p < quote;) {
+        uint32_t c = if_next(&p, stop);
+        if (!if_is_word(c) && !if_is_space(c)) return true;
+    }
+    return false;
+}
+
+bool if_check_csv_special_character(if_args *a)
+{
+    static const char *const names[] = { "ProductID", "Category", "Brand", "Price", "Stock" };
+    if (!is_header(a->text, names, ',', " \t")) return false;
+    if_rows rows = quoted_rows(a, ',');
+    if (rows.n != 15) return false;
+    for (int64_t i = 1; i < rows.n; i++) {
+        if (rows.items[i].n != ARES_COUNT(names)) return false;
+        /* as in the reference, a row after the first hit is not examined */
+        for (int k = 0; k < ARES_COUNT(names); k++)
+            if (is_special(rows.items[i].items[k])) return true;
+    }
+    return false;
+}
+
+bool if_check_csv_quotes(if_args *a)
+{
+    static const char *const names[] = { "StudentID", "Subject", "Grade", "Semester", "Score" };
+    if (!is_header(a->text, names, '\t', " ")) return false;
+    if_rows rows = quoted_rows(a, '\t');
+    if (rows.n != 4) return false;
+    for (int64_t i = 0; i < rows.n; i++) {
+        if (rows.items[i].n != ARES_COUNT(names)) return false;
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            ares_view field = if_trim(rows.items[i].items[k]);
+            if (!field.len || field.data[0] != '"' || field.data[field.len - 1] != '"')
+                return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,327 @@
+#include "ifeval.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/*
+ * Arguments of an instruction, and the steps that it may take. Where an argument is missing or
+ * negative, the reference draws a random number; here it is a fault.
+ */
+
+static const ares_json nothing = { .type = ARES_JSON_OBJECT };
+
+static ares_json without_nulls(const ares_json *v, ares_arena *arena)
+{
+    if (!v || v->type != ARES_JSON_OBJECT) return nothing;
+    ares_json_member *kept = ares_arena_alloc(arena, ((size_t)v->count + 1) * sizeof *kept);
+    ares_json out = { .type = ARES_JSON_OBJECT, .members = kept };
+    for (int64_t i = 0; i < v->count; i++)
+        if (v->members[i].value->type != ARES_JSON_NULL) kept[out.count++] = v->members[i];
+    return out;
+}
+
+const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
+{
+    bool list = kwargs && kwargs->type == ARES_JSON_ARRAY;
+    int64_t have = list ? ARES_MIN(kwargs->count, n) : ARES_MIN(n, 1);
+    ares_json *items = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *items),
+              *out = ares_arena_calloc(arena, 1, sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = i < have ? without_nulls(list ? &kwargs->items[i] : kwargs, arena)
+                   : have   ? items[have - 1]
+                            : nothing;
+    *out = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = items };
+    return out;
+}
+
+bool if_take(if_budget *b, int64_t steps)
+{
+    if (b->steps < steps) b->exhausted = true;
+    else b->steps -= steps;
+    return !b->exhausted;
+}
+
+bool if_spend(if_args *a, int64_t steps)
+{
+    return if_take(a->budget, steps);
+}
+
+static bool fault(if_args *a, const char *key)
+{
+    if (!a->fault) a->fault = key;
+    return false;
+}
+
+bool if_arg_number(if_args *a, const char *key, double *out)
+{
+    const ares_json *v = ares_json_get(a->kwargs, key);
+    if (!v || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) || !(v->number >= 0) ||
+        isinf(v->number))
+        return fault(a, key);
+    *out = v->number;
+    return true;
+}
+
+bool if_arg_whole(if_args *a, const char *key, int64_t *out)
+{
+    double x = 0;
+    if (!if_arg_number(a, key, &x)) return false;
+    if (x != floor(x) || x > 1e15) return fault(a, key);
+    *out = (int64_t)x;
+    return true;
+}
+
+bool if_arg_text(if_args *a, const char *key, ares_view *out)
+{
+    const ares_json *v = ares_json_get(a->kwargs, key);
+    if (!v || v->type != ARES_JSON_STRING) return fault(a, key);
+    *out = v->text;
+    return if_spend(a, (int64_t)v->text.len);
+}
+
+bool if_arg_filled(if_args *a, const char *key, ares_view *out)
+{
+    return if_arg_text(a, key, out) && (out->len || fault(a, key));
+}
+
+bool if_arg_texts(if_args *a, const char *key, const ares_json **out)
+{
+    const ares_json *v = ares_json_get(a->kwargs, key);
+    if (!v || v->type != ARES_JSON_ARRAY || v->count == 0) return fault(a, key);
+    for (int64_t i = 0; i < v->count; i++)
+        if (v->items[i].type != ARES_JSON_STRING) return fault(a, key);
+    *out = v;
+    return true;
+}
+
+bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
+                     bool *holds)
+{
+    ares_view relation = { 0 };
+    double n = 0;
+    if (!if_arg_number(a, number_key, &n) || !if_arg_text(a, relation_key, &relation)) return false;
+    bool less = ares_view_is(relation, "less than");
+    if (!less && !ares_view_is(relation, "at least")) return fault(a, relation_key);
+    *holds = less ? count < n : count >= n;
+    return true;
+}
+
+/*
+ * The table of checks, what all of them have in common, and the eight variants of the loose mode.
+ */
+
+typedef struct check {
+    ares_view id;
+    bool (*holds)(if_args *a);
+    int64_t cost;
+} check;
+
+#define ENTRY(id, function, cost) { { id, sizeof(id) - 1 }, if_check_##function, cost },
+static const check table[] = { IF_CHECK_LIST(ENTRY) };
+
+int if_check_count(void)
+{
+    return ARES_COUNT(table);
+}
+const char *if_check_id(int i)
+{
+    return table[i].id.data;
+}
+
+int if_check_find(ares_view id)
+{
+    for (int i = 0; i < ARES_COUNT(table); i++)
+        if (ares_view_eq(table[i].id, id)) return i;
+    return -1;
+}
+
+/* ---------------------------------------------------------------- once per id */
+static atomic_bool warned[ARES_COUNT(table)];
+
+static void warn_argument(int i, const char *fault)
+{
+    if (!atomic_exchange(&warned[i], true))
+        ares_warn("reward: instruction '%s': '%s' is missing or wrong in its kwargs; counted as "
+                  "not followed",
+                  table[i].id.data, fault);
+}
+
+/*
+ * Unknown ids come from data and can be many: hashes of the first ones warned of; no warnings
+ * beyond them.
+ */
+static void warn_unknown(ares_view id)
+{
+    static _Atomic uint64_t seen[32];
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < id.len; i++) hash = (hash ^ (unsigned char)id.data[i]) * 1099511628211u;
+    hash |= 1; /* 0 is a free place */
+    for (int i = 0; i < ARES_COUNT(seen); i++) {
+        uint64_t free_place = 0;
+        if (atomic_compare_exchange_strong(&seen[i], &free_place, hash)) {
+            ares_warn("reward: instruction '%.*s': unknown; counted as not followed",
+                      (int)ARES_MIN(id.len, 80), id.data ? id.data : "");
+            return;
+        }
+        if (free_place == hash) return;
+    }
+}
+
+/* ---------------------------------------------------------------- judging */
+/* the memory for one large text is not kept */
+static void forget(ares_arena *scratch)
+{
+    if (scratch->used > (size_t)1 << 20) ares_arena_fini(scratch);
+    else ares_arena_reset(scratch);
+}
+
+static bool judge(int i, const ares_json *kwargs, ares_view text, if_budget *budget,
+                  ares_arena *scratch)
+{
+    if (text.len > IF_TEXT_MAX) budget->exhausted = true;
+    if (budget->exhausted || !if_take(budget, 64 + (int64_t)text.len * table[i].cost) ||
+        if_is_blank(text))
+        return false;
+    if_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };
+    bool holds = table[i].holds(&a);
+    forget(scratch);
+    if (a.fault) warn_argument(i, a.fault);
+    return holds && !a.fault && !budget->exhausted;
+}
+
+static int find(ares_view id)
+{
+    int i = if_check_find(id);
+    if (i < 0) warn_unknown(id);
+    return i;
+}
+
+bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
+              ares_arena *scratch)
+{
+    int i = find(id);
+    return i >= 0 && judge(i, kwargs, text, budget, scratch);
+}
+
+const char *if_check_fault(ares_view id, const ares_json *kwargs)
+{
+    int i = if_check_find(id);
+    ares_arena own = { 0 };
+    if_budget budget = { .steps = IF_STEPS };
+    if_args a = { .text = ARES_VIEW("One two, three. Four five six!\n\nSeven?"),
+                  .arena = &own,
+                  .budget = &budget,
+                  .kwargs = &if_coerce_kwargs(kwargs, 1, &own)->items[0] };
+    if (i >= 0) table[i].holds(&a);
+    ares_arena_fini(&own);
+    return a.fault;
+}
+
+/* ---------------------------------------------------------------- loose */
+static ares_view without_first_line(ares_view v)
+{
+    const char *end = v.len ? memchr(v.data, '\n', v.len) : NULL;
+    return end ? if_from(v, (size_t)(end - v.data) + 1) : (ares_view){ "", 0 };
+}
+
+static ares_view without_last_line(ares_view v)
+{
+    const char *end = v.len ? memrchr(v.data, '\n', v.len) : NULL;
+    return end ? (ares_view){ v.data, (size_t)(end - v.data) } : (ares_view){ "", 0 };
+}
+
+bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
+                    ares_arena *scratch)
+{
+    int i = find(id);
+    if (i < 0) return false;
+    if (text.len > IF_TEXT_MAX) {
+        budget->exhausted = true;
+        return false;
+    }
+    ares_view tail = without_first_line(text);
+    const ares_view cuts[] = { text, if_trim(tail), if_trim(without_last_line(text)),
+                               if_trim(without_last_line(tail)) };
+    ares_arena own = { 0 };
+    bool holds = false;
+    for (int k = 0; k < ARES_COUNT(cuts) && !holds; k++) {
+        /* texts of few lines have fewer variants */
+        if (k > 1 && ares_view_eq(cuts[k], cuts[1])) continue;
+        holds = judge(i, kwargs, cuts[k], budget, scratch);
+        if (holds || !memchr(cuts[k].data, '*', cuts[k].len)) continue;
+        holds = judge(i, kwargs, if_replace(cuts[k], ARES_VIEW("*"), ARES_VIEW(""), &own), budget,
+                      scratch);
+        forget(&own);
+    }
+    ares_arena_fini(&own);
+    return holds;
+}
+
+/* A row's instructions -> verdicts, and verdicts -> a score. */
+
+ares_view if_strip_think(ares_view text)
+{
+    static const char tag[] = "</think>";
+    const size_t n = sizeof tag - 1;
+    for (const char *p = text.data + text.len;
+         text.len >= n && (p = memrchr(text.data, '<', (size_t)(p - text.data)));)
+        if ((size_t)(text.data + text.len - p) >= n && memcmp(p, tag, n) == 0)
+            return if_from(text, (size_t)(p - text.data) + n);
+    return text;
+}
+
+/* The ids that are not blank, trimmed; returns how many. */
+static int64_t list_ids(const ares_json *ids, ares_view *out)
+{
+    bool list = ids && ids->type == ARES_JSON_ARRAY;
+    int64_t n = 0, count = list ? ids->count : ids != NULL;
+    for (int64_t i = 0; i < count; i++) {
+        const ares_json *id = list ? &ids->items[i] : ids;
+        ares_view v = if_trim(id->type == ARES_JSON_STRING || id->type == ARES_JSON_INT ||
+                                      id->type == ARES_JSON_FLOAT
+                                  ? id->text
+                                  : (ares_view){ "", 0 });
+        if (v.len) out[n++] = v;
+    }
+    return n;
+}
+
+void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
+              if_verdict *out)
+{
+    size_t most = ids && ids->type == ARES_JSON_ARRAY ? (size_t)ids->count : 1;
+    *out = (if_verdict){ .ids = ares_arena_alloc(arena, (most + 1) * sizeof *out->ids) };
+    out->n = list_ids(ids, out->ids);
+    out->strict = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->strict);
+    out->loose = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->loose);
+    const ares_json *own = if_coerce_kwargs(kwargs, out->n, arena);
+    ares_arena scratch = { 0 };
+    /*
+     * Strict verdicts first: a text that is too much work loses its loose verdicts before any
+     * strict one.
+     */
+    if_budget budget = { .steps = IF_STEPS };
+    for (int64_t i = 0; i < out->n; i++)
+        out->strict[i] = if_check(out->ids[i], &own->items[i], text, &budget, &scratch);
+    for (int64_t i = 0; i < out->n; i++)
+        out->loose[i] =
+            out->strict[i] || if_check_loose(out->ids[i], &own->items[i], text, &budget, &scratch);
+    out->exhausted = budget.exhausted;
+    ares_arena_fini(&scratch);
+}
+
+double if_fraction(int64_t followed, int64_t n)
+{
+    return n ? (double)followed / (double)n : 0;
+}
+
+double if_score(const if_verdict *v, if_mode mode)
+{
+    const bool *followed =
+        mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction ? v->loose : v->strict;
+    int64_t count = 0;
+    for (int64_t i = 0; i < v->n; i++) count += followed[i];
+    bool all = mode == IF_MODE_strict_all || mode == IF_MODE_loose_all;
+    return all ? v->n > 0 && count == v->n : if_fraction(count, v->n);
+}

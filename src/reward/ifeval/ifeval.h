@@ -1,0 +1,221 @@
+#ifndef ARES_REWARD_IFEVAL_IFEVAL_H
+#define ARES_REWARD_IFEVAL_IFEVAL_H
+
+#include "words.h"
+
+/*
+ * The 83 checks of IFEval (Zhou et al., arXiv 2311.07911) and IFBench (Pyatkin et al., arXiv
+ * 2507.02833), and the score of a row that names some of them
+ * (docs/rewards.md#instruction-following). Verdicts are the reference code's, its oddities
+ * included; where that code draws random parameters or raises an exception, an instruction counts
+ * as not followed.
+ *
+ * All of it is pure, thread-safe and bounded by counted work: bytes of text read, weighted by what
+ * a check costs.
+ */
+
+/*
+ * X(instruction id, function, cost): the function is if_check_<function> in check_<family>.c; cost
+ * is in steps per byte, 1 for the cheapest scan.
+ */
+#define IF_CHECK_LIST(X)                                                               \
+    /* IFEval */                                                                       \
+                                                                                       \
+    X("keywords:existence", existence, 1)                                              \
+    X("keywords:frequency", frequency, 1)                                              \
+    X("keywords:forbidden_words", forbidden_words, 1)                                  \
+    X("keywords:letter_frequency", letter_frequency, 1)                                \
+    X("language:response_language", response_language, 4)                              \
+    X("length_constraints:number_sentences", number_sentences, 4)                      \
+    X("length_constraints:number_paragraphs", number_paragraphs, 2)                    \
+    X("length_constraints:number_words", number_words, 2)                              \
+    X("length_constraints:nth_paragraph_first_word", nth_paragraph_first_word, 2)      \
+    X("detectable_content:number_placeholders", number_placeholders, 1)                \
+    X("detectable_content:postscript", postscript, 1)                                  \
+    X("detectable_format:number_bullet_lists", number_bullet_lists, 1)                 \
+    X("detectable_format:constrained_response", constrained_response, 1)               \
+    X("detectable_format:number_highlighted_sections", number_highlighted_sections, 1) \
+    X("detectable_format:multiple_sections", multiple_sections, 1)                     \
+    X("detectable_format:json_format", json_format, 1)                                 \
+    X("detectable_format:title", title, 2)                                             \
+    X("combination:two_responses", two_responses, 1)                                   \
+    X("combination:repeat_prompt", repeat_prompt, 1)                                   \
+    X("startend:end_checker", end_checker, 1)                                          \
+    X("change_case:capital_word_frequency", capital_word_frequency, 8)                 \
+    X("change_case:english_capital", english_capital, 4)                               \
+    X("change_case:english_lowercase", english_lowercase, 4)                           \
+    X("punctuation:no_comma", no_comma, 1)                                             \
+    X("startend:quotation", quotation, 1)                                              \
+    /* IFBench */                                                                      \
+                                                                                       \
+    X("count:word_count_range", word_count_range, 2)                                   \
+    X("count:unique_word_count", unique_word_count, 2)                                 \
+    X("ratio:stop_words", stop_words, 2)                                               \
+    X("ratio:sentence_type", sentence_type, 4)                                         \
+    X("ratio:sentence_balance", sentence_balance, 4)                                   \
+    X("count:conjunctions", conjunctions, 2)                                           \
+    X("count:person_names", person_names, 4)                                           \
+    X("ratio:overlap", overlap, 4)                                                     \
+    X("count:numbers", numbers, 2)                                                     \
+    X("words:alphabet", alphabet, 2)                                                   \
+    X("words:vowel", vowel, 1)                                                         \
+    X("words:consonants", consonants, 2)                                               \
+    X("sentence:alliteration_increment", alliteration_increment, 8)                    \
+    X("words:palindrome", palindrome, 2)                                               \
+    X("count:punctuation", punctuation, 1)                                             \
+    X("format:parentheses", parentheses, 1)                                            \
+    X("format:quotes", quotes, 1)                                                      \
+    X("words:prime_lengths", prime_lengths, 2)                                         \
+    X("format:options", options, 1)                                                    \
+    X("format:newline", newline, 2)                                                    \
+    X("format:emoji", emoji, 8)                                                        \
+    X("ratio:sentence_words", sentence_words, 4)                                       \
+    X("count:words_japanese", words_japanese, 2)                                       \
+    X("words:start_verb", start_verb, 1)                                               \
+    X("words:repeats", repeats, 2)                                                     \
+    X("sentence:keyword", sentence_keyword, 4)                                         \
+    X("count:pronouns", pronouns, 8)                                                   \
+    X("words:odd_even_syllables", odd_even_syllables, 4)                               \
+    X("words:last_first", last_first, 8)                                               \
+    X("words:paragraph_last_first", paragraph_last_first, 2)                           \
+    X("sentence:increment", increment, 8)                                              \
+    X("words:no_consecutive", no_consecutive, 2)                                       \
+    X("format:line_indent", line_indent, 2)                                            \
+    X("format:quote_unquote", quote_unquote, 2)                                        \
+    X("format:list", list, 1)                                                          \
+    X("format:thesis", thesis, 1)                                                      \
+    X("format:sub-bullets", sub_bullets, 2)                                            \
+    X("format:no_bullets_bullets", no_bullets_bullets, 4)                              \
+    X("custom:multiples", multiples, 1)                                                \
+    X("custom:mcq_count_length", mcq_count_length, 2)                                  \
+    X("custom:reverse_newline", reverse_newline, 2)                                    \
+    X("custom:word_reverse", word_reverse, 2)                                          \
+    X("custom:character_reverse", character_reverse, 1)                                \
+    X("custom:sentence_alphabet", sentence_alphabet, 4)                                \
+    X("custom:european_capitals_sort", european_capitals_sort, 2)                      \
+    X("custom:csv_city", csv_city, 2)                                                  \
+    X("custom:csv_special_character", csv_special_character, 4)                        \
+    X("custom:csv_quotes", csv_quotes, 4)                                              \
+    X("custom:date_format_list", date_format_list, 1)                                  \
+    X("count:keywords_multiple", keywords_multiple, 4)                                 \
+    X("words:keywords_specific_position", keywords_specific_position, 8)               \
+    X("words:words_position", words_position, 8)                                       \
+    X("repeat:repeat_change", repeat_change, 2)                                        \
+    X("repeat:repeat_simple", repeat_simple, 1)                                        \
+    X("repeat:repeat_span", repeat_span, 1)                                            \
+    X("format:title_case", title_case, 8)                                              \
+    X("format:output_template", output_template, 1)                                    \
+    X("format:no_whitespace", no_whitespace, 1)
+
+/* Work for one response, all instructions and variants together; well under a second. */
+enum { IF_STEPS = 64 << 20 };
+typedef struct if_budget {
+    int64_t steps;  /* left */
+    bool exhausted; /* an instruction was not judged for lack of steps; it counts as not followed */
+} if_budget;
+
+/* ---------------- judging one instruction (checks.c) */
+int if_check_count(void);
+const char *if_check_id(int i);  /* in the order of the list */
+int if_check_find(ares_view id); /* -1 when unknown */
+/*
+ * Whether the text itself follows the instruction; a blank text follows none. Warns of unknown ids
+ * and of missing or wrong arguments once per id and process. scratch is memory for the duration of
+ * the call.
+ */
+bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
+              ares_arena *scratch);
+/*
+ * Whether any of 8 variants of the text does: the whole text, the text without its first line,
+ * without its last, without both, and each of these without "*".
+ */
+bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
+                    ares_arena *scratch);
+/*
+ * The argument of a known instruction that is missing or wrong, whatever the text; NULL: all are
+ * right.
+ */
+const char *if_check_fault(ares_view id, const ares_json *kwargs);
+
+/* ------------------------------------------------------------------ arguments (args.c) */
+/*
+ * An array of n objects without nulls, from what rows have as kwargs: a list, one object for all
+ * instructions, or anything else.
+ */
+const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
+
+/* ------------------------------------------------------------------ judging a row (verdicts.c) */
+/* The text after the last </think>, untrimmed; the whole text when there is none. */
+ares_view if_strip_think(ares_view text);
+
+#define IF_MODE_LIST(X) X(strict_all) X(strict_fraction) X(loose_all) X(loose_fraction)
+#define IF_MODE_ENTRY_(name) IF_MODE_##name,
+typedef enum { IF_MODE_LIST(IF_MODE_ENTRY_) IF_MODE_COUNT } if_mode;
+#undef IF_MODE_ENTRY_
+
+typedef struct if_verdict {
+    int64_t n;            /* instructions: the ids that are not blank */
+    ares_view *ids;       /* [n] trimmed */
+    bool *strict, *loose; /* [n] */
+    bool exhausted;
+} if_verdict;
+/* ids: a list of texts, or one text. The verdict lies in the arena. */
+void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
+              if_verdict *out);
+double if_fraction(int64_t followed, int64_t n); /* 0 of 0 is 0 */
+/* *_all: 1 when every instruction is followed, else 0; 0 without instructions. */
+double if_score(const if_verdict *v, if_mode mode);
+
+/* What a check is given, how it reads its arguments, and helpers that several families share. */
+
+typedef struct if_args {
+    ares_view text;          /* not blank */
+    const ares_json *kwargs; /* an object, or NULL */
+    ares_arena *arena;
+    if_budget *budget;
+    /*
+     * set by a check: the argument that is missing or wrong; the instruction counts as not followed
+     */
+    const char *fault;
+} if_args;
+#define IF_CHECK_DECLARE_(id, function, cost) bool if_check_##function(if_args *a);
+IF_CHECK_LIST(IF_CHECK_DECLARE_)
+#undef IF_CHECK_DECLARE_
+
+/* ---------------- arguments (args.c): false, and a->fault is set, when missing or wrong */
+/* finite and not negative; 2.0 is 2 */
+bool if_arg_number(if_args *a, const char *key, double *out);
+bool if_arg_whole(if_args *a, const char *key, int64_t *out);    /* a number without fraction */
+bool if_arg_text(if_args *a, const char *key, ares_view *out);   /* may be empty */
+bool if_arg_filled(if_args *a, const char *key, ares_view *out); /* not empty */
+/* an array of one or more strings */
+bool if_arg_texts(if_args *a, const char *key, const ares_json **out);
+/*
+ * Compares count with the number by the relation, "less than" or "at least"; *holds is the result.
+ */
+bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
+                     bool *holds);
+bool if_take(if_budget *b, int64_t steps); /* false when none are left */
+/* Takes steps beyond the check's own cost; false when none are left. */
+bool if_spend(if_args *a, int64_t steps);
+
+/* ---------------- helpers that several families use (scanners.c) */
+bool if_has(ares_view text, const char *part);
+bool if_ends(ares_view text, ares_view end);
+ares_view if_from(ares_view v, size_t at); /* without the first `at` bytes */
+/* every occurrence, from the left; part is not empty */
+ares_view if_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
+ares_view if_skip_one_space(ares_view v); /* without its first character if that is white space */
+/* the next run of decimal digits, and v moves past it; data NULL at the end */
+ares_view if_next_digits(ares_view *v);
+ares_view if_next_run(ares_view *v); /* the same for word characters */
+/* the first run of characters that are no white space; may be empty */
+ares_view if_first_word(ares_view v);
+ares_view if_last_word(ares_view v);
+/* for each item, the index of the first item equal to it */
+uint32_t *if_group(if_list list, ares_arena *arena);
+/* number of different items; *most (may be NULL): how often the commonest occurs */
+int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena);
+/* whether Python's json.loads reads it, nested up to 1000 deep (python_json.c) */
+bool if_is_json(ares_view text);
+#endif

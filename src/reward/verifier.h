@@ -1,0 +1,218 @@
+#ifndef ARES_REWARD_VERIFIER_H
+#define ARES_REWARD_VERIFIER_H
+
+#include "ares/core.h"
+#include "ares/grade.h"
+
+/* How a row names its verifier. */
+
+/*
+ * The name that a row is judged by: metadata.rm_type or rm_type, trimmed; else what `sources` (a
+ * map, may be NULL) says of its data_source; else fallback (may be NULL); else the verifier known
+ * for that data_source, or the data_source itself. Empty when there is none of them
+ * (docs/rewards.md#several-kinds-of-rows-in-one-run).
+ */
+ares_view auto_rm_type(const ares_json *row, const ares_json *sources, const char *fallback);
+
+/*
+ * Regular expressions (PCRE2, UTF-8, `.` matches newlines too) with a bounded amount of matching
+ * work.
+ */
+
+/* who: the verifier, for the message */
+int bounded_regex_check(const char *who, const char *pattern);
+/*
+ * 1: matches; 0: does not; -1: the work limit was reached. whole: the expression must match the
+ * whole text, else some part of it. The expression has passed bounded_regex_check.
+ */
+int bounded_regex_match(const char *pattern, bool whole, ares_view text);
+
+/*
+ * What verifiers share: the members they write into a result's details, their own metrics, and the
+ * inputs without which they cannot judge.
+ */
+
+/* Appends a string member to out->details; null where data is NULL. */
+void grade_detail(ares_verify_out *out, const char *key, ares_view value);
+/*
+ * Appends "extracted" (cut at MATH_MAX_BYTES, beyond which nothing is an answer) and "decided_by".
+ */
+void grade_answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by);
+/*
+ * Adds a value to a metric: `name` ("reward/format", "if/keywords/rate") becomes the mean of the
+ * values that all responses of a step have added.
+ */
+void grade_add_value(ares_verify_out *out, const char *name, double value);
+/* Fails when the row has no ground truth at all; an empty one makes every answer wrong. */
+int grade_need_truth(const ares_verify_in *in, const char *verifier);
+/* Fails when the number of the response's tokens is not known. */
+int grade_need_length(const ares_verify_in *in, const char *verifier);
+
+/*
+ * What the reward functions published with EasyR1 and its fork ARES compute
+ * (examples/reward_function/{math,dapo,r1v}.py there; docs/rewards.md#published-reward-functions).
+ */
+
+/* (1 - format_weight) x accuracy + format_weight x format */
+double easyr1_math(double accuracy, double format, double format_weight);
+/* accuracy: 1 or -1; overlong: a length_overlong */
+double easyr1_dapo(double accuracy, double overlong, double overlong_penalty_factor);
+double easyr1_normalized(double accuracy); /* 1 or -1 -> 1 or 0 */
+/*
+ * Removes all white space directly before and after each '<', '>' and '/'
+ * (docs/rewards.md#cleaning-and-format).
+ */
+void easyr1_clean(ares_view response, ares_str *out);
+/* <think> .. </think> .. \boxed{ .. } .. from the first character on: 1 or 0 */
+double easyr1_think_boxed(ares_view response);
+/* <think> .. </think> <answer> .. </answer> and nothing else: 1 or 0 */
+double easyr1_r1v_format(ares_view response);
+/*
+ * The trimmed content of the last \boxed{}; "None" when there is none or it never closes, as the
+ * original says (docs/rewards.md#mathruler).
+ */
+ares_view easyr1_boxed(ares_view response);
+/* Whether two answers are equal for MathRuler; sets out->exhausted when the budget ended first. */
+bool easyr1_equal(ares_view given, ares_view truth, ares_verify_out *out);
+/*
+ * Fills out->accuracy and out->no_answer from the last \boxed{} of the response, graded as
+ * MathRuler does; *extracted is the box's content.
+ */
+void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_view *extracted);
+
+/* Finds the answer in a text: its last number, its last \boxed{}. */
+
+/*
+ * A decimal number in one spelling per value: sign, digits, point; without thousands separators,
+ * leading zeros and trailing zeros of the fraction.
+ */
+typedef struct grade_number {
+    char text[128];
+} grade_number;
+/*
+ * The last number of a text ("-1,234.50" and "$7" are numbers; "3.2.1" is read as its pieces);
+ * false when there is none, or it is too long.
+ */
+bool grade_last_number(ares_view text, grade_number *out);
+/* The whole text as one number. */
+bool grade_whole_number(ares_view text, grade_number *out);
+/*
+ * Content of the last \boxed{...} (or \fbox{...}) up to the brace that closes it, escaped braces
+ * counted like others; NULL data when there is none, or the last one never closes. Of a box in a
+ * box the inner one counts (docs/rewards.md#mathruler).
+ */
+ares_view grade_last_boxed(ares_view text);
+
+/* What `auto`, which opens judges itself, and the table of verifiers need of judges. */
+
+/* A judge of v, plain or of the content of the last \boxed{}. ares_judge_free. */
+ares_judge *judge_of(const ares_verifier *v, bool boxed);
+/* Which option without a default is missing, after ares_judge_use_defaults; NULL: none. */
+const char *judge_unusable(const ares_judge *j);
+
+/* Penalties of length, in [-1, 0] (docs/dapo.md#penalty-of-length). */
+
+/* 0 up to safe_length, then falling evenly to -1 at max_length and beyond. */
+double length_reward(int64_t length, int64_t safe_length, int64_t max_length);
+/*
+ * The same, with the length of the ramp in place of safe_length: EasyR1's soft overlong punishment.
+ */
+double length_overlong(int64_t length, int64_t max_response_length, int64_t buffer_length);
+
+/* The verifiers that judge by themselves. To add one: a file in this folder and a word here. */
+
+/* clang-format off */
+#define VERIFY_LIST(X) \
+    X(exact) X(number) X(boxed) X(math) X(deepscaler) X(dapo) X(gsm8k) X(math_hendrycks) \
+    X(math_verify) X(format) X(regex) X(json) X(format_think) X(format_think_boxed) X(gpqa) \
+    X(multiple_choice) X(f1) X(ifbench) X(ifeval) X(format_verify) X(math_format) X(aepo) X(r1v) \
+    X(dapo_overlong) X(length) X(overlong) X(repetition) X(random) X(none)
+/* clang-format on */
+
+#define VERIFY_DECLARE(name) extern const ares_verifier ares_verifier_##name;
+#define VERIFY_ENTRY(name) &ares_verifier_##name,
+VERIFY_LIST(VERIFY_DECLARE)
+
+/*
+ * JSON Schema, draft 2020-12, the part that describes plain data. A keyword outside the list is
+ * refused when the schema is loaded, so a schema never demands less than it says.
+ */
+
+/* keyword; what its value must be (check.c); the function that applies it (fits.c) */
+#define SCHEMA_KEYWORDS(X)                        \
+    X("type", TYPES, type)                        \
+    X("enum", LIST, enumerated)                   \
+    X("const", ANY, constant)                     \
+    X("properties", SCHEMA_MAP, properties)       \
+    X("required", NAMES, required)                \
+    X("additionalProperties", SCHEMA, additional) \
+    X("items", SCHEMA, items)                     \
+    X("prefixItems", SCHEMAS, prefix_items)       \
+    X("minItems", COUNT, min_items)               \
+    X("maxItems", COUNT, max_items)               \
+    X("uniqueItems", FLAG, unique_items)          \
+    X("minimum", NUMBER, minimum)                 \
+    X("maximum", NUMBER, maximum)                 \
+    X("exclusiveMinimum", NUMBER, exclusive_min)  \
+    X("exclusiveMaximum", NUMBER, exclusive_max)  \
+    X("multipleOf", STEP, multiple)               \
+    X("minLength", COUNT, min_length)             \
+    X("maxLength", COUNT, max_length)             \
+    X("pattern", PATTERN, pattern)                \
+    X("anyOf", SCHEMAS, any_of)                   \
+    X("allOf", SCHEMAS, all_of)                   \
+    X("oneOf", SCHEMAS, one_of)                   \
+    X("not", SCHEMA, negated)                     \
+    X("$ref", REF, reference)                     \
+    X("$defs", SCHEMA_MAP, annotation)            \
+    X("$id", AT_ROOT, annotation)                 \
+    X("$schema", AT_ROOT, annotation)             \
+    X("$comment", ANY, annotation)                \
+    X("title", ANY, annotation)                   \
+    X("description", ANY, annotation)             \
+    X("default", ANY, annotation)                 \
+    X("examples", ANY, annotation)                \
+    X("format", ANY, annotation)
+
+/* A place in a document, as the steps from its root; NULL is the root. */
+typedef struct schema_place {
+    const struct schema_place *up;
+    ares_view key; /* data NULL: index counts */
+    int64_t index;
+} schema_place;
+/* Appends the place as a JSON pointer (RFC 6901). */
+void schema_add_pointer(ares_str *out, const schema_place *at);
+
+/*
+ * Reads a schema file into the arena. A failure (ARES_ECONFIG, ARES_EIO ...) names the file and the
+ * place in it.
+ */
+int schema_load(ares_arena *arena, const char *path, const ares_json **out);
+/* What "#" or "#/$defs/name" stands for; NULL: nothing */
+const ares_json *schema_find_ref(const ares_json *root, ares_view ref);
+
+typedef struct schema_verdict {
+    bool fits, exhausted;
+    ares_str at;         /* JSON pointer of the first value that does not fit */
+    const char *keyword; /* and the keyword it breaks; NULL: it fits, or exhausted */
+} schema_verdict;
+/* The schema has been loaded by schema_load. verdict begins as {0}; its text is the caller's. */
+void schema_judge(const ares_json *schema, const ares_json *value, schema_verdict *verdict);
+
+/* Numbers by value, exactly: 1 and 1.0 are equal. < 0, 0, > 0. */
+int schema_compare(const ares_json *a, const ares_json *b);
+/*
+ * The decimal digits of a number without zeros at either end, and the power of ten of the last one.
+ * 0 has no digits.
+ */
+ares_str schema_digits(const ares_json *number, int64_t *exponent);
+enum { SCHEMA_STEP_DIGITS = 9 }; /* of multipleOf: products then fit 64 bits */
+/* step: at most SCHEMA_STEP_DIGITS digits */
+bool schema_is_multiple(const ares_json *number, const ares_json *step);
+/* Values of any type; takes the work off *steps, and ends early when none are left. */
+bool schema_equal(const ares_json *a, const ares_json *b, int64_t *steps);
+static inline bool schema_is_number(const ares_json *v)
+{
+    return v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;
+}
+#endif

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../src/algo/entropy.h"
 #include "../src/algo/stats.h"
 #include "ares/algo.h"
 #include "ares/algo_adv.h"

@@ -13,7 +13,7 @@
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
 #include "filter/filter.h"
-#include "loss/plain.h"
+#include "loss/loss.h"
 
 typedef struct note {
     const char *name, *doc, *formula, *paper, *needs, *option;

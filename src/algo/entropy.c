@@ -4,14 +4,13 @@
  * window to window: what is compared with a threshold must not depend on where it stands, and with
  * a running sum the same window would have other bits in a longer answer.
  */
-#include "entropy.h"
+#include "stats.h"
 
 #include <math.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "ares/kernels.h"
-#include "stats.h"
 
 double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
 {

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "adv/adv.h"
-#include "loss/plain.h"
-#include "loss/walk.h"
+#include "loss/loss.h"
 #include "stats.h"
 
 const algo_twins *twin_table_of(const ares_device *d)

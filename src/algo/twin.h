@@ -19,7 +19,7 @@
 
 #include "ares/algo.h"
 #include "ares/algo_twin.h"
-#include "entropy.h"
+#include "stats.h"
 
 /* An input that cannot be computed with; the CPU's function then finds and names its place. */
 enum { TWIN_FAULT = 1 };

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/algo/control/buckets.h"
-#include "../../src/algo/control/kl_bucket.h"
-#include "../../src/algo/entropy.h"
-#include "../../src/algo/loss/plain.h"
+#include "../../src/algo/control/aepo.h"
+#include "../../src/algo/loss/loss.h"
 #include "../../src/algo/stats.h"
 #include "../../src/reward/internal.h"
 #include "ares/algo.h"

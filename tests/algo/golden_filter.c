@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/algo/control/buckets.h"
+#include "../../src/algo/control/aepo.h"
 #include "../../src/algo/filter/filter.h"
 #include "../../src/algo/stats.h"
 #include "../../src/config/internal.h"

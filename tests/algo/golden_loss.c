@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../src/algo/loss/plain.h"
-#include "../../src/algo/loss/vapor_loss.h"
+#include "../../src/algo/loss/formula.h"
+#include "../../src/algo/loss/loss.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"

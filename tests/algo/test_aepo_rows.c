@@ -4,7 +4,7 @@
  */
 #include "algo_test.h"
 #include "control/aepo.h"
-#include "entropy.h"
+#include "stats.h"
 #include "test.h"
 
 enum { WINDOW = 4 };

@@ -1,7 +1,6 @@
 #include "ares/algo.h"
 #include "ares/algo_control.h"
-#include "control/buckets.h"
-#include "control/kl_bucket.h"
+#include "control/aepo.h"
 #include "control_test.h"
 #include "faults.h"
 #include "test.h"

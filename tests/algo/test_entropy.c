@@ -1,4 +1,3 @@
-#include "entropy.h"
 #include "stats.h"
 #include "test.h"
 

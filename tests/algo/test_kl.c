@@ -10,7 +10,7 @@
 #include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
-#include "loss/plain.h"
+#include "loss/loss.h"
 
 TEST(estimators_agree_with_the_reference)
 {

@@ -1,15 +1,13 @@
 /* Formulas of losses against finite differences, and what selections, weights and spans do. */
+#include "loss/formula.h"
 #include "loss/formulas.h"
-#include "loss/select.h"
-#include "loss/value_loss.h"
-#include "loss/vapor_loss.h"
+#include "loss/loss.h"
 #include "test.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "algo_test.h"
-#include "loss/plain.h"
 #include "loss_on_card.h"
 
 /* ---------------------------------------------------------------- formulas, in f64 */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "algo_test.h"
-#include "loss/plain.h"
+#include "loss/loss.h"
 
 enum { MOST = 64 };
 typedef struct state {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "loss/plain.h"
+#include "loss/loss.h"
 #include "loss_on_card.h"
 #include "stats.h"
 

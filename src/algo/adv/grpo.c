@@ -1,3 +1,7 @@
+#include "adv.h"
+
+#include <math.h>
+
 /*
  * Group relative policy optimization (DeepSeekMath, arXiv 2402.03300, section 4.1): A = (s - mean)
  * / (std + 1e-6), the same for every token of a response. std divides by n - 1 and eps is 1e-6, as
@@ -7,9 +11,6 @@
  * Two weights of RAGEN (docs/update.md#weights-of-a-group): a group's std divided by the largest of
  * the batch, and the mean length of the batch's responses divided by the response's.
  */
-#include <math.h>
-
-#include "adv.h"
 
 static void standardise(const adv_estimate *p, const adv_group *g, double *advantage)
 {
@@ -74,3 +75,35 @@ const ares_adv ares_adv_grpo = {
     "algorithm.norm_adv_by_std_in_grpo algorithm.soft_advantage_reweight "
     "algorithm.grpo_advantage_length_weight"
 };
+
+/*
+ * Pass@k training (arXiv 2503.19595, in the form of verl and EasyR1): only the best answer of a
+ * group has an advantage, by how much its score exceeds the second best; divided by std + 1e-6 with
+ * norm_adv_by_std_in_grpo. Where several answers are best, all advantages are 0.
+ */
+
+static void best_alone(const adv_estimate *p, const adv_group *g, double *advantage)
+{
+    int64_t best = 0;
+    double second = -INFINITY;
+    for (int64_t i = 1; i < g->n; i++)
+        if (g->score[i] > g->score[best]) best = i;
+    for (int64_t i = 0; i < g->n; i++)
+        if (i != best) second = fmax(second, g->score[i]);
+    if (g->n < 2) return; /* there is no second */
+    advantage[best] =
+        (g->score[best] - second) / (p->cfg->norm_adv_by_std_in_grpo ? g->std + 1e-6 : 1);
+}
+
+static int grpo_passk(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return adv_of_groups(&ares_adv_grpo_passk, cfg, world, b, best_alone);
+}
+
+const ares_adv ares_adv_grpo_passk = { "grpo_passk",
+                                       "lead of the group's best answer, for it alone",
+                                       "A = (best - second) / (std + 1e-6), others 0",
+                                       "arXiv 2503.19595",
+                                       ARES_NEEDS_GROUPS,
+                                       grpo_passk,
+                                       "algorithm.norm_adv_by_std_in_grpo" };

@@ -4,8 +4,8 @@
  * coefficient is constant. The step is made after the coefficient was used; n is the number of
  * samples.
  */
+#include "aepo.h"
 #include "control.h"
-#include "kl_bucket.h"
 
 #include <math.h>
 

@@ -1,15 +1,374 @@
+#include "aepo.h"
+#include "stats.h"
+#include "twin.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * What the AEPO control reads off a batch: windows of entropy of the policy's own tokens, each
+ * row's percentile and HWE tokens, and the rows pooled by prompt.
+ */
+
+/*
+ * The policy's own tokens, row by row, without what stands between its turns: their entropies,
+ * which of them are candidates, and where each is in the batch.
+ */
+typedef struct own_tokens {
+    twin_rows of;
+    float *h;
+    uint8_t *candidates;
+    int64_t *at;
+} own_tokens;
+
+static own_tokens read_tokens(const ares_batch *b, ares_arena *arena)
+{
+    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
+    size_t most = (size_t)b->tokens + 1;
+    int64_t n = 0, *start = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *start);
+    own_tokens x = { .of = { b->rows, start },
+                     .h = ares_arena_alloc(arena, most * sizeof *x.h),
+                     .candidates = ares_arena_alloc(arena, most),
+                     .at = ares_arena_alloc(arena, most * sizeof *x.at) };
+    for (int64_t r = 0; r < b->rows; r++) {
+        start[r] = n;
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            if (!b->response_mask[i]) continue;
+            x.h[n] = h[i];
+            x.candidates[n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
+            x.at[n++] = i;
+        }
+    }
+    start[b->rows] = n;
+    return x;
+}
+
+/*
+ * The windows of all rows, some at a time, so that a card's scratch is bounded. t: what is wanted
+ * of them, with q and tau
+ */
+static int windows_on(const aepo *s, const own_tokens *x, twin_windows_args t)
+{
+    enum { TOKENS = 1 << 20 };
+    ares_device *d = s->env.device;
+    const algo_twins *twins = d ? twin_table_of(d) : NULL;
+    const int64_t *start = x->of.row_start;
+    int64_t rows = x->of.rows, *own = ares_malloc((size_t)(rows + 1) * sizeof *own);
+    int rc = ARES_OK;
+    for (int64_t row = 0, end; row < rows && rc == ARES_OK; row = end) {
+        for (end = row; end < rows && (end == row || start[end + 1] - start[row] <= TOKENS);) end++;
+        for (int64_t r = row; r <= end; r++) own[r - row] = start[r] - start[row];
+        twin_windows_args part = { .of = { end - row, own },
+                                   .entropy = x->h + start[row],
+                                   .w = s->options->rollout.window_size,
+                                   .q = t.q,
+                                   .tau = t.tau,
+                                   .candidates = x->candidates + start[row],
+                                   .window = t.window ? t.window + start[row] : NULL,
+                                   .threshold = t.threshold ? t.threshold + row : NULL,
+                                   .mask = t.mask ? t.mask + start[row] : NULL,
+                                   .hwe = t.hwe ? t.hwe + row : NULL };
+        rc = twin_windows(twins, d, &part);
+    }
+    ares_free(own);
+    return rc;
+}
+
+int aepo_check_batch(const ares_batch *b, bool need_accuracy)
+{
+    ARES_TRY(ARES_NEED(b, AEPO_WHO, entropies));
+    ARES_TRY(ARES_NEED(b, AEPO_WHO, response_mask));
+    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
+    for (int64_t r = 0; r < b->rows; r++) {
+        if (!b->samples[r].row || !b->samples[r].row->gid)
+            return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", AEPO_WHO, (long long)r);
+        if (need_accuracy && ares_batch_row_counts(b, r) && !isfinite(b->samples[r].accuracy))
+            return ares_fail(ARES_ECONFIG,
+                             "%s: row %lld has the accuracy %g: no reward judges whether the "
+                             "answer is right; add one to worker.reward that does",
+                             AEPO_WHO, (long long)r, (double)b->samples[r].accuracy);
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
+            if (b->response_mask[i] && !isfinite(h[i]))
+                return ares_fail(ARES_ENUMERIC, "%s: entropies of row %lld, token %lld: %g",
+                                 AEPO_WHO, (long long)r, (long long)(i - b->row_start[r]),
+                                 (double)h[i]);
+    }
+    return ARES_OK;
+}
+
+int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
+{
+    own_tokens x = read_tokens(b, arena);
+    double *threshold = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *threshold);
+    ARES_TRY(windows_on(s, &x,
+                        (twin_windows_args){ .q = s->options->algorithm.entropy_percentile,
+                                             .threshold = threshold }));
+    for (int64_t r = 0; r < b->rows; r++)
+        local[r] = (control_sample){ .index = b->samples[r].index,
+                                     .difficulty = b->samples[r].difficulty,
+                                     .length = (int32_t)(x.of.row_start[r + 1] - x.of.row_start[r]),
+                                     .accuracy = b->samples[r].accuracy,
+                                     .threshold = threshold[r] };
+    return ARES_OK;
+}
+
+int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+              uint8_t *column, float *window_column, double *soft_cost)
+{
+    own_tokens x = read_tokens(b, arena);
+    int64_t n = x.of.row_start[b->rows], w = s->options->rollout.window_size;
+    size_t most = (size_t)n + 1;
+    hwe_marked *hwe = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *hwe);
+    twin_windows_args t = { .of = x.of,
+                            .entropy = x.h,
+                            .w = w,
+                            .tau = s->tau,
+                            .candidates = x.candidates,
+                            .window = window_column ? ares_arena_alloc(arena, most * sizeof(double))
+                                                    : NULL,
+                            .mask = column ? ares_arena_alloc(arena, most) : NULL,
+                            .hwe = hwe };
+    ARES_TRY(windows_on(s, &x, t));
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t from = x.of.row_start[r], to = x.of.row_start[r + 1];
+        local[r].hwe = (int32_t)hwe[r].count;
+        local[r].invalid = (int32_t)hwe[r].invalid;
+        if (soft_cost) soft_cost[r] = hwe[r].soft_cost;
+        for (int64_t i = from; i < to && column; i++) column[x.at[i]] = t.mask[i];
+        for (int64_t i = from; i < to && window_column; i++)
+            window_column[x.at[i]] = i < to - w ? (float)t.window[i] : -1;
+    }
+    return ARES_OK;
+}
+
+aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                               int64_t **place)
+{
+    ares_map *index = ares_map_new();
+    aepo_prompt *prompts = ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
+    *place = ares_arena_alloc(arena, (size_t)(all->n_groups + 1) * sizeof **place);
+    *n = 0;
+    for (int64_t g = 0; g < all->n_groups; g++) {
+        const control_group *group = &all->groups[g];
+        int64_t at;
+        if (!ares_map_get(index, group->gid, &at)) {
+            at = (*n)++;
+            ares_map_put(index, group->gid, at);
+            prompts[at].gid = group->gid;
+        }
+        (*place)[g] = at;
+        aepo_prompt *p = &prompts[at];
+        p->samples += group->count;
+        for (int64_t i = group->first; i < group->first + group->count; i++) {
+            p->accuracy += (double)all->samples[i].accuracy;
+            p->hwe += all->samples[i].hwe;
+            p->length += all->samples[i].length;
+        }
+    }
+    ares_map_free(index);
+    return prompts;
+}
+
+/*
+ * Difficulty buckets of AEPO: which prompts are in which, their target numbers of HWE tokens, and
+ * the weights of their entropy scores (docs/aepo.md#difficulty-targets-and-alphas).
+ */
+
+ares_difficulty difficulty_of(double accuracy)
+{
+    return accuracy >= 2.0 / 3.0 ? ARES_EASY : accuracy >= 1.0 / 3.0 ? ARES_MEDIUM : ARES_HARD;
+}
+
+ares_difficulty difficulty_find(ares_view name)
+{
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        if (ares_view_is(name, ares_difficulty_names[d])) return (ares_difficulty)d;
+    return ARES_DIFFICULTY_NONE;
+}
+
+double round_half_even(double x)
+{
+    double down = floor(x), part = x - down;
+    if (part != 0.5) return part < 0.5 ? down : down + 1;
+    return fmod(down, 2) == 0 ? down : down + 1;
+}
+
+int64_t aepo_target(double mean, double coef)
+{
+    return (int64_t)round_half_even(coef * mean);
+}
+
+/*
+ * Weight of the entropy score: grows with mean - target where the score is a penalty (easy,
+ * medium), with target - mean where it is a bonus (hard); kept in [min, max]. The target is that of
+ * before this step.
+ */
+static double step_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
+                         double min, double max)
+{
+    double delta = d == ARES_HARD ? target - mean : mean - target;
+    return fmin(fmax(alpha + lr * delta, min), max);
+}
+
+void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out)
+{
+    *out = (aepo_buckets){ 0 };
+    for (int64_t i = 0; i < n; i++) {
+        aepo_prompt *p = &prompts[i];
+        double samples = (double)p->samples;
+        ares_difficulty d = p->difficulty = difficulty_of(p->accuracy / samples);
+        out->prompts[d]++;
+        out->hwe[d] += p->hwe / samples;
+        out->accuracy[d] += p->accuracy / samples;
+        out->length[d] += p->length / samples;
+    }
+    for (int d = 0; d < ARES_DIFFICULTIES; d++) {
+        double count = (double)ARES_MAX(out->prompts[d], 1);
+        out->hwe[d] /= count;
+        out->accuracy[d] /= count;
+        out->length[d] /= count;
+    }
+}
+
+void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *aims)
+{
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        if (!buckets->prompts[d]) continue;
+        bool known = aims->target_known[d];
+        if (known)
+            aims->alpha[d] = step_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d],
+                                        (double)aims->target[d], rates->lr, rates->min, rates->max);
+        /* between updates only a difficulty without a target gets one */
+        if (known && !rates->renew) continue;
+        aims->target[d] = aepo_target(buckets->hwe[d], rates->coef[d]);
+        aims->target_known[d] = true;
+    }
+}
+
+static double mean_hwe(const aepo_prompt *p)
+{
+    return p->hwe / (double)p->samples;
+}
+
+void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
+                   bool *drop)
+{
+    double least = INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        if (prompts[i].difficulty == ARES_EASY) least = fmin(least, mean_hwe(&prompts[i]));
+    double threshold = least + ratio * (target_easy - least);
+    for (int64_t i = 0; i < n; i++)
+        drop[i] =
+            prompts[i].accuracy == (double)prompts[i].samples && mean_hwe(&prompts[i]) < threshold;
+}
+
+void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accuracy_bins *out)
+{
+    *out = (accuracy_bins){ 0 };
+    int64_t least = hwe[0], most = hwe[0];
+    for (int64_t i = 1; i < n; i++) {
+        least = ARES_MIN(least, hwe[i]);
+        most = ARES_MAX(most, hwe[i]);
+    }
+    for (int e = 0; e < 4; e++) out->edges[e] = least + e * (most - least) / 3;
+    for (int64_t i = 0; i < n; i++) {
+        int bin = hwe[i] >= out->edges[2] ? 2 : hwe[i] >= out->edges[1] ? 1 : 0;
+        out->count[bin]++;
+        out->accuracy[bin] += accuracy[i];
+    }
+    for (int i = 0; i < 3; i++)
+        out->accuracy[i] = out->count[i] ? out->accuracy[i] / (double)out->count[i] : NAN;
+}
+
+/*
+ * The AEPO control's dropping of prompts that have become too easy. Every group that was generated
+ * is looked at, also those that filters drop. Before the first threshold there is no target, so
+ * nothing is dropped.
+ */
+
+static void forget_generated(aepo *s)
+{
+    ares_batch_clear(&s->made);
+    s->generated = false;
+}
+
+int aepo_generated(void *state, const ares_batch *b)
+{
+    aepo *s = state;
+    if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
+    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, true)));
+    if (!s->tau_known) return ARES_OK;
+    s->generated = true;
+    ares_arena arena = { 0 };
+    control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
+    int rc = ares_world_agree(s->env.world, aepo_mark(s, b, &arena, local, NULL, NULL, NULL));
+    if (rc != ARES_OK) {
+        ares_arena_fini(&arena);
+        return rc;
+    }
+    for (int64_t g = 0; g < b->groups; g++) {
+        ares_batch_begin_group(&s->made);
+        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
+            const ares_sample *from = &b->samples[r];
+            if (!ares_batch_row_counts(b, r)) continue;
+            ares_batch_add_row(&s->made,
+                               &(ares_sample){ .draw = from->draw,
+                                               .index = from->index,
+                                               .row = from->row,
+                                               .accuracy = from->accuracy,
+                                               .hwe_count = local[r].hwe },
+                               0);
+        }
+    }
+    ares_arena_fini(&arena);
+    return ARES_OK;
+}
+
+int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
+{
+    if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
+    control_gathered made = { 0 };
+    if (s->generated) {
+        control_sample *local = ares_arena_calloc(arena, (size_t)s->made.rows + 1, sizeof *local);
+        for (int64_t r = 0; r < s->made.rows; r++) {
+            const ares_sample *x = &s->made.samples[r];
+            local[r] =
+                (control_sample){ .index = x->index, .accuracy = x->accuracy, .hwe = x->hwe_count };
+        }
+        ARES_TRY(control_gather(s->env.world, &s->made, local, &made));
+    }
+    if (s->aims.target_known[ARES_EASY]) {
+        int64_t n, *place;
+        aepo_prompt *prompts = aepo_pool_prompts(s->generated ? &made : batch, arena, &n, &place);
+        aepo_buckets buckets;
+        bool *drop = ares_arena_calloc(arena, (size_t)n + 1, sizeof *drop);
+        aepo_bucket(prompts, n, &buckets);
+        aepo_too_easy(prompts, n, (double)s->aims.target[ARES_EASY],
+                      s->options->algorithm.drop_easy_ratio, drop);
+        for (int64_t i = 0; i < n; i++)
+            if (drop[i] && !ares_map_get(s->skip, prompts[i].gid, NULL))
+                ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));
+    }
+    control_gathered_fini(&made);
+    forget_generated(s);
+    return ARES_OK;
+}
+
+bool aepo_dropped(const void *state, int64_t i, ares_view *gid)
+{
+    const aepo *s = state;
+    if (i >= ares_map_count(s->skip)) return false;
+    *gid = ares_map_key(s->skip, i);
+    return true;
+}
+
 /*
  * AEPO (ARES): its state and the order in which a step uses and changes it
  * (docs/aepo.md#one-step-in-order). HWE tokens are counted with the threshold of earlier batches
  * and alphas move by the targets of earlier batches, then threshold and targets are replaced; the
  * factors of the KL move after the update.
  */
-#include "aepo.h"
-#include "stats.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static ARES_OPTION_TABLE(algorithm_options, aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
 static ARES_OPTION_TABLE(actor_options, aepo_actor_config, AEPO_ACTOR_OPTIONS);

@@ -1,15 +1,107 @@
+#ifndef ARES_ALGO_CONTROL_AEPO_H
+#define ARES_ALGO_CONTROL_AEPO_H
+
+#include "ares/algo_control.h"
+#include "control.h"
+#include "stats.h"
+
+/*
+ * Difficulty, targets and alphas of AEPO as pure functions in double (buckets.c;
+ * docs/aepo.md#difficulty-targets-and-alphas).
+ */
+
+/* easy from 2.0 / 3 on, medium from 1.0 / 3 on, else hard */
+ares_difficulty difficulty_of(double accuracy);
+/* ARES_DIFFICULTY_NONE when name is none of the three */
+ares_difficulty difficulty_find(ares_view name);
+double round_half_even(double x);
+/* Target number of HWE tokens of a difficulty: coef x the mean over its prompts, rounded. */
+int64_t aepo_target(double mean, double coef);
+typedef struct aepo_prompt {
+    ares_view gid;
+    int64_t samples;
+    double accuracy, hwe, length; /* sums over its samples */
+    ares_difficulty difficulty;   /* written */
+} aepo_prompt;
+/*
+ * By difficulty: the number of prompts, and means over prompts of their samples' mean number of HWE
+ * tokens, accuracy and length.
+ */
+typedef struct aepo_buckets {
+    int64_t prompts[ARES_DIFFICULTIES];
+    double hwe[ARES_DIFFICULTIES], accuracy[ARES_DIFFICULTIES], length[ARES_DIFFICULTIES];
+} aepo_buckets;
+void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out);
+/*
+ * The weight of the entropy score and the target of each difficulty, and one step of them: alphas
+ * move by the old targets, then, with renew, the targets are replaced. A difficulty without prompts
+ * keeps both; one without a target keeps its alpha and gets a target. coef: by difficulty.
+ */
+typedef struct aepo_aims {
+    double alpha[ARES_DIFFICULTIES];
+    int64_t target[ARES_DIFFICULTIES];
+    bool target_known[ARES_DIFFICULTIES];
+} aepo_aims;
+typedef struct aepo_rates {
+    double lr, min, max;
+    const double *coef;
+    bool renew;
+} aepo_rates;
+void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *aims);
+/*
+ * Prompts that have become too easy: all answers right, with fewer HWE tokens than m + ratio
+ * (target_easy - m), where m is the smallest mean number of an easy prompt. prompts: after
+ * aepo_bucket; drop [n] is written.
+ */
+void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
+                   bool *drop);
+/*
+ * Accuracy by number of HWE tokens: 3 bins between 4 equally spaced edges from the smallest to the
+ * largest number, truncated to integers; half-open, the last closed; n >= 1. The accuracy of an
+ * empty bin is NaN.
+ */
+typedef struct accuracy_bins {
+    int64_t edges[4], count[3];
+    double accuracy[3];
+} accuracy_bins;
+void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accuracy_bins *out);
+
+/*
+ * The arithmetic of KL controllers, in double (kl_bucket.c, adaptive_kl.c;
+ * docs/aepo.md#kl-by-token-and-difficulty).
+ */
+
+/* Mean over the tokens with mask 1; 0 where there is none. */
+double kl_row_mean(const float *kl, const uint8_t *mask, int64_t n);
+/* Dual ascent on a budget of KL: lambda <- max(0, lambda + eta (kl - budget)). */
+double kl_lambda_step(double lambda, double kl, double budget, double eta);
+/*
+ * Moves beta in log space by a smoothed relative error. Only every interval-th update moves it;
+ * update counts from 1.
+ */
+typedef struct log_beta_config {
+    double target, lr, clip, ema, deadzone, min, max;
+    int64_t interval;
+} log_beta_config;
+typedef struct log_beta {
+    double beta, kl_ema, error_ema;
+    bool started; /* kl_ema has a value */
+} log_beta;
+void log_beta_step(const log_beta_config *cfg, int64_t update, double kl, log_beta *s);
+/* kl_weight of a row: factor, times scale where relax (NULL: nowhere) is 1; 0 where mask is 0. */
+void kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask, int64_t n,
+              float *weight);
+/*
+ * The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error min(n /
+ * horizon, 1)), error = clip(kl / target - 1, -0.2, 0.2).
+ */
+double adaptive_kl_step(double coef, double kl, double target, double n, double horizon);
+
 /*
  * The parts of the AEPO control: options and state, shared by aepo.c (the order of a step),
  * aepo_rows.c (what is computed from a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights
  * of the KL), aepo_state.c (saving) and aepo_report.c (metrics).
  */
-#ifndef ARES_ALGO_CONTROL_AEPO_H
-#define ARES_ALGO_CONTROL_AEPO_H
-
-#include "buckets.h"
-#include "control.h"
-#include "entropy.h"
-#include "kl_bucket.h"
 
 #define AEPO_ALGORITHM_OPTIONS(X)                                                                  \
     CONTROL_KL_TYPE(X)                                                                             \

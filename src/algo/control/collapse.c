@@ -8,7 +8,7 @@
 
 #include "ares/algo_diagnostics.h"
 #include "control.h"
-#include "diagnostics/zscore.h"
+#include "stats.h"
 
 static const double DECAY = 0.9; /* RAGEN's */
 enum { KINDS = 2, SUMS = 2 };

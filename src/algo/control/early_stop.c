@@ -1,12 +1,16 @@
+#include "control.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ares/algo_filter.h"
+
 /*
  * Early stopping on the collapse of the rewards' variance (RAGEN's StarPO, arXiv 2504.20073): where
  * the answers to a prompt all score alike, a group teaches nothing, and training beyond that point
  * makes a policy worse. What is watched is the standard deviation of the scores within a group, its
  * mean over the groups of a step before any of them is filtered out.
  */
-#include "control.h"
-
-#include <math.h>
 
 enum { BASE_STEPS = 10 };
 static const double COLLAPSED = 0.1; /* of the base, the mean over the first BASE_STEPS steps */
@@ -28,15 +32,15 @@ typedef struct early_stop {
     int64_t steps, below;
 } early_stop;
 
-static const char who[] = "algo: control early_stop";
+static const char early_stop_who[] = "algo: control early_stop";
 
-static bool wanted(const void *options, const ares_control_env *env)
+static bool early_stop_wanted(const void *options, const ares_control_env *env)
 {
     (void)env;
     return ((const early_stop_config *)options)->window != ARES_NULL_I64;
 }
 
-static int open_state(const void *options, const ares_control_env *env, void **state)
+static int early_stop_open(const void *options, const ares_control_env *env, void **state)
 {
     early_stop *s = ares_calloc(1, sizeof *s);
     *s = (early_stop){ .cfg = options, .world = env->world };
@@ -67,7 +71,7 @@ static int generated(void *state, const ares_batch *b)
     return ARES_OK;
 }
 
-static int observe(void *state, ares_batch *b, ares_metrics *m)
+static int early_stop_observe(void *state, ares_batch *b, ares_metrics *m)
 {
     early_stop *s = state;
     for (int64_t g = 0; g < b->groups && !s->generated; g++) see_group(s, b, g);
@@ -84,13 +88,13 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-static const char *stop(const void *state)
+static const char *early_stop_reason(const void *state)
 {
     const early_stop *s = state;
     return s->below >= s->cfg->window ? "reward_variance_collapse" : NULL;
 }
 
-static void save(const void *state, ares_str *json)
+static void early_stop_save(const void *state, ares_str *json)
 {
     const early_stop *s = state;
     ares_json_begin(json, '{');
@@ -100,13 +104,14 @@ static void save(const void *state, ares_str *json)
     ares_json_end(json, '}');
 }
 
-static int load(void *state, const ares_json *json)
+static int early_stop_load(void *state, const ares_json *json)
 {
     early_stop *s = state;
-    ARES_TRY(control_number(json, who, "base", &s->base));
-    ARES_TRY(control_count(json, who, "steps", &s->steps));
-    ARES_TRY(control_count(json, who, "below", &s->below));
-    return s->base >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: base below 0", who);
+    ARES_TRY(control_number(json, early_stop_who, "base", &s->base));
+    ARES_TRY(control_count(json, early_stop_who, "steps", &s->steps));
+    ARES_TRY(control_count(json, early_stop_who, "below", &s->below));
+    return s->base >= 0 ? ARES_OK
+                        : ares_fail(ARES_EFORMAT, "%s: saved state: base below 0", early_stop_who);
 }
 
 const ares_control ares_control_early_stop = {
@@ -117,12 +122,189 @@ const ares_control ares_control_early_stop = {
     .option = "algorithm.early_stop_rv_window=10",
     .sections = { { "algorithm", early_stop_options, 0 } },
     .options_size = sizeof(early_stop_config),
-    .wanted = wanted,
-    .open = open_state,
-    .observe = observe,
-    .save = save,
-    .load = load,
+    .wanted = early_stop_wanted,
+    .open = early_stop_open,
+    .observe = early_stop_observe,
+    .save = early_stop_save,
+    .load = early_stop_load,
     .close = ares_free,
     .generated = generated,
-    .stop = stop,
+    .stop = early_stop_reason,
+};
+
+/*
+ * Early stopping on low success (RAGEN's StarPO, arXiv 2504.20073): a policy that has forgotten the
+ * task does not find back. What is watched is the accuracy of the validations during training; the
+ * one before the first step does not count.
+ */
+
+#define LOW_SUCCESS_OPTIONS(X)                                                                   \
+    X(f64, below, "early_stop_low_success", "null", "(0,1]",                                     \
+      "end the run when val/accuracy is below this in early_stop_low_success_validations "       \
+      "validations in a row, the one before training not counted; null: never. RAGEN's is 0.01") \
+    X(i64, patience, "early_stop_low_success_validations", "5", "[1,)",                          \
+      "validations in a row below early_stop_low_success that end the run")
+ARES_OPTION_STRUCT(low_success_config, LOW_SUCCESS_OPTIONS);
+static ARES_OPTION_TABLE(low_success_options, low_success_config, LOW_SUCCESS_OPTIONS);
+
+typedef struct low_success {
+    const low_success_config *cfg;
+    int64_t low; /* validations in a row below the threshold */
+} low_success;
+
+static const char low_success_who[] = "algo: control low_success";
+
+static bool low_success_wanted(const void *options, const ares_control_env *env)
+{
+    (void)env;
+    return !ares_is_null_f64(((const low_success_config *)options)->below);
+}
+
+static void check(ares_config *cfg, const void *options, const ares_control_env *env)
+{
+    (void)options;
+    if (!env->validates)
+        ares_config_fault(cfg, "algorithm.early_stop_low_success",
+                          "no validation is made during training; set data.val_files, or "
+                          "env.val.tags in environments, and trainer.val_freq");
+    if (!env->judges)
+        ares_config_fault(cfg, "algorithm.early_stop_low_success",
+                          "the validation gives no accuracy; set worker.reward.accuracy to a "
+                          "reward that judges answers");
+}
+
+static int low_success_open(const void *options, const ares_control_env *env, void **state)
+{
+    (void)env;
+    const low_success_config *cfg = options;
+    low_success *s = ares_calloc(1, sizeof *s);
+    s->cfg = cfg;
+    *state = s;
+    return ARES_OK;
+}
+
+static int validated(void *state, const ares_metrics *m)
+{
+    low_success *s = state;
+    double success;
+    if (!ares_metrics_get(m, "val/accuracy", &success))
+        return ares_fail(ARES_ECONFIG,
+                         "config: algorithm.early_stop_low_success = %g: the validation gives no "
+                         "accuracy; set worker.reward.accuracy to a reward that judges answers",
+                         s->cfg->below);
+    s->low = success < s->cfg->below ? s->low + 1 : 0;
+    return ARES_OK;
+}
+
+static const char *low_success_reason(const void *state)
+{
+    const low_success *s = state;
+    return s->low >= s->cfg->patience ? "low_validation_success" : NULL;
+}
+
+static void low_success_save(const void *state, ares_str *json)
+{
+    control_save_count(json, "low", ((const low_success *)state)->low);
+}
+
+static int low_success_load(void *state, const ares_json *json)
+{
+    return control_count(json, low_success_who, "low", &((low_success *)state)->low);
+}
+
+const ares_control ares_control_low_success = {
+    .name = "low_success",
+    .doc = "ends a run whose validations hardly succeed",
+    .formula = "val/accuracy < early_stop_low_success, in early_stop_low_success_validations "
+               "validations in a row",
+    .paper = "arXiv 2504.20073",
+    .option = "algorithm.early_stop_low_success=0.01",
+    .sections = { { "algorithm", low_success_options, 0 } },
+    .options_size = sizeof(low_success_config),
+    .wanted = low_success_wanted,
+    .check = check,
+    .open = low_success_open,
+    .save = low_success_save,
+    .load = low_success_load,
+    .close = ares_free,
+    .stop = low_success_reason,
+    .validated = validated,
+};
+
+/*
+ * Ends a run whose filters keep no group (docs/filters.md#no-group-left): RAGEN's first version
+ * draws anew a few times and gives up, its later one trains nothing in such steps and gives up
+ * after some in a row.
+ */
+
+#define EMPTY_FILTER_OPTIONS(X)                                                             \
+    ARES_FILTER_EMPTY_POLICY(X)                                                             \
+    X(i64, stop_steps, "algorithm.filter_empty_stop_steps", "5", "[1,)",                    \
+      "filter_empty_policy skip: end the run after this number of steps in a row in which " \
+      "filters kept no group")
+ARES_OPTION_STRUCT(empty_filter_config, EMPTY_FILTER_OPTIONS);
+static ARES_OPTION_TABLE(empty_filter_options, empty_filter_config, EMPTY_FILTER_OPTIONS);
+
+typedef struct empty_filter {
+    int64_t limit, empty; /* steps in a row without a group: those that end the run, and so far */
+} empty_filter;
+
+static const char empty_filter_who[] = "algo: control empty_filter";
+
+static bool empty_filter_wanted(const void *options, const ares_control_env *env)
+{
+    (void)env;
+    return ((const empty_filter_config *)options)->empty_policy != NULL;
+}
+
+static int empty_filter_open(const void *options, const ares_control_env *env, void **state)
+{
+    (void)env;
+    const empty_filter_config *cfg = options;
+    empty_filter *s = ares_calloc(1, sizeof *s);
+    s->limit = strcmp(cfg->empty_policy, "retry") == 0 ? 1 : cfg->stop_steps;
+    *state = s;
+    return ARES_OK;
+}
+
+static int empty_filter_observe(void *state, ares_batch *b, ares_metrics *m)
+{
+    (void)m;
+    empty_filter *s = state;
+    s->empty = b->empty ? s->empty + 1 : 0;
+    return ARES_OK;
+}
+
+static const char *empty_filter_reason(const void *state)
+{
+    const empty_filter *s = state;
+    return s->empty >= s->limit ? "empty_filtered_steps" : NULL;
+}
+
+static void empty_filter_save(const void *state, ares_str *json)
+{
+    control_save_count(json, "empty", ((const empty_filter *)state)->empty);
+}
+
+static int empty_filter_load(void *state, const ares_json *json)
+{
+    return control_count(json, empty_filter_who, "empty", &((empty_filter *)state)->empty);
+}
+
+const ares_control ares_control_empty_filter = {
+    .name = "empty_filter",
+    .doc = "ends a run whose filters keep no group",
+    .formula = "no group after 10 rounds (retry), or in filter_empty_stop_steps steps in a row "
+               "(skip)",
+    .paper = "RAGEN, arXiv 2504.20073",
+    .option = "algorithm.filter_empty_policy=skip",
+    .sections = { { "", empty_filter_options, 0 } },
+    .options_size = sizeof(empty_filter_config),
+    .wanted = empty_filter_wanted,
+    .open = empty_filter_open,
+    .observe = empty_filter_observe,
+    .save = empty_filter_save,
+    .load = empty_filter_load,
+    .close = ares_free,
+    .stop = empty_filter_reason,
 };

@@ -16,11 +16,8 @@
 
 #include <vector>
 
+#include "loss/formula.h"
 #include "loss/formulas.h"
-#include "loss/kl.h"
-#include "loss/rollout_weight.h"
-#include "loss/settings.h"
-#include "loss/value_loss.h"
 
 typedef struct loss_job {
     int64_t n, rows, row, first; /* rows of the batch: [row, row + rows) */

@@ -1,11 +1,101 @@
-/* Which tokens clip_cov and kl_cov single out: see cov.h. */
-#include "cov.h"
+#include "entry.h"
 
+/*
+ * loss_type clip_cov (paper: cov.h): of the tokens with cov in (clip_cov_lb, clip_cov_ub) that
+ * PPO's clip has not taken already, max(1, floor(clip_cov_ratio N)) are drawn at random and left
+ * out of loss and gradient; the others are PPO without a dual clip. Clip fractions: clip_high
+ * counts the tokens chosen (verl's pg_clipfrac), clip_low those that PPO's clip took.
+ */
+
+ARES_LOSS_FN ares_token_term clip_cov_token(const loss_token *x, const loss_settings *s)
+{
+    const double no_bound = (double)INFINITY;
+    ares_token_term e = ares_ppo_token(x->log_ratio, x->advantage, s->low, s->high, no_bound);
+    e.clip_low = e.clip_high;
+    e.clip_high = x->chosen;
+    if (x->chosen) e.loss = e.gradient = 0;
+    return e;
+}
+
+LOSS_OF_CHOSEN(clip_cov, .words = "clip_cov", .choose = loss_choose_clip_cov,
+               .doc = "PPO less a random few of the tokens with a large covariance of log-prob and "
+                      "advantage",
+               .formula = "max(-A r, -A clip(r, 1 - low, 1 + high)), but 0 on a share "
+                          "clip_cov_ratio of the tokens, drawn where lb < (A - mean A)(log pi - "
+                          "mean log pi) < ub",
+               .paper = "arXiv 2505.22617",
+               .reads = "worker.actor.clip_ratio_low worker.actor.clip_ratio_high "
+                        "worker.actor.clip_cov_ratio worker.actor.clip_cov_lb "
+                        "worker.actor.clip_cov_ub")
+
+/*
+ * loss_type kl_cov (paper: cov.h): the max(1, floor(kl_cov_ratio N)) tokens of the largest
+ * covariance carry ppo_kl_coef |log pi - log old| on top of the unclipped -A ratio. clip_high
+ * counts them (verl's pg_clipfrac).
+ */
+
+ARES_LOSS_FN ares_token_term kl_cov_token(const loss_token *x, const loss_settings *s)
+{
+    double log_ratio = x->log_ratio;
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), x->chosen, 0 };
+    e.loss = -x->advantage * e.ratio;
+    e.gradient = ares_loss_beyond(log_ratio) ? 0 : e.loss;
+    if (x->chosen) {
+        e.loss += s->ppo_kl_coef * (log_ratio < 0 ? -log_ratio : log_ratio);
+        e.gradient += s->ppo_kl_coef * (double)((log_ratio > 0) - (log_ratio < 0));
+    }
+    return e;
+}
+
+LOSS_OF_CHOSEN(kl_cov, .words = "kl_cov", .choose = loss_choose_kl_cov,
+               .doc = "the unclipped surrogate, with a KL penalty on the tokens of largest "
+                      "covariance",
+               .formula = "-A r, + ppo_kl_coef |log r| on the share kl_cov_ratio of the tokens "
+                          "with the largest (A - mean A)(log pi - mean log pi)",
+               .paper = "arXiv 2505.22617",
+               .reads = "worker.actor.kl_cov_ratio worker.actor.ppo_kl_coef")
+
+#ifndef LOSS_FORMULAS_ONLY /* the CPU's side: which tokens are chosen */
 #include <math.h>
+#include <string.h>
 
-#include "ppo.h"
-#include "select.h"
-#include "walk.h"
+int loss_select(const uint64_t *key, int64_t n, int64_t k, ares_world *w, uint64_t *threshold)
+{
+    int64_t total = n;
+    ARES_TRY(ares_world_sum_i64(w, &total, 1));
+    *threshold = UINT64_MAX;
+    if (total <= k) return ARES_OK;
+    uint64_t prefix = 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        int64_t count[256] = { 0 };
+        for (int64_t i = 0; i < n; i++)
+            if (shift == 56 || key[i] >> (shift + 8) == prefix) count[key[i] >> shift & 255]++;
+        ARES_TRY(ares_world_sum_i64(w, count, 256));
+        uint64_t digit = 0;
+        while (k > count[digit]) k -= count[digit++];
+        prefix = prefix << 8 | digit;
+    }
+    *threshold = prefix;
+    return ARES_OK;
+}
+
+uint64_t loss_ordered(double x)
+{
+    uint64_t bits;
+    x += 0.0;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+
+uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position)
+{
+    const ares_sample *s = a->samples ? &a->samples[a->row + row] : NULL;
+    ares_rng_key key = ares_rng_sub(a->key, a->update, s ? (uint64_t)s->draw : 0);
+    return ares_rng_u64(ares_rng_sub(key, s ? (uint64_t)s->index : (uint64_t)row, 0),
+                        (uint64_t)position);
+}
+
+/* Which tokens clip_cov and kl_cov single out: see loss.h. */
 
 typedef struct means {
     double tokens, advantage, log_prob;
@@ -105,3 +195,4 @@ int loss_choose_kl_cov(const ares_loss_args *a, uint8_t *chosen, bool *any)
     ares_free(key);
     return rc;
 }
+#endif

@@ -1,3 +1,8 @@
+#ifndef ARES_ALGO_LOSS_ENTRY_H
+#define ARES_ALGO_LOSS_ENTRY_H
+
+#include "formula.h"
+
 /*
  * How a loss's file ends: in its entry, `const ares_loss ares_loss_NAME`, made by one of the macros
  * below from what the file has defined before it.
@@ -12,10 +17,6 @@
  * same files for nvcc, where a macro makes the struct loss_of_NAME instead, from which
  * cuda/loss.cu makes its kernel.
  */
-#ifndef ARES_ALGO_LOSS_ENTRY_H
-#define ARES_ALGO_LOSS_ENTRY_H
-
-#include "formula.h"
 
 #if defined(__cplusplus) /* cuda/loss.cu */
 
@@ -63,7 +64,7 @@ struct loss_of_pairs {
 
 #else
 
-#include "walk.h"
+#include "loss.h"
 
 #define LOSS_ENTRY(name_, flags_, ...)                                           \
     const ares_loss ares_loss_##name_ = {                                        \

@@ -2,15 +2,14 @@
  * Estimators of KL(pi || ref) by name (formulas: kl.h). "full" has none: it is summed over the
  * vocabulary by the head.
  */
-#include "kl.h"
+#include "formula.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "ares/algo.h"
 #include "ares/algo_loss.h"
-#include "choice.h"
-#include "plain.h"
+#include "loss.h"
 
 #define VALUE(name)                            \
     static double name##_value(double x)       \

@@ -1,10 +1,50 @@
-/* The table of group filters, and how a step asks them. */
+#include "filter.h"
+#include "stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_filter.h"
-#include "filter.h"
+
+/* Statistics of one group, which the filters of this folder compare. */
+
+double group_metric(const char *metric, const ares_groups *g, int64_t group)
+{
+    int64_t first = g->group_start[group], n = g->group_start[group + 1] - first;
+    const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy
+                      : strcmp(metric, "length") == 0    ? g->length
+                                                         : g->score;
+    double mean = stats_mean(x + first, n);
+    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0)
+        return stats_std(x + first, n, mean);
+    if (strcmp(metric, "reward_sum") == 0) return mean * (double)n;
+    return mean;
+}
+
+bool group_informative(const double *accuracy, const uint8_t *valid, int64_t n)
+{
+    int64_t right = 0, counted = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (valid && !valid[i]) continue;
+        counted++;
+        right += accuracy[i] > 0.5;
+    }
+    return right > 0 && right < counted;
+}
+
+bool group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        if (valid && !valid[i]) continue;
+        low = fmin(low, x[i]);
+        high = fmax(high, x[i]);
+    }
+    return high - low > tolerance;
+}
+
+/* The table of group filters, and how a step asks them. */
 
 #define ENTRY(name) &ares_filter_##name,
 static const ares_filter *const table[] = { FILTER_LIST(ENTRY) };
@@ -181,4 +221,22 @@ double ares_filter_loss_scale(const char *mode, int64_t kept, int64_t total)
 {
     double share = total > 0 ? (double)kept / (double)total : 1;
     return strcmp(mode, "linear") == 0 ? share : strcmp(mode, "sqrt") == 0 ? sqrt(share) : 1;
+}
+
+/* Options of the filters that make no sense together. */
+
+void ares_filter_check(ares_config *cfg, const ares_filter_config *f, const ares_filter_run *run)
+{
+    int n;
+    const ares_filter *const *list = ares_filter_list(&n);
+    for (int i = 0; i < n; i++)
+        if (list[i]->check) list[i]->check(cfg, f, run);
+    ares_filter_config of_draws, of_batch;
+    ares_filter_stages(f, &of_draws, &of_batch);
+    if (strcmp(f->resample_mode, "same_prompt") == 0 &&
+        (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
+        ares_config_fault(
+            cfg, "algorithm.dynamic_sampling.mode",
+            "rollout_filter_* compares the groups of a draw with each other; set new_prompts, "
+            "or max_resample: 0");
 }

@@ -1,14 +1,15 @@
+#ifndef ARES_ALGO_LOSS_LOSS_H
+#define ARES_ALGO_LOSS_LOSS_H
+
+#include <stdbool.h>
+
+#include "ares/algo_loss.h"
+#include "formula.h"
+
 /*
  * How a loss goes over its tokens and rows in C, and what a token adds to the sums. The CUDA twin
  * of each walk is in cuda/loss.cu.
  */
-#ifndef ARES_ALGO_LOSS_WALK_H
-#define ARES_ALGO_LOSS_WALK_H
-
-#include "ares/algo_loss.h"
-#include "formula.h"
-#include "list.h"
-#include "settings.h"
 
 #define LOSS_DECLARE(name) extern const ares_loss ares_loss_##name;
 LOSS_LIST(LOSS_DECLARE)
@@ -149,4 +150,77 @@ LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int
     }
     return ARES_OK;
 }
+
+/* Choices of an option with their aliases, "name=alias=alias", as the configuration reads them. */
+
+/* Whether name is the name or an alias among these words. (choice.c) */
+bool choice_has(const char *words, const char *name);
+
+/*
+ * What no other room calls: the functions of this folder without a device (a training step calls
+ * those of ares/algo_twin.h, which fall back to these), and the lists that documentation and tests
+ * read.
+ */
+
+const ares_loss *const *loss_list(int *n); /* (table.c) */
+/* A way of averaging (loss_avg_mode). */
+typedef struct agg_mode {
+    const char *name, *doc, *formula, *paper;
+    double (*weight)(const ares_agg_counts *c, double n); /* of a token in a row of n */
+} agg_mode;
+const agg_mode *agg_list(int *n); /* (aggregate.c) */
+
+/*
+ * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
+ * for the exact KL.
+ */
+int kl_column(const ares_kl *kl, ares_batch *b);
+/*
+ * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
+ * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is
+ * 0. sums, which may be NULL, is added to.
+ */
+int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                    float *weight, ares_loss_sums *sums);
+/*
+ * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
+ * - entropy_coeff x entropy. (terms.c)
+ */
+int loss_terms(const ares_loss_args *a, const ares_kl_args *k);
+/* The critic's loss (value_loss.c; docs/update.md#critic). */
+int value_loss(const ares_value_args *a);
+
+/*
+ * What clip_cov.c and kl_cov.c share (Cui et al., "The entropy mechanism of reinforcement
+ * learning", arXiv 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for
+ * the tokens whose share of the covariance of log-prob and advantage is large:
+ *
+ *   cov_t = (A_t - mean A)(log pi_t - mean log pi)
+ *
+ * with means over the masked tokens of the mini-batch and no gradient through them. verl takes
+ * means, shares and selections of a micro-batch; here they are of the mini-batch over all ranks, so
+ * that no micro-batch size changes them, and the lots that clip_cov draws belong to the tokens.
+ */
+
+/*
+ * ares_loss.choose: chosen [n], zeroed, becomes 1 on the tokens that the loss singles out; *any:
+ * whether any rank has a token. Checks its input; a collective. (cov.c)
+ */
+int loss_choose_clip_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
+int loss_choose_kl_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
+
+/*
+ * The k smallest of keys that lie on several ranks, as a threshold: a radix search on counts, a
+ * byte at a time. (select.c)
+ */
+
+/*
+ * key [n] of this rank; k >= 1. *threshold: the k-th smallest over all ranks, or UINT64_MAX where
+ * there are no more than k keys. A collective.
+ */
+int loss_select(const uint64_t *key, int64_t n, int64_t k, ares_world *w, uint64_t *threshold);
+/* Orders as the doubles do, -0 as 0. */
+uint64_t loss_ordered(double x);
+/* The random number of a token: of (key, update, draw, sample, position) alone. */
+uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position);
 #endif

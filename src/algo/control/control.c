@@ -1,12 +1,14 @@
-/* Gathers the samples of all ranks in one order, and reads saved states. */
 #include "control.h"
+#include "aepo.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ares/algo_control.h"
 #include "ares/algo_loss.h"
-#include "kl_bucket.h"
+
+/* Gathers the samples of all ranks in one order, and reads saved states. */
 
 /* What a rank sends of a group: this header, its gid, its samples. */
 typedef struct group_header {
@@ -174,4 +176,23 @@ void control_save_count(ares_str *json, const char *key, int64_t n)
     ares_json_begin(json, '{');
     ares_json_write_i64(ares_json_key(json, key), n);
     ares_json_end(json, '}');
+}
+
+/*
+ * The table of controls. To add one: a file in control/ and a word here. The order is that of
+ * observe and adapt.
+ */
+
+#define CONTROL_LIST(X) \
+    X(adaptive_kl) X(aepo) X(early_stop) X(low_success) X(empty_filter) X(collapse)
+
+#define DECLARE(name) extern const ares_control ares_control_##name;
+#define ENTRY(name) &ares_control_##name,
+CONTROL_LIST(DECLARE)
+static const ares_control *const table[] = { CONTROL_LIST(ENTRY) };
+
+const ares_control *const *ares_control_list(int *n)
+{
+    *n = ARES_COUNT(table);
+    return table;
 }

@@ -1,8 +1,37 @@
-/* What the estimators share: opening, groups, spreading over tokens, closing (adv.h). */
 #include "adv.h"
 #include "stats.h"
 
 #include <math.h>
+
+/* The table of advantage estimators. To add one: a file in this folder and a word in adv.h. */
+
+#define ENTRY(name) &ares_adv_##name,
+#define NAME(name) #name,
+static const ares_adv *const table[] = { ADV_LIST(ENTRY) };
+static const char *const names[] = { ADV_LIST(NAME) };
+
+const char *const *ares_adv_names(int *n)
+{
+    *n = ARES_COUNT(names);
+    return names;
+}
+
+const ares_adv *const *adv_list(int *n)
+{
+    *n = ARES_COUNT(table);
+    return table;
+}
+
+const ares_adv *ares_adv_find(const char *name)
+{
+    int i;
+    return ares_lookup(ARES_ECONFIG, "config: algorithm.adv_estimator", name, names,
+                       ARES_COUNT(names), &i) == ARES_OK
+               ? table[i]
+               : NULL;
+}
+
+/* What the estimators share: opening, groups, spreading over tokens, closing (adv.h). */
 
 static int check_shape(const char *name, const ares_batch *b)
 {
@@ -204,3 +233,54 @@ void adv_mean_free(const adv_estimate *p, const adv_group *g, double *advantage)
     (void)p;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - g->mean;
 }
+
+/* Options of the estimators that make no sense together. */
+
+void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
+{
+    const ares_adv *adv = ares_adv_find(a->adv_estimator);
+    if (!adv) return; /* the choice has been told already */
+    bool grpo = adv == &ares_adv_grpo, gae = adv == &ares_adv_gae || adv == &ares_adv_bi_level_gae,
+         discounted = gae || adv == &ares_adv_reinforce_plus_plus;
+    if ((adv->needs & ARES_NEEDS_GROUPS) && n < 2)
+        ares_config_fault(cfg, "worker.rollout.n",
+                          "%s compares the responses of a prompt; set 2 or more", adv->name);
+    if (a->bi_level_gae && !gae)
+        ares_config_fault(cfg, "algorithm.bi_level_gae",
+                          "%s knows no values; set algorithm.adv_estimator to gae, or leave it out",
+                          adv->name);
+    if (a->soft_advantage_reweight && !grpo)
+        ares_config_fault(
+            cfg, "algorithm.soft_advantage_reweight",
+            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
+    if (a->grpo_advantage_length_weight && !grpo)
+        ares_config_fault(
+            cfg, "algorithm.grpo_advantage_length_weight",
+            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
+    /* a schedule that begins with 1 moves on from it */
+    if ((a->gamma != 1 || ares_config_scheduled(cfg, "algorithm.gamma")) && !discounted)
+        ares_config_fault(
+            cfg, "algorithm.gamma",
+            "%s gives every token of a response the same advantage and discounts nothing; set 1.0",
+            adv->name);
+}
+
+/*
+ * VAPOR's group advantage (docs/vapor.md#advantage): A = s less the group's mean, where answers
+ * without a verifiable span count with a score of 0. The formula is that of grpo without the std.
+ * It has its own name because a group of one answer is allowed here; its advantage is 0.
+ */
+
+static void distance(const adv_estimate *p, const adv_group *g, double *advantage)
+{
+    if (g->n > 1) adv_mean_free(p, g, advantage);
+}
+
+static int vapor(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return adv_of_groups(&ares_adv_vapor, cfg, world, b, distance);
+}
+
+const ares_adv ares_adv_vapor = {
+    "vapor", "reward less its group's mean", "A = s - mean", "VAPOR", 0, vapor, NULL
+};

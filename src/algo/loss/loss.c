@@ -1,0 +1,538 @@
+#include "loss.h"
+#include "formula.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo.h"
+#include "ares/algo_loss.h"
+
+bool choice_has(const char *words, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *w = words; len; w = strchr(w, '=') + 1) {
+        if (strncmp(w, name, len) == 0 && (w[len] == '=' || !w[len])) return true;
+        if (!strchr(w, '=')) break;
+    }
+    return false;
+}
+
+/* The table of policy losses. To add one: a file in this folder and a word in list.h. */
+
+#define ENTRY(name) &ares_loss_##name,
+static const ares_loss *const table[] = { LOSS_LIST(ENTRY) };
+
+const char *const *ares_loss_names(int *n)
+{
+    static _Thread_local const char *words[ARES_COUNT(table)];
+    for (int i = 0; i < ARES_COUNT(table); i++) words[i] = table[i]->words;
+    *n = ARES_COUNT(table);
+    return words;
+}
+
+const ares_loss *const *loss_list(int *n)
+{
+    *n = ARES_COUNT(table);
+    return table;
+}
+
+const ares_loss *ares_loss_find(const char *name)
+{
+    const char *names[ARES_COUNT(table)];
+    int i;
+    for (i = 0; i < ARES_COUNT(table); i++) {
+        if (choice_has(table[i]->words, name)) return table[i];
+        names[i] = table[i]->name;
+    }
+    (void)ares_lookup(ARES_ECONFIG, "config: worker.actor.loss_type", name, names,
+                      ARES_COUNT(table), &i);
+    return NULL;
+}
+
+/* Whether a loss's input can be computed with, and the place of what cannot be. */
+
+void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
+                char out[64])
+{
+    int64_t r = row;
+    if (!row_start) {
+        snprintf(out, 64, "token %lld", (long long)t);
+        return;
+    }
+    while (r + 1 < end && row_start[r + 1] <= first + t) r++;
+    snprintf(out, 64, "row %lld, token %lld", (long long)r, (long long)(first + t - row_start[r]));
+}
+
+int loss_check(const ares_loss_args *a, const char *function)
+{
+    const struct {
+        const char *name;
+        const float *x;
+    } arrays[] = {
+        { "log_prob", a->log_prob },
+        { "old_log_prob", a->old_log_prob },
+        { "advantage", a->advantage },
+        { "weight", a->weight },
+        { "rollout weight", a->rollout_weight },
+    };
+    char place[64];
+    for (int64_t t = 0; t < a->n; t++) {
+        if (a->mask[t] == 0) continue;
+        if (a->mask[t] != 1) {
+            loss_place(a->row_start, a->row, a->end, a->first, t, place);
+            return ares_fail(ARES_ENUMERIC, "loss: %s: mask of %s is %d: must be 0 or 1", function,
+                             place, a->mask[t]);
+        }
+        for (int i = 0; i < ARES_COUNT(arrays); i++) {
+            if (!arrays[i].x || isfinite(arrays[i].x[t])) continue;
+            loss_place(a->row_start, a->row, a->end, a->first, t, place);
+            return ares_fail(ARES_ENUMERIC,
+                             "loss: %s: %s of %s is %g: must be finite where the mask is 1",
+                             function, arrays[i].name, place, (double)arrays[i].x[t]);
+        }
+    }
+    return ARES_OK;
+}
+
+int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss)
+{
+    (void)a;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "loss: %s: needs log-probs of the rows' chosen and rejected answers beside "
+                     "the completions'; ares_vapor_loss takes all of them",
+                     loss->name);
+}
+
+/* Sums of a loss: added over ranks and reported as metrics (docs/update.md#metrics). */
+
+/* Every member that simply adds up. */
+/* clang-format off */
+#define SUM_LIST(X) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
+    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) \
+    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(weight) X(weight_cut) \
+    X(weight_tokens) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format on */
+
+void ares_loss_sums_init(ares_loss_sums *s)
+{
+    *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY };
+}
+
+int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
+{
+    double sums[64], bounds[2] = { s->ratio_max, -s->ratio_min };
+    int n = 0;
+#define PUT(name) sums[n++] = s->name;
+    SUM_LIST(PUT)
+#undef PUT
+    ARES_TRY(ares_world_sum_f64(w, sums, n));
+    ARES_TRY(ares_world_sum_f64(w, s->bins, ARES_LOSS_BINS));
+    ARES_TRY(ares_world_max_f64(w, bounds, 2));
+    n = 0;
+#define TAKE(name) s->name = sums[n++];
+    SUM_LIST(TAKE)
+#undef TAKE
+    s->ratio_max = bounds[0];
+    s->ratio_min = -bounds[1];
+    return ARES_OK;
+}
+
+double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef)
+{
+    return s->loss + kl_coef * s->kl - entropy_coeff * s->entropy;
+}
+
+double ares_loss_bin_edge(int i)
+{
+    return -2 + i / 16.0;
+}
+
+void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
+{
+    double n = s->tokens;
+    if (s->tokens_right > 0)
+        ares_metrics_set(m, "actor/entropy_correct", s->entropy_right / s->tokens_right);
+    if (s->tokens_wrong > 0)
+        ares_metrics_set(m, "actor/entropy_wrong", s->entropy_wrong / s->tokens_wrong);
+    if (s->entropy_tokens > 0)
+        ares_metrics_set(m, "actor/entropy", s->entropy_plain / s->entropy_tokens);
+    if (s->kl_tokens > 0) {
+        ares_metrics_set(m, "actor/kl", s->kl_plain / s->kl_tokens);
+        ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
+    }
+    if (n == 0) return;
+    ares_metrics_set(m, "actor/policy_loss_abs", s->loss_abs / n);
+    ares_metrics_set(m, "actor/pg_clipfrac_higher", s->clip_high / n);
+    ares_metrics_set(m, "actor/pg_clipfrac_lower", s->clip_low / n);
+    ares_metrics_set(m, "actor/ppo_kl", s->neg_log_ratio / n);
+    ares_metrics_set(m, "actor/ppo_kl_k2", s->k2 / n);
+    ares_metrics_set(m, "actor/ppo_kl_k3", s->k3 / n);
+    ares_metrics_set(m, "actor/ratio_mean", s->ratio / n);
+    ares_metrics_set(m, "actor/ratio_max", s->ratio_max);
+    ares_metrics_set(m, "actor/ratio_min", s->ratio_min);
+    ares_metrics_set(m, "actor/clipped_ratio", s->ratio_clipped / n);
+    ares_metrics_set(m, "actor/ratio_abs", s->ratio_off / n);
+    ares_metrics_set(m, "actor/ratio_saturated", s->saturated / n);
+    if (s->weight_tokens > 0) {
+        ares_metrics_set(m, "actor/rollout_is_mean", s->weight / s->weight_tokens);
+        ares_metrics_set(m, "actor/rollout_is_cut_frac", s->weight_cut / s->weight_tokens);
+    }
+}
+
+/* The KL and entropy terms that every loss may carry. */
+
+/* The row of the batch that token t of the arrays belongs to, from the row of the token before. */
+static int64_t row_of(const ares_loss_args *a, int64_t row, int64_t t)
+{
+    while (row + 1 < a->end && a->row_start[row + 1] <= a->first + t) row++;
+    return row;
+}
+
+static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
+{
+    double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, slope = 0, value;
+    bool clamped = false;
+    if (k->kl->value)
+        value = k->kl->both((double)a->log_prob[t] - (double)k->ref_log_prob[t], &slope, &clamped);
+    else value = (double)k->full[t];
+    if (!isfinite(value) || !isfinite(scale)) {
+        char place[64];
+        loss_place(a->row_start, a->row, a->end, a->first, t, place);
+        return ares_fail(ARES_ENUMERIC,
+                         "loss: kl: %s has KL %g and weight %g (log_prob %g, ref_log_prob %g): "
+                         "must be finite where the mask is 1",
+                         place, value, scale, (double)a->log_prob[t],
+                         k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
+    }
+    a->sums->kl += w * scale * value;
+    a->sums->kl_plain += value;
+    a->sums->kl_tokens += 1;
+    a->sums->kl_clamped += clamped;
+    if (k->out) k->out[t] = (float)value;
+    if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * slope);
+    else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);
+    return ARES_OK;
+}
+
+static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
+{
+    double w = (double)a->weight[t], entropy = (double)a->entropy[t];
+    if (!isfinite(entropy)) {
+        char place[64];
+        loss_place(a->row_start, a->row, a->end, a->first, t, place);
+        return ares_fail(ARES_ENUMERIC,
+                         "loss: entropy of %s is %g: must be finite where the mask is 1", place,
+                         entropy);
+    }
+    a->sums->entropy += w * entropy;
+    a->sums->entropy_plain += entropy;
+    a->sums->entropy_tokens += 1;
+    if (!a->samples || !a->row_start || isnan(a->samples[row].accuracy)) return ARES_OK;
+    bool right = a->samples[row].accuracy > 0.5f;
+    *(right ? &a->sums->entropy_right : &a->sums->entropy_wrong) += entropy;
+    *(right ? &a->sums->tokens_right : &a->sums->tokens_wrong) += 1;
+    return ARES_OK;
+}
+
+int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
+{
+    double entropy_coeff = a->cfg->entropy_coeff;
+    bool kl = k && (k->kl->value ? k->ref_log_prob != NULL : k->full != NULL);
+    int64_t row = a->row;
+    for (int64_t t = 0; t < a->n; t++) {
+        if (!a->mask[t]) continue;
+        if (a->row_start) row = row_of(a, row, t);
+        if (kl) ARES_TRY(kl_term(a, k, t));
+        if (a->entropy) ARES_TRY(entropy_term(a, t, row));
+        if (entropy_coeff != 0 && a->d_entropy)
+            a->d_entropy[t] -= (float)((double)a->weight[t] * entropy_coeff);
+    }
+    return ARES_OK;
+}
+
+/* How token losses become one number: the table of modes, and the weight of each token. */
+
+static double row_tokens(const ares_batch *b, int64_t r)
+{
+    double n = 0;
+    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) n += b->response_mask[t];
+    return n;
+}
+
+void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_counts *out)
+{
+    for (int64_t r = row; r < end; r++) {
+        double n = row_tokens(b, r);
+        out->tokens += n;
+        out->rows += n > 0;
+    }
+}
+
+static double of_token(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->tokens;
+}
+static double of_row_mean(const ares_agg_counts *c, double n)
+{
+    return 1 / (c->rows * n);
+}
+static double of_row_sum(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->rows;
+}
+static double of_width(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->max_len; /* verl: the sum over all tokens by the width of the response */
+}
+
+static const agg_mode agg_modes[] = {
+    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", of_token },
+    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300",
+      of_row_mean },
+    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", of_row_sum },
+    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response",
+      "1 / loss_scale_factor", "arXiv 2503.20783", of_width },
+};
+
+const agg_mode *agg_list(int *n)
+{
+    *n = ARES_COUNT(agg_modes);
+    return agg_modes;
+}
+
+int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end,
+                     const ares_agg_counts *global, float *weight)
+{
+    const agg_mode *agg = NULL;
+    for (int i = 0; i < ARES_COUNT(agg_modes); i++)
+        if (strcmp(mode, agg_modes[i].name) == 0) agg = &agg_modes[i];
+    if (!agg) return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);
+    if (agg->weight == of_width && !(global->max_len > 0))
+        return ares_fail(ARES_ECONFIG,
+                         "loss: loss_avg_mode = '%s': needs the longest possible response", mode);
+    int64_t first = b->row_start[row];
+    for (int64_t r = row; r < end; r++) {
+        double n = row_tokens(b, r), w = n > 0 ? agg->weight(global, n) : 0;
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+            weight[t - first] = b->response_mask[t] ? (float)w : 0;
+    }
+    return ARES_OK;
+}
+
+int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro,
+                           int64_t n, int64_t total, double max_len, float *weight)
+{
+    for (int64_t i = 0; i < n; i++) {
+        ares_agg_counts counts = { .max_len = max_len };
+        int64_t first = b->row_start[micro[i].row], tokens = b->row_start[micro[i].end] - first;
+        float *w = weight + (first - b->row_start[micro[0].row]);
+        ares_agg_count(b, micro[i].row, micro[i].end, &counts);
+        ARES_TRY(ares_agg_weights(mode, b, micro[i].row, micro[i].end, &counts, w));
+        for (int64_t t = 0; t < tokens; t++) w[t] = (float)((double)w[t] / (double)total);
+    }
+    return ARES_OK;
+}
+
+/* DAPO's early stop: the mean ratio of tokens, and whether it is too large. */
+
+bool ares_early_stop(const double *ratio, int ranks, double threshold, double *average)
+{
+    double sum = 0;
+    for (int i = 0; i < ranks; i++) sum += ratio[i];
+    if (average) *average = sum / ranks;
+    return !ares_is_null_f64(threshold) && !(sum / ranks <= threshold);
+}
+
+void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count)
+{
+    for (int64_t t = 0; t < a->n; t++) {
+        if (!a->mask[t]) continue;
+        *sum += ares_loss_exp(ares_loss_bound(loss_log_ratio(a, t)));
+        *count += 1;
+    }
+}
+
+/*
+ * rollout_is: weights for a sampler whose log-probs differ from the trainer's, because rollout uses
+ * bf16, other kernels or older weights (formulas: rollout_weight.h).
+ */
+
+static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)
+{
+    return ares_fail(ARES_ENUMERIC,
+                     "loss: rollout_is: row %lld, token %lld has old_log_prob %g and "
+                     "rollout_log_prob %g: must be finite where the mask is 1",
+                     (long long)row, (long long)(t - b->row_start[row]), (double)old,
+                     (double)rollout);
+}
+
+int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                    float *weight, ares_loss_sums *sums)
+{
+    bool by_token = strcmp(cfg->rollout_is, "token") == 0,
+         mean = strcmp(cfg->rollout_is, "geometric") == 0,
+         none = strcmp(cfg->rollout_is, "none") == 0;
+    bool mask = strcmp(cfg->rollout_is_mode, "mask") == 0;
+    double upper = cfg->rollout_is_threshold,
+           lower = ares_is_null_f64(cfg->rollout_is_threshold_lower)
+                       ? 1 / upper
+                       : cfg->rollout_is_threshold_lower;
+    int64_t first = b->row_start[row];
+    if (!none) ARES_TRY(ARES_NEED(b, "update_actor", rollout_log_probs));
+    for (int64_t r = row; r < end; r++) {
+        double sum = 0, n = 0;
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1] && !none; t++) {
+            if (!b->response_mask[t]) continue;
+            double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
+            if (!isfinite(x))
+                return token_error(b, r, t, b->old_log_probs[t], b->rollout_log_probs[t]);
+            sum += x;
+            n++;
+        }
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+            weight[t - first] = b->response_mask[t] ? 1 : 0;
+            if (none || !b->response_mask[t]) continue;
+            double x = by_token ? (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]
+                       : mean   ? sum / n
+                                : sum;
+            double w = ares_rollout_weight(x, mask, lower, upper),
+                   whole = ares_loss_exp(ares_loss_bound(x));
+            weight[t - first] = (float)w;
+            if (!sums) continue;
+            sums->weight_tokens += 1;
+            sums->weight += w;
+            sums->weight_cut += w < whole || w > whole;
+        }
+    }
+    return ARES_OK;
+}
+
+/* What must hold between the options of the losses, and in a section of VAPOR. */
+
+typedef struct report {
+    ares_algo_complain *complain;
+    void *ctx;
+} report;
+
+static void say(const report *r, bool wrong, char severity, const char *option, const char *message)
+{
+    if (wrong) r->complain(r->ctx, severity, option, message);
+}
+
+static void check_clips(const ares_loss_config *c, const ares_loss *loss, const report *r)
+{
+    char text[160];
+    double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
+    bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
+    snprintf(text, sizeof text,
+             "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token",
+             1 + c->clip_ratio_high);
+    say(r, acts && (loss->clips & ARES_LOSS_CLIPS) && dual <= 1 + c->clip_ratio_high, 'e',
+        "worker.actor.clip_ratio_dual", text);
+    say(r, (loss->clips & ARES_LOSS_CLIPS) && c->clip_ratio_high < c->clip_ratio_low, 'w',
+        "worker.actor.clip_ratio_high",
+        "lies below clip_ratio_low: the policy is let down further than up, which ends exploration "
+        "early");
+    say(r, (loss->flags & ARES_LOSS_BATCH) && c->clip_cov_lb >= c->clip_cov_ub, 'e',
+        "worker.actor.clip_cov_lb", "must lie below clip_cov_ub: no covariance is between them");
+}
+
+void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, void *ctx)
+{
+    report r = { complain, ctx };
+    char text[160];
+    const ares_loss *loss = ares_loss_find(c->loss_type);
+    bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
+    if (!loss) return;
+    check_clips(c, loss, &r);
+    (void)snprintf(text, sizeof text, "the loss %s is of the mini-batch as a whole; set minibatch",
+                   loss->name);
+    say(&r,
+        (loss->flags & ARES_LOSS_BATCH) && strcmp(c->early_stop_scope, "micro") == 0 &&
+            !ares_is_null_f64(c->early_stop_imp_ratio),
+        'e', "worker.actor.early_stop_scope", text);
+    say(&r,
+        mask && !ares_is_null_f64(c->rollout_is_threshold_lower) &&
+            c->rollout_is_threshold_lower >= c->rollout_is_threshold,
+        'e', "worker.actor.rollout_is_threshold_lower",
+        "must lie below rollout_is_threshold: no weight is between them");
+    say(&r,
+        mask && ares_is_null_f64(c->rollout_is_threshold_lower) && c->rollout_is_threshold < 1 &&
+            strcmp(c->rollout_is, "none") != 0,
+        'e', "worker.actor.rollout_is_threshold",
+        "its reciprocal, the smallest weight, lies above it; set rollout_is_threshold_lower");
+    say(&r, micro && strcmp(c->valid_token_scope, "rollout") == 0, 'w',
+        "worker.actor.valid_token_scope", "has no effect with loss_norm: micro");
+    say(&r,
+        !ares_is_null_f64(c->loss_scale_factor) &&
+            strcmp(c->loss_avg_mode, "seq-mean-token-sum-norm") != 0,
+        'w', "worker.actor.loss_scale_factor",
+        "divides in loss_avg_mode: seq-mean-token-sum-norm only");
+}
+
+static bool same_tags(const ares_texts *tags)
+{
+    return tags->count == 2 && strcmp(tags->items[0], tags->items[1]) == 0;
+}
+
+void ares_vapor_check(const ares_vapor_config *c, int64_t num_generations,
+                      ares_algo_complain *complain, void *ctx)
+{
+    static const char same[] = "both tags are the same: the span ends at the second occurrence";
+    report r = { complain, ctx };
+    say(&r, num_generations == 1, 'w', "worker.rollout.n",
+        "one response has no other to compare with: its advantage is always 0");
+    say(&r, same_tags(&c->verifiable_term_split), 'w', "vapor.verifiable_term_split", same);
+    say(&r, same_tags(&c->preference_term_split), 'w', "vapor.preference_term_split", same);
+    say(&r, c->dpo_coef != 0 && c->sync_ref_model, 'w', "vapor.dpo_coef",
+        "DPO's reference moves, too, so that nothing holds its pairs back; set "
+        "vapor.sync_ref_model=false (docs/vapor.md#dpo)");
+}
+
+/*
+ * The critic's loss (docs/update.md#critic): half of the larger of two squared errors, that of the
+ * value and that of the value clipped around the old one.
+ */
+
+static int value_fault(const ares_value_args *a, int64_t t)
+{
+    char place[64];
+    loss_place(a->row_start, a->row, a->end, a->first, t, place);
+    if (a->mask[t] != 1)
+        return ares_fail(ARES_ENUMERIC, "loss: value: mask of %s is %d: must be 0 or 1", place,
+                         a->mask[t]);
+    return ares_fail(ARES_ENUMERIC,
+                     "loss: value: %s has value %g, old value %g, return %g, weight %g: must be "
+                     "finite where the mask is 1",
+                     place, (double)a->value[t], (double)a->old_value[t], (double)a->target[t],
+                     (double)a->weight[t]);
+}
+
+int value_loss(const ares_value_args *a)
+{
+    ares_value_sums *s = a->sums;
+    for (int64_t t = 0; t < a->n; t++) {
+        if (!a->mask[t]) continue;
+        double value = (double)a->value[t], old = (double)a->old_value[t],
+               target = (double)a->target[t], w = (double)a->weight[t];
+        if (a->mask[t] != 1 || !isfinite(value) || !isfinite(old) || !isfinite(target) ||
+            !isfinite(w))
+            return value_fault(a, t);
+        ares_token_term e = ares_value_token(value, old, target, a->cliprange_value);
+        a->d_value[t] += (float)(w * e.gradient);
+        s->loss += w * e.loss;
+        s->tokens += 1;
+        s->clip += e.clip_high;
+        s->value += value;
+    }
+    return ARES_OK;
+}
+
+ARES_OPTION_TABLE(ares_algorithm_options, ares_algorithm_config, ARES_ALGORITHM_OPTIONS);
+ARES_OPTION_TABLE(ares_loss_options, ares_loss_config, ARES_LOSS_OPTIONS);
+ARES_OPTION_TABLE(ares_vapor_options, ares_vapor_config, ARES_VAPOR_OPTIONS);

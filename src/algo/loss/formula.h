@@ -272,7 +272,6 @@ ARES_LOSS_FN ares_dpo_term ares_dpo_pair(double difference, double beta)
 }
 
 #if !defined(__cplusplus)
-#include "ares/algo_loss.h"
 
 /* sum (mean: mean) of log pi - log ref over the span; 0 where there is no span or no finite sum */
 double vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "agents/agents.h"
-#include "collect/draw.h"
+#include "collect/collect.h"
 #include "options.h"
 
 typedef struct options {

@@ -13,8 +13,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "roles/actor.h"
-#include "roles/reference.h"
+#include "roles.h"
 
 typedef struct options {
     const char *model, *dtype, *device, *kernels;

@@ -1,12 +1,12 @@
 /* Controls are opened together and called in the order of their table. */
-#include "controls.h"
+#include "trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_control.h"
-#include "run/origin.h"
-#include "vapor/vapor.h"
+#include "run/run.h"
+#include "vapor.h"
 
 typedef struct open_control {
     const ares_control *control;

@@ -4,10 +4,10 @@
 #include "ares/algo_control.h"
 #include "ares/algo_twin.h"
 #include "collect/collect.h"
-#include "controls.h"
+#include "learner.h"
 #include "report/report.h"
-#include "roles/sight.h"
-#include "vapor/vapor.h"
+#include "trainer.h"
+#include "vapor.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
 #define STAGE(name, expr)                                               \

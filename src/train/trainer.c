@@ -1,13 +1,275 @@
-/* Wiring: from a checked configuration to everything a step needs, and back. */
+#include "trainer.h"
+#include "agents/agents.h"
+#include "collect/collect.h"
+#include "learner.h"
+#include "options/options.h"
+#include "plan/plan.h"
+#include "vapor.h"
+
+#include <stdio.h>
 #include <string.h>
 
-#include "agents/agents.h"
-#include "collect/triggers.h"
-#include "controls.h"
-#include "options/oversampling.h"
-#include "run/largest.h"
-#include "run/sizes.h"
-#include "vapor/vapor.h"
+/* What ranks share of a model that they train together (docs/ranks.md#sharing). */
+
+static bool is_true(const ares_json *flag)
+{
+    return flag->type == ARES_JSON_BOOL && flag->boolean;
+}
+
+int sharing_size(int64_t fsdp_size, int ranks)
+{
+    bool all = fsdp_size == ARES_NULL_I64 || fsdp_size == -1 || fsdp_size >= ranks;
+    return all ? ranks : (int)fsdp_size;
+}
+
+static void check(ares_config *cfg, const char *section, const ares_json *full_shard,
+                  const char *why_not, int64_t fsdp_size, int world)
+{
+    char path[64];
+    if (fsdp_size == 1) why_not = "fsdp_size = 1 shares nothing";
+    if (is_true(full_shard) && world > 1 && why_not)
+        ares_log(ARES_LOG_INFO,
+                 "config: %s.enable_full_shard -> weights stay whole on every rank: %s", section,
+                 why_not);
+    if (fsdp_size > world && world > 1)
+        ares_log(ARES_LOG_INFO, "config: %s.fsdp_size = %lld -> %d, all ranks", section,
+                 (long long)fsdp_size, world);
+    if (world % sharing_size(fsdp_size, world) == 0) return;
+    snprintf(path, sizeof path, "%s.fsdp_size", section);
+    ares_config_fault(cfg, path,
+                      "does not divide the number of ranks, %d: set a divisor, -1 for all ranks, "
+                      "or 1 to share nothing",
+                      world);
+}
+
+/* VAPOR's second batch is a round of its own, which whole gradients would add to one chain. */
+static const char *why_not_actor(const ares_train_config *c)
+{
+    if (vapor_wanted(c) && c->actor.round_tokens == ARES_NULL_I64)
+        return "vapor's stored answers are a round of their own; set worker.actor.round_tokens";
+    return NULL;
+}
+
+void sharing_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    check(cfg, "worker.actor.fsdp", c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size,
+          world);
+    check(cfg, "worker.critic.fsdp", c->critic.full_shard, NULL, c->critic.fsdp_size, world);
+    check(cfg, "worker.ref.fsdp", c->ref.full_shard, NULL, c->ref.fsdp_size, world);
+}
+
+/* The groups of a size between 1 and all ranks; NULL: none are open. */
+static const sharing_cut *cut_of(const sharing_groups *g, int size)
+{
+    for (int i = 0; i < g->n; i++)
+        if (ares_group_size(g->cut[i].group) == size) return &g->cut[i];
+    return NULL;
+}
+
+int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
+                 int ranks)
+{
+    const int64_t asked[] = { c->actor.fsdp_size, c->critic.fsdp_size, c->ref.fsdp_size };
+    *g = (sharing_groups){ 0 };
+    ARES_TRY(ares_group_open(world, d, ranks, 1, &g->all));
+    for (int i = 0; i < ARES_COUNT(asked); i++) {
+        int size = sharing_size(asked[i], ranks);
+        if (size == 1 || size == ranks || cut_of(g, size)) continue;
+        sharing_cut *cut = &g->cut[g->n];
+        ARES_TRY(ares_group_open(world, d, size, 1, &cut->group));
+        g->n++;
+        ARES_TRY(ares_group_open(world, d, ranks / size, size, &cut->replicas));
+    }
+    return ARES_OK;
+}
+
+void sharing_close(sharing_groups *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        ares_group_close(g->cut[i].replicas);
+        ares_group_close(g->cut[i].group);
+    }
+    ares_group_close(g->all);
+}
+
+int64_t sharing_bytes(const sharing_groups *g)
+{
+    int64_t bytes = ares_group_bytes(g->all) + (g->tp ? ares_group_bytes(g->tp) : 0);
+    for (int i = 0; i < g->n; i++)
+        bytes += ares_group_bytes(g->cut[i].group) + ares_group_bytes(g->cut[i].replicas);
+    return bytes;
+}
+
+/* Where nothing is shared, gradients are summed over all ranks, too. */
+static ares_model_share share_of(const ares_json *full_shard, const char *why_not,
+                                 int64_t fsdp_size, const sharing_groups *g)
+{
+    ares_model_share share = { .group = g ? g->all : NULL };
+    int ranks = ares_group_size(share.group), size = sharing_size(fsdp_size, ranks);
+    if (ranks == 1 || size == 1) return share;
+    share.how = is_true(full_shard) && !why_not ? ARES_SHARE_ALL : ARES_SHARE_STATES;
+    if (size == ranks) return share;
+    const sharing_cut *cut = cut_of(g, size);
+    share.group = cut->group;
+    share.replicas = cut->replicas;
+    return share;
+}
+
+ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g)
+{
+    ares_model_share share = share_of(c->actor.full_shard, why_not_actor(c), c->actor.fsdp_size, g);
+    share.by_round = c->actor.round_tokens != ARES_NULL_I64;
+    share.weights_on_host = c->actor.offload_params;
+    share.states_on_host = c->actor.offload_optimizer;
+    return share;
+}
+
+ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g)
+{
+    ares_model_share share = share_of(c->critic.full_shard, NULL, c->critic.fsdp_size, g);
+    share.by_round = c->critic.round_tokens != ARES_NULL_I64;
+    share.weights_on_host = c->critic.offload_params;
+    share.states_on_host = c->critic.offload_optimizer;
+    return share;
+}
+
+ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g)
+{
+    ares_model_share share = share_of(c->ref.full_shard, NULL, c->ref.fsdp_size, g);
+    if (share.how != ARES_SHARE_ALL) share = (ares_model_share){ 0 };
+    share.weights_on_host = c->ref.offload_params;
+    return share;
+}
+
+/* Opening and closing what every kind of run has. */
+
+void training_init(training *t, const ares_train_config *cfg, ares_world *world)
+{
+    *t = (training){
+        .cfg = cfg, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1
+    };
+}
+
+ares_dtype training_storage(const ares_train_config *c)
+{
+    const char *dtype = c->actor.dtype;
+    return dtype && strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32;
+}
+
+/* Activations have the type of the actor's weights; the CPU's native table keeps f32. */
+static int open_device(training *t)
+{
+    const ares_trainer_config *c = &t->cfg->trainer;
+    ares_dtype act = training_storage(t->cfg);
+    int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
+    char card[32];
+    /* a process per card */
+    snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
+    ARES_TRY(ares_device_open_table(strcmp(c->device, "cuda") == 0 ? card : c->device, c->kernels,
+                                    act, threads, &t->device));
+    ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
+    return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
+}
+
+int training_open_device(training *t)
+{
+    ARES_TRY(ares_world_agree(t->world, open_device(t)));
+    return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
+}
+
+int training_open_counting(training *t, int ranks)
+{
+    const ares_train_config *c = t->cfg;
+    ares_device_open_counting(c->trainer.device, c->trainer.kernels, training_storage(c), 0,
+                              &t->device);
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->model_dir));
+    return sharing_open(&t->groups, c, NULL, &t->device, ranks);
+}
+
+/*
+ * worker.actor.model.override_config, in which published_check has left max_position_embeddings
+ * alone to act. Rotations follow positions however many there are, unless they are scaled by it.
+ */
+int training_set_positions(ares_model_config *m, const ares_json *override)
+{
+    int64_t positions;
+    ARES_TRY(ares_json_get_i64(override, PUBLISHED_POSITIONS, m->max_position, &positions));
+    if (positions != m->max_position && m->rope.kind != ARES_ROPE_DEFAULT)
+        return ares_fail(ARES_ECONFIG,
+                         "config: worker.actor.model.override_config: " PUBLISHED_POSITIONS
+                         " = %lld: this model's rope scaling depends on it (now %d); change a "
+                         "copy of its config.json",
+                         (long long)positions, m->max_position);
+    m->max_position = (int32_t)positions;
+    return ARES_OK;
+}
+
+int training_open_model(training *t, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    const ares_model_share share = sharing_of_actor(c, &t->groups);
+    ares_model_options opt = { .storage = training_storage(c),
+                               .trainable = !c->trainer.val_only,
+                               .freeze_vision = c->actor.freeze_vision,
+                               .share = &share };
+    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(training_set_positions(&t->model->cfg, c->published.actor_override));
+    ARES_TRY(ares_tokenizer_load(
+        c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    int32_t last = (int32_t)ares_tokenizer_vocab_size(t->tokenizer) - 1;
+    if (last >= t->model->cfg.vocab) {
+        bool named = ares_tokenizer_is_special(t->tokenizer, last);
+        ares_view token = ares_tokenizer_token_bytes(t->tokenizer, last);
+        return ares_fail(ARES_EFORMAT,
+                         "model: %s: the tokenizer has ids up to %d, the embedding %d rows; they "
+                         "do not belong together%s%.*s%s",
+                         t->model_dir.data, last, t->model->cfg.vocab, named ? ", or take '" : "",
+                         named ? (int)ARES_MIN(token.len, 60) : 0, token.data,
+                         named ? "' out of the files that name it" : "");
+    }
+    ARES_TRY(ares_model_add_eos(
+        &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
+    if (!t->model->cfg.vision.depth) return ARES_OK;
+    ARES_TRY(ares_sight_rules_load(&t->model->cfg, t->model_dir.data, &t->sight));
+    return ares_features_new(t->model, &t->sight.processor, (size_t)(c->data.vision_cache_gb * 1e9),
+                             &t->features);
+}
+
+int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out)
+{
+    const ares_train_config *c = t->cfg;
+    return ares_prompt_encoder_new(
+        &(ares_prompt_options){ .cfg = data,
+                                .tokenizer = t->tokenizer,
+                                .sight = t->features ? &t->sight : NULL,
+                                .limit_images = c->rollout.limit_images,
+                                .model_dir = c->actor.tokenizer_path ? c->actor.tokenizer_path
+                                                                     : t->model_dir.data },
+        out);
+}
+
+void step_begin_fini(step_begin *b)
+{
+    ares_str_fini(&b->controls);
+    ares_source_snapshot_fini(&b->source);
+}
+
+void training_close(training *t)
+{
+    ares_features_free(t->features);
+    ares_model_free(t->model);
+    ares_source_close(&t->source);
+    ares_source_close(&t->val);
+    ares_prompt_encoder_free(t->encoder);
+    ares_tokenizer_free(t->tokenizer);
+    step_begin_fini(&t->begun);
+    ares_str_fini(&t->run_dir);
+    ares_str_fini(&t->model_dir);
+    sharing_close(&t->groups);
+    ares_device_close(&t->device);
+}
+
+/* Wiring: from a checked configuration to everything a step needs, and back. */
 
 int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
                       bool trained)

@@ -1,14 +1,123 @@
-/* Everything a training step works with. (trainer.c, step.c) */
 #ifndef ARES_TRAIN_TRAINER_H
 #define ARES_TRAIN_TRAINER_H
 
+#include "ares/data_source.h"
 #include "ares/reward.h"
 #include "ares/rollout.h"
-#include "roles/actor.h"
-#include "roles/critic.h"
-#include "roles/reference.h"
-#include "run/eval_sets.h"
-#include "run/training.h"
+#include "ares/train.h"
+#include "learner.h"
+#include "roles.h"
+
+/*
+ * What every kind of run has, by rewards or supervised. The loop, the run directory and checkpoints
+ * know a run by this struct and its run_kind alone. (training.c)
+ */
+
+typedef struct controls controls;
+struct vapor;
+
+/* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
+typedef struct step_begin {
+    int64_t rows_skipped, updates, critic_updates, skipped, critic_skipped;
+    ares_str controls; /* as they are saved; on rank 0 */
+    ares_source_snapshot source;
+} step_begin;
+void step_begin_fini(step_begin *b);
+
+typedef struct training {
+    const ares_train_config *cfg;
+    ares_world *world;
+    ares_device device;
+    sharing_groups groups; /* of the ranks, which train its models together */
+    ares_tokenizer *tokenizer;
+    ares_prompt_encoder *encoder;
+    ares_curriculum curriculum; /* of the source; n 0: it is one data set, or environments */
+    ares_source source;         /* of training prompts; closed where the run only validates */
+    ares_source val;            /* closed: none */
+    bool validates;             /* there are rows to validate on, here or in an evaluation */
+    ares_model *model;
+    ares_sight_rules sight;  /* of a vision model */
+    ares_features *features; /* that the policy's tower makes; NULL: it reads text alone */
+    learner *policy;         /* of the model; where it is only validated, without an optimizer */
+    learner *critic;         /* NULL: none */
+    controls *controls;      /* NULL: none; their state is part of a checkpoint */
+    const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
+    struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
+    /* validations are compared by accuracy: a shaper would change what the score means */
+    bool best_by_accuracy;
+    int64_t step, total_steps; /* steps done */
+    /* of an epoch, at whose end a curriculum is validated and saved, too; 0: epochs end nothing */
+    int64_t epoch_steps;
+    /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
+    double best_score;
+    int64_t best_step;
+    /* of the latest validation; step -1: none yet */
+    double validated_score;
+    int64_t validated_step;
+    bool unjudged; /* the first validation could judge nothing: the run ends, saved */
+    step_begin begun;
+    ares_str run_dir;
+    bool same_files; /* all ranks see the run directory of rank 0 */
+    /*
+     * worker.actor.model.model_path, found: where tokenizer files come from, and the weights that a
+     * run began with
+     */
+    ares_str model_dir;
+    uint64_t model_weights; /* their fingerprint */
+} training;
+
+void training_init(training *t, const ares_train_config *cfg, ares_world *world);
+/* Of the actor's weights. */
+ares_dtype training_storage(const ares_train_config *c);
+/* The longest sequence of a model, where worker.actor.model.override_config says another. */
+int training_set_positions(ares_model_config *m, const ares_json *override);
+/* Parts of opening: device, groups, model_dir and its fingerprint. A collective. */
+int training_open_device(training *t);
+/* In its place: a device on which a model has no weights, to look at what a run would open. */
+int training_open_counting(training *t, int ranks);
+/*
+ * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:
+ * worker.actor.model.model_path
+ */
+int training_open_model(training *t, const char *weights);
+/* After the model: of options data, whose file may be another's than the run's. */
+int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out);
+/* All but policy, critic and controls, which belong to the kind of run. */
+void training_close(training *t);
+
+/*
+ * Evaluation over several data sets, each with its own sampling and verifier
+ * (docs/curriculum.md#evaluation). It takes place where a validation does.
+ */
+
+typedef struct eval_set {
+    const char *name, *path;
+    ares_data_config data;     /* with the keys of its rows */
+    const ares_json *metadata; /* added to that of its rows; NULL: none */
+    ares_sampling sampling;
+    int64_t n; /* answers to each prompt */
+    ares_prompt_encoder *encoder;
+    ares_source source;
+} eval_set;
+typedef struct eval_sets {
+    eval_set *items; /* in the memory of the configuration */
+    int64_t n;
+} eval_sets;
+
+/*
+ * Reads eval.*; faults go to cfg. A value that a data set does not give comes from eval.defaults,
+ * then from worker.rollout.val_override_config, then from training. After resolve.
+ */
+void eval_sets_read(ares_config *cfg, const ares_train_config *c, eval_sets *out);
+/* Tokens of an answer at most, of all sets; 0: there is none. */
+int64_t eval_sets_longest(const eval_sets *e);
+struct ares_trainer;
+int eval_sets_open(struct ares_trainer *t);
+void eval_sets_close(eval_sets *e);
+/* Metrics eval/<name>...; samples (may be NULL) as in trainer_validate. A collective. */
+int eval_sets_validate(struct ares_trainer *t, ares_metrics *m, ares_str *samples);
+
+/* Everything a training step works with. (trainer.c, step.c) */
 
 typedef struct ares_trainer {
     training run; /* first: a run's training is its trainer */
@@ -79,4 +188,50 @@ int64_t validation_longest(const ares_train_config *c, const ares_sampling *vali
 int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
 /* The pass over all training rows, where a control asks for it. (run/bootstrap.c) */
 int trainer_bootstrap(ares_trainer *t, ares_metrics *m);
+
+/*
+ * The controls of a run: those of ares_control_list that its options ask for, in its order. A NULL
+ * controls has none. (controls.c)
+ */
+
+/* Declares the options of all controls. */
+void controls_declare(ares_config *cfg, ares_train_config *out);
+/*
+ * Reports what makes no sense of the options of the controls that they ask for. reward: NULL where
+ * none can be opened, or environments score their episodes.
+ */
+void controls_check(ares_config *cfg, const ares_train_config *c, const ares_reward *reward);
+/* Whether the options ask for control i of ares_control_list. */
+bool controls_wants(const ares_train_config *c, const ares_reward *reward, int i);
+/* Of t, data, reward and world must be open. */
+int controls_open(const ares_trainer *t, controls **out);
+void controls_close(controls *c);
+int controls_observe(controls *c, ares_batch *b, ares_metrics *m);
+int controls_adapt(controls *c, const ares_batch *b, ares_metrics *m);
+/* Why the run is to end, as the first control says that wants it; NULL: it goes on. */
+const char *controls_stop(const controls *c);
+bool controls_want_generated(const controls *c);
+int controls_generated(controls *c, const ares_batch *b);
+/* Writes what shaping a score reads, where a filter needs shaped scores before the step's end. */
+int controls_provisional(const controls *c, ares_batch *b);
+bool controls_want_validation(const controls *c);
+int controls_validate(controls *c, ares_batch *b, ares_metrics *m);
+/* After a validation of training, with its metrics. */
+int controls_validated(controls *c, const ares_metrics *m);
+/* Takes prompts out of the source that a control does not want to see again. */
+void controls_skip(const controls *c, ares_source *s);
+/*
+ * The pass over all training rows: prompts per batch; 0 where no control asks for it or it is
+ * complete. *done: prompts answered so far.
+ */
+int64_t controls_bootstrap(const controls *c, int64_t *done);
+int controls_bootstrap_add(controls *c, ares_batch *b, ares_metrics *m);
+int controls_bootstrap_finish(controls *c, ares_metrics *m);
+void controls_save(const controls *c, ares_str *json); /* {"<name>": state, ..} */
+int controls_load(controls *c, const ares_json *json, const char *path);
+/*
+ * For a validation alone: loads a state of any data set and model. A control that it lacks stays as
+ * it was opened.
+ */
+int controls_look(controls *c, const ares_json *json, const char *path);
 #endif

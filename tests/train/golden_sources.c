@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../src/config/internal.h"
-#include "../../src/train/report/sources.h"
+#include "../../src/train/report/report.h"
 
 static int64_t find_name(const ares_curriculum *c, ares_view name)
 {

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "../../src/train/collect/partial.h"
-#include "../../src/train/run/eval_sets.h"
-#include "../../src/train/run/sizes.h"
+#include "../../src/train/collect/collect.h"
+#include "../../src/train/plan/plan.h"
+#include "../../src/train/trainer.h"
 #include "ares/train.h"
 
 static int64_t whole(golden *g, const char *key)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "ares/at.h"
-#include "roles/actor.h"
+#include "roles.h"
 #include "test.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP, PARAMS_MAX = 64 };

@@ -1,7 +1,7 @@
 /* Rows brought to whole mini-batches: how many, which, and on which rank. */
 #include <string.h>
 
-#include "collect/adjust_batch.h"
+#include "collect/collect.h"
 #include "test.h"
 
 enum { N = 16, GROUPS_OF_A_STEP = 8, MINI = 32 };

@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "ares/algo_adv.h"
-#include "collect/answerer.h"
 #include "collect/collect.h"
-#include "collect/draw.h"
-#include "collect/filter_groups.h"
-#include "run/state.h"
+#include "run/run.h"
 #include "saved_source.h"
 #include "test.h"
 #include "tiny_trainer.h"

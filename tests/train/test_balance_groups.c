@@ -2,7 +2,7 @@
  * Which rank trains on which groups: at least one of each mini-batch, even work, and mini-batches
  * that no rank count changes.
  */
-#include "collect/balance_groups.h"
+#include "collect/collect.h"
 
 #include "ares/core.h"
 #include "test.h"

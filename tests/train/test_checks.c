@@ -9,8 +9,8 @@
 
 #include "ares/train.h"
 #include "faults.h"
-#include "run/eval_sets.h"
 #include "test.h"
+#include "trainer.h"
 
 /* A run of answers to rows: 8 prompts with 4 answers each. */
 #define ROWS                                                                              \

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "keep_groups.h"
-#include "roles/critic.h"
+#include "roles.h"
 #include "test.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP };

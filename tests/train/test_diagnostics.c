@@ -7,8 +7,7 @@
 
 #include "agents/conversation.h"
 #include "ares/algo_diagnostics.h"
-#include "collect/answerer.h"
-#include "report/measure_collapse.h"
+#include "collect/collect.h"
 #include "report/report.h"
 #include "test.h"
 #include "tiny_trainer.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ares/rollout.h"
-#include "roles/actor.h"
+#include "roles.h"
 #include "test.h"
 
 enum { PROMPTS = 5, N = 4, NEW = 40, MAX_ROWS = PROMPTS * N };

@@ -8,7 +8,7 @@
 #include "ares/dist.h"
 #include "gradient.h"
 #include "keep_groups.h"
-#include "roles/reference.h"
+#include "roles.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
 
 #include "ares/train.h"
 #include "faults.h"
+#include "plan/plan.h"
 #include "run/run.h"
-#include "run/sizes.h"
 #include "test.h"
 
 /*

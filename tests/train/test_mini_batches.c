@@ -5,8 +5,7 @@
 #include "gradient.h"
 
 #include "keep_groups.h"
-#include "roles/critic.h"
-#include "roles/mini_batches.h"
+#include "roles.h"
 
 /* Groups of these sizes at these places, with rows of one token. */
 static void make_groups(ares_batch *b, int n, const int *sizes, const int64_t *places)

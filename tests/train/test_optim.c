@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "roles/optim.h"
+#include "learner.h"
 #include "test.h"
 
 typedef struct setting {

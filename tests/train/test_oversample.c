@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "collect/collect.h"
-#include "collect/engine_queue.h"
 #include "test.h"
 #include "tiny_trainer.h"
 

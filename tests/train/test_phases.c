@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "collect/collect.h"
-#include "run/largest.h"
+#include "plan/plan.h"
 #include "tiny_trainer.h"
 
 enum { STEPS = 3 };

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "plan/plan.h"
-#include "plan/replay.h"
 #include "test.h"
 
 /* A block of BLOCK weights beside EDGE of the embedding, and as many of the head. */

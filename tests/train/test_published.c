@@ -4,7 +4,7 @@
  */
 #include "ares/train.h"
 #include "faults.h"
-#include "run/sizes.h"
+#include "plan/plan.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Which answers count as repeating themselves. */
 #include "test.h"
 
-#include "report/repetition.h"
+#include "report/report.h"
 
 static bool repeats(const ares_str *text)
 {

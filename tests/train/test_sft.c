@@ -4,7 +4,7 @@
  * the same bytes on every machine.
  */
 #include "ares/train.h"
-#include "sft/sft_data.h"
+#include "sft.c"
 #include "test.h"
 
 #include <math.h>

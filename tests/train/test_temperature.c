@@ -1,7 +1,7 @@
 /* Log-probs at a temperature that is not the rollout's, against libtorch's. */
 #include "gradient.h"
 
-#include "roles/reference.h"
+#include "roles.h"
 
 /* The run's own model once more, as a reference. */
 static bool reference_of(const run *r, reference *ref)

@@ -10,7 +10,6 @@
 #include "../../src/text/tokenizer.h"
 #include "ares/algo_entropy.h"
 #include "collect/collect.h"
-#include "collect/triggers.h"
 #include "test.h"
 #include "tiny_trainer.h"
 

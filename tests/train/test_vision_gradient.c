@@ -8,7 +8,7 @@
 #include "../../src/data/internal.h"
 #include "../media/pictures.h"
 #include "ares/model_vision.h"
-#include "roles/actor.h"
+#include "roles.h"
 #include "test.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/state.h"
+#include "run/run.h"
 #include "test.h"
 #include "trainer.h"
 

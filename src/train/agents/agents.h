@@ -1,13 +1,35 @@
+#ifndef ARES_TRAIN_AGENTS_AGENTS_H
+#define ARES_TRAIN_AGENTS_AGENTS_H
+
+#include <pthread.h>
+
+#include "agents/conversation.h"
+#include "ares/core.h"
+#include "ares/dist.h"
+#include "ares/io.h"
+#include "collect/collect.h"
+
+/* Sums for metrics whose names are known only when they occur. (measures.c) */
+
+typedef struct measure {
+    char *name, *per; /* per: the entry whose count divides the sum; NULL: its own */
+    double sum, count;
+} measure;
+typedef struct measures {
+    measure *items;
+    int64_t n;
+    ares_map *index; /* by name */
+} measures;
+
+void measures_add(measures *t, const char *name, const char *per, double value);
+/* A collective: writes the means over all ranks, with names that begin with prefix, and forgets. */
+int measures_report(measures *t, ares_world *w, const char *prefix, ares_metrics *m);
+void measures_fini(measures *t);
+
 /*
  * Training in environments: what a run has for it, and the answerer that lets the policy act
  * (docs/environments.md#training).
  */
-#ifndef ARES_TRAIN_AGENTS_AGENTS_H
-#define ARES_TRAIN_AGENTS_AGENTS_H
-
-#include "agents/conversation.h"
-#include "agents/measures.h"
-#include "collect/answerer.h"
 
 /* The environments of training, or those of validation. */
 typedef struct agents_side {
@@ -71,4 +93,85 @@ int agents_take_place(agents *a, const ares_env_definition *d, agents_place **ou
 uint64_t agents_seed(const agents_row *row, int64_t draw);
 /* Groups of environments as a source that never ends. (agents_source.c) */
 int agents_source(const agents_side *side, ares_source *out);
+
+/* An episode: an environment, and the conversation with it. (episode.c) */
+
+enum { EPISODE_INFO = 32 };
+
+typedef struct episode {
+    int64_t prompt; /* of the job */
+    int32_t item;   /* its number within the group */
+    const agents_row *row;
+    agents_place *place; /* its environment, while the episode goes on */
+    ares_env_start start;
+    conversation talk;
+    ares_env_answer answer;           /* the latest, in the arena */
+    ares_env_turn did;                /* what the environment did on it */
+    ares_str turns;                   /* JSON, as rollouts show it; freed when it ends */
+    ares_env_info info[EPISODE_INFO]; /* sums over the turns; names in the arena */
+    int n_info;
+    int64_t dropped;      /* numbers of the environment that found no place */
+    int32_t cut, invalid; /* turns whose answers were ended by length; that had no known action */
+    bool full;            /* a prompt left no token for an answer, which ended the episode */
+    /* of the finished episode */
+    bool won, failed, replayable;
+    int64_t num_actions, unasked, trained, rows; /* trained: tokens with mask 1 */
+} episode;
+
+/* The draw's number says how the environment is to begin. */
+void episode_begin(episode *x, ares_trainer *t, int64_t draw, ares_arena *arena);
+/* Resets the environment. May wait, and may be called on any thread (ares_env_type.waits). */
+int episode_reset(episode *x);
+bool episode_over(const episode *x, const ares_train_config *c);
+/*
+ * The next turn: what the environment shows, and the prompt. Where that leaves no token for an
+ * answer, the episode is over (x->full) without this turn. ids is scratch.
+ */
+int episode_begin_turn(episode *x, ares_arena *arena, ares_ids *ids);
+/* What the model wrote is read. version: of the weights. */
+int episode_read(episode *x, const ares_completion *c, int32_t version, ares_arena *arena);
+/* The environment acts on it. May wait, and may be called on any thread. */
+int episode_act(episode *x);
+/* What it did is noted: the turn is over. */
+void episode_note(episode *x, ares_arena *arena);
+/* The finished episode as a trajectory. */
+int episode_end(episode *x, ares_trainer *t, ares_arena *arena, ares_trajectory *y);
+/* Its numbers, for metrics. discards: a failed one counts as failed, and nowhere else. */
+void episode_count(const episode *x, bool discards, measures *m);
+
+/*
+ * Calls that wait for somebody else, side by side: each on a thread of its own, because it mostly
+ * sleeps (the threads that compute are the pool's). (waiting.c)
+ */
+
+typedef struct waiting waiting;
+
+/* One call, in memory of the caller's that lives until waiting_next has returned it. */
+typedef struct wait_call {
+    int (*ask)(void *x);
+    void *x;
+    int rc; /* what ask returned */
+    char message[512];
+    /* private */
+    waiting *of;
+    pthread_t thread;
+    bool threaded;
+    struct wait_call *next;
+} wait_call;
+
+struct waiting {
+    pthread_mutex_t lock;
+    pthread_cond_t returned;
+    wait_call *done;
+    int64_t running; /* asked, and not returned by waiting_next */
+};
+
+void waiting_init(waiting *w);
+/* Waits for all that are running. */
+void waiting_fini(waiting *w);
+/* Calls ask(x) on another thread. */
+void waiting_ask(waiting *w, wait_call *call);
+/* A call that has returned, in no special order. NULL: none; with `block`, only if none is running.
+ */
+wait_call *waiting_next(waiting *w, bool block);
 #endif

@@ -1,23 +1,575 @@
+#include "collect.h"
+#include "agents/agents.h"
+#include "collect/collect.h"
+#include "options/options.h"
+#include "report/report.h"
+#include "trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A draw of prompts. Its number in the run is part of a sample's key, so that no sample repeats. */
+
+static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
+{
+    return (total - rank + ranks - 1) / ranks;
+}
+
+static void open_draw(ares_arena *arena, draw *d, int64_t total, int64_t attempt)
+{
+    *d = (draw){ .total = total, .attempt = attempt };
+    d->prompts = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *d->prompts);
+}
+
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
+{
+    open_draw(arena, d, total, 0);
+    return ares_source_next(&t->run.source, total, arena, d->prompts);
+}
+
+void draw_again(ares_arena *arena, const bool *keep, draw *d)
+{
+    draw before = *d;
+    open_draw(arena, d, before.total, before.attempt + 1);
+    d->total = 0;
+    for (int64_t g = 0; g < before.total; g++) {
+        if (keep[g]) continue;
+        d->prompts[d->total] = before.prompts[g];
+        d->prompts[d->total++].begun = NULL;
+    }
+}
+
+int64_t draw_owner(const draw *d, int64_t g, int64_t ranks)
+{
+    return d->owner ? d->owner[g] : g % ranks;
+}
+
+/* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
+static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, draw *d)
+{
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
+    d->count = share_of(d->total, ranks, rank);
+    answer_prompt *prompts = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *prompts);
+    for (int64_t i = 0; i < d->count; i++) {
+        prompts[i] = answer_prompt_of(&t->run.source, &d->prompts[i * ranks + rank]);
+    }
+    return prompts;
+}
+
+static answer_job job_of(const ares_trainer *t, const answer_prompt *prompts, int64_t count,
+                         const ares_sampling *sampling, ares_metrics *m)
+{
+    return (answer_job){ .n_prompts = count,
+                         .n = (int32_t)t->run.cfg->rollout.n,
+                         .prompts = prompts,
+                         .sampling = sampling,
+                         .key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
+                         .metrics = m };
+}
+
+int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
+                   int64_t *tokens, ares_metrics *m)
+{
+    ares_sampling greedy;
+    if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
+    ares_group *baselines = ares_arena_calloc(arena, (size_t)count + 1, sizeof *baselines);
+    answer_prompt *prompts = ares_arena_calloc(arena, (size_t)count + 1, sizeof *prompts);
+    for (int64_t g = 0; g < count; g++)
+        prompts[g] = (answer_prompt){ .row = groups[g].row, .draw = groups[g].draw };
+    answer_sampling(t->run.cfg, &greedy);
+    greedy.temperature = 0;
+    answer_job job = job_of(t, prompts, count, &greedy, m);
+    job.n = 1;
+    job.baseline = true;
+    answer_expect(t, count, 1);
+    ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
+    for (int64_t g = 0; g < count; g++) {
+        groups[g].baseline = baselines[g].items[0].score;
+        if (baselines[g].items[0].failed &&
+            answer_discards_failures(t)) /* nothing to compare with */
+            for (int32_t i = 0; i < groups[g].n; i++) groups[g].items[i].discarded = 1;
+        *tokens += ares_trajectory_tokens(&baselines[g].items[0]);
+    }
+    return ARES_OK;
+}
+
+int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
+{
+    ares_sampling sampling;
+    const answer_prompt *prompts = take_share(t, arena, d);
+    answer_sampling(t->run.cfg, &sampling);
+    answer_job job = job_of(t, prompts, d->count, &sampling, m);
+    job.attempt = d->attempt;
+    answer_expect(t, d->count, job.n);
+    d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
+    ARES_TRY(t->answerer->answer(t, &job, arena, d->groups));
+    answer_discard(t, d->groups, d->count);
+    for (int64_t g = 0; g < d->count; g++)
+        for (int32_t i = 0; i < d->groups[g].n; i++)
+            d->tokens += ares_trajectory_tokens(&d->groups[g].items[i]);
+    return draw_baselines(t, arena, d->groups, d->count, &d->tokens, m);
+}
+
+/* Arrays that grow in the step's arena, where nothing is freed one by one. */
+
+ares_group *collection_add(collection *c)
+{
+    if (c->count == c->capacity) {
+        c->capacity = c->capacity * 2 + 64;
+        c->items = arena_grown(c->arena, c->items, c->count, c->capacity, sizeof *c->items);
+    }
+    return &c->items[c->count++];
+}
+
+void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capacity, size_t size)
+{
+    char *grown = ares_arena_alloc(arena, ((size_t)capacity + 1) * size);
+    if (n) memcpy(grown, items, (size_t)n * size);
+    return grown;
+}
+
+/* What filters compare of the groups of a draw, gathered over all ranks, and their verdict. */
+
+static answer_numbers numbers_of(const ares_trajectory *y)
+{
+    double entropy = 0, tokens = 0;
+    for (int32_t r = 0; r < y->n_rows; r++)
+        for (int32_t i = 0; i < y->rows[r].n_tokens; i++) {
+            if (!y->rows[r].response_mask[i]) continue; /* the environment's words have none */
+            entropy += (double)y->rows[r].entropies_1[i];
+            tokens++;
+        }
+    return (answer_numbers){ .score = (double)y->unshaped,
+                             .overall = (double)y->score,
+                             .accuracy = (double)y->accuracy,
+                             .length = (double)ares_trajectory_tokens(y),
+                             .valid = !y->discarded,
+                             .entropy = tokens > 0 ? entropy / tokens : 0 };
+}
+
+/* Shows a draw to `see` as the batch it would make by itself. */
+static int in_trial_batch(ares_trainer *t, const draw *d,
+                          int (*see)(ares_trainer *t, ares_batch *b, answer_numbers *out),
+                          answer_numbers *out)
+{
+    ares_batch b;
+    ares_batch_init(&b);
+    ares_batch_fill(&b, d->groups, d->count);
+    int rc = see(t, &b, out);
+    ares_batch_fini(&b);
+    return rc;
+}
+
+/*
+ * Scores as the controls would have them shaped if the step ended here
+ * (docs/aepo.md#choosing-groups).
+ */
+static int shape_as_of_now(ares_trainer *t, ares_batch *b, answer_numbers *out)
+{
+    int64_t i = -1;
+    ARES_TRY(controls_provisional(t->run.controls, b));
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sample *s = &b->samples[r], *before = r ? s - 1 : NULL;
+        /* the rows of an episode are one answer */
+        if (before && s->episode && before->draw == s->draw && before->episode == s->episode)
+            continue;
+        out[++i].overall += ares_reward_shaping(t->reward, s);
+    }
+    return ARES_OK;
+}
+
+static bool filters_shaped_scores(const ares_trainer *t)
+{
+    const ares_filter_config *f = &t->run.cfg->filter;
+    return f->online_filtering && strcmp(f->filter_key, "overall") == 0 &&
+           ares_reward_shapes(t->reward);
+}
+
+/* Answers of this rank's groups of a draw, and of all groups [total]. */
+static int count_of_groups(ares_trainer *t, const draw *d, ares_arena *arena, int64_t *count)
+{
+    int64_t ranks = ares_world_size(t->run.world), at = 0,
+            *mine = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *mine);
+    ares_str all = { 0 };
+    for (int64_t g = 0; g < d->count; g++) mine[g] = d->groups[g].n;
+    ARES_TRY(
+        ares_world_gather_all(t->run.world, mine, (size_t)d->count * sizeof *mine, &all, NULL));
+    for (int64_t rank = 0; rank < ranks; rank++)
+        for (int64_t g = 0; g < d->total; g++)
+            if (draw_owner(d, g, ranks) == rank)
+                memcpy(&count[g], all.data + (size_t)at++ * sizeof *count, sizeof *count);
+    ares_str_fini(&all);
+    return ARES_OK;
+}
+
+/* The numbers of a draw's groups, of all ranks, in the order of the draw. */
+static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+{
+    int64_t ranks = ares_world_size(t->run.world), drawn = r->draws.drawn, own = 0, answers = 0;
+    int64_t *count = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *count);
+    for (int64_t g = 0; g < d->count; g++) answers += d->groups[g].n;
+    answer_numbers *mine = ares_arena_calloc(arena, (size_t)answers + 1, sizeof *mine);
+    for (int64_t g = 0; g < d->count; g++)
+        for (int32_t i = 0; i < d->groups[g].n; i++)
+            mine[own++] = numbers_of(&d->groups[g].items[i]);
+    if (filters_shaped_scores(t)) ARES_TRY(in_trial_batch(t, d, shape_as_of_now, mine));
+    ARES_TRY(count_of_groups(t, d, arena, count));
+    ares_str all = { 0 };
+    ARES_TRY(ares_world_gather_all(t->run.world, mine, (size_t)answers * sizeof *mine, &all, NULL));
+    r->first =
+        arena_grown(arena, r->first, drawn ? drawn + 1 : 0, drawn + d->total + 1, sizeof *r->first);
+    if (!drawn) r->first[0] = 0;
+    for (int64_t g = 0; g < d->total; g++) r->first[drawn + g + 1] = r->first[drawn + g] + count[g];
+    r->numbers = arena_grown(arena, r->numbers, r->first[drawn], r->first[drawn + d->total],
+                             sizeof *r->numbers);
+    size_t at = 0;
+    for (int64_t rank = 0; rank < ranks; rank++)
+        for (int64_t g = 0; g < d->total; g++) {
+            if (draw_owner(d, g, ranks) != rank) continue;
+            size_t bytes = (size_t)count[g] * sizeof *mine;
+            if (bytes) memcpy(r->numbers + r->first[drawn + g], all.data + at, bytes);
+            at += bytes;
+        }
+    ares_str_fini(&all);
+    return ARES_OK;
+}
+
+/* The caps of a draw's groups, by their data set and the step that each was drawn at. */
+static int find_caps(const ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+{
+    const ares_curriculum *c = &t->run.curriculum;
+    int64_t drawn = r->draws.drawn, step = -1;
+    double *caps = ares_arena_calloc(arena, (size_t)c->n + 1, sizeof *caps);
+    r->caps = arena_grown(arena, r->caps, drawn, drawn + d->total, sizeof *r->caps);
+    for (int64_t g = 0; g < d->total; g++) {
+        const char *source = ares_source_row(&t->run.source, d->prompts[g].id)->data_source;
+        if (d->prompts[g].step != step)
+            ARES_TRY(ares_curriculum_caps(c, step = d->prompts[g].step, caps));
+        r->caps[drawn + g] = ares_reward_cap(c->names, c->n, caps, c->n, source);
+    }
+    return ARES_OK;
+}
+
+ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
+                        ares_arena *arena)
+{
+    int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
+    const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
+    double *cap = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *cap);
+    for (int64_t g = 0; g < groups; g++) {
+        cap[g] = r->caps[ids[g]];
+        start[g + 1] = start[g] + r->first[ids[g] + 1] - r->first[ids[g]];
+        source[g] = ares_source_row(&t->run.source, r->prompts[ids[g]].id)->data_source;
+    }
+    int64_t answers = start[groups];
+    double *x = ares_arena_calloc(arena, (size_t)answers * 5 + 1, sizeof *x);
+    uint8_t *valid = ares_arena_calloc(arena, (size_t)answers + 1, 1);
+    for (int64_t g = 0, i = 0; g < groups; g++)
+        for (int64_t from = r->first[ids[g]]; i < start[g + 1]; i++, from++) {
+            const answer_numbers *y = &r->numbers[from];
+            double of[5] = { y->score, y->overall, y->accuracy, y->length, y->entropy };
+            for (int k = 0; k < 5; k++) x[k * answers + i] = of[k];
+            valid[i] = y->valid;
+        }
+    return (ares_groups){ .groups = groups,
+                          .group_start = start,
+                          .score = x,
+                          .overall = x + answers,
+                          .accuracy = x + 2 * answers,
+                          .length = x + 3 * answers,
+                          .entropy = x + 4 * answers,
+                          .valid = valid,
+                          .source = source,
+                          .cap = cap };
+}
+
+/* Groups that filters have seen of each data set of a curriculum (report/sources.c). */
+static void count_judged(const ares_trainer *t, const draw *d, ares_metrics *m)
+{
+    for (int64_t g = 0; g < d->total && t->run.curriculum.n; g++) {
+        char name[120];
+        (void)snprintf(name, sizeof name, "rollout/%s/judged_groups",
+                       ares_source_row(&t->run.source, d->prompts[g].id)->data_source);
+        ares_metrics_add(m, name, 1);
+    }
+}
+
+int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m)
+{
+    const draw *d = &r->last;
+    int64_t drawn = r->draws.drawn;
+    r->prompts = arena_grown(arena, r->prompts, drawn, drawn + d->total, sizeof *r->prompts);
+    memcpy(r->prompts + drawn, d->prompts, (size_t)d->total * sizeof *r->prompts);
+    r->keep = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *r->keep);
+    memset(r->keep, 1, (size_t)d->total);
+    if (!r->looks) return ARES_OK;
+    ARES_TRY(gather_numbers(t, r, d, arena));
+    ARES_TRY(find_caps(t, r, d, arena));
+    int64_t *ids = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *ids);
+    for (int64_t g = 0; g < d->total; g++) ids[g] = r->draws.drawn + g;
+    ares_groups view = filter_view(t, r, ids, d->total, arena);
+    view.in_play = r->over.batch ? r->over.submitted - r->over.dropped
+                                 : r->draws.kept + r->draws.surplus + d->total;
+    view.target = r->draws.target;
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *verdict);
+    ARES_TRY(ares_filter_groups(&r->of_draws, &view, verdict));
+    ares_filter_count(&view, verdict, &r->counts, m);
+    count_judged(t, d, m);
+    for (int64_t g = 0; g < d->total; g++) r->keep[g] = verdict[g].keep;
+    return ARES_OK;
+}
+
+static int see_generated(ares_trainer *t, ares_batch *b, answer_numbers *out)
+{
+    (void)out;
+    return controls_generated(t->run.controls, b);
+}
+
+int filter_show_generated(ares_trainer *t, const draw *d)
+{
+    return controls_want_generated(t->run.controls) ? in_trial_batch(t, d, see_generated, NULL)
+                                                    : ARES_OK;
+}
+
+/*
+ * Whether a step that may draw without end still gets anywhere. Prompts come back in every epoch,
+ * and their answers differ: only as many prompts as the source has rows, from which no group is
+ * kept, say that filters keep none, and enough draws that it was no chance.
+ */
+
+enum { IDLE_DRAWS = 20 }; /* the default of trainer.max_try_make_batch */
+
+void progress_count(rounds *r, bool kept, int64_t prompts)
+{
+    r->idle_draws = kept ? 0 : r->idle_draws + 1;
+    r->idle_prompts = kept ? 0 : r->idle_prompts + prompts;
+}
+
+/* "all_zero_a: 2, reward_cap_b: 5"; empty where no filter has given a reason */
+static void add_reasons(const ares_metrics *m, ares_str *out)
+{
+    static const char drop[] = "rollout/dynamic_filter/drop_";
+    const char *before = "";
+    for (int i = 0; i < ares_metrics_count(m); i++) {
+        const char *name = ares_metrics_name(m, i);
+        if (strncmp(name, drop, strlen(drop)) != 0) continue;
+        ares_str_addf(out, "%s%s: %.0f", before, name + strlen(drop), ares_metrics_value(m, i));
+        before = ", ";
+    }
+}
+
+int progress_add_drops(const ares_metrics *m, int rc)
+{
+    ares_str message = { 0 }, reasons = { 0 };
+    add_reasons(m, &reasons);
+    if (reasons.len) {
+        ares_str_addf(&message, "%s (dropped: %s)", ares_error_message(), reasons.data);
+        rc = ares_fail(rc, "%s", message.data);
+    }
+    ares_str_fini(&message);
+    ares_str_fini(&reasons);
+    return rc;
+}
+
+int progress_check(const ares_trainer *t, const rounds *r, const ares_metrics *m,
+                   const char *remedy)
+{
+    const ares_source *source = &t->run.source;
+    if (r->idle_draws < IDLE_DRAWS ||
+        r->idle_prompts < ares_source_count(source) - ares_source_skipped(source))
+        return ARES_OK;
+    return progress_add_drops(
+        m, ares_fail(ARES_ELIMIT,
+                     "filter: the last %lld draws gave %lld prompts, no fewer than there are, and "
+                     "no group of them is kept, while a batch takes %lld and has %lld; widen the "
+                     "filter, choose other prompts, or %s",
+                     (long long)r->idle_draws, (long long)r->idle_prompts,
+                     (long long)r->draws.target, (long long)r->draws.kept, remedy));
+}
+
+/*
+ * The groups that were drawn first and kept make the batch; where the draws are used up before it
+ * is full, ares_resampling_finish decides (docs/dapo.md#rounds-of-draws). RAGEN's ranking comes
+ * last: it sees the filled batch and makes it smaller (docs/filters.md#a-smaller-batch-made-whole).
+ */
+
+/*
+ * The batch: numbers of its groups, in its order. The first `taught` are trained on; the rest fill
+ * it and are masked.
+ */
+typedef struct batch_plan {
+    int64_t *ids, count, taught;
+} batch_plan;
+
+/* The batch that the draws have given. */
+static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *out)
+{
+    const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
+    int64_t missing = r->draws.target - r->draws.kept;
+    /* a prompt that was answered again is among the dropped more than once: its last answers count
+     */
+    const int64_t *dropped =
+        r->dropped +
+        (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
+    out->ids =
+        ares_arena_alloc(arena, (size_t)(r->draws.drawn + r->draws.target + 1) * sizeof *out->ids);
+    return ares_resampling_finish(&r->draws, action, r->kept, dropped, out->ids, &out->count,
+                                  &out->taught, &outcome);
+}
+
+/*
+ * RAGEN's ranking of the groups that would be trained on. Those it drops leave the batch, or fill
+ * it where on_exhausted is fill_masked.
+ */
+static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan *b, ares_metrics *m)
+{
+    if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
+    bool alone = !ares_filter_needs(&r->of_draws);
+    const char *action =
+        t->run.cfg->filter.on_exhausted ? t->run.cfg->filter.on_exhausted : "smaller_batch";
+    ares_groups view = filter_view(t, r, b->ids, b->taught, arena);
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->taught + 1, sizeof *verdict);
+    ares_filter_counts counts = { 0 };
+    ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
+    ares_filter_count(&view, verdict, &counts, m);
+    int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept,
+            *ids = ares_arena_alloc(arena, ((size_t)b->count + 1) * sizeof *ids);
+    r->counts.kept -= dropped;
+    if (alone && dropped && strcmp(action, "error") == 0)
+        return ares_fail(
+            ARES_ELIMIT,
+            "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set "
+            "algorithm.on_exhausted to fill_masked or smaller_batch",
+            (long long)counts.kept, (long long)counts.groups);
+    for (int64_t i = 0; i < b->taught; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
+    memcpy(b->ids, ids, (size_t)b->taught * sizeof *ids);
+    b->taught = kept;
+    if (strcmp(action, "fill_masked") != 0) b->count = kept;
+    return ARES_OK;
+}
+
+static int64_t valid_answers(const rounds *r, int64_t id)
+{
+    int64_t valid = 0;
+    for (int64_t i = r->first[id]; i < r->first[id + 1]; i++) valid += r->numbers[i].valid;
+    return valid;
+}
+
+/* Where discarded answers are dropped, a group with no other answer leaves the batch. */
+static void drop_empty(const rounds *r, batch_plan *b)
+{
+    int64_t count = b->count, taught = b->taught;
+    b->count = b->taught = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i < taught && !valid_answers(r, b->ids[i])) continue;
+        b->taught += i < taught;
+        b->ids[b->count++] = b->ids[i];
+    }
+}
+
+/*
+ * Whether the discarded answers of a group become no rows. Where the estimator compares answers and
+ * only one would be left, they stay, masked: a single answer has nothing to be compared with.
+ */
+static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
+{
+    if (!r->drops) return false;
+    bool compares = (t->adv->needs & ARES_NEEDS_GROUPS) && r->first[id + 1] - r->first[id] > 1;
+    return valid_answers(r, id) >= (compares ? 2 : 1);
+}
+
+/*
+ * Every rank needs a group of each mini-batch: groups that were not chosen are added, masked, up to
+ * a multiple of the ranks. They come last, so that the others have the same places on any number of
+ * ranks.
+ */
+static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
+{
+    bool *there = ares_arena_calloc(arena, (size_t)r->draws.drawn + 1, sizeof *there);
+    for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
+    for (int64_t id = 0; id < r->draws.drawn && (b->count == 0 || b->count % ranks); id++)
+        if (!there[id]) b->ids[b->count++] = id;
+}
+
+typedef struct ordered {
+    int64_t id, local, part;
+} ordered;
+
+static int by_local_number(const void *a, const void *b)
+{
+    const ordered *x = a, *y = b;
+    return x->local != y->local ? (x->local > y->local) - (x->local < y->local)
+           : x->part != y->part ? (x->part > y->part) - (x->part < y->part)
+                                : (x->id > y->id) - (x->id < y->id);
+}
+
+/* The groups of several data sets take turns, by their numbers within their data set. */
+static void interleave(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *b)
+{
+    if (ares_source_parts(&t->run.source) == 1 || !b->taught) return;
+    ordered *order = ares_arena_alloc(arena, (size_t)b->taught * sizeof *order);
+    for (int64_t i = 0; i < b->taught; i++) {
+        const ares_drawn *p = &r->prompts[b->ids[i]];
+        order[i] = (ordered){ b->ids[i], p->local, ares_source_row(&t->run.source, p->id)->part };
+    }
+    qsort(order, (size_t)b->taught, sizeof *order, by_local_number);
+    for (int64_t i = 0; i < b->taught; i++) b->ids[i] = order[i].id;
+}
+
+/* Places of the groups in the batch, by their number in the step; -1: not in it. */
+static int64_t *places_of(const rounds *r, const batch_plan *b, ares_arena *arena)
+{
+    int64_t *place = ares_arena_alloc(arena, ((size_t)r->draws.drawn + 1) * sizeof *place);
+    for (int64_t i = 0; i < r->draws.drawn; i++) place[i] = -1;
+    for (int64_t i = 0; i < b->count; i++) place[b->ids[i]] = i;
+    return place;
+}
+
+static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
+{
+    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
+    if (t->run.cfg->actor.shuffle)
+        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), ids, n);
+}
+
+int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+{
+    int64_t chosen = 0;
+    batch_plan b = { 0 };
+    int rc = plan_batch(t, r, c->arena, &b);
+    if (rc != ARES_OK) return progress_add_drops(m, rc);
+    ARES_TRY(rank_batch(t, r, c->arena, &b, m));
+    if (ares_filter_needs(&r->of_batch))
+        ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
+    if (r->drops) drop_empty(r, &b);
+    interleave(t, r, c->arena, &b);
+    r->empty = b.taught == 0;
+    r->filled_from = b.count;
+    fill_up(r, ares_world_size(t->run.world), c->arena, &b);
+    bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
+    for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
+    shuffle(t, b.ids, r->filled_from);
+    const int64_t *place = places_of(r, &b, c->arena);
+    for (int64_t g = 0; g < c->count; g++) {
+        ares_group group = c->items[g];
+        group.masked = masked[group.place];
+        group.thinned = !group.masked && loses_answers(t, r, group.place);
+        group.place = place[group.place];
+        if (group.place >= 0) c->items[chosen++] = group;
+    }
+    c->count = chosen;
+    *count = b.count;
+    return ARES_OK;
+}
+
 /*
  * The groups of a step: prompts are drawn, answered and judged, groups that the filters drop are
  * replaced by further draws, until the batch is full or the draws are used up
  * (docs/aepo.md#choosing-groups, docs/dapo.md#rounds-of-draws). Then the groups of the batch are
  * chosen, and each goes to the rank that trains on it.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "agents/agents.h"
-#include "collect/adjust_batch.h"
-#include "collect/choose_groups.h"
-#include "collect/collect.h"
-#include "collect/exchange_groups.h"
-#include "collect/oversample.h"
-#include "collect/progress.h"
-#include "options/oversampling.h"
-#include "report/measure_collapse.h"
 
 enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
 

@@ -1,11 +1,377 @@
 #ifndef ARES_TRAIN_COLLECT_COLLECT_H
 #define ARES_TRAIN_COLLECT_COLLECT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ares/algo_filter.h"
+#include "ares/core.h"
+#include "ares/data_trajectory.h"
 #include "trainer.h"
+
+/* Rows of a step brought to whole mini-batches. (adjust_batch.c) */
+
+/*
+ * Does what algorithm.batch_adjust_mode asks for, where mini-batches count rows, and writes the
+ * metrics train/batch_size and train/num_mini_batches. A rank may have no row afterwards. A
+ * collective.
+ */
+int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
+                 ares_metrics *m);
+
+/*
+ * Who answers prompts. An answerer turns prompts into groups of trajectories with their scores; a
+ * step, the validation and the bootstrap pass know no more of it. (answer_engine.c)
+ */
+
+typedef struct answer_prompt {
+    const ares_row *row;
+    int64_t draw; /* its number, part of the sampling key */
+    /* what was answered before: whole answers stay, those that were cut go on; NULL: nothing */
+    const ares_group *begun;
+    /* of a mixture of data sets: as ares_drawn has them */
+    int64_t local, source_step;
+    double source_weight;
+} answer_prompt;
+answer_prompt answer_prompt_of(const ares_source *s, const ares_drawn *d);
+typedef struct answer_job {
+    int64_t n_prompts;
+    int32_t n;                    /* answers to each */
+    const answer_prompt *prompts; /* [n_prompts] */
+    const ares_sampling *sampling;
+    ares_rng_key key;
+    bool votes;            /* majorities of the answers are counted */
+    bool baseline;         /* greedy answers to compare with: no metric of answers counts them */
+    int64_t attempt;       /* how often these prompts have been answered before in the step */
+    ares_metrics *metrics; /* may be NULL */
+} answer_job;
+
+/*
+ * Answers and judges all prompts of a job: out [n_prompts], in the arena with all they point to.
+ * What is written depends on the job and the weights alone, not on the order in which answers end.
+ */
+typedef struct answerer {
+    const char *name;
+    int (*answer)(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out);
+    /*
+     * Scores of a draw that depend on the answers of all ranks; a collective, after all ranks have
+     * answered. NULL: none does.
+     */
+    int (*normalise)(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena);
+    /* Metrics of all that was answered since the last report; a collective. NULL: none. */
+    int (*report)(ares_trainer *t, const char *prefix, ares_metrics *m);
+} answerer;
+/* The policy answers the prompt by itself, in one turn. */
+extern const answerer answer_engine;
+
+/* The configured sampling; the answerer adds stop ids. */
+void answer_sampling(const ares_train_config *c, ares_sampling *out);
+/* Whether answers that could not be judged, or whose environments failed, are discarded. */
+bool answer_discards_failures(const ares_trainer *t);
+/*
+ * Marks answers that algorithm.mask_truncated or worker.reward.max_length discard, or that failed.
+ */
+void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
+/*
+ * Answers to rows of a source outside of a step's batch, at another key: a pass never shifts what
+ * training samples.
+ */
+enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP, ANSWER_EVALUATION /* and on: one per data set */ };
+typedef struct answer_pass {
+    const ares_source *source;
+    const ares_sampling *sampling;
+    int64_t n; /* answers to each prompt */
+    int64_t key;
+} answer_pass;
+/* Tells the progress of answers to come, to so many prompts of this rank. */
+void answer_expect(const ares_trainer *t, int64_t prompts, int64_t n);
+/* Rows that answer_rows gives this rank, of all rows [0, count) of a source. */
+int64_t answer_share(const ares_trainer *t, int64_t count);
+/* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
+int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
+                ares_group **out, int64_t *count);
+
+/* Which rank trains on which groups of a batch. (balance_groups.c) */
+
+/*
+ * The rank [count] of each group, from the work [count] of the groups; both by place in the batch.
+ * Groups are divided within each chunk of consecutive places, and every rank gets at least one: a
+ * mini-batch, which is one or more chunks, has the same groups for every rank count. balance:
+ * evenly by work; false: in turn. chunk and count are multiples of ranks
+ * (docs/design.md#balance-between-ranks).
+ */
+int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
+                   int64_t *rank);
+
+/* The groups that a rank has in a step. (collection.c) */
+
+typedef struct collection {
+    ares_group *items; /* as their arrays and texts, in the step's arena */
+    int64_t count, capacity;
+    ares_arena *arena;
+} collection;
+
+ares_group *collection_add(collection *c); /* to be filled by the caller */
+/* In the arena: an array of `capacity` items and one more that begins with n items of another. */
+void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capacity, size_t size);
+
+/* Prompts that are drawn together, and this rank's answers to its share. (draw.c) */
+
+typedef struct draw {
+    int64_t total, count; /* prompts: of all ranks, of this one */
+    ares_drawn *prompts;  /* [total] */
+    const int64_t *owner; /* [total] the ranks that answer them; NULL: ranks take turns */
+    int64_t attempt;      /* how often they have been answered before in this step */
+    /* this rank's share */
+    ares_group *groups; /* [count] */
+    int64_t tokens;     /* that were written, greedy baselines included */
+} draw;
+
+int64_t draw_owner(const draw *d, int64_t g, int64_t ranks);
+/* The next `total` prompts of the source. */
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
+/* The prompts of a draw whose groups were not kept, to be answered once more. */
+void draw_again(ares_arena *arena, const bool *keep, draw *d);
+/* Samples and judges this rank's share of the prompts. */
+int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m);
+/* The scores of greedy answers to the prompts of groups, where the estimator compares with them. */
+int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
+                   int64_t *tokens, ares_metrics *m);
+
+/* The rounds of draws that make a step's batch, and what filters see of them. (filter_groups.c) */
+
+/* Of one answer: the reward manager's score before any shaping, and as the batch would have it. */
+typedef struct answer_numbers {
+    double score, overall, accuracy, length, entropy;
+    uint8_t valid; /* not discarded */
+} answer_numbers;
+
+typedef struct rounds {
+    ares_resampling draws;
+    ares_oversampling over; /* batch 0: groups are taken draw by draw */
+    /* the filters that see each draw, and the one that sees the batch */
+    ares_filter_config of_draws, of_batch;
+    bool looks;          /* any filter is wanted, or answers are dropped */
+    bool drops;          /* discarded answers leave the batch */
+    bool empty;          /* no group is left to train on */
+    int64_t filled_from; /* ares_batch.filled_from */
+    bool same_prompt;    /* a dropped group is answered again, not replaced by another prompt */
+    ares_filter_counts counts;
+    int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
+    /* since the last draw of which a group was kept */
+    int64_t idle_draws, idle_prompts;
+    draw last;
+    bool *keep;          /* [last.total]: its groups that stay */
+    ares_drawn *prompts; /* [draws.drawn] */
+    /* where filters look, of all ranks: of group g [first[g], first[g + 1]) */
+    answer_numbers *numbers;
+    int64_t *first; /* [draws.drawn + 1] */
+    double *caps;   /* [draws.drawn] of the mean score; NaN: none */
+    /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
+    double right[2];
+    /* of this rank's answers: how many were discarded for their length, how many failed, and how
+     * many there are */
+    double discarded, failed, answers;
+    double tokens; /* of this rank's answers, greedy baselines included */
+} rounds;
+
+/*
+ * r->keep: which groups of the last draw stay. Filters see the groups of all ranks, in the order of
+ * the draw, and decide alike on every rank. A collective.
+ */
+int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
+/* Some of the groups drawn in the step, as filters take them. */
+ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
+                        ares_arena *arena);
+/* Controls see every group that is answered, the dropped ones included. */
+int filter_show_generated(ares_trainer *t, const draw *d);
+
+/* Which of the groups drawn in a step make its batch. (choose_groups.c) */
+
+/*
+ * c: this rank's groups with place = their number in the step; on return those of the batch, with
+ * their place in it. *count: groups of the batch, over all ranks: a multiple of the ranks.
+ */
+int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m);
 
 /*
  * Fills a batch with the groups of the step that this rank trains on: samples with their scores,
  * and the columns of stage gen. (collect.c)
  */
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
+
+/* What the engine is asked for, and the answers that it becomes. (engine_queue.c) */
+
+/* What a number of the engine stands for. */
+typedef struct queued {
+    ares_group *group;
+    const ares_trajectory *begun; /* the answer that goes on; NULL: all answers of the group */
+    int32_t item;                 /* of the group: where that answer is */
+} queued;
+
+typedef struct engine_queue {
+    ares_trainer *t;
+    ares_sampling sampling;
+    ares_rng_key key;
+    ares_arena *arena;
+    queued *items; /* by the engine's number, which counts from 0 */
+    int64_t n, capacity;
+    queued *full; /* [n_full] answers that may write no further token, not yet handed out */
+    int64_t n_full, full_capacity;
+} engine_queue;
+
+/* Empties the engine. key: of a job. */
+int engine_queue_open(engine_queue *q, ares_trainer *t, const ares_sampling *sampling,
+                      ares_rng_key key, ares_arena *arena);
+/*
+ * Asks for n answers to a prompt, or for the rest of those that were begun. g becomes the group and
+ * stays where it is; answers that have ended before are in it. start: on the clock of
+ * ares_rollout_hold.
+ */
+int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t attempt,
+                     int64_t start, ares_group *g);
+/* The next answer that has ended or is cut, in its group; NULL: there is none. */
+ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of);
+
+/* Groups go from the ranks that answered them to those that train on them. (exchange_groups.c) */
+
+/*
+ * c: this rank's groups of a batch of `count`, each with its place; on return those that it trains
+ * on, in no order. Every rank gets as many of each mini-batch, with even work where
+ * trainer.balance_batch asks for it. A collective.
+ */
+int exchange_groups(ares_trainer *t, collection *c, int64_t count);
+
+/* The groups of a step that are answered at the same time, and the clock they share. (in_play.c) */
+
+#define NOT_YET INT64_MAX
+
+/* A group that this rank answers. */
+typedef struct own_group {
+    ares_group group; /* first: the engine's queue knows an own_group by it */
+    int64_t id, start;
+    int32_t left;  /* answers that have not ended */
+    int32_t *had;  /* [n] tokens of each answer when it was fetched */
+    int64_t *ends; /* [n] when each has ended; NOT_YET */
+} own_group;
+
+/* What every rank knows of a group. */
+typedef struct in_play {
+    ares_drawn prompt;
+    int64_t rank;  /* that answers it */
+    int64_t start; /* when it was fetched */
+    int64_t ends;  /* when the last of its answers has ended; NOT_YET */
+    enum { PLAYING, KEPT, SURPLUS, DROPPED } state;
+    int64_t number; /* not PLAYING: of the group in the step, in the order in which they ended */
+    own_group *own; /* NULL: another rank's */
+} in_play;
+
+typedef struct ended_answer {
+    own_group *of;
+    int32_t item;
+} ended_answer;
+
+typedef struct play {
+    ares_trainer *t;
+    ares_arena *arena;
+    engine_queue queue;
+    int64_t clock;   /* the engine has run until then */
+    int64_t window;  /* of the clock, between two looks at what has ended */
+    bool behind;     /* groups were fetched since the engine ran */
+    in_play *groups; /* [n] as they were fetched */
+    int64_t *order;  /* [n] their numbers, in the order of their draws */
+    int64_t n;
+    int64_t *news; /* [n_news] own groups that have ended since all ranks were told */
+    int64_t n_news;
+    ended_answer *ended; /* [n_ended] answers that are not judged yet */
+    int64_t n_ended, ended_capacity;
+    int64_t preemptions;
+} play;
+
+int play_open(play *p, ares_trainer *t, ares_arena *arena);
+/* Draws n prompts and has them answered from `now` on. A collective. */
+int play_fetch(play *p, int64_t n, int64_t now);
+/*
+ * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
+ * collective.
+ */
+int play_advance(play *p);
+/* The next moment at which a group ends, as far as is known; false: none is. */
+bool play_next_end(const play *p, int64_t *moment);
+/*
+ * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
+ * then.
+ */
+void play_cut(play *p, int64_t moment);
+/* Tokens that an own group's answers have got by then. */
+int64_t play_tokens(const own_group *g, int64_t moment);
+
+/* Over-sampling: groups join the batch as they end. (oversample.c) */
+
+/*
+ * Draws prompts until the batch is full, as r->over says, and cuts what has not ended then. r->last
+ * becomes all groups that have ended, as one draw, each with its number in the step as its place;
+ * those that go on later are given back to the source. Sets the metrics over_sampling/... A
+ * collective.
+ */
+int oversample(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
+
+/* Answers that go on in a later step: what they may still write, and what is trained. (partial.c)
+ */
+
+/* Tokens that an answer may still write; 0: it is cut off by length. */
+int32_t partial_budget(int32_t max_response_length, int32_t had);
+/*
+ * The mask of an answer's had + n tokens: the first `had` are of earlier steps, and keep theirs
+ * unless mask_offpolicy leaves them out.
+ */
+void partial_mask(uint8_t *mask, int32_t had, int32_t n, bool mask_offpolicy);
+
+/* Steps whose filters keep nothing. (progress.c) */
+
+/* Counts a draw of so many prompts; kept: a group of it is. */
+void progress_count(rounds *r, bool kept, int64_t prompts);
+/* Adds to the pending error how many groups of the step were dropped, by reason; returns rc. */
+int progress_add_drops(const ares_metrics *m, int rc);
+/* ARES_ELIMIT with the counts of what was dropped, where nothing will ever be kept. */
+int progress_check(const ares_trainer *t, const rounds *r, const ares_metrics *m,
+                   const char *remedy);
+
+/* Answers on their way through the reward manager. (scoring.c) */
+
+typedef struct scoring {
+    ares_reward *reward;
+    const ares_tokenizer *tokenizer;
+    bool skip_special_tokens;
+    bool votes;                    /* answers are asked for, which majorities count */
+    const ares_vapor_config *span; /* only a part of an answer is judged; NULL: all of it */
+    ares_arena *arena;
+    ares_str text; /* scratch */
+    struct judged *first;
+} scoring;
+
+void scoring_open(scoring *s, const ares_trainer *t, ares_arena *arena);
+/*
+ * Queues an answer of one row to a data row's prompt. It is judged while others decode; the
+ * trajectory must stay where it is.
+ */
+int scoring_submit(scoring *s, const ares_row *row, ares_trajectory *y);
+/*
+ * Waits for the scores of all that was queued, and writes them to their trajectories. m (may be
+ * NULL) counts the time.
+ */
+void scoring_wait(scoring *s, ares_metrics *m);
+/* Waits likewise. To be called after failures, too: the reward manager reads the arena. */
+void scoring_close(scoring *s, ares_metrics *m);
+
+/* Reads and checks worker.rollout.trigger_tokens_file before anything loads; faults go to cfg. */
+void triggers_check(ares_config *cfg, const ares_rollout_config *r);
+/* Fills t->triggers from the file, if there is one. Warns of words that are no single token. */
+int triggers_load(ares_trainer *t);
+/*
+ * The candidates among a sample's tokens, in the arena, after `before` of an earlier sample that
+ * are left for the caller; NULL without trigger words.
+ */
+uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
+                       ares_arena *arena);
 #endif

@@ -4,7 +4,7 @@
  * details of an engine that no result depends on are ignored. Our own option always wins over an
  * alias of the same name.
  */
-#include "aliases.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,15 +3,14 @@
  * name what they alone read (ares_adv.reads), and the table below what only a value of another
  * option makes act. An option that some of these name, and none that is in use, is told.
  */
-#include "unread.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "agents/agents.h"
 #include "ares/algo_control.h"
-#include "controls.h"
-#include "oversampling.h"
+#include "trainer.h"
 
 static const struct {
     const char *option, *values; /* "a|b": it acts with one of these; NULL: unless it is null */

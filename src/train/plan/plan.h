@@ -1,14 +1,99 @@
+#ifndef ARES_TRAIN_PLAN_PLAN_H
+#define ARES_TRAIN_PLAN_PLAN_H
+
+#include "ares/model.h"
+#include "ares/train.h"
+#include "trainer.h"
+
+/*
+ * The update of an optimizer step as a list of computations and transfers that wait for each other,
+ * played through: how long the link makes the computation wait (docs/ranks.md#what-a-run-needs).
+ */
+
+typedef struct replay_args {
+    const ares_model_config *model;
+    /*
+     * the model's regions, padding included: the embedding, each block, the head where it is not
+     * tied; NULL: as large as in files
+     */
+    const ares_region *regions;
+    ares_dtype storage; /* of the weights */
+    int ranks;          /* that share the model, */
+    int replicas;       /* and those that have the same part of it; 0: 1 */
+    int rounds;         /* of a mini-batch; 0: 1 */
+    ares_sharing how;
+    bool early; /* states: a sum leaves once its region's last backward is done, else after all */
+    double tokens, length; /* fed per rank in a mini-batch; of a sequence */
+    int micro_batches;
+    bool recompute; /* blocks forward once more before they go back; always with shared weights */
+    double flops, link; /* per second: operations of a rank, bytes it sends */
+} replay_args;
+typedef struct replay {
+    double sent;                 /* bytes by a rank, which receives as many */
+    double compute, link, total; /* seconds: busy, and from the first to the last */
+    double exposed;              /* total - compute */
+} replay;
+void plan_replay(const replay_args *a, replay *out);
+
+/*
+ * The largest passes that a run may make: of rows of full length, in micro-batches and rounds as
+ * large as the options let them be. A run on a card takes memory for them before it begins, and
+ * ares-train plan counts it. (largest.c)
+ */
+
+/* Of a pass that can be asked about at all. */
+enum { LARGEST_TOKENS = 1 << 28 };
+
+/* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
+typedef struct largest_micro {
+    int64_t prompt, response;      /* of a row of full length */
+    int64_t group;                 /* tokens fed for what is never cut: a group, or a row */
+    int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
+    int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
+} largest_micro;
+/* longest: tokens of a row at most; reinforcement false: supervised training */
+void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement, int64_t longest,
+                      largest_micro *out);
+/* Of VAPOR's stored answers; tokens 0: there are none. */
+void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *out);
+/* Micro-batches of a rank in an update. */
+int64_t largest_in_update(const largest_micro *m);
+
+/* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
+typedef struct largest_pass {
+    int64_t tokens, out, n;
+    int64_t filled; /* in place of n where shorter groups fill a round to its last token */
+    int64_t rounds; /* such passes over a batch, of stored answers over a mini-batch */
+} largest_pass;
+/* What a role makes of them. */
+typedef struct largest_passes {
+    /* forward alone; n 0: none. rounds 0: of some groups of a batch, not of each */
+    largest_pass scored;
+    largest_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
+} largest_passes;
+void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_passes *out);
+/* The actor's over stored answers: log-probs of all of a mini-batch, gradients round by round. */
+void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest_passes *out);
+void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_passes *out);
+void largest_of_reference(const ares_trainer *t, const largest_micro *m, const largest_micro *pairs,
+                          largest_pass *own, largest_pass *of_pairs);
+
+/* Tokens of the largest image, of a prompt with room for so many. */
+int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens);
+int32_t largest_patches(const ares_model *m, int64_t tokens);
+
+/*
+ * Tells the buffers of all roles how large they will be, so that each takes its memory of
+ * training's phase once, and whole. *bytes: of all of them
+ */
+int largest_announce(ares_trainer *t, int ranks, size_t *bytes);
+/* The buffers grow as passes come, as if nothing had been announced. */
+void largest_forget(ares_trainer *t);
+
 /*
  * What a run holds, sends and waits for, before it starts (docs/ranks.md#what-a-run-needs): the
  * parts of a run are opened as a run opens them, on a device that only counts.
  */
-#ifndef ARES_TRAIN_PLAN_PLAN_H
-#define ARES_TRAIN_PLAN_PLAN_H
-
-#include "plan/replay.h"
-#include "run/largest.h"
-
-#include "ares/train.h"
 
 /* Who holds memory: X(name, text). */
 #define PLAN_OWNERS(X)                          \
@@ -120,4 +205,48 @@ void plan_refusal(const ares_train_config *c, const plan_where *where, const pla
 void plan_print(const plan *p, const plan_where *where, ares_str *out);
 void plan_write_json(const plan *p, const plan_where *where, ares_str *out);
 
+/*
+ * Numbers that follow from the options (sizes.c;
+ * docs/update.md#sizes-that-follow-from-the-options).
+ */
+
+/*
+ * Steps of a run. examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: as
+ * many as a batch). max_steps ARES_NULL_I64: as many steps as the epochs give.
+ */
+int64_t train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
+                          int64_t max_steps);
+/*
+ * Whether what is done every so many steps, at the end of each epoch and after the last step is
+ * done now, after `step` steps. every 0 or less: after the last one only. epoch: its steps; 0:
+ * epochs end nothing.
+ */
+bool train_is_due(int64_t step, int64_t total, int64_t every, int64_t epoch);
+/*
+ * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
+ * micro is 0); and optimizer steps per training step.
+ */
+typedef struct train_sizes {
+    int64_t global_samples, per_device, accumulation, updates;
+} train_sizes;
+train_sizes train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
+                           int64_t ulysses, int64_t micro);
+/* Sizes of a model that its floating-point operations follow from. */
+typedef struct flops_config {
+    int64_t hidden, vocab, layers, heads, kv_heads, intermediate;
+    int64_t head_dim; /* 0: hidden / heads */
+} flops_config;
+/*
+ * TFLOP/s of forward and backward over some sequences. tokens, squares: the sum of their lengths,
+ * and of the squares of these
+ */
+double train_tflops(const flops_config *c, double tokens, double squares, double seconds);
+/*
+ * The cost of a pass over sequences, as a whole number to compare groups by. Unit: what attention
+ * costs for a pair of tokens.
+ */
+int64_t train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
+/* TFLOP/s of dense bf16 products on the card of this name; infinite where it is not known */
+double train_peak_tflops(const char *card);
+double train_card_bytes(const char *card); /* its memory; infinite where it is not known */
 #endif

@@ -15,8 +15,7 @@
 
 #include "ares/algo_diagnostics.h"
 #include "report.h"
-#include "roles/mini_batches.h"
-#include "roles/update.h"
+#include "roles.h"
 
 /* A group with an answer that counts, of any rank. */
 typedef struct known_group {

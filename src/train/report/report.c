@@ -1,8 +1,347 @@
-/* The usual metrics of a batch, over all ranks (docs/update.md#metrics). */
+#include "report.h"
+#include "plan/plan.h"
+
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "report.h"
+#include "ares/data_balance.h"
+#include "ares/io.h"
+
+/*
+ * Lengths of the batch's sequences over all ranks, and what the step's stages did per token and
+ * second (docs/update.md#metrics).
+ */
+
+typedef struct row_length {
+    int64_t draw, index, length, rank;
+} row_length;
+
+/* In the order in which the prompts were drawn. */
+static int by_draw(const void *a, const void *b)
+{
+    const row_length *x = a, *y = b;
+    if (x->draw != y->draw) return x->draw < y->draw ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* The balance of tokens between ranks: as the rows were drawn, and as they were divided. */
+static void report_balance(row_length *rows, int64_t n, int64_t ranks, ares_metrics *m)
+{
+    qsort(rows, (size_t)n, sizeof *rows, by_draw);
+    int64_t *length = ares_malloc((size_t)n * 2 * sizeof *length), *part = length + n;
+    for (int64_t i = 0; i < n; i++) {
+        length[i] = rows[i].length;
+        part[i] = rows[i].rank;
+    }
+    ares_balance_report(length, n, ranks, part, "global_seqlen", m);
+    ares_free(length);
+}
+
+static void per_token(ares_metrics *m, const char *name, double tokens)
+{
+    char key[64];
+    double seconds;
+    snprintf(key, sizeof key, "timing_s/%s", name);
+    if (tokens == 0 || !ares_metrics_get(m, key, &seconds)) return;
+    snprintf(key, sizeof key, "timing_per_token_ms/%s", name);
+    ares_metrics_set(m, key, seconds * 1000 / tokens);
+}
+
+/* Model FLOPs utilisation: the share of the device's peak; 0 where the peak is not known. */
+static void report_mfu(const ares_trainer *t, const char *stage, const char *name,
+                       const ares_model *model, int64_t epochs, double tokens, double squares,
+                       ares_metrics *m)
+{
+    const ares_model_config *c = &model->cfg;
+    flops_config f = { c->hidden,   c->vocab,        c->layers,  c->heads,
+                       c->kv_heads, c->intermediate, c->head_dim };
+    double seconds;
+    if (!ares_metrics_get(m, stage, &seconds) || seconds <= 0) return;
+    double done = train_tflops(&f, tokens, squares, seconds) * (double)epochs,
+           peak = train_peak_tflops(ares_device_card(&t->run.device));
+    ares_metrics_set(m, name,
+                     isfinite(peak) ? done / (peak * (double)ares_world_size(t->run.world)) : 0);
+}
+
+int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+{
+    ares_str all = { 0 };
+    row_length *mine = ares_calloc((size_t)b->rows + 1, sizeof *mine);
+    double response = 0, tokens = 0, squares = 0;
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sample *s = &b->samples[r];
+        int64_t n = b->row_start[r + 1] - b->row_start[r];
+        mine[r] =
+            (row_length){ s->draw, s->index, s->prompt_len + n, ares_world_rank(t->run.world) };
+        response += (double)n;
+    }
+    int rc = ares_world_gather_all(t->run.world, mine, (size_t)b->rows * sizeof *mine, &all, NULL);
+    ares_free(mine);
+    if (rc == ARES_OK) rc = ares_world_sum_f64(t->run.world, &response, 1);
+    if (rc == ARES_OK) {
+        row_length *rows = (row_length *)(void *)all.data;
+        int64_t n = (int64_t)(all.len / sizeof *rows);
+        for (int64_t i = 0; i < n; i++)
+            tokens += (double)rows[i].length,
+                squares += (double)rows[i].length * (double)rows[i].length;
+        if (n) report_balance(rows, n, ares_world_size(t->run.world), m);
+        static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = {
+            "old", "ref", "values", "adv", "update_critic", "update_actor"
+        };
+        for (int i = 0; i < ARES_COUNT(of_response); i++) per_token(m, of_response[i], response);
+        for (int i = 0; i < ARES_COUNT(of_all); i++) per_token(m, of_all[i], tokens);
+        report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->run.model,
+                   t->run.cfg->actor.ppo_epochs, tokens, squares, m);
+        if (t->critic)
+            report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->learner.model,
+                       t->run.cfg->critic.ppo_epochs, tokens, squares, m);
+    }
+    ares_str_fini(&all);
+    return rc;
+}
+
+int report_memory(const training *t, ares_metrics *m)
+{
+    double process = (double)ares_peak_memory_bytes(),
+           gb[3] = { process, (double)t->device.most_allocated,
+                     ares_device_memory_bytes(&t->device) };
+    if (t->device.index < 0) gb[2] = process; /* on the CPU, the memory of the process */
+    ARES_TRY(ares_world_max_f64(t->world, gb, 3));
+    ares_metrics_set(m, "perf/cpu_memory_used_gb", gb[0] / 1073741824.0);
+    ares_metrics_set(m, "perf/max_memory_allocated_gb",
+                     gb[1] / 1073741824.0); /* weights, gradients, states, activations, caches */
+    ares_metrics_set(m, "perf/max_memory_reserved_gb",
+                     gb[2] / 1073741824.0); /* with what libraries and scratch take */
+    return ARES_OK;
+}
+
+/* slime's measure of repetition (slime/utils/metric_utils.py: has_repetition). */
+
+enum { CHARACTERS = 10000, RATIO = 10 };
+
+bool repetition_known(void)
+{
+    return ares_deflated_bytes(ARES_VIEW("")) >= 0;
+}
+
+/* The last characters of a UTF-8 text; all of it where there are no more. */
+static ares_view last_characters(ares_view text, int64_t n)
+{
+    size_t at = text.len;
+    while (at && n) n -= ((uint8_t)text.data[--at] & 0xC0) != 0x80; /* not within a character */
+    return (ares_view){ text.data + at, text.len - at };
+}
+
+bool repetition_in(ares_view text)
+{
+    ares_view last = last_characters(text, CHARACTERS);
+    if (last.len == text.len) return false;
+    return (int64_t)last.len > RATIO * ares_deflated_bytes(last);
+}
+
+/*
+ * Metrics by data set (docs/curriculum.md#metrics), named and computed as in slime's
+ * examples/curriculum_learning/custom_log.py. There a reason of a dropped group is looked for by
+ * its beginning, so that drops of `math2` also count for `math`; here names are compared as a
+ * whole.
+ */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void put_of_source(ares_metrics *m, const char *source, const char *name, double value)
+{
+    char key[200];
+    (void)snprintf(key, sizeof key, "rollout/%s%s%s", source, *source ? "/" : "", name);
+    ares_metrics_set(m, key, value);
+}
+
+/* mean, median, max and min of x [n], which is sorted; the mean is of its order before. */
+static void put_statistics(ares_metrics *m, const char *source, const char *name, double *x,
+                           int64_t n)
+{
+    char key[100];
+    double sum = 0;
+    if (!n) return;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    const struct {
+        const char *name;
+        double value;
+    } list[] = { { "mean", sum / (double)n },
+                 { "median", n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2 },
+                 { "max", x[n - 1] },
+                 { "min", x[0] } };
+    for (int i = 0; i < ARES_COUNT(list); i++) {
+        (void)snprintf(key, sizeof key, "%s/%s", name, list[i].name);
+        put_of_source(m, source, key, list[i].value);
+    }
+}
+
+static double drops(const ares_metrics *m, const char *reason, const char *source)
+{
+    char key[200];
+    double n = 0;
+    (void)snprintf(key, sizeof key, "rollout/dynamic_filter/drop_%s_%s", reason, source);
+    (void)ares_metrics_get(m, key, &n);
+    return n;
+}
+
+static void put_drops(ares_metrics *m, const char *source, double samples, double groups)
+{
+    static const char *const reasons[] = { "all_zero", "reward_cap" };
+    double all = groups;
+    char key[120];
+    for (int i = 0; i < ARES_COUNT(reasons); i++) all += drops(m, reasons[i], source);
+    (void)snprintf(key, sizeof key, "rollout/%s/judged_groups", source);
+    (void)ares_metrics_get(m, key, &all); /* groups beyond the batch included */
+    for (int i = 0; i < ARES_COUNT(reasons); i++) {
+        double n = drops(m, reasons[i], source);
+        (void)snprintf(key, sizeof key, "filter_ratio_%s", reasons[i]);
+        if (n > 0 && samples > 0) put_of_source(m, source, key, n / samples);
+        (void)snprintf(key, sizeof key, "drop_rate_%s", reasons[i]);
+        put_of_source(m, source, key, all > 0 ? n / all : 0);
+    }
+}
+
+/* One data set. numbers, caps: memory for n and for all data sets. */
+static int put_source(const ares_curriculum *c, int64_t part, const source_sample *x, int64_t n,
+                      double *numbers, double *caps, ares_metrics *m)
+{
+    const char *name = c->names[part];
+    const source_sample *last = NULL;
+    int64_t samples = 0, groups = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i].part != part) continue;
+        groups += !last || last->place != x[i].place;
+        last = &x[i];
+        numbers[samples++] = x[i].length;
+    }
+    put_statistics(m, name, "response_len", numbers, samples);
+    samples = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i].part == part) numbers[samples++] = x[i].reward;
+    put_statistics(m, name, "raw_reward", numbers, samples);
+    put_drops(m, name, (double)samples, (double)groups);
+    ARES_TRY(ares_curriculum_caps(c, last ? last->step : 0, caps));
+    if (!isnan(caps[part])) put_of_source(m, name, "reward_cap", caps[part]);
+    put_of_source(m, name, "sample_count", (double)samples);
+    if (!last) return ARES_OK;
+    put_of_source(m, name, "weight", last->weight);
+    put_of_source(m, name, "rollout_step", (double)last->step);
+    return ARES_OK;
+}
+
+/* Groups whose rewards are all the same, by that reward. */
+static void count_equal_groups(const source_sample *x, int64_t n, ares_metrics *m)
+{
+    char key[100];
+    for (int64_t i = 0, end; i < n; i = end) {
+        bool equal = true;
+        for (end = i; end < n && x[end].place == x[i].place; end++)
+            equal = equal && x[end].reward == x[i].reward;
+        (void)snprintf(key, sizeof key, "rollout/zero_std/count_%.1f", x[i].reward);
+        if (equal) ares_metrics_add(m, key, 1);
+    }
+}
+
+/*
+ * What the rollout made of its time, all ranks together; a rank has one GPU. slime's names, which
+ * take all tokens of an answer, and those of the policy alone ("effective").
+ */
+static void put_speed(const source_sample *x, int64_t n, int64_t ranks, ares_metrics *m)
+{
+    double seconds = 0, sum[2] = { 0 }, longest[2] = { 0 };
+    if (!ares_metrics_get(m, "timing_s/gen", &seconds) || seconds <= 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        const double length[2] = { x[i].tokens, x[i].length };
+        for (int k = 0; k < 2; k++) {
+            sum[k] += length[k];
+            longest[k] = fmax(longest[k], length[k]);
+        }
+    }
+    ares_metrics_set(m, "perf/rollout_time", seconds);
+    ares_metrics_set(m, "perf/tokens_per_gpu_per_sec", sum[0] / seconds / (double)ranks);
+    ares_metrics_set(m, "perf/effective_tokens_per_gpu_per_sec", sum[1] / seconds / (double)ranks);
+    ares_metrics_set(m, "perf/longest_sample_tokens_per_sec", longest[0] / seconds);
+    ares_metrics_set(m, "perf/longest_effective_sample_tokens_per_sec", longest[1] / seconds);
+}
+
+int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, ares_metrics *m)
+{
+    double *numbers = ares_malloc(((size_t)n + 1) * sizeof *numbers),
+           *caps = ares_malloc(((size_t)c->n + 1) * sizeof *caps);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n; i++) numbers[i] = x[i].length;
+    put_statistics(m, "", "response_len", numbers, n);
+    count_equal_groups(x, n, m);
+    for (int64_t i = 0; i < c->n && rc == ARES_OK; i++)
+        rc = put_source(c, i, x, n, numbers, caps, m);
+    ares_free(numbers);
+    ares_free(caps);
+    return rc;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const source_sample *x = a, *y = b;
+    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
+                                : (x->index > y->index) - (x->index < y->index);
+}
+
+int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+{
+    if (!t->run.curriculum.n) return ARES_OK;
+    int64_t n = 0;
+    double cut = 0, repeats = 0;
+    bool compares = repetition_known();
+    source_sample *mine = ares_malloc(((size_t)b->rows + 1) * sizeof *mine);
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sample *s = &b->samples[r];
+        if (s->masked) continue;
+        double length = 0;
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
+            length += b->response_mask[i];
+        mine[n++] = (source_sample){ .place = s->place,
+                                     .index = s->index,
+                                     .part = s->row->part,
+                                     .step = s->source_step,
+                                     .weight = s->source_weight,
+                                     .reward = (double)s->unshaped,
+                                     .length = length,
+                                     .tokens = (double)(b->row_start[r + 1] - b->row_start[r]) };
+        cut += !s->stopped;
+        repeats += compares && repetition_in(s->response);
+    }
+    ares_str all = { 0 };
+    int rc = ares_world_gather_all(t->run.world, mine, (size_t)n * sizeof *mine, &all, NULL);
+    ares_free(mine);
+    double sums[2] = { cut, repeats };
+    if (rc == ARES_OK) rc = ares_world_sum_f64(t->run.world, sums, 2);
+    if (rc == ARES_OK) {
+        n = (int64_t)(all.len / sizeof *mine);
+        source_sample *x = ares_malloc(((size_t)n + 1) * sizeof *x);
+        if (n) memcpy(x, all.data, all.len);
+        qsort(x, (size_t)n, sizeof *x, by_place);
+        rc = sources_report(&t->run.curriculum, x, n, m);
+        put_speed(x, n, ares_world_size(t->run.world), m);
+        ares_free(x);
+    }
+    if (rc == ARES_OK && n) {
+        ares_metrics_set(m, "rollout/truncated_ratio", sums[0] / (double)n);
+        if (compares) ares_metrics_set(m, "rollout/repetition_frac", sums[1] / (double)n);
+    }
+    ares_metrics_set(m, "rollout/step", (double)t->run.step);
+    ares_str_fini(&all);
+    return rc;
+}
+
+/* The usual metrics of a batch, over all ranks (docs/update.md#metrics). */
 
 typedef struct summary {
     double sum, count, max, min;
@@ -191,4 +530,46 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     }
     ARES_TRY(report_sources(t, b, m));
     return report_lengths(t, b, m);
+}
+
+/*
+ * Distributions as counts over fixed bins, so that ranks can add them. Bins widen quadratically,
+ * because most tokens have little entropy.
+ */
+
+enum { BINS = 60 };
+static const double LARGEST = 12; /* nats: the entropy of 160,000 equally likely ids */
+
+static double edge_of(int i)
+{
+    return LARGEST * i * i / (BINS * BINS);
+}
+
+static void count(double *bins, double x)
+{
+    int i = 0;
+    while (i < BINS - 1 && x >= edge_of(i + 1)) i++;
+    bins[i]++;
+}
+
+/* Tokens with mask 1 and a value of 0 or more. */
+static int log_column(const ares_trainer *t, ares_tracker *tracker, const char *tag, const float *x)
+{
+    const ares_batch *b = &t->batch;
+    double bins[BINS] = { 0 }, edge[BINS + 1];
+    for (int64_t i = 0; i < b->tokens; i++)
+        if (b->response_mask[i] && x[i] >= 0) count(bins, (double)x[i]);
+    ARES_TRY(ares_world_sum_f64(t->run.world, bins, BINS));
+    for (int i = 0; i <= BINS; i++) edge[i] = edge_of(i);
+    return tracker ? ares_tracker_bins(tracker, t->run.step, tag, edge, bins, BINS) : ARES_OK;
+}
+
+int report_histograms(const ares_trainer *t, ares_tracker *tracker)
+{
+    const ares_batch *b = &t->batch;
+    if (!b->entropies_1) return ARES_OK;
+    ARES_TRY(log_column(t, tracker, "rollout/entropy_distribution", b->entropies_1));
+    return b->window_entropies
+               ? log_column(t, tracker, "rollout/window_entropy_distribution", b->window_entropies)
+               : ARES_OK;
 }

@@ -1,7 +1,53 @@
 #ifndef ARES_TRAIN_REPORT_REPORT_H
 #define ARES_TRAIN_REPORT_REPORT_H
 
+#include "ares/core.h"
+#include "ares/data_source.h"
+#include "ares/data_trajectory.h"
 #include "trainer.h"
+
+/*
+ * How much of what a policy thinks depends on what it reads (docs/diagnostics.md#collapse).
+ * (measure_collapse.c)
+ */
+
+/*
+ * A turn of an episode: a prompt x, the tokens up to and including those that open the thought, and
+ * the thought z itself, without the tokens that close it. z_len 0: the turn has no thought; it is
+ * counted, and nothing is drawn from it. group: the same number on whatever rank, different for the
+ * groups of a step; episode: its number within the group; turn: from 0.
+ */
+typedef struct collapse_turn {
+    const int32_t *x;
+    int32_t x_len;
+    const int32_t *z;
+    int32_t z_len;
+    int64_t group, episode;
+    int32_t turn;
+} collapse_turn;
+
+/* Whether the step at hand is measured: the first, and each multiple of report.collapse.freq. */
+bool report_collapse_due(const ares_trainer *t);
+/*
+ * The metrics collapse/.., collapse_first_turn_sample/.. and collapse_trajectory_sample/.., from
+ * this rank's turns of a step, before any filter. Nothing where the step is not measured. Changes
+ * no bit of a run; the number of ranks, and how turns are spread over them, changes no bit of the
+ * metrics. A collective.
+ */
+int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares_metrics *m);
+/* The same of the answers of groups: the turns of conversations, or prompts and plain answers. */
+int report_collapse_groups(ares_trainer *t, const ares_group *groups, int64_t count,
+                           ares_metrics *m);
+
+/* Answers that say the same again and again. (repetition.c) */
+
+/* Whether this build can tell: zlib is an optional part of it. */
+bool repetition_known(void);
+/*
+ * Whether the text is longer than 10000 characters, of which zlib at level 9 makes the last 10000
+ * more than ten times as small.
+ */
+bool repetition_in(ares_view text);
 
 /* The usual metrics of a batch, over all ranks. (report.c) */
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
@@ -29,4 +75,18 @@ int report_histograms(const ares_trainer *t, ares_tracker *tracker);
  * asked and answered, its scores and its advantage. A collective. (rollouts.c)
  */
 int report_rollouts(const ares_trainer *t);
+
+/* What a step has drawn from each data set of a curriculum. (sources.c) */
+
+/* A sample that is trained on. */
+typedef struct source_sample {
+    int64_t place, index; /* order: of its group in the batch, of the answer in it */
+    int64_t part;         /* number of its data set */
+    int64_t step;         /* of the curriculum */
+    double weight, reward;
+    double length, tokens; /* of the answer: written by the policy, and all */
+} source_sample;
+
+/* Samples of all ranks [n], in their order; m has the counts of dropped groups already. */
+int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, ares_metrics *m);
 #endif

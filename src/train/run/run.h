@@ -1,6 +1,9 @@
 #ifndef ARES_TRAIN_RUN_RUN_H
 #define ARES_TRAIN_RUN_RUN_H
 
+#include "ares/config.h"
+#include "ares/data_trajectory.h"
+#include "ares/train.h"
 #include "trainer.h"
 
 /*
@@ -52,4 +55,234 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
  * the run's files alone. (summary.c)
  */
 int run_summary(const char *run_dir);
+
+/*
+ * Checkpoints of everything that a run depends on. All functions but state_begin_step and
+ * state_unmoved are collectives. (state.c)
+ */
+
+/*
+ * trainer.save_limit says how many regular checkpoints, step_*, are kept. A rolling one, rolling_*,
+ * is kept until the next checkpoint is complete.
+ */
+typedef enum { STATE_REGULAR, STATE_ROLLING } state_kind;
+typedef struct state_save {
+    state_kind kind;
+    bool lead; /* rank 0, which makes the directory and gives it its name */
+    int64_t step;
+    char name[32];
+    ares_str dir, temporary;
+    ares_behind *behind; /* writes it while the run goes on; NULL: it is written */
+} state_save;
+/* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
+typedef struct model_sums {
+    uint64_t weights, states;
+} model_sums;
+typedef struct state_sums {
+    model_sums model, critic;
+} state_sums;
+
+/*
+ * A checkpoint is written completely under a temporary name (state_write), then renamed and made
+ * the latest (state_commit). The step's row of metrics is written in between: then no row is
+ * missing before a checkpoint, and none is written twice after one. A failed write leaves no files.
+ *
+ * beside: state_write copies the state alone, which a thread writes while the run goes on, unless
+ * ranks send their parts to rank 0; state_commit waits for it. One is written at a time.
+ */
+int state_write(training *t, state_kind kind, bool beside, state_save *s);
+/* Whether this rank has written its part, well or not. */
+bool state_is_written(const state_save *s);
+int state_commit(training *t, state_save *s);
+/* Bytes that rank 0 copies for it, at most; *part: of what is in memory twice in any case. */
+int64_t state_copied_bytes(const training *t, int ranks, int64_t *part);
+void state_abandon(state_save *s); /* keeps the pending error */
+
+/* Remembers what a step changes before its update. */
+void state_begin_step(training *t);
+/*
+ * After a failed step: whether weights, optimizers and skipped rows are still those that the step
+ * began with.
+ */
+bool state_unmoved(const training *t);
+/* A rolling checkpoint of the state that the failed step began with. */
+int state_save_begun(training *t, state_save *s);
+
+/* Takes the score of the validation just made; the next regular checkpoint is compared by it. */
+void state_validated(training *t, const ares_metrics *m);
+
+/*
+ * The version of state.json that this program writes, and an older one that it also reads, which
+ * holds what is in source.json now.
+ */
+enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
+
+/* What a model's directory may hold beside weights and config.json; NULL ends the list. */
+extern const char *const state_tokenizer_files[];
+
+/* A run goes on from a checkpoint: loads all but the weights, which are there. (resume.c) */
+int state_resume(training *t, const char *checkpoint);
+/* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */
+int state_look(training *t, const char *checkpoint);
+/*
+ * No collective, and loads nothing: whether a run of this model could go on from the checkpoint, or
+ * be validated.
+ */
+int state_fits(training *t, const char *checkpoint);
+
+/*
+ * The directory of a run (docs/design.md#run-directory): what is in it decides whether a run
+ * starts, goes on, or is refused.
+ */
+typedef struct rundir {
+    ares_str path;
+    ares_str checkpoint; /* to go on from; empty: start afresh */
+    bool own;            /* the checkpoint is this run's own */
+    bool same_files;     /* every rank sees the directory of rank 0 */
+    bool anew;           /* it holds a start of other options that made no step */
+    int lock;            /* file descriptor; -1: not held */
+} rundir;
+
+/*
+ * Rank 0 looks and takes the lock; all ranks learn the outcome. declare: declares the options of
+ * this kind of run, so that the directory's own config.yaml can be read.
+ */
+typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                rundir_declare *declare, ares_world *world);
+/*
+ * Makes the directory that of this configuration, once everything that the run needs is open: a
+ * start that fails before leaves no trace that the next one would have to agree with. Rank 0 writes
+ * config.yaml, and removes what a start that made no step has left, or DONE of a run that gets
+ * longer. A collective.
+ */
+int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world);
+/*
+ * Writes DONE, one JSON object, and removes the rolling checkpoint. Members: run (project and
+ * experiment), config (a hash of the options that change results, the run's names left out: runs
+ * that differ in threads or in their folder have the same), step (the last one), stopped (why a
+ * control ended the run, or null).
+ */
+typedef struct rundir_end {
+    int64_t step;
+    const char *stopped; /* NULL: no control did */
+} rundir_end;
+int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                  const rundir_end *end);
+/*
+ * For a validation alone; takes no lock and writes nothing. The checkpoint is what
+ * trainer.load_checkpoint_path names, else, with `own`, the run directory's latest, else none. All
+ * ranks learn it.
+ */
+int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world);
+/*
+ * Finds the checkpoint that trainer.load_checkpoint_path names, as the two above; stays empty where
+ * it names none, or a run has its own, which comes first.
+ */
+int rundir_named(const ares_train_config *c, ares_str *checkpoint);
+void rundir_close(rundir *d);
+
+/*
+ * The options that the run in a directory began with, compared with those of a configuration
+ * (begun.c). What a run directory is told by follows from these two: the options that differ, and
+ * the hash in DONE.
+ */
+
+enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
+
+/*
+ * Compares the resolved configuration with config.yaml of the directory. changed: gets the
+ * options that differ and change results, at most five, each with the value that it began with and
+ * that of now; stays empty where none does. A length that grows is no such change: the run is
+ * `longer`.
+ */
+int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
+                  ares_str *changed, bool *longer);
+/* What DONE of a directory says. False: there is none. */
+typedef struct begun_end {
+    int64_t step;
+    char hash[BEGUN_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
+} begun_end;
+bool begun_is_done(const char *dir, begun_end *end);
+/*
+ * Whether the directory holds nothing that another start would lose: no step was made, and no row
+ * answered by a bootstrap pass. It may hold a validation, or a checkpoint of step 0.
+ */
+bool begun_is_empty(const char *dir);
+/* A hash of the options that change results, the run's names left out. */
+void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH]);
+
+/* Where a saved state comes from: its data and its model. (origin.c) */
+
+/* Hashes of all training rows, and of the model that the run began with. */
+typedef struct train_origin {
+    char data[24], model[24];
+} train_origin;
+train_origin train_origin_of(const training *t);
+/* A model in words: "llama, 30 layers of 576, 49152 ids". States fit where the words are equal. */
+void origin_describe_model(const ares_model_config *c, ares_str *out);
+
+/* Appends a JSON line of an answer; data_set: NULL, or its name. (validate.c) */
+void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
+                      const ares_trajectory *s, ares_str *out);
+
+/* Parts of --check that runs by rewards and supervised ones have in common. (check_files.c) */
+
+/*
+ * Model and tokenizer, without a weight, and whether a checkpoint that is named fits them. Without
+ * such a model on this machine t->model stays NULL.
+ */
+int check_open_model(training *t);
+/* The first rows of a file; *d is NULL where it is not on this machine. */
+int check_open_rows(const ares_row_file *file, const ares_data_config *data, bool need_answer,
+                    ares_dataset **d);
+/*
+ * rc, with the pending error, unless it says that all of the first rows are left out by their
+ * lengths: where that is how the run treats them (drops), others may be shorter.
+ */
+int check_lengths(int rc, bool drops);
+
+/* Which options differ between two configurations, in words. (differ.c) */
+
+enum { DIFFER_MOST = 5 }; /* that a message names */
+
+typedef struct differing {
+    const ares_config *cfg;
+    bool (*may)(const ares_config *cfg, const char *path); /* whether an option may differ */
+    const char *between; /* stands between the two values of an option */
+    ares_str *text;      /* gets the first that differ, each with both values */
+    int n;               /* how many do */
+} differing;
+/* a, b: values of one option, or of a section, which is walked; NULL: there is none. */
+void differ(differing *x, const ares_json *a, const ares_json *b, const char *path);
+
+/* What all ranks must have been started with, told before they work together. (same_start.c) */
+
+/* Collectives, which fail on all ranks where one has read other files than rank 0. */
+int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world);
+int same_checkpoint(const char *dir, ares_world *world);
+
+/* What several answers to each prompt of a validation are worth together. (several.c) */
+
+enum { SEVERAL_KS = 16 }; /* 1, 2, 4 .. and n */
+
+/* passed: prompts with so many answers */
+typedef struct several_at_k {
+    double pass, passed, best, best_std, worst, worst_std, maj, maj_std;
+} several_at_k;
+
+/* Sums over prompts; zeroed before. */
+typedef struct several {
+    double mean, std, prompts, voted;
+    several_at_k at[SEVERAL_KS];
+} several;
+
+/* Answers to one prompt, of which those that were not judged count nowhere. */
+void several_add(several *x, const ares_trainer *t, const ares_group *g);
+/*
+ * A collective: <prefix>mean@n, std@n, pass@k, and mean and std of best@k, worst@k and maj@k, for k
+ * = 1, 2, 4 .. and n (docs/curriculum.md#several-answers); nothing where n is 1.
+ */
+int several_put(const several *x, ares_world *world, int64_t n, const char *prefix,
+                ares_metrics *m);
 #endif

@@ -1,0 +1,206 @@
+/*
+ * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts, or
+ * rows, over all ranks and gives one optimizer step (docs/update.md#mini-batches). max_token_len
+ * only bounds memory: the loss divides by counts of the mini-batch, or of runs of micro_batch_size
+ * rows.
+ */
+#include "roles.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo_control.h"
+
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
+               ares_world *world, int64_t total_steps)
+{
+    *a = (actor){ .cfg = cfg };
+    a->loss = ares_loss_find(cfg->loss.loss_type);
+    a->kl = ares_kl_find(cfg->algorithm.kl_penalty);
+    if (!a->loss || !a->kl) return ARES_ECONFIG;
+    return learner_open(
+        &a->learner, m,
+        &(learner_options){ .role = "actor",
+                            .world = world,
+                            .features = features,
+                            .optim = &cfg->optim,
+                            .total_steps = total_steps,
+                            .gradient_checkpointing = cfg->actor.gradient_checkpointing,
+                            .round_tokens = cfg->actor.round_tokens });
+}
+
+void actor_close(actor *a)
+{
+    learner_close(&a->learner);
+}
+
+/* Whether the rollout's log-prob is an old one: the token is current, or earlier ones may stand. */
+static bool recorded(const actor *a, const ares_batch *b, int64_t token)
+{
+    bool stored = strcmp(a->cfg->oversampling.old_log_probs, "stored") == 0 &&
+                  a->cfg->rollout.temperature > 0;
+    return actor_current(a, b, token) ||
+           (stored && b->weight_versions && b->weight_versions[token] != ARES_NOT_SAMPLED);
+}
+
+/* Whether that holds for all that is trained on of a group: prompts are shared within it. */
+static bool fresh(const actor *a, const ares_batch *b, int64_t group)
+{
+    if (a->cfg->actor.recompute_log_probs) return false;
+    for (int64_t i = b->row_start[b->group_start[group]];
+         i < b->row_start[b->group_start[group + 1]]; i++)
+        if (b->response_mask[i] && !recorded(a, b, i)) return false;
+    return true;
+}
+
+/* What was not sampled has no log-prob of the rollout: the policy's makes its ratio 1. */
+static void fill_rollout_log_probs(ares_batch *b)
+{
+    for (int64_t i = 0; i < b->tokens && b->weight_versions; i++)
+        if (b->weight_versions[i] == ARES_NOT_SAMPLED)
+            b->rollout_log_probs[i] = b->old_log_probs[i];
+}
+
+int actor_log_probs(actor *a, ares_batch *b)
+{
+    ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
+    ARES_PUT(b, old_log_probs);
+    const learner_scoring scoring = learner_scoring_of(a->cfg);
+    memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
+    learner_rows *runs = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *runs);
+    int64_t n = 0;
+    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* adjacent groups go together */
+        for (end = g; end < b->groups && !fresh(a, b, end);) end++;
+        if (end > g) runs[n++] = (learner_rows){ b->group_start[g], b->group_start[end] };
+    }
+    int64_t most = n;
+    if (ares_model_by_region(a->learner.model)) /* all ranks bring the weights, or none */
+        ARES_TRY(ares_world_max_i64(a->learner.world, &most, 1));
+    if (most) ARES_TRY(learner_log_probs_of(&a->learner, &scoring, b, runs, n, b->old_log_probs));
+    fill_rollout_log_probs(b);
+    return ARES_OK;
+}
+
+static int report(actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
+{
+    ares_world *world = a->learner.world;
+    const ares_batch *b = u->batch;
+    ares_loss_sums *s = &u->sums;
+    double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
+    double passes = u->mini_batches;
+    bool pairs = a->loss->flags & ARES_LOSS_PAIRS; /* such a loss has a KL of its own */
+    bool kl = pairs || ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+    bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
+    ARES_TRY(ares_loss_sums_reduce(s, world));
+    ARES_TRY(ares_vapor_sums_reduce(&u->pairs, world));
+    ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
+    ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
+    ares_metrics_set(m, "actor/skipped_updates", u->skipped);
+    ares_metrics_set(m, "actor/lr", lr);
+    if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
+    a->sums = *s;
+    if (stops) {
+        if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
+            ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
+        ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
+    }
+    if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
+    if (u->mini_batches == 0) return ARES_OK; /* nothing to take means of */
+    ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
+    ares_metrics_set(m, "actor/final_loss",
+                     ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
+    if (kl) {
+        ares_metrics_set(m, "actor/kl_loss", s->kl / passes);
+        ares_metrics_set(m, "actor/kl_coef", b->kl_coef);
+    }
+    if (pairs) ares_vapor_metrics(&a->cfg->vapor, &u->pairs, m);
+    if (pairs && u->pairs.tokens > 0)
+        ares_metrics_set(m, "actor/kl", u->pairs.kl / u->pairs.tokens);
+    ares_metrics_set(m, "actor/entropy_loss", s->entropy / passes);
+    ares_loss_metrics(s, m);
+    ares_metrics_set(m, "actor/grad_norm", grad_norm / passes);
+    return ARES_OK;
+}
+
+/*
+ * A mini-batch whose update was left out counts in no metric but, where its losses are finite, in
+ * exactness. Its KL is kept where it
+ * is finite: the weights have not changed.
+ */
+static void leave_out(update *u, const update *before, int64_t row, int64_t end)
+{
+    ares_batch *b = u->batch;
+    double max_abs = u->max_abs, compared = u->compared;
+    *u = *before;
+    u->max_abs = max_abs; /* never less than before */
+    u->compared = compared;
+    u->skipped++;
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    for (int64_t i = first; b->kl && i < last; i++)
+        if (!isfinite(b->kl[i])) b->kl[i] = 0;
+    if (u->host.seen_kl)
+        columns_in(&u->actor->learner.columns, u->col.seen_kl + first, u->host.seen_kl + first,
+                   (size_t)(last - first) * sizeof *b->kl);
+}
+
+/* *norm: of the gradient; NaN where the update was left out, on every rank. */
+static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *norm)
+{
+    learner *l = &u->actor->learner;
+    update before = *u;
+    char what[80];
+    snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)l->step + 1,
+             (long long)l->optim.updates + 1);
+    int rc = ares_world_agree(l->world, update_mini_batch(u, row, end, idle));
+    if (rc == ARES_OK && *idle) return ARES_OK;
+    ARES_TRY(learner_step(l, rc, u->actor->cfg->actor.max_grad_norm, what, norm));
+    if (isnan(*norm)) leave_out(u, &before, row, end);
+    return ARES_OK;
+}
+
+/* ppo_epochs passes over the mini-batches; *norms: sum of the norms of their gradients. */
+static int train(update *u, const mini_batches *minis, double *norms)
+{
+    ares_batch *b = u->batch;
+    double norm = 0;
+    ARES_TRY(ares_world_agree(u->actor->learner.world, update_prepare(u)));
+    for (u->pass = 0; u->pass < (uint64_t)u->actor->cfg->actor.ppo_epochs; u->pass++)
+        for (int64_t k = 0; k < minis->n; k++) {
+            int64_t row = minis->start[k], end = minis->start[k + 1];
+            bool idle = false;
+            u->fills = k >= minis->counted;
+            ARES_TRY(mini_batch(u, row, end, &idle, &norm));
+            if (idle || isnan(norm)) continue;
+            *norms += norm;
+            u->compare = false; /* from here on the weights are not those of the rollout */
+            if (u->host.seen_kl) ares_kl_see(b, row, end, u->host.seen_kl, u->passed);
+            else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
+        }
+    return ARES_OK;
+}
+
+int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
+{
+    ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
+    ARES_TRY(ARES_NEED(b, "update_actor", advantages));
+    const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
+    mini_batches minis;
+    double lr = learner_lr(&a->learner), norms = 0;
+    ARES_TRY(
+        ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));
+    ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
+    update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
+    ares_loss_sums_init(&u.sums);
+    ares_vapor_sums_init(&u.pairs);
+    mini_batches_expect(&minis, a->cfg->actor.ppo_epochs, a->cfg->actor.max_token_len,
+                        a->cfg->actor.share_prompts);
+    int rc = train(&u, &minis, &norms);
+    if (rc == ARES_OK) {
+        mini_batches_give_back(&minis, b);
+        a->learner.step++;
+        rc = report(a, &u, norms, lr, m);
+    }
+    mini_batches_fini(&minis);
+    return rc;
+}

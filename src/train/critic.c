@@ -1,0 +1,433 @@
+/*
+ * The critic: a copy of the starting policy with a value head, its values and its update (PPO;
+ * docs/update.md#critic). The value of response token t is read where t's log-prob is: from the
+ * hidden state before it. Mini-batches and their counts are as in the actor's update.
+ */
+#include "roles.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo_twin.h"
+
+int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                const sharing_groups *groups, int64_t total_steps, const char *weights)
+{
+    const char *path = weights                  ? weights
+                       : cfg->critic.model_path ? cfg->critic.model_path
+                                                : cfg->actor.model_path;
+    const ares_model_share share = sharing_of_critic(cfg, groups);
+    ares_model_options opt = { .storage =
+                                   cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0
+                                       ? ARES_BF16
+                                       : ARES_F32,
+                               .trainable = true,
+                               .value_head = true,
+                               .value_seed = (uint64_t)cfg->rollout.seed,
+                               .share = &share };
+    ares_model *m;
+    *c = (critic){ .cfg = cfg };
+    ARES_TRY(learner_check_storage("critic", opt.storage, d));
+    ARES_TRY(ares_model_load(path, d, &opt, &m));
+    return learner_open(
+        &c->learner, m,
+        &(learner_options){ .role = "critic",
+                            .world = world,
+                            .optim = &cfg->critic_optim,
+                            .total_steps = total_steps,
+                            .gradient_checkpointing = cfg->critic.gradient_checkpointing,
+                            .round_tokens = cfg->critic.round_tokens });
+}
+
+void critic_close(critic *c)
+{
+    ares_model *m = c->learner.model;
+    learner_close(&c->learner);
+    ares_model_free(m);
+}
+
+/* A micro-batch of a round: values or their derivatives, [n_out], on the device. */
+static void value_of(const critic *c, const learner_pass *p, void *value, float *to)
+{
+    const ares_model *model = c->learner.model;
+    ares_device *d = model->device;
+    int32_t n = p->packed.n_out;
+    ares_linear_args a = { .m = n,
+                           .x = p->hidden,
+                           .ldx = model->cfg.hidden,
+                           .w = &model->value->weight,
+                           .bias = model->value_bias->act,
+                           .y = value,
+                           .ldy = 1 };
+    d->k->linear(d, &a, 1);
+    d->k->convert(d, to, ARES_F32, value, d->k->act, n);
+}
+
+/* The values of a micro-batch. */
+static size_t value_bytes(const critic *c, int32_t rows)
+{
+    return (size_t)rows * ares_dtype_bytes(c->learner.model->device->k->act);
+}
+
+/* The forward of a round, and memory: *value for the values of the largest micro-batch. */
+static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, int64_t n, bool keep,
+                   learner_pass *p, void **value)
+{
+    learner *l = &c->learner;
+    int32_t most = 0;
+    ARES_TRY(learner_forward_round(l, b, sets, n, c->cfg->critic.share_prompts, keep, p));
+    for (int64_t i = 0; i < n; i++) most = ARES_MAX(most, p[i].packed.n_out);
+    return learner_agree(l, NULL,
+                         learner_reserve_round(l, p, keep ? n : 0, value_bytes(c, most), value));
+}
+
+int critic_reserve(critic *c, int32_t rows, int64_t n)
+{
+    return learner_reserve_backward(&c->learner, rows, n, value_bytes(c, rows));
+}
+
+size_t critic_expect(critic *c, int32_t rows, int64_t n)
+{
+    return learner_expect_backward(&c->learner, rows, n, value_bytes(c, rows));
+}
+
+/* Values of the response tokens of a round, set by set, on the device. */
+static int values_of_round(critic *c, ares_batch *b, const ares_micro_set *sets, int64_t n,
+                           float *values)
+{
+    learner_pass *p = ares_arena_alloc(&b->arena, (size_t)(n + 1) * sizeof *p);
+    void *value;
+    ARES_TRY(forward(c, b, sets, n, false, p, &value));
+    learner_hold_head(&c->learner);
+    for (int64_t i = 0; i < n; values += sets[i++].out)
+        if (p[i].packed.n_out) value_of(c, &p[i], value, values);
+    learner_drop_head(&c->learner);
+    return ARES_OK;
+}
+
+int critic_values(critic *c, ares_batch *b)
+{
+    ARES_TRY(ARES_NEED(b, "values", response_mask));
+    ARES_PUT(b, values);
+    learner *l = &c->learner;
+    ares_device *d = l->model->device;
+    ares_micro_set *sets;
+    int64_t n;
+    size_t bytes = ((size_t)b->tokens + 1) * sizeof(float);
+    float *values = ares_arena_alloc(&b->arena, bytes);
+    int rc = ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
+                            c->cfg->critic.share_prompts, &b->arena, &sets, &n);
+    if (rc == ARES_OK) rc = columns_open(&l->stats, d, l->role, bytes, 1);
+    ARES_TRY(learner_agree(l, NULL, rc));
+    float *on = columns_place(&l->stats, values, bytes), *at_round = on;
+    learner_scored rounds;
+    ARES_TRY(learner_cut_scored(l, NULL, sets, n, learner_by_region(l, NULL), &b->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++) {
+        int64_t first = rounds.first[i], end = rounds.first[i + 1];
+        ARES_TRY(values_of_round(c, b, sets + first, end - first, at_round));
+        for (; first < end; first++) at_round += sets[first].out;
+    }
+    columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
+    ARES_TRY(learner_sync(l));
+    for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
+        ares_pack_scatter(b, &sets[i], values + at, 0, b->values);
+    for (int64_t t = 0; t < b->tokens; t++)
+        if (!b->response_mask[t]) b->values[t] = 0;
+    return ARES_OK;
+}
+
+/* Numbers by token of the batch that an update reads and writes. */
+#define CRITIC_COLUMNS(X) \
+    X(float, old_value)   \
+    X(float, target)      \
+    X(uint8_t, mask)      \
+    X(float, weight)      \
+    X(float, value)       \
+    X(float, d_value)
+typedef struct critic_columns {
+#define CRITIC_COLUMN(type, name) type *name;
+    CRITIC_COLUMNS(CRITIC_COLUMN)
+#undef CRITIC_COLUMN
+} critic_columns;
+
+typedef struct value_update {
+    critic *critic;
+    ares_batch *batch;
+    critic_columns host, col; /* on the host, and where the device computes with them */
+    ares_card_sums *card;     /* a card's sums; NULL on the CPU, whose losses add to sums */
+    ares_value_sums sums;
+} value_update;
+
+static int open_columns(value_update *u)
+{
+    learner *l = &u->critic->learner;
+    ares_batch *b = u->batch;
+    columns *c = &l->columns;
+    size_t n = (size_t)b->tokens + 1, bytes = sizeof(ares_card_sums);
+    int count = 1;
+    u->host = (critic_columns){ .old_value = b->values,
+                                .target = b->returns,
+                                .mask = b->response_mask,
+                                .weight = ares_arena_calloc(&b->arena, n, sizeof(float)),
+                                .value = ares_arena_calloc(&b->arena, n, sizeof(float)),
+                                .d_value = ares_arena_calloc(&b->arena, n, sizeof(float)) };
+#define COUNT(type, name) bytes += n * sizeof(type), count++;
+    CRITIC_COLUMNS(COUNT)
+#undef COUNT
+    ARES_TRY(columns_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = columns_place(c, u->host.name, n * sizeof(type));
+    CRITIC_COLUMNS(PLACE)
+#undef PLACE
+    columns_in(c, u->col.old_value, u->host.old_value, (n - 1) * sizeof(float));
+    columns_in(c, u->col.target, u->host.target, (n - 1) * sizeof(float));
+    columns_in(c, u->col.mask, u->host.mask, n - 1);
+    if (!columns_shared(c))
+        u->card =
+            columns_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card), sizeof *u->card);
+    return ARES_OK;
+}
+
+/* Of rows [row, end), in these columns. */
+static ares_value_args args_of(value_update *u, const critic_columns *c, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    int64_t t = b->row_start[row];
+    return (ares_value_args){ .n = b->row_start[end] - t,
+                              .value = c->value + t,
+                              .old_value = c->old_value + t,
+                              .target = c->target + t,
+                              .weight = c->weight + t,
+                              .mask = c->mask + t,
+                              .cliprange_value = u->critic->cfg->critic.cliprange_value,
+                              .d_value = c->d_value + t,
+                              .sums = &u->sums,
+                              .first = t,
+                              .row_start = b->row_start,
+                              .row = row,
+                              .end = end,
+                              .card = u->card };
+}
+
+/* The values of a micro-batch, their loss, and the derivatives of its hidden states. */
+static int value_loss(value_update *u, const ares_micro_batch *m, const learner_pass *p,
+                      void *value)
+{
+    critic *c = u->critic;
+    learner *l = &c->learner;
+    ares_model *model = l->model;
+    ares_device *d = model->device;
+    const ares_value_args a = args_of(u, &u->col, m->row, m->end);
+    int32_t width = model->cfg.hidden, n = p->packed.n_out;
+    if (!n) return ARES_OK;
+    value_of(c, p, value, u->col.value + a.first);
+    ARES_TRY(columns_ready(&l->columns));
+    ARES_TRY(ares_value_loss_on(d, &a));
+    d->k->convert(d, value, d->k->act, a.d_value, ARES_F32, n);
+    ares_linear_backward_args back = { .m = n,
+                                       .dy = value,
+                                       .lddy = 1,
+                                       .w = &model->value->weight,
+                                       .dx = p->d_hidden,
+                                       .lddx = width,
+                                       .x = p->hidden,
+                                       .ldx = width,
+                                       .dw = &model->value->grad,
+                                       .dbias = model->value_bias->grad.data };
+    d->k->linear_backward(d, &back);
+    return ARES_OK;
+}
+
+/* The micro-batches of a round: forward, loss, backward. */
+static int one_round(value_update *u, const ares_micro_batch *m, int64_t n)
+{
+    critic *c = u->critic;
+    ares_arena *arena = &u->batch->arena;
+    learner_pass *p = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *p);
+    void *value;
+    ARES_TRY(forward(c, u->batch, learner_sets_of(m, n, arena), n, true, p, &value));
+    int rc = ARES_OK;
+    ares_region_grad(c->learner.model, ares_model_head_region(c->learner.model));
+    learner_hold_head(&c->learner);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = value_loss(u, &m[i], &p[i], value);
+    learner_drop_head(&c->learner);
+    ARES_TRY(learner_agree(&c->learner, NULL, rc));
+    return learner_backward_round(&c->learner, p, n);
+}
+
+/* The columns of rows [row, end) before their losses; a card's sums begin at 0. */
+static void begin(value_update *u, int64_t row, int64_t end)
+{
+    const columns *c = &u->critic->learner.columns;
+    ares_device *d = c->device;
+    int64_t t = u->batch->row_start[row];
+    size_t bytes = (size_t)(u->batch->row_start[end] - t) * sizeof(float);
+    if (bytes) d->k->zero(d, u->col.d_value + t, bytes);
+    columns_in(c, u->col.weight + t, u->host.weight + t, bytes);
+    ares_card_sums sums;
+    ares_card_sums_init(&sums);
+    if (u->card) columns_in(c, u->card, &sums, sizeof sums);
+}
+
+/* A card's sums of rows [row, end), in one wait, or the error that names a fault. */
+static int finish(value_update *u, int64_t row, int64_t end)
+{
+    learner *l = &u->critic->learner;
+    ares_device *d = l->model->device;
+    ares_card_sums sums;
+    if (!u->card) return ARES_OK;
+    columns_out(&l->columns, &(column_part){ &sums, u->card, sizeof sums }, 1);
+    ARES_TRY(d->k->sync(d));
+    if (sums.fault == UINT64_MAX) {
+        ares_card_value_sums_add(&sums, &u->sums);
+        return ARES_OK;
+    }
+    const ares_value_args a = args_of(u, &u->host, row, end);
+    columns_out(&l->columns,
+                &(column_part){ u->host.value + a.first, u->col.value + a.first,
+                                (size_t)a.n * sizeof(float) },
+                1);
+    ARES_TRY(d->k->sync(d));
+    return ares_value_fault(&a);
+}
+
+/* The passes of rows [row, end): a micro-batch after the other, or all together. */
+static int pass_over(value_update *u, int64_t row, int64_t end)
+{
+    const ares_critic_config *c = &u->critic->cfg->critic;
+    ares_micro_batch *plan =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t i = 0, n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
+    do {
+        int64_t k = learner_together(&u->critic->learner, NULL, n - i);
+        ARES_TRY(one_round(u, plan + i, k));
+        i += k;
+    } while (i < n);
+    return ARES_OK;
+}
+
+static int all_rounds(value_update *u, int64_t row, int64_t end)
+{
+    const learner *l = &u->critic->learner;
+    learner_rounds rounds;
+    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->critic->cfg->critic.share_prompts,
+                                &u->batch->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++)
+        ARES_TRY(learner_end_round(l, pass_over(u, rounds.round[i].row, rounds.round[i].end)));
+    return ARES_OK;
+}
+
+typedef struct mini_batch_result {
+    bool empty;       /* no rank has a token to learn from, and no step was taken */
+    double grad_norm; /* NaN: the update was left out, on every rank */
+} mini_batch_result;
+
+/* One optimizer step, over rows [row, end). */
+static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_result *out)
+{
+    critic *c = u->critic;
+    learner *l = &c->learner;
+    ares_batch *b = u->batch;
+    char what[80];
+    ares_value_sums before = u->sums;
+    snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
+             (long long)l->optim.updates + 1);
+    ares_agg_counts counts = { 0 };
+    ares_agg_count(b, row, end, &counts);
+    double totals[2] = { counts.tokens, counts.rows };
+    ARES_TRY(ares_world_sum_f64(l->world, totals, 2));
+    *out = (mini_batch_result){ .empty = totals[0] == 0 };
+    if (out->empty) return ARES_OK;
+    counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
+    ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts,
+                              u->host.weight + b->row_start[row]));
+    begin(u, row, end);
+    ARES_TRY(learner_zero_grad(l, NULL));
+    int rc = all_rounds(u, row, end);
+    if (rc == ARES_OK) rc = finish(u, row, end);
+    rc = ares_world_agree(l->world, rc);
+    ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));
+    if (isnan(out->grad_norm)) u->sums = before;
+    return ARES_OK;
+}
+
+/* 1 - var(returns - values) / (var(returns) + 1e-5), over the tokens of all ranks, as in verl. */
+static int explained_variance(const critic *c, const ares_batch *b, ares_metrics *m)
+{
+    double s[5] = { 0 };
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        s[0]++;
+        s[1] += (double)b->returns[t];
+        s[2] += (double)b->returns[t] - (double)b->values[t];
+    }
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s, 3));
+    double target = s[1] / s[0], error = s[2] / s[0];
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        double x = (double)b->returns[t] - target,
+               e = (double)b->returns[t] - (double)b->values[t] - error;
+        s[3] += x * x;
+        s[4] += e * e;
+    }
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s + 3, 2));
+    if (s[0] > 1)
+        ares_metrics_set(m, "critic/vf_explained_var",
+                         1 - s[4] / (s[0] - 1) / (s[3] / (s[0] - 1) + 1e-5));
+    return ARES_OK;
+}
+
+/* What the mini-batches of an update were. */
+typedef struct update_result {
+    int64_t updates, empties, skipped;
+    double norms; /* sum over the updates */
+    ares_value_sums sums;
+} update_result;
+
+static int train(critic *c, const mini_batches *minis, update_result *out)
+{
+    value_update u = { .critic = c, .batch = minis->batch };
+    ARES_TRY(ares_world_agree(c->learner.world, open_columns(&u)));
+    for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
+        for (int64_t k = 0; k < minis->n; k++) {
+            mini_batch_result step;
+            ARES_TRY(mini_batch(&u, minis->start[k], minis->start[k + 1], &step));
+            out->empties += step.empty && k < minis->counted;
+            if (step.empty) continue;
+            out->skipped += isnan(step.grad_norm);
+            if (isnan(step.grad_norm)) continue;
+            out->norms += step.grad_norm;
+            out->updates++;
+        }
+    out->sums = u.sums;
+    return ARES_OK;
+}
+
+int critic_update(critic *c, ares_batch *b, ares_metrics *m)
+{
+    ARES_TRY(ARES_NEED(b, "update_critic", values));
+    ARES_TRY(ARES_NEED(b, "update_critic", returns));
+    const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
+    mini_batches minis;
+    update_result u = { 0 };
+    ARES_TRY(
+        ares_world_agree(c->learner.world, mini_batches_cut(&size, b, c->learner.world, &minis)));
+    double lr = learner_lr(&c->learner);
+    mini_batches_expect(&minis, c->cfg->critic.ppo_epochs, c->cfg->critic.max_token_len,
+                        c->cfg->critic.share_prompts);
+    int rc = train(c, &minis, &u);
+    mini_batches_fini(&minis);
+    ARES_TRY(rc);
+    c->learner.step++;
+    double s[4] = { u.sums.loss, u.sums.tokens, u.sums.clip, u.sums.value };
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s, 4));
+    if (u.empties) ares_metrics_set(m, "critic/empty_minibatches", (double)u.empties);
+    ares_metrics_set(m, "critic/skipped_updates", (double)u.skipped);
+    ares_metrics_set(m, "critic/lr", lr);
+    if (u.updates == 0) return explained_variance(c, b, m);
+    ares_metrics_set(m, "critic/vf_loss", s[0] / (double)u.updates);
+    ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);
+    ares_metrics_set(m, "critic/vpred_mean", s[3] / s[1]);
+    ares_metrics_set(m, "critic/grad_norm", u.norms / (double)u.updates);
+    return explained_variance(c, b, m);
+}

@@ -1,0 +1,684 @@
+#include "learner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Columns on the device; all of it does nothing where the device's memory is the host's. */
+
+enum { ALIGN = 256 };
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int arrays)
+{
+    c->device = d;
+    c->used = 0;
+    bytes += (size_t)arrays * ALIGN;
+    if (columns_shared(c) || c->bytes >= bytes) return ARES_OK;
+    d->k->release(d, c->block, c->bytes);
+    c->block = d->k->alloc(d, bytes);
+    c->bytes = c->block ? bytes : 0;
+    if (c->block) return ARES_OK;
+    return ares_device_full(d, role, "columns", bytes, false,
+                            "lower data.rollout_batch_size or data.max_response_length");
+}
+
+void columns_close(columns *c)
+{
+    if (c->block) c->device->k->release(c->device, c->block, c->bytes);
+    if (c->staged) c->device->k->release(c->device, c->staged, c->staged_bytes);
+    ares_free(c->host_staged);
+    *c = (columns){ 0 };
+}
+
+void *columns_place(columns *c, void *host, size_t bytes)
+{
+    if (columns_shared(c) || !host) return host;
+    char *p = c->block + c->used;
+    c->used += aligned(bytes);
+    ARES_ASSERT(c->used <= c->bytes);
+    return p;
+}
+
+void columns_in(const columns *c, void *device, const void *host, size_t bytes)
+{
+    if (device != host && bytes) c->device->k->copy_in(c->device, device, host, bytes);
+}
+
+static bool stage(columns *c, size_t bytes)
+{
+    ares_device *d = c->device;
+    if (c->staged_bytes >= bytes) return true;
+    if (c->staged) d->k->release(d, c->staged, c->staged_bytes);
+    c->staged = d->k->alloc(d, bytes);
+    c->staged_bytes = c->staged ? bytes : 0;
+    c->host_staged = ares_realloc(c->host_staged, c->staged_bytes);
+    return c->staged != NULL;
+}
+
+void columns_out(columns *c, const column_part *part, int n)
+{
+    const ares_kernels *k = c->device->k;
+    size_t bytes = 0, at = 0;
+    if (columns_shared(c)) return;
+    for (int i = 0; i < n; i++) bytes += aligned(part[i].bytes);
+    if (!stage(c, bytes)) { /* as many waits as arrays */
+        for (int i = 0; i < n; i++)
+            k->copy_out(c->device, part[i].host, part[i].device, part[i].bytes);
+        return;
+    }
+    for (int i = 0; i < n; at += aligned(part[i++].bytes))
+        k->copy(c->device, c->staged + at, part[i].device, part[i].bytes);
+    k->copy_out(c->device, c->host_staged, c->staged, bytes);
+    at = 0;
+    for (int i = 0; i < n; at += aligned(part[i++].bytes))
+        memcpy(part[i].host, c->host_staged + at, part[i].bytes);
+}
+
+int columns_ready(const columns *c)
+{
+    return columns_shared(c) ? c->device->k->sync(c->device) : ARES_OK;
+}
+
+/* Images and videos in the passes of a learner. */
+
+static bool trained(const learner *l)
+{
+    return l->features && ares_features_trained(l->features);
+}
+
+int sight_show(learner *l, ares_packed *packed, int n, bool keep)
+{
+    size_t row = (size_t)l->model->cfg.hidden * sizeof(float);
+    bool fresh = keep && trained(l);
+    if (l->features && !fresh) ares_features_at(l->features, l->optim.updates);
+    for (int i = 0; i < n; i++) {
+        ares_packed *p = &packed[i];
+        if (!p->n_features) continue;
+        if (!l->features)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "%s: rows have images or videos, which this model does not see; leave "
+                             "such rows out",
+                             l->role);
+        float *in = ares_arena_alloc(&l->arena, (size_t)p->n_features * row);
+        ARES_TRY(fresh ? ares_features_show_fresh(l->features, p, in, &l->features_off)
+                       : ares_features_show(l->features, p, in));
+    }
+    return ARES_OK;
+}
+
+void sight_wants(learner *l, ares_packed *packed, int n)
+{
+    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
+    for (int i = 0; i < n && trained(l); i++)
+        packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
+}
+
+int sight_backward(learner *l, const ares_packed *packed, int n)
+{
+    ares_model *m = l->model;
+    if (!trained(l)) return ARES_OK;
+    for (int i = 0; i < n; i++) {
+        const ares_packed *p = &packed[i];
+        if (!p->n_features) continue;
+        const ares_matrix by = { p->d_features, m->device->k->act, ARES_ROWS, p->n_features,
+                                 m->cfg.hidden };
+        float *d = ares_malloc((size_t)p->n_features * (size_t)m->cfg.hidden * sizeof *d);
+        ares_matrix_unpack(&by, d, ARES_F32);
+        int rc = ares_features_backward(l->features, l->tower_keep, p, d);
+        ares_free(d);
+        ARES_TRY(rc);
+    }
+    return ARES_OK;
+}
+
+int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m)
+{
+    if (!l->features) return ARES_OK;
+    int64_t tokens = 0;
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sight *s = b->samples[r].sight;
+        bool again = r > 0 && s == b->samples[r - 1].sight; /* another answer to the prompt */
+        for (int32_t i = 0; s && !again && i < s->n_places; i++) tokens += s->places[i].n;
+    }
+    ARES_TRY(ares_world_sum_i64(l->world, &tokens, 1));
+    ares_metrics_set(m, "data/image_tokens", (double)tokens);
+    double seconds = ares_features_seconds(l->features); /* which begin anew */
+    if (other && other->features) seconds += ares_features_seconds(other->features);
+    ares_metrics_set(m, "timing_s/vision", seconds);
+    if (!trained(l)) return ARES_OK;
+    ARES_TRY(ares_world_max_f64(l->world, &l->features_off, 1));
+    ares_metrics_set(m, "exact/vision_max_abs", l->features_off);
+    l->features_off = 0;
+    return ARES_OK;
+}
+
+/* A model, its passes over rows of a batch, and its updates: the same for every role. */
+
+int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d)
+{
+    if (d->k->act == ARES_F32 || storage == ARES_BF16) return ARES_OK;
+    return ares_fail(
+        ARES_ECONFIG,
+        "config: worker.%s.fsdp.torch_dtype = 'fp32': this device computes in bf16, as "
+        "worker.actor.fsdp.torch_dtype asks; set worker.%s.fsdp.torch_dtype=bf16",
+        role, role);
+}
+
+int learner_open(learner *l, ares_model *m, const learner_options *o)
+{
+    const ares_model_share *s = &m->share; /* the world's ranks make the same passes */
+    /* a plan has no world */
+    ARES_ASSERT(!o->world || !s->group || ares_model_ranks(m) == ares_world_size(o->world));
+    *l = (learner){ .role = o->role, .model = m, .features = o->features, .world = o->world };
+    if (o->round_tokens != ARES_NULL_I64)
+        l->scored_tokens = ARES_MIN(o->round_tokens, (int64_t)LEARNER_SCORED);
+    if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
+    l->round_tokens = o->round_tokens == ARES_NULL_I64 ? 0 : o->round_tokens;
+    ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
+    ARES_TRY(optim_alloc_states(&l->optim, m));
+    /* a round of several micro-batches computes blocks again in any case */
+    bool inputs = o->gradient_checkpointing || ares_model_by_region(m);
+    l->tower_keep = o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL;
+    return ares_workspace_new(m, inputs ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &l->workspace);
+}
+
+static void close_columns(learner *l)
+{
+    columns_close(&l->targets);
+    columns_close(&l->stats);
+    columns_close(&l->columns);
+}
+
+void learner_close(learner *l)
+{
+    if (!l->model) return;
+    ares_device *d = l->model->device;
+    ares_phase_give_back(d, &l->scratch);
+    ares_workspace_free(l->workspace);
+    close_columns(l);
+    ares_arena_fini(&l->arena);
+    *l = (learner){ 0 };
+}
+
+int learner_reserve(learner *l, size_t bytes)
+{
+    ares_device *d = l->model->device;
+    l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
+    if (ares_phase_take(d, ARES_PHASE_TRAIN, &l->scratch, l->scratch_bytes)) return ARES_OK;
+    l->scratch_bytes = 0;
+    char remedy[80];
+    snprintf(remedy, sizeof remedy, "lower worker.%s.max_token_len_per_device", l->role);
+    return ares_device_full(d, l->role, "derivatives of a round", bytes, false, remedy);
+}
+
+bool learner_by_region(const learner *l, const learner *with)
+{
+    return ares_model_by_region(l->model) || (with && ares_model_by_region(with->model));
+}
+
+int64_t learner_together(const learner *l, const learner *with, int64_t n)
+{
+    return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
+}
+
+static int64_t scored_tokens(const learner *l)
+{
+    return l->scored_tokens ? l->scored_tokens : LEARNER_SCORED;
+}
+
+int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens)
+{
+    int64_t most = ARES_MAX(1, scored_tokens(l) / ARES_MAX(1, tokens));
+    return ARES_MIN(learner_together(l, with, n), most);
+}
+
+int learner_cut_scored(const learner *l, const learner *with, const ares_micro_set *sets, int64_t n,
+                       bool meet, ares_arena *arena, learner_scored *out)
+{
+    int64_t rounds = 0, most, together = 0;
+    int64_t *first = ares_arena_alloc(arena, (size_t)(n + 2) * sizeof *first);
+    bool each = !learner_by_region(l, with);
+    ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
+    first[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bool full = each || together + sets[i].tokens > scored_tokens(l);
+        if (i && full) first[++rounds] = i, together = 0;
+        together += sets[i].tokens;
+    }
+    most = ++rounds;
+    if (meet) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
+    *out = (learner_scored){ most, ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *first) };
+    for (int64_t i = 0; i <= most; i++) out->first[i] = i < rounds ? first[i] : n;
+    return ARES_OK;
+}
+
+int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
+                       ares_arena *arena, learner_rounds *out)
+{
+    int64_t n = 1, most;
+    ares_micro_batch *own = ares_arena_alloc(arena, (size_t)(end - row + 1) * sizeof *own);
+    *own = (ares_micro_batch){ .row = row, .end = end };
+    if (l->round_tokens) n = ares_pack_plan(b, row, end, l->round_tokens, share, own);
+    most = n;
+    if (l->round_tokens) ARES_TRY(ares_world_max_i64(l->world, &most, 1));
+    ares_micro_batch *all = ares_arena_alloc(arena, (size_t)(most + 1) * sizeof *all);
+    most = ARES_MAX(most, 1);
+    for (int64_t i = 0; i < most; i++)
+        all[i] = i < n ? own[i] : (ares_micro_batch){ .row = end, .end = end };
+    *out = (learner_rounds){ most, all };
+    return ARES_OK;
+}
+
+int learner_agree_round(const learner *l, int rc)
+{
+    return l->round_tokens ? ares_world_agree(l->world, rc) : rc;
+}
+
+int learner_end_round(const learner *l, int rc)
+{
+    ARES_TRY(learner_agree_round(l, rc));
+    if (l->round_tokens) ares_model_end_round(l->model);
+    return ARES_OK;
+}
+
+/* What became of this rank's part, before passes that gather the model's weights. */
+static int agree(const learner *l, int rc)
+{
+    const ares_model_share *s = &l->model->share;
+    return s->how == ARES_SHARE_ALL ? ares_group_agree(s->group, rc) : rc;
+}
+
+/* Packs the rows, and brings the targets to the device. */
+static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                      bool share_prompts, learner_pass *out)
+{
+    const int32_t **targets = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *targets);
+    size_t bytes = 0;
+    ARES_TRY(ares_signal_poll());
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (learner_pass){ 0 };
+        ares_pack_build(b, &sets[i], share_prompts, &l->arena, &out[i].packed, &targets[i]);
+        bytes += (size_t)out[i].packed.n_out * sizeof **targets;
+    }
+    ARES_TRY(columns_open(&l->targets, l->model->device, l->role, bytes, (int)n));
+    for (int64_t i = 0; i < n; i++) {
+        size_t size = (size_t)out[i].packed.n_out * sizeof **targets;
+        int32_t *on = columns_place(&l->targets, (int32_t *)(uintptr_t)targets[i], size);
+        columns_in(&l->targets, on, targets[i], size);
+        out[i].targets = on;
+    }
+    return ARES_OK;
+}
+
+/* The passes that have a response token, as the model takes them. */
+static int packed_of(learner *l, const learner_pass *p, int64_t n, ares_packed **packed)
+{
+    int present = 0;
+    *packed = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof **packed);
+    for (int64_t i = 0; i < n; i++)
+        if (p[i].packed.n_out) (*packed)[present++] = p[i].packed;
+    return present;
+}
+
+/* The forward of model l->model over passes that l, or another learner, has packed. */
+static int run_round(learner *l, const learner_pass *p, int64_t n, bool keep, void **hidden)
+{
+    ares_packed *packed;
+    void **found = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *found);
+    int present = packed_of(l, p, n, &packed);
+    ARES_TRY(agree(l, sight_show(l, packed, present, keep)));
+    ARES_TRY(ares_model_forward_round(l->model, l->workspace, packed, present, keep, found));
+    for (int64_t i = 0, k = 0; i < n; i++) hidden[i] = p[i].packed.n_out ? found[k++] : NULL;
+    return ARES_OK;
+}
+
+int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                          bool share_prompts, bool keep, learner_pass *out)
+{
+    ares_arena_reset(&l->arena);
+    ares_work_done(ARES_WORK_MICRO_BATCHES, n); /* they have begun */
+    void **hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *hidden);
+    ARES_TRY(agree(l, pack_round(l, b, sets, n, share_prompts, out)));
+    ARES_TRY(run_round(l, out, n, keep, hidden));
+    for (int64_t i = 0; i < n; i++) out[i].hidden = hidden[i];
+    return ARES_OK;
+}
+
+int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden)
+{
+    ares_arena_reset(&l->arena);
+    return run_round(l, p, n, false, hidden);
+}
+
+ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena)
+{
+    ares_micro_set *sets = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *sets);
+    for (int64_t i = 0; i < n; i++) sets[i] = (ares_micro_set){ 1, &m[i], m[i].tokens, m[i].out };
+    return sets;
+}
+
+/* Of the derivatives of a pass. */
+static size_t derivative_bytes(const learner *l, int32_t rows)
+{
+    size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
+    return ares_phase_size((size_t)rows * row);
+}
+
+int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, void **rest)
+{
+    size_t at = 0;
+    for (int64_t i = 0; i < n; i++) at += derivative_bytes(l, p[i].packed.n_out);
+    ARES_TRY(learner_reserve(l, at + more));
+    char *to = l->scratch.data;
+    for (int64_t i = 0; i < n; i++) {
+        p[i].d_hidden = to;
+        to += derivative_bytes(l, p[i].packed.n_out);
+    }
+    if (rest) *rest = to;
+    return ARES_OK;
+}
+
+void learner_hold_head(const learner *l)
+{
+    ares_region_hold(l->model, ares_model_head_region(l->model));
+}
+
+void learner_drop_head(const learner *l)
+{
+    ares_region_drop(l->model, ares_model_head_region(l->model));
+}
+
+ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
+{
+    return (ares_head_args){ .rows = p->packed.n_out,
+                             .vocab = l->model->cfg.vocab,
+                             .x = p->hidden,
+                             .ldx = l->model->cfg.hidden,
+                             .w = ares_model_head(l->model),
+                             .target = p->targets,
+                             .inv_temperature = ares_inv_temperature((float)temperature) };
+}
+
+int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more)
+{
+    return learner_reserve(l, (size_t)n * derivative_bytes(l, rows) + more);
+}
+
+size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more)
+{
+    size_t bytes = (size_t)n * derivative_bytes(l, rows) + more;
+    l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);
+    return ares_phase_size(l->scratch_bytes);
+}
+
+void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h)
+{
+    ares_region_grad(l->model, ares_model_head_region(l->model));
+    h->dx = p->d_hidden;
+    h->lddx = l->model->cfg.hidden;
+    h->dw = ares_model_head_grad(l->model);
+}
+
+int learner_sync(const learner *l)
+{
+    ares_model *m = l->model;
+    bool gathered = m->share.how == ARES_SHARE_ALL;
+    if (m->tp) ARES_TRY(ares_group_sync(m->tp));
+    return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
+}
+
+int learner_agree(const learner *l, const learner *with, int rc)
+{
+    return learner_by_region(l, with) ? ares_world_agree(l->world, rc) : rc;
+}
+
+int learner_zero_grad(const learner *l, const learner *with)
+{
+    return learner_agree(l, with, ares_model_zero_grad(l->model));
+}
+
+int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
+{
+    ares_packed *packed;
+    const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
+    int present = packed_of(l, p, n, &packed);
+    sight_wants(l, packed, present);
+    for (int64_t i = 0, k = 0; i < n; i++)
+        if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
+    ARES_TRY(ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden));
+    return sight_backward(l, packed, present);
+}
+
+learner_scoring learner_scoring_of(const ares_train_config *cfg)
+{
+    return (learner_scoring){ .max_token_len = cfg->actor.max_token_len,
+                              .share_prompts = cfg->actor.share_prompts,
+                              .temperature = cfg->rollout.temperature };
+}
+
+/* What the head finds of n rows: log-probs, entropies and log-sum-exps, on the device. */
+static void head_writes(ares_head_args *h, float *stats, size_t n)
+{
+    h->log_prob = stats;
+    h->entropy = stats + n;
+    h->lse = stats + 2 * n;
+}
+
+/* stats [3][n]: of a round, of its rows the first of each. */
+static int score(learner *l, const learner_scoring *s, const ares_batch *b,
+                 const ares_micro_set *sets, int64_t n_sets, learner_pass *p, float *stats,
+                 size_t n)
+{
+    ares_device *d = l->model->device;
+    ares_vocab_parts parts;
+    if (l->model->tp) parts = ares_model_head_parts(l->model);
+    ARES_TRY(learner_forward_round(l, b, sets, n_sets, s->share_prompts, false, p));
+    learner_hold_head(l);
+    for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
+        if (!p[i].packed.n_out) continue;
+        ares_head_args h = learner_head(l, &p[i], s->temperature);
+        h.parts = l->model->tp ? &parts : NULL;
+        head_writes(&h, stats, n);
+        d->k->head(d, &h);
+    }
+    learner_drop_head(l);
+    return columns_ready(&l->stats);
+}
+
+/* stats [3][n]: of the sets, one after the other, on the host once all have been computed. */
+static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
+                     const ares_micro_set *sets, int64_t n_sets, ares_arena *arena, float *stats,
+                     size_t n)
+{
+    ares_device *d = l->model->device;
+    size_t bytes = 3 * n * sizeof *stats;
+    learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
+    ARES_TRY(agree(l, columns_open(&l->stats, d, l->role, bytes, 1)));
+    float *on = columns_place(&l->stats, stats, bytes), *at = on;
+    learner_scored rounds;
+    bool meet = l->model->share.how == ARES_SHARE_ALL;
+    ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
+    for (int64_t r = 0; r < rounds.n; r++) {
+        int64_t i = rounds.first[r], end = rounds.first[r + 1];
+        ARES_TRY(score(l, s, b, sets + i, end - i, p, at, n));
+        for (; i < end; i++) at += sets[i].out;
+    }
+    columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
+    return learner_sync(l);
+}
+
+/* All runs in one pass over their sets. The columns' first number is the batch's token `first`. */
+static int score_runs(learner *l, const learner_scoring *s, const ares_batch *b,
+                      const learner_rows *runs, int64_t n_runs, int64_t first, float *log_probs,
+                      float *entropies)
+{
+    ares_arena plan = { 0 };
+    int64_t n_sets = 0, rows = 0, n = 0;
+    for (int64_t i = 0; i < n_runs; i++) {
+        rows += runs[i].end - runs[i].row;
+        n += b->row_start[runs[i].end] - b->row_start[runs[i].row];
+    }
+    ares_micro_set *sets = ares_arena_alloc(&plan, (size_t)(rows + 1) * sizeof *sets);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n_runs && rc == ARES_OK; i++) {
+        ares_micro_set *more;
+        int64_t count = 0;
+        rc = ares_pack_sets(b, runs[i].row, runs[i].end, s->max_token_len, s->share_prompts, &plan,
+                            &more, &count);
+        if (rc == ARES_OK && count) memcpy(sets + n_sets, more, (size_t)count * sizeof *sets);
+        n_sets += rc == ARES_OK ? count : 0;
+    }
+    float *stats = ares_arena_alloc(&plan, ((size_t)n * 3 + 1) * sizeof *stats);
+    rc = agree(l, rc);
+    if (rc == ARES_OK) rc = score_all(l, s, b, sets, n_sets, &plan, stats, (size_t)n);
+    for (int64_t i = 0, at = 0; rc == ARES_OK && i < n_sets; at += sets[i++].out) {
+        if (log_probs) ares_pack_scatter(b, &sets[i], stats + at, first, log_probs);
+        if (entropies) ares_pack_scatter(b, &sets[i], stats + n + at, first, entropies);
+    }
+    ares_arena_fini(&plan);
+    return rc;
+}
+
+int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
+                      int64_t end, float *log_probs, float *entropies)
+{
+    return score_runs(l, s, b, &(learner_rows){ row, end }, 1, b->row_start[row], log_probs,
+                      entropies);
+}
+
+int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const learner_rows *runs, int64_t n, float *column)
+{
+    return score_runs(l, s, b, runs, n, 0, column, NULL);
+}
+
+int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
+                         const ares_train_config *cfg, const ares_batch *b, int64_t row,
+                         int64_t end, float *log_probs, float *entropies)
+{
+    learner l = { .role = "actor", .model = m, .workspace = w, .features = features };
+    learner_scoring s = learner_scoring_of(cfg);
+    int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
+    close_columns(&l);
+    ares_arena_fini(&l.arena);
+    return rc;
+}
+
+/* The coefficients of a loss that is linear in the log-probs. */
+typedef struct linear_loss {
+    ares_device *device;
+    const float *d_log_prob;
+} linear_loss;
+
+static void linear_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                          const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    (void)log_prob;
+    (void)entropy;
+    (void)c_entropy;
+    const linear_loss *x = ctx;
+    x->device->k->copy(x->device, c_log_prob, x->d_log_prob + row, (size_t)n * sizeof(float));
+}
+
+/* Numbers of a round of a linear loss, one per response token: on the host, on the device. */
+typedef struct linear_columns {
+    float *host_stats, *stats;  /* [3][n] */
+    float *host_d, *d_log_prob; /* [n] */
+    size_t n;
+} linear_columns;
+
+static int linear_open(learner *l, const ares_batch *b, const ares_micro_batch *m, int64_t n,
+                       const float *d_log_prob, linear_columns *out)
+{
+    *out = (linear_columns){ 0 };
+    for (int64_t i = 0; i < n; i++) out->n += (size_t)m[i].out;
+    size_t bytes = out->n * sizeof(float);
+    float *to = out->host_d = ares_arena_alloc(&l->arena, bytes + 1);
+    out->host_stats = ares_arena_calloc(&l->arena, 3 * out->n + 1, sizeof(float));
+    for (int64_t i = 0; i < n; to += m[i++].out)
+        if (m[i].out)
+            memcpy(to, d_log_prob + b->row_start[m[i].row], (size_t)m[i].out * sizeof *to);
+    ARES_TRY(columns_open(&l->stats, l->model->device, l->role, 4 * bytes, 2));
+    out->stats = columns_place(&l->stats, out->host_stats, 3 * bytes);
+    out->d_log_prob = columns_place(&l->stats, out->host_d, bytes);
+    columns_in(&l->stats, out->d_log_prob, out->host_d, bytes);
+    return ARES_OK;
+}
+
+static int linear_sum(learner *l, const linear_columns *c, double *sum)
+{
+    ares_device *d = l->model->device;
+    columns_out(&l->stats, &(column_part){ c->host_stats, c->stats, c->n * sizeof(float) }, 1);
+    ARES_TRY(d->k->sync(d));
+    for (size_t i = 0; i < c->n; i++)
+        if (c->host_d[i] != 0) /* others may have probability 0 */
+            *sum += (double)c->host_d[i] * (double)c->host_stats[i];
+    return ARES_OK;
+}
+
+static int add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const ares_micro_batch *m, int64_t n, learner_pass *p,
+                         const float *d_log_prob, double *sum)
+{
+    ares_device *d = l->model->device;
+    ares_arena arena = { 0 };
+    int rc =
+        learner_forward_round(l, b, learner_sets_of(m, n, &arena), n, s->share_prompts, true, p);
+    ares_arena_fini(&arena);
+    ARES_TRY(rc);
+    linear_columns c;
+    rc = linear_open(l, b, m, n, d_log_prob, &c);
+    if (rc == ARES_OK) rc = learner_reserve_round(l, p, n, 0, NULL);
+    ARES_TRY(agree(l, rc));
+    learner_hold_head(l);
+    for (int64_t i = 0, at = 0; i < n; at += m[i++].out) {
+        if (!p[i].packed.n_out) continue;
+        linear_loss loss = { d, c.d_log_prob + at };
+        ares_head_args h = learner_head(l, &p[i], s->temperature);
+        head_writes(&h, c.stats + at, c.n);
+        learner_head_backward(l, &p[i], &h);
+        d->k->head_fused(d, &h, linear_losses, &loss);
+    }
+    learner_drop_head(l);
+    ARES_TRY(learner_backward_round(l, p, n));
+    return sum ? linear_sum(l, &c, sum) : ARES_OK;
+}
+
+int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                          const ares_micro_batch *m, int64_t n, const float *d_log_prob,
+                          double *sum)
+{
+    learner_pass *p = ares_malloc((size_t)(n + 1) * sizeof *p);
+    int64_t i = 0;
+    int rc;
+    do {
+        int64_t k = learner_together(l, NULL, n - i);
+        rc = add_gradients(l, s, b, m + i, k, p, d_log_prob, sum);
+        i += k;
+    } while (i < n && rc == ARES_OK);
+    ares_free(p);
+    return rc;
+}
+
+double learner_lr(const learner *l)
+{
+    return optim_lr(&l->optim, l->step);
+}
+
+int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
+{
+    if (rc == ARES_OK || rc == ARES_ENUMERIC)
+        ares_signal_expect(ARES_SIGNAL_WAITS); /* what moves weights ends as a whole step */
+    if (rc == ARES_ENUMERIC) {
+        optim_skip(&l->optim, l->world, what);
+        *norm = NAN;
+        return ARES_OK;
+    }
+    if (rc == ARES_OK)
+        rc = optim_step(&l->optim, l->model, l->world, learner_lr(l), max_grad_norm, what, norm);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
+}

@@ -1,0 +1,311 @@
+#ifndef ARES_TRAIN_LEARNER_H
+#define ARES_TRAIN_LEARNER_H
+
+#include "ares/kernels.h"
+#include "ares/model_vision.h"
+#include "ares/train.h"
+
+/* What ranks share of the models that they train together, and with whom. (sharing.c) */
+
+/* Refuses what the ranks of a run, world of them, cannot share. */
+void sharing_check(ares_config *cfg, const ares_train_config *c, int world);
+
+/* Ranks in neighbouring groups of one size, and the ranks with the same part in each of them. */
+typedef struct sharing_cut {
+    ares_group *group, *replicas;
+} sharing_cut;
+/* all: one group; the others as fsdp_size cuts them, each size once. */
+typedef struct sharing_groups {
+    ares_group *all;
+    sharing_cut cut[3];
+    int n;
+    ares_group *tp; /* borrowed: the ranks that roll out as one; NULL: each by itself */
+} sharing_groups;
+/* The groups that worker.*.fsdp.fsdp_size asks for. A collective of the world, of `ranks` ranks. */
+int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
+                 int ranks);
+void sharing_close(sharing_groups *g);
+/*
+ * How many neighbouring ranks share; fsdp_size: null, -1, and all or more than there are, as in
+ * verl, are all of them.
+ */
+int sharing_size(int64_t fsdp_size, int ranks);
+int64_t sharing_bytes(const sharing_groups *g); /* that this rank has sent in them so far */
+/* As worker.*.fsdp and worker.*.offload ask. */
+ares_model_share sharing_of_actor(const ares_train_config *c, const sharing_groups *g);
+ares_model_share sharing_of_critic(const ares_train_config *c, const sharing_groups *g);
+ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_groups *g);
+
+/*
+ * Arrays of the host that the device computes with, such as the columns of a batch. Where the
+ * device's memory is the host's, the device uses the arrays themselves and nothing is copied; on a
+ * card each gets a place in a block of the card's memory. (columns.c)
+ */
+
+typedef struct columns {
+    ares_device *device;
+    char *block; /* of a card; grows on demand and is kept */
+    size_t bytes, used;
+    char *staged,
+        *host_staged; /* what columns_out brings, in one piece: on the card, on the host */
+    size_t staged_bytes;
+} columns;
+
+/* Whether the device's memory is the host's. */
+static inline bool columns_shared(const columns *c)
+{
+    return c->device->index < 0;
+}
+/*
+ * Room for arrays of so many bytes together, `arrays` of them; the places given before are lost.
+ * role: of the learner, for the message.
+ */
+int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int arrays);
+void columns_close(columns *c); /* a zeroed one, too */
+/* The device's address of an array of the host, whose contents are not copied yet. NULL for NULL */
+void *columns_place(columns *c, void *host, size_t bytes);
+/* Copies an array, or a part of it, to its place. The host's memory may be reused on return. */
+void columns_in(const columns *c, void *device, const void *host, size_t bytes);
+/* Copies arrays to the host, all in one wait. NULL: none. Call sync before reading them. */
+typedef struct column_part {
+    void *host;
+    const void *device;
+    size_t bytes;
+} column_part;
+void columns_out(columns *c, const column_part *part, int n);
+/*
+ * After a kernel that wrote them, before code of the room algo reads them: a failure of the kernel
+ * where that code runs on the host. A card's runs after the kernel, and does not wait.
+ */
+int columns_ready(const columns *c);
+
+/*
+ * AdamW over a model's parameters, its schedule, and updates that are left out because a loss or a
+ * gradient is not finite. (optim.c)
+ */
+
+typedef struct optim {
+    const ares_optim_config *cfg;
+    ares_schedule schedule;
+    int64_t updates; /* optimizer steps taken: AdamW's bias correction counts them */
+    int64_t skipped; /* left out since the last one that was taken */
+    bool failing;    /* OPTIM_SKIPS_IN_A_ROW were left out: the run is to end */
+} optim;
+enum { OPTIM_SKIPS_IN_A_ROW = 3 };
+
+int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps);
+/* Allocates the moments of every parameter as worker.*.optim.strategy keeps them. */
+int optim_alloc_states(const optim *o, ares_model *m);
+double optim_lr(const optim *o, int64_t step); /* of training step 0, 1, ... */
+/* Sums gradients over ranks. *norm: of all of them, which may be no finite number. */
+int optim_norm(ares_model *m, double *norm);
+/*
+ * Sums gradients over ranks, clips them to max_grad_norm and updates the weights in place.
+ * *grad_norm is the norm before clipping. Where it is NaN or infinite the update is left out, on
+ * every rank: weights, moments and their count stay, *grad_norm is NaN, and a warning that begins
+ * with `what` names the parameter.
+ */
+int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+               const char *what, double *grad_norm);
+/*
+ * Counts an update that was left out. The reason is the last failure, which is printed as a warning
+ * and cleared.
+ */
+void optim_skip(optim *o, const ares_world *world, const char *what);
+
+/*
+ * What the actor, the critic, the reference and supervised training are made of: a model, what a
+ * pass through it needs, and its optimizer. (learner.c)
+ */
+
+typedef struct learner {
+    const char *role; /* "actor", "critic": errors name its options, worker.<role>.* */
+    ares_model *model;
+    ares_workspace *workspace;
+    ares_features *features; /* of images and videos, borrowed; NULL: rows are text */
+    ares_keep tower_keep;    /* in a pass back through a trained tower */
+    double features_off;     /* most that the update's differ from the rollout's, since a report */
+    ares_world *world;       /* the ranks whose gradients are summed; NULL: this process alone */
+    optim optim;             /* of a model that is trained */
+    int64_t round_tokens;    /* fed for a round on a rank at most; 0: a mini-batch is one round */
+    int64_t scored_tokens;   /* the same of passes without a backward; 0: LEARNER_SCORED */
+    int64_t step;            /* training steps it has been updated in: the clock of its schedule */
+    /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
+    ares_held scratch;
+    size_t scratch_bytes; /* the most that it has held */
+    columns targets;      /* of a pass */
+    columns stats;        /* what the head finds, of a scoring */
+    columns columns;      /* of an update */
+    ares_arena arena;     /* of a micro-batch */
+} learner;
+
+typedef struct learner_options {
+    const char *role;
+    ares_world *world;
+    ares_features *features;        /* NULL: rows are text */
+    const ares_optim_config *optim; /* NULL: the weights stay as they are */
+    int64_t total_steps;            /* of the schedule */
+    bool gradient_checkpointing;
+    int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
+} learner_options;
+
+/*
+ * Tokens that go through a model together without a backward, where weights come region by region.
+ * A card of 600 TFLOP/s computes six times as long with a weight as it takes from the host at 55
+ * GB/s; hidden states of 3,584 numbers take 1.4 GB. It changes no bit.
+ */
+enum { LEARNER_SCORED = 65536 };
+
+/* Refuses fp32 storage by name where the device computes in bf16, whose products take bf16 alone.
+ */
+int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);
+/* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
+int learner_open(learner *l, ares_model *m, const learner_options *o);
+void learner_close(learner *l); /* a zeroed one, too */
+/* Makes the scratch hold so many bytes; what it held is lost where it grows. */
+int learner_reserve(learner *l, size_t bytes);
+/* For the derivatives of n passes' hidden states, so many rows each, and `more` bytes. */
+int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more);
+/* The scratch is taken so large at once from now on; what it takes of training's phase. */
+size_t learner_expect_backward(learner *l, int32_t rows, int64_t n, size_t more);
+
+/* Some rows of a batch after their forward pass. It lives until the learner's next round. */
+typedef struct learner_pass {
+    ares_packed packed;     /* packed.n_out: response tokens of the rows; 0: nothing was computed */
+    const int32_t *targets; /* device, [n_out]: these tokens, run by run in batch order */
+    void *hidden;           /* device, [n_out][hidden]: the states from which each is predicted */
+    void *d_hidden;         /* their derivatives, in the scratch (learner_reserve_round) */
+} learner_pass;
+/* Whether the weights of l, or of `with` (NULL: none), come to the device region by region. */
+bool learner_by_region(const learner *l, const learner *with);
+/*
+ * How many of the next n micro-batches are a round, which goes through the model together: all
+ * where weights come region by region; else one, whose activations stay in cache.
+ */
+int64_t learner_together(const learner *l, const learner *with, int64_t n);
+/* Of n micro-batches of so many tokens, those of a pass without a backward (learner_cut_scored). */
+int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens);
+/*
+ * Sets of passes without a backward as rounds: those of round i are [first[i], first[i + 1]). At
+ * least one round, which may be empty, as the last rounds may where ranks meet in them: then all
+ * ranks have the same number, and it is a collective.
+ */
+typedef struct learner_scored {
+    int64_t n;
+    int64_t *first; /* [n + 1] */
+} learner_scored;
+int learner_cut_scored(const learner *l, const learner *with, const ares_micro_set *sets, int64_t n,
+                       bool meet, ares_arena *arena, learner_scored *out);
+/*
+ * A mini-batch, or a second batch beside it, as rounds: runs of this rank's rows, in their order,
+ * that ranks train on together and whose gradients are summed before those of the next
+ * (docs/ranks.md#rounds). All ranks have the same number, some of them without rows at the end.
+ */
+typedef struct learner_rounds {
+    int64_t n;                     /* at least 1 */
+    const ares_micro_batch *round; /* [n] */
+} learner_rounds;
+/* Of rows [row, end), in the arena. A collective where a mini-batch may be several rounds. */
+int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64_t end, bool share,
+                       ares_arena *arena, learner_rounds *out);
+/*
+ * What became of this rank's part, before a round ends: the same on every rank where a mini-batch
+ * may be several rounds, whose ends are collectives; else rc.
+ */
+int learner_agree_round(const learner *l, int rc);
+/* After the passes of each round, which gave rc: agrees on it, and sums. */
+int learner_end_round(const learner *l, int rc);
+/* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
+int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set *sets, int64_t n,
+                          bool share_prompts, bool keep, learner_pass *out);
+/*
+ * The hidden states of another model over the rows of a round, one pointer per pass; NULL where a
+ * pass has no response token.
+ */
+int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden);
+/* Sets of one micro-batch each: head row i is about batch token row_start[m->row] + i. */
+ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena);
+/* Memory for d_hidden of a round, and so many bytes more, at *rest. */
+int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, void **rest);
+/* The weights of the head, which are on the device between the two. */
+void learner_hold_head(const learner *l);
+void learner_drop_head(const learner *l);
+/*
+ * The head over a pass, forward only; what it writes (log_prob, ...), on the device, is for the
+ * caller to set.
+ */
+ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature);
+/* Adds what the head's backward needs besides: dx, which is d_hidden, and the gradient dw. */
+void learner_head_backward(const learner *l, const learner_pass *p, ares_head_args *h);
+/* Waits for what was launched; where weights are gathered, also the first failure of that. */
+int learner_sync(const learner *l);
+/*
+ * What became of this rank's part, before passes that may be collectives: the same on every rank
+ * where weights come region by region, else rc.
+ */
+int learner_agree(const learner *l, const learner *with, int rc);
+/* Before the passes of an optimizer step, which goes over both models where `with` is given. */
+int learner_zero_grad(const learner *l, const learner *with);
+/* Adds the gradients of a round, whose passes have their d_hidden. */
+int learner_backward_round(learner *l, const learner_pass *p, int64_t n);
+
+/* How a pass over rows is cut, and the temperature of its log-probs. */
+typedef struct learner_scoring {
+    int64_t max_token_len;
+    bool share_prompts;
+    double temperature;
+} learner_scoring;
+/* As the actor is configured, at the rollout's temperature. */
+learner_scoring learner_scoring_of(const ares_train_config *cfg);
+typedef struct learner_rows {
+    int64_t row, end;
+} learner_rows;
+/*
+ * Log-probs and entropies (NULL: not wanted) of the response tokens of rows [row, end). Of rows
+ * that rollout sampled under these weights at this temperature they are what it recorded, bit for
+ * bit.
+ */
+int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
+                      int64_t end, float *log_probs, float *entropies);
+/* The log-probs of several runs of rows, ascending. column [b->tokens]: others stay as they are */
+int learner_log_probs_of(learner *l, const learner_scoring *s, const ares_batch *b,
+                         const learner_rows *runs, int64_t n, float *column);
+
+/*
+ * Adds the gradients of sum(d_log_prob * log-prob) over the response tokens of n micro-batches.
+ * d_log_prob [b->tokens]; sum: is added to; NULL: not wanted
+ */
+int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                          const ares_micro_batch *m, int64_t n, const float *d_log_prob,
+                          double *sum);
+
+/*
+ * The optimizer step of a mini-batch whose gradients are there. rc is what computing them gave, the
+ * same on every rank; ARES_ENUMERIC, a loss that is no finite number, leaves the update out as a
+ * gradient does that is none. *norm: of the gradient before clipping; NaN where the update was left
+ * out, on every rank. what begins warnings and errors: "actor: step 5".
+ */
+int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm);
+double learner_lr(const learner *l); /* of the training step at hand */
+
+/*
+ * Images and videos in the passes of a learner: what its tower makes of them, and the way back
+ * through a tower that is trained. (sight.c)
+ */
+
+/*
+ * Features of what stands in the passes, in the learner's arena. keep: for a backward. A trained
+ * tower makes those of an update anew, so that exact/vision_max_abs compares two computations.
+ */
+int sight_show(learner *l, ares_packed *packed, int n, bool keep);
+/* Before a backward: memory for the derivatives by features, where the tower is trained. */
+void sight_wants(learner *l, ares_packed *packed, int n);
+/* After it: these derivatives go back through the tower, pass by pass. */
+int sight_backward(learner *l, const ares_packed *packed, int n);
+/*
+ * Metrics of a step's images and videos: data/image_tokens, timing_s/vision and, of a trained
+ * tower, exact/vision_max_abs. Nothing for a model that reads text alone. other: whose seconds
+ * count, too, or NULL. A collective.
+ */
+int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m);
+#endif

@@ -1,0 +1,251 @@
+/*
+ * AdamW over the regions of a model: gradients are summed over ranks, one global norm is taken,
+ * then every region is updated (docs/update.md#optimizers-and-learning-rates).
+ */
+#include "learner.h"
+
+#include <math.h>
+#include <string.h>
+
+int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps)
+{
+    double warmup = cfg->warmup_steps == ARES_NULL_I64
+                        ? floor(cfg->warmup_ratio * (double)total_steps)
+                        : (double)cfg->warmup_steps;
+    *o = (optim){ .cfg = cfg,
+                  .schedule = { .name = cfg->scheduler,
+                                .base = cfg->lr,
+                                .min_ratio =
+                                    ares_is_null_f64(cfg->min_lr_ratio) ? 0 : cfg->min_lr_ratio,
+                                .warmup_steps = warmup,
+                                .total_steps = (double)total_steps,
+                                .cycles = 0.5 } };
+    return ares_schedule_check(&o->schedule);
+}
+
+static bool in_bf16(const optim *o)
+{
+    return strcmp(o->cfg->strategy, "adamw_bf16") == 0;
+}
+
+int optim_alloc_states(const optim *o, ares_model *m)
+{
+    return ares_model_optimizer_alloc(m, in_bf16(o) ? ARES_BF16 : ARES_F32);
+}
+
+double optim_lr(const optim *o, int64_t step)
+{
+    ares_schedule s = o->schedule;
+    s.base = o->cfg->lr; /* which may have a schedule of its own */
+    return ares_schedule_at(&s, step);
+}
+
+void optim_skip(optim *o, const ares_world *world, const char *what)
+{
+    o->skipped++;
+    o->failing = o->failing || o->skipped >= OPTIM_SKIPS_IN_A_ROW;
+    if (ares_world_rank(world) == 0) /* all ranks found the same */
+        ares_log(ARES_LOG_WARN,
+                 "%s: %s; the update is left out, %lld in a row now; the run ends at %d", what,
+                 ares_error_message(), (long long)o->skipped, OPTIM_SKIPS_IN_A_ROW);
+    ares_error_clear();
+}
+
+/* The sums of squares of all chunks of all regions, to the host, in the device's order. */
+static int read_squares(ares_model *m, double *squares)
+{
+    ares_device *d = m->device;
+    d->k->copy_out(d, squares, m->grad_squares, (size_t)m->n_squares * sizeof *squares);
+    return d->k->sync(d);
+}
+
+/* The chunks of a rank's own parts, norms and biases aside, which every rank has whole. */
+static int64_t own_chunks(const ares_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->n_regions - 1; i++) n += m->regions[i].own / ARES_SUM_CHUNK;
+    return n;
+}
+
+/* by_rank: rank after rank, each with its chunks of all regions; to: region after region. */
+static void order_squares(const ares_model *m, const double *by_rank, double *to)
+{
+    int shards = ares_model_shards(m);
+    int64_t own = own_chunks(m), at = 0;
+    for (int i = 0; i < m->n_regions - 1; i++) {
+        int64_t n = m->regions[i].own / ARES_SUM_CHUNK;
+        for (int s = 0; s < shards; s++, to += n)
+            memcpy(to, by_rank + s * own + at, (size_t)n * sizeof *to);
+        at += n;
+    }
+    at = shards * own; /* norms and biases */
+    memcpy(to, by_rank + at, (size_t)(m->n_squares - at) * sizeof *to);
+}
+
+/*
+ * The sums of squares of all regions' chunks. *squares [n_squares]: region after region, the chunks
+ * of each in their order, for the caller to free: one list, however the ranks share the model.
+ */
+static int sum_squares(ares_model *m, double **squares)
+{
+    ares_device *d = m->device;
+    ares_group *g = m->share.group;
+    int shards = ares_model_shards(m), last = m->n_regions - 1;
+    int64_t own = own_chunks(m);
+    double *mine = m->grad_squares + (shards > 1 ? ares_group_rank(g) * own : 0), *to = mine;
+    for (int i = 0; i < last; i++) {
+        const ares_region *r = &m->regions[i];
+        d->k->square_sums(d, r->own_grad, r->own, to);
+        to += r->own / ARES_SUM_CHUNK;
+    }
+    d->k->square_sums(d, m->regions[last].own_grad, m->regions[last].own,
+                      m->grad_squares + shards * own);
+    if (shards > 1)
+        ares_group_join(g, ares_group_gather(g, mine, m->grad_squares, (size_t)own * sizeof *mine));
+    double *by_rank = ares_malloc((size_t)m->n_squares * sizeof *by_rank);
+    *squares = ares_malloc((size_t)m->n_squares * sizeof **squares);
+    int rc = read_squares(m, by_rank);
+    if (rc == ARES_OK) rc = ares_model_sync(m);
+    if (rc == ARES_OK) order_squares(m, by_rank, *squares);
+    ares_free(by_rank);
+    return rc;
+}
+
+/* In a tied model, the embedding's own gradient is added to the head's before. */
+static int norm_of(ares_model *m, double *norm, double **squares)
+{
+    double sum = 0;
+    ares_model_join_embed_grad(m);
+    for (int i = 0; i < m->n_regions; i++) ares_region_sum(m, i);
+    int rc = sum_squares(m, squares);
+    for (int64_t c = 0; c < m->n_squares && rc == ARES_OK; c++) sum += (*squares)[c];
+    *norm = sqrt(sum);
+    return rc;
+}
+
+int optim_norm(ares_model *m, double *norm)
+{
+    double *squares;
+    int rc = norm_of(m, norm, &squares);
+    ares_free(squares);
+    return rc;
+}
+
+static bool finite_sums(const double *sums, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(sums[i])) return false;
+    return true;
+}
+
+/* The first region with a chunk whose sum is not finite. */
+static int first_faulty(const ares_model *m, const double *squares)
+{
+    int r = 0;
+    while (r < m->n_regions - 1 && finite_sums(squares, ares_region_chunks(&m->regions[r])))
+        squares += ares_region_chunks(&m->regions[r++]);
+    return r;
+}
+
+/* Fails with the parameter's name where this rank's part of its gradient is not finite. */
+static int check_finite(ares_model *m, const ares_param *p, double *squares)
+{
+    ares_device *d = m->device;
+    const ares_region *r = &m->regions[p->region];
+    int64_t from = ARES_MAX(p->at, r->own_first),
+            end = ARES_MIN(p->at + p->elements, r->own_first + r->own);
+    if (from >= end) return ARES_OK;
+    d->k->square_sums(d, r->own_grad + (from - r->own_first), end - from, m->grad_squares);
+    ARES_TRY(read_squares(m, squares));
+    if (finite_sums(squares, (end - from + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK)) return ARES_OK;
+    return ares_fail(ARES_ENUMERIC, "the gradient of '%s' (%s) holds NaN or infinity", p->name,
+                     r->name);
+}
+
+/*
+ * Fails on every rank with the name of the first parameter whose gradient is not finite, in the
+ * first region that has one. squares: of all chunks.
+ */
+static int not_finite(ares_model *m, ares_world *world, double norm, double *squares)
+{
+    int region = first_faulty(m, squares), rc = ARES_OK;
+    for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
+        if (m->params[i].region == region) rc = check_finite(m, &m->params[i], squares);
+    rc = ares_world_agree(world, rc);
+    ARES_ASSERT(rc != ARES_OK); /* padding is zero, and f64 holds the sum of any finite squares */
+    return ares_fail_in(rc, "gradient norm is %g", norm);
+}
+
+/* A stretch of an array of the type. */
+static void *at(void *array, ares_dtype dtype, int64_t first)
+{
+    return (char *)array + (size_t)first * ares_dtype_bytes(dtype);
+}
+
+/* AdamW of a stretch of the part of a region that is this rank's. */
+static void step_stretch(const optim *o, ares_model *m, const ares_region *r, const ares_states *s,
+                         double lr, double scale)
+{
+    void *own = at(r->own_weights, r->dtype, s->first);
+    ares_adamw_args a = { .n = s->n,
+                          .w = r->act ? at(r->act, ARES_BF16, s->first) : own,
+                          .dtype = r->act ? ARES_BF16 : r->dtype,
+                          .kahan = r->states == ARES_BF16,
+                          .master = r->act ? own : s->master,
+                          .grad = r->own_grad + s->first,
+                          .m = s->m,
+                          .v = s->v,
+                          .lr = lr,
+                          .beta1 = o->cfg->betas.items[0],
+                          .beta2 = o->cfg->betas.items[1],
+                          .eps = o->cfg->eps,
+                          .weight_decay = r->decay ? o->cfg->weight_decay : 0,
+                          .grad_scale = scale,
+                          .step = o->updates };
+    m->device->k->adamw(m->device, &a);
+}
+
+/*
+ * The weights of a region, of which this rank has written its own part. On a card they travel while
+ * AdamW goes on with the next region.
+ */
+static void gather_weights(ares_model *m, const ares_region *r)
+{
+    ares_group *g = m->share.group;
+    if (m->share.how == ARES_SHARE_NONE || r->in_parts || !r->decay) return;
+    size_t bytes = (size_t)r->own * ares_dtype_bytes(r->dtype);
+    ares_ticket t = ares_group_gather(g, r->own_weights, r->weights, bytes);
+    if (r->host)
+        ares_group_join(g, t); /* they go on to the host; otherwise the end of the step waits */
+}
+
+int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+               const char *what, double *grad_norm)
+{
+    double norm, *squares;
+    int rc = norm_of(m, &norm, &squares);
+    if (rc == ARES_OK && !isfinite(norm)) rc = not_finite(m, world, norm, squares);
+    ares_free(squares);
+    *grad_norm = norm;
+    if (rc == ARES_ENUMERIC) {
+        optim_skip(o, world, what);
+        *grad_norm = NAN;
+        return ARES_OK;
+    }
+    ARES_TRY(rc);
+    o->skipped = 0;
+    o->updates++;
+    /* as torch.nn.utils.clip_grad_norm_ */
+    double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
+    for (int i = 0; i < m->n_regions; i++) {
+        const ares_region *r = &m->regions[i];
+        bool apart = !r->own_weights; /* on the host */
+        ares_states s = { 0 };
+        if (apart) ares_region_hold_own(m, i);
+        while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
+        gather_weights(m, r);
+        ares_region_store(m, i);
+        if (apart) ares_region_drop(m, i);
+    }
+    return ares_model_sync(m);
+}

@@ -1,0 +1,253 @@
+#ifndef ARES_TRAIN_ROLES_H
+#define ARES_TRAIN_ROLES_H
+
+#include "ares/algo.h"
+#include "ares/train.h"
+#include "learner.h"
+
+/* The policy: its log-probs and its update. (actor.c, update.c) */
+
+typedef struct actor {
+    learner learner; /* its model is the trainer's, which rollout samples from */
+    const ares_train_config *cfg;
+    const ares_loss *loss;
+    const ares_kl *kl;
+    struct reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
+    ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
+} actor;
+
+/* features: as of learner_options */
+int actor_open(actor *a, const ares_train_config *cfg, ares_model *m, ares_features *features,
+               ares_world *world, int64_t total_steps);
+void actor_close(actor *a);
+/*
+ * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else
+ * computed again (docs/design.md#old-log-probs).
+ */
+int actor_log_probs(actor *a, ares_batch *b);
+/* The reference where it goes over the rows of the update, too; NULL: it does not. */
+learner *actor_beside(const actor *a);
+/*
+ * Rows that are no part of the batch and learn with it, such as preference pairs
+ * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
+ * the mini-batch of that row also gets sum(d_log_prob * gradient of log-prob) over the group's
+ * response tokens. A loss of pairs (ARES_LOSS_PAIRS) computes the log-probs and writes the
+ * derivatives in each mini-batch; its groups are a chosen and a rejected answer.
+ */
+typedef struct actor_second {
+    const ares_batch *batch; /* with column responses */
+    const int64_t *row;      /* [batch->groups] row that the group goes with; never descending */
+    float *d_log_prob;       /* [batch->tokens] derivatives of the loss by log-probs */
+    double temperature;      /* of the log-probs */
+    /* [batch->tokens], of a loss of pairs, else NULL */
+    float *log_prob;
+    const float *ref_log_prob;
+} actor_second;
+/*
+ * ppo_epochs passes over the batch, an optimizer step per mini-batch. second: NULL where the batch
+ * is all there is
+ */
+int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
+
+/*
+ * The loss and the gradients of one mini-batch of the actor, in micro-batches that bound memory and
+ * change no bit. (update.c)
+ */
+
+/*
+ * Numbers by token of the batch: what a loss reads of the batch, its weights, and what head and
+ * loss write. NULL: not used in this update.
+ */
+#define UPDATE_COLUMNS(X)    \
+    X(float, old_log_prob)   \
+    X(float, advantage)      \
+    X(float, ref_log_prob)   \
+    X(float, kl_weight)      \
+    X(uint8_t, mask)         \
+    X(float, weight)         \
+    X(float, rollout_weight) \
+    X(uint8_t, chosen)       \
+    X(float, log_prob)       \
+    X(float, entropy)        \
+    X(float, lse)            \
+    X(float, c_log_prob)     \
+    X(float, c_entropy)      \
+    X(float, kl)             \
+    X(float, ref_lse)        \
+    X(float, c_kl)           \
+    X(float, seen_kl) /* of the last pass over a token, by any estimator; NULL: no KL here */
+typedef struct update_columns {
+#define UPDATE_COLUMN(type, name) type *name;
+    UPDATE_COLUMNS(UPDATE_COLUMN)
+#undef UPDATE_COLUMN
+} update_columns;
+
+/* Which terms of the loss give gradients; the others are only added up in the sums. */
+typedef enum update_part {
+    UPDATE_WHOLE, /* all: what trains */
+    UPDATE_TASK,  /* the policy loss */
+    UPDATE_ENTROPY,
+    UPDATE_KL
+} update_part;
+
+typedef struct update {
+    actor *actor;
+    ares_batch *batch;
+    update_part part;
+    const actor_second *second; /* NULL: none */
+    update_columns host;        /* the columns on the host, */
+    update_columns col; /* and where the device computes with them: on the CPU the same arrays */
+    /* What else a card's losses read, and their sums; NULL on the CPU, whose losses add to sums. */
+    const ares_loss_card *card;
+    ares_agg_counts rollout; /* of the whole step over all ranks */
+    ares_loss_sums sums;
+    ares_vapor_sums pairs; /* of a loss of pairs */
+    bool *passed;          /* by row: the loss of the current mini-batch has seen it */
+    bool compare;          /* the weights are still those of the rollout */
+    bool fills;            /* the current mini-batch only fills the batch (mini_batches.counted) */
+    bool known;            /* the loss of the current mini-batch needs no forward pass before it */
+    /* |update's log-prob - rollout's| over mask-1 tokens that are current */
+    double max_abs;
+    double compared;     /* 1: there was such a token */
+    uint64_t pass;       /* passes over the batch before this one */
+    double mini_batches; /* that gave a gradient: metrics are means over them */
+    double stopped_mini, stopped_micro, empty, skipped;
+    /* of the head's callback: the micro-batch it runs for, and its first failure */
+    const ares_micro_batch *micro;
+    int rc;
+} update;
+/*
+ * Whether the log-prob that rollout recorded for a token is that of the policy as it is: the token
+ * stands as it was sampled, under the current weights. (update.c)
+ */
+bool actor_current(const actor *a, const ares_batch *b, int64_t token);
+/* The columns, and what all mini-batches have in common. (update_prepare.c) */
+int update_prepare(update *u);
+/* The places of the columns on the device, with what is there to read. (update_card.c) */
+int update_card_open(update *u);
+/* A card's sums of the losses begin at 0. (update_card.c) */
+void update_card_begin(const update *u);
+/*
+ * Log-probs of rows [row, end) on the host, which has waited for them. On the CPU they are there.
+ * (update_card.c)
+ */
+int update_log_probs(const update *u, int64_t row, int64_t end);
+/*
+ * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
+ * one wait, or the error that names a fault. On the CPU they are there. (update_card.c)
+ */
+int update_card_end(update *u, int64_t row, int64_t end);
+/*
+ * The arguments of the loss over rows [row, end): arrays of col, u->host or u->col; those of its
+ * KL. (update.c)
+ */
+ares_loss_args update_loss_args(update *u, const update_columns *col, int64_t row, int64_t end);
+ares_kl_args update_kl_args(const update *u, const update_columns *col, int64_t first);
+/*
+ * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
+ * rank had a token to train on, or early stop abandoned the whole mini-batch; then no optimizer
+ * step is due.
+ */
+int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
+/* Adds the gradients of the groups that go with rows [row, end) of the batch. (second_batch.c) */
+int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end);
+/* Their rows [*first, *last); none: *first == *last. */
+void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first, int64_t *last);
+/* The policy's log-probs of the pairs that go with rows [row, end). (pair_loss.c) */
+int pair_log_probs(update *u, int64_t row, int64_t end);
+/*
+ * A loss of pairs over whole groups, after pair_log_probs and the forward passes of rows
+ * [row, end). A collective.
+ */
+int pair_loss(update *u, int64_t row, int64_t end);
+
+/* The critic: values of response tokens, and their update (docs/update.md#critic). (critic.c) */
+
+typedef struct critic {
+    learner learner; /* its model is its own and has a value head */
+    const ares_train_config *cfg;
+} critic;
+
+/*
+ * groups: NULL: one rank. weights: a checkpoint's critic/, where a run goes on; NULL:
+ * worker.critic.model.model_path
+ */
+int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                const sharing_groups *groups, int64_t total_steps, const char *weights);
+void critic_close(critic *c);
+/* Scratch for a round of n passes, so many outputs each. */
+int critic_reserve(critic *c, int32_t rows, int64_t n);
+size_t critic_expect(critic *c, int32_t rows, int64_t n); /* as learner_expect_backward */
+int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
+int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
+
+/* The frozen copy of the starting policy. (reference.c) */
+
+typedef struct reference {
+    learner learner;         /* its model is its own */
+    ares_features *features; /* the learner's, where they are not the policy's, too; else NULL */
+    const ares_train_config *cfg;
+} reference;
+
+/*
+ * groups: of ranks, which may share it; NULL: one rank. weights: of a reference that has moved;
+ * NULL: the model that training began from
+ */
+int reference_open(reference *r, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                   const sharing_groups *groups, const char *weights);
+void reference_close(reference *r);
+/* Puts column ref_log_probs. */
+int reference_log_probs(reference *r, double temperature, ares_batch *b);
+/* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */
+int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b);
+
+/*
+ * Which rows of a step make a mini-batch (docs/update.md#mini-batches). (mini_batches.c)
+ */
+
+/* How many prompts, or rows, a mini-batch has over all ranks, and which. */
+typedef struct mini_batch_size {
+    int64_t count;
+    bool rows; /* count is of rows */
+    /* of rows: */
+    bool by_length; /* those of like length make a mini-batch (docs/update.md#the-order-of-rows) */
+    bool in_order;  /* they keep that order in it, because micro-batches of it are counted */
+} mini_batch_size;
+mini_batch_size mini_batch_size_of_actor(const ares_train_config *cfg);
+mini_batch_size mini_batch_size_of_critic(const ares_train_config *cfg);
+
+/*
+ * Mini-batch i has rows [start[i], start[i + 1]) of `batch`, maybe none; n is the same on all
+ * ranks. Those from `counted` on hold only groups that give every rank one, and count nowhere;
+ * `counted` is the same for every number of ranks.
+ */
+typedef struct mini_batches {
+    int64_t n, counted;
+    const int64_t *start;
+    ares_batch *batch;    /* the step's, or a copy of this rank's rows in another order */
+    const int64_t *order; /* [batch->rows] the step's row that each is; NULL: it is no copy */
+} mini_batches;
+/*
+ * Mini-batches of prompts: `count` groups of all ranks, by ares_sample.place. Of rows: rows are
+ * numbered over all ranks by ares_sample.place of their group, then as in the group; numbers
+ * stay as they are or are ordered by_length, and `count` consecutive ones make a mini-batch. A
+ * group may be divided. Unless in_order, a mini-batch has its rows by their numbers. A collective.
+ * What it allocates is in b's arena, but for a copy, which mini_batches_fini frees.
+ */
+int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
+                     mini_batches *out);
+/*
+ * Tells the progress of the micro-batches to come, in so many passes over all rows. Rounds of
+ * ranks may cut them into a few more.
+ */
+void mini_batches_expect(const mini_batches *m, int64_t passes, int64_t max_token_len,
+                         bool share_prompts);
+/* Writes to the step's batch what the actor's update has written to a copy: kl and row_kl. */
+void mini_batches_give_back(const mini_batches *m, ares_batch *b);
+void mini_batches_fini(mini_batches *m);
+/*
+ * As mini-batches of rows number them. first [b->groups]: the number of the first row of each of
+ * this rank's groups; *total: rows of all ranks. A collective.
+ */
+int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total);
+#endif

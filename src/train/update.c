@@ -1,0 +1,834 @@
+#include "roles.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ares/algo_twin.h"
+
+/*
+ * An update's columns on a card: copied there once, and what the host wants of a mini-batch copied
+ * back in one wait. On the CPU the columns are the host's.
+ */
+
+/* What only a card has: rows as its losses read them, and their sums. */
+static int open_rows(update *u)
+{
+    ares_batch *b = u->batch;
+    columns *c = &u->actor->learner.columns;
+    size_t rows = (size_t)b->rows + 1;
+    uint8_t *right = ares_arena_calloc(&b->arena, rows, 1);
+    for (int64_t r = 0; r < b->rows; r++) right[r] = ares_loss_right(&b->samples[r]);
+    ares_card_sums *sums = ares_arena_calloc(&b->arena, 1, sizeof *sums);
+    ares_loss_card *card = ares_arena_calloc(&b->arena, 1, sizeof *card);
+    int64_t *start = columns_place(c, b->row_start, rows * sizeof *start);
+    uint8_t *on = columns_place(c, right, rows);
+    columns_in(c, start, b->row_start, rows * sizeof *start);
+    columns_in(c, on, right, rows);
+    *card = (ares_loss_card){ .row_start = start,
+                              .right = on,
+                              .sums = columns_place(c, sums, sizeof *sums) };
+    u->card = card;
+    return ARES_OK;
+}
+
+int update_card_open(update *u)
+{
+    learner *l = &u->actor->learner;
+    columns *c = &l->columns;
+    size_t n = (size_t)u->batch->tokens + 1, rows = (size_t)u->batch->rows + 1, bytes = 0;
+    int count = 3;
+#define COUNT(type, name) bytes += u->host.name ? n * sizeof(type) : 0, count++;
+    UPDATE_COLUMNS(COUNT)
+#undef COUNT
+    bytes += rows * (sizeof(int64_t) + 1) + sizeof(ares_card_sums);
+    ARES_TRY(columns_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = columns_place(c, u->host.name, n * sizeof(type));
+    UPDATE_COLUMNS(PLACE)
+#undef PLACE
+    /* the others are written before they are read */
+#define COPY(name) columns_in(c, u->col.name, u->host.name, (n - 1) * sizeof *u->host.name);
+    COPY(old_log_prob)
+    COPY(advantage)
+    COPY(mask)
+    if (u->host.ref_log_prob) COPY(ref_log_prob)
+    if (u->host.kl_weight) COPY(kl_weight)
+    if (u->host.rollout_weight) COPY(rollout_weight)
+    if (u->host.seen_kl) COPY(seen_kl)
+#undef COPY
+    return columns_shared(c) ? ARES_OK : open_rows(u);
+}
+
+void update_card_begin(const update *u)
+{
+    ares_card_sums sums;
+    if (!u->card) return;
+    ares_card_sums_init(&sums);
+    columns_in(&u->actor->learner.columns, u->card->sums, &sums, sizeof sums);
+}
+
+static column_part part_of(const update *u, float *host, const float *col, int64_t row, int64_t end)
+{
+    int64_t first = u->batch->row_start[row], last = u->batch->row_start[end];
+    return (column_part){ host + first, col + first, (size_t)(last - first) * sizeof *host };
+}
+
+int update_log_probs(const update *u, int64_t row, int64_t end)
+{
+    learner *l = &u->actor->learner;
+    const column_part part = part_of(u, u->host.log_prob, u->col.log_prob, row, end);
+    columns_out(&l->columns, &part, 1);
+    return l->model->device->k->sync(l->model->device);
+}
+
+/* The loss has met a number that it cannot compute with; the CPU's words need all its inputs. */
+static int fault(update *u, int64_t row, int64_t end)
+{
+    const actor *a = u->actor;
+    learner *l = &u->actor->learner;
+    bool terms =
+        (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
+    column_part part[2] = { part_of(u, u->host.entropy, u->col.entropy, row, end) };
+    if (u->host.kl) part[1] = part_of(u, u->host.kl, u->col.kl, row, end);
+    columns_out(&l->columns, part, u->host.kl ? 2 : 1);
+    ARES_TRY(l->model->device->k->sync(l->model->device));
+    const ares_loss_args args = update_loss_args(u, &u->host, row, end);
+    const ares_kl_args kl = update_kl_args(u, &u->host, args.first);
+    bool with = u->host.seen_kl != NULL;
+    return ares_loss_fault(terms ? NULL : a->loss, &args, with ? &kl : NULL);
+}
+
+int update_card_end(update *u, int64_t row, int64_t end)
+{
+    learner *l = &u->actor->learner;
+    ares_card_sums sums;
+    if (!u->card) return ARES_OK;
+    column_part part[3] = { { &sums, u->card->sums, sizeof sums },
+                            part_of(u, u->host.log_prob, u->col.log_prob, row, end) };
+    if (u->host.seen_kl) part[2] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
+    columns_out(&l->columns, part, u->host.seen_kl ? 3 : 2);
+    ARES_TRY(l->model->device->k->sync(l->model->device));
+    if (sums.fault != UINT64_MAX) return fault(u, row, end);
+    ares_card_sums_add(&sums, &u->sums);
+    return ARES_OK;
+}
+
+/*
+ * A loss sees the log-probs that its definition needs (ARES_LOSS_*): of single tokens, of rows, or
+ * of the mini-batch. A loss of tokens runs inside the head, chunk by chunk; a loss of rows runs
+ * between head forward and head backward of a micro-batch. Where the mini-batch decides
+ * (covariances, early stop), all micro-batches go forward first, then the loss runs, and each
+ * micro-batch goes forward again before its backward; with one micro-batch the first forward is
+ * kept. Rounds (docs/ranks.md#rounds) are cuts of the mini-batch whose gradients are summed apart:
+ * there, too, all go forward before the loss, and none of these forwards is kept where there are
+ * several. A loss of pairs takes the rollout's log-probs where they are still the policy's, and
+ * needs no forward before it. In all these ways the derivatives of a token are the same, and so are
+ * the gradients, bit for bit.
+ *
+ * Losses compute where the head does (ares/algo_twin.h), with columns that lie there for the whole
+ * update. On a card the host waits for them once a mini-batch, and once more where it decides
+ * between the two passes; its own code (choices, early stop, pairs) works on u->host.
+ */
+
+static bool kl_in_loss(const actor *a)
+{
+    return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+}
+static bool exact_kl(const actor *a)
+{
+    return kl_in_loss(a) && !a->kl->value;
+}
+
+bool actor_current(const actor *a, const ares_batch *b, int64_t token)
+{
+    return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
+           a->cfg->rollout.temperature > 0;
+}
+
+/* The loss sees all of the mini-batch at once. */
+static bool sees_mini_batch(const actor *a)
+{
+    return a->loss->flags & (ARES_LOSS_BATCH | ARES_LOSS_PAIRS);
+}
+
+static bool stops_by_micro_batch(const actor *a)
+{
+    return !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio) &&
+           strcmp(a->cfg->loss.early_stop_scope, "micro") == 0;
+}
+
+/* Consecutive tokens of the batch that a loss looks at together. */
+typedef struct span {
+    int64_t row, end; /* within these rows */
+    int64_t first, n; /* batch tokens [first, first + n) */
+    /* [n]: under the weights as they are */
+    const float *log_prob, *entropy;
+    /* [n]: written: derivatives of the loss */
+    float *c_log_prob, *c_entropy;
+} span;
+
+/* All tokens of rows [row, end), in these columns. */
+static span span_of(const update *u, const update_columns *c, int64_t row, int64_t end)
+{
+    int64_t first = u->batch->row_start[row];
+    return (span){ .row = row,
+                   .end = end,
+                   .first = first,
+                   .n = u->batch->row_start[end] - first,
+                   .log_prob = c->log_prob + first,
+                   .entropy = c->entropy + first,
+                   .c_log_prob = c->c_log_prob + first,
+                   .c_entropy = c->c_entropy + first };
+}
+
+/* Rows of the mini-batch whose loss has been computed, against what rollout recorded. */
+static void compare_with_rollout(update *u, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    for (int64_t r = row; r < end && u->compare; r++)
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1] && u->passed[r]; i++) {
+            if (!b->response_mask[i] || !actor_current(u->actor, b, i)) continue;
+            double difference = (double)u->host.log_prob[i] - (double)b->rollout_log_probs[i];
+            u->max_abs = fmax(u->max_abs, fabs(difference));
+            u->compared = 1;
+        }
+}
+
+/* cfg: the options of the loss, without what does not belong to this part of it. */
+static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
+                              const ares_loss_config *cfg)
+{
+    const actor *a = u->actor;
+    const ares_batch *b = u->batch;
+    int64_t t = s->first;
+    ares_loss_args args = { .cfg = cfg,
+                            .n = s->n,
+                            .log_prob = s->log_prob,
+                            .old_log_prob = c->old_log_prob + t,
+                            .advantage = c->advantage + t,
+                            .weight = c->weight + t,
+                            .rollout_weight = c->rollout_weight ? c->rollout_weight + t : NULL,
+                            .mask = c->mask + t,
+                            .chosen = c->chosen ? c->chosen + t : NULL,
+                            .entropy = s->entropy,
+                            .d_log_prob = s->c_log_prob,
+                            .d_entropy = s->c_entropy,
+                            .sums = &u->sums,
+                            .row = s->row,
+                            .end = s->end,
+                            .first = t,
+                            .row_start = b->row_start,
+                            .samples = b->samples,
+                            .world = a->learner.world,
+                            .update = u->pass,
+                            .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS),
+                            .card = u->card };
+    args.key = ares_rng_sub(args.key, (uint64_t)a->learner.step, 0);
+    return args;
+}
+
+ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row, int64_t end)
+{
+    const span s = span_of(u, c, row, end);
+    return args_of(u, c, &s, &u->actor->cfg->loss);
+}
+
+ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
+{
+    bool acts = u->part == UPDATE_WHOLE || u->part == UPDATE_KL;
+    return (ares_kl_args){ .kl = u->actor->kl,
+                           .coef = acts ? u->batch->kl_coef : 0,
+                           .ref_log_prob = c->ref_log_prob ? c->ref_log_prob + t : NULL,
+                           .weight = c->kl_weight ? c->kl_weight + t : NULL,
+                           .out = c->seen_kl ? c->seen_kl + t : NULL,
+                           .full = c->kl ? c->kl + t : NULL,
+                           .d_full = c->c_kl ? c->c_kl + t : NULL };
+}
+
+/*
+ * The entropy term of tokens whose loss is computed already, which knew their log-probs from the
+ * rollout.
+ */
+static int late_terms(update *u, const span *s)
+{
+    const ares_loss_args args = args_of(u, &u->col, s, &u->actor->cfg->loss);
+    return ares_loss_terms(u->actor->learner.model->device, &args, NULL);
+}
+
+/* The tokens that a loss of the mini-batch treats apart, chosen on the host from its columns. */
+static int choose(update *u, const span *s)
+{
+    const span all = span_of(u, &u->host, s->row, s->end);
+    const ares_loss_args args = args_of(u, &u->host, &all, &u->actor->cfg->loss);
+    uint8_t *chosen = u->host.chosen + s->first;
+    bool any;
+    memset(chosen, 0, (size_t)s->n);
+    ARES_TRY(u->actor->loss->choose(&args, chosen, &any));
+    columns_in(&u->actor->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
+    return ARES_OK;
+}
+
+/* The loss of some tokens, with its KL and entropy terms. */
+static int losses(update *u, const span *s)
+{
+    const actor *a = u->actor;
+    ares_device *d = a->learner.model->device;
+    ares_loss_config cfg = a->cfg->loss;
+    if (u->part == UPDATE_TASK || u->part == UPDATE_KL) cfg.entropy_coeff = 0;
+    const ares_loss_args args = args_of(u, &u->col, s, &cfg);
+    const ares_kl_args kl = update_kl_args(u, &u->col, s->first),
+                       *with = kl_in_loss(a) ? &kl : NULL;
+    bool pairs = a->loss->flags & ARES_LOSS_PAIRS;
+    if (pairs) ARES_TRY(pair_loss(u, s->row, s->end));
+    memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
+    if (u->known) return ARES_OK;
+    if (pairs || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL)
+        return ares_loss_terms(d, &args, with);
+    if (u->col.chosen) ARES_TRY(choose(u, s));
+    return ares_loss_compute(d, a->loss, &args, with);
+}
+
+/* Called by the head for each chunk of rows it has logits for. */
+static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                         const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    update *u = ctx;
+    const span s = { .row = u->micro->row,
+                     .end = u->micro->end,
+                     .first = u->batch->row_start[u->micro->row] + row,
+                     .n = n,
+                     .log_prob = log_prob,
+                     .entropy = entropy,
+                     .c_log_prob = c_log_prob,
+                     .c_entropy = c_entropy };
+    if (u->rc == ARES_OK) u->rc = losses(u, &s);
+}
+
+/* The micro-batches of a round, each between its forward and its backward. */
+typedef struct round_pass {
+    const ares_micro_batch *micro; /* [n] */
+    int64_t n;
+    learner_pass *rows;
+    ares_head_args *head;
+} round_pass;
+
+learner *actor_beside(const actor *a)
+{
+    return exact_kl(a) ? &a->ref->learner : NULL;
+}
+
+/* The reference over the same rows, for the heads to compare with. */
+static int reference_hidden(update *u, round_pass *p)
+{
+    learner *ref = actor_beside(u->actor);
+    void **hidden = ares_arena_alloc(&u->batch->arena, (size_t)(p->n + 1) * sizeof *hidden);
+    ARES_TRY(learner_forward_beside(ref, p->rows, p->n, hidden));
+    for (int64_t i = 0; i < p->n; i++) {
+        p->head[i].ref_x = hidden[i];
+        p->head[i].ld_ref = ref->model->cfg.hidden;
+        p->head[i].ref_w = ares_model_head(ref->model);
+    }
+    return ARES_OK;
+}
+
+/* The head of a micro-batch, which writes to the columns of its tokens. */
+static ares_head_args head_of(const update *u, const ares_micro_batch *m, const learner_pass *rows)
+{
+    const actor *a = u->actor;
+    const update_columns *c = &u->col;
+    int64_t t = u->batch->row_start[m->row];
+    ares_head_args h = learner_head(&a->learner, rows, a->cfg->rollout.temperature);
+    h.log_prob = c->log_prob + t;
+    h.entropy = c->entropy + t;
+    h.lse = c->lse + t;
+    h.c_log_prob = c->c_log_prob + t;
+    h.c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL;
+    learner_head_backward(&a->learner, rows, &h);
+    if (!exact_kl(a)) return h;
+    h.kl = c->kl + t;
+    h.ref_lse = c->ref_lse + t;
+    h.c_kl = c->c_kl + t;
+    return h;
+}
+
+/* keep: for a backward */
+static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, round_pass *p)
+{
+    learner *l = &u->actor->learner;
+    ares_arena *arena = &u->batch->arena;
+    size_t count = (size_t)n + 1;
+    *p = (round_pass){ .micro = m,
+                       .n = n,
+                       .rows = ares_arena_alloc(arena, count * sizeof *p->rows),
+                       .head = ares_arena_alloc(arena, count * sizeof *p->head) };
+    int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
+                                   u->actor->cfg->actor.share_prompts, keep, p->rows);
+    if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
+    ARES_TRY(learner_agree(l, actor_beside(u->actor), rc));
+    for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
+    return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
+}
+
+/*
+ * Visits the micro-batches that have a response token, with the weights of the heads on the device.
+ * Fails on every rank where one has failed.
+ */
+static int visit(update *u, const round_pass *p,
+                 int (*each)(update *u, const ares_micro_batch *m, ares_head_args *h))
+{
+    const actor *a = u->actor;
+    int rc = ARES_OK;
+    learner_hold_head(&a->learner);
+    if (actor_beside(a)) learner_hold_head(actor_beside(a));
+    for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
+        if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
+    learner_drop_head(&a->learner);
+    if (actor_beside(a)) learner_drop_head(actor_beside(a));
+    return learner_agree(&a->learner, actor_beside(a), rc);
+}
+
+static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    (void)m;
+    ares_device *d = u->actor->learner.model->device;
+    d->k->head(d, h);
+    return columns_ready(&u->actor->learner.columns);
+}
+
+static int head_backward(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    (void)m;
+    ares_device *d = u->actor->learner.model->device;
+    d->k->head_backward(d, h);
+    return ARES_OK;
+}
+
+/* Head, loss and the head's backward of a micro-batch whose loss needs no other micro-batch. */
+static int head_and_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    actor *a = u->actor;
+    ares_device *d = a->learner.model->device;
+    if ((a->loss->flags & ARES_LOSS_LOCAL) && !exact_kl(a)) {
+        u->micro = m;
+        d->k->head_fused(d, h, token_losses, u);
+        return u->rc;
+    }
+    ARES_TRY(head(u, m, h));
+    const span s = span_of(u, &u->col, m->row, m->end);
+    ARES_TRY(losses(u, &s));
+    return head_backward(u, m, h);
+}
+
+static int whole_round(update *u, const ares_micro_batch *m, int64_t n)
+{
+    round_pass p;
+    ARES_TRY(forward(u, m, n, true, &p));
+    ARES_TRY(visit(u, &p, head_and_loss));
+    return learner_backward_round(&u->actor->learner, p.rows, n);
+}
+
+/*
+ * Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. The cuts that
+ * bound memory are others (make_cuts).
+ */
+static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch *out)
+{
+    int64_t n = 0;
+    for (; row < end; row += size)
+        out[n++] = (ares_micro_batch){ .row = row, .end = ARES_MIN(row + size, end) };
+    return n;
+}
+
+/*
+ * Which micro-batches are left out because the mean importance ratio of their tokens, or of the
+ * mini-batch's, is too large (docs/dapo.md#early-stop).
+ */
+static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *stopped)
+{
+    const ares_batch *b = u->batch;
+    const ares_loss_config *c = &u->actor->cfg->loss;
+    int ranks = ares_world_size(u->actor->learner.world),
+        rank = ares_world_rank(u->actor->learner.world);
+    bool by_micro = stops_by_micro_batch(u->actor);
+    double total[2] = { 0 };
+    int64_t most = n;
+    if (ares_is_null_f64(c->early_stop_imp_ratio)) return ARES_OK;
+    ARES_TRY(ares_world_max_i64(u->actor->learner.world, &most, 1));
+    double *mean = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *mean),
+           *seen = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *seen);
+    for (int64_t i = 0; i < most; i++) {
+        double own[2] = { 0 };
+        if (i < n) {
+            int64_t t = b->row_start[plan[i].row];
+            ares_ratio_sum(&(ares_loss_args){ .n = b->row_start[plan[i].end] - t,
+                                              .log_prob = u->host.log_prob + t,
+                                              .old_log_prob = b->old_log_probs + t,
+                                              .mask = b->response_mask + t },
+                           &own[0], &own[1]);
+        }
+        total[0] += own[0];
+        total[1] += own[1];
+        if (!by_micro) continue;
+        memset(mean, 0, (size_t)ranks * sizeof *mean);
+        memset(seen, 0, (size_t)ranks * sizeof *seen);
+        mean[rank] = own[1] > 0 ? own[0] / own[1] : 0;
+        seen[rank] = own[1] > 0;
+        ARES_TRY(ares_world_sum_f64(u->actor->learner.world, mean, ranks));
+        ARES_TRY(ares_world_sum_f64(u->actor->learner.world, seen, ranks));
+        int present = 0;
+        for (int r = 0; r < ranks; r++)
+            if (seen[r] > 0) mean[present++] = mean[r];
+        if (i < n && present)
+            stopped[i] = ares_early_stop(mean, present, c->early_stop_imp_ratio, NULL);
+    }
+    if (by_micro) return ARES_OK;
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, total, 2));
+    double ratio = total[0] / total[1];
+    bool stop = ares_early_stop(&ratio, 1, c->early_stop_imp_ratio, NULL);
+    for (int64_t i = 0; i < n; i++) stopped[i] = stop;
+    return ARES_OK;
+}
+
+/* The loss of a mini-batch after the forward passes of all its micro-batches. */
+static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan,
+                             int64_t n, const bool *stopped)
+{
+    if (sees_mini_batch(u->actor)) {
+        const span all = span_of(u, &u->col, row, end);
+        return n && stopped[0] ? ARES_OK /* as on every other rank */ : losses(u, &all);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const span s = span_of(u, &u->col, plan[i].row, plan[i].end);
+        if (!stopped[i]) ARES_TRY(losses(u, &s));
+    }
+    return ARES_OK;
+}
+
+/* *all: the early stop has left no token to train on, on any rank. */
+static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped,
+                     bool *all)
+{
+    ares_agg_counts left = { 0 };
+    for (int64_t i = 0; i < n; i++)
+        if (!stopped[i]) ares_agg_count(u->batch, plan[i].row, plan[i].end, &left);
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, &left.tokens, 1));
+    *all = left.tokens == 0;
+    return ARES_OK;
+}
+
+/*
+ * Cuts of a mini-batch that bound memory. No cut crosses the end of a round, nor, where an early
+ * stop decides by micro-batch, of a run of micro_batch_size rows.
+ */
+typedef struct cuts {
+    ares_micro_batch *runs, *plan;
+    int64_t n_runs, n, *first; /* run i has the cuts [first[i], first[i + 1]) */
+    learner_rounds rounds;
+} cuts;
+
+static int make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
+{
+    const ares_actor_config *c = &u->actor->cfg->actor;
+    ares_arena *arena = &u->batch->arena;
+    size_t most = (size_t)(end - row + 1);
+    *out = (cuts){ .runs = ares_arena_alloc(arena, most * sizeof *out->runs),
+                   .plan = ares_arena_alloc(arena, most * sizeof *out->plan),
+                   .first = ares_arena_alloc(arena, most * sizeof *out->first) };
+    ARES_TRY(learner_cut_rounds(&u->actor->learner, u->batch, row, end, c->share_prompts, arena,
+                                &out->rounds));
+    int64_t size = stops_by_micro_batch(u->actor) ? c->micro_batch_size : end - row;
+    const ares_micro_batch *round = out->rounds.round;
+    out->n_runs = runs_of(row, end, size, out->runs);
+    for (int64_t i = 0; i < out->n_runs; i++) {
+        int64_t at = out->runs[i].row, last = out->runs[i].end, stop;
+        out->first[i] = out->n;
+        for (; at < last; at = stop) {
+            while (round->end <= at) round++;
+            stop = ARES_MIN(last, round->end);
+            out->n += ares_pack_plan(u->batch, at, stop, c->max_token_len, c->share_prompts,
+                                     out->plan + out->n);
+        }
+    }
+    out->first[out->n_runs] = out->n;
+    return ARES_OK;
+}
+
+/* How many of n cuts, ascending, lie in rounds up to this one. */
+static int64_t until_round(const ares_micro_batch *cut, int64_t n, const ares_micro_batch *round)
+{
+    int64_t i = 0;
+    while (i < n && cut[i].row < round->end) i++;
+    return i;
+}
+
+/*
+ * A loss of pairs needs no more of the responses than their log-probs. Those of the rollout are the
+ * policy's where the weights are still the same: then its forward passes are left out, and the one
+ * before each backward is the first. Whether that is so does not depend on the cuts.
+ */
+static bool all_current(const update *u, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    for (int64_t i = b->row_start[row]; i < b->row_start[end]; i++)
+        if (!actor_current(u->actor, b, i)) return false;
+    return true;
+}
+
+static int take_log_probs(update *u, int64_t row, int64_t end)
+{
+    const ares_batch *b = u->batch;
+    const actor *a = u->actor;
+    int64_t first = b->row_start[row], last = b->row_start[end];
+    int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS) || !all_current(u, row, end);
+    if (learner_by_region(&a->learner, actor_beside(a))) /* all ranks go forward, or none */
+        ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
+    u->known = !passes;
+    if (u->known)
+        memcpy(u->host.log_prob + first, b->rollout_log_probs + first,
+               (size_t)(last - first) * sizeof *u->host.log_prob);
+    return ARES_OK;
+}
+
+static int forward_and_head(update *u, const ares_micro_batch *m, int64_t n, bool keep,
+                            round_pass *p)
+{
+    ARES_TRY(forward(u, m, n, keep, p));
+    return visit(u, p, head);
+}
+
+static int known_loss(update *u, const ares_micro_batch *m, ares_head_args *h)
+{
+    const span s = span_of(u, &u->col, m->row, m->end);
+    ARES_TRY(head(u, m, h));
+    ARES_TRY(late_terms(u, &s));
+    return head_backward(u, m, h);
+}
+
+/* The backward of a round after the losses; its forward, too, unless it is kept in p. */
+static int finish(update *u, const ares_micro_batch *m, int64_t n, bool kept, round_pass *p)
+{
+    if (!kept) ARES_TRY(forward(u, m, n, true, p));
+    ARES_TRY(visit(u, p, u->known ? known_loss : head_backward));
+    return learner_backward_round(&u->actor->learner, p->rows, n);
+}
+
+static int forward_all(update *u, const cuts *c, round_pass *p)
+{
+    const actor *a = u->actor;
+    bool keep = c->rounds.n == 1; /* maybe for the backward */
+    for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
+        int64_t stop = until_round(c->plan, c->n, &c->rounds.round[r]);
+        do {
+            int64_t k = learner_together(&a->learner, actor_beside(a), stop - i);
+            ARES_TRY(forward_and_head(u, c->plan + i, k, keep, p));
+            i += k;
+        } while (i < stop);
+    }
+    return ARES_OK;
+}
+
+/* The backward of n micro-batches that an early stop has left, round after round. */
+static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
+                        bool kept, round_pass *p)
+{
+    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
+        int64_t stop = until_round(left, n, &c->rounds.round[r]);
+        int rc;
+        do {
+            int64_t k = learner_together(l, ref, stop - i);
+            rc = finish(u, left + i, k, kept, p);
+            i += k;
+        } while (i < stop && rc == ARES_OK);
+        ARES_TRY(learner_end_round(l, rc));
+    }
+    return ARES_OK;
+}
+
+/*
+ * Whether the forward passes of the losses serve the backward: they were one round, of which no
+ * micro-batch is left out. left: micro-batches that are not stopped
+ */
+static int keeps_forward(const update *u, const cuts *c, int64_t left, bool *kept)
+{
+    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    int64_t stopped = c->n - left;
+    if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
+    *kept = !u->known && !stopped && c->rounds.n == 1 && learner_together(l, ref, c->n) == c->n;
+    return ARES_OK;
+}
+
+/* All micro-batches forward, then the loss, then all backward. */
+static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
+{
+    const actor *a = u->actor;
+    const learner *l = &a->learner, *ref = actor_beside(a);
+    round_pass p = { 0 };
+    cuts c;
+    ARES_TRY(make_cuts(u, row, end, &c));
+    bool *run_stopped =
+        ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
+    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped), kept;
+    ares_micro_batch *left = ares_arena_alloc(&u->batch->arena, (size_t)(c.n + 1) * sizeof *left);
+    int rc = a->loss->flags & ARES_LOSS_PAIRS ? pair_log_probs(u, row, end) : ARES_OK;
+    ARES_TRY(take_log_probs(u, row, end));
+    if (rc == ARES_OK && !u->known) rc = forward_all(u, &c, &p);
+    if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
+    ARES_TRY(ares_world_agree(l->world, rc)); /* what follows adds over ranks */
+    ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
+    int64_t n = 0;
+    for (int64_t r = 0; r < c.n_runs; r++) {
+        u->stopped_micro += run_stopped[r];
+        for (int64_t k = c.first[r]; k < c.first[r + 1]; k++) {
+            stopped[k] = run_stopped[r];
+            if (!stopped[k]) left[n++] = c.plan[k];
+        }
+    }
+    ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
+    u->stopped_mini += *idle;
+    if (*idle) return ARES_OK;
+    rc = learner_agree_round(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
+    ARES_TRY(learner_agree(l, ref, rc));
+    ARES_TRY(keeps_forward(u, &c, n, &kept));
+    return backward_all(u, &c, left, n, kept, &p);
+}
+
+/* The weight of every token of the mini-batch. *tokens: tokens with mask 1 over all ranks. */
+static int weigh(update *u, int64_t row, int64_t end, double *tokens)
+{
+    const ares_loss_config *c = &u->actor->cfg->loss;
+    const ares_batch *b = u->batch;
+    double width = ares_is_null_f64(c->loss_scale_factor)
+                       ? (double)u->actor->cfg->data.max_response_length
+                       : c->loss_scale_factor;
+    ares_agg_counts counts = { 0 };
+    ares_agg_count(b, row, end, &counts);
+    double totals[2] = { counts.tokens, counts.rows };
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, totals, 2));
+    *tokens = totals[0];
+    counts = (ares_agg_counts){ totals[0], totals[1], width };
+    if (strcmp(c->valid_token_scope, "rollout") == 0)
+        counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
+    float *weight = u->host.weight + b->row_start[row];
+    if (strcmp(c->loss_norm, "micro") != 0)
+        return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts, weight);
+    ares_micro_batch *runs =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
+    int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs), total = n;
+    /* ranks may have different numbers of rows */
+    ARES_TRY(ares_world_sum_i64(u->actor->learner.world, &total, 1));
+    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width, weight);
+}
+
+/* Each micro-batch of a round forward, loss and backward: one after the other, or together. */
+static int pass_over(update *u, const ares_micro_batch *round)
+{
+    const ares_actor_config *c = &u->actor->cfg->actor;
+    int64_t row = round->row, end = round->end, i = 0;
+    ares_micro_batch *plan =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
+    do {
+        int64_t k = learner_together(&u->actor->learner, actor_beside(u->actor), n - i);
+        ARES_TRY(whole_round(u, plan + i, k));
+        i += k;
+    } while (i < n);
+    return ARES_OK;
+}
+
+static int in_one_pass(update *u, int64_t row, int64_t end)
+{
+    const learner *l = &u->actor->learner;
+    learner_rounds rounds;
+    ARES_TRY(learner_cut_rounds(l, u->batch, row, end, u->actor->cfg->actor.share_prompts,
+                                &u->batch->arena, &rounds));
+    for (int64_t i = 0; i < rounds.n; i++)
+        ARES_TRY(learner_end_round(l, pass_over(u, &rounds.round[i])));
+    return ARES_OK;
+}
+
+/* The columns of rows [row, end) before their losses. *tokens: as weigh tells */
+static int begin(update *u, int64_t row, int64_t end, double *tokens)
+{
+    const learner *l = &u->actor->learner;
+    ares_device *d = l->model->device;
+    int64_t first = u->batch->row_start[row];
+    size_t n = (size_t)(u->batch->row_start[end] - first);
+    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
+    memset(u->passed + row, 0, (size_t)(end - row));
+    for (int i = 0; i < ARES_COUNT(zeroed); i++)
+        if (zeroed[i] && n) d->k->zero(d, zeroed[i] + first, n * sizeof(float));
+    ARES_TRY(weigh(u, row, end, tokens));
+    columns_in(&l->columns, u->col.weight + first, u->host.weight + first, n * sizeof(float));
+    update_card_begin(u);
+    return ARES_OK;
+}
+
+int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
+{
+    actor *a = u->actor;
+    double trained;
+    ARES_TRY(begin(u, row, end, &trained));
+    *idle = trained == 0;
+    u->empty += *idle && !u->fills;
+    if (*idle) return ARES_OK;
+    ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
+    if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
+        ARES_TRY(in_two_passes(u, row, end, idle));
+    else ARES_TRY(in_one_pass(u, row, end));
+    if (*idle) return ARES_OK;
+    u->mini_batches++;
+    if (u->second) ARES_TRY(second_add_gradients(a, u->second, row, end));
+    ARES_TRY(update_card_end(u, row, end));
+    compare_with_rollout(u, row, end);
+    return ARES_OK;
+}
+
+/* Columns of one number per token, and what all mini-batches of an update have in common. */
+
+/* Those of the batch, those that the step's options call for, and room for what is computed. */
+static void host_columns(update *u, bool kl, bool exact)
+{
+    const actor *a = u->actor;
+    ares_batch *b = u->batch;
+    update_columns *c = &u->host;
+    size_t n = (size_t)b->tokens + 1;
+    float **const wanted[] = { &c->weight, &c->log_prob,   &c->entropy,
+                               &c->lse,    &c->c_log_prob, &c->c_entropy };
+    float **const of_kl[] = { &c->kl, &c->ref_lse, &c->c_kl };
+    *c = (update_columns){ .old_log_prob = b->old_log_probs,
+                           .advantage = b->advantages,
+                           .ref_log_prob = b->ref_log_probs,
+                           .kl_weight = b->kl_weight,
+                           .mask = b->response_mask };
+    for (int i = 0; i < ARES_COUNT(wanted); i++)
+        *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
+    for (int i = 0; exact && i < ARES_COUNT(of_kl); i++)
+        *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
+    if (kl) c->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
+    if (a->loss->choose) c->chosen = ares_arena_calloc(&b->arena, n, 1);
+    if (strcmp(a->cfg->loss.rollout_is, "none") != 0)
+        c->rollout_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
+}
+
+int update_prepare(update *u)
+{
+    actor *a = u->actor;
+    ares_batch *b = u->batch;
+    const ares_train_config *cfg = a->cfg;
+    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
+    if (exact && !a->ref)
+        return ares_fail(
+            ARES_ESTATE,
+            "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
+    if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
+    host_columns(u, kl, exact);
+    u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
+    ares_agg_count(b, 0, b->rows, &u->rollout);
+    double totals[2] = { u->rollout.tokens, u->rollout.rows };
+    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
+    u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
+    if (u->host.rollout_weight)
+        ARES_TRY(ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows,
+                                         u->host.rollout_weight, &u->sums));
+    return update_card_open(u);
+}

@@ -8,7 +8,7 @@
 
 #include "ares/dist.h"
 #include "ares/reward.h"
-#include "cli/verb.h"
+#include "cli/cli.h"
 
 typedef struct verb_entry {
     const char *name, *doc;

@@ -1,12 +1,210 @@
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/model_vision.h"
+#include "ares/rollout.h"
+#include "ares/train.h"
+
+/* Images and videos beside the lines of generate, score and render. (see.c) */
+
+/* Options of a command line; rows of its table. */
+typedef struct verb_see_options {
+    const char *image_dir;
+    int64_t min_pixels, max_pixels;
+    double video_fps;
+} verb_see_options;
+#define VERB_SEE_DEFAULTS { .video_fps = 2 }
+#define VERB_SEE(o)                                                                     \
+    VERB_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
+                "where relative paths of images and videos begin"),                     \
+        VERB_OPTION(I64, (o).min_pixels, "--min-pixels", "N",                           \
+                    "enlarge images of fewer pixels; 0: as the model's processor says", \
+                    .most = INT32_MAX),                                                 \
+        VERB_OPTION(I64, (o).max_pixels, "--max-pixels", "N",                           \
+                    "shrink images of more pixels; 0: as the model's processor says",   \
+                    .most = INT32_MAX),                                                 \
+        VERB_OPTION(F64, (o).video_fps, "--video-fps", "X", "frames per second of a video")
+
+/* What lines of a model are encoded with. */
+typedef struct verb_see {
+    const char *dir; /* the model's */
+    ares_data_config cfg;
+    ares_sight_rules rules;
+    ares_tokenizer *tokenizer; /* NULL: it cannot be loaded, for the reason that follows */
+    char *tokenizer_error;
+    ares_prompt_encoder *encoder; /* opened without a chat template */
+    ares_chat *chat;              /* NULL: not needed yet, or none */
+    ares_features *features;      /* NULL: the model reads text alone */
+    ares_arena arena;             /* of everything that lines leave behind */
+} verb_see;
+/* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
+int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m);
+void verb_see_close(verb_see *s);
+/*
+ * The ids of a line: input_ids; else messages or a prompt through the chat template (raw: a prompt
+ * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
+ * must live until their features have been asked for.
+ */
+int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw, ares_ids *ids,
+                    const ares_sight **sight);
+/* The same of a text as it is, with the images and videos of a line. */
+int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
+                  const ares_sight **sight);
+
+/* From a line of JSON to the ids and pictures that a model reads, as for rows of a data set. */
+
+enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
+
+int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m)
+{
+    *s = (verb_see){ .dir = dir,
+                     .cfg = { .prompt_key = "prompt",
+                              .image_key = "images",
+                              .video_key = "videos",
+                              .image_dir = o->image_dir,
+                              .min_pixels = o->min_pixels ? o->min_pixels : ARES_NULL_I64,
+                              .max_pixels = o->max_pixels ? o->max_pixels : ARES_NULL_I64,
+                              .video_fps = o->video_fps } };
+    if (!(o->video_fps > 0))
+        return ares_fail(ARES_EUSE, "--video-fps = %g: must be above 0", o->video_fps);
+    if (o->min_pixels && o->max_pixels && o->min_pixels > o->max_pixels)
+        return ares_fail(ARES_EUSE, "--min-pixels = %lld exceeds --max-pixels = %lld",
+                         (long long)o->min_pixels, (long long)o->max_pixels);
+    bool sees = m->cfg.vision.depth > 0;
+    if (ares_tokenizer_load(dir, &s->tokenizer) != ARES_OK) {
+        s->tokenizer = NULL;
+        s->tokenizer_error = ares_strdup(ares_error_message());
+        ares_error_clear();
+    } else
+        ARES_TRY(
+            ares_model_add_eos(&m->cfg, ares_tokenizer_role_id(s->tokenizer, ARES_TOKEN_EOS), dir));
+    if (sees) {
+        ARES_TRY(ares_sight_rules_load(&m->cfg, dir, &s->rules));
+        ARES_TRY(ares_features_new(m, &s->rules.processor, KEPT_BYTES, &s->features));
+    }
+    return ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &s->cfg,
+                                                           .tokenizer = s->tokenizer,
+                                                           .sight = sees ? &s->rules : NULL },
+                                   &s->encoder);
+}
+
+void verb_see_close(verb_see *s)
+{
+    ares_features_free(s->features);
+    ares_prompt_encoder_free(s->encoder);
+    ares_chat_free(s->chat);
+    ares_tokenizer_free(s->tokenizer);
+    ares_free(s->tokenizer_error);
+    ares_arena_fini(&s->arena);
+}
+
+/* A prompt as messages: one message of the user. */
+static const ares_json *user_message(ares_arena *a, ares_view text)
+{
+    ares_json *v = ares_arena_calloc(a, 4, sizeof *v), *list = v, *message = v + 1;
+    ares_json_member *m = ares_arena_calloc(a, 2, sizeof *m);
+    v[2] = (ares_json){ .type = ARES_JSON_STRING, .text = ARES_VIEW("user") };
+    v[3] = (ares_json){ .type = ARES_JSON_STRING, .text = text };
+    m[0] = (ares_json_member){ ARES_VIEW("role"), &v[2] };
+    m[1] = (ares_json_member){ ARES_VIEW("content"), &v[3] };
+    *message = (ares_json){ .type = ARES_JSON_OBJECT, .members = m, .count = 2 };
+    *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = message, .count = 1 };
+    return list;
+}
+
+/*
+ * The line's template variables, and add_generation_prompt or continue_final_message as for the
+ * prompt of a data set, unless the line has one of them.
+ */
+static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
+{
+    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
+    const ares_json *open = ares_json_get(line, "continue_final_message");
+    bool closed =
+        open && (open->type == ARES_JSON_NULL || (open->type == ARES_JSON_BOOL && !open->boolean));
+    if (ares_json_get(line, "add_generation_prompt") || (open && !closed)) return line;
+    ares_view ready = closed ? ARES_VIEW("add_generation_prompt")
+                             : ares_chat_prompt_variable(ares_json_get(line, "messages"));
+    ares_json_member *members = ares_arena_alloc(a, (size_t)(line->count + 1) * sizeof *members);
+    memcpy(members, line->members, (size_t)line->count * sizeof *members);
+    members[line->count] = (ares_json_member){ ready, &yes };
+    ares_json *out = ares_arena_calloc(a, 1, sizeof *out);
+    *out = (ares_json){ .type = ARES_JSON_OBJECT, .count = line->count + 1, .members = members };
+    return out;
+}
+
+static int need_tokenizer(const verb_see *s)
+{
+    return s->tokenizer
+               ? ARES_OK
+               : ares_fail(ARES_EFORMAT, "a text needs a tokenizer: %s", s->tokenizer_error);
+}
+
+/* A conversation's ids. line: has the images; variables: of the template */
+static int encode_chat(verb_see *s, const ares_json *line, const ares_json *variables,
+                       ares_ids *ids, const ares_sight **sight)
+{
+    ares_prompt_media media;
+    ares_str text = { 0 };
+    if (!s->chat) ARES_TRY(ares_chat_load(s->dir, NULL, &s->chat));
+    ARES_TRY(ares_prompt_media_of(&s->cfg, line, ares_json_get(variables, "messages"), &s->arena,
+                                  &media));
+    ARES_TRY(ares_prompt_check_media(s->encoder, &media));
+    variables =
+        ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media, &s->arena);
+    int rc = ares_chat_render(s->chat, variables, NULL, &text);
+    if (rc == ARES_OK) rc = ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), false, ids);
+    if (rc == ARES_OK) rc = ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
+                  const ares_sight **sight)
+{
+    ares_prompt_media media;
+    ARES_TRY(need_tokenizer(s));
+    ARES_TRY(ares_prompt_media_of(&s->cfg, line, NULL, &s->arena, &media));
+    ARES_TRY(ares_tokenizer_encode(s->tokenizer, text, true, ids));
+    return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+}
+
+int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw, ares_ids *ids,
+                    const ares_sight **sight)
+{
+    ARES_TRY(ares_row_adopt(line, "messages", false, &s->arena, &line));
+    const ares_json *given = ares_json_get(line, "input_ids"),
+                    *messages = ares_json_get(line, "messages"),
+                    *prompt = ares_json_get(line, "prompt");
+    ares_ids_clear(ids);
+    if (given && given->type == ARES_JSON_ARRAY) {
+        ares_prompt_media media;
+        ARES_TRY(ares_prompt_media_of(&s->cfg, line, NULL, &s->arena, &media));
+        ARES_TRY(verb_read_ids(verb, line, "input_ids", ids));
+        return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+    }
+    ARES_TRY(need_tokenizer(s));
+    if (messages && messages->type == ARES_JSON_ARRAY)
+        return encode_chat(s, line, line, ids, sight);
+    if (!prompt || prompt->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT,
+                         "%s: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)",
+                         verb);
+    if (raw || !ares_tokenizer_chat_template(s->tokenizer, NULL).data)
+        return verb_see_text(s, line, prompt->text, ids, sight);
+    const ares_json *one = user_message(&s->arena, prompt->text);
+    return encode_chat(
+        s, line, ares_prompt_variables(line, one, ARES_VIEW("add_generation_prompt"), &s->arena),
+        ids, sight);
+}
+
 /*
  * ares-train generate: samples from a model with the engine that training uses. All lines are
  * decoded together; the answers are written in the order of the lines.
  */
-#include <stdio.h>
-#include <string.h>
-
-#include "ares/rollout.h"
-#include "see.h"
 
 typedef struct answer {
     int64_t request;
@@ -14,7 +212,7 @@ typedef struct answer {
     ares_completion *samples;
 } answer;
 
-typedef struct job {
+typedef struct generate_job {
     const char *model, *input, *prompt, *image, *video, *device, *dtype, *stop;
     bool raw, ignore_eos;
     int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
@@ -31,10 +229,10 @@ typedef struct job {
     answer *answers;
     int64_t n_answers, cap;
     ares_completion *samples; /* of all requests */
-} job;
+} generate_job;
 
 /* What stands in the places of the line's images and videos. */
-static int see(job *j, const ares_sight *sight, ares_request *r)
+static int see(generate_job *j, const ares_sight *sight, ares_request *r)
 {
     if (!sight) return ARES_OK;
     ares_seen *seen = ares_arena_alloc(&j->see.arena, (size_t)(sight->n_places + 1) * sizeof *seen);
@@ -45,7 +243,7 @@ static int see(job *j, const ares_sight *sight, ares_request *r)
     return ARES_OK;
 }
 
-static int ask(job *j, const ares_json *line, ares_rng_key key, int64_t *request)
+static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t *request)
 {
     const ares_sight *sight = NULL;
     ARES_TRY(verb_see_encode(&j->see, "generate", line, j->raw, &j->ids, &sight));
@@ -58,7 +256,7 @@ static int ask(job *j, const ares_json *line, ares_rng_key key, int64_t *request
     return ares_rollout_add(j->rollout, &r, request);
 }
 
-static void add(job *j, const ares_json *line, int bad)
+static void add(generate_job *j, const ares_json *line, int bad)
 {
     if (j->n_answers == j->cap) {
         j->cap = j->cap * 2 + 64;
@@ -93,7 +291,7 @@ static void add_file(ares_str *line, const char *key, const char *file, const ch
     *prompt = whole;
 }
 
-static int read_prompt(job *j)
+static int read_prompt(generate_job *j)
 {
     ares_str s = { 0 }, prompt = { 0 };
     ares_str_add_z(&prompt, j->prompt);
@@ -110,7 +308,7 @@ static int read_prompt(job *j)
     return rc;
 }
 
-static int read_input(job *j)
+static int read_input(generate_job *j)
 {
     if (j->prompt) return read_prompt(j);
     ares_jsonl *r;
@@ -128,7 +326,7 @@ static int read_input(job *j)
     return ARES_OK;
 }
 
-static int run(job *j)
+static int run(generate_job *j)
 {
     int64_t active = 1, requests = 0;
     for (int64_t i = 0; i < j->n_answers; i++) requests += j->answers[i].request >= 0;
@@ -145,7 +343,7 @@ static int run(job *j)
     return rc;
 }
 
-static int write_sample(job *j, const ares_completion *c, ares_str *out)
+static int write_sample(generate_job *j, const ares_completion *c, ares_str *out)
 {
     ares_str_clear(&j->text);
     if (j->see.tokenizer)
@@ -162,7 +360,7 @@ static int write_sample(job *j, const ares_completion *c, ares_str *out)
     return ARES_OK;
 }
 
-static int write_answers(job *j)
+static int write_answers(generate_job *j)
 {
     ares_str out = { 0 };
     int64_t bad = 0, first_bad = 0;
@@ -197,7 +395,7 @@ static int write_answers(job *j)
     return bad ? verb_bad_lines("generate", j->input, bad, j->n_answers, first_bad) : ARES_OK;
 }
 
-static int open_all(job *j)
+static int open_all(generate_job *j)
 {
     ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     /* a card computes in the type that the weights are stored in, as in training */
@@ -222,7 +420,7 @@ static int open_all(job *j)
     return ares_rollout_new(j->m, j->see.tokenizer, &o, &j->rollout);
 }
 
-static void close_all(job *j)
+static void close_all(generate_job *j)
 {
     for (int64_t i = 0; i < j->n_answers; i++) ares_free(j->answers[i].error);
     ares_free(j->answers);
@@ -239,17 +437,17 @@ static void close_all(job *j)
 
 int ares_verb_generate(int argc, char **argv)
 {
-    job j = { .input = "-",
-              .device = "cpu",
-              .dtype = "fp32",
-              .max_new_tokens = 128,
-              .temperature = 1,
-              .top_p = 1,
-              .top_k = -1,
-              .n = 1,
-              .seed = 1,
-              .sight = VERB_SEE_DEFAULTS,
-              .max_num_seqs = 64 };
+    generate_job j = { .input = "-",
+                       .device = "cpu",
+                       .dtype = "fp32",
+                       .max_new_tokens = 128,
+                       .temperature = 1,
+                       .top_p = 1,
+                       .top_k = -1,
+                       .n = 1,
+                       .seed = 1,
+                       .sight = VERB_SEE_DEFAULTS,
+                       .max_num_seqs = 64 };
     bool helped;
     const verb_option options[] = {
         VERB_OPTION(TEXT, j.model, "--model", "DIR", "a model, checkpoint or run directory",
@@ -310,5 +508,137 @@ int ares_verb_generate(int argc, char **argv)
     if (rc == ARES_OK) rc = run(&j);
     if (rc == ARES_OK) rc = write_answers(&j);
     close_all(&j);
+    return rc;
+}
+
+/*
+ * ares-train score: log-prob and entropy of every token of a sequence under a model, computed by
+ * the functions that training uses.
+ */
+
+typedef struct score_job {
+    ares_model *model;
+    ares_workspace *workspace;
+    verb_see see;
+    ares_ids ids;
+    ares_batch batch;
+    ares_train_config cfg;
+} score_job;
+
+/* The answer to a prompt follows it, as its tokens alone would. */
+static int add_response(score_job *j, const ares_json *line)
+{
+    const ares_json *response = ares_json_get(line, "response");
+    if (!response || response->type == ARES_JSON_NULL) return ARES_OK;
+    if (response->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT, "score: 'response' is no string");
+    return ares_tokenizer_encode(j->see.tokenizer, response->text, false, &j->ids);
+}
+
+static int read_ids(score_job *j, const ares_json *line, const ares_sight **sight)
+{
+    const ares_json *text = ares_json_get(line, "text");
+    bool asked = ares_json_get(line, "messages") || ares_json_get(line, "prompt");
+    ares_ids_clear(&j->ids);
+    *sight = NULL;
+    if (ares_json_get(line, "input_ids") || asked) {
+        ARES_TRY(verb_see_encode(&j->see, "score", line, false, &j->ids, sight));
+        if (asked) ARES_TRY(add_response(j, line));
+    } else if (text && text->type == ARES_JSON_STRING) {
+        ARES_TRY(verb_see_text(&j->see, line, text->text, &j->ids, sight));
+    } else
+        return ares_fail(ARES_EFORMAT,
+                         "score: a line needs 'input_ids' (a list), 'text' (a string), or 'prompt' "
+                         "or 'messages' with a 'response'");
+    if (j->ids.n < 1) return ares_fail(ARES_EFORMAT, "score: the sequence is empty");
+    if (j->ids.n > j->model->cfg.max_position)
+        return ares_fail(ARES_ELIMIT, "score: %lld tokens; the model has %d positions",
+                         (long long)j->ids.n, j->model->cfg.max_position);
+    return ares_model_check_ids(j->model, j->ids.ids, j->ids.n, *sight);
+}
+
+static int score_line(void *ctx, const ares_json *line, ares_str *out)
+{
+    score_job *j = ctx;
+    const ares_sight *sight;
+    ARES_TRY(read_ids(j, line, &sight));
+    ares_batch *b = &j->batch;
+    int64_t n = j->ids.n - 1;
+    ares_batch_clear(b);
+    ares_sample row = { .prompt = j->ids.ids, .prompt_len = 1, .sight = sight };
+    ares_batch_begin_group(b);
+    ares_batch_add_row(b, &row, n);
+    ARES_PUT(b, responses);
+    memcpy(b->responses, j->ids.ids + 1, (size_t)n * sizeof *b->responses);
+    float *stats = ares_arena_calloc(&b->arena, (size_t)(2 * n + 1), sizeof *stats);
+    if (n)
+        ARES_TRY(ares_train_log_probs(j->model, j->workspace, j->see.features, &j->cfg, b, 0, 1,
+                                      stats, stats + n));
+    if (j->see.features) ares_features_trim(j->see.features);
+    for (int64_t t = 0; t < n; t++)
+        if (!isfinite(stats[t]) || !isfinite(stats[n + t]))
+            return ares_fail(ARES_ENUMERIC,
+                             "score: log-prob %g and entropy %g of token %lld (of 0 to %lld); the "
+                             "weights hold NaN or infinity",
+                             stats[t], stats[n + t], (long long)t + 1, (long long)n);
+    ares_json_begin(out, '{');
+    verb_write_floats(ares_json_key(out, "log_probs"), stats, n);
+    verb_write_floats(ares_json_key(out, "entropies"), stats + n, n);
+    ares_json_end(out, '}');
+    return ARES_OK;
+}
+
+int ares_verb_score(int argc, char **argv)
+{
+    const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
+    int64_t threads = 0;
+    verb_see_options sight = VERB_SEE_DEFAULTS;
+    bool helped;
+    const verb_option options[] = {
+        VERB_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
+                    .required = true),
+        VERB_INPUT(input),
+        VERB_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
+        VERB_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
+                    .most = 1 << 16),
+        VERB_DTYPE(dtype),
+        VERB_SEE(sight),
+    };
+    const verb_command command = {
+        .name = "score",
+        .usage = "--model DIR [--input FILE] [--device cpu] [--threads N] [--dtype fp32|bf16]",
+        .about = "Reads {\"input_ids\":[..]}, {\"text\":\"..\"}, or {\"prompt\":\"..\"} or "
+                 "{\"messages\":[..]} with a \"response\" per line, with \"images\":[..] and "
+                 "\"videos\":[..] for a vision model (docs/vision.md); writes "
+                 "{\"log_probs\":[..],\"entropies\":[..]} per line: T-1 numbers each for T tokens; "
+                 "entry t is about token t+1 given tokens 0..t; natural logarithm, temperature 1, "
+                 "exact over the whole vocabulary.",
+        .example = "echo '{\"text\":\"The capital of France is Paris.\"}' |\n"
+                   "    ares-train score --model models/SmolLM2-135M-Instruct",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+    };
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    if (helped) return ARES_OK;
+    score_job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
+                             .rollout = { .temperature = 1 } } };
+    ares_device d;
+    ares_model_options opt = { .storage = strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ares_str dir = { 0 };
+    ares_batch_init(&j.batch);
+    /* a card computes in the type that the weights are stored in, as in training */
+    ARES_TRY(ares_device_open_table(device, "native", opt.storage, (int)threads, &d));
+    int rc = ares_model_load(model, &d, &opt, &j.model);
+    if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
+    if (rc == ARES_OK) rc = ares_model_find(model, &dir);
+    if (rc == ARES_OK) rc = verb_see_open(&j.see, &sight, dir.data, j.model);
+    if (rc == ARES_OK) rc = verb_each_line("score", input, score_line, &j);
+    verb_see_close(&j.see);
+    ares_str_fini(&dir);
+    ares_batch_fini(&j.batch);
+    ares_ids_fini(&j.ids);
+    ares_workspace_free(j.workspace);
+    ares_model_free(j.model);
+    ares_device_close(&d);
     return rc;
 }

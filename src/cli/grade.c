@@ -5,8 +5,7 @@
 
 #include "ares/io.h"
 #include "ares/reward.h"
-#include "rollouts.h"
-#include "verb.h"
+#include "cli.h"
 
 /* config owns the texts of options */
 typedef struct job {

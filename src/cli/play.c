@@ -11,7 +11,7 @@
 #include "ares/dist.h"
 #include "ares/env.h"
 #include "ares/train.h"
-#include "verb.h"
+#include "cli.h"
 
 enum { NAMES = 64, FILES = 16 };
 

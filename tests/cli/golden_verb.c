@@ -1,7 +1,7 @@
 /* The published sweeps' names and options: the files of configs/sweeps, read by the product. */
 #include <string.h>
 
-#include "../../src/cli/sweep/sweep.h"
+#include "../../src/cli/sweep.h"
 #include "golden.h"
 
 typedef struct published {

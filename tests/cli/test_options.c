@@ -1,8 +1,8 @@
 /* The command lines of the verbs: one parser, one --help, the same messages. */
 #include <stdio.h>
 
+#include "cli.h"
 #include "test.h"
-#include "verb.h"
 
 static const char *text, *choice, *optional;
 static bool flag;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "sweep/sweep.h"
+#include "sweep.h"
 #include "test.h"
 
 static void check_label(const char *value, const char *dot, const char *want)

@@ -1,5 +1,4 @@
 #include "agents.h"
-#include "agents/agents.h"
 
 #include <math.h>
 #include <signal.h>
@@ -247,7 +246,8 @@ static void skip(void *state, int64_t id)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_json_write_i64(ares_json_key(json, "prompts_per_draw"), ((const env_source *)state)->drawn);
+    ares_json_write_i64(ares_json_key(json, "prompts_per_draw"),
+                        ((const env_source *)state)->drawn);
 }
 
 static int load(void *state, const ares_json *json, bool other_rows)

@@ -1,5 +1,4 @@
 #include "agents/conversation.h"
-#include "conversation.h"
 
 #include <stdio.h>
 #include <string.h>

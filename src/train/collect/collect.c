@@ -1,6 +1,5 @@
 #include "collect.h"
 #include "agents/agents.h"
-#include "collect/collect.h"
 #include "options/options.h"
 #include "report/report.h"
 #include "trainer.h"

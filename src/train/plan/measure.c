@@ -1,7 +1,6 @@
 #include "agents/agents.h"
 #include "learner.h"
 #include "plan.h"
-#include "plan/plan.h"
 #include "run/run.h"
 #include "trainer.h"
 #include "vapor.h"

@@ -1,0 +1,615 @@
+#include "sweep.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Labels of values, and templates with variables. */
+
+/* ---------------------------------------------------------------- variables */
+void sweep_variables_init(sweep_variables *v, ares_arena *arena)
+{
+    *v = (sweep_variables){ .arena = arena, .index = ares_map_new() };
+}
+
+void sweep_variables_fini(sweep_variables *v)
+{
+    ares_map_free(v->index);
+    ares_free(v->values);
+}
+
+void sweep_set(sweep_variables *v, const char *name, const char *value)
+{
+    int64_t at;
+    if (!ares_map_get(v->index, ares_view_of(name), &at)) {
+        if (v->n == v->cap) {
+            v->cap = v->cap ? 2 * v->cap : 16;
+            v->values = ares_realloc(v->values, (size_t)v->cap * sizeof *v->values);
+        }
+        at = v->n++;
+        ares_map_put(v->index, ares_view_of(name), at);
+    }
+    v->values[at] = value;
+}
+
+static const char *get(const sweep_variables *v, ares_view name)
+{
+    int64_t at;
+    return ares_map_get(v->index, name, &at) ? v->values[at] : NULL;
+}
+
+const char *sweep_get(const sweep_variables *v, const char *name)
+{
+    return get(v, ares_view_of(name));
+}
+
+/* ---------------------------------------------------------------- values */
+void sweep_label(const char *value, const char *dot, ares_str *out)
+{
+    for (; *value; value++) {
+        unsigned char c = (unsigned char)*value;
+        if (c == '.') ares_str_add_z(out, dot);
+        else if (c < 128 && (isalnum(c) || strchr("_-+", c)))
+            ares_str_add_char(out, (char)tolower(c));
+        else ares_str_add_char(out, '_');
+    }
+}
+
+bool sweep_same_value(const char *a, const char *b)
+{
+    double x, y;
+    if (strcasecmp(a, b) == 0) return true;
+    return ares_parse_double(ares_view_of(a), &x) && ares_parse_double(ares_view_of(b), &y) &&
+           x == y;
+}
+
+static void base(const char *value, ares_str *out)
+{
+    size_t end = strlen(value);
+    while (end && value[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin && value[begin - 1] != '/') begin--;
+    ares_str_add(out, value + begin, end - begin);
+}
+
+/* ---------------------------------------------------------------- templates */
+static size_t word_length(const char *at)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)at[n]) || at[n] == '_' || at[n] == '.') n++;
+    return n;
+}
+
+/* "{name}" or "{name|form}" at the brace; 0: something else stands there. */
+static size_t read_variable(const char *at, ares_view *name, ares_view *form)
+{
+    *name = (ares_view){ at + 1, word_length(at + 1) };
+    const char *p = at + 1 + name->len;
+    *form = (ares_view){ p, 0 };
+    if (*p == '|') {
+        *form = (ares_view){ p + 1, word_length(p + 1) };
+        p += 1 + form->len;
+    }
+    return name->len && *p == '}' ? (size_t)(p + 1 - at) : 0;
+}
+
+static int no_variable(const sweep_variables *v, const char *what, ares_view name)
+{
+    ares_str list = { 0 };
+    for (int64_t i = 0; i < ares_map_count(v->index); i++) {
+        ares_view key = ares_map_key(v->index, i);
+        ares_str_addf(&list, "%s%.*s", i ? ", " : "", (int)key.len, key.data);
+    }
+    int rc = ares_fail(ARES_ECONFIG, "sweep: %s: {%.*s}: no such variable (choices: %s)", what,
+                       (int)name.len, name.data, list.len ? list.data : "none");
+    ares_str_fini(&list);
+    return rc;
+}
+
+static int add_variable(const sweep_variables *v, const char *what, ares_view name, ares_view form,
+                        ares_str *out)
+{
+    const char *value = get(v, name);
+    if (!value) return no_variable(v, what, name);
+    if (!form.len) ares_str_add_z(out, value);
+    else if (ares_view_is(form, "label")) sweep_label(value, "", out);
+    else if (ares_view_is(form, "label_p")) sweep_label(value, "p", out);
+    else if (ares_view_is(form, "base")) base(value, out);
+    else
+        return ares_fail(ARES_ECONFIG,
+                         "sweep: %s: {%.*s|%.*s}: no such form (choices: label, label_p, base)",
+                         what, (int)name.len, name.data, (int)form.len, form.data);
+    return ARES_OK;
+}
+
+int sweep_expand(const sweep_variables *v, const char *what, const char *text, const char **out)
+{
+    ares_str all = { 0 };
+    int rc = ARES_OK;
+    while (*text && rc == ARES_OK) {
+        ares_view name, form;
+        size_t length = *text == '{' ? read_variable(text, &name, &form) : 0;
+        if (length) rc = add_variable(v, what, name, form, &all);
+        else ares_str_add_char(&all, *text);
+        text += length ? length : 1;
+    }
+    *out = ares_arena_copy(v->arena, all.data ? all.data : "", all.len);
+    ares_str_fini(&all);
+    return rc;
+}
+
+/* The sweep's file and its command line: what is swept, and with what words. */
+
+ares_option_table sweep_option_table, sweep_parameter_table;
+ARES_OPTION_TABLE(sweep_option_table, sweep_options, SWEEP_OPTIONS)
+ARES_OPTION_TABLE(sweep_parameter_table, sweep_parameter, SWEEP_PARAMETER_OPTIONS)
+
+void sweep_describe(ares_str *out)
+{
+    ares_config *file = ares_config_new(), *parameter = ares_config_new();
+    ares_str text = { 0 };
+    ares_config_add_options(file, "", sweep_option_table, NULL);
+    ares_config_add_options(parameter, "", sweep_parameter_table, NULL);
+    ares_str_add_z(out, "a sweep's file:\n");
+    ARES_ASSERT(ares_config_help(file, "", &text) == ARES_OK);
+    ares_str_add_view(out, ares_str_view(&text));
+    ares_str_clear(&text);
+    ares_str_add_z(out, "\nan item of `over`:\n");
+    ARES_ASSERT(ares_config_help(parameter, "", &text) == ARES_OK);
+    ares_str_add_view(out, ares_str_view(&text));
+    ares_str_fini(&text);
+    ares_config_free(file);
+    ares_config_free(parameter);
+}
+
+/* ---------------------------------------------------------------- the command line */
+/* The words between commas outside brackets and quotes; empty ones are left out. */
+static ares_texts split(ares_arena *arena, const char *list)
+{
+    const char **items = ares_arena_alloc(arena, (strlen(list) + 1) * sizeof *items);
+    ares_texts out = { items, 0 };
+    int depth = 0;
+    char quote = 0;
+    for (const char *begin = list, *p = list;; p++) {
+        if (quote) quote = *p == quote ? 0 : quote;
+        else if (*p == '"' || *p == '\'') quote = *p;
+        else if (*p == '[' || *p == '{') depth++;
+        else if (*p == ']' || *p == '}') depth--;
+        if (*p && (*p != ',' || depth > 0 || quote)) continue;
+        ares_view word = ares_view_trim((ares_view){ begin, (size_t)(p - begin) });
+        if (word.len) items[out.count++] = ares_arena_copy(arena, word.data, word.len);
+        if (!*p) return out;
+        begin = p + 1;
+    }
+}
+
+const char *sweep_value_of(const sweep_words *w, const char *name, int *i)
+{
+    const char *word = w->words[*i];
+    size_t length = strlen(name);
+    if (strncmp(word, name, length) != 0 || (word[length] && word[length] != '=')) return NULL;
+    if (word[length]) return word + length + 1;
+    return *i + 1 < w->n ? w->words[++*i] : "";
+}
+
+int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, const char **name,
+                    const char **value)
+{
+    const char *equals = strchr(pair, '=');
+    if (!equals || equals == pair)
+        return ares_fail(ARES_EUSE, "sweep: %s = '%s': write a name, '=' and what it gets", option,
+                         pair);
+    *name = ares_arena_copy(arena, pair, (size_t)(equals - pair));
+    *value = equals + 1;
+    return ARES_OK;
+}
+
+/* --over: values for a parameter of the file, else a new one that is an option of training. */
+static int add_over(sweep *s, const char *pair)
+{
+    const char *name, *list;
+    ARES_TRY(sweep_read_pair(&s->arena, "--over", pair, &name, &list));
+    ares_texts values = split(&s->arena, list);
+    for (int i = 0; i < s->n_parameters; i++)
+        if (strcmp(s->parameters[i].name, name) == 0) {
+            s->parameters[i].values = values;
+            return ARES_OK;
+        }
+    if (s->n_parameters == SWEEP_PARAMETERS)
+        return ares_fail(ARES_EUSE, "sweep: --over: more than %d parameters", SWEEP_PARAMETERS);
+    static const ares_json nothing = { .type = ARES_JSON_OBJECT };
+    s->parameters[s->n_parameters++] = (sweep_parameter){
+        .name = name, .option = name, .values = values, .let = &nothing, .cases = &nothing
+    };
+    return ARES_OK;
+}
+
+/* --let: a variable of the file's `let`, so that a misspelt one is found. */
+static int check_let(sweep *s, const char *pair)
+{
+    const char *name, *value;
+    const ares_json *let = s->o.let;
+    ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &name, &value));
+    if (ares_json_get(let, name)) return ARES_OK;
+    if (!let->count)
+        return ares_fail(ARES_EUSE,
+                         "sweep: --let = '%s': the sweep has no variables; name a --sweep FILE "
+                         "with `let`",
+                         name);
+    const char **names = ares_arena_calloc(&s->arena, (size_t)let->count, sizeof *names);
+    for (int64_t i = 0; i < let->count; i++) names[i] = let->members[i].key.data;
+    return ares_lookup(ARES_EUSE, "sweep: --let", name, names, (int)let->count, &(int){ 0 });
+}
+
+int sweep_check_override(const char *word)
+{
+    static const char *const own[] = { "trainer.run_dir", "trainer.experiment_name" };
+    while (*word == '-' || *word == '+' || *word == '~') word++;
+    for (int i = 0; i < ARES_COUNT(own); i++)
+        if (strncmp(word, own[i], strlen(own[i])) == 0)
+            return ares_fail(ARES_EUSE,
+                             "sweep: '%s': each run has its own; set `run` and `run_dir` in the "
+                             "sweep's file, or --dir",
+                             word);
+    return ARES_OK;
+}
+
+static void override(sweep *s, const char *key, const char *value)
+{
+    if (value) ares_config_override(s->file, ares_arena_printf(&s->arena, "%s=%s", key, value));
+}
+
+static void override_i64(sweep *s, const char *key, int64_t value)
+{
+    if (value) override(s, key, ares_arena_printf(&s->arena, "%lld", (long long)value));
+}
+
+/* ---------------------------------------------------------------- the file */
+static int read_parameters(sweep *s)
+{
+    int64_t n = s->o.over->count;
+    if (n > SWEEP_PARAMETERS)
+        return ares_fail(ARES_ECONFIG, "sweep: over: %lld parameters, more than %d", (long long)n,
+                         SWEEP_PARAMETERS);
+    s->parameters = ares_arena_calloc(&s->arena, SWEEP_PARAMETERS, sizeof *s->parameters);
+    for (; s->n_parameters < n; s->n_parameters++) {
+        char path[32];
+        snprintf(path, sizeof path, "over.%d", s->n_parameters);
+        ares_config_bind(s->file, path, sweep_parameter_table, &s->parameters[s->n_parameters]);
+    }
+    return ares_config_finish(s->file);
+}
+
+static int read_file(sweep *s, const sweep_words *w)
+{
+    s->file = ares_config_new();
+    ares_config_add_options(s->file, "", sweep_option_table, &s->o);
+    if (w->file) ares_config_load_file(s->file, w->file);
+    override(s, "name", w->name);
+    override(s, "dir", w->dir);
+    override(s, "order", w->order);
+    if (w->seeds) override(s, "seeds", ares_arena_printf(&s->arena, "[%s]", w->seeds));
+    if (w->gpus) override(s, "gpus", ares_arena_printf(&s->arena, "[%s]", w->gpus));
+    override_i64(s, "jobs", w->jobs);
+    override_i64(s, "ranks", w->ranks);
+    override(s, "cooldown", w->cooldown);
+    ares_config_resolve(s->file);
+    if (ares_config_fault_count(s->file)) return ares_config_finish(s->file);
+    return read_parameters(s);
+}
+
+/* A case may only change what `let` has, so that a misspelt name is found. */
+static int check_cases(const sweep_parameter *p)
+{
+    if (!p->values.count)
+        return ares_fail(ARES_ECONFIG, "sweep: %s: no values; name some, as in --over %s=0,0.1",
+                         p->name, p->name);
+    for (int64_t i = 0; i < p->cases->count && p->cases->type == ARES_JSON_ARRAY; i++) {
+        const ares_json *c = &p->cases->items[i];
+        if (!ares_json_get(c, "when"))
+            return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: needs `when`, a value", p->name,
+                             (long long)i);
+        for (int64_t k = 0; k < c->count; k++) {
+            ares_view key = c->members[k].key;
+            if (!ares_view_is(key, "when") && !ares_json_find(p->let, key))
+                return ares_fail(ARES_ECONFIG, "sweep: %s: cases.%lld: `let` has no %.*s", p->name,
+                                 (long long)i, (int)key.len, key.data);
+        }
+    }
+    return ARES_OK;
+}
+
+int sweep_read(sweep *s, const sweep_words *w)
+{
+    s->lock = -1;
+    ARES_TRY(read_file(s, w));
+    for (int i = 0; i < w->n; i++) {
+        const char *over = sweep_value_of(w, "--over", &i),
+                   *variable = over ? NULL : sweep_value_of(w, "--let", &i);
+        if (over) ARES_TRY(add_over(s, over));
+        else if (variable) ARES_TRY(check_let(s, variable));
+        else ARES_TRY(sweep_check_override(w->words[i]));
+    }
+    for (int i = 0; i < s->n_parameters; i++) ARES_TRY(check_cases(&s->parameters[i]));
+    if (!s->n_parameters && !s->o.seeds.count)
+        return ares_fail(ARES_EUSE, "sweep: nothing is swept; name a --sweep FILE, --over "
+                                    "OPTION=VALUES or --seeds (see ares-train sweep --help)");
+    return sweep_make_runs(s, w);
+}
+
+void sweep_fini(sweep *s)
+{
+    ares_config_free(s->file);
+    ares_arena_fini(&s->arena);
+}
+
+/*
+ * Runs. A run's words are those that a user would type: files, overrides of all runs, the command
+ * line's overrides, the swept values, and last the names, so that the later win.
+ */
+
+/* ---------------------------------------------------------------- variables of a run */
+static const char *text_of(ares_arena *arena, const ares_json *v)
+{
+    if (v->type == ARES_JSON_BOOL) return v->boolean ? "true" : "false";
+    if (v->type == ARES_JSON_NULL) return "null";
+    return ares_arena_copy(arena, v->text.data ? v->text.data : "", v->text.len);
+}
+
+static const char *name_of(ares_arena *arena, ares_view key)
+{
+    return ares_arena_copy(arena, key.data, key.len);
+}
+
+/* Sets one variable from its template. */
+static int let(sweep_variables *v, ares_view key, const ares_json *value)
+{
+    const char *text, *name = name_of(v->arena, key);
+    if (value->type == ARES_JSON_OBJECT || value->type == ARES_JSON_ARRAY)
+        return ares_fail(ARES_ECONFIG, "sweep: let: %s: must be a text or a number", name);
+    ARES_TRY(sweep_expand(v, name, text_of(v->arena, value), &text));
+    sweep_set(v, name, text);
+    return ARES_OK;
+}
+
+static const ares_json *case_of(ares_arena *arena, const sweep_parameter *p, const char *value)
+{
+    for (int64_t i = 0; i < p->cases->count && p->cases->type == ARES_JSON_ARRAY; i++) {
+        const ares_json *when = ares_json_get(&p->cases->items[i], "when");
+        if (when && sweep_same_value(text_of(arena, when), value)) return &p->cases->items[i];
+    }
+    return NULL;
+}
+
+static int set_parameter(sweep_variables *v, const sweep_parameter *p, const char *value)
+{
+    const ares_json *other = case_of(v->arena, p, value);
+    sweep_set(v, p->name, value);
+    for (int64_t i = 0; i < p->let->count; i++) {
+        const ares_json *its = other ? ares_json_find(other, p->let->members[i].key) : NULL;
+        ARES_TRY(let(v, p->let->members[i].key, its ? its : p->let->members[i].value));
+    }
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- templates that are not set */
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+const char *sweep_shown_name(const char *const *names, int n, int i)
+{
+    const char *last = last_part(names[i]);
+    for (int k = 0; k < n; k++)
+        if (k != i && strcmp(last_part(names[k]), last) == 0) return names[i];
+    return last;
+}
+
+/* "lr_{worker.actor.optim.lr|label}-seed_{seed}" */
+static const char *run_template(sweep *s)
+{
+    ares_str t = { 0 };
+    const char *names[SWEEP_PARAMETERS];
+    for (int i = 0; i < s->n_parameters; i++) names[i] = s->parameters[i].name;
+    if (s->o.run) ares_str_add_z(&t, s->o.run);
+    for (int i = 0; i < s->n_parameters && !s->o.run; i++)
+        ares_str_addf(&t, "%s%s_{%s|label}", t.len ? "-" : "",
+                      sweep_shown_name(names, s->n_parameters, i), names[i]);
+    if (s->o.seeds.count && !(s->o.run && strstr(s->o.run, "{seed")))
+        ares_str_addf(&t, "%sseed_{seed}", t.len ? "-" : "");
+    const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
+    ares_str_fini(&t);
+    return copy;
+}
+
+/* "entropy={entropy} | seed={seed}" */
+static const char *result_template(sweep *s)
+{
+    ares_str t = { 0 };
+    if (s->o.result) ares_str_add_z(&t, s->o.result);
+    for (int i = 0; i < s->n_parameters && !s->o.result; i++)
+        ares_str_addf(&t, "%s%s={%s}", t.len ? " | " : "", s->parameters[i].name,
+                      s->parameters[i].name);
+    if (s->o.seeds.count && !(s->o.result && strstr(s->o.result, "{seed")))
+        ares_str_addf(&t, "%sseed={seed}", t.len ? " | " : "");
+    const char *copy = ares_arena_copy(&s->arena, t.data, t.len);
+    ares_str_fini(&t);
+    return copy;
+}
+
+/* ---------------------------------------------------------------- a run */
+typedef struct templates {
+    const char *run, *result;
+} templates;
+
+/* Expands a template into a variable of its own, which later templates may use. */
+static int name(sweep_variables *v, const char *variable, const char *text, const char **out)
+{
+    ARES_TRY(sweep_expand(v, variable, text, out));
+    sweep_set(v, variable, *out);
+    return ARES_OK;
+}
+
+static int name_run(sweep *s, sweep_variables *v, const templates *t, sweep_run *r)
+{
+    const char *sweep_name, *dir, *summary;
+    ARES_TRY(name(v, "name", s->o.name, &sweep_name));
+    ARES_TRY(name(v, "dir", s->o.dir, &dir));
+    ARES_TRY(name(v, "summary", s->o.summary, &summary));
+    if (s->dir && (strcmp(s->name, sweep_name) != 0 || strcmp(s->dir, dir) != 0 ||
+                   strcmp(s->summary, summary) != 0))
+        return ares_fail(ARES_ECONFIG,
+                         "sweep: name, dir and summary are those of all runs, and cannot depend on "
+                         "a parameter with several values ('%s' and '%s')",
+                         s->dir, dir);
+    s->name = sweep_name;
+    s->dir = dir;
+    s->summary = summary;
+    ARES_TRY(name(v, "run", t->run, &r->name));
+    ARES_TRY(name(v, "run_dir", s->o.run_dir, &r->run_dir));
+    ARES_TRY(name(v, "log", s->o.log, &r->log));
+    size_t length = strlen(r->log);
+    if (length > 4 && strcmp(r->log + length - 4, ".log") == 0) length -= 4;
+    r->result = ares_arena_printf(&s->arena, "%.*s.result", (int)length, r->log);
+    return sweep_expand(v, "result", t->result, &r->fields);
+}
+
+static void add_word(sweep *s, sweep_run *r, const char *word)
+{
+    if (r->n_words % 32 == 0) {
+        const char **more = ares_arena_calloc(&s->arena, (size_t)r->n_words + 33, sizeof *more);
+        if (r->n_words) memcpy(more, r->words, (size_t)r->n_words * sizeof *more);
+        r->words = more;
+    }
+    r->words[r->n_words++] = word;
+}
+
+static void add_option(sweep *s, sweep_run *r, const char *option, const char *value)
+{
+    add_word(s, r, ares_arena_printf(&s->arena, "%s=%s", option, value));
+}
+
+static int add_words(sweep *s, const sweep_words *w, sweep_variables *v, sweep_run *r)
+{
+    const char *word;
+    int skipped;
+    for (int64_t i = 0; i < s->o.config.count; i++) {
+        ARES_TRY(sweep_expand(v, "config", s->o.config.items[i], &word));
+        add_word(s, r, "--config");
+        add_word(s, r, word);
+    }
+    for (int64_t i = 0; i < s->o.set.count; i++) {
+        ARES_TRY(sweep_expand(v, "set", s->o.set.items[i], &word));
+        ARES_TRY(sweep_check_override(word));
+        add_word(s, r, word);
+    }
+    for (int i = 0; i < w->n; i++) {
+        skipped = i;
+        if (sweep_value_of(w, "--over", &skipped) || sweep_value_of(w, "--let", &skipped))
+            i = skipped;
+        else add_word(s, r, w->words[i]);
+    }
+    for (int i = 0; i < s->n_parameters; i++)
+        if (s->parameters[i].option) add_option(s, r, s->parameters[i].option, r->values[i]);
+    for (int64_t i = 0; i < s->o.seed_options.count && r->seed >= 0; i++) {
+        ARES_TRY(sweep_expand(v, "seed_options", s->o.seed_options.items[i], &word));
+        if (strchr(word, '=')) add_word(s, r, word);
+        else add_option(s, r, word, sweep_get(v, "seed"));
+    }
+    add_option(s, r, "trainer.experiment_name", r->name);
+    add_option(s, r, "trainer.run_dir", r->run_dir);
+    return ARES_OK;
+}
+
+/* Variables of the command line come after those of the file, and win. */
+static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, const sweep_run *r)
+{
+    for (int64_t i = 0; i < s->o.let->count; i++)
+        ARES_TRY(let(v, s->o.let->members[i].key, s->o.let->members[i].value));
+    for (int i = 0; i < w->n; i++) {
+        const char *pair = sweep_value_of(w, "--let", &i), *key, *value;
+        if (!pair) continue;
+        ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &key, &value));
+        sweep_set(v, key, value);
+    }
+    for (int i = 0; i < s->n_parameters; i++)
+        ARES_TRY(set_parameter(v, &s->parameters[i], r->values[i]));
+    if (r->seed >= 0)
+        sweep_set(v, "seed", ares_arena_printf(&s->arena, "%lld", (long long)r->seed));
+    return ARES_OK;
+}
+
+static int make_run(sweep *s, const sweep_words *w, const templates *t, sweep_run *r)
+{
+    sweep_variables v;
+    sweep_variables_init(&v, &s->arena);
+    int rc = set_variables(s, w, &v, r);
+    if (rc == ARES_OK) rc = name_run(s, &v, t, r);
+    if (rc == ARES_OK) rc = add_words(s, w, &v, r);
+    sweep_variables_fini(&v);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- all runs */
+static int64_t combinations(const sweep *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n_parameters && n <= SWEEP_RUNS; i++) n *= s->parameters[i].values.count;
+    return n;
+}
+
+/* The values of combination `at`; the first parameter varies slowest. */
+static const char *const *combination(sweep *s, int64_t at)
+{
+    const char **values = ares_arena_calloc(&s->arena, (size_t)s->n_parameters + 1, sizeof *values);
+    for (int i = s->n_parameters; i-- > 0;) {
+        const ares_texts *of = &s->parameters[i].values;
+        values[i] = of->items[at % of->count];
+        at /= of->count;
+    }
+    return values;
+}
+
+/* Two runs may not share a directory or a log. */
+static int check_names(const sweep *s)
+{
+    ares_map *seen = ares_map_new();
+    int rc = ARES_OK;
+    for (int i = 0; i < s->n && rc == ARES_OK; i++) {
+        const char *paths[] = { s->runs[i].run_dir, s->runs[i].log };
+        for (int k = 0; k < ARES_COUNT(paths) && rc == ARES_OK; k++) {
+            int64_t other;
+            if (ares_map_get(seen, ares_view_of(paths[k]), &other) && other != i)
+                rc = ares_fail(ARES_ECONFIG,
+                               "sweep: '%s' would be that of two runs (%s, and %s); name every "
+                               "parameter in `run`, and no value twice",
+                               paths[k], s->runs[other].fields, s->runs[i].fields);
+            ares_map_put(seen, ares_view_of(paths[k]), i);
+        }
+    }
+    ares_map_free(seen);
+    return rc;
+}
+
+int sweep_make_runs(sweep *s, const sweep_words *w)
+{
+    int64_t grid = combinations(s), seeds = ARES_MAX(1, s->o.seeds.count);
+    if (grid * seeds > SWEEP_RUNS)
+        return ares_fail(ARES_ECONFIG, "sweep: %lld runs or more; at most %d",
+                         (long long)(grid * seeds), SWEEP_RUNS);
+    const templates t = { run_template(s), result_template(s) };
+    bool by_seed = strcmp(s->o.order, "seeds") == 0;
+    s->runs = ares_arena_calloc(&s->arena, (size_t)(grid * seeds), sizeof *s->runs);
+    for (int64_t i = 0; i < grid * seeds; i++) {
+        sweep_run *r = &s->runs[i];
+        int64_t seed = by_seed ? i / grid : i % seeds;
+        r->values = combination(s, by_seed ? i % grid : i / seeds);
+        r->seed = s->o.seeds.count ? s->o.seeds.items[seed] : -1;
+        ARES_TRY(make_run(s, w, &t, r));
+        s->n++;
+    }
+    return check_names(s);
+}

@@ -1,12 +1,293 @@
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * How the bytes of groups travel between cards. Every rank tells which card it has and whether it
+ * has NCCL; all see what all have told and come to the same choice.
+ */
+
+typedef struct told {
+    uint8_t card[16];
+    int version;
+    char lacks[240]; /* why this rank has no NCCL; "": it has */
+} told;
+
+static void tell(ares_device *d, const ares_dist_twins *twins, told *t)
+{
+    *t = (told){ .version = -1 };
+    twins->card(d, t->card);
+    if (twins->find(&t->version) == ARES_OK) return;
+    snprintf(t->lacks, sizeof t->lacks, "%s", ares_error_message());
+    ares_error_clear();
+}
+
+/* Two ranks on one card, as NCCL allows it only where its own options say so. */
+static bool find_shared(const told *t, int n, ares_str *why)
+{
+    for (int a = 0; a < n; a++)
+        for (int b = a + 1; b < n; b++)
+            if (memcmp(t[a].card, t[b].card, sizeof t->card) == 0) {
+                ares_str_addf(why, "ranks %d and %d share a card", a, b);
+                return true;
+            }
+    return false;
+}
+static bool find_lack(const told *t, int n, ares_str *why)
+{
+    for (int r = 0; r < n; r++) {
+        if (*t[r].lacks) ares_str_addf(why, "rank %d has no NCCL: %s", r, t[r].lacks);
+        else if (t[r].version != t[0].version)
+            ares_str_addf(why, "rank %d has another NCCL (%d) than rank 0 (%d)", r, t[r].version,
+                          t[0].version);
+        else continue;
+        return true;
+    }
+    return false;
+}
+
+/* NULL: what was asked for is not to be had. */
+static const dist_way *choose(dist_transport wanted, const told *t, int n, ares_str *why)
+{
+    if (wanted == DIST_STAGED) ares_str_add_z(why, "trainer.comm_transport = staged");
+    else if (wanted == DIST_NCCL) {
+        if (find_lack(t, n, why)) return NULL;
+        ares_str_add_z(why, "trainer.comm_transport = nccl");
+    } else if (!find_shared(t, n, why) && !find_lack(t, n, why))
+        ares_str_add_z(why, "each has a card of its own");
+    else return &dist_staged;
+    return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
+}
+
+static int count_same(const told *t, int n, const told *mine)
+{
+    int same = 0;
+    for (int r = 0; r < n; r++) same += memcmp(t[r].card, mine->card, sizeof mine->card) == 0;
+    return same;
+}
+
+static void say(const dist_way *way, const told *t, int size, const char *why)
+{
+    if (way == &dist_nccl)
+        ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", size,
+                  t->version / 10000, t->version / 100 % 100, t->version % 100, why);
+    else ares_info("dist: groups of %d ranks exchange over host memory: %s", size, why);
+}
+
+int dist_way_choose(ares_group *g)
+{
+    told mine;
+    ares_world *w = g->world;
+    ares_str all = { 0 }, why = { 0 };
+    tell(g->device, g->twins, &mine);
+    int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
+    if (rc == ARES_OK) {
+        const told *t = (const told *)(const void *)all.data;
+        g->on_card = count_same(t, w->size, &mine);
+        g->way = choose(w->transport, t, w->size, &why);
+        if (g->way) say(g->way, t, g->size, why.data);
+        else
+            rc =
+                ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s", why.data);
+    }
+    ares_str_fini(&all);
+    ares_str_fini(&why);
+    return rc;
+}
+
+/*
+ * Groups of ranks with a card each, by NCCL: it moves bytes from card to card, and the cards add
+ * what has come, as they do with what comes over the host (staged.c): from rank 0 up, in double.
+ *
+ * A call is queued and the host goes on; what NCCL does later is only seen by who waits for the
+ * card. While the host waits, it asks NCCL for failures, and shows the other ranks the collective
+ * that its card is at (watch.c).
+ */
+
+enum {
+    NCCL_BYTES = 64 << 20, /* of what other ranks send, on the card: a piece of each rank */
+    ABORT_S = 5
+};
+
+/* ---------------- where a rank stands */
+void dist_nccl_issue(ares_group *g, dist_kind kind, int64_t size)
+{
+    dist_place before = dist_watch_place(g->world);
+    dist_watch_name(g->world, kind, size);
+    g->tickets++;
+    g->behind[g->tickets % DIST_PLACES] = before;
+    g->at[g->tickets % DIST_PLACES] = dist_watch_issue(g->world, g->size, g->stride);
+}
+
+/* at: as in ares_dist_side */
+static void show(ares_group *g, ares_ticket at)
+{
+    ares_ticket t = at == 0 ? g->tickets : ARES_MAX(at, -at);
+    t = ARES_MAX(t, g->tickets - DIST_PLACES + 1); /* of older ones no place is kept */
+    dist_watch_stand(g->world, at < 0 ? &g->behind[t % DIST_PLACES] : &g->at[t % DIST_PLACES],
+                     at >= 0);
+}
+
+/* Time counts from when the card has come to where it is, and not while it computes. */
+static void pause_at(void *owner, ares_ticket at)
+{
+    ares_group *g = owner;
+    if (!g->waits) g->stood = dist_watch_place(g->world);
+    if (!g->waits || g->waits_at != at) {
+        g->wait = (dist_wait){ .last = ares_now_s() };
+        show(g, at);
+    }
+    g->waits = true;
+    g->waits_at = at;
+    if (at < 0) dist_watch_rest(&g->wait);
+    else dist_watch_pause(g->world, &g->wait);
+}
+
+static void resume(void *owner)
+{
+    ares_group *g = owner;
+    if (g->waits) dist_watch_stand(g->world, &g->stood, false);
+    g->waits = false;
+}
+
+static void end_all(void *owner)
+{
+    ares_world_abort(((ares_group *)owner)->world, ARES_EDIST);
+}
+
+/* ---------------- opening and closing */
+static int open_nccl(ares_group *g)
+{
+    g->side.owner = g;
+    g->side.pause = pause_at;
+    g->side.resume = resume;
+    g->side.fail = end_all;
+    ARES_TRY(g->twins->open(&g->side));
+    return dist_side_memory(g, NCCL_BYTES);
+}
+
+static int exchange_ids(ares_group *g, ares_str *all)
+{
+    uint8_t id[DIST_NCCL_ID] = { 0 };
+    ARES_TRY(ares_world_agree(g->world, g->rank == 0 ? g->twins->id(id) : ARES_OK));
+    return ares_world_gather_all(g->world, id, sizeof id, all, NULL);
+}
+
+/* A rank whose connection fails ends the others, which wait for it. */
+static int connect_side(ares_group *g)
+{
+    ares_world *w = g->world;
+    ares_str ids = { 0 };
+    int rc = exchange_ids(g, &ids);
+    if (rc == ARES_OK) {
+        const char *of_first = ids.data + (w->rank - g->rank * g->stride) * DIST_NCCL_ID;
+        dist_watch_name(w, DIST_GROUP_OPEN, g->size);
+        g->at[0] = dist_watch_issue(w, g->size, g->stride);
+        rc = g->twins->connect(&g->side, (const uint8_t *)of_first);
+        if (rc != ARES_OK) {
+            rc = ares_fail(rc, "%s; trainer.comm_transport=staged needs no NCCL",
+                           ares_error_message());
+            ares_world_abort(w, rc);
+        }
+        g->next = w->groups;
+        w->groups = g;
+    }
+    ares_str_fini(&ids);
+    return rc;
+}
+
+void dist_nccl_close(ares_group *g)
+{
+    ares_group **at = &g->world->groups;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
+}
+
+/* NCCL may wait for ranks that are gone when it is asked to end: then the process ends by SIGALRM.
+ */
+void dist_groups_abort(const ares_world *w)
+{
+    if (w->groups) alarm(ABORT_S);
+    for (ares_group *g = w->groups; g; g = g->next) g->twins->abort(&g->side);
+}
+
+/* ---------------- calls */
+/* Elements of a piece of each rank. */
+static int64_t nccl_most_of_each(const ares_group *g, size_t element)
+{
+    return (int64_t)(g->side.bytes / (size_t)g->size / 64 * 64 / element);
+}
+
+static ares_ticket nccl_gather(ares_group *g, const void *mine, void *all, size_t bytes)
+{
+    g->twins->begin(&g->side);
+    dist_must(g, g->twins->gather(&g->side, mine, all, bytes));
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket nccl_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
+                                       size_t bytes)
+{
+    size_t row = bytes * (size_t)g->size;
+    int64_t most = nccl_most_of_each(g, bytes), n;
+    ARES_ASSERT(most > 0);
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < rows; at += n) {
+        n = ARES_MIN(rows - at, most);
+        size_t slab = (size_t)n * bytes;
+        dist_must(g, g->twins->gather(&g->side, (const char *)mine + (size_t)at * bytes,
+                                      g->side.on_device, slab));
+        for (int r = 0; r < g->size; r++)
+            g->twins->copy_rows(&g->side, (char *)all + (size_t)at * row + (size_t)r * bytes, row,
+                                g->side.on_device + (size_t)r * slab, bytes, bytes, n);
+    }
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket nccl_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
+                                    bool add)
+{
+    int64_t most = nccl_most_of_each(g, sizeof *all), piece;
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < n; at += piece) {
+        piece = ARES_MIN(n - at, most);
+        dist_must(g, g->twins->exchange(&g->side, all + at, (size_t)n * sizeof *all,
+                                        g->side.on_device, (size_t)piece * sizeof *all));
+        g->twins->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
+                        piece, add);
+    }
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket nccl_sum(ares_group *g, float *x, int64_t n)
+{
+    int64_t most = nccl_most_of_each(g, sizeof *x), piece;
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < n; at += piece) {
+        piece = ARES_MIN(n - at, most);
+        dist_must(g,
+                  g->twins->gather(&g->side, x + at, g->side.on_device, (size_t)piece * sizeof *x));
+        g->twins->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
+    }
+    return g->twins->end(&g->side);
+}
+
+const dist_way dist_nccl = { .name = "nccl",
+                             .open = open_nccl,
+                             .connect = connect_side,
+                             .gather = nccl_gather,
+                             .gather_columns = nccl_gather_columns,
+                             .sum_scatter = nccl_sum_scatter,
+                             .sum = nccl_sum };
+
 /*
  * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
  * ranks; the device of a rank adds them, from rank 0 up in double. On the CPU ("host") MPI moves
  * them, in pieces, so that buffers stay small however long an array is; on a card: staged.c,
  * nccl.c.
  */
-#include "group.h"
-
-#include <string.h>
 
 enum {
     PIECE_BYTES = 1 << 28,    /* of a gather, a rank: MPI counts in int */
@@ -265,3 +546,134 @@ int ares_group_sync(ares_group *g)
     if (g->twins) ARES_TRY(g->twins->wait(&g->side));
     return g->device->k->sync(g->device);
 }
+
+/*
+ * Groups of ranks with cards, over the host: a piece of an array goes from the card to pinned
+ * memory, by MPI to the other ranks' pinned memory, and to their cards, which add. It needs no
+ * library of a vendor, and works for ranks that share a card.
+ *
+ * Work is queued on the group's own stream. The host waits for it only before MPI reads what the
+ * card has sent; what arrives is queued, and the call returns. As the stream keeps its order, that
+ * wait is also the one for copies that still read what the last piece brought.
+ */
+
+enum { STAGED_BYTES = 8 << 20 }; /* of each of the three buffers */
+
+static int open_staged(ares_group *g)
+{
+    g->side.host_bytes = STAGED_BYTES;
+    int rc = g->twins->open(&g->side);
+    return rc == ARES_OK ? dist_side_memory(g, STAGED_BYTES) : rc;
+}
+
+/* ---------------- pieces */
+/* Bytes of a piece of each rank. */
+static size_t staged_most_of_each(const ares_group *g)
+{
+    return STAGED_BYTES / (size_t)g->size / 64 * 64;
+}
+
+static void queue(ares_group *g, void *to, const void *from, size_t bytes)
+{
+    g->twins->copy(&g->side, to, from, bytes);
+}
+
+/* What was queued is done, and MPI may move it. */
+static void sent(ares_group *g)
+{
+    dist_must(g, g->twins->wait(&g->side));
+}
+
+/* The pieces of all ranks, one after the other, into side.arrived. */
+static void gather_piece(ares_group *g, const void *own, size_t bytes)
+{
+    char *arrived = g->side.arrived;
+    queue(g, arrived + (size_t)g->rank * bytes, own, bytes);
+    sent(g);
+    dist_must(g, dist_comm_gather(g->world, g->comm, NULL, arrived, 1, bytes, bytes, bytes));
+}
+
+/* What other ranks sent goes to the card; the place of the own piece is left as it is. */
+static void receive(ares_group *g, size_t bytes)
+{
+    char *to = g->side.on_device, *from = g->side.arrived;
+    size_t before = (size_t)g->rank * bytes, after = before + bytes;
+    queue(g, to, from, before);
+    queue(g, to + after, from + after, (size_t)g->size * bytes - after);
+}
+
+/* ---------------- calls */
+static ares_ticket staged_gather(ares_group *g, const void *mine, void *all, size_t bytes)
+{
+    char *to = all, *own = to + (size_t)g->rank * bytes;
+    size_t most = staged_most_of_each(g), piece;
+    g->twins->begin(&g->side);
+    if (mine != own) queue(g, own, mine, bytes);
+    for (size_t at = 0; at < bytes; at += piece) {
+        piece = ARES_MIN(bytes - at, most);
+        gather_piece(g, own + at, piece);
+        for (int r = 0; r < g->size; r++)
+            if (r != g->rank)
+                queue(g, to + (size_t)r * bytes + at, g->side.arrived + (size_t)r * piece, piece);
+    }
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
+                                         size_t bytes)
+{
+    size_t row = bytes * (size_t)g->size;
+    int64_t most = (int64_t)(STAGED_BYTES / row), n;
+    ARES_ASSERT(most > 0);
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < rows; at += n) {
+        n = ARES_MIN(rows - at, most);
+        queue(g, g->side.sent, (const char *)mine + (size_t)at * bytes, (size_t)n * bytes);
+        sent(g);
+        dist_must(g, dist_comm_gather(g->world, g->comm, g->side.sent, g->side.arrived, n, bytes,
+                                      row, bytes));
+        queue(g, (char *)all + (size_t)at * row, g->side.arrived, (size_t)n * row);
+    }
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
+                                      bool add)
+{
+    int64_t most = (int64_t)(staged_most_of_each(g) / sizeof *all), piece;
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < n; at += piece) {
+        piece = ARES_MIN(n - at, most);
+        size_t bytes = (size_t)piece * sizeof *all;
+        for (int r = 0; r < g->size; r++)
+            if (r != g->rank) queue(g, g->side.sent + (size_t)r * bytes, all + r * n + at, bytes);
+        sent(g);
+        dist_must(
+            g, dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
+        receive(g, bytes);
+        g->twins->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
+                        piece, add);
+    }
+    return g->twins->end(&g->side);
+}
+
+static ares_ticket staged_sum(ares_group *g, float *x, int64_t n)
+{
+    int64_t most = (int64_t)(staged_most_of_each(g) / sizeof *x), piece;
+    g->twins->begin(&g->side);
+    for (int64_t at = 0; at < n; at += piece) {
+        piece = ARES_MIN(n - at, most);
+        size_t bytes = (size_t)piece * sizeof *x;
+        gather_piece(g, x + at, bytes);
+        receive(g, bytes);
+        g->twins->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
+    }
+    return g->twins->end(&g->side);
+}
+
+const dist_way dist_staged = { .name = "staged",
+                               .open = open_staged,
+                               .gather = staged_gather,
+                               .gather_columns = staged_gather_columns,
+                               .sum_scatter = staged_sum_scatter,
+                               .sum = staged_sum };

@@ -3,7 +3,7 @@
  * reaches only this process, and waits for signals, ranks and the child's end in one loop.
  * `--restarts K`: does so again after a failure.
  */
-#include "world.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

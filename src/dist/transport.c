@@ -1,5 +1,5 @@
 /* The only file that calls MPI, and its replacement in a build without MPI. */
-#include "world.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * it is in. A rank looks at them while it waits: one that is gone, or that keeps the others waiting
  * for too long, ends the run and is named. No thread is needed for that.
  */
-#include "world.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * (tests/gpu/emulate/nccl.cpp); with several cards it is NCCL itself, in the tests that need no
  * planted fault.
  */
-#include "group.h"
+#include "internal.h"
 #include "sums.h"
 
 #include <signal.h>

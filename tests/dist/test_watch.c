@@ -1,6 +1,6 @@
 /* A rank that keeps the others waiting, or dies, ends the run and is named. */
+#include "internal.h"
 #include "test.h"
-#include "world.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * the same bytes on every machine.
  */
 #include "ares/train.h"
-#include "sft.c"
+#include "sft.h"
 #include "test.h"
 
 #include <math.h>

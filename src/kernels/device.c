@@ -1,16 +1,108 @@
-/*
- * Opening a device by its name: the CPU with the best instruction set of the machine, or a CUDA
- * device. The tables of CUDA and of libtorch live in shared objects that are opened only when one
- * is asked for.
- */
-#include "counting.h"
 #include "host.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include "ares/kernels_phases.h"
+
+/*
+ * A device that only counts: what opens on it allocates as on the device it stands for, so that the
+ * memory of a run is known before there is any (docs/ranks.md#what-a-run-needs). Addresses are
+ * reserved and hold nothing: whoever reads or writes one by mistake faults at once.
+ */
+
+/* Memory of the host: none of a card's, and all there is of a CPU. */
+static void *reserve_host(ares_device *d, size_t bytes)
+{
+    (void)d;
+    void *p = mmap(NULL, ARES_MAX(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+static void release_host(ares_device *d, void *p, size_t bytes)
+{
+    (void)d;
+    if (p) munmap(p, ARES_MAX(bytes, 1));
+}
+
+static void *reserve(ares_device *d, size_t bytes)
+{
+    void *p = reserve_host(d, bytes);
+    if (p) kernels_count(d, bytes, 0);
+    return p;
+}
+static void release(ares_device *d, void *p, size_t bytes)
+{
+    if (p) kernels_count(d, 0, bytes);
+    release_host(d, p, bytes);
+}
+
+static void copy_in(ares_device *d, void *device, const void *host, size_t bytes)
+{
+    (void)d, (void)device, (void)host, (void)bytes;
+}
+static void copy_out(ares_device *d, void *host, const void *device, size_t bytes)
+{
+    (void)d, (void)host, (void)device, (void)bytes;
+}
+static void convert(ares_device *d, void *to, ares_dtype to_type, const void *from,
+                    ares_dtype from_type, int64_t n)
+{
+    (void)d, (void)to, (void)to_type, (void)from, (void)from_type, (void)n;
+}
+static void count_zero(ares_device *d, void *p, size_t bytes)
+{
+    (void)d, (void)p, (void)bytes;
+}
+static int count_sync(ares_device *d)
+{
+    (void)d;
+    return ARES_OK;
+}
+/* Its presence tells that steps of decoding are launched ahead, for which buffers are kept. */
+static void advance(ares_device *d, const ares_advance_args *a)
+{
+    (void)d, (void)a;
+}
+
+void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
+                               double total_bytes, ares_device *out)
+{
+    bool card = strncmp(name, "cuda", 4) == 0, aten = strcmp(table, "aten") == 0;
+    ares_kernels *k = ares_calloc(1, sizeof *k);
+    *k = (ares_kernels){ .name = "counting",
+                         .layout = card || aten ? ARES_ROWS : ARES_PANEL32,
+                         .act = card || aten ? act : ARES_F32,
+                         .alloc = reserve,
+                         .release = release,
+                         .copy_in = copy_in,
+                         .alloc_host = card ? reserve_host : reserve,
+                         .release_host = card ? release_host : release,
+                         .bring = copy_in,
+                         .store = copy_out,
+                         .copy_out = copy_out,
+                         .convert = convert,
+                         .zero = count_zero,
+                         .sync = count_sync,
+                         .advance = card ? advance : NULL };
+    *out = (ares_device){ .k = k, .scratch = k, .index = card ? 0 : -1, .counting = true };
+    out->total_bytes = total_bytes;
+}
+
+void kernels_counting_close(ares_device *d)
+{
+    ares_free(d->scratch);
+}
+
+/*
+ * Opening a device by its name: the CPU with the best instruction set of the machine, or a CUDA
+ * device. The tables of CUDA and of libtorch live in shared objects that are opened only when one
+ * is asked for.
+ */
 
 extern const ares_kernels kernels_table_plain;
 #if defined __x86_64__
@@ -287,4 +379,106 @@ void ares_device_close(ares_device *d)
     else close_cuda(d);
     ares_pool_free(d->pool);
     *d = (ares_device){ .index = -1 };
+}
+
+/* Two phases take turns in one allocation of a device. */
+
+enum { ALIGN = 256 };
+
+struct ares_phases {
+    char *memory;
+    size_t bytes;
+    size_t used;                /* in the current phase */
+    size_t zeroed_to, dirty_to; /* training has written [zeroed_to, dirty_to) since it was zeroed */
+    ares_phase now;
+    int64_t turn; /* phases begun */
+};
+
+int ares_phases_open(ares_device *d, size_t bytes)
+{
+    ARES_ASSERT(!d->phases);
+    struct ares_phases *p = ares_calloc(1, sizeof *p);
+    *p = (struct ares_phases){ .memory = d->k->alloc(d, bytes), .bytes = bytes };
+    if (!p->memory) {
+        ares_free(p);
+        return ares_device_full(d, "kernels", "memory for rollout and training", bytes, false,
+                                NULL);
+    }
+    d->phases = p;
+    return ARES_OK;
+}
+
+void ares_phases_close(ares_device *d)
+{
+    if (!d->phases) return;
+    d->k->release(d, d->phases->memory, d->phases->bytes);
+    ares_free(d->phases);
+    d->phases = NULL;
+}
+
+size_t ares_phase_size(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t ares_phases_bytes(const ares_device *d)
+{
+    return d->phases ? d->phases->bytes : 0;
+}
+
+bool ares_phase_holds(const ares_device *d, const ares_held *h)
+{
+    return h->data && (h->turn == 0 || (d->phases && h->turn == d->phases->turn));
+}
+
+void ares_phase_give_back(ares_device *d, ares_held *h)
+{
+    struct ares_phases *p = d->phases;
+    if (h->turn == 0) d->k->release(d, h->data, h->bytes);
+    else if (ares_phase_holds(d, h) && (char *)h->data + h->bytes == p->memory + p->used)
+        p->used -= h->bytes; /* what was taken last */
+    *h = (ares_held){ 0 };
+}
+
+static void enter(struct ares_phases *p, ares_phase phase)
+{
+    if (p->turn && p->now == phase) return;
+    p->now = phase;
+    p->used = 0;
+    p->turn++;
+}
+
+/* Rollout's memory comes from the start on: what it does not take stays dirty. */
+static void zero(ares_device *d, size_t from, size_t to)
+{
+    struct ares_phases *p = d->phases;
+    size_t first = ARES_MAX(from, p->zeroed_to), end = ARES_MIN(to, p->dirty_to);
+    if (first < end) d->k->zero(d, p->memory + first, end - first);
+    p->zeroed_to = ARES_MAX(p->zeroed_to, to);
+}
+
+static void write_over(struct ares_phases *p)
+{
+    if (p->zeroed_to >= p->dirty_to) p->dirty_to = 0;
+    p->zeroed_to = 0;
+    p->dirty_to = ARES_MAX(p->dirty_to, p->used);
+}
+
+void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t bytes)
+{
+    struct ares_phases *p = d->phases;
+    if (ares_phase_holds(d, h) && h->bytes >= bytes) return h->data;
+    ares_phase_give_back(d, h);
+    bytes = ares_phase_size(bytes);
+    if (p && bytes <= p->bytes - (p->turn && p->now == phase ? p->used : 0)) {
+        enter(p, phase);
+        *h = (ares_held){ p->memory + p->used, bytes, p->turn };
+        p->used += bytes;
+        if (phase == ARES_PHASE_TRAIN) write_over(p);
+        else zero(d, p->used - bytes, p->used);
+        return h->data;
+    }
+    h->data = d->k->alloc(d, bytes);
+    h->bytes = h->data ? bytes : 0;
+    return h->data;
 }

@@ -1,12 +1,147 @@
+#include "host.h"
+
+#include <string.h>
+
+#include "ares/kernels.h"
+
+/*
+ * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs),
+ * and the short floats.
+ */
+
+float kernels_bf16_to_f32(uint16_t x)
+{
+    uint32_t u = (uint32_t)x << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+uint16_t kernels_f32_to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if (x != x) return (uint16_t)((u | 0x400000u) >> 16);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+float kernels_f16_to_f32(uint16_t x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000u) << 16, rest = x & 0x7fffu, u;
+    float f;
+    if (rest >= 0x7c00u) { /* infinity, NaN */
+        u = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
+    } else if (rest >= 0x400u) {
+        u = sign | ((rest << 13) + (112u << 23));
+    } else { /* a multiple of 2^-24 */
+        f = (float)rest * 0x1p-24f;
+        memcpy(&u, &f, sizeof u);
+        u |= sign;
+    }
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+uint16_t kernels_f32_to_f16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    uint32_t sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
+    if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (mag >> 13 & 0x3ffu));
+    /* 65520 and above round to infinity */
+    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
+    /* below 2^-14: adding 1/2 leaves the multiple of 2^-24, to nearest even, in the low bits */
+    if (mag < 0x38800000u) {
+        float f;
+        memcpy(&f, &mag, sizeof f);
+        f += 0.5f;
+        memcpy(&mag, &f, sizeof mag);
+        return (uint16_t)(sign | (mag - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((mag + 0xfffu + (mag >> 13 & 1) - (112u << 23)) >> 13));
+}
+
+static void load_row(float *out, const void *from, ares_dtype dtype, int64_t at, int64_t n)
+{
+    const uint16_t *h = (const uint16_t *)from + at;
+    switch (dtype) {
+    case ARES_F32: memcpy(out, (const float *)from + at, (size_t)n * sizeof(float)); break;
+    case ARES_BF16:
+        for (int64_t i = 0; i < n; i++) out[i] = kernels_bf16_to_f32(h[i]);
+        break;
+    case ARES_F16:
+        for (int64_t i = 0; i < n; i++) out[i] = kernels_f16_to_f32(h[i]);
+        break;
+    }
+}
+static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, int64_t n)
+{
+    uint16_t *h = (uint16_t *)to + at;
+    switch (dtype) {
+    case ARES_F32: memcpy((float *)to + at, in, (size_t)n * sizeof(float)); break;
+    case ARES_BF16:
+        for (int64_t i = 0; i < n; i++) h[i] = kernels_f32_to_bf16(in[i]);
+        break;
+    case ARES_F16:
+        for (int64_t i = 0; i < n; i++) h[i] = kernels_f32_to_f16(in[i]);
+        break;
+    }
+}
+
+/*
+ * A panel is transposed in blocks of 32 outputs by PIECE inputs, in a buffer that stays in the
+ * first-level cache.
+ */
+enum { PIECE = 64 };
+
+void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dtype)
+{
+    int64_t k = w->k, n = w->n;
+    float row[PIECE], block[PIECE * 32];
+    if (w->layout == ARES_ROWS) {
+        for (int64_t at = 0; at < n * k; at += PIECE) {
+            int64_t count = ARES_MIN(PIECE, n * k - at);
+            load_row(row, rows, rows_dtype, at, count);
+            store_row(w->data, w->dtype, at, row, count);
+        }
+        return;
+    }
+    for (int64_t first = 0; first < n; first += 32)
+        for (int64_t from = 0; from < k; from += PIECE) {
+            int64_t count = ARES_MIN(PIECE, k - from);
+            memset(block, 0, sizeof block);
+            for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
+                load_row(row, rows, rows_dtype, (first + lane) * k + from, count);
+                for (int64_t i = 0; i < count; i++) block[i * 32 + lane] = row[i];
+            }
+            store_row(w->data, w->dtype, first * k + from * 32, block, count * 32);
+        }
+}
+
+void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype)
+{
+    int64_t k = w->k, n = w->n;
+    float row[PIECE], block[PIECE * 32];
+    if (w->layout == ARES_ROWS) {
+        for (int64_t at = 0; at < n * k; at += PIECE) {
+            int64_t count = ARES_MIN(PIECE, n * k - at);
+            load_row(row, w->data, w->dtype, at, count);
+            store_row(rows, rows_dtype, at, row, count);
+        }
+        return;
+    }
+    for (int64_t first = 0; first < n; first += 32)
+        for (int64_t from = 0; from < k; from += PIECE) {
+            int64_t count = ARES_MIN(PIECE, k - from);
+            load_row(block, w->data, w->dtype, first * k + from * 32, count * 32);
+            for (int64_t lane = 0; lane < ARES_MIN(32, n - first); lane++) {
+                for (int64_t i = 0; i < count; i++) row[i] = block[i * 32 + lane];
+                store_row(rows, rows_dtype, (first + lane) * k + from, row, count);
+            }
+        }
+}
+
 /*
  * Memory and threads of a CPU device: scratch that is kept from call to call, and when it pays to
  * wake the other threads.
  */
-#include "host.h"
-#include "count.h"
-#include "layout.h"
-
-#include <string.h>
 
 /* One cache line per worker. */
 typedef struct scratch_slot {
@@ -109,4 +244,78 @@ int kernels_host_sync(ares_device *d)
 {
     (void)d;
     return ARES_OK;
+}
+
+/* What the CPU's kernels take beside a device's memory. */
+
+size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
+{
+    int64_t chunks = ((int64_t)a->vocab + ARES_VOCAB_CHUNK - 1) / ARES_VOCAB_CHUNK,
+            group = a->n_kv_heads ? a->n_heads / a->n_kv_heads : 0,
+            sampled = ARES_MIN(a->sampled, SAMPLED_ROWS),
+            filtered = a->filters ? ARES_MIN(sampled, scratch_filtered(a->vocab)) : 0;
+    size_t shared = 0, own = 0;
+    if (a->rows > 0 && chunks) {
+        size_t back = !a->trained ? 0
+                      : a->fused  ? scratch_head_fused(a->rows, chunks)
+                                  : scratch_head_backward(a->rows, chunks);
+        shared = ARES_MAX(scratch_head(a->rows, chunks, a->ref), back);
+        own = scratch_vocab_task(ARES_MIN(a->rows, VOCAB_ROWS), a->ref);
+    }
+    if (sampled > 0) {
+        size_t lists = (size_t)(a->n_likely ? a->threads * sampled : 0);
+        shared = ARES_MAX(shared, scratch_sample(sampled, chunks, filtered, a->vocab) +
+                                      scratch_likely((int64_t)lists, a->n_likely));
+        own = ARES_MAX(own, scratch_vocab_task(ARES_MIN(sampled, VOCAB_ROWS), false));
+        if (a->filters) own = ARES_MAX(own, (size_t)a->vocab * sizeof(candidate));
+    }
+    shared = ARES_MAX(shared, scratch_attention(a->blocks, a->n_kv_heads, a->head_dim));
+    if (a->trained) {
+        own = ARES_MAX(own, scratch_panel(a->widest));
+        own = ARES_MAX(own, scratch_attention_back(group, a->longest, a->head_dim));
+    }
+    return shared + (size_t)a->threads * own;
+}
+
+/* What the host knows of the segments of a packed batch. */
+
+static int32_t prefix_of(const ares_segments *seg, int32_t s)
+{
+    return seg->host_prefix_len ? seg->host_prefix_len[s] : 0;
+}
+
+void ares_segments_measure(ares_segments *seg)
+{
+    seg->host_start = seg->start;
+    seg->host_prefix_len = seg->prefix_len;
+    seg->host_prefix_row = seg->prefix_row;
+    seg->rows = seg->start[seg->n];
+    seg->max_rows = seg->max_keys = seg->keys = 0;
+    for (int32_t s = 0; s < seg->n; s++) {
+        int32_t rows = seg->start[s + 1] - seg->start[s], keys = prefix_of(seg, s) + rows;
+        seg->max_rows = ARES_MAX(seg->max_rows, rows);
+        seg->max_keys = ARES_MAX(seg->max_keys, keys);
+        seg->keys += keys;
+    }
+}
+
+void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32_t *key_row)
+{
+    int32_t at = 0;
+    for (int32_t s = 0; s < seg->n; s++) {
+        key_start[s] = at;
+        for (int32_t p = 0; p < prefix_of(seg, s); p++) key_row[at++] = seg->host_prefix_row[s] + p;
+        for (int32_t r = seg->host_start[s]; r < seg->host_start[s + 1]; r++) key_row[at++] = r;
+    }
+    key_start[seg->n] = at;
+}
+
+/* How much the ranks of a divided head tell each other; cpu/sample.c sends it. */
+
+size_t ares_sample_sent_bytes(int32_t vocab, int32_t parts, int32_t n_likely, bool filtered)
+{
+    size_t tokens = (size_t)ares_vocab_part_first(vocab, parts, 1),
+           chunks = (tokens + ARES_VOCAB_CHUNK - 1) / ARES_VOCAB_CHUNK;
+    return chunks * sizeof(chunk_result) + (size_t)n_likely * sizeof(likely) +
+           (filtered ? chunks * ARES_VOCAB_CHUNK * sizeof(float) : 0);
 }

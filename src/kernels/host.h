@@ -1,11 +1,17 @@
+#ifndef ARES_KERNELS_HOST_H
+#define ARES_KERNELS_HOST_H
+
+#include <stdint.h>
+
+#include "ares/kernels.h"
+#include "count.h"
+
+void kernels_counting_close(ares_device *d);
+
 /*
  * Private to the kernels room: memory and threads of a CPU device, shared by all its instruction
  * sets.
  */
-#ifndef ARES_KERNELS_HOST_H
-#define ARES_KERNELS_HOST_H
-
-#include "ares/kernels.h"
 
 /*
  * Runs tasks 0 .. tasks - 1 on the device's pool, or one after the other where waking the other
@@ -35,4 +41,158 @@ int kernels_host_sync(ares_device *d);
  * it. For tests.
  */
 const ares_kernels *kernels_cpu(const char *isa);
+
+/* Half-precision numbers, rounded to nearest even (layout.c). */
+
+float kernels_bf16_to_f32(uint16_t x);
+uint16_t kernels_f32_to_bf16(float x);
+float kernels_f16_to_f32(uint16_t x);
+uint16_t kernels_f32_to_f16(float x);
+
+/* What is known of a row's logits, chunk by chunk, and what ranks tell each other of it. */
+
+/* Of a chunk, with e = exp(z - max): the sum of e, and of e (z - max). */
+typedef struct vocab_part {
+    float max, sum, sum_z;
+} vocab_part;
+
+typedef struct best {
+    float key, logit;
+    int32_t token;
+} best; /* logit: before temperature; token -1: none */
+
+typedef struct likely {
+    float z;
+    int32_t token;
+} likely; /* z before temperature */
+
+/* What a part knows of a chunk of a row. */
+typedef struct chunk_result {
+    vocab_part part, part_1;
+    best best;
+} chunk_result;
+
+/*
+ * Bytes of scratch that the CPU's kernels take beside a device's memory, each as its kernel asks
+ * for it; ares-train plan counts the largest (scratch.c).
+ */
+
+enum {
+    FORWARD_ROWS = 4096,       /* of the head's forward: rows whose parts are held at once */
+    BACKWARD_ROWS = 1024,      /* rows of a block of its backward, at most */
+    BACKWARD_LOGITS = 1 << 20, /* its logits, at most */
+    FUSED_LOGITS = 1 << 24,    /* 64 MiB of logits, but never fewer rows than FUSED_ROWS */
+    FUSED_ROWS = 128,
+    LD_PAD = 16, /* rows at a distance of a power of two would share the same cache sets */
+    /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
+    VOCAB_ROWS = 56,
+    COPIES_BYTES = 8 << 20, /* most that attention copies: what a core has of the last cache */
+    SAMPLED_ROWS = 256,     /* rows sampled at once */
+    SAMPLED_LOGITS = 1 << 24,
+    DX_N = 1024 /* steps of a transposed panel held at once */
+};
+
+/* Of a chunk, in addition to its vocab_part: the reference's part, and the sum of e (z - z_ref). */
+typedef struct kl_part {
+    vocab_part ref;
+    float cross;
+} kl_part;
+typedef struct candidate {
+    float z;
+    int32_t token;
+    uint64_t mass;
+} candidate; /* z at the sampling temperature */
+typedef enum { GUMBEL, GREEDY, FILTERED } row_kind;
+typedef struct row_plan {
+    row_kind kind;
+    float inv_temperature;
+    float *logits; /* FILTERED: [vocab] */
+} row_plan;
+typedef struct query_rows {
+    const float *q, *d_out;
+    int64_t ldq, ldo, lddq;
+    float *dq;
+    float *delta; /* [rows]: d_out . out */
+} query_rows;
+
+/* ---------------- shared by all threads */
+/* chunks: of the vocabulary */
+static inline size_t scratch_head(int64_t rows, int64_t chunks, bool ref)
+{
+    return (size_t)(ARES_MIN(rows, FORWARD_ROWS) * chunks) *
+           (sizeof(vocab_part) + (ref ? sizeof(kl_part) : 0));
+}
+/* Chunks of the vocabulary whose logits are held at once for a block of rows. */
+static inline int64_t scratch_backward_chunks(int64_t rows)
+{
+    return ARES_MAX(1, BACKWARD_LOGITS / ARES_VOCAB_CHUNK / rows);
+}
+static inline int64_t scratch_backward_ld(int64_t rows, int64_t chunks)
+{
+    return ARES_MIN(scratch_backward_chunks(rows), chunks) * ARES_VOCAB_CHUNK + LD_PAD;
+}
+static inline size_t scratch_head_backward(int64_t rows, int64_t chunks)
+{
+    int64_t block = ARES_MIN(rows, BACKWARD_ROWS);
+    return (size_t)(block * scratch_backward_ld(block, chunks)) * sizeof(float);
+}
+static inline int64_t scratch_fused_rows(int64_t rows, int64_t chunks)
+{
+    return ARES_MIN(rows,
+                    ARES_MAX(FUSED_ROWS, FUSED_LOGITS / (chunks * ARES_VOCAB_CHUNK + LD_PAD)));
+}
+static inline size_t scratch_head_fused(int64_t rows, int64_t chunks)
+{
+    size_t ld = (size_t)(chunks * ARES_VOCAB_CHUNK + LD_PAD);
+    return (size_t)scratch_fused_rows(rows, chunks) *
+           ((ld + 2) * sizeof(float) + (size_t)chunks * sizeof(vocab_part));
+}
+/* blocks: of 32 packed keys, in the layout of the cache */
+static inline size_t scratch_attention(int64_t blocks, int64_t kv_heads, int64_t head_dim)
+{
+    return (size_t)(blocks * kv_heads * 64 * head_dim) * sizeof(float);
+}
+static inline int64_t scratch_filtered(int64_t vocab)
+{
+    return ARES_MAX(16, SAMPLED_LOGITS / vocab); /* rows at once */
+}
+static inline size_t scratch_sample(int64_t rows, int64_t chunks, int64_t filtered, int64_t vocab)
+{
+    return (size_t)(rows * chunks) * (2 * sizeof(vocab_part) + sizeof(best)) +
+           (size_t)rows * sizeof(row_plan) + (size_t)(filtered * vocab) * sizeof(float);
+}
+static inline size_t scratch_likely(int64_t lists, int64_t n_likely)
+{
+    return (size_t)lists * ((size_t)n_likely * sizeof(likely) + sizeof(int32_t));
+}
+
+/* ---------------- of each thread */
+static inline size_t scratch_vocab_task(int64_t rows, bool ref)
+{
+    return (size_t)rows * ARES_VOCAB_CHUNK * (ref ? 2 : 1) * sizeof(float);
+}
+static inline size_t scratch_panel(int64_t n)
+{
+    return (size_t)ARES_MIN(DX_N, n) * 32 * sizeof(float);
+}
+/* Floats for the queries of a segment and one head; with copies of them, or without. */
+static inline int64_t scratch_floats_of_rows(int64_t rows, int64_t head_dim, bool copies)
+{
+    return (rows + 15) / 16 * 16 * (1 + (copies ? 3 * head_dim : 0));
+}
+static inline bool scratch_copies(int64_t group, int64_t rows, int64_t head_dim)
+{
+    return group * scratch_floats_of_rows(rows, head_dim, true) * (int64_t)sizeof(float) <=
+           COPIES_BYTES;
+}
+static inline size_t scratch_query_rows(int64_t group)
+{
+    return ((size_t)group * sizeof(query_rows) + 63) / 64 * 64;
+}
+/* group: query heads of a KV head; rows: of the longest segment */
+static inline size_t scratch_attention_back(int64_t group, int64_t rows, int64_t head_dim)
+{
+    int64_t each = scratch_floats_of_rows(rows, head_dim, scratch_copies(group, rows, head_dim));
+    return scratch_query_rows(group) + (size_t)(160 * head_dim + group * each) * sizeof(float);
+}
 #endif

@@ -3,7 +3,7 @@
  * unless forced. These tests failed when the vectors of a bf16 model were rounded by its checkpoint
  * (the resumed run differed).
  */
-#include "../../src/kernels/layout.h"
+#include "../../src/kernels/host.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
 #include "e2e.h"

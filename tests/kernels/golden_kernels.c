@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "../../src/kernels/layout.h"
+#include "../../src/kernels/host.h"
 #include "ares/kernels.h"
 
 static const char *const tables[] = { "native", "aten" };

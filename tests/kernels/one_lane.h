@@ -4,7 +4,7 @@
 
 #define V16_LANES 1
 #define ARES_ISA plain
-#include "cpu/math.h"
+#include "cpu/vec.h"
 
 static inline float lane_exp(float x)
 {

@@ -1,6 +1,6 @@
 /* AdamW, and sums of whole arrays. */
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 TEST(adamw_follows_the_paper_for_many_steps)
 {

@@ -7,8 +7,8 @@
  * constant, 0.1 % more weight decay.
  */
 #include "ares/at.h"
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 #include <stdio.h>
 

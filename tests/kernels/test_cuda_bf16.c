@@ -5,8 +5,8 @@
  * that of the largest. What is f32 in both tables (rstd, gradients of weights) agrees as closely as
  * f32.
  */
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 enum { ROWS = 7, HEADS = 3, DIM = 20, WIDE = HEADS * DIM, N = 24, LD = 100 };
 

@@ -3,8 +3,8 @@
  * loops over the same numbers, in f32 and in bf16. Seen to fail: with a merge that leaves out the
  * last chunk, with values beyond the last key that are not zeroed.
  */
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 #include <stdlib.h>
 #include <string.h>

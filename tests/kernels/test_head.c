@@ -3,8 +3,8 @@
  * against their formula, and what must not change a bit: rows alone or among others, fused or in
  * two passes, logits given or computed here, threads, the instruction set.
  */
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 typedef struct shape {
     int rows, vocab, k;

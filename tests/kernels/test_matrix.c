@@ -1,5 +1,5 @@
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 
 static double f16_value(uint16_t h)
 {

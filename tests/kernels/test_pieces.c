@@ -6,8 +6,8 @@
  * that starts at a whole block, and with sums of lengths that leave out a segment.
  */
 #include "aten/aten.h"
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 #include "torch/scarce.h"
 
 #include <stdlib.h>

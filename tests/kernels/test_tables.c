@@ -5,8 +5,8 @@
  * more. Without a card the tests of CUDA skip, unless ARES_REQUIRE_CUDA is set.
  */
 #include "ares/at.h"
+#include "host.h"
 #include "kernels_test.h"
-#include "layout.h"
 #include "torch/scarce.h"
 
 #include <dlfcn.h>

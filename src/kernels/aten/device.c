@@ -1,12 +1,14 @@
+#include "aten.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
 /*
  * The tables made of libtorch's operators, and what a device keeps for them: its first failure and
  * its scratch. On the CPU the table is complete, but its memory, and the sampler that draws tokens
  * from its logits, are the native table's; what a card takes is in card.c. The program finds the
  * ares_aten_ functions by name (kernels/device.c).
  */
-#include "aten.h"
-
-#include <stdio.h>
 
 enum { SLOTS = ATEN_SLOTS };
 
@@ -176,4 +178,246 @@ void ares_aten_close(ares_device *d)
     d->k = c->under;
     d->aten = NULL;
     ares_free(c);
+}
+
+/*
+ * What a card takes from libtorch: products and their gradients, on tensor cores by cuBLAS and
+ * cuBLASLt, and attention of packed segments and of pieces of prompts over the paged cache, by
+ * FlashAttention-2. They run on the device's stream, between our kernels. Memory, the paged cache,
+ * attention of rows alone (decoding) and all other entries are those of libares_cuda.so, and so are
+ * these where libtorch does not serve: weights of another type than the activations, f32 attention,
+ * heads whose size is not a multiple of 8 or above 256, what is kept as a graph.
+ *
+ * A kernel's failure shows when the stream is next waited for, which the table under this one does;
+ * what libtorch itself refuses is kept until sync.
+ *
+ * Each side keeps memory that the other may lack. Where we lack some, libtorch frees its cache
+ * (ares_cuda_trim_by); where libtorch does, we free what was released (aten_enter). Both try once
+ * more.
+ */
+
+/* ------------------------------------------------------------------ products */
+
+static bool alike(const ares_device *d, const ares_matrix *w)
+{
+    return w->dtype == d->k->act;
+}
+
+/*
+ * Few rows are always ours: they may be a step of decoding, which must have the same bits whether
+ * it is computed at once or kept as a graph. A graph may allocate nothing, which libtorch does not
+ * promise.
+ */
+static void linear(ares_device *d, const ares_linear_args *args, int n)
+{
+    bool all = true;
+    for (int i = 0; i < n; i++) all = all && alike(d, args[i].w) && args[i].m > ARES_GRAPH_ROWS;
+    (all ? aten_linear : aten_under(d)->linear)(d, args, n);
+}
+
+static void linear_backward(ares_device *d, const ares_linear_backward_args *a)
+{
+    (alike(d, a->w) ? aten_linear_backward : aten_under(d)->linear_backward)(d, a);
+}
+
+/* ------------------------------------------------------------------ attention */
+
+static bool served(const ares_device *d, const ares_attention_args *a)
+{
+    return d->k->act == ARES_BF16 && a->head_dim % 8 == 0 && a->head_dim <= 256;
+}
+
+/*
+ * Pieces of prompts over the paged cache, then the rows alone, if there are any. What is kept as a
+ * graph has no pieces.
+ */
+static void attention_paged(ares_device *d, const ares_attention_args *a)
+{
+    ares_attention_args alone = *a;
+    alone.rows_alone = true;
+    alone.seg.max_keys = 0;
+    for (int32_t i = 0; i < a->seg.n; i++) {
+        aten_seen g = aten_seen_by(a, i);
+        if (g.rows == 1) alone.seg.max_keys = ARES_MAX(alone.seg.max_keys, (int32_t)g.end);
+    }
+    aten_attend_pieces(d, a, aten_under(d)->gather_kv);
+    if (alone.seg.max_keys > 0) aten_under(d)->attention(d, &alone);
+}
+
+static void attention(ares_device *d, const ares_attention_args *a)
+{
+    bool pieces = a->cache && a->causal && a->seg.max_rows > 1;
+    if (!served(d, a) || (a->cache && !pieces)) aten_under(d)->attention(d, a);
+    else if (pieces) attention_paged(d, a);
+    else aten_attention(d, a);
+}
+static void attention_backward(ares_device *d, const ares_attention_args *a)
+{
+    (served(d, a) ? aten_attention_backward : aten_under(d)->attention_backward)(d, a);
+}
+
+/* ------------------------------------------------------------------ the table */
+
+static int fetched(ares_device *d, int slot, const void **host)
+{
+    return aten_report(d, aten_under(d)->fetched(d, slot, host));
+}
+
+int ares_aten_check(void);
+int ares_aten_take(ares_device *d, void (**trim)(void));
+
+/* Whether libtorch has what the entries above call. */
+int ares_aten_check(void)
+{
+    static const char *const called[] = { "aten::mm.out",
+                                          "aten::addmm.out",
+                                          "aten::addmm.dtype_out",
+                                          "aten::sum.IntList_out",
+                                          "aten::add_.Tensor",
+                                          "aten::index_select",
+                                          "aten::zero_",
+                                          "aten::_flash_attention_forward",
+                                          "aten::_flash_attention_backward" };
+    const char *lacks = at_cuda_lacks(called, ARES_COUNT(called));
+    return lacks ? ares_fail(ARES_EUNSUPPORTED, "torch: device = 'cuda': libtorch has no %s there",
+                             lacks)
+                 : ARES_OK;
+}
+
+/* Rows, keys and numbers of a head in a first try; bytes of each of its arrays. */
+enum { TRY = 16, TRY_HEADS = 2, TRY_BYTES = TRY * TRY_HEADS * TRY * (int)sizeof(float) };
+
+static void try_products(ares_device *d, char *const *at)
+{
+    ares_matrix w = { at[0], d->k->act, ARES_ROWS, TRY, TRY },
+                dw = { at[1], ARES_F32, ARES_ROWS, TRY, TRY };
+    ares_linear_args y = {
+        .m = TRY, .x = at[2], .ldx = TRY, .w = &w, .bias = at[3], .y = at[4], .ldy = TRY
+    };
+    aten_linear(d, &y, 1);
+    y.bias = NULL;
+    aten_linear(d, &y, 1);
+    y.residual = y.y;
+    y.ldr = y.ldy;
+    aten_linear(d, &y, 1);
+    aten_linear_backward(d, &(ares_linear_backward_args){ .m = TRY,
+                                                          .dy = at[4],
+                                                          .lddy = TRY,
+                                                          .w = &w,
+                                                          .dx = at[5],
+                                                          .lddx = TRY,
+                                                          .x = at[2],
+                                                          .ldx = TRY,
+                                                          .dw = &dw,
+                                                          .dbias = (float *)(void *)at[6] });
+}
+
+/*
+ * Packed: the second of two segments sees the first one's rows as well. Paged: a row alone, which
+ * has a key before it, and a piece of a prompt.
+ */
+static void try_attention(ares_device *d, char *const *at)
+{
+    enum { HALF = TRY / 2 };
+    static const int32_t alone_first[] = { 0, 1, TRY }, before[] = { 1, 0 };
+    struct {
+        int32_t start[3], prefix_len[2], prefix_row[2], key_start[3], key_row[TRY + HALF];
+        int32_t paged_start[3], paged_len[2], table[2];
+    } host = { .start = { 0, HALF, TRY },
+               .prefix_len = { 0, HALF },
+               .key_start = { 0, HALF, TRY + HALF },
+               .paged_start = { 0, 1, TRY },
+               .paged_len = { 1, 0 } },
+      *on_card = (void *)at[7];
+    for (int i = 0; i < TRY + HALF; i++) host.key_row[i] = i < HALF ? i : i - HALF;
+    d->k->copy_in(d, on_card, &host, sizeof host);
+    ares_attention_args a = { .seg = { .n = 2,
+                                       .rows = TRY,
+                                       .keys = TRY + HALF,
+                                       .start = on_card->start,
+                                       .prefix_len = on_card->prefix_len,
+                                       .prefix_row = on_card->prefix_row,
+                                       .key_start = on_card->key_start,
+                                       .key_row = on_card->key_row,
+                                       .max_rows = HALF,
+                                       .max_keys = TRY },
+                              .n_heads = TRY_HEADS,
+                              .n_kv_heads = 1,
+                              .head_dim = TRY,
+                              .scale = 1,
+                              .causal = true,
+                              .q = at[8],
+                              .ldq = TRY_HEADS * TRY,
+                              .k = at[9],
+                              .v = at[9],
+                              .ldkv = TRY,
+                              .out = at[10],
+                              .ldo = TRY_HEADS * TRY,
+                              .lse = (float *)(void *)at[11],
+                              .d_out = at[12],
+                              .dq = at[13],
+                              .lddq = TRY_HEADS * TRY,
+                              .dk = at[14],
+                              .dv = at[15],
+                              .lddkv = TRY };
+    for (a.window = 0; a.window <= HALF; a.window += HALF) {
+        aten_attention(d, &a);
+        aten_attention_backward(d, &a);
+    }
+    a.window = 0;
+    a.cache = at[9];
+    a.lse = NULL;
+    a.seg = (ares_segments){ .n = 2,
+                             .rows = TRY,
+                             .start = on_card->paged_start,
+                             .prefix_len = on_card->paged_len,
+                             .block_table = on_card->table,
+                             .table_stride = 1,
+                             .host_start = alone_first,
+                             .host_prefix_len = before,
+                             .max_rows = TRY - 1,
+                             .max_keys = TRY - 1 };
+    attention_paged(d, &a);
+}
+
+/*
+ * Does each of the entries once, on zeros: what libtorch registers it may still refuse, for its
+ * version, its settings or this card.
+ */
+static int try_entries(ares_device *d)
+{
+    enum { ARRAYS = 16 };
+    const ares_kernels *k = d->k;
+    char *p = k->alloc(d, ARRAYS * TRY_BYTES), *at[ARRAYS];
+    if (!p) return ares_fail(ARES_ELIMIT, "torch: device = 'cuda': no memory for a first try");
+    for (int i = 0; i < ARRAYS; i++) at[i] = p + i * TRY_BYTES;
+    try_products(d, at);
+    if (k->act == ARES_BF16) try_attention(d, at);
+    int rc = k->sync(d);
+    k->release(d, p, ARRAYS * TRY_BYTES);
+    return rc;
+}
+
+/*
+ * Puts these entries on an open CUDA device; after a failure it stays as it was. *trim frees what
+ * libtorch keeps of the card.
+ */
+int ares_aten_take(ares_device *d, void (**trim)(void))
+{
+    ARES_TRY(at_cuda_open());
+    ARES_TRY(ares_aten_check());
+    ares_kernels *k = aten_put_on(d);
+    int rc = try_entries(d);
+    if (rc != ARES_OK) {
+        ares_aten_close(d);
+        return rc;
+    }
+    *trim = at_cuda_trim;
+    k->linear = linear;
+    k->linear_backward = linear_backward;
+    k->lists_keys = d->k->act == ARES_BF16; /* where it is `served` */
+    k->attention = attention;
+    k->attention_backward = attention_backward;
+    k->fetched = fetched;
+    return ARES_OK;
 }

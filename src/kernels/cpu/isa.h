@@ -7,7 +7,6 @@
 
 #include "ares/kernels.h"
 #include "host.h"
-#include "math.h"
 #include "vec.h"
 
 #include <math.h>

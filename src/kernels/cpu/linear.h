@@ -13,8 +13,8 @@
 #ifndef ARES_KERNELS_CPU_LINEAR_H
 #define ARES_KERNELS_CPU_LINEAR_H
 
+#include "host.h"
 #include "isa.h"
-#include "scratch.h"
 
 typedef struct product_args {
     int64_t rows, k, cols;

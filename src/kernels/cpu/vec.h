@@ -1,3 +1,10 @@
+#ifndef ARES_KERNELS_CPU_VEC_H
+#define ARES_KERNELS_CPU_VEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
 /*
  * Sixteen f32 lanes with the same bits from three builds: AVX-512 (one register), AVX2 (two, with
  * FMA), plain C (an array, with fmaf). Every operation below is exact or correctly rounded lane by
@@ -26,12 +33,6 @@
  *   v16_max_lane(v)    the same tree with v16_max
  *   v16_transpose(src, ld_src, dst, ld_dst)    16 by 16 floats, apart
  */
-#ifndef ARES_KERNELS_CPU_VEC_H
-#define ARES_KERNELS_CPU_VEC_H
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
 #if defined __SANITIZE_ADDRESS__ && defined ARES_ISA_PLAIN
 /* Watched inline at every use, an operation of 16 lanes takes the compiler four times as long. */
@@ -65,4 +66,71 @@ V16_INLINE v16 v16_scale2(v16 p, v16 nf, v16i n)
 /* The name of this build's copy: ARES_K(linear) is linear_avx512 in the AVX-512 build. */
 #define ARES_K(name) ARES_K_EXPAND(name, ARES_ISA)
 
+/* exp, log and sigmoid over v16: explicit FMAs only, so every build gives the same bits. */
+
+/*
+ * e^x, within 1.01 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier,
+ * expf). Denormal results are rounded once; below -104 it is 0 (so exp(-inf) = 0), above 88.73
+ * infinity; NaN stays NaN.
+ */
+V16_INLINE v16 v16_exp(v16 x)
+{
+    /* 1.5 * 2^23: adding it rounds to an integer, held in the low bits */
+    const v16 magic = v16_set1(12582912.0f);
+    x = v16_min(v16_set1(89.0f), v16_max(v16_set1(-104.0f), x));
+    v16 t = v16_fma(x, v16_set1(1.44269504088896341f), magic);
+    v16i n = v16i_sub(v16_bits(t), v16_bits(magic));
+    v16 nf = v16_sub(t, magic);
+    v16 r = v16_fnma(nf, v16_set1(0.693359375f), x);
+    r = v16_fnma(nf, v16_set1(-2.12194440e-4f), r);
+    v16 p = v16_set1(1.9875691500e-4f);
+    p = v16_fma(p, r, v16_set1(1.3981999507e-3f));
+    p = v16_fma(p, r, v16_set1(8.3334519073e-3f));
+    p = v16_fma(p, r, v16_set1(4.1665795894e-2f));
+    p = v16_fma(p, r, v16_set1(1.6666665459e-1f));
+    p = v16_fma(p, r, v16_set1(5.0000001201e-1f));
+    p = v16_add(v16_fma(v16_mul(r, r), p, r), v16_set1(1.0f));
+    return v16_scale2(p, nf, n);
+}
+
+/*
+ * ln x, within 1 ulp. x = 2^n (1 + f), 1 + f in [sqrt 1/2, sqrt 2); ln(1 + f) = f - f^2/2 + f^3
+ * P(f) with Cephes' logf. 0 gives -infinity, a negative number NaN, infinity itself; denormals are
+ * exact.
+ */
+V16_INLINE v16 v16_log(v16 x)
+{
+    v16m tiny = v16_lt(x, v16_set1(1.17549435e-38f));
+    v16 y = v16_select(tiny, v16_mul(x, v16_set1(8388608.0f)), x);
+    /* exponent such that the rest lies in [sqrt 1/2, sqrt 2): count from the bits of sqrt 1/2 */
+    v16i above = v16i_sub(v16_bits(y), v16i_set1(0x3f3504f3u));
+    v16i n = v16i_sar(above, 23);
+    v16 f = v16_sub(v16_from_bits(v16i_sub(v16_bits(y), v16i_shl(n, 23))), v16_set1(1.0f));
+    v16 e = v16_sub(v16_from_int(n), v16_select(tiny, v16_set1(23.0f), v16_zero()));
+    v16 p = v16_set1(7.0376836292e-2f);
+    p = v16_fma(p, f, v16_set1(-1.1514610310e-1f));
+    p = v16_fma(p, f, v16_set1(1.1676998740e-1f));
+    p = v16_fma(p, f, v16_set1(-1.2420140846e-1f));
+    p = v16_fma(p, f, v16_set1(1.4249322787e-1f));
+    p = v16_fma(p, f, v16_set1(-1.6668057665e-1f));
+    p = v16_fma(p, f, v16_set1(2.0000714765e-1f));
+    p = v16_fma(p, f, v16_set1(-2.4999993993e-1f));
+    p = v16_fma(p, f, v16_set1(3.3333331174e-1f));
+    v16 f2 = v16_mul(f, f);
+    v16 q = v16_mul(v16_mul(f2, f), p);
+    q = v16_fma(e, v16_set1(-2.12194440e-4f), q);
+    q = v16_fma(f2, v16_set1(-0.5f), q);
+    v16 r = v16_fma(e, v16_set1(0.693359375f), v16_add(f, q));
+    const v16 inf = v16_from_bits(v16i_set1(0x7f800000u));
+    r = v16_select(v16_lt(x, inf), r, x); /* infinity and NaN */
+    r = v16_select(v16_lt(x, v16_zero()), v16_from_bits(v16i_set1(0x7fc00000u)), r);
+    return v16_select(v16_eq(x, v16_zero()), v16_neg(inf), r);
+}
+
+/* 1 / (1 + e^-x) */
+V16_INLINE v16 v16_sigmoid(v16 x)
+{
+    const v16 one = v16_set1(1.0f);
+    return v16_div(one, v16_add(one, v16_exp(v16_neg(x))));
+}
 #endif

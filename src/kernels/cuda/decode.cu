@@ -11,7 +11,7 @@
  * longest row. With bf16 and a head_dim of whole 16s, scores and outputs are products on tensor
  * cores.
  */
-#include "activation.cuh"
+#include "device.cuh"
 
 #include <cuda_bf16.h>
 #include <mma.h>

@@ -1,14 +1,350 @@
-/*
- * The CUDA device: opening it, its memory and its first failure. The program finds the functions in
- * extern "C" by name (kernels/device.c). ares_fail, ares_abort and ares_f64_pow are the program's
- * own and are found when the library is loaded.
- */
 #include "../count.h"
 #include "device.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * Copies between the host and the card. A caller's memory is pageable and may be reused on return,
+ * so both ways lead through pinned memory of our own, in pieces. On the way in, small copies lie
+ * side by side in a piece, and a piece is written again only when an event says that the card has
+ * read it: a copy waits only for one that is a whole ring older. On the way out the host empties
+ * one piece while the card fills the other. Memory that alloc_host gave is pinned: the card copies
+ * from it and to it on a stream of its own. Blocks of the paged cache are copied by a kernel.
+ */
+
+static const size_t PIECE = (size_t)4 << 20; /* bytes */
+enum { ALIGN = 64 };
+
+bool cuda_ring_open(cuda_context *c, cuda_ring *r)
+{
+    cuda_check(c, cudaMallocHost(&r->memory, CUDA_PIECES * PIECE), "pinned host memory");
+    for (int i = 0; i < CUDA_PIECES && !c->failed; i++)
+        cuda_check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "event");
+    return !c->failed;
+}
+
+void cuda_ring_close(cuda_ring *r)
+{
+    for (int i = 0; i < CUDA_PIECES; i++)
+        if (r->done[i]) (void)cudaEventDestroy(r->done[i]);
+    (void)cudaFreeHost(r->memory);
+}
+
+static char *piece_of(const cuda_ring *r, int64_t i)
+{
+    return r->memory + (size_t)(i % CUDA_PIECES) * PIECE;
+}
+
+/* Goes on with the next piece, which the card has read by now. */
+static void next_piece(cuda_context *c, cuda_ring *r)
+{
+    cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
+    r->now = (r->now + 1) % CUDA_PIECES;
+    r->used = 0;
+    cuda_wait_event(c, r->done[r->now]); /* at once where it was never recorded */
+}
+
+bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
+{
+    cuda_ring *r = &c->in;
+    for (size_t at = 0, n; at < bytes && !c->failed; at += n) {
+        if (r->used == PIECE) next_piece(c, r);
+        char *pinned = piece_of(r, r->now) + r->used;
+        n = ARES_MIN(bytes - at, PIECE - r->used);
+        memcpy(pinned, (const char *)host + at, n);
+        cuda_check(
+            c, cudaMemcpyAsync((char *)device + at, pinned, n, cudaMemcpyHostToDevice, c->stream),
+            "copy in");
+        r->used += (n + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return !c->failed;
+}
+
+/* Bytes of piece i of a copy of so many. */
+static size_t piece_bytes(int64_t i, size_t bytes)
+{
+    return ARES_MIN(bytes - (size_t)i * PIECE, PIECE);
+}
+
+static void fill_piece(cuda_context *c, int64_t i, const void *device, size_t bytes)
+{
+    cudaEvent_t done = c->out.done[i % CUDA_PIECES];
+    cuda_check(c,
+               cudaMemcpyAsync(piece_of(&c->out, i), (const char *)device + (size_t)i * PIECE,
+                               piece_bytes(i, bytes), cudaMemcpyDeviceToHost, c->stream),
+               "copy out");
+    if (!c->failed) cuda_check(c, cudaEventRecord(done, c->stream), "copy out");
+}
+
+bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
+{
+    int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
+    for (int64_t i = 0; i <= pieces && !c->failed; i++) {
+        if (i < pieces) fill_piece(c, i, device, bytes);
+        if (i == 0 || c->failed) continue;
+        if (!cuda_wait_event(c, c->out.done[(i - 1) % CUDA_PIECES])) break;
+        memcpy((char *)host + (size_t)(i - 1) * PIECE, piece_of(&c->out, i - 1),
+               piece_bytes(i - 1, bytes));
+    }
+    return !c->failed;
+}
+
+/* ------------------------------------------------------------------ beside the kernels */
+
+static bool open_copies(cuda_context *c)
+{
+    return cuda_check(c, cudaStreamCreateWithFlags(&c->copies, cudaStreamNonBlocking),
+                      "cudaStreamCreate") &&
+           cuda_check(c, cudaEventCreateWithFlags(&c->copies_begin, cudaEventDisableTiming),
+                      "event") &&
+           cuda_check(c, cudaEventCreateWithFlags(&c->copies_end, cudaEventDisableTiming), "event");
+}
+
+void cuda_copies_close(cuda_context *c)
+{
+    if (c->copies_begin) (void)cudaEventDestroy(c->copies_begin);
+    if (c->copies_end) (void)cudaEventDestroy(c->copies_end);
+    if (c->copies) (void)cudaStreamDestroy(c->copies);
+}
+
+void cuda_copies_join(cuda_context *c)
+{
+    if (!c->copies) return; /* there has never been one */
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_end, c->copies), "copies");
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->stream, c->copies_end, 0), "copies");
+    c->storing = false;
+}
+
+void *cuda_alloc_host(ares_device *d, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    void *p = NULL;
+    if (!c->copies && !open_copies(c)) return NULL;
+    if (cudaMallocHost(&p, bytes ? bytes : 1) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the caller says what did not fit */
+        return NULL;
+    }
+    return memset(p, 0, bytes);
+}
+
+void cuda_release_host(ares_device *d, void *p, size_t bytes)
+{
+    (void)bytes;
+    cuda_context *c = cuda_enter(d);
+    if (!p) return;
+    cuda_wait_stream(c, c->copies);
+    (void)cudaFreeHost(p);
+}
+
+/* A copy that begins when all copies before it, and all that was launched so far, are done. */
+static void copy_beside(cuda_context *c, void *to, const void *from, size_t bytes,
+                        cudaMemcpyKind kind, const char *operation)
+{
+    if (!c->failed) cuda_check(c, cudaEventRecord(c->copies_begin, c->stream), operation);
+    if (!c->failed) cuda_check(c, cudaStreamWaitEvent(c->copies, c->copies_begin, 0), operation);
+    if (!c->failed) cuda_check(c, cudaMemcpyAsync(to, from, bytes, kind, c->copies), operation);
+}
+
+void cuda_bring(ares_device *d, void *device, const void *host, size_t bytes)
+{
+    copy_beside(cuda_enter(d), device, host, bytes, cudaMemcpyHostToDevice, "bring");
+}
+
+void cuda_store(ares_device *d, void *host, const void *device, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    copy_beside(c, host, device, bytes, cudaMemcpyDeviceToHost, "store");
+    c->storing = true;
+}
+
+void cuda_brought(ares_device *d)
+{
+    cuda_copies_join(cuda_enter(d));
+}
+
+/* ------------------------------------------------------------------ blocks of the paged cache */
+
+/* What travels with the launch, so that no copy goes before it: nearly the 4 KiB that it may hold
+ */
+enum { PAIRS = 500 };
+typedef struct block_pairs {
+    int32_t block[2 * PAIRS];
+} block_pairs;
+
+static __global__ void copy_pairs(void *cache, int32_t layers, int64_t layer_bytes,
+                                  int64_t block_vectors, int32_t n, block_pairs p)
+{
+    CUDA_EACH(at, (int64_t)n * layers * block_vectors)
+    {
+        int64_t i = at % block_vectors, l = at / block_vectors % layers,
+                pair = at / block_vectors / layers;
+        uint4 *layer = (uint4 *)((char *)cache + l * layer_bytes);
+        layer[p.block[2 * pair + 1] * block_vectors + i] =
+            layer[p.block[2 * pair] * block_vectors + i];
+    }
+}
+
+void cuda_copy_blocks(ares_device *d, const ares_copy_blocks_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    int64_t vectors = (int64_t)(a->block_bytes / sizeof(uint4));
+    ARES_ASSERT(a->block_bytes % sizeof(uint4) == 0);
+    for (int32_t first = 0; first < a->n; first += PAIRS) {
+        int32_t n = ARES_MIN(a->n - first, (int32_t)PAIRS);
+        block_pairs p;
+        memcpy(p.block, a->block + 2 * first, 2 * (size_t)n * sizeof *p.block);
+        cuda_launch(c, "copy_blocks", copy_pairs, cuda_blocks(n * a->layers * vectors),
+                    CUDA_THREADS, 0, a->cache, a->layers, a->layer_bytes, vectors, n, p);
+    }
+}
+
+/*
+ * Decoding without waits: what one step takes from the step before, copies that are read later, and
+ * launches that are kept as a graph. A graph holds addresses, so it is good only while no memory of
+ * the device has been released.
+ */
+
+/* The position that turns number i of a row of cosines and sines. */
+static __device__ int32_t position_of(const ares_advance_args &a, int64_t r, int64_t i)
+{
+    int64_t angle = i % (a.head_dim / 2);
+    if (!a.positions_h || angle < a.by_time) return a.positions[r];
+    return angle < a.by_time + a.by_row ? a.positions_h[r] : a.positions_w[r];
+}
+
+static __global__ void take_tokens(ares_advance_args a)
+{
+    CUDA_EACH(at, (int64_t)a.rows * a.head_dim)
+    {
+        int64_t r = at / a.head_dim, i = at % a.head_dim;
+        if (i == 0 && a.from[r] >= 0) a.ids[r] = a.token[a.from[r]];
+        a.cos_sin[at] = a.angles[(int64_t)position_of(a, r, i) * a.head_dim + i];
+    }
+    CUDA_EACH(i, *a.changes) a.table[a.change[2 * i]] = a.change[2 * i + 1];
+}
+void cuda_advance(ares_device *d, const ares_advance_args *a)
+{
+    cuda_launch(cuda_enter(d), "advance", take_tokens, cuda_blocks((int64_t)a->rows * a->head_dim),
+                CUDA_THREADS, 0, *a);
+}
+
+/* ------------------------------------------------------------------ copies that are read later */
+
+void cuda_fetch(ares_device *d, int slot, const void *device, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_fetched_bytes *f = &c->fetched[slot];
+    if (c->failed) return;
+    if (f->bytes < bytes) {
+        /* a copy that nobody waited for may still be under way */
+        if (f->done && !cuda_wait_event(c, f->done)) return;
+        (void)cudaFreeHost(f->pinned);
+        f->pinned = NULL;
+        f->bytes = 2 * bytes;
+        if (!cuda_check(c, cudaMallocHost(&f->pinned, f->bytes), "pinned host memory"))
+            f->bytes = 0;
+    }
+    if (!f->done && !c->failed)
+        cuda_check(c, cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming), "event");
+    if (c->failed) return;
+    cuda_check(c, cudaMemcpyAsync(f->pinned, device, bytes, cudaMemcpyDeviceToHost, c->stream),
+               "fetch");
+    if (!c->failed) cuda_check(c, cudaEventRecord(f->done, c->stream), "fetch");
+}
+
+int cuda_fetched(ares_device *d, int slot, const void **host)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_fetched_bytes *f = &c->fetched[slot];
+    *host = f->pinned;
+    if (!c->failed && f->done) cuda_wait_event(c, f->done);
+    return c->failed ? cuda_sync(d) : ARES_OK;
+}
+
+void cuda_fetches_close(cuda_context *c)
+{
+    for (int i = 0; i < CUDA_FETCHES; i++) {
+        if (c->fetched[i].done) (void)cudaEventDestroy(c->fetched[i].done);
+        (void)cudaFreeHost(c->fetched[i].pinned);
+    }
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+typedef struct kept {
+    cudaGraphExec_t exec;
+    int64_t releases; /* of the device, when it was made */
+} kept;
+
+/* What fails in a capture is only the graph; the launches are then done without it. */
+static bool captured(cuda_context *c)
+{
+    bool good = !c->failed;
+    if (!good) {
+        memcpy(c->refusal, c->message, sizeof c->refusal);
+        (void)cudaGetLastError(); /* or the next launch would find it */
+    }
+    c->failed = false;
+    return good;
+}
+
+bool cuda_graph_begin(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    bool failed = c->failed; /* before: no matter of a graph */
+    if (!failed)
+        cuda_check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                   "begin of a capture");
+    bool begun = captured(c);
+    c->failed = failed;
+    return begun;
+}
+
+void *cuda_graph_end(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cuda_check(c, cudaStreamEndCapture(c->stream, &graph), "end of a capture");
+    if (!c->failed) cuda_check(c, cudaGraphInstantiate(&exec, graph, 0), "making of a graph");
+    if (graph) (void)cudaGraphDestroy(graph);
+    if (!captured(c)) return NULL;
+    kept *k = (kept *)malloc(sizeof *k);
+    ARES_ASSERT(k);
+    *k = { exec, c->releases };
+    return k;
+}
+
+const char *cuda_graph_refusal(const ares_device *d)
+{
+    return ((const cuda_context *)d->scratch)->refusal;
+}
+
+bool cuda_graph_launch(ares_device *d, void *graph)
+{
+    cuda_context *c = cuda_enter(d);
+    kept *k = (kept *)graph;
+    if (k->releases != c->releases) return false;
+    c->last = "graph";
+    if (!c->failed) cuda_check(c, cudaGraphLaunch(k->exec, c->stream), "graph");
+    return true;
+}
+
+void cuda_graph_free(ares_device *d, void *graph)
+{
+    kept *k = (kept *)graph;
+    (void)cuda_enter(d);
+    (void)cudaGraphExecDestroy(k->exec);
+    free(k);
+}
+
+/*
+ * The CUDA device: opening it, its memory and its first failure. The program finds the functions in
+ * extern "C" by name (kernels/device.c). ares_fail, ares_abort and ares_f64_pow are the program's
+ * own and are found when the library is loaded.
+ */
 
 cuda_context *cuda_enter(ares_device *d)
 {
@@ -337,4 +673,80 @@ void ares_cuda_close(ares_device *d)
     (void)cudaStreamSynchronize(c->stream);
     close_context(c);
     d->scratch = d->stream = NULL;
+}
+
+/* The function tables of a CUDA device, by the type of activations, which the program asks for by
+ * name (kernels/device.c). */
+
+static const ares_kernels table = {
+    .name = "cuda",
+    .layout = ARES_ROWS,
+    .act = ARES_F32,
+    .lists_keys = false,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .copy_in = cuda_copy_in,
+    .alloc_host = cuda_alloc_host,
+    .release_host = cuda_release_host,
+    .bring = cuda_bring,
+    .brought = cuda_brought,
+    .store = cuda_store,
+    .copy_out = cuda_copy_out,
+    .copy = cuda_copy,
+    .copy_blocks = cuda_copy_blocks,
+    .zero = cuda_zero,
+    .convert = cuda_convert,
+    .sync = cuda_sync,
+    .linear = cuda_linear,
+    .linear_backward = cuda_linear_backward,
+    .embedding = cuda_embedding,
+    .embedding_backward = cuda_embedding_backward,
+    .rms_norm = cuda_rms_norm,
+    .rms_norm_backward = cuda_rms_norm_backward,
+    .layer_norm = cuda_layer_norm,
+    .layer_norm_backward = cuda_layer_norm_backward,
+    .activation = cuda_activation,
+    .activation_backward = cuda_activation_backward,
+    .rope = cuda_rope,
+    .silu_mul = cuda_silu_mul,
+    .silu_mul_backward = cuda_silu_mul_backward,
+    .store_kv = NULL, /* rope_store does it */
+    .attention = cuda_attention,
+    .attention_backward = cuda_attention_backward,
+    .head = cuda_head,
+    .head_backward = cuda_head_backward,
+    .head_fused = cuda_head_fused,
+    .sample = cuda_sample,
+    .adamw = cuda_adamw,
+    .square_sums = cuda_square_sums,
+    .add = cuda_add,
+    .rope_store = cuda_rope_store,
+    .advance = cuda_advance,
+    .gather_kv = cuda_gather_kv,
+    .sum_keys = cuda_sum_keys,
+    .fetch = cuda_fetch,
+    .fetched = cuda_fetched,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_refusal = cuda_graph_refusal,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
+};
+
+extern "C" {
+const ares_kernels *ares_cuda_kernels(ares_dtype act);
+}
+
+/* The same functions: each reads the type from its device (cuda_context). */
+static ares_kernels with_bf16(ares_kernels k)
+{
+    k.name = "cuda bf16";
+    k.act = ARES_BF16;
+    return k;
+}
+
+const ares_kernels *ares_cuda_kernels(ares_dtype act)
+{
+    static const ares_kernels of_bf16 = with_bf16(table);
+    return act == ARES_BF16 ? &of_bf16 : &table;
 }

@@ -1,3 +1,12 @@
+#ifndef ARES_KERNELS_CUDA_DEVICE_CUH
+#define ARES_KERNELS_CUDA_DEVICE_CUH
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#include <launch.cuh>
+
+#include "ares/kernels.h"
+
 /*
  * Private to libares_cuda.so: one device's stream, scratch and first failure, and what its kernels
  * share.
@@ -7,14 +16,6 @@
  * sums (linear, head), the order may depend on the number of rows, unlike on the CPU; so rollout
  * and training agree closely here, not bit for bit.
  */
-#ifndef ARES_KERNELS_CUDA_DEVICE_CUH
-#define ARES_KERNELS_CUDA_DEVICE_CUH
-
-#include "ares/kernels.h"
-
-#include <cublas_v2.h>
-#include <cuda_runtime.h>
-#include <launch.cuh>
 
 /* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
 enum cuda_slot {
@@ -321,4 +322,39 @@ void cuda_adamw(ares_device *d, const ares_adamw_args *a);
 void cuda_square_sums(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void cuda_add(ares_device *d, float *y, const float *x, int64_t n);
 
+/* Numbers of the activations' type: float, or uint16_t that holds a bf16. Arithmetic is in f32. */
+
+static __device__ inline float cuda_get(const float *x)
+{
+    return *x;
+}
+static __device__ inline float cuda_get(const uint16_t *x)
+{
+    return cuda_from_bf16(*x);
+}
+static __device__ inline void cuda_put(float *to, float x)
+{
+    *to = x;
+}
+static __device__ inline void cuda_put(uint16_t *to, float x)
+{
+    *to = cuda_to_bf16(x);
+}
+
+template <typename T> static __device__ inline float cuda_rounded(float x);
+template <> __device__ inline float cuda_rounded<float>(float x)
+{
+    return x;
+}
+template <> __device__ inline float cuda_rounded<uint16_t>(float x)
+{
+    return cuda_from_bf16(cuda_to_bf16(x));
+}
+
+/* Number i of a product's result, with the bias it lacks, rounded as where the product adds it. */
+template <typename T>
+static __device__ inline float cuda_with_bias(const T *x, const T *bias, int64_t i)
+{
+    return bias ? cuda_rounded<T>(cuda_get(x + i) + cuda_get(bias + i)) : cuda_get(x + i);
+}
 #endif

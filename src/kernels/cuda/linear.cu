@@ -6,7 +6,7 @@
  *
  * Bias and residual are what the product adds to: they are written to the result before it.
  */
-#include "activation.cuh"
+#include "device.cuh"
 
 static const int64_t PIECE_FLOATS = 1 << 25;
 

@@ -1,8 +1,9 @@
+#include "device.cuh"
+
 /*
  * Layer norm: one block per row, and for the gradients of weight and bias one block per 32 columns
  * of a chunk of the rows (cuda_columns).
  */
-#include "activation.cuh"
 
 enum { ROW_THREADS = 256 };
 
@@ -82,5 +83,94 @@ void cuda_layer_norm_backward(ares_device *d, const ares_layer_norm_args *a)
     dim3 grid;
     if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 2, &s, &grid))
         cuda_launch(c, "layer_norm_backward: weight and bias", CUDA_BY_TYPE(c, vectors_back), grid,
+                    dim3(32, 32), 0, *a, s);
+}
+
+/*
+ * Root mean square norm: one block per row, and for the weight's gradient one block per 32 columns
+ * of a chunk of the rows (cuda_columns).
+ */
+
+/* Where row r begins. */
+static __device__ int64_t row_at(const ares_rms_norm_args &a, int64_t r, int64_t ld)
+{
+    return a.heads ? r / a.heads * ld + r % a.heads * a.k : r * ld;
+}
+
+template <typename T> static __global__ void rms_row(ares_rms_norm_args a)
+{
+    int64_t row = blockIdx.x;
+    int32_t k = a.k;
+    const T *x = (const T *)a.x + row_at(a, row, a.ldx);
+    T *y = (T *)a.y + row_at(a, row, a.ldy);
+    const float *w = a.w;
+    float sum = 0.0f;
+    for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
+        float v = cuda_get(x + i);
+        sum = fmaf(v, v, sum);
+    }
+    float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + a.eps);
+    if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
+    for (int32_t i = threadIdx.x; i < k; i += blockDim.x) {
+        float v = cuda_get(x + i);
+        cuda_put(y + i, v * scale * w[i]);
+        if (a.bias)
+            cuda_put((T *)a.sum + row_at(a, row, a.ldx) + i, v + cuda_get((const T *)a.bias + i));
+    }
+}
+
+/* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)) */
+template <typename T> static __global__ void rms_row_back(ares_rms_norm_args a)
+{
+    int64_t row = blockIdx.x;
+    int32_t k = a.k;
+    const T *x = (const T *)a.x + row_at(a, row, a.ldx),
+            *dy = (const T *)a.dy + row_at(a, row, a.lddy);
+    T *dx = (T *)a.dx + row_at(a, row, a.lddx);
+    const float *w = a.w;
+    float scale = a.rstd[row], sum = 0.0f;
+    for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
+        sum = fmaf(cuda_get(dy + i) * w[i], cuda_get(x + i), sum);
+    float pull = cuda_block_sum(sum) * (scale * scale) / (float)k;
+    for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
+        cuda_put(dx + i, fmaf(fmaf(-cuda_get(x + i), pull, cuda_get(dy + i) * w[i]), scale,
+                              cuda_get(dx + i)));
+}
+
+template <typename T> static __global__ void weight_back(ares_rms_norm_args a, cuda_columns s)
+{
+    int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
+    const T *x = (const T *)a.x, *dy = (const T *)a.dy;
+    int64_t first = blockIdx.y * s.each, end = ARES_MIN(first + s.each, (int64_t)a.rows);
+    float sum[1] = { 0.0f };
+    if (column < a.k)
+        for (int64_t r = first + threadIdx.y; r < end; r += 32)
+            sum[0] = fmaf(cuda_get(x + row_at(a, r, a.ldx) + column) * a.rstd[r],
+                          cuda_get(dy + row_at(a, r, a.lddy) + column), sum[0]);
+    if (cuda_sum_columns(sum, column, a.k, s)) a.dw[column] += sum[0];
+}
+
+/* Norms of heads are narrow and many: a warp each. */
+static unsigned threads_for(int32_t k)
+{
+    return k <= 256 ? 32 : 256;
+}
+
+void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "rms_norm", CUDA_BY_TYPE(c, rms_row), (unsigned)a->rows, threads_for(a->k), 0,
+                *a);
+}
+
+void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    cuda_launch(c, "rms_norm_backward", CUDA_BY_TYPE(c, rms_row_back), (unsigned)a->rows,
+                threads_for(a->k), 0, *a);
+    cuda_columns s = {};
+    dim3 grid;
+    if (a->dw && a->rows && cuda_columns_open(c, a->rows, a->k, 1, &s, &grid))
+        cuda_launch(c, "rms_norm_backward: weight", CUDA_BY_TYPE(c, weight_back), grid,
                     dim3(32, 32), 0, *a, s);
 }

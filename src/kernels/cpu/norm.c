@@ -1,12 +1,17 @@
-/* Layer norm with weight and bias (Ba et al. 2016). The variance is biased, of x - mean. */
 #include "isa.h"
 
-enum { ROW_CHUNK = 16, COLUMN_CHUNK = 64 };
+/* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * w. */
 
-typedef struct layer_norm_job {
-    ares_layer_norm_args a;
+enum {
+    ROW_CHUNK = 16,
+    /* columns per task of the weight's gradient: whole cache lines, enough for the prefetcher */
+    COLUMN_CHUNK = 64
+};
+
+typedef struct rms_norm_job {
+    ares_rms_norm_args a;
     int64_t row_tasks; /* backward: the tasks before those of the columns */
-} layer_norm_job;
+} rms_norm_job;
 
 V16_INLINE v16 at(const float *p, int32_t i, int32_t k)
 {
@@ -17,6 +22,96 @@ V16_INLINE void put(float *p, int32_t i, int32_t k, v16 v)
     if (k - i >= 16) v16_store(p + i, v);
     else v16_store_first(p + i, v, k - i);
 }
+
+/* Where row r begins. */
+static inline int64_t row_at(const ares_rms_norm_args *a, int64_t r, int64_t ld)
+{
+    return a->heads ? r / a->heads * ld + r % a->heads * a->k : r * ld;
+}
+
+static void rms_norm_task(void *ctx, int64_t task, int worker)
+{
+    const ares_rms_norm_args *a = &((const rms_norm_job *)ctx)->a;
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
+    for (int64_t r = task * ROW_CHUNK; r < end; r++) {
+        const float *x = (const float *)a->x + row_at(a, r, a->ldx);
+        float *y = (float *)a->y + row_at(a, r, a->ldy);
+        v16 sum = v16_zero();
+        for (int32_t i = 0; i < a->k; i += 16) {
+            v16 v = at(x, i, a->k);
+            sum = v16_fma(v, v, sum);
+        }
+        float rstd = 1.0f / sqrtf(v16_sum(sum) / (float)a->k + a->eps);
+        if (a->rstd) a->rstd[r] = rstd;
+        v16 scale = v16_set1(rstd);
+        for (int32_t i = 0; i < a->k; i += 16)
+            put(y, i, a->k, v16_mul(v16_mul(at(x, i, a->k), scale), at(a->w, i, a->k)));
+    }
+}
+
+void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a)
+{
+    rms_norm_job j = { .a = *a };
+    kernels_run(d, (double)a->rows * a->k / 5e3, (a->rows + ROW_CHUNK - 1) / ROW_CHUNK,
+                rms_norm_task, &j);
+}
+
+/* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)); dw += (x * rstd) * dy, row after row */
+static void rms_norm_backward_task(void *ctx, int64_t task, int worker)
+{
+    const rms_norm_job *j = ctx;
+    const ares_rms_norm_args *a = &j->a;
+    int32_t k = a->k;
+    (void)worker;
+    if (task < j->row_tasks) {
+        int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * ROW_CHUNK);
+        for (int64_t r = task * ROW_CHUNK; r < end; r++) {
+            const float *x = (const float *)a->x + row_at(a, r, a->ldx),
+                        *dy = (const float *)a->dy + row_at(a, r, a->lddy);
+            float *dx = (float *)a->dx + row_at(a, r, a->lddx), rstd = a->rstd[r];
+            v16 sum = v16_zero();
+            for (int32_t i = 0; i < k; i += 16)
+                sum = v16_fma(v16_mul(at(dy, i, k), at(a->w, i, k)), at(x, i, k), sum);
+            v16 scale = v16_set1(rstd), pull = v16_set1(v16_sum(sum) * (rstd * rstd) / (float)k);
+            for (int32_t i = 0; i < k; i += 16) {
+                v16 g = v16_fnma(at(x, i, k), pull, v16_mul(at(dy, i, k), at(a->w, i, k)));
+                put(dx, i, k, v16_fma(g, scale, at(dx, i, k)));
+            }
+        }
+        return;
+    }
+    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK,
+            to = ARES_MIN(k, from + COLUMN_CHUNK);
+    const float *x = a->x, *dy = a->dy;
+    v16 sum[COLUMN_CHUNK / 16];
+    for (int32_t i = from; i < to; i += 16) sum[(i - from) / 16] = at(a->dw, i, k);
+    for (int64_t r = 0; r < a->rows; r++) {
+        v16 scale = v16_set1(a->rstd[r]);
+        for (int32_t i = from; i < to; i += 16) {
+            v16 *s = &sum[(i - from) / 16];
+            *s = v16_fma(v16_mul(at(x + row_at(a, r, a->ldx), i, k), scale),
+                         at(dy + row_at(a, r, a->lddy), i, k), *s);
+        }
+    }
+    for (int32_t i = from; i < to; i += 16) put(a->dw, i, k, sum[(i - from) / 16]);
+}
+
+void ARES_K(rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a)
+{
+    rms_norm_job j = { .a = *a, .row_tasks = (a->rows + ROW_CHUNK - 1) / ROW_CHUNK };
+    int64_t column_tasks = a->dw ? (a->k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
+    kernels_run(d, (double)a->rows * a->k / 2e3, j.row_tasks + column_tasks, rms_norm_backward_task,
+                &j);
+}
+
+/* Layer norm with weight and bias (Ba et al. 2016). The variance is biased, of x - mean. */
+
+typedef struct layer_norm_job {
+    ares_layer_norm_args a;
+    int64_t row_tasks; /* backward: the tasks before those of the columns */
+} layer_norm_job;
+
 /* x - mean; 0 in the lanes beyond the row. */
 V16_INLINE v16 centred(const float *x, int32_t i, int32_t k, v16 mean)
 {
@@ -24,7 +119,7 @@ V16_INLINE v16 centred(const float *x, int32_t i, int32_t k, v16 mean)
     return k - i >= 16 ? v : v16_select(v16m_first(k - i), v, v16_zero());
 }
 
-static void forward_task(void *ctx, int64_t task, int worker)
+static void layer_norm_task(void *ctx, int64_t task, int worker)
 {
     const ares_layer_norm_args *a = &((const layer_norm_job *)ctx)->a;
     int32_t k = a->k;
@@ -56,7 +151,7 @@ void ARES_K(layer_norm)(ares_device *d, const ares_layer_norm_args *a)
 {
     layer_norm_job j = { .a = *a };
     kernels_run(d, (double)a->rows * a->k / 4e3, (a->rows + ROW_CHUNK - 1) / ROW_CHUNK,
-                forward_task, &j);
+                layer_norm_task, &j);
 }
 
 /* With x^ = (x - mean) rstd and g = w dy: dx += rstd (g - mean(g) - x^ mean(g x^)). */
@@ -103,7 +198,7 @@ static void columns_backward(const ares_layer_norm_args *a, int32_t from, int32_
     }
 }
 
-static void backward_task(void *ctx, int64_t task, int worker)
+static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
 {
     const layer_norm_job *j = ctx;
     (void)worker;
@@ -120,5 +215,6 @@ void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a)
 {
     layer_norm_job j = { .a = *a, .row_tasks = (a->rows + ROW_CHUNK - 1) / ROW_CHUNK };
     int64_t column_tasks = a->dw ? (a->k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
-    kernels_run(d, (double)a->rows * a->k / 1.5e3, j.row_tasks + column_tasks, backward_task, &j);
+    kernels_run(d, (double)a->rows * a->k / 1.5e3, j.row_tasks + column_tasks,
+                layer_norm_backward_task, &j);
 }

@@ -1,3 +1,7 @@
+#include "aten.h"
+
+#include <string.h>
+
 /*
  * The vocabulary head in chunks of rows, whose logits lie in scratch: log-softmax in place, from it
  * log-probs and entropies, then in place the derivatives. head_fused computes a chunk's logits
@@ -7,9 +11,6 @@
  * -p (c + ce (z + H)), plus c at the target, plus ck p (z - log q - KL) with a reference q, all
  * times inv_temperature.
  */
-#include "aten.h"
-
-#include <string.h>
 
 /* Logits of a chunk at most: 64 MiB. But never less than a row. */
 static const int64_t LOGITS = 1 << 24;
@@ -160,4 +161,153 @@ void aten_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
         aten_leave(d, s);
     }
     ares_free(of_log_prob);
+}
+
+/* Products by mm and addmm, and look-ups of rows. */
+
+/* The product of w with a's rows into a->y [m][w->n]. */
+static void product(const ares_device *d, const ares_linear_args *a, const ares_matrix *w)
+{
+    int64_t n = w->n;
+    at_tensor x = aten_acts(d, a->x, a->m, w->k, a->ldx),
+              turned = at_transpose(aten_matrix(d, w), 0, 1),
+              y = aten_acts(d, a->y, a->m, n, a->ldy),
+              bias = a->bias ? aten_acts(d, a->bias, 1, n, n) : NULL;
+    if (a->residual && a->residual == a->y) { /* it is read before y is written */
+        ARES_ASSERT(a->ldr == a->ldy);
+        at_addmm_out(y, y, x, turned);
+        if (a->bias) at_add_(y, bias);
+        return;
+    }
+    if (a->bias) at_addmm_out(y, at_reshape(bias, AT_DIMS(n)), x, turned);
+    else at_mm_out(y, x, turned);
+    if (a->residual) at_add_(y, aten_acts(d, a->residual, a->m, n, a->ldr));
+}
+
+static bool follows(const void *next, const void *x, int64_t bytes)
+{
+    return (const char *)next == (const char *)x + bytes;
+}
+
+/* Whether b multiplies the same rows as a, and its weight, bias and result follow a's. */
+static bool goes_on(const ares_device *d, const ares_linear_args *a, const ares_linear_args *b)
+{
+    const ares_matrix *v = a->w, *w = b->w;
+    int64_t act = (int64_t)ares_dtype_bytes(d->k->act),
+            of_w = (int64_t)ares_dtype_bytes(v->dtype) * v->k;
+    return b->m == a->m && b->x == a->x && b->ldx == a->ldx && b->ldy == a->ldy && w->k == v->k &&
+           w->dtype == v->dtype && follows(w->data, v->data, v->n * of_w) &&
+           follows(b->y, a->y, v->n * act) && !a->residual && !b->residual &&
+           (a->bias ? follows(b->bias, a->bias, v->n * act) : !b->bias);
+}
+
+void aten_linear(ares_device *d, const ares_linear_args *args, int n)
+{
+    at_scope *s = aten_enter(d, "linear");
+    if (!s) return;
+    for (int i = 0, next; i < n; i = next) { /* q, k and v are one product; gate and up another */
+        ares_matrix w = *args[i].w;
+        for (next = i + 1; next < n && goes_on(d, &args[next - 1], &args[next]); next++)
+            w.n += args[next].w->n;
+        if (args[i].m > 0) product(d, &args[i], &w);
+    }
+    aten_leave(d, s);
+}
+
+void aten_linear_backward(ares_device *d, const ares_linear_backward_args *a)
+{
+    at_scope *s = a->m > 0 ? aten_enter(d, "linear_backward") : NULL;
+    if (!s) return;
+    int64_t n = a->w->n, k = a->w->k;
+    at_tensor dy = aten_acts(d, a->dy, a->m, n, a->lddy);
+    if (a->dx) {
+        at_tensor dx = aten_acts(d, a->dx, a->m, k, a->lddx), w = aten_matrix(d, a->w);
+        if (a->accumulate) at_addmm_out(dx, dx, dy, w);
+        else at_mm_out(dx, dy, w);
+    }
+    if (a->dw) {
+        ARES_ASSERT(a->dw->dtype == ARES_F32);
+        at_tensor dw = aten_matrix(d, a->dw);
+        at_addmm_out(dw, dw, at_transpose(dy, 0, 1), aten_acts(d, a->x, a->m, k, a->ldx));
+    }
+    if (a->dbias) {
+        at_tensor sum = at_zeros_beside(dy, AT_F32, AT_DIMS(n));
+        at_add_(aten_vector(d, a->dbias, n), at_sum_dim_out(sum, dy, 0));
+    }
+    aten_leave(d, s);
+}
+
+void aten_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                    int64_t ldy)
+{
+    at_scope *s = n > 0 ? aten_enter(d, "embedding") : NULL;
+    if (!s) return;
+    at_copy_(aten_acts(d, y, n, e->k, ldy),
+             at_index_select(aten_matrix(d, e), 0, aten_ids(d, ids, n)));
+    aten_leave(d, s);
+}
+
+void aten_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
+                             const void *dy, int64_t lddy)
+{
+    at_scope *s = n > 0 ? aten_enter(d, "embedding_backward") : NULL;
+    if (!s) return;
+    at_index_add_(aten_matrix(d, de), 0, aten_ids(d, ids, n),
+                  at_to(aten_acts(d, dy, n, de->k, lddy), aten_type(de->dtype)));
+    aten_leave(d, s);
+}
+
+/*
+ * Sampling: libtorch computes the logits of a chunk of rows, and the native sampler of the host
+ * takes them from there. Its random numbers are ours (Philox by row and token), which libtorch does
+ * not have; so both tables draw the same token from the same logits.
+ */
+
+static const int64_t SAMPLE_LOGITS = 1 << 24;
+
+/* The arguments of rows [row, row + n), whose logits are z. */
+static ares_sample_args rows_of(const ares_sample_args *a, int32_t row, int32_t n, const float *z)
+{
+    ares_sample_args b = *a;
+    b.rows = n;
+    b.logits = z;
+    b.temperature += row;
+    if (a->top_p) b.top_p += row;
+    if (a->top_k) b.top_k += row;
+    if (a->key) b.key += row;
+    b.token += row;
+    b.log_prob += row;
+    b.entropy += row;
+    if (a->log_prob_1) {
+        b.log_prob_1 += row;
+        b.entropy_1 += row;
+    }
+    if (a->n_likely) {
+        b.likely_token += (int64_t)row * a->n_likely;
+        b.likely_log_prob += (int64_t)row * a->n_likely;
+    }
+    return b;
+}
+
+void aten_sample(ares_device *d, const ares_sample_args *a)
+{
+    int32_t most = (int32_t)ARES_MIN((int64_t)a->rows, ARES_MAX(1, SAMPLE_LOGITS / a->vocab));
+    for (int32_t row = 0; row < a->rows; row += most) {
+        int32_t n = ARES_MIN(most, a->rows - row);
+        at_scope *s = aten_enter(d, "sample");
+        if (!s) return;
+        const float *logits = a->logits ? a->logits + (int64_t)row * a->vocab : NULL;
+        if (!logits) {
+            float *z = aten_scratch(d, ATEN_LOGITS, (int64_t)most * a->vocab);
+            at_mm_out(aten_rows(d, z, n, a->vocab, a->vocab),
+                      aten_acts(d, aten_at(d, a->x, row * a->ldx), n, a->w->k, a->ldx),
+                      at_transpose(at_narrow(aten_matrix(d, a->w), 0, 0, a->vocab), 0, 1));
+            logits = z;
+        }
+        bool failed = at_scope_failed();
+        aten_leave(d, s);
+        if (failed) return;
+        ares_sample_args part = rows_of(a, row, n, logits);
+        aten_under(d)->sample(d, &part);
+    }
 }

@@ -1,0 +1,369 @@
+#include "isa.h"
+
+/*
+ * New keys and values into the paged cache. In one layer the keys of block b and KV head h begin at
+ * ((b * n_kv_heads + h) * 2) * 32 * head_dim, transposed, [head_dim][32], so that attention's lanes
+ * are keys. The values [32][head_dim] follow.
+ */
+
+typedef struct store_job {
+    int32_t rows, n_kv, head_dim;
+    const float *k, *v;
+    int64_t ldkv;
+    const int32_t *slots;
+    float *cache;
+} store_job;
+
+enum { ROWS_PER_TASK = 64 };
+
+static void store_rows(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const store_job *j = ctx;
+    int64_t dim = j->head_dim, first = task * ROWS_PER_TASK,
+            end = first + ROWS_PER_TASK < j->rows ? first + ROWS_PER_TASK : j->rows;
+    for (int64_t r = first; r < end; r++) {
+        int64_t block = j->slots[r] / ARES_KV_BLOCK, at = j->slots[r] % ARES_KV_BLOCK;
+        for (int64_t h = 0; h < j->n_kv; h++) {
+            float *keys = j->cache + (block * j->n_kv + h) * 2 * ARES_KV_BLOCK * dim,
+                  *values = keys + ARES_KV_BLOCK * dim;
+            const float *k = j->k + r * j->ldkv + h * dim;
+            for (int64_t i = 0; i < dim; i++) keys[i * ARES_KV_BLOCK + at] = k[i];
+            memcpy(values + at * dim, j->v + r * j->ldkv + h * dim, (size_t)dim * sizeof(float));
+        }
+    }
+}
+
+void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
+                      const void *v, int64_t ldkv, const int32_t *slots, void *cache)
+{
+    store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache };
+    kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK,
+                store_rows, &job);
+}
+
+/*
+ * GELU by the normal distribution itself, and its two forms by a sigmoid. Phi comes from erfc by
+ * the Chebyshev fit of Numerical Recipes (section 6.2), whose relative error is below 1.2e-7
+ * everywhere.
+ */
+
+enum { ACTIVATION_CHUNK = 4096 };
+
+V16_INLINE v16 normal_cdf(v16 x)
+{
+    static const float fit[] = {
+        0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
+        -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f
+    };
+    const v16 one = v16_set1(1.0f);
+    v16 z = v16_mul(v16_max(x, v16_neg(x)), v16_set1(0.70710678f));
+    v16 t = v16_div(one, v16_fma(z, v16_set1(0.5f), one)), p = v16_set1(fit[0]);
+    for (int i = 1; i < ARES_COUNT(fit); i++) p = v16_fma(p, t, v16_set1(fit[i]));
+    /* e^-z^2 apart, from x itself, because the rounding of z grows in the square */
+    v16 half = v16_mul(v16_mul(x, x), v16_set1(-0.5f));
+    v16 tail = v16_mul(v16_mul(t, v16_set1(0.5f)), v16_mul(v16_exp(half), v16_exp(p)));
+    return v16_select(v16_lt(x, v16_zero()), tail, v16_sub(one, tail));
+}
+
+/* What the sigmoid is taken of. */
+V16_INLINE v16 inner(ares_activation f, v16 x)
+{
+    if (f == ARES_QUICK_GELU) return v16_mul(x, v16_set1(1.702f));
+    v16 square = v16_mul(x, x);
+    v16 cubic = v16_fma(square, v16_set1(ARES_GELU_TANH_CUBE), v16_set1(1.0f));
+    return v16_mul(v16_mul(x, v16_set1(ARES_GELU_TANH_BY)), cubic);
+}
+/* x times its derivative. */
+V16_INLINE v16 inner_slope(ares_activation f, v16 x)
+{
+    if (f == ARES_QUICK_GELU) return v16_mul(x, v16_set1(1.702f));
+    v16 square = v16_mul(x, x);
+    v16 cubic = v16_fma(square, v16_set1(3.0f * ARES_GELU_TANH_CUBE), v16_set1(1.0f));
+    return v16_mul(v16_mul(x, v16_set1(ARES_GELU_TANH_BY)), cubic);
+}
+
+V16_INLINE v16 value(ares_activation f, v16 x)
+{
+    if (f == ARES_GELU) return v16_mul(x, normal_cdf(x));
+    return v16_mul(x, v16_sigmoid(inner(f, x)));
+}
+
+V16_INLINE v16 slope(ares_activation f, v16 x)
+{
+    const v16 one = v16_set1(1.0f);
+    if (f == ARES_GELU) {
+        v16 density =
+            v16_mul(v16_exp(v16_mul(v16_mul(x, x), v16_set1(-0.5f))), v16_set1(0.39894228f));
+        return v16_fma(x, density, normal_cdf(x));
+    }
+    v16 s = v16_sigmoid(inner(f, x));
+    return v16_fma(v16_mul(inner_slope(f, x), s), v16_sub(one, s), s);
+}
+
+static void activation_task(void *ctx, int64_t task, int worker)
+{
+    const ares_activation_args *a = ctx;
+    const float *x = a->x;
+    float *y = a->y;
+    (void)worker;
+    int64_t end = ARES_MIN(a->n, (task + 1) * ACTIVATION_CHUNK);
+    for (int64_t i = task * ACTIVATION_CHUNK; i < end; i += 16) {
+        int n = (int)ARES_MIN(16, end - i);
+        v16_store_first(y + i, value(a->f, v16_load_first(x + i, n)), n);
+    }
+}
+
+static void activation_backward_task(void *ctx, int64_t task, int worker)
+{
+    const ares_activation_args *a = ctx;
+    const float *x = a->x, *dy = a->dy;
+    float *dx = a->dx;
+    (void)worker;
+    int64_t end = ARES_MIN(a->n, (task + 1) * ACTIVATION_CHUNK);
+    for (int64_t i = task * ACTIVATION_CHUNK; i < end; i += 16) {
+        int n = (int)ARES_MIN(16, end - i);
+        v16 s = slope(a->f, v16_load_first(x + i, n));
+        v16_store_first(dx + i, v16_mul(s, v16_load_first(dy + i, n)), n);
+    }
+}
+
+void ARES_K(activation)(ares_device *d, const ares_activation_args *a)
+{
+    ares_activation_args own = *a;
+    kernels_run(d, (double)a->n / 1e3, (a->n + ACTIVATION_CHUNK - 1) / ACTIVATION_CHUNK,
+                activation_task, &own);
+}
+void ARES_K(activation_backward)(ares_device *d, const ares_activation_args *a)
+{
+    ares_activation_args own = *a;
+    kernels_run(d, (double)a->n / 8e2, (a->n + ACTIVATION_CHUNK - 1) / ACTIVATION_CHUNK,
+                activation_backward_task, &own);
+}
+
+/* silu(gate) * up with silu(g) = g * sigmoid(g), and its gradient (SwiGLU, Shazeer 2020). */
+
+enum { SILU_ROWS = 4 };
+
+static void silu_mul_task(void *ctx, int64_t task, int worker)
+{
+    const ares_silu_mul_args *a = ctx;
+    const float *gate = a->gate, *up = a->up;
+    float *y = a->y;
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * SILU_ROWS);
+    for (int64_t r = task * SILU_ROWS; r < end; r++)
+        for (int32_t i = 0; i < a->k; i += 16) {
+            int n = ARES_MIN(16, a->k - i);
+            v16 g = v16_load_first(gate + r * a->ldgu + i, n),
+                u = v16_load_first(up + r * a->ldgu + i, n);
+            v16_store_first(y + r * a->ldy + i, v16_mul(v16_mul(g, v16_sigmoid(g)), u), n);
+        }
+}
+
+void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a)
+{
+    ares_silu_mul_args own = *a;
+    kernels_run(d, (double)a->rows * a->k / 2e3, (a->rows + SILU_ROWS - 1) / SILU_ROWS,
+                silu_mul_task, &own);
+}
+
+/* silu'(g) = s + silu(g) (1 - s), s = sigmoid(g) */
+static void silu_mul_backward_task(void *ctx, int64_t task, int worker)
+{
+    const ares_silu_mul_args *a = ctx;
+    const float *gate = a->gate, *up = a->up, *dys = a->dy;
+    float *y = a->y, *d_gate = a->d_gate, *d_up = a->d_up;
+    const v16 one = v16_set1(1.0f);
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)a->rows, (task + 1) * SILU_ROWS);
+    for (int64_t r = task * SILU_ROWS; r < end; r++)
+        for (int32_t i = 0; i < a->k; i += 16) {
+            int n = ARES_MIN(16, a->k - i);
+            v16 g = v16_load_first(gate + r * a->ldgu + i, n),
+                u = v16_load_first(up + r * a->ldgu + i, n);
+            v16 dy = v16_load_first(dys + r * a->lddy + i, n);
+            v16 s = v16_sigmoid(g), silu = v16_mul(g, s);
+            v16_store_first(d_up + r * a->lddgu + i, v16_mul(dy, silu), n);
+            v16_store_first(d_gate + r * a->lddgu + i,
+                            v16_mul(v16_mul(dy, u), v16_fma(silu, v16_sub(one, s), s)), n);
+            if (y) v16_store_first(y + r * a->ldy + i, v16_mul(silu, u), n);
+        }
+}
+
+void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a)
+{
+    ares_silu_mul_args own = *a;
+    kernels_run(d, (double)a->rows * a->k / 1.5e3, (a->rows + SILU_ROWS - 1) / SILU_ROWS,
+                silu_mul_backward_task, &own);
+}
+
+/* Sums and updates of whole arrays. */
+
+enum { CHUNK = 65536, SUM_LANES = 16 };
+
+typedef struct array_job {
+    int64_t n;
+    const float *x;
+    float *y;
+    double *of_chunk;
+} array_job;
+
+static void add_task(void *ctx, int64_t task, int worker)
+{
+    const array_job *j = ctx;
+    (void)worker;
+    int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
+    for (int64_t i = task * CHUNK; i < end; i++) j->y[i] += j->x[i];
+}
+/* The square of an f32 is exact in f64, so a product and an addition round like one FMA. */
+static void square_sums_task(void *ctx, int64_t task, int worker)
+{
+    const array_job *j = ctx;
+    (void)worker;
+    int64_t i = task * ARES_SUM_CHUNK, end = ARES_MIN(j->n, i + ARES_SUM_CHUNK);
+    double lane[SUM_LANES] = { 0 };
+    for (; i + SUM_LANES <= end; i += SUM_LANES)
+        for (int l = 0; l < SUM_LANES; l++) lane[l] += (double)j->x[i + l] * (double)j->x[i + l];
+    for (int l = 0; i < end; i++, l++) lane[l] += (double)j->x[i] * (double)j->x[i];
+    for (int half = SUM_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    j->of_chunk[task] = lane[0];
+}
+
+void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n)
+{
+    array_job j = { .n = n, .x = x, .y = y };
+    kernels_run(d, (double)n / 2.5e3, (n + CHUNK - 1) / CHUNK, add_task, &j);
+}
+void ARES_K(square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk)
+{
+    array_job j = { .n = n, .x = x, .of_chunk = of_chunk };
+    kernels_run(d, (double)n / 5e3, (n + ARES_SUM_CHUNK - 1) / ARES_SUM_CHUNK, square_sums_task,
+                &j);
+}
+
+/*
+ * Rotary embedding (Su et al. 2021) in the half-split form of GPT-NeoX and Hugging Face: elements i
+ * and i + head_dim / 2 are a pair.
+ */
+
+enum { ROPE_ROWS = 16 };
+
+typedef struct rope_job {
+    int32_t rows, heads, head_dim;
+    float *x;
+    int64_t ldx;
+    const float *cos_sin;
+    bool inverse;
+} rope_job;
+
+static void rope_task(void *ctx, int64_t task, int worker)
+{
+    const rope_job *j = ctx;
+    int half = j->head_dim / 2;
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)j->rows, (task + 1) * ROPE_ROWS);
+    for (int64_t r = task * ROPE_ROWS; r < end; r++) {
+        const float *c = j->cos_sin + r * j->head_dim;
+        for (int h = 0; h < j->heads; h++) {
+            float *x = j->x + r * j->ldx + (int64_t)h * j->head_dim;
+            for (int i = 0; i < half; i += 16) {
+                int n = ARES_MIN(16, half - i);
+                v16 cosine = v16_load_first(c + i, n), sine = v16_load_first(c + half + i, n);
+                v16 a = v16_load_first(x + i, n), b = v16_load_first(x + half + i, n);
+                if (j->inverse) sine = v16_neg(sine);
+                v16_store_first(x + i, v16_fnma(b, sine, v16_mul(a, cosine)), n);
+                v16_store_first(x + half + i, v16_fma(a, sine, v16_mul(b, cosine)), n);
+            }
+        }
+    }
+}
+
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, void *x,
+                  int64_t ldx, const float *cos_sin, bool inverse)
+{
+    ARES_ASSERT(head_dim % 2 == 0);
+    rope_job j = { rows, heads, head_dim, x, ldx, cos_sin, inverse };
+    kernels_run(d, (double)rows * heads * head_dim / 5e3, (rows + ROPE_ROWS - 1) / ROPE_ROWS,
+                rope_task, &j);
+}
+
+/*
+ * Rows of the embedding by token id. Those of a tied model lie in the head's panels, where the
+ * numbers of a row are 32 apart. The gradient is divided by columns, so that each task adds all
+ * tokens in row order, also where ids repeat.
+ */
+
+enum { EMBEDDING_ROWS = 16 };
+
+typedef struct embedding_job {
+    const ares_matrix *e;
+    const int32_t *ids;
+    int32_t n;
+    float *y;
+    const float *dy;
+    int64_t ld, columns;
+} embedding_job;
+
+static void embedding_task(void *ctx, int64_t task, int worker)
+{
+    const embedding_job *j = ctx;
+    const ares_matrix *e = j->e;
+    int64_t step = e->layout == ARES_PANEL32 ? 32 : 1;
+    (void)worker;
+    int64_t end = ARES_MIN((int64_t)j->n, (task + 1) * EMBEDDING_ROWS);
+    for (int64_t r = task * EMBEDDING_ROWS; r < end; r++) {
+        int64_t id = j->ids[r], at = step == 32 ? id / 32 * 32 * e->k + id % 32 : id * e->k;
+        float *y = j->y + r * j->ld;
+        ARES_ASSERT(id >= 0 && id < e->n);
+        if (e->dtype == ARES_F32) {
+            const float *from = (const float *)e->data + at;
+            for (int64_t i = 0; i < e->k; i++) y[i] = from[i * step];
+        } else {
+            const uint16_t *from = (const uint16_t *)e->data + at;
+            for (int64_t i = 0; i < e->k; i++) {
+                uint32_t bits = (uint32_t)from[i * step] << 16;
+                memcpy(&y[i], &bits, 4);
+            }
+        }
+    }
+}
+
+void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, void *y,
+                       int64_t ldy)
+{
+    embedding_job j = { .e = e, .ids = ids, .n = n, .y = y, .ld = ldy };
+    ARES_ASSERT(e->dtype != ARES_F16);
+    kernels_run(d, (double)n * e->k / 500, (n + EMBEDDING_ROWS - 1) / EMBEDDING_ROWS,
+                embedding_task, &j);
+}
+
+static void embedding_backward_task(void *ctx, int64_t task, int worker)
+{
+    const embedding_job *j = ctx;
+    const ares_matrix *e = j->e;
+    int64_t step = e->layout == ARES_PANEL32 ? 32 : 1;
+    int64_t from = task * j->columns, to = ARES_MIN((int64_t)e->k, from + j->columns);
+    (void)worker;
+    for (int64_t r = 0; r < j->n; r++) {
+        int64_t id = j->ids[r];
+        float *row = (float *)e->data + (step == 32 ? id / 32 * 32 * e->k + id % 32 : id * e->k);
+        const float *dy = j->dy + r * j->ld;
+        ARES_ASSERT(id >= 0 && id < e->n);
+        for (int64_t i = from; i < to; i++) row[i * step] += dy[i];
+    }
+}
+
+void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
+                                int32_t n, const void *dy, int64_t lddy)
+{
+    ARES_ASSERT(de->dtype == ARES_F32);
+    int64_t tasks = ARES_MIN((int64_t)de->k, 4 * ares_pool_threads(d->pool));
+    int64_t columns = (de->k + tasks - 1) / tasks;
+    embedding_job j = {
+        .e = de, .ids = ids, .n = n, .dy = dy, .ld = lddy, .columns = (columns + 15) / 16 * 16
+    };
+    kernels_run(d, (double)n * de->k / 250, (de->k + j.columns - 1) / j.columns,
+                embedding_backward_task, &j);
+}

@@ -133,8 +133,8 @@ static int count_episode(const ares_trajectory *y, ares_arena *arena, counts *n)
 }
 
 /* A step's episodes, of so many turns at most; *prefilled by the engine. */
-static int play(opened *x, const options *o, int64_t turns, counts *n, int64_t *prefilled,
-                double *seconds)
+static int play_turns(opened *x, const options *o, int64_t turns, counts *n, int64_t *prefilled,
+                      double *seconds)
 {
     draw d;
     ares_rollout_stats stats;
@@ -163,9 +163,9 @@ static int measure_turns(const options *o, opened *x)
     char more[400];
     if (!o->model) return ares_fail(ARES_EUSE, "bench_agents: turns: model=DIR is missing");
     ARES_TRY(open_trainer(o, x));
-    ARES_TRY(play(x, o, 1, &n, &first, &t)); /* it warms up, too */
+    ARES_TRY(play_turns(x, o, 1, &n, &first, &t)); /* it warms up, too */
     for (int64_t k = 0; k < o->repeat; k++) {
-        ARES_TRY(play(x, o, o->turns, &n, &prefilled, &t));
+        ARES_TRY(play_turns(x, o, o->turns, &n, &prefilled, &t));
         keep(&all, (double)n.turns / t);
         turns += (double)n.turns;
         written += (double)n.written;
@@ -238,13 +238,13 @@ static int act_all(ares_env *places, const options *o, const ares_env_action *ac
     return ARES_OK;
 }
 
-typedef struct clock {
+typedef struct stop_clock {
     values rates;
     int64_t n;
     double s;
-} clock;
+} stop_clock;
 
-static void stop(clock *c, double begin, int64_t n)
+static void stop(stop_clock *c, double begin, int64_t n)
 {
     c->s += ares_now_s() - begin;
     c->n += n;
@@ -253,7 +253,7 @@ static void stop(clock *c, double begin, int64_t n)
 static int measure_steps(const options *o, ares_env *places)
 {
     static const char *const names[] = { "resets", "steps", "turns of an action" };
-    clock clocks[3] = { { .n = 0 } };
+    stop_clock clocks[3] = { { .n = 0 } };
     const ares_env_type *type = places[0].definition->type;
     ares_env_action actions[ACTIONS];
     uint64_t seed = 10000;

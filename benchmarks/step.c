@@ -210,7 +210,7 @@ static void train_config(const options *o, int64_t groups, ares_train_config *c)
     c->rollout.n = o->samples;
 }
 
-static int update(const options *o)
+static int bench_update(const options *o)
 {
     ares_device d;
     ares_model *m;
@@ -400,7 +400,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
     if (rc == ARES_OK) {
         if (strcmp(argv[1], "decode") == 0) rc = decode(&o);
-        else if (strcmp(argv[1], "update") == 0) rc = update(&o);
+        else if (strcmp(argv[1], "update") == 0) rc = bench_update(&o);
         else if (strcmp(argv[1], "grpo") == 0) rc = grpo(&o);
         else
             rc = ares_fail(ARES_EUSE, "bench_step: '%s': unknown (choices: decode, update, grpo)",

@@ -98,6 +98,8 @@ foreach(room IN LISTS ARES_TEST_ROOMS ITEMS e2e)
     endif()
     file(GLOB golden CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/golden_*.c)
     list(APPEND goldens ${golden})
+    set_source_files_properties(${golden} PROPERTIES
+        INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR}/src/${of})
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/*.c)
     list(FILTER sources EXCLUDE REGEX "/golden_[^/]*\\.c$")
     if(NOT sources OR NOT TARGET ares_core)
@@ -216,8 +218,7 @@ endif()
 
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
-    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests
-        ${CMAKE_SOURCE_DIR}/src/model ${CMAKE_SOURCE_DIR}/src/data)
+    target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     ares_link_rooms(ares-golden)
     add_dependencies(ares-golden ares_torch)
     if(TARGET ares_video)

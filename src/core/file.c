@@ -3,9 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,79 +358,4 @@ int io_write_all_at(int fd, const char *path, const void *data, size_t bytes, ui
         done += (size_t)n;
     }
     return ARES_OK;
-}
-
-/* Files that a thread writes while the program goes on. */
-
-typedef struct job {
-    ares_behind_fn *fn;
-    void *ctx;
-} job;
-
-struct ares_behind {
-    job *jobs;
-    int64_t n, cap;
-    pthread_t thread;
-    bool begun;
-    atomic_bool done;
-    int rc; /* the first failure, and its message */
-    char *message;
-};
-
-ares_behind *ares_behind_new(void)
-{
-    return ares_calloc(1, sizeof(ares_behind));
-}
-
-void ares_behind_post(ares_behind *b, ares_behind_fn *fn, void *ctx)
-{
-    ARES_ASSERT(!b->begun);
-    if (b->n == b->cap) {
-        b->cap = b->cap * 2 + 64;
-        b->jobs = ares_realloc(b->jobs, (size_t)b->cap * sizeof *b->jobs);
-    }
-    b->jobs[b->n++] = (job){ fn, ctx };
-}
-
-/* A job after one that failed is done, too: it releases what it has. */
-static void *work(void *ctx)
-{
-    ares_behind *b = ctx;
-    for (int64_t i = 0; i < b->n; i++) {
-        int rc = b->jobs[i].fn(b->jobs[i].ctx);
-        if (rc == ARES_OK || b->rc != ARES_OK) continue;
-        b->rc = rc;
-        b->message = ares_strdup(ares_error_message());
-    }
-    atomic_store(&b->done, true);
-    return NULL;
-}
-
-void ares_behind_begin(ares_behind *b)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    ARES_ASSERT(!b->begun);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the thread that trains */
-    b->begun = pthread_create(&b->thread, NULL, work, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!b->begun) work(b); /* no thread is to be had: the caller waits */
-}
-
-bool ares_behind_done(const ares_behind *b)
-{
-    return atomic_load(&b->done);
-}
-
-int ares_behind_end(ares_behind *b)
-{
-    if (!b) return ARES_OK;
-    if (b->begun) pthread_join(b->thread, NULL);
-    else if (!ares_behind_done(b)) work(b);
-    int rc = b->rc;
-    if (rc != ARES_OK) (void)ares_fail(rc, "%s", b->message);
-    ares_free(b->message);
-    ares_free(b->jobs);
-    ares_free(b);
-    return rc;
 }

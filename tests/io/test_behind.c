@@ -78,7 +78,7 @@ void faulty_post(ares_behind *b, ares_behind_fn *fn, void *ctx);
 void faulty_begin(ares_behind *b);
 bool faulty_done(const ares_behind *b);
 int faulty_end(ares_behind *b);
-#include "../../src/core/file.c"
+#include "../../src/core/behind.c"
 #undef ares_behind_new
 #undef ares_behind_post
 #undef ares_behind_begin

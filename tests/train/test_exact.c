@@ -113,7 +113,7 @@ static void generate(setting *s, result *out)
     ares_device_close(&d);
 }
 
-static result *reference(void)
+static result *reference_result(void)
 {
     static result first;
     static bool made;
@@ -128,7 +128,7 @@ static void check_same(setting s)
 {
     static result now;
     generate(&s, &now);
-    const result *then = reference();
+    const result *then = reference_result();
     for (int row = s.first * N; row < (s.first + s.count) * N; row++) {
         CHECK_EQ(now.n[row], then->n[row]);
         CHECK_MEM(now.ids[row], then->ids[row], sizeof now.ids[row]);
@@ -229,7 +229,7 @@ static void fill(const result *x, int32_t vocab, ares_batch *b, int32_t (*prompt
 
 TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     static const int64_t micro[] = { 1, 100, 300, 1 << 20 };
     static const char *const sets[] = { "avx2", "avx512" };
     for (int share = 0; share < 2; share++)
@@ -335,7 +335,7 @@ TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
 
 TEST(one_changed_weight_shows_in_the_log_probs)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     ares_device d;
     ares_model *m;
     ares_workspace *w;
@@ -363,8 +363,8 @@ TEST(one_changed_weight_shows_in_the_log_probs)
 }
 
 /* Gradients and parameters after one update of the samples, with made-up advantages. */
-static void update(const result *x, int threads, int64_t micro, bool recompute, uint8_t **bytes,
-                   size_t *n)
+static void update_samples(const result *x, int threads, int64_t micro, bool recompute,
+                           uint8_t **bytes, size_t *n)
 {
     ares_device d;
     ares_model *m;
@@ -431,10 +431,10 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
 
 TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     uint8_t *want, *have;
     size_t n, k;
-    update(x, 2, 1 << 20, false, &want, &n);
+    update_samples(x, 2, 1 << 20, false, &want, &n);
     static const struct {
         int threads;
         int64_t micro;
@@ -445,7 +445,7 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
                  { 1, 200, true },
                  { 2, 1 << 20, true } };
     for (int i = 0; i < ARES_COUNT(ways); i++) {
-        update(x, ways[i].threads, ways[i].micro, ways[i].recompute, &have, &k);
+        update_samples(x, ways[i].threads, ways[i].micro, ways[i].recompute, &have, &k);
         CHECK_EQ(n, k);
         CHECK_MEM(have, want, n);
         ares_free(have);
@@ -459,7 +459,7 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
  */
 static double compared(int reason, bool all_rows)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     ares_device d;
     ares_model *m;
     ares_batch b;
@@ -535,7 +535,7 @@ TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
  */
 static void check_not_current(const char *mode)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     ares_device d;
     ares_model *m;
     ares_batch b;
@@ -589,7 +589,7 @@ TEST(old_log_probs_of_earlier_weights_stand_where_that_is_asked_for)
 
 TEST(old_log_probs_of_greedy_answers_are_computed_again)
 {
-    const result *x = reference();
+    const result *x = reference_result();
     ares_device d;
     ares_model *m;
     ares_batch b;

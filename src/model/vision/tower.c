@@ -1,5 +1,5 @@
 #include "tower.h"
-#include "internal.h"
+#include "../internal.h"
 
 #include <math.h>
 

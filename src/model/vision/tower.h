@@ -2,7 +2,7 @@
 #define ARES_MODEL_VISION_TOWER_H
 
 #include "ares/model.h"
-#include "internal.h"
+#include "../internal.h"
 
 /* The tower's passes over one picture or video. (tower.c; docs/vision.md#tower) */
 

@@ -16,9 +16,7 @@
 
 #include "../src/algo/stats.h"
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "ares/algo_loss.h"
-#include "ares/algo_twin.h"
 #include "ares/kernels.h"
 
 enum {

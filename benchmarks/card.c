@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 #include "options.h"
 
 typedef struct options {

@@ -23,7 +23,7 @@ left[main]="${left[cli]} cli"
 left[cuda]="${left[model]}" # the twins of kernels, and NCCL behind dist
 
 # Headers in include/ares whose name is not that of their room.
-declare -A room_of=([at]=kernels [grade]=reward [io]=core [media]=data [template]=text)
+declare -A room_of=([at]=kernels [grade]=reward [io]=core [media]=data)
 passed=0
 failed=0
 

@@ -76,7 +76,6 @@ room_of_header() { # include/ares/algo_loss.h -> algo
     grade) name=reward ;;
     io) name=core ;;
     media) name=data ;;
-    template) name=text ;;
     esac
     echo "$name"
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/core_child.h"
+#include "ares/core.h"
 #include "test.h"
 
 typedef struct served {

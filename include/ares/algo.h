@@ -172,4 +172,123 @@ double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int6
  * (doc_tables.c)
  */
 void ares_algo_tables(ares_str *out);
+
+/* algo: advantage estimators, batch -> advantages and returns (src/algo/adv). */
+
+/*
+ * Reads token_level_rewards and response_mask of whole groups, values for ARES_NEEDS_VALUES (and
+ * turn_ends where a row has several turns), the samples' baseline for ARES_NEEDS_BASELINE. Writes
+ * advantages and returns, 0 where the mask is 0. Computes in double; neither the order of rows and
+ * groups nor the number of ranks changes a bit. compute is a collective, because sums over the
+ * batch include all ranks.
+ *
+ * A row's score is the sum of its rewards. A row without a token of mask 1 is a discarded answer
+ * (docs/dapo.md#answers-beyond-the-limit) and is left out of its group's statistics; a group left
+ * with fewer than two answers gets advantages of 0. The rows of one episode count once. In a group
+ * that has only one answer in all, the score is compared with 0 at a standard deviation of 1, as in
+ * verl (vapor: the advantage is 0); ares_adv_check refuses to sample such groups. A number that is
+ * not finite, a mask that is neither 0 nor 1, a group without rows and columns of different lengths
+ * are errors that name the place.
+ */
+enum { ARES_NEEDS_GROUPS = 1, ARES_NEEDS_VALUES = 2, ARES_NEEDS_BASELINE = 4 };
+typedef struct ares_adv {
+    const char *name, *doc, *formula, *paper;
+    unsigned needs;
+    /* world NULL: one rank */
+    int (*compute)(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
+    const char *reads; /* options that only entries which name them read, by blanks; NULL: none */
+} ares_adv;
+const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
+const char *const *ares_adv_names(int *n);
+/*
+ * Whether an estimator looks at the turns of a row; where a row is one turn, it gives what gae
+ * gives.
+ */
+bool ares_adv_sees_turns(const ares_adv *adv, const ares_algorithm_config *cfg);
+/* Reports options that make no sense together, or for this estimator. n: samples per prompt. */
+void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n);
+
+/*
+ * algo: what a sampler records for AEPO: the entropy of a token and its text as a trigger word
+ * (src/algo/entropy.c; docs/aepo.md#entropy-windows-and-hwe-tokens).
+ */
+
+/*
+ * Entropy of a token from the log-probs of its most probable candidates; tail: the rest of the
+ * probability counts as one more outcome.
+ */
+double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail);
+/*
+ * A token's text in the form in which trigger words are compared: leading U+2581 and U+0120
+ * removed, then white space at both ends, then lower case. Replaces out.
+ */
+void ares_trigger_normalize(ares_view token, ares_str *out);
+
+/*
+ * algo: what is measured of a step besides its training, as pure functions in double
+ * (src/algo/diagnostics; docs/diagnostics.md).
+ */
+
+/* ---------------- collapse (diagnostics/collapse.c; docs/diagnostics.md#collapse)
+ * Options: report.collapse.*. The trainer samples and scores by them; the control `collapse` keeps
+ * the moving averages.
+ */
+#define ARES_COLLAPSE_OPTIONS(X)                                                                  \
+    X(i64, freq, "freq", "0", "[0,)",                                                             \
+      "measure in step 1 and in every step that is a multiple of this how much of the thoughts "  \
+      "depends on their prompts (metrics collapse_*, docs/diagnostics.md); costs passes over "    \
+      "samples x prompts; 0: never")                                                              \
+    X(i64, samples, "samples", "64", "[2,)", "thoughts that are drawn for each of the two kinds") \
+    X(flag, first_turn, "first_turn", "true", "",                                                 \
+      "draw among the first turns, and compare the prompts of groups "                            \
+      "(collapse_first_turn_sample)")                                                             \
+    X(flag, multi_turn, "multi_turn", "true", "",                                                 \
+      "draw an episode, then one of its turns, and compare the prompts of what was drawn "        \
+      "(collapse_trajectory_sample)")
+ARES_OPTION_STRUCT(ares_collapse_config, ARES_COLLAPSE_OPTIONS);
+ares_option_table ares_collapse_options;
+
+/*
+ * Thoughts scored under prompts: the row of a thought holds its log-prob, a mean over its tokens or
+ * a sum, after each prompt.
+ */
+typedef struct ares_collapse_scores {
+    int64_t thoughts, prompts;
+    const double *log_prob; /* [thoughts][prompts] */
+    const int64_t *own;     /* [thoughts]: the prompt after which it was written */
+    const int64_t *text;    /* [prompts]: equal numbers mark prompts of the same text */
+} ares_collapse_scores;
+/* Answers "is the own prompt among the k likeliest?" for k = 1, 2, 4, 8. */
+enum { ARES_COLLAPSE_LOOKS = 4 };
+extern const int ares_collapse_looks[ARES_COLLAPSE_LOOKS];
+typedef struct ares_collapse {
+    double mi, mi_bound;                 /* I(X; Z) in nats, which log(prompts) bounds */
+    double conditional_entropy, entropy; /* H(Z | X), H(Z) */
+    double marginal_std, zscore;
+    double accuracy[ARES_COLLAPSE_LOOKS], chance[ARES_COLLAPSE_LOOKS];
+} ares_collapse;
+/*
+ * matched, marginal [thoughts], written: the log-prob after the own prompt, and that of the mixture
+ * of all prompts. Ties between prompts go to the first. At least one thought and one prompt.
+ */
+void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
+                           ares_collapse *out);
+
+/* ---------------- groups by the deviation of their rewards (diagnostics/std_buckets.c)
+ * order [n], written: the groups in ascending order of std, the first first where they are equal.
+ * start, written: bucket k has the groups order[start[k]] .. order[start[k + 1] - 1]. The functions
+ * return the number of buckets.
+ */
+/* Buckets of equal size, as many as count or n at most; the last takes the rest. start [count+1] */
+int64_t ares_std_quantiles(const double *std, int64_t n, int64_t count, int64_t *order,
+                           int64_t *start);
+/* [0,1), [1,2), [2,3), [3,4), [4,5), [5,infinity). start [ARES_STD_BANDS + 1] */
+enum { ARES_STD_BANDS = 6 };
+int64_t ares_std_bands(const double *std, int64_t n, int64_t *order, int64_t *start);
+/*
+ * The standard deviation, by n - 1, of the scores of a group's answers, as they are without any
+ * penalty of length. An answer that is there twice, or in several rows, counts once, a discarded
+ * one not at all. *std: 0 for a single answer. false: no answer counts.
+ */
+bool ares_group_reward_std(const ares_batch *b, int64_t group, double *std);
 #endif

@@ -419,4 +419,123 @@ void ares_work_done(ares_work what, int64_t n);
 #ifdef __cplusplus
 }
 #endif
+
+/*
+ * Opening files for reading, done here alone, so that nothing waits for a pipe that nobody writes
+ * to (src/core/file.c).
+ */
+
+/*
+ * Opens a regular file. A pipe, device or folder in its place is a failure at once. -1: *why says
+ * the reason; otherwise *why is NULL.
+ */
+int ares_file_open(const char *path, const char **why);
+/* Adds the bytes of such a file to a hash (ares_fnv1a), a piece at a time. */
+int ares_file_hash(const char *path, uint64_t *h);
+/*
+ * Opens what a command line names as input: pipes (/dev/stdin, <(command) of a shell) and
+ * terminals are opened, too, and waited for.
+ */
+int ares_input_open(const char *path, const char **why);
+/* Reads such an input to its end; path "-" is stdin. */
+int ares_input_read(const char *path, ares_str *out);
+
+/*
+ * Warnings and errors of the log are also appended to this file from now on, with the time (log.c);
+ * the first of them makes it. NULL: no longer.
+ */
+void ares_log_keep(const char *path);
+/* A line for that file alone, where there is one. */
+void ares_log_note(const char *line);
+
+/*
+ * core: a user's program in a process of its own, spoken to over its standard input and output
+ * (child.c). What it writes to stderr is passed on to ours, and its end is kept. It is started with
+ * posix_spawn in a process group of its own, under a limit of address space; stopping it kills the
+ * group, and the end of this process kills the child and all that it has started, wherever that has
+ * moved (a child without our environment alone escapes). Nothing here waits: the caller polls `to`
+ * and `from` with the deadline it keeps.
+ */
+
+typedef struct ares_child {
+    int pid;       /* 0: not running; its process group has the same number */
+    int to, from;  /* its input and output, not blocking; -1: closed */
+    int err;       /* what it writes to stderr: whoever polls calls ares_child_listen */
+    ares_str said; /* the end of that */
+} ares_child;
+
+#define ARES_CHILD_NONE ((ares_child){ .pid = 0, .to = -1, .from = -1, .err = -1 })
+
+/*
+ * argv ends with NULL; argv[0] is looked up in PATH. memory_bytes: of address space, 0: no limit.
+ * The child has this process's environment and folder. ARES_ECHILD: "<argv[0]>: why".
+ * From the first start on this process ignores SIGPIPE.
+ */
+int ares_child_start(ares_child *c, char *const *argv, int64_t memory_bytes);
+/* Kills the process group; fine when nothing runs. */
+void ares_child_stop(ares_child *c);
+/* Bytes that the pipe took. `to` is closed when the child has closed its input. */
+size_t ares_child_send(ares_child *c, const char *data, size_t n);
+/* Appends what there is. The bytes; 0: nothing yet; -1: the child has closed its output. */
+int64_t ares_child_receive(ares_child *c, ares_str *out);
+/* Passes on what there is of its stderr. */
+void ares_child_listen(ares_child *c);
+/*
+ * "ended with exit code 3", "ended by signal 9 (Killed)", "closed its output", and after ": " the
+ * last line of its stderr, if it has written any.
+ */
+void ares_child_describe_end(ares_child *c, char *why, size_t size);
+
+/*
+ * Whether n more file descriptors than are open now, and some for the files that any program opens
+ * for a moment, fit into this process's limit, which is raised where it may be. *needed, *limit:
+ * the limit that this takes, and the one there is.
+ */
+bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit);
+
+/*
+ * The random streams of CPython's `random` and of numpy, number for number, for data and
+ * environments that were defined with them. Everything new uses ares_rng_* of core.h.
+ *
+ *   py      random.seed(n), random(), getrandbits, randint, choice, shuffle     (MT19937)
+ *   np      numpy.random.seed(n), randint: the legacy generator                 (MT19937)
+ *   pcg64   numpy.random.default_rng(n), as gymnasium uses it                   (PCG64)
+ *
+ * MT19937: Matsumoto and Nishimura 1998. PCG64: O'Neill 2014 (XSL-RR 128/64). A stream is plain
+ * memory: a copy goes on from the same place.
+ */
+
+enum { ARES_MT19937_WORDS = 624 };
+typedef struct ares_mt19937 {
+    uint32_t word[ARES_MT19937_WORDS];
+    int next; /* the word that comes next; ARES_MT19937_WORDS: none is left */
+} ares_mt19937;
+
+/* ---------------- CPython's random */
+void ares_py_seed(ares_mt19937 *s, uint64_t seed);
+double ares_py_random(ares_mt19937 *s);              /* [0, 1), 53 bits */
+uint64_t ares_py_bits(ares_mt19937 *s, int bits);    /* getrandbits, 1 to 64 */
+uint64_t ares_py_below(ares_mt19937 *s, uint64_t n); /* [0, n), n >= 1: the index of choice */
+int64_t ares_py_randint(ares_mt19937 *s, int64_t least, int64_t most); /* ends included */
+void ares_py_shuffle(ares_mt19937 *s, int64_t *items, int64_t n);
+
+/* ---------------- numpy's legacy generator */
+void ares_np_seed(ares_mt19937 *s, uint32_t seed);
+uint32_t ares_np_below(ares_mt19937 *s, uint32_t n); /* randint(n), n >= 1 */
+
+/* ---------------- numpy's default_rng */
+__extension__ typedef unsigned __int128 ares_u128;
+typedef struct ares_pcg64 {
+    ares_u128 state, increment;
+    uint32_t half; /* the high half of a draw whose low half integers() gave; */
+    int has_half;  /* 1: it comes next. Doubles do not touch it */
+} ares_pcg64;
+/* SeedSequence: 32-bit words of entropy -> its pool, and n words of state made of the pool */
+void ares_seed_sequence_pool(const uint32_t *entropy, int n, uint32_t pool[4]);
+void ares_seed_sequence_state(const uint32_t pool[4], uint64_t *state, int n);
+void ares_pcg64_seed(ares_pcg64 *s, uint64_t seed);
+/* default_rng([a, b]) */
+void ares_pcg64_seed_pair(ares_pcg64 *s, uint64_t a, uint64_t b);
+double ares_pcg64_random(ares_pcg64 *s);              /* [0, 1), 53 bits */
+uint32_t ares_pcg64_below(ares_pcg64 *s, uint32_t n); /* integers(n), n >= 1 */
 #endif

@@ -7,10 +7,9 @@
 
 #include "ares/config.h"
 #include "ares/core.h"
-#include "ares/data_sight.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
-#include "ares/template.h"
+#include "ares/media.h"
 #include "ares/text.h"
 
 /* ---------------- options: data.* (docs/design.md#option-names, docs/data.md#options) */
@@ -515,4 +514,106 @@ void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float
  */
 void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
                      ares_packed *out, const int32_t **targets);
+
+/*
+ * data: equal shares of unequal lengths. The results depend on the arrays alone: every comparison
+ * is a total order, so any correct implementation gives the same parts.
+ */
+
+/*
+ * Largest differencing (Karmarkar and Karp, 1982, for k parts;
+ * docs/design.md#balance-between-ranks): part [n] receives the part of each item, 0 .. k - 1, of
+ * which part 0 has the largest sum. equal_size: n / k items in each part. Where groups must stay
+ * whole, the items are groups and the weights their totals. ARES_EFORMAT for n < k, a negative
+ * weight, or equal_size where k does not divide n.
+ */
+int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_size, int64_t *part);
+/*
+ * verl's order of the rows of one card (docs/update.md#the-order-of-rows): by length, of equal ones
+ * the first first, then every other row of that list, and back over those between. So lengths rise
+ * to the middle and fall after it, and neighbours are alike. verl compares the work
+ * 24576 length + length^2 of a row, which rises with its length. order [n]: receives which item
+ * stands at each position.
+ */
+void ares_balance_order(const int64_t *length, int64_t n, int64_t *order);
+/*
+ * Metrics <prefix>/min, max and minmax_diff: sums of length over k runs of consecutive items as
+ * they came, of n / k items each (or one more or less where k does not divide n).
+ * <prefix>/balanced_min and balanced_max: the same over the parts. <prefix>/mean: the mean of
+ * either.
+ */
+void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part,
+                         const char *prefix, ares_metrics *m);
+
+/*
+ * data: trajectories, what a sampler hands to a training step. An answer of one turn is a
+ * trajectory of one row; an episode of several turns may be one row or a row per turn
+ * (docs/design.md#trajectories).
+ *
+ * Fields stand in the lists of data.h. Filling a batch, sending between ranks and saving loop over
+ * them, so a new field is a line there.
+ */
+
+/*
+ * What the policy read and wrote at once. Its columns are those of the batch that stage gen makes,
+ * [n_tokens] each. Marks may be NULL, then of all rows of a step: the column is absent.
+ */
+typedef struct ares_trajectory_row {
+    const int32_t *prompt; /* [prompt_len] */
+    int32_t prompt_len, n_tokens;
+#define ARES_FIELD_(type, name, stage, doc) ares_column_##type *name;
+    ARES_BATCH_SAMPLED(ARES_FIELD_)
+#undef ARES_FIELD_
+} ares_trajectory_row;
+
+/* A prompt up to a thought, and the thought; ids that live as long as the trajectory. */
+typedef struct ares_thought {
+    const int32_t *prompt, *ids; /* [prompt_len], [n] */
+    int32_t prompt_len, n;
+} ares_thought;
+
+#define ARES_FIELD_(type, name, text) type name;
+typedef struct ares_trajectory {
+    ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
+    int32_t n_rows, n_parts;
+    ares_trajectory_row *rows; /* [n_rows], at least one */
+    float *parts;              /* [n_parts] the scores of the single rewards */
+    ares_view response;        /* decoded: what is judged and shown */
+    ares_view turns;           /* JSON list of what each turn was; empty: there is one turn */
+    ares_view details;         /* JSON object of what its rewards told; empty: nothing */
+    ares_view vote;            /* the answer as majorities count it; NULL: nothing tells it */
+    /* [n_thoughts] of the turns, for measurements; never sent. NULL: row 0 is the only turn, and
+     * all of it a thought */
+    int32_t n_thoughts;
+    const ares_thought *thoughts;
+} ares_trajectory;
+
+/* A prompt with all its answers. */
+typedef struct ares_group {
+    ARES_GROUP_FIELDS(ARES_FIELD_)
+    const ares_row *row;
+    int32_t n;
+    ares_trajectory *items; /* [n] */
+} ares_group;
+#undef ARES_FIELD_
+
+/* A row in the arena: zeros where something is recorded of every row, no marks. */
+void ares_trajectory_row_init(ares_trajectory_row *row, const int32_t *prompt, int32_t prompt_len,
+                              int32_t n_tokens, ares_arena *arena);
+/* Tokens of all rows, those of environments included. */
+int64_t ares_trajectory_tokens(const ares_trajectory *y);
+/* Whether its rows are part of the batch that the group becomes. */
+bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y);
+/* Groups as rows of an empty batch, in their order, with the columns of stage gen. */
+void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count);
+
+/* Appends a group as bytes, the same on every machine of one byte order. */
+void ares_group_write(const ares_group *g, ares_str *out);
+/*
+ * Takes the next group from `in`, into the arena. *row: the id of its data row, from which the
+ * caller sets g->row and, with ares_group_set_row, prompts that are the row's own. ARES_EFORMAT:
+ * the bytes are not those of a group.
+ */
+int ares_group_read(ares_view *in, ares_arena *arena, ares_group *g, int64_t *row);
+void ares_group_set_row(ares_group *g, const ares_row *row);
 #endif

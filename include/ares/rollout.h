@@ -17,7 +17,6 @@
 
 #include "ares/core.h"
 #include "ares/model.h"
-#include "ares/model_vision.h"
 #include "ares/text.h"
 
 typedef struct ares_sampling {

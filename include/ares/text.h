@@ -122,4 +122,126 @@ void ares_span_offsets(const ares_tokenizer *t, const int32_t *ids, int64_t n, a
 #ifdef __cplusplus
 }
 #endif
+
+/*
+ * template: Jinja templates, chat templates and format prompts. Templates render byte for byte as
+ * jinja2 3.1 renders them with the settings of transformers; what a template asks for beyond the
+ * supported subset is an error with line and column, never another text.
+ *
+ * Errors read "template: <template>:<line>:<column>: ..." (line and column from 1,
+ * the column in code points). ARES_EFORMAT: the template is malformed, raises an exception or fails
+ * as it would in jinja2; ARES_EUNSUPPORTED: jinja2 could render it, we do not; ARES_ELIMIT: it
+ * exceeds a bound of ares_template_limits.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tm;
+
+/* ---------------- templates (jinja_*.c) */
+/* Immutable; several threads may render it at once. */
+typedef struct ares_template ares_template;
+
+/* A PLAIN template: jinja2.Template without options. name stands in errors. */
+int ares_template_new(const char *name, ares_view source, ares_template **out);
+void ares_template_free(ares_template *t);
+
+/*
+ * Bounds of one render; 0: the default, which the comment of the field gives. One step is about one
+ * node of the template evaluated, or 64 bytes of text read.
+ */
+typedef struct ares_template_limits {
+    int64_t steps;       /* 50 million */
+    size_t memory_bytes; /* 512 MiB: everything a render allocates */
+    size_t output_bytes; /* 64 MiB */
+} ares_template_limits;
+
+/* Half-open, in bytes and in code points of the rendered text. */
+typedef struct ares_text_span {
+    int64_t byte_start, byte_end, char_start, char_end;
+} ares_text_span;
+/* {0} is empty */
+typedef struct ares_text_spans {
+    ares_text_span *items;
+    int64_t n, cap;
+} ares_text_spans;
+void ares_text_spans_fini(ares_text_spans *s);
+void ares_text_spans_clear(ares_text_spans *s);
+
+/*
+ * Appends the text to out. context is a JSON object of the variables (NULL: none); now is the time
+ * that strftime_now reads (NULL: the local time); limits NULL: the defaults. spans (may be NULL)
+ * receives the {% generation %} blocks in order; with it, a block inside a macro, a set block or
+ * another generation block is ARES_EUNSUPPORTED, because its place in the text is not known. On
+ * failure out is as it was.
+ */
+int ares_template_render(const ares_template *t, const ares_json *context, const struct tm *now,
+                         const ares_template_limits *limits, ares_str *out, ares_text_spans *spans);
+
+/* ---------------- format prompts (format_prompt.c)
+ * EasyR1's format prompt: a PLAIN template from a file, without the white space around it, rendered
+ * with the prompt's text as the variable "content".
+ */
+int ares_format_prompt_load(const char *path, ares_template **out);
+int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out);
+
+/* ---------------- chat templates (chat.c): a template and the special tokens it may name */
+typedef struct ares_chat ares_chat; /* immutable once it is used */
+
+/*
+ * The chat template of a model directory: the key chat_template of chat_template.json (a vision
+ * model's processor has it there), chat_template.jinja, or the key chat_template of
+ * tokenizer_config.json, a string or a list of {name, template}. `name` chooses one (NULL:
+ * "default"); another is looked for in additional_chat_templates/<name>.jinja first. Special tokens
+ * are those of ares_tokenizer_config_read. `path` may also be a .jinja file.
+ */
+int ares_chat_load(const char *path, const char *name, ares_chat **out);
+/* The same from memory; tokenizer_config (may be NULL) gives the special tokens. */
+int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
+                  ares_chat **out);
+void ares_chat_free(ares_chat *c);
+/* Variables of every conversation that has none of its own; a null is none. Before the first use.
+ */
+void ares_chat_set_variables(ares_chat *c, const ares_json *variables);
+/* Whether the name stands in the template's source: else it cannot read such a variable. */
+bool ares_chat_reads(const ares_chat *c, ares_view name);
+
+/*
+ * Appends the text of a conversation. variables is a JSON object: "messages" and whatever else the
+ * template reads ("tools", "documents", "add_generation_prompt", "enable_thinking" ...). As in
+ * transformers, absent tools and documents are none, absent add_generation_prompt is false, and a
+ * variable wins over a special token of the same name. The members of "chat_template_kwargs", an
+ * object or its JSON, are variables too, and win over others. tools and documents that the template
+ * reads must be lists of objects, or the JSON of one.
+ *
+ * "continue_final_message": true ends the text with the last message's content and leaves out what
+ * the template writes after it; blanks at the end of the content are left out where the template
+ * trims them. A string in place of true names another key of the message ("reasoning_content").
+ * Together with add_generation_prompt, or where the template does not write that content, it is an
+ * error.
+ */
+int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                     ares_str *out);
+/*
+ * The variable to set to true so that the text is ready for an answer, as in TRL:
+ * continue_final_message where the last message is the assistant's, else add_generation_prompt.
+ */
+ares_view ares_chat_prompt_variable(const ares_json *messages);
+
+/*
+ * Appends the text and, to spans, the parts of it that the assistant wrote, for training on them.
+ * Where the template has {% generation %} blocks, the spans are those blocks. Otherwise the span of
+ * assistant message i is what the text of messages[:i+1], without the generation prompt, adds to
+ * the text of messages[:i] with it. Both texts must begin the whole text, else ARES_EUNSUPPORTED
+ * names the message: templates that rewrite earlier turns, such as those that drop old reasoning,
+ * cannot be split in this way.
+ */
+int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                              ares_str *out, ares_text_spans *spans);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -3,8 +3,6 @@
 #define ARES_TRAIN_H
 
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
-#include "ares/algo_diagnostics.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
 #include "ares/config.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 #include "ares/kernels.h"
 
 /*

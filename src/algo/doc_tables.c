@@ -8,7 +8,6 @@
 
 #include "adv/adv.h"
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "ares/algo_control.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"

@@ -2,7 +2,6 @@
 #define ARES_ALGO_STATS_H
 
 #include "ares/algo.h"
-#include "ares/algo_entropy.h"
 
 /*
  * Statistics in double (stats.c, percentile.c): no order of the values changes a bit.

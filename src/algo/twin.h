@@ -18,7 +18,7 @@
 #define ARES_ALGO_TWIN_PRIVATE_H
 
 #include "ares/algo.h"
-#include "ares/algo_twin.h"
+#include "ares/algo_loss.h"
 #include "stats.h"
 
 /* An input that cannot be computed with; the CPU's function then finds and names its place. */

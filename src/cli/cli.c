@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /*
  * Command lines of the verbs: one parser and one --help for all tables.

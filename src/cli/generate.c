@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "ares/rollout.h"
 #include "ares/train.h"
 

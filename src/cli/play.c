@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/dist.h"
 #include "ares/env.h"
 #include "ares/train.h"

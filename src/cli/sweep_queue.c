@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/dist.h"
 
 /* Which cards a sweep uses, and what they are called in its results. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /*
  * Layers: what a file or an override does to the tree.

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "ares/core.h"
-#include "ares/core_file.h"
 #include "ares/io.h"
 
 /* Whole files and folders: read, write, make, remove, sync. */

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "ares/core.h"
-#include "ares/core_file.h"
 
 /*
  * The message of the last failure, per thread; exit codes and aborts.

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/io.h"
 
 /*

@@ -2,7 +2,7 @@
  * Safetensors, mapped and checked whole at open, so that its tensors can then be read without
  * further checks.
  */
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/io.h"
 #include "internal.h"
 

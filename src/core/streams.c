@@ -2,8 +2,6 @@
  * The streams of CPython and numpy. Their sources decide every detail here: Modules/_randommodule.c
  * and Lib/random.py; numpy/random's mt19937.c, distributions.c, pcg64.h and bit_generator.pyx.
  */
-#include "ares/core_streams.h"
-
 #include "ares/core.h"
 
 /* ---------------- MT19937 */

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ares/data.h"
-#include "ares/data_trajectory.h"
 
 /* The batch. What concerns every column expands ARES_BATCH_LIST. */
 

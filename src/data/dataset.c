@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /*
  * What a path of rows stands for: a file, the files of a folder, a split of them, a slice. Splits

@@ -2,10 +2,8 @@
 #define ARES_DATA_INTERNAL_H
 
 #include "ares/data.h"
-#include "ares/data_balance.h"
-#include "ares/data_pairs.h"
-#include "ares/data_sight.h"
 #include "ares/data_source.h"
+#include "ares/media.h"
 #include "ares/text.h"
 
 /*

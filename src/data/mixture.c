@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 
 /* The options of a curriculum: names, weights and caps of its data sets (docs/curriculum.md). */
 

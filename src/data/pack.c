@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ares/data.h"
-#include "ares/data_balance.h"
 
 /*
  * Largest differencing. A state is k sets in descending order of their sums. The two states whose

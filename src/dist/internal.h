@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include "ares/dist.h"
-#include "ares/dist_twin.h"
 
 /* What the files of this room share: the world, and the few operations that use MPI. */
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 #include "internal.h"
 
 #define BANDIT_OPTIONS(X)                                                                   \

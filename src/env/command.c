@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "ares/core_child.h"
+#include "ares/core.h"
 #include "ares/dist.h"
 
 /*

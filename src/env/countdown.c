@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 
 #define COUNTDOWN_OPTIONS(X)                                                                   \
     X(text, path, "path", "null", "nonempty",                                                  \

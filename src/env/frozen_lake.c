@@ -4,7 +4,7 @@
  */
 #include "internal.h"
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 
 #define FROZEN_LAKE_OPTIONS(X)                                                                     \
     X(i64, size, "size", "4", "[2,32]", "rows and columns")                                        \

@@ -3,7 +3,7 @@
  */
 #include <ctype.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 #include "internal.h"
 
 #define METAMATHQA_OPTIONS(X)                \

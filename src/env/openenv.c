@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ares/template.h"
+#include "ares/text.h"
 
 /* Addresses, and JSON Schemas of actions as pydantic writes them. */
 

@@ -3,7 +3,7 @@
  * in reading order; faces U L F R B D. A turn moves three cycles of four stickers.
  */
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 #include "internal.h"
 
 #define RUBIKSCUBE_OPTIONS(X)                                                               \

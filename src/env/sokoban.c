@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ares/core.h"
-#include "ares/core_streams.h"
 
 /*
  * A room is carved by a random walk, filled by numpy's legacy stream, and unsolved by a search that

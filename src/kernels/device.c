@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 
 /*
  * A device that only counts: what opens on it allocates as on the device it stands for, so that the

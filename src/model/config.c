@@ -3,9 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/model.h"
-#include "ares/model_vision.h"
 
 /* The table of architectures; the defaults are those of transformers' configuration classes. */
 

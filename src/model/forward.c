@@ -1,7 +1,7 @@
 /* The forward and backward over all blocks, and their buffers. */
 #include "internal.h"
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 
 enum { INPUT_ALIGN = 256 };
 

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 
 /*
  * Weights that are whole on the device only while somebody computes with them: they lie in host

@@ -10,8 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "ares/core_child.h"
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "ares/dist.h"
 #include "ares/io.h"
 #include "ares/reward.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/algo_entropy.h"
+#include "ares/algo.h"
 
 /*
  * Ranks whose models are slices of one (docs/ranks.md#tensor-parallelism) decode as one engine:

@@ -2,7 +2,7 @@
 #ifndef ARES_ROLLOUT_INTERNAL_H
 #define ARES_ROLLOUT_INTERNAL_H
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 #include "ares/rollout.h"
 
 /* ---------------- blocks.c: the blocks of the paged cache, counted by reference, and their index

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/algo_twin.h"
+#include "ares/algo_loss.h"
 
 int critic_open(critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
                 const sharing_groups *groups, int64_t total_steps, const char *weights)

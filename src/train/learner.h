@@ -2,7 +2,7 @@
 #define ARES_TRAIN_LEARNER_H
 
 #include "ares/kernels.h"
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "ares/train.h"
 
 /* What ranks share of the models that they train together, and with whom. (sharing.c) */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/data_balance.h"
+#include "ares/data.h"
 
 static bool is(const char *value, const char *word)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "ares/algo_control.h"
-#include "ares/algo_twin.h"
+#include "ares/algo_loss.h"
 #include "collect/collect.h"
 #include "learner.h"
 #include "report/report.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/algo_twin.h"
+#include "ares/algo_loss.h"
 
 /*
  * An update's columns on a card: copied there once, and what the host wants of a mini-batch copied

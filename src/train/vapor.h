@@ -5,7 +5,7 @@
 #ifndef ARES_TRAIN_VAPOR_H
 #define ARES_TRAIN_VAPOR_H
 
-#include "ares/data_pairs.h"
+#include "ares/data_source.h"
 #include "trainer.h"
 
 typedef struct vapor {

@@ -2,8 +2,7 @@
 #ifndef ARES_ALGO_TEST_H
 #define ARES_ALGO_TEST_H
 
-#include "ares/algo_adv.h"
-#include "ares/algo_entropy.h"
+#include "ares/algo.h"
 #include "ares/algo_loss.h"
 
 /*

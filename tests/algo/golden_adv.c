@@ -11,7 +11,6 @@
 #include "../../src/algo/adv/adv.h"
 #include "../../src/algo/stats.h"
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "golden_twin.h"
 
 typedef struct adv_case {

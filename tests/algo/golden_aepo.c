@@ -10,9 +10,7 @@
 #include "../../src/algo/stats.h"
 #include "../../src/reward/internal.h"
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "ares/algo_control.h"
-#include "ares/algo_entropy.h"
 #include "ares/algo_loss.h"
 #include "control_test.h"
 

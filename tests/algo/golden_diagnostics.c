@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 
 GOLDEN(agentic, collapse_mi_metrics)
 {

@@ -2,7 +2,6 @@
 #include "golden.h"
 
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 
 static void put_f32(golden *g, const ares_batch *b, const char *key, float *column)
 {

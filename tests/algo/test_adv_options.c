@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
 
 static bool judges = true; /* whether answers may have an accuracy */

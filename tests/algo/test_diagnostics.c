@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "algo_test.h"
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 #include "control_test.h"
 #include "test.h"
 

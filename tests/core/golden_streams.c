@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 
 static uint64_t seed_of(golden *g, const char *key)
 {

@@ -1,4 +1,4 @@
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The streams of CPython and numpy against the real ones; agentic.json holds a few of each. */
 #include <stdio.h>
 
-#include "ares/core_streams.h"
+#include "ares/core.h"
 #include "test.h"
 
 enum { NO_NUMPY = 77 };

@@ -3,7 +3,7 @@
 #include "golden.h"
 
 #include "../../src/data/internal.h"
-#include "ares/data_balance.h"
+#include "ares/data.h"
 
 static int64_t *whole(golden *g, const char *key, int64_t *n)
 {

@@ -7,7 +7,7 @@
 
 #include "../../src/config/internal.h"
 #include "../../src/data/internal.h"
-#include "ares/core_streams.h"
+#include "ares/core.h"
 #include "saved_source.h"
 
 static uint64_t seed_of(golden *g)

@@ -1,7 +1,7 @@
 /* Shares of unequal lengths: what holds for any lengths. */
 #include "test.h"
 
-#include "ares/data_balance.h"
+#include "ares/data.h"
 #include "internal.h"
 
 enum { N = 96 };

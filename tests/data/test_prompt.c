@@ -3,7 +3,7 @@
 
 #include "../../src/data/internal.h"
 #include "ares/data.h"
-#include "ares/data_pairs.h"
+#include "ares/data_source.h"
 
 static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% "
                                "if add_generation_prompt %}<assistant>{% endif %}";

@@ -1,5 +1,5 @@
 /* Trajectories: the batch that they become, and the bytes that they are sent and saved as. */
-#include "ares/data_trajectory.h"
+#include "ares/data.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "../../src/algo/adv/adv.h"
 #include "../../src/algo/filter/filter.h"
 #include "../../src/algo/loss/loss.h"
-#include "ares/algo_adv.h"
+#include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"

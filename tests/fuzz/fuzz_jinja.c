@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "../../src/text/jinja/jinja.h"
-#include "ares/template.h"
+#include "ares/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

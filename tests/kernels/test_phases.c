@@ -1,5 +1,5 @@
 /* Memory in two phases: whose it is when, what it holds, and what happens where it is full. */
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 #include "kernels_test.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * longest ago goes first, and what comes back has the same bits.
  */
 #include "../media/pictures.h"
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "test.h"
 
 typedef struct store {

@@ -8,7 +8,6 @@
 
 #include "../../src/algo/filter/filter.h"
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
 #include "ares/reward.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/algo_entropy.h"
+#include "ares/algo.h"
 #include "ares/rollout.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 #include "ares/rollout.h"
 #include "internal.h"
 #include "test.h"

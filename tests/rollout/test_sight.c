@@ -1,7 +1,7 @@
 /* Prompts with pictures in the engine: what the prefix cache takes for the same, and what is
  * barred. */
 #include "../../src/data/internal.h"
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "ares/rollout.h"
 #include "internal.h"
 #include "test.h"

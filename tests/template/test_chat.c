@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/template.h"
+#include "ares/text.h"
 #include "test.h"
 
 #define CHATML                                                                                 \

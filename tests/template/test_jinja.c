@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "ares/template.h"
+#include "ares/text.h"
 #include "jinja/jinja.h"
 #include "test.h"
 

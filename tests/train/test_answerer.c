@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/algo_adv.h"
+#include "ares/algo.h"
 #include "collect/collect.h"
 #include "run/run.h"
 #include "saved_source.h"

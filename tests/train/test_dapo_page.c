@@ -4,7 +4,7 @@
  * calculation apart from this program.
  */
 #include "../../src/algo/stats.h"
-#include "ares/algo_adv.h"
+#include "ares/algo.h"
 #include "ares/algo_filter.h"
 #include "ares/algo_loss.h"
 #include "ares/reward.h"

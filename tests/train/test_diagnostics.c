@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "agents/conversation.h"
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 #include "collect/collect.h"
 #include "report/report.h"
 #include "test.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../../src/text/tokenizer.h"
-#include "ares/algo_entropy.h"
+#include "ares/algo.h"
 #include "collect/collect.h"
 #include "test.h"
 #include "tiny_trainer.h"

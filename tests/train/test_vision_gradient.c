@@ -7,7 +7,7 @@
 
 #include "../../src/data/internal.h"
 #include "../media/pictures.h"
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "roles.h"
 #include "test.h"
 

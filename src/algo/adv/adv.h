@@ -15,7 +15,6 @@
 #define ARES_ALGO_ADV_PRIVATE_H
 
 #include "ares/algo.h"
-#include "ares/algo_adv.h"
 
 /* clang-format off */
 #define ADV_LIST(X) \

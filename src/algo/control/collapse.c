@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 #include "control.h"
 #include "stats.h"
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 static int too_large(int64_t size, int64_t most)
 {

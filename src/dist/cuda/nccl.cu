@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ares/dist_twin.h"
+#include "ares/dist.h"
 
 /* A rank's side of a group on a card: what group.cu and nccl.cu share. */
 

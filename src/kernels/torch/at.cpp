@@ -502,7 +502,6 @@ at_dtype at_dtype_of(at_tensor t)
 }
 
 // Automatic differentiation, the oracle of the hand-written backward passes.
-#include "torch.hpp"
 
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>

@@ -321,7 +321,6 @@ int at_call(const char *name, const char *overload, const at_value *in, int n, a
 }
 
 // Operations that write into memory which is already there, and attention with its own backward.
-#include "torch.hpp"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_flash_attention_backward.h>

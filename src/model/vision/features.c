@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/model_vision.h"
+#include "ares/model.h"
 #include "tower.h"
 
 typedef enum { UNREAD, QUEUED, READING, READ } read_state;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "ares/kernels_phases.h"
+#include "ares/kernels.h"
 
 /*
  * One block of the vision tower, forward and backward:

@@ -14,7 +14,7 @@
 
 #include <setjmp.h>
 
-#include "ares/template.h"
+#include "ares/text.h"
 
 enum {
     JINJA_NEST = 160,       /* brackets and blocks nested in the source */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/core_child.h"
+#include "ares/core.h"
 
 /* Opening and closing what training in environments needs. */
 

@@ -6,9 +6,8 @@
 #ifndef ARES_TRAIN_AGENTS_CONVERSATION_H
 #define ARES_TRAIN_AGENTS_CONVERSATION_H
 
-#include "ares/data_trajectory.h"
+#include "ares/data.h"
 #include "ares/env.h"
-#include "ares/template.h"
 #include "ares/text.h"
 
 /*

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ares/algo_entropy.h"
+#include "ares/algo.h"
 #include "ares/algo_filter.h"
 
 /* What every answerer shares: sampling options, discarded answers, passes over a source. */

@@ -6,7 +6,7 @@
 
 #include "ares/algo_filter.h"
 #include "ares/core.h"
-#include "ares/data_trajectory.h"
+#include "ares/data.h"
 #include "trainer.h"
 
 /* Rows of a step brought to whole mini-batches. (adjust_batch.c) */

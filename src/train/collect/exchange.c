@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ares/algo_filter.h"
-#include "ares/data_balance.h"
+#include "ares/data.h"
 
 /*
  * A mini-batch ends when its slowest rank does, so work is divided evenly within each chunk. The

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 #include "plan/plan.h"
 #include "trainer.h"
 

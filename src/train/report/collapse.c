@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 
 /* A turn of any rank. */
 typedef struct known_turn {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/algo_diagnostics.h"
+#include "ares/algo.h"
 #include "report.h"
 #include "roles.h"
 

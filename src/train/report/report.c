@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/data_balance.h"
+#include "ares/data.h"
 #include "ares/io.h"
 
 /*

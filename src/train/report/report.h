@@ -2,8 +2,8 @@
 #define ARES_TRAIN_REPORT_REPORT_H
 
 #include "ares/core.h"
+#include "ares/data.h"
 #include "ares/data_source.h"
-#include "ares/data_trajectory.h"
 #include "trainer.h"
 
 /*

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /*
  * `--check` reads what a run reads before its first step, by the run's own functions: its model and

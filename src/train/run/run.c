@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /*
  * Validation alone: prints a table of metrics. Nothing is written but the output that is asked for;

@@ -2,7 +2,7 @@
 #define ARES_TRAIN_RUN_RUN_H
 
 #include "ares/config.h"
-#include "ares/data_trajectory.h"
+#include "ares/data.h"
 #include "ares/train.h"
 #include "trainer.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/core_file.h"
+#include "ares/core.h"
 
 /* Sections and maps are walked, also those of a list of maps; everything else is compared whole. */
 

@@ -3,7 +3,7 @@
  *
  *   loss          PPO with KL (k3) and entropy terms over 1,048,576 tokens: the loss, d log_prob,
  *                 d entropy and every sum, as an update asks for them: ares_loss_compute for
- *                 chunk after chunk of head_fused, on one thread (roles/update.c)
+ *                 chunk after chunk of head_fused, on one thread (train/update.c)
  *   windows       window entropy of 1024 responses of 1024 tokens
  *   thresholds    the same, and each one's percentile
  *   gae           advantages and returns of [1024, 4096], whitened

@@ -1,6 +1,6 @@
 /*
  * Build step: the word lists of the instruction-following checks
- * (src/grade/instructions/tables.json) as C tables.
+ * (src/reward/ifeval/tables.json) as C tables.
  *
  *   instruction_tables tables.json tables_data.h
  *
@@ -88,7 +88,7 @@ static void write_set(const char *name, const list *l)
     }
     fprintf(out, "};\nstatic const uint16_t %s_slots[] = {", name);
     for (uint32_t i = 0; i < size; i++) fprintf(out, "%s%u,", i % 20 ? " " : "\n    ", slots[i]);
-    /* the others are tables.c's own */
+    /* the others are words.c's own */
     const char *linkage = strncmp(name, "if_", 3) == 0 ? "" : "static ";
     fprintf(out, "\n};\n%sconst if_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name,
             name, name, size - 1, l->n, longest);
@@ -180,8 +180,7 @@ int main(int argc, char **argv)
     if (!root) stop("no JSON");
     out = fopen(argv[2], "wb");
     if (!out) stop(argv[2]);
-    fprintf(out,
-            "/* Made from src/grade/instructions/tables.json by tools/instruction_tables.c. */\n");
+    fprintf(out, "/* Made from src/reward/ifeval/tables.json by tools/instruction_tables.c. */\n");
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         add_all(&words, member(root, sets[i][0]));
         write_set(sets[i][1], &words);

@@ -13,7 +13,7 @@ nltk, langdetect, emoji, syllapy:
     pip install nltk==3.8.1 langdetect==1.0.9 emoji==2.2.0 syllapy==0.7.2 immutabledict
 
 NLTK's data is on no package index: Punkt's parameters and the stop words come from
-src/grade/instructions/tables.json, and its part-of-speech tagger is replaced by our list of verbs,
+src/reward/ifeval/tables.json, and its part-of-speech tagger is replaced by our list of verbs,
 which is cheaper. `strict` judges the answer; `both` its eight loose variants too, as ours does.
 """
 
@@ -90,7 +90,7 @@ def registry():
     """Both packages' checks, with the data they would load from elsewhere."""
     from collections import defaultdict
 
-    tables = json.loads((REPO / "src/grade/instructions/tables.json").read_text("utf-8"))
+    tables = json.loads((REPO / "src/reward/ifeval/tables.json").read_text("utf-8"))
     spacy = types.ModuleType("spacy")
     spacy.cli = types.ModuleType("spacy.cli")
     spacy.cli.download = lambda *a, **k: None  # imported, and never used

@@ -1,14 +1,12 @@
 /*
  * algo: the algorithms, as pure functions of a batch. No model, no text, no clock. This header has
- * the options and the statistics that all parts share; the parts are
+ * the options and the statistics that all parts share, the advantage estimators, what the sampler
+ * records for AEPO, and what is measured of a step besides its training. The other parts are
  *
- *   algo_adv.h       advantage estimators
- *   algo_loss.h      aggregation, KL estimators, policy losses, the critic's loss, VAPOR
- *   algo_entropy.h   what the sampler records for AEPO
+ *   algo_loss.h      aggregation, KL estimators, policy losses, the critic's loss, VAPOR, and which
+ *                    of them a device has functions for
  *   algo_filter.h    which groups a step learns from
  *   algo_control.h   controls: state that learns from each step, such as AEPO's
- *   algo_diagnostics.h  what is measured of a step besides its training
- *   algo_twin.h      the functions that touch every token, on a device
  */
 #ifndef ARES_ALGO_H
 #define ARES_ALGO_H
@@ -229,7 +227,7 @@ void ares_trigger_normalize(ares_view token, ares_str *out);
  * (src/algo/diagnostics; docs/diagnostics.md).
  */
 
-/* ---------------- collapse (diagnostics/collapse.c; docs/diagnostics.md#collapse)
+/* ---------------- collapse (diagnostics.c; docs/diagnostics.md#collapse)
  * Options: report.collapse.*. The trainer samples and scores by them; the control `collapse` keeps
  * the moving averages.
  */
@@ -274,7 +272,7 @@ typedef struct ares_collapse {
 void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
                            ares_collapse *out);
 
-/* ---------------- groups by the deviation of their rewards (diagnostics/std_buckets.c)
+/* ---------------- groups by the deviation of their rewards (diagnostics.c)
  * order [n], written: the groups in ascending order of std, the first first where they are equal.
  * start, written: bucket k has the groups order[start[k]] .. order[start[k + 1] - 1]. The functions
  * return the number of buckets.

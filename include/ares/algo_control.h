@@ -7,14 +7,14 @@
 
 #include "ares/algo.h"
 
-/* ---------------- controls (control/table.c)
+/* ---------------- controls (control/control.c)
  * A control is opened where its options ask for it, sees every batch after its groups are complete
  * and again after the update, and is part of every checkpoint. It reads its input from the batch
  * and writes its decisions there: samples' difficulty, hwe_count, hwe_target and entropy_alpha, the
  * columns hwe and kl_weight, kl_coef. Its state is the same on every rank: what the ranks know is
  * gathered through world and added in the order of draw numbers, so that the number of ranks
  * changes no bit. Every function but save and those that only ask is a collective. To add one: a
- * file in control/ and a word in control/table.c.
+ * file in control/ and a word in control/control.c.
  */
 typedef struct ares_control_env {
     ares_world *world;   /* may be NULL: one rank */
@@ -98,7 +98,7 @@ typedef struct ares_control {
 } ares_control;
 const ares_control *const *ares_control_list(int *n);
 
-/* ---------------- KL (control/kl_bucket.c) */
+/* ---------------- KL (control/aepo_kl.c) */
 /*
  * After an optimizer step of the actor: appends the mean KL of every row of [row, end) that counts
  * and that the step trained on to b->row_kl, and increments b->updates. kl [b->tokens]; NULL: no KL

@@ -10,7 +10,7 @@
 #include "ares/config.h"
 #include "ares/core.h"
 
-/* The step reads it, and so does a control (control/empty_filter.c). */
+/* The step reads it, and so does a control (control/early_stop.c). */
 #define ARES_FILTER_EMPTY_POLICY(X)                                                             \
     X(choice, empty_policy, "algorithm.filter_empty_policy", "null", "retry|skip",              \
       "what happens when filters keep no group of a step: retry draws a whole batch again, "    \
@@ -93,7 +93,7 @@
 ARES_OPTION_STRUCT(ares_filter_config, ARES_FILTER_OPTIONS);
 ares_option_table ares_filter_options;
 
-/* ---------------- groups (filter/table.c) */
+/* ---------------- groups (filter/filter.c) */
 typedef struct ares_groups {
     int64_t groups;
     /* [groups + 1]: group g owns rows [group_start[g], group_start[g + 1]) */

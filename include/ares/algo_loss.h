@@ -8,7 +8,7 @@
 #include "ares/algo.h"
 #include "ares/kernels.h"
 
-/* ---------------- aggregation (loss/aggregate.c; docs/update.md#averaging)
+/* ---------------- aggregation (loss/loss.c; docs/update.md#averaging)
  * Every mode is a weight per token: loss = sum over tokens of weight x token loss. With N tokens of
  * mask 1 and B rows that have any, a token in a row of n such tokens has the weight
  *
@@ -39,7 +39,7 @@ int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t
 int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro,
                            int64_t n, int64_t total, double max_len, float *weight);
 
-/* ---------------- KL estimators (loss/kl.c; formulas: loss/kl.h), x = log pi - log ref */
+/* ---------------- KL estimators (loss/kl.c; formulas: loss/formula.h), x = log pi - log ref */
 #define ARES_KL_FORMULAS(X) X(k1) X(abs) X(k2) X(k3)
 #define ARES_KL_FORMULA_ENUM(name) ARES_KL_##name,
 typedef enum { ARES_KL_FORMULAS(ARES_KL_FORMULA_ENUM) ARES_KL_exact } ares_kl_formula;
@@ -110,7 +110,7 @@ void ares_card_sums_init(ares_card_sums *s);
 void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to);
 /*
  * What a loss on a card reads besides its arrays, which lie in the card's memory too
- * (ares/algo_twin.h).
+ * (ares/algo_loss.h).
  */
 typedef struct ares_loss_card {
     const int64_t *row_start; /* as ares_loss_args.row_start */
@@ -214,7 +214,7 @@ bool ares_early_stop(const double *ratio, int ranks, double threshold, double *a
 /* Adds the ratios of the tokens of mask 1 to *sum and their number to *count, for early stop. */
 void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count);
 
-/* The critic's loss over some tokens (loss/value_loss.c; docs/update.md#critic). */
+/* The critic's loss over some tokens (loss/loss.c; docs/update.md#critic). */
 typedef struct ares_value_sums {
     double loss;         /* weighted */
     double tokens, clip; /* counts: all, and those whose clipped error is the larger */
@@ -236,7 +236,7 @@ typedef struct ares_value_args {
 void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to);
 
 /*
- * VAPOR (loss/vapor_loss.c; docs/vapor.md): completions of several prompts, each with a stored pair
+ * VAPOR (loss/vapor.c; docs/vapor.md): completions of several prompts, each with a stored pair
  * of answers. Spans are token ranges [span, span_end). Where span_end <= span no span was found:
  * the ratio is 1 and the reward counts as 0. A span with a NaN or an infinity has the ratio 1.
  * Masked tokens (what an answer had before it went on under newer weights) count in no sum.
@@ -330,7 +330,7 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
 
 /*
  * Checks of options against each other. complain is called for each fault: severity 'e' is an
- * error, 'w' a warning. (loss/option_rules.c)
+ * error, 'w' a warning. (loss/loss.c)
  */
 typedef void ares_algo_complain(void *ctx, char severity, const char *option, const char *message);
 void ares_loss_check(const ares_loss_config *cfg, ares_algo_complain *complain, void *ctx);

@@ -38,7 +38,7 @@ typedef enum { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL }
     (const int64_t[]){ __VA_ARGS__ }, ARES_COUNT(((const int64_t[]){ __VA_ARGS__ }))
 #define AT_SCALAR NULL, 0
 
-/* ---------------- scopes and lifetime (at.cpp) */
+/* ---------------- scopes and lifetime (torch/at.cpp) */
 at_scope *at_scope_open(const char *name); /* name must outlive the scope */
 /*
  * As at_scope_open; until it is closed, operations of this thread keep nothing for autograd, which
@@ -86,7 +86,7 @@ const char *at_cuda_lacks(const char *const *operators, int n);
 /* Gives back to the driver the memory of devices that libtorch keeps for later. */
 void at_cuda_trim(void);
 
-/* ---------------- making, copying, looking (at.cpp) */
+/* ---------------- making, copying, looking (torch/at.cpp) */
 /* Borrows contiguous host memory, which must live as long as the tensor and its views. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
 /*
@@ -121,7 +121,7 @@ int64_t at_numel(at_tensor t);
 bool at_is_contiguous(at_tensor t);
 at_dtype at_dtype_of(at_tensor t); /* AT_F32 after a failure */
 
-/* ------------------------------------------------------------------ views (at_ops.cpp) */
+/* ------------------------------------------------------------------ views (torch/at_ops.cpp) */
 at_tensor at_reshape(at_tensor t, const int64_t *sizes, int n);
 at_tensor at_expand(at_tensor t, const int64_t *sizes, int n);
 at_tensor at_permute(at_tensor t, const int64_t *dims, int n);
@@ -230,7 +230,7 @@ at_tensor at_attend_varlen(at_tensor q, at_tensor k, at_tensor v, const at_varle
 int at_attend_varlen_backward(at_tensor d_out, at_tensor q, at_tensor k, at_tensor v, at_tensor out,
                               at_tensor lse, const at_varlen *p, at_tensor gradient[3]);
 
-/* ------------------------------------------------------------------ autograd (at_grad.cpp) */
+/* ------------------------------------------------------------------ autograd (torch/at.cpp) */
 at_tensor at_requires_grad_(at_tensor t, bool on); /* of a leaf: a value to differentiate by */
 /*
  * Writes d output / d inputs[i] to grads[i]. grad_output is NULL for a scalar output. An input that
@@ -240,7 +240,7 @@ int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, in
             at_tensor *grads);
 bool at_set_grad_enabled(bool on); /* for this thread; returns the value before */
 
-/* ---------------- any other operator (at_ops.cpp)
+/* ---------------- any other operator (torch/at_ops.cpp)
  *   at_value in[] = { AT_T(x), AT_INT(2), AT_FLAG(true) }, out;
  *   at_call("aten::cumsum", "", in, 3, &out, 1);
  * Arguments in the order of the operator's schema; those left out at the end have its defaults.

@@ -25,7 +25,7 @@ static inline size_t ares_dtype_bytes(ares_dtype t)
     return t == ARES_F32 ? 4 : 2;
 }
 
-/* ---------------- errors (error.c)
+/* ---------------- errors (log.c)
  * A function that can fail returns ARES_OK or one of these codes. The message is written once,
  * where the cause is known, into a buffer of the calling thread; callers return the code with
  * ARES_TRY, or put a place before the message with ares_fail_in.
@@ -145,7 +145,7 @@ void ares_str_add_float(ares_str *s, float x);
  */
 bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
-/* Reads a whole file; a pipe, device or folder in its place is refused (core_file.h). */
+/* Reads a whole file; a pipe, device or folder in its place is refused (core.h). */
 int ares_file_read(const char *path, ares_str *out);
 int ares_file_write(const char *path, const void *data, size_t len); /* not atomic */
 /* writes a temporary file, fsyncs it, renames it, fsyncs the folder */
@@ -167,7 +167,7 @@ const char *ares_path_join(ares_str *out, const char *a, const char *b);
  */
 void ares_path_of_program(const char *variable, const char *name, char *path, size_t size);
 
-/* ---------------- arena (arena.c): bump allocation, freed as a whole */
+/* ---------------- arena (memory.c): bump allocation, freed as a whole */
 typedef struct ares_arena {
     struct ares_arena_chunk *head, *spare;
     size_t used, chunk_bytes;
@@ -190,7 +190,7 @@ int64_t ares_map_count(const ares_map *m);
 ares_view ares_map_key(const ares_map *m, int64_t index); /* index-th inserted */
 int64_t ares_map_value(const ares_map *m, int64_t index);
 
-/* ---------------- JSON (json.c, json_write.c)
+/* ---------------- JSON (json.c)
  * A strict RFC 8259 reader: strings may hold NUL, 1 and 1.0 differ, integers beyond 2^53 keep their
  * text, of duplicate keys the last value counts, objects keep their order, nesting ends at 512
  * levels. Lone surrogates become U+FFFD. Invalid UTF-8 in strings is an error. A document lives in
@@ -329,12 +329,12 @@ void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn,
                    void *ctx); /* NULL pool: serial */
 void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx);
 void ares_pool_drain(ares_pool *p);
-/* CPUs that the affinity mask and the cgroup quota allow, at least 1 (cpus.c) */
+/* CPUs that the affinity mask and the cgroup quota allow, at least 1 (pool.c) */
 int ares_cpu_count(void);
 
-double ares_now_s(void);              /* monotonic (clock.c) */
-int64_t ares_peak_memory_bytes(void); /* peak resident memory of this process (clock.c) */
-/* main memory of this machine, or the part that the process's control groups allow (cpus.c) */
+double ares_now_s(void);              /* monotonic (pool.c) */
+int64_t ares_peak_memory_bytes(void); /* peak resident memory of this process (pool.c) */
+/* main memory of this machine, or the part that the process's control groups allow (pool.c) */
 double ares_memory_bytes(void);
 
 /* ---------------- metrics (metrics.c): name -> scalar, in order of first mention
@@ -351,7 +351,7 @@ int ares_metrics_count(const ares_metrics *m);
 const char *ares_metrics_name(const ares_metrics *m, int i);
 double ares_metrics_value(const ares_metrics *m, int i);
 
-/* ---------------- lookup (lookup.c): "did you mean" */
+/* ---------------- lookup (map.c): "did you mean" */
 /* the name most like the word; NULL when none is like it */
 const char *ares_nearest(const char *word, const char *const *names, int n);
 /*
@@ -383,7 +383,7 @@ typedef struct ares_schedule {
 int ares_schedule_check(const ares_schedule *s);
 double ares_schedule_at(const ares_schedule *s, int64_t step); /* step counts from 0 */
 
-/* ---------------- progress (progress.c)
+/* ---------------- progress (log.c)
  * What a run tells people on stdout: a line per step, and between two of them what is being done.
  * On a terminal that is one line that moves; elsewhere a line of the log now and then, 30 s after
  * the last line at the earliest.

@@ -137,7 +137,7 @@ int ares_row_lacks(const ares_json *row, const char *what, const char *option);
 int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
                       const ares_json **out);
 /*
- * The row with what it has under the key in our form (forms.c): ShareGPT's messages, and a prompt
+ * The row with what it has under the key in our form (row.c): ShareGPT's messages, and a prompt
  * of Alpaca's instruction, input and history where the key, of a prompt, is "instruction" or the
  * row has nothing there; `system` of either is their first message. Keys that went into it are left
  * out. Most rows stay the same ones.
@@ -200,7 +200,7 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key);
 /*
- * The images and videos of a row (see.c; docs/vision.md#prompts): lists of entries for
+ * The images and videos of a row (sight.c; docs/vision.md#prompts): lists of entries for
  * ares_media_open, under the row's keys or in parts of its messages (NULL: there are none). In the
  * arena.
  */
@@ -227,7 +227,7 @@ const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_
 int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
                     ares_ids *ids, const ares_sight **sight);
 /*
- * Rows that are left out because of their images or videos (unseen.c), where the options say so:
+ * Rows that are left out because of their images or videos (prompt.c), where the options say so:
  * with a side that is too long for the other, or that cannot be read or do not fit their places.
  */
 typedef struct ares_unseen {
@@ -250,7 +250,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */
 /*
  * What every row of a batch knows of its group and of its answer: X(type, name, text). Trajectories
- * have the same fields (data_trajectory.h).
+ * have the same fields (data.h).
  */
 #define ARES_GROUP_FIELDS(X)                                                             \
     X(int64_t, draw, "number in the run of the prompt drawn")                            \
@@ -292,7 +292,7 @@ typedef struct ares_sample {
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
     const ares_sight *sight; /* of prompt and response together; NULL: they are text alone */
-    /* of a trajectory (data_trajectory.h) */
+    /* of a trajectory (data.h) */
     ares_view response, turns, details;
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
@@ -314,7 +314,7 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES];
  * The columns: element type, name, the stage of ares_train_step that writes it, what it holds.
  * Whatever concerns all columns (the fields below, clearing, selecting groups, the error for a
  * missing column) expands these lists. Trajectories carry what was sampled: what is recorded of
- * every row, and what only some runs mark (data_trajectory.h).
+ * every row, and what only some runs mark (data.h).
  */
 enum { ARES_NOT_SAMPLED = -1 };
 #define ARES_BATCH_RECORDED(X)                                                                 \

@@ -1,8 +1,8 @@
 /*
  * data: where the prompts of a run come from. The training step, the bootstrap pass, validation,
  * checkpoints and controls know a source by this table alone. A data set with its order is one
- * (source_dataset.c; docs/data.md#order-and-epochs), several weighted data sets another
- * (source_mixture.c; docs/curriculum.md).
+ * (source.c; docs/data.md#order-and-epochs), several weighted data sets another
+ * (mixture.c; docs/curriculum.md).
  */
 #ifndef ARES_DATA_SOURCE_H
 #define ARES_DATA_SOURCE_H
@@ -135,7 +135,7 @@ typedef struct ares_order {
  */
 int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out);
 
-/* ---------------- curriculum.* (curriculum.c; docs/curriculum.md) */
+/* ---------------- curriculum.* (mixture.c; docs/curriculum.md) */
 #define ARES_CURRICULUM_OPTIONS(X)                                                              \
     X(texts, names, "names", "[]", "nonempty",                                                  \
       "names of the data sets, one for each entry of data.train_files; []: their files' names " \

@@ -52,7 +52,7 @@ void ares_world_set_transport(ares_world *w, const char *name);
 /* Prints the last error message and ends every rank with the exit code of `code`. */
 void ares_world_abort(const ares_world *w, int code) __attribute__((noreturn));
 
-/* ------------------------------------------------------------------ collectives (collective.c) */
+/* ------------------------------------------------------------------ collectives (world.c) */
 int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root);
 /* Sums and maxima over ranks, in place; the same bits on every rank. */
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n);
@@ -135,7 +135,7 @@ typedef struct ares_launch_plan {
 } ares_launch_plan;
 int ares_launch(const ares_launch_plan *plan, int argc, char *const *argv, int *exit_code);
 
-/* ---------------- signals (signal.c)
+/* ---------------- signals (world.c)
  * SIGHUP, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 ask for the end of a run; the last two stand for
  * SIGINT and SIGTERM. What the first one does depends on the work at hand. A second SIGINT ends the
  * process at once with exit code 130. SIGHUP stays ignored where it is (nohup).
@@ -174,7 +174,7 @@ int ares_world_signal(ares_world *w, int *signal);
 
 /*
  * What libares_cuda.so does for a group of ranks (src/dist/cuda): work on a stream of the group's
- * own, beside the device's. src/dist/staged.c and src/dist/nccl.c call it.
+ * own, beside the device's. src/dist/group.c call it.
  */
 
 /* One rank's side of a group. */

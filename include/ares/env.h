@@ -27,8 +27,8 @@ typedef struct ares_env_reward {
 /* 0, -0.1, 10.8, 1.0: the shortest text that reads back as the same double */
 void ares_env_reward_write(ares_str *out, ares_env_reward reward);
 
-/* ---------------- types (types.c): what a file of src/env provides
- * A new type is a file that ends in an entry, and a word in the list of types.c.
+/* ---------------- types (env.c): what a file of src/env provides
+ * A new type is a file that ends in an entry, and a word in the list of env.c.
  */
 typedef struct ares_env_start {
     uint64_t seed; /* the same seed gives the same episode; a group shares it */
@@ -103,7 +103,7 @@ typedef struct ares_env_type {
     int64_t (*descriptors)(const void *options, int64_t n);
 } ares_env_type;
 
-/* ---------------- definitions (definition.c), built-in tags (tags.c)
+/* ---------------- definitions (env.c), built-in tags (env.c)
  * Definitions are options: env.definitions.<Tag>.*. The built-in ones stand there before the first
  * file is read, so a file may change one of their options, or add tags of its own.
  */
@@ -214,7 +214,7 @@ int ares_env_find_action(const char *const *names, int n, ares_view action);
 /* The seed of a group: training counts on from round to round, validation stays at round 0. */
 uint64_t ares_env_seed(uint64_t base, int64_t round, int64_t groups, int64_t group);
 
-/* ---------------- answers (answer.c) */
+/* ---------------- answers (message.c) */
 typedef struct ares_env_format {
     bool think;                   /* answers begin with <think>..</think> */
     const char *separator;        /* between actions: "||" */
@@ -250,7 +250,7 @@ void ares_env_reward_message(ares_env_reward reward, ares_str *out);
 /* the state of the next turn and what to do about it */
 void ares_env_turn_message(const ares_env *e, const ares_env_format *f, ares_str *out);
 
-/* ---------------- rewards of episodes (normalise.c)
+/* ---------------- rewards of episodes (env.c)
  * x [n]: reward plus penalty of each episode, in place. group [n]: within which to normalise.
  * std divides by n-1. Nothing changes when every episode is its own group.
  */

@@ -79,7 +79,6 @@ typedef struct ares_judge ares_judge;
 int ares_judge_new(const char *name, ares_judge **out);
 void ares_judge_free(ares_judge *j);
 const char *ares_judge_name(const ares_judge *j);
-bool ares_judge_reads_truth(const ares_judge *j); /* a row without a ground truth is of no use */
 ares_option_table *ares_judge_options(ares_judge *j, void **into); /* NULL: it has none */
 /* Faults go to cfg; path is where its options stand. */
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path);
@@ -97,10 +96,6 @@ void ares_judge_use_defaults(ares_judge *j);
  * the full penalty, 0 or more.
  */
 bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
-/* Scores of right and wrong answers; false: it does not judge, or they vary. */
-bool ares_judge_worth(const ares_judge *j, double *right, double *wrong);
-/* Whether it gives an accuracy, to some rows at least. */
-bool ares_judge_judges(const ares_judge *j);
 
 /* Options of `length`, which worker.reward.safe_length, max_length and len_reward_penalty fill. */
 #define ARES_LENGTH_OPTIONS(X)                                                                 \

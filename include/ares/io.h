@@ -67,7 +67,7 @@ bool ares_behind_done(const ares_behind *b);
 /* Waits, does jobs that were not begun, and frees b; the first failure, as of this thread. */
 int ares_behind_end(ares_behind *b);
 
-/* ---------------- JSON lines (jsonl.c)
+/* ---------------- JSON lines (rows.c)
  * Lines end at \n only. A byte order mark at the start and blank lines are skipped. A file
  * compressed with gzip or zstd is unpacked on the way, and a Parquet file gives its rows as lines:
  * fields that are null are left out, line numbers count rows.
@@ -84,7 +84,7 @@ int ares_jsonl_open_input(const char *path, ares_jsonl **out);
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number);
 ares_view ares_jsonl_line(const ares_jsonl *r); /* the text of the line last read */
 void ares_jsonl_close(ares_jsonl *r);
-/* Bytes of a text that zlib has compressed at level 9 (compressed.c); -1: a build without zlib. */
+/* Bytes of a text that zlib has compressed at level 9 (rows.c); -1: a build without zlib. */
 int64_t ares_deflated_bytes(ares_view text);
 
 /* ---------------- tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
@@ -130,7 +130,7 @@ int ares_checkpoint_drop_rolling(const char *dir, const char *but);
  */
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
-/* ---------------- lock (lock.c): one process per run directory
+/* ---------------- lock (file.c): one process per run directory
  * Takes <dir>/lock with fcntl, so the lock ends with its process; the file holds pid and host for
  * the message. ARES_ESTATE when a running process has it.
  */

@@ -13,7 +13,7 @@
 #include "ares/core.h"
 #include "ares/io.h"
 
-/* ---------------- the processor of a model directory (processor.c; docs/vision.md#processor) */
+/* ---------------- the processor of a model directory (media/sizes.c; docs/vision.md#processor) */
 typedef struct ares_processor {
     int32_t patch, merge, temporal; /* sides in pixels, in patches, in frames */
     /* limits of a picture and of a frame, in pixels */
@@ -33,7 +33,7 @@ typedef struct ares_media_options {
     const char *image_dir; /* relative paths begin there; NULL: in the working directory */
 } ares_media_options;
 
-/* ---------------- pictures and videos of a row (source.c, plan.c) */
+/* ---------------- pictures and videos of a row (media/media.c, media/sizes.c) */
 typedef struct ares_grid {
     int32_t t, h, w; /* in patches; h and w are multiples of merge */
 } ares_grid;
@@ -79,7 +79,7 @@ void ares_medium_patches(const ares_medium *m, const ares_processor *p, const ui
 
 /*
  * data: what a vision model needs of a sequence beside its ids: which tokens stand for pictures and
- * videos, and positions of three axes (sight.c, positions.c; docs/vision.md#prompts).
+ * videos, and positions of three axes (sight.c; docs/vision.md#prompts).
  */
 
 /* How a model and its processor make tokens of pictures. */

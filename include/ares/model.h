@@ -16,7 +16,7 @@
 #include "ares/kernels.h"
 #include "ares/media.h"
 
-/* ------------------------------------------------------------------ config.json (hf_config.c) */
+/* ------------------------------------------------------------------ config.json (config.c) */
 typedef enum {
     ARES_ROPE_DEFAULT,
     ARES_ROPE_LINEAR,
@@ -81,7 +81,7 @@ int ares_model_config_load(const char *dir, ares_model_config *out);
 int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir);
 /*
  * One line tells which words of generation_config.json ask for another sampling than this one's.
- * own [n]: the words that have an option here, its name and its value. (generation.c)
+ * own [n]: the words that have an option here, its name and its value. (config.c)
  */
 typedef struct ares_sampling_word {
     const char *word, *option;
@@ -253,10 +253,10 @@ typedef struct ares_model {
 } ares_model;
 
 /*
- * Weights that are not whole on the device (hold.c): a region's come into one of a few slots of its
- * memory, from the host's or from the ranks that share them. Then all ranks make the same passes,
- * and a failure to gather is kept for ares_group_sync. Where weights are whole, all of this does
- * nothing.
+ * Weights that are not whole on the device (region.c): a region's come into one of a few slots of
+ * its memory, from the host's or from the ranks that share them. Then all ranks make the same
+ * passes, and a failure to gather is kept for ares_group_sync. Where weights are whole, all of this
+ * does nothing.
  */
 bool ares_model_by_region(const ares_model *m); /* whether some are not */
 /* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */
@@ -391,7 +391,7 @@ typedef struct ares_states {
  * other.
  */
 bool ares_states_next(ares_model *m, int region, ares_states *s);
-/* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (optimizer_states.c). */
+/* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (weights.c). */
 int ares_model_optimizer_save(const ares_model *m, const char *path, const ares_writers *by,
                               uint64_t *sum);
 int ares_model_optimizer_load(ares_model *m, const char *path);

@@ -81,7 +81,7 @@ int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role);
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name);
 /*
  * What tokenizer_config.json and special_tokens_map.json of a directory say together, as
- * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_config.c)
+ * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_load.c)
  */
 int ares_tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out);
 /* That of the tokenizer's own directory. */
@@ -102,7 +102,7 @@ typedef struct ares_decoder {
 void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_special_tokens);
 void ares_decoder_add(ares_decoder *d, int32_t id, ares_str *out);
 
-/* ---------------- spans (spans.c; docs/vapor.md#spans)
+/* ---------------- spans (tokenizer.c; docs/vapor.md#spans)
  * The range of tokens [first, end) from the first `start_tag` to the first `end_tag` after it, both
  * tags included. offsets [n] are ranges of bytes of `text`. A token that crosses the boundary of
  * the span is left out; tokens with the offsets [x, 0) (special tokens, padding) are skipped but
@@ -180,7 +180,7 @@ void ares_text_spans_clear(ares_text_spans *s);
 int ares_template_render(const ares_template *t, const ares_json *context, const struct tm *now,
                          const ares_template_limits *limits, ares_str *out, ares_text_spans *spans);
 
-/* ---------------- format prompts (format_prompt.c)
+/* ---------------- format prompts (chat.c)
  * EasyR1's format prompt: a PLAIN template from a file, without the white space around it, rendered
  * with the prompt's text as the variable "content".
  */

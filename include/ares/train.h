@@ -363,7 +363,7 @@ ARES_OPTION_STRUCT(ares_oversampling_config, ARES_OVERSAMPLING_OPTIONS);
 
 /*
  * Words of slime's curriculum that stand for other options, translated into those before anything
- * is bound (slime_words.c).
+ * is bound (options/presets.c).
  */
 #define ARES_SLIME_OPTIONS(X)                                                                      \
     X(i64, samples, "worker.actor.global_batch_samples", "null", "[1,)",                           \
@@ -470,7 +470,7 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 
 /*
  * Options of EasyR1 and of ARES for which this program has no choice: their values are checked
- * (published.c).
+ * (options/presets.c).
  */
 #define ARES_PUBLISHED_OPTIONS(X)                                                                 \
     X(flag, hybrid_engine, "worker.hybrid_engine", "true", "",                                    \
@@ -525,7 +525,7 @@ ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 /*
  * Words of DAPO's configurations that stand for several options: translated into those before
- * anything is bound (options/dapo_words.c).
+ * anything is bound (options/presets.c).
  */
 #define ARES_DAPO_OPTIONS(X)                                                                      \
     X(choice, name, "algorithm.name", "null", "dapo|vapor",                                       \
@@ -577,7 +577,7 @@ typedef struct ares_train_config {
 } ares_train_config;
 /*
  * Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into
- * out. (options/declared.c)
+ * out. (options/options.c)
  */
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
 /*
@@ -587,7 +587,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
 /*
  * Ranks that trainer.nnodes and n_gpus_per_node name; 1 where they name none. For a check without a
- * launch. (options/published.c)
+ * launch. (options/presets.c)
  */
 int ares_train_named_ranks(const ares_train_config *c);
 
@@ -595,7 +595,7 @@ int ares_train_named_ranks(const ares_train_config *c);
  * Adds a fault where a run of ranks, local_ranks of them on this machine, cannot fit into its
  * memory or its cards. Reads config.json, no weight, and opens no device. words: receives what a
  * process holds, as text. reinforcement: count reference and critic, where the options ask for
- * them. (run/memory_check.c)
+ * them. (plan/plan.c)
  */
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int ranks,
                              int local_ranks, bool reinforcement, ares_str *words);
@@ -608,7 +608,7 @@ typedef struct ares_plan_options {
 } ares_plan_options;
 /*
  * What a rank of the run holds and sends, as a table or JSON into out; ARES_ELIMIT where it does
- * not fit, with the options that would make it fit. Reads config.json alone. (plan/report.c)
+ * not fit, with the options that would make it fit. Reads config.json alone. (plan/plan.c)
  */
 int ares_train_plan(ares_config *cfg, const ares_train_config *c, const ares_plan_options *o,
                     ares_str *out);
@@ -622,13 +622,13 @@ int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int rank
 /*
  * What a run would say of the files that it reads, weights apart: of the first rows of each, its
  * tokenizer and template, and of trainer.load_checkpoint_path. Rows and a model that are not on
- * this machine are warned of: the configuration may be another's. (run/check_files.c)
+ * this machine are warned of: the configuration may be another's. (run/check_inputs.c)
  */
 int ares_train_check_files(ares_config *cfg, const ares_train_config *c);
 
 /*
  * Starts each program of the user's once, a reward with the first row and an environment with a
- * reset. ARES_ECHILD: one does not work. (run/try_programs.c)
+ * reset. ARES_ECHILD: one does not work. (run/check_inputs.c)
  */
 int ares_train_try_programs(ares_config *cfg, const ares_train_config *c);
 
@@ -645,12 +645,12 @@ int ares_train_rehearse(ares_config *cfg, const ares_train_config *c, int ranks)
  * rollout.temperature: what rollout recorded, bit for bit. Of cfg it also reads
  * actor.max_token_len and actor.share_prompts. features: of images and videos; NULL: the rows are
  * text. A model that is a slice gives every rank of its group the bits of the whole model; all of
- * them call it with the same rows. (roles/learner.c)
+ * them call it with the same rows. (learner.c)
  */
 int ares_train_log_probs(ares_model *m, ares_workspace *w, ares_features *features,
                          const ares_train_config *cfg, const ares_batch *b, int64_t row,
                          int64_t end, float *log_probs, float *entropies);
-/* Copies the tokenizer and generation files of a model directory. (run/state.c) */
+/* Copies the tokenizer and generation files of a model directory. (run/checkpoint.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);
 
 /* ---------------- runs */
@@ -660,11 +660,11 @@ typedef enum {
     ARES_RUN_FINISHED,   /* this run; its DONE has the hash of these options */
     ARES_RUN_CHANGED     /* a run with other options */
 } ares_run_state;
-/* Appends the path of the run directory: trainer.run_dir, or the default. (run/begun.c) */
+/* Appends the path of the run directory: trainer.run_dir, or the default. (run/rundir.c) */
 void ares_run_path(const ares_train_config *c, ares_str *path);
 /*
  * What the run directory of a resolved configuration holds. changed: gets the options that differ,
- * with both values (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/begun.c)
+ * with both values (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/rundir.c)
  */
 int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
                   ares_str *changed);

@@ -4,7 +4,7 @@
     python scripts/golden/if_text.py
 
 The cases are sentences, words, syllables and CSV rows. NLTK's English Punkt model gets the
-parameters of src/grade/instructions/tables.json, so no data need be fetched: the golden shows that
+parameters of src/reward/ifeval/tables.json, so no data need be fetched: the golden shows that
 the algorithm is the same, not that the abbreviations are.
 """
 
@@ -80,7 +80,7 @@ def rows_of(source):
 
 
 def main():
-    tables = json.loads((ROOT / "src/grade/instructions/tables.json").read_text())
+    tables = json.loads((ROOT / "src/reward/ifeval/tables.json").read_text())
     parameters = PunktParameters()
     parameters.abbrev_types = set(tables["abbreviations"])
     parameters.collocations = {tuple(pair.split(" ")) for pair in tables["collocations"]}

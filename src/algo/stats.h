@@ -4,7 +4,7 @@
 #include "ares/algo.h"
 
 /*
- * Statistics in double (stats.c, percentile.c): no order of the values changes a bit.
+ * Statistics in double (stats.c): no order of the values changes a bit.
  */
 
 /* exactly the value of equal values; 0 for n = 0 */
@@ -46,7 +46,7 @@ int stats_masked_normalize(ares_world *world, double *x, const uint8_t *mask, in
 double stats_percentile(const double *x, int64_t n, double q);
 double stats_median(const double *x, int64_t n);
 
-/* What the collapse metrics of a step and their moving averages share. (diagnostics/collapse.c) */
+/* What the collapse metrics of a step and their moving averages share. (diagnostics.c) */
 
 /* mi by a deviation, kept from dividing by 0: RAGEN's z-score */
 double collapse_zscore(double mi, double deviation);

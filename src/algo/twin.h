@@ -66,7 +66,7 @@ typedef struct twin_gae_args {
 } twin_gae_args;
 
 /*
- * Window entropy of rows of entropies (entropy.h), the CPU's bits, with each row's percentile of
+ * Window entropy of rows of entropies (stats.h), the CPU's bits, with each row's percentile of
  * the padded list and the HWE tokens at tau.
  */
 typedef struct twin_windows_args {
@@ -110,7 +110,7 @@ typedef struct algo_twins algo_twins;
 /* The table of a device; NULL on the CPU. */
 const algo_twins *twin_table_of(const ares_device *d);
 
-/* The functions of ares/algo_twin.h with the table to use: NULL is the CPU. Tests give one. */
+/* The functions of ares/algo_loss.h with the table to use: NULL is the CPU. Tests give one. */
 int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
                       const ares_loss_args *a, const ares_kl_args *k);
 int twin_loss_terms(const algo_twins *twins, ares_device *d, const ares_loss_args *a,

@@ -31,7 +31,7 @@
 VERB_LIST(VERB_DECLARE_)
 #undef VERB_DECLARE_
 
-/* ---------------- command lines (command_line.c)
+/* ---------------- command lines (cli.c)
  * A verb describes its command line in one table, which the parser and --help both read. An option
  * is `--name value` or `--name=value`; a flag stands alone.
  */
@@ -113,7 +113,7 @@ extern const char *const verb_dtypes[]; /* fp32, bf16, NULL */
  */
 int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path);
 
-/* ---------------- lines of JSON (lines.c)
+/* ---------------- lines of JSON (cli.c)
  * Lines in, lines out, in order. `each` appends the answer to a line of JSON to `out`, without a
  * newline; when it fails, {"error":"<message>"} stands in that place, the rest goes on, and the
  * failure that counts them comes back at the end. Lines end at \n only. input: a path, or "-" for
@@ -133,7 +133,7 @@ void verb_write_floats(ares_str *out, const float *x, int64_t n);
 void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n);
 void verb_write_range(ares_str *out, int64_t begin, int64_t end);
 
-/* What verbs read of the rollouts of a run: the answers and episodes of a step (rollouts.c). */
+/* What verbs read of the rollouts of a run: the answers and episodes of a step (show.c). */
 
 /* An answer or an episode: rows of the file, which the reader has checked. */
 typedef struct rollouts_episode {

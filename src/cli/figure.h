@@ -68,7 +68,7 @@ bool figure3_has_metrics(const char *dir);
 /* Prints a table of best and last success, and writes the figure. */
 int figure3_draw(const figure3_options *o);
 
-/* What verbs read of run directories: metrics by step, and how a run ended (runs.c). */
+/* What verbs read of run directories: metrics by step, and how a run ended (compare.c). */
 
 typedef struct runs_run {
     int64_t n;
@@ -95,7 +95,7 @@ void runs_smooth(runs_series *p, int64_t window);
 /* A metric's unit, by a part of its name; NULL: none, or not known. */
 const char *runs_unit_of(const char *metric);
 
-/* The runs of a sweep, by value, as a figure needs them (sweep_study.c). */
+/* The runs of a sweep, by value, as a figure needs them (figure3.c). */
 
 typedef struct sweep_variant {
     const char *name; /* the swept value */

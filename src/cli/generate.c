@@ -8,7 +8,7 @@
 #include "ares/rollout.h"
 #include "ares/train.h"
 
-/* Images and videos beside the lines of generate, score and render. (see.c) */
+/* Images and videos beside the lines of generate, score and render. */
 
 /* Options of a command line; rows of its table. */
 typedef struct verb_see_options {

@@ -8,7 +8,7 @@
 #include "ares/core.h"
 #include "ares/train.h"
 
-/* Files of a vision model that `init` makes. (init_vision.c) */
+/* Files of a vision model that `init` makes. */
 
 typedef struct init_vision {
     bool gated; /* Qwen2.5-VL's tower; otherwise Qwen2-VL's */

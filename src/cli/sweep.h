@@ -8,17 +8,15 @@
 /*
  * ares-train sweep: runs of one configuration that differ in a few options (docs/sweeps.md).
  *
- *   names.c       a value's label, and templates such as "{name}/{run}.log"
- *   read.c        the sweep's file and its command line
- *   grid.c        runs: their names and words, in order
- *   check_runs.c  every run's configuration is checked, and its directory looked at
- *   record.c      sweep.json, a line per result, and what a killed sweep left half-written
- *   devices.c     cards, and which of them a run gets
- *   worker.c      a child per run, with its words, cards and log; --dry-run
- *   queue.c       some children at a time, until all are done or a signal comes
+ *   sweep_grid.c    the sweep's file and its command line; labels of values, templates such as
+ *                   "{name}/{run}.log"; the runs: their names and words, in order
+ *   sweep.c         every run's configuration is checked and its directory looked at; sweep.json, a
+ *                   line per result, and what a killed sweep left half-written
+ *   sweep_queue.c   which cards a run gets; a child per run, with its words, cards and log; some
+ *                   children at a time, until all are done or a signal comes
  */
 
-/* ---------------- names (names.c) */
+/* ---------------- names (sweep_grid.c) */
 typedef struct sweep_variables {
     ares_arena *arena;
     ares_map *index; /* name -> place in values */
@@ -44,7 +42,7 @@ bool sweep_same_value(const char *a, const char *b);
  */
 int sweep_expand(const sweep_variables *v, const char *what, const char *text, const char **out);
 
-/* ---------------- the sweep (read.c, grid.c) */
+/* ---------------- the sweep (sweep_grid.c) */
 #define SWEEP_OPTIONS(X)                                                                          \
     X(text, name, "name", "sweep", "nonempty", "name of the sweep")                               \
     X(texts, config, "config", "[]", "nonempty",                                                  \
@@ -102,10 +100,10 @@ typedef struct sweep_run {
     int64_t seed;              /* -1: none */
     const char **words;        /* of `ares-train train`, then NULL */
     int n_words;
-    /* check_runs.c */
+    /* sweep.c */
     bool on_cards, shares_cpus;
     bool goes_on, begins_anew; /* it was begun; what is there is moved aside (--force) */
-    /* record.c, queue.c */
+    /* sweep.c, sweep_queue.c */
     sweep_state state;
     double wall_s;   /* all attempts */
     const char *gpu; /* "1xH100" */
@@ -122,7 +120,7 @@ typedef struct sweep {
     const char *name, *dir, *summary;
     sweep_run *runs;
     int n;
-    struct sweep_record *record; /* record.c */
+    struct sweep_record *record; /* sweep.c */
     bool force;
     int lock;
 } sweep;
@@ -156,7 +154,7 @@ void sweep_fini(sweep *s);
 /* Appends the sweep's options with default and meaning, for --help. */
 void sweep_describe(ares_str *out);
 
-/* ---------------- directories (check_runs.c) */
+/* ---------------- directories (sweep.c) */
 /*
  * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
  * directory holds a run of other options, or one that a living process is training. open: runs that
@@ -166,7 +164,7 @@ int sweep_check_runs(sweep *s, bool open);
 /* Moves aside what --force begins anew. */
 int sweep_clear(sweep *s);
 
-/* ---------------- records (record.c) */
+/* ---------------- records (sweep.c) */
 const char *sweep_manifest(sweep *s); /* the path of sweep.json */
 /*
  * What earlier commands knew of these runs, time and card, and the runs of theirs that this one
@@ -182,7 +180,7 @@ int sweep_repair(sweep *s);
 
 int sweep_make_folder_of(const char *path); /* the folder that a file lies in, with parents */
 
-/* ---------------- cards and children (devices.c, worker.c, queue.c) */
+/* ---------------- cards and children (sweep_queue.c) */
 /*
  * The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists. No run is
  * given a card that is not there.
@@ -201,7 +199,7 @@ int sweep_print(sweep *s);
  */
 int sweep_work(sweep *s, int *signal);
 
-/* Workers and their children (worker.c), for the queue that feeds them (queue.c). */
+/* Workers and their children (sweep_queue.c), for the queue that feeds them (sweep_queue.c). */
 
 typedef struct sweep_worker {
     const char *cards; /* "0,1"; NULL: the CPU */

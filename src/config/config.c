@@ -220,7 +220,7 @@ int ares_config_fault_count(const ares_config *cfg)
 }
 
 /*
- * A configuration: options are declared, and asked about when resolve.c has filled the structs. The
+ * A configuration: options are declared, and asked about when bind.c has filled the structs. The
  * tree holds the default of every declared option; layers change it in place (layer.c).
  */
 

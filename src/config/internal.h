@@ -34,7 +34,7 @@ int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const
 int expression_at(const expression *e, int64_t step, double *value);
 bool expression_may_be_none(const expression *e);
 
-/* ---------------- scheduled values (scheduled.c)
+/* ---------------- scheduled values (schedule.c)
  * A number is a constant. A text is a number in quotes, an expression, or the name of a schedule,
  * with or without a path before it
  * (`examples.curriculum_learning.weight_scheduler.level_increasing`). The module `weight_scheduler`
@@ -181,7 +181,7 @@ struct ares_config {
     bool unread;
 };
 
-/* ---- scalar.c: what a scalar means */
+/* ---- bind.c: what a scalar means */
 config_value config_value_of(const config_node *node);
 config_value config_value_read(const char *text, bool quoted);
 bool config_is_required(const config_node *node); /* an unquoted ??? */
@@ -189,13 +189,13 @@ bool config_is_yes_no(const char *text);
 /* of two scalars: numbers and flags by what they mean, all else by their texts */
 bool config_same_value(const config_node *a, const config_node *b);
 
-/* ---- flow.c: a node in one line of YAML. raw: ${ stays an interpolation */
+/* ---- print.c: a node in one line of YAML. raw: ${ stays an interpolation */
 void config_emit_flow(ares_str *out, const config_node *node, bool raw);
 void config_emit_key(ares_str *out, const char *key);
 /* for messages: 'text', 1e-6, [a, b]; cut when long */
 void config_node_show(const config_node *node, ares_str *out);
 
-/* ---- fault.c: faults, notes, suggestions, the report */
+/* ---- config.c: faults, notes, suggestions, the report */
 void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
     ARES_PRINTF(3, 4);
 /* "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
@@ -228,7 +228,7 @@ void config_node_path(const config_node *node, ares_str *out);
 /* sets the place of the node and of everything below it */
 void config_node_stamp(config_node *node, int layer, int line, const char *source);
 
-/* ---- tree_json.c */
+/* ---- node.c */
 void config_build_json(ares_config *cfg);
 
 /* ---- yaml.c: text -> tree. NULL after noting a fault. */
@@ -303,11 +303,11 @@ int config_order(const config_node *a, const config_node *b);
 /* Whether its value is null. */
 bool config_asks_nothing(const config_node *node);
 
-/* ---- conditional.c: words whose meaning depends on other options */
+/* ---- alias.c: words whose meaning depends on other options */
 /* Other trainers' defaults for options that no layer sets; before the pending words, which may
  * depend on them. */
 void config_apply_defaults(ares_config *cfg);
 void config_apply_pending(ares_config *cfg);
 
-/* ---- resolve.c, print.c, translate.c, arguments.c: public functions only */
+/* ---- bind.c, print.c, alias.c, layer.c: public functions only */
 #endif

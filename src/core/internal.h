@@ -138,7 +138,7 @@ void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct Arr
  */
 void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
 
-/* Files that may be compressed, read as a stream of bytes (compressed.c). */
+/* Files that may be compressed, read as a stream of bytes (rows.c). */
 
 /*
  * Opens path, as ares_input_open does with input. The first bytes tell gzip and zstd from a plain
@@ -147,7 +147,7 @@ void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
  */
 int compressed_open(const char *path, bool input, FILE **out, const char **why);
 
-/* Writing JSON lines (jsonl.c). Reading them is public. */
+/* Writing JSON lines (rows.c). Reading them is public. */
 
 /*
  * Appending writer; each row reaches the system whole. The file is cut after its first keep_rows
@@ -160,7 +160,7 @@ int jsonl_write(jsonl_writer *w, const char *line, size_t len);
 int jsonl_sync(jsonl_writer *w); /* fsync: what was written is on the disk */
 int jsonl_finish(jsonl_writer *w);
 
-/* Rows of a Parquet file, one after the other, as JSON text (parquet.c). */
+/* Rows of a Parquet file, one after the other, as JSON text (rows.c). */
 
 typedef struct parquet parquet;
 /* Whether a file is one: its first bytes are PAR1, or its name ends in .parquet. */

@@ -2,7 +2,7 @@
  * Values that change with the step. Each shape of the table gives the factor at a progress from 0
  * (end of the warm-up) to 1 (total_steps and later). Warm-up and cosine are those of verl and
  * EasyR1: the first step of a warm-up has factor 0, and without a warm-up the first step has the
- * full value. exp and cos are those of elementary.h, because a learning rate affects every weight.
+ * full value. exp and cos are those of internal.h, because a learning rate affects every weight.
  */
 #include "ares/core.h"
 #include "internal.h"

@@ -36,7 +36,7 @@ int row_check_messages(const ares_json *messages, const char *key);
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer);
 
-/* ---------------- path.c: what a path of rows stands for */
+/* ---------------- dataset.c: what a path of rows stands for */
 /*
  * The rows that a path names: "rows.jsonl@[5:10]" are rows 5 to 9, either bound may be left out.
  * *length: of the path without them. A path that does not end so names all rows.
@@ -55,7 +55,7 @@ int path_each(const char *path, path_file *f, void *ctx);
 
 /*
  * The order in which rows of a data set are drawn. The state to save is the number of prompts
- * drawn, and which rows are skipped since which epoch (docs/data.md#order-and-epochs). (loader.c)
+ * drawn, and which rows are skipped since which epoch (docs/data.md#order-and-epochs). (source.c)
  */
 typedef struct loader {
     int64_t rows;  /* of the data set */
@@ -87,7 +87,7 @@ void loader_skip(loader *l, int64_t row);
 void loader_reset(loader *l, int64_t drawn);
 void loader_restore(loader *l, int64_t row, int64_t epoch);
 
-/* Weighted mixtures of data sets (source_mixture.c, curriculum.c). */
+/* Weighted mixtures of data sets (mixture.c). */
 
 /* The weight of a part at a step; one that is not finite is an error. */
 int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight);
@@ -100,7 +100,7 @@ int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *cou
 /* The order of n rows in an epoch: slime's, a shuffle by CPython's random.Random(seed + epoch). */
 void mixture_order(uint64_t seed, int64_t epoch, int64_t *order, int64_t n);
 
-/* What the goldens of VAPOR's rows share with pairs.c. */
+/* What the goldens of VAPOR's rows share with prompt.c. */
 
 /* The texts of a row's stored answers; *there: it has both. The message lacks the row's place. */
 int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena *arena,
@@ -117,7 +117,7 @@ struct ares_prompt_encoder {
     ares_chat *chat;
 };
 
-/* Ids of prompts with images and videos. (sight.c, positions.c) */
+/* Ids of prompts with images and videos. (sight.c) */
 
 /*
  * Ids in which one token stands for each picture and video, as a chat template writes them: it is

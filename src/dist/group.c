@@ -99,7 +99,7 @@ int dist_way_choose(ares_group *g)
 
 /*
  * Groups of ranks with a card each, by NCCL: it moves bytes from card to card, and the cards add
- * what has come, as they do with what comes over the host (staged.c): from rank 0 up, in double.
+ * what has come, as they do with what comes over the host: from rank 0 up, in double.
  *
  * A call is queued and the host goes on; what NCCL does later is only seen by who waits for the
  * card. While the host waits, it asks NCCL for failures, and shows the other ranks the collective
@@ -285,8 +285,8 @@ const dist_way dist_nccl = { .name = "nccl",
 /*
  * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
  * ranks; the device of a rank adds them, from rank 0 up in double. On the CPU ("host") MPI moves
- * them, in pieces, so that buffers stay small however long an array is; on a card: staged.c,
- * nccl.c.
+ * them, in pieces, so that buffers stay small however long an array is; on a card: over the host
+ * or by NCCL, each in a section of its own.
  */
 
 enum {

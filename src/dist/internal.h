@@ -79,7 +79,7 @@ struct ares_world {
 
 char *dist_buffer(ares_world *w, size_t bytes);
 void dist_launch_answer(void); /* tells a launcher that this rank is there (launch.c) */
-void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (nccl.c) */
+void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (group.c) */
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
 int dist_transport_size(void); /* ranks that a launcher announced; 1 without one */
@@ -144,7 +144,7 @@ void dist_watch_tell_gone(void);
 void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
                          ares_str *out);
 
-/* A group, for the ways in which its bytes travel: group.c (CPU), staged.c and nccl.c (cards). */
+/* A group, for the ways in which its bytes travel: group.c (CPU), group.c (cards). */
 
 /* The functions of dist.h between cards; begin has counted the call. */
 typedef struct dist_way {
@@ -185,7 +185,7 @@ struct ares_group {
     ares_group *next; /* of world->groups */
 };
 
-/* Sets way, the same on every rank, says it, and counts on_card. (cards.c) */
+/* Sets way, the same on every rank, says it, and counts on_card. (group.c) */
 int dist_way_choose(ares_group *g);
 /* Memory of the device for `bytes` of what other ranks send. */
 int dist_side_memory(ares_group *g, size_t bytes);

@@ -229,7 +229,7 @@ static void preset_options(ares_config *cfg, const env_tag *t)
     ares_arena arena = { 0 };
     const ares_json *options;
     int rc = ares_json_parse(&arena, ares_view_of(t->options), t->name, &options);
-    ARES_ASSERT(rc == ARES_OK); /* tags.c is ours */
+    ARES_ASSERT(rc == ARES_OK); /* our own text */
     for (int64_t i = 0; i < options->count; i++) {
         ares_str key = { 0 }, value = { 0 };
         const ares_json *v = options->members[i].value;

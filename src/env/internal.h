@@ -124,7 +124,7 @@ typedef struct env_tag {
 extern const env_tag env_tags[];
 extern const int env_tag_count;
 
-/* The table of types, and what types share (types.c, env.c). */
+/* The table of types, and what types share (env.c). */
 
 const ares_env_type *env_type_find(const char *name); /* NULL and an error: unknown */
 const char *const *env_type_names(int *n);

@@ -42,7 +42,7 @@ int kernels_host_sync(ares_device *d);
  */
 const ares_kernels *kernels_cpu(const char *isa);
 
-/* Half-precision numbers, rounded to nearest even (layout.c). */
+/* Half-precision numbers, rounded to nearest even (host.c). */
 
 float kernels_bf16_to_f32(uint16_t x);
 uint16_t kernels_f32_to_bf16(float x);
@@ -74,7 +74,7 @@ typedef struct chunk_result {
 
 /*
  * Bytes of scratch that the CPU's kernels take beside a device's memory, each as its kernel asks
- * for it; ares-train plan counts the largest (scratch.c).
+ * for it; ares-train plan counts the largest (host.c).
  */
 
 enum {

@@ -885,7 +885,7 @@ int ares_sight_rules_load(const ares_model_config *cfg, const char *dir, ares_si
 }
 
 /*
- * How generation_config.json asks to sample. Its end tokens are followed (hf_config.c); the rest is
+ * How generation_config.json asks to sample. Its end tokens are followed (above); the rest is
  * not: a run samples as its options say, and whoever copies them from a model card must know that
  * the file adds nothing.
  */

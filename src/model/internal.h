@@ -111,7 +111,7 @@ double config_double(config_reader *r, const ares_json *o, const char *key, doub
                      double least, double most);
 /*
  * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
- * of Qwen2.5-VL. The text part has been read. (vision/config.c)
+ * of Qwen2.5-VL. The text part has been read. (config.c)
  */
 void config_read_vision(config_reader *top, bool gated, ares_model_config *c);
 
@@ -231,7 +231,7 @@ int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, i
 
 /* tensor: the whole one in host memory, of which the rectangle is taken. */
 int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype);
-/* Adds to *sum what rows, the rectangle's numbers in a file, contribute (fingerprint.c). */
+/* Adds to *sum what rows, the rectangle's numbers in a file, contribute (weights.c). */
 void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
                      ares_dtype dtype, uint64_t *sum);
 
@@ -248,7 +248,7 @@ int regions_refresh(ares_model *m);
 void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
 void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
 
-/* Whether a region's weights are whole on the device only while they are held. (hold.c) */
+/* Whether a region's weights are whole on the device only while they are held. (region.c) */
 bool region_apart(const ares_region *r);
 /* Memory of the device for such weights. */
 int slots_open(ares_model *m);
@@ -257,7 +257,7 @@ void slots_close(ares_model *m);
 void region_ahead(ares_model *m, int r);
 void slots_forget(ares_model *m); /* weights were written where they lie */
 
-/* Of a trained model: elements of m->grads. (gradients.c) */
+/* Of a trained model: elements of m->grads. (region.c) */
 int64_t gradients_elements(const ares_model *m);
 void gradients_close(ares_model *m);
 /* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
@@ -266,7 +266,7 @@ void gradients_leave(ares_model *m, int region);
 void gradients_begin_look_up(ares_model *m);
 void gradients_end_look_up(ares_model *m);
 
-void windows_close(ares_model *m); /* optimizer states, wherever they lie (windows.c) */
+void windows_close(ares_model *m); /* optimizer states, wherever they lie (region.c) */
 /* Whether region i is one of the matrices of a vision tower. */
 bool region_of_tower(const ares_model *m, int i);
 
@@ -274,7 +274,7 @@ typedef struct ares_rope ares_rope;
 ares_rope *rope_new(const ares_model_config *c);
 void rope_free(ares_rope *r);
 /*
- * The cosines, then the sines of one position: [head_dim] (rope_angles.c). length: tokens of the
+ * The cosines, then the sines of one position: [head_dim] (block.c). length: tokens of the
  * whole sequence; only dynamic scaling depends on it.
  */
 void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);

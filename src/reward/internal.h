@@ -66,8 +66,8 @@ int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m);
  * The reward manager from inside. A response is a job: each entry of worker.reward.rewards judges
  * it and leaves a verdict; ares_reward_wait adds the verdicts up.
  *
- *   entries.c   opens the entries          judging.c   runs them
- *   scores.c    verdicts -> scores         shaping.c   what the batch adds to a score
+ *   reward.c   opens the entries          reward.c   runs them
+ *   reward.c    verdicts -> scores         reward.c   what the batch adds to a score
  */
 
 #define REWARD_ENTRY_OPTIONS(X)                                                                    \
@@ -121,7 +121,7 @@ typedef struct reward_verdict {
     int n_values;
     char *answer; /* where the item asks for it; NULL: it tells none */
 } reward_verdict;
-/* The answer that details tell, for majorities; NULL: they tell none. (judging.c) */
+/* The answer that details tell, for majorities; NULL: they tell none. (reward.c) */
 char *reward_answer_of(ares_view members);
 
 typedef struct reward_job {
@@ -158,7 +158,7 @@ void reward_open_entries(ares_config *cfg, ares_reward *r);
 void reward_entry_fini(reward_entry *e);
 /*
  * The score of a right or a wrong answer: worker.reward.correct, incorrect and scale in place of
- * the verifier's own (docs/dapo.md#reward-of-an-answer). (scores.c)
+ * the verifier's own (docs/dapo.md#reward-of-an-answer). (reward.c)
  */
 double reward_score(const ares_reward_config *c, bool right, double own);
 /* ares_judge_new; a name that is no verifier's is a fault of the option at path. */

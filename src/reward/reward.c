@@ -1,4 +1,5 @@
 #include "internal.h"
+#include "verifier.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -190,9 +191,9 @@ static int check_row(const ares_judge *judge, const ares_row *row, bool *judged)
 
 bool ares_reward_reads_truth(const ares_reward *r)
 {
-    bool reads = r->accuracy_judge && ares_judge_reads_truth(r->accuracy_judge);
+    bool reads = r->accuracy_judge && judge_reads_truth(r->accuracy_judge);
     for (int i = 0; i < r->n; i++)
-        reads = reads || (r->entries[i].judge ? ares_judge_reads_truth(r->entries[i].judge)
+        reads = reads || (r->entries[i].judge ? judge_reads_truth(r->entries[i].judge)
                                               : r->cfg.reward_funcs.count == 0);
     return reads;
 }
@@ -1119,7 +1120,7 @@ bool ares_reward_judges(const ares_reward *r)
 {
     bool judges = r->accuracy_entry >= 0 || r->accuracy_judge;
     for (int i = 0; i < r->n; i++)
-        judges = judges || r->entries[i].child || ares_judge_judges(r->entries[i].judge);
+        judges = judges || r->entries[i].child || judge_judges(r->entries[i].judge);
     return judges;
 }
 
@@ -1133,7 +1134,7 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
         int64_t limit;
         if (e->child) return false;
         if (ares_judge_limit(e->judge, &limit, &most)) *penalty += e->o.weight * most;
-        if (!ares_judge_worth(e->judge, &scores[true], &scores[false])) continue;
+        if (!judge_worth(e->judge, &scores[true], &scores[false])) continue;
         judged = true;
         *right += e->o.weight * reward_score(&r->cfg, true, scores[true]);
         *wrong += e->o.weight * reward_score(&r->cfg, false, scores[false]);

@@ -77,19 +77,19 @@ bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
     return j->verifier->limit;
 }
 
-bool ares_judge_worth(const ares_judge *j, double *right, double *wrong)
+bool judge_worth(const ares_judge *j, double *right, double *wrong)
 {
     *right = j->verifier->right;
     *wrong = j->verifier->wrong;
     return *right != *wrong;
 }
 
-bool ares_judge_judges(const ares_judge *j)
+bool judge_judges(const ares_judge *j)
 {
     return j->verifier->judges || j->verifier->right != j->verifier->wrong;
 }
 
-bool ares_judge_reads_truth(const ares_judge *j)
+bool judge_reads_truth(const ares_judge *j)
 {
     return !j->verifier->any_truth || j->verifier->open;
 }

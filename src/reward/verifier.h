@@ -4,6 +4,12 @@
 #include "ares/core.h"
 #include "ares/grade.h"
 
+/* Whether it gives an accuracy, to some rows at least. */
+bool judge_judges(const ares_judge *j);
+bool judge_reads_truth(const ares_judge *j); /* a row without a ground truth is of no use */
+/* Scores of right and wrong answers; false: it does not judge, or they vary. */
+bool judge_worth(const ares_judge *j, double *right, double *wrong);
+
 /* How a row names its verifier. */
 
 /*
@@ -138,7 +144,7 @@ VERIFY_LIST(VERIFY_DECLARE)
  * refused when the schema is loaded, so a schema never demands less than it says.
  */
 
-/* keyword; what its value must be (check.c); the function that applies it (fits.c) */
+/* keyword; what its value must be (json.c); the function that applies it (json.c) */
 #define SCHEMA_KEYWORDS(X)                        \
     X("type", TYPES, type)                        \
     X("enum", LIST, enumerated)                   \

@@ -5,13 +5,13 @@
 #include "ares/kernels.h"
 #include "ares/rollout.h"
 
-/* ---------------- blocks.c: the blocks of the paged cache, counted by reference, and their index
- * A full block that is kept has a serial number. Its tokens and its parent's serial number find it
- * again; the parent is the block before it in the sequence (0: none). So an equal number means an
- * equal prefix, with no chance of a collision. A kept block without users is idle: it can be found
- * until its memory is needed, and the block that has been idle longest is given away first.
- * The last block of a finished sample is kept though it is not full. It has no user then, and the
- * one request that takes it goes on filling it, so it is kept no longer.
+/* ---------------- scheduler.c: the blocks of the paged cache, counted by reference, and their
+ * index A full block that is kept has a serial number. Its tokens and its parent's serial number
+ * find it again; the parent is the block before it in the sequence (0: none). So an equal number
+ * means an equal prefix, with no chance of a collision. A kept block without users is idle: it can
+ * be found until its memory is needed, and the block that has been idle longest is given away
+ * first. The last block of a finished sample is kept though it is not full. It has no user then,
+ * and the one request that takes it goes on filling it, so it is kept no longer.
  */
 typedef struct rollout_blocks {
     int32_t total, n_free, n_idle;
@@ -204,7 +204,7 @@ ares_sample_args rollout_sampler(const ares_rollout *r);
 /* Queues a request that was checked. own: as in request. */
 void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own);
 
-/* ---------------- peers.c: the ranks that decode as one */
+/* ---------------- engine.c: the ranks that decode as one */
 rollout_peers *rollout_peers_new(ares_group *g);
 void rollout_peers_free(rollout_peers *p);
 void rollout_peers_clear(rollout_peers *p);

@@ -132,7 +132,7 @@ void text_scratch_free(text_scratch *s);
 /* The code points of the source that bytes [from, to) of a piece stand for, to > from. */
 void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2]);
 
-/* ---- added tokens (added.c) */
+/* ---- added tokens (tokenizer.c) */
 typedef struct added_token {
     ares_view content; /* as the file has it */
     int32_t id;
@@ -149,7 +149,7 @@ void added_set_put(added_set *set, ares_view text, const added_token *token);
  */
 void added_split(const added_set *set, bool split_special, const piece *p, pieces *out);
 
-/* ---- steps (split.c) */
+/* ---- steps (tokenizer.c) */
 typedef enum {
     SPLIT_ISOLATED,
     SPLIT_REMOVED,
@@ -236,12 +236,12 @@ struct ares_tokenizer {
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
 /*
  * Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory,
- * where present (tokenizer_config.c).
+ * where present (tokenizer_load.c).
  */
 int tokenizer_read_config(ares_tokenizer *t, const char *dir);
 /*
  * Adds a token as the library does: the id it has in the vocabulary, else the next free one.
- * (tokenizer_read.c)
+ * (tokenizer_load.c)
  */
 int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
 /* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
@@ -253,7 +253,7 @@ void decoder_finish(ares_decoder *d, ares_str *out);
 
 /*
  * How a tokenizer is read: tokenizer_load.c reads vocabulary, merges and added tokens,
- * tokenizer_steps.c what happens to a text before and after the model; both use tokenizer_read.c.
+ * tokenizer_load.c what happens to a text before and after the model; both use tokenizer_load.c.
  */
 
 typedef struct tokenizer_loader {
@@ -262,7 +262,7 @@ typedef struct tokenizer_loader {
     bool byte_level;  /* a ByteLevel pre-tokenizer has been read */
 } tokenizer_loader;
 
-/* ---- tokenizer_read.c */
+/* ---- tokenizer_load.c */
 /* "text: <file>: <key> = '<value>': <what>" */
 int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
                   const char *what);
@@ -284,7 +284,7 @@ void tokenizer_grow(ares_tokenizer *t, int64_t id);
  */
 ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text);
 
-/* ---- tokenizer_steps.c: keys of tokenizer.json */
+/* ---- tokenizer_load.c: keys of tokenizer.json */
 int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json);
 int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json);
 int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json);
@@ -292,7 +292,7 @@ int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *js
 /* The steps of a directory without tokenizer.json, as its tokenizer_class has them. */
 int tokenizer_read_class(tokenizer_loader *l, const char *dir);
 
-/* What the spans of VAPOR's tests share with spans.c. */
+/* What the spans of VAPOR's tests share with tokenizer.c. */
 
 /* Appends a token's bytes to text, and tells where they are; a special token has none: [0, 0). */
 void text_span_offset(ares_view bytes, bool special, ares_str *text, int64_t offset[2]);

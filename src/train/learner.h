@@ -5,7 +5,7 @@
 #include "ares/model.h"
 #include "ares/train.h"
 
-/* What ranks share of the models that they train together, and with whom. (sharing.c) */
+/* What ranks share of the models that they train together, and with whom. (trainer.c) */
 
 /* Refuses what the ranks of a run, world of them, cannot share. */
 void sharing_check(ares_config *cfg, const ares_train_config *c, int world);
@@ -39,7 +39,7 @@ ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_
 /*
  * Arrays of the host that the device computes with, such as the columns of a batch. Where the
  * device's memory is the host's, the device uses the arrays themselves and nothing is copied; on a
- * card each gets a place in a block of the card's memory. (columns.c)
+ * card each gets a place in a block of the card's memory. (learner.c)
  */
 
 typedef struct columns {
@@ -290,7 +290,7 @@ double learner_lr(const learner *l); /* of the training step at hand */
 
 /*
  * Images and videos in the passes of a learner: what its tower makes of them, and the way back
- * through a tower that is trained. (sight.c)
+ * through a tower that is trained. (learner.c)
  */
 
 /*

@@ -10,13 +10,14 @@
 
 /*
  * What every kind of run has, by rewards or supervised. The loop, the run directory and checkpoints
- * know a run by this struct and its run_kind alone. (training.c)
+ * know a run by this struct and its run_kind alone. (trainer.c)
  */
 
 typedef struct controls controls;
 struct vapor;
 
-/* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
+/* What a step changes before its update: as it was when the step began, or as it is.
+ * (run/checkpoint.c) */
 typedef struct step_begin {
     int64_t rows_skipped, updates, critic_updates, skipped, critic_skipped;
     ares_str controls; /* as they are saved; on rank 0 */
@@ -124,16 +125,16 @@ typedef struct ares_trainer {
     actor actor;
     reference *ref;                  /* NULL where no KL asks for it */
     critic *critic;                  /* NULL where the estimator needs no values */
-    const struct answerer *answerer; /* who answers prompts (collect/answerer.h) */
+    const struct answerer *answerer; /* who answers prompts (collect/collect.h) */
     ares_rollout *rollout;
     ares_group *tp;        /* the ranks that roll out as one; NULL: each by itself */
     ares_model *slice;     /* what the engine runs then; NULL: the policy itself */
     int64_t slice_version; /* the updates that its weights have seen; -1: none are there yet */
-    struct vapor *vapor;   /* NULL: the loss knows no stored answers (vapor/vapor.h) */
+    struct vapor *vapor;   /* NULL: the loss knows no stored answers (vapor.h) */
     struct agents *agents; /* NULL: the run answers prompts of a data set (agents/agents.h) */
     ares_reward *reward;
     const ares_adv *adv;
-    /* [vocab] 1: a trigger word (triggers.c); NULL: every token may count */
+    /* [vocab] 1: a trigger word (collect/answer.c); NULL: every token may count */
     uint8_t *triggers;
     ares_batch batch;
     ares_sampling val_sampling;
@@ -186,7 +187,7 @@ int64_t validation_longest(const ares_train_config *c, const ares_sampling *vali
                            const eval_sets *evals);
 /* samples: JSON lines of what was answered; may be NULL. (run/validate.c) */
 int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
-/* The pass over all training rows, where a control asks for it. (run/bootstrap.c) */
+/* The pass over all training rows, where a control asks for it. (run/validate.c) */
 int trainer_bootstrap(ares_trainer *t, ares_metrics *m);
 
 /*

@@ -124,7 +124,7 @@ int update_card_end(update *u, int64_t row, int64_t end)
  * needs no forward before it. In all these ways the derivatives of a token are the same, and so are
  * the gradients, bit for bit.
  *
- * Losses compute where the head does (ares/algo_twin.h), with columns that lie there for the whole
+ * Losses compute where the head does (ares/algo_loss.h), with columns that lie there for the whole
  * update. On a card the host waits for them once a mini-batch, and once more where it decides
  * between the two passes; its own code (choices, early stop, pairs) works on u->host.
  */

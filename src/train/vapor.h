@@ -13,7 +13,7 @@ typedef struct vapor {
     ares_pairs pairs; /* of the training rows */
     /*
      * [pairs.n] by row: the reference's log-probs of its answers, chosen first; NULL: not yet.
-     * ref itself is NULL where no pair is read. (kept.c)
+     * ref itself is NULL where no pair is read. (vapor.c)
      */
     float **ref;
     int64_t *fresh, n_fresh; /* rows of which this step was the first to ask */
@@ -22,7 +22,7 @@ typedef struct vapor {
     actor_second second;
 } vapor;
 
-/* The options vapor.*, and what follows from them. (options.c) */
+/* The options vapor.*, and what follows from them. (options/options.c) */
 void vapor_declare(ares_config *cfg, ares_train_config *out);
 void vapor_check(ares_config *cfg, const ares_train_config *c);
 /* Whether the run's loss is VAPOR's. */
@@ -39,7 +39,7 @@ const actor_second *vapor_second(const vapor *v);
 int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
 /*
  * What the reference said of a row's answers: kept where it is new, told to the other ranks (a
- * collective), forgotten, written into a checkpoint and read again. (kept.c)
+ * collective), forgotten, written into a checkpoint and read again. (vapor.c)
  */
 void vapor_keep(vapor *v, int64_t row, const float *log_probs);
 int vapor_share(vapor *v, ares_world *world);

@@ -3,6 +3,7 @@
  * random.
  */
 #include "test.h"
+#include "verifier.h"
 #include "work.h"
 
 #include <math.h>
@@ -781,7 +782,7 @@ TEST(small_verifiers_are_linear_in_the_response)
     }
 }
 
-/* What ares_judge_judges says of a verifier is what it does, of `auto` what it hands rows to. */
+/* What judge_judges says of a verifier is what it does, of `auto` what it hands rows to. */
 TEST(verifiers_that_judge_give_an_accuracy_and_others_none)
 {
     static const char row_text[] = "{\"instruction_id_list\": [\"detectable_format:title\"], "
@@ -800,7 +801,7 @@ TEST(verifiers_that_judge_give_an_accuracy_and_others_none)
                                     .stopped = true };
         REQUIRE_OK(ares_judge_new(names[i], &j));
         ares_judge_use_defaults(j);
-        bool judges = ares_judge_judges(j), ran = ares_judge_run(j, &in, &out) == ARES_OK;
+        bool judges = judge_judges(j), ran = ares_judge_run(j, &in, &out) == ARES_OK;
         if (ran)
             CHECK_MSG(isnan(out.accuracy) == !judges, "%s: accuracy %g", names[i], out.accuracy);
         if (!ran) ares_error_clear();

@@ -33,7 +33,7 @@ static uint8_t *sent(ares_device *d, uint8_t *host, size_t bytes)
     return p;
 }
 
-/* Sizes around those of a piece (copy.cu), and more of them than its ring holds. */
+/* Sizes around those of a piece (device.cu), and more of them than its ring holds. */
 TEST_GPU(card_copies_are_whole_though_their_source_changes_at_once)
 {
     enum { PIECE = 4 << 20, MOST = 18 << 20, ROUNDS = 3 };

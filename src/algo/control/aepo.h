@@ -6,7 +6,7 @@
 #include "stats.h"
 
 /*
- * Difficulty, targets and alphas of AEPO as pure functions in double (buckets.c;
+ * Difficulty, targets and alphas of AEPO as pure functions in double (aepo.c;
  * docs/aepo.md#difficulty-targets-and-alphas).
  */
 
@@ -67,7 +67,7 @@ typedef struct accuracy_bins {
 void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accuracy_bins *out);
 
 /*
- * The arithmetic of KL controllers, in double (kl_bucket.c, adaptive_kl.c;
+ * The arithmetic of KL controllers, in double (aepo_kl.c, adaptive_kl.c;
  * docs/aepo.md#kl-by-token-and-difficulty).
  */
 
@@ -99,8 +99,8 @@ double adaptive_kl_step(double coef, double kl, double target, double n, double 
 
 /*
  * The parts of the AEPO control: options and state, shared by aepo.c (the order of a step),
- * aepo_rows.c (what is computed from a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights
- * of the KL), aepo_state.c (saving) and aepo_report.c (metrics).
+ * aepo.c (what is computed from a batch), aepo.c (dropping prompts), aepo_kl.c (weights
+ * of the KL), aepo_state.c (saving) and aepo_state.c (metrics).
  */
 
 #define AEPO_ALGORITHM_OPTIONS(X)                                                                  \

@@ -11,7 +11,7 @@
 #define FILTER_DECLARE(name) extern const ares_filter ares_filter_##name;
 FILTER_LIST(FILTER_DECLARE)
 
-/* ---------------- of one group (group.c, rv.c) */
+/* ---------------- of one group (filter.c, rv.c) */
 /* 0 < right answers < valid answers (docs/dapo.md#informative-groups) */
 bool group_informative(const double *accuracy, const uint8_t *valid, int64_t n);
 /* whether the largest less the smallest valid x is above tolerance */

@@ -1,7 +1,7 @@
 #include "entry.h"
 
 /*
- * loss_type clip_cov (paper: cov.h): of the tokens with cov in (clip_cov_lb, clip_cov_ub) that
+ * loss_type clip_cov (paper: loss.h): of the tokens with cov in (clip_cov_lb, clip_cov_ub) that
  * PPO's clip has not taken already, max(1, floor(clip_cov_ratio N)) are drawn at random and left
  * out of loss and gradient; the others are PPO without a dual clip. Clip fractions: clip_high
  * counts the tokens chosen (verl's pg_clipfrac), clip_low those that PPO's clip took.
@@ -29,7 +29,7 @@ LOSS_OF_CHOSEN(clip_cov, .words = "clip_cov", .choose = loss_choose_clip_cov,
                         "worker.actor.clip_cov_ub")
 
 /*
- * loss_type kl_cov (paper: cov.h): the max(1, floor(kl_cov_ratio N)) tokens of the largest
+ * loss_type kl_cov (paper: loss.h): the max(1, floor(kl_cov_ratio N)) tokens of the largest
  * covariance carry ppo_kl_coef |log pi - log old| on top of the unclipped -A ratio. clip_high
  * counts them (verl's pg_clipfrac).
  */

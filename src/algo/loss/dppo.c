@@ -2,8 +2,8 @@
 #include "formula.h"
 
 /*
- * loss_type dppo_kl (paper: dppo.h): the divergence is the KL of the two outcomes, old of the token
- * and 1 - old of all others, to those of this policy. Unset, clip_ratio_dual is 3.
+ * loss_type dppo_kl (paper: formula.h): the divergence is the KL of the two outcomes, old of the
+ * token and 1 - old of all others, to those of this policy. Unset, clip_ratio_dual is 3.
  */
 
 ARES_LOSS_FN ares_token_term dppo_kl_token(const loss_token *x, const loss_settings *s)
@@ -27,7 +27,7 @@ LOSS_OF_TOKENS(dppo_kl, .words = "dppo_kl", .clips = ARES_LOSS_CLIPS_DUAL,
                         "worker.actor.clip_ratio_dual")
 
 /*
- * loss_type dppo_tv (paper: dppo.h): the divergence is the total variation, |pi - old|. Unset,
+ * loss_type dppo_tv (paper: formula.h): the divergence is the total variation, |pi - old|. Unset,
  * clip_ratio_dual is 3.
  */
 

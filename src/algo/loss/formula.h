@@ -281,7 +281,7 @@ double vapor_ratio(double log_ratio, double bound);
 
 /*
  * Group sequence policy optimisation (Zheng et al., arXiv 2507.18071): PPO's clip on the sequence
- * ratio s = exp(mean over the row of log pi - log old). gspo.c and gspo_token.c differ in where the
+ * ratio s = exp(mean over the row of log pi - log old). gspo.c differ in where the
  * gradient goes.
  */
 

@@ -1,5 +1,5 @@
 /*
- * Estimators of KL(pi || ref) by name (formulas: kl.h). "full" has none: it is summed over the
+ * Estimators of KL(pi || ref) by name (formulas: formula.h). "full" has none: it is summed over the
  * vocabulary by the head.
  */
 #include "formula.h"

@@ -18,7 +18,7 @@ bool choice_has(const char *words, const char *name)
     return false;
 }
 
-/* The table of policy losses. To add one: a file in this folder and a word in list.h. */
+/* The table of policy losses. To add one: a file in this folder and a word in formula.h. */
 
 #define ENTRY(name) &ares_loss_##name,
 static const ares_loss *const table[] = { LOSS_LIST(ENTRY) };
@@ -359,7 +359,7 @@ void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count)
 
 /*
  * rollout_is: weights for a sampler whose log-probs differ from the trainer's, because rollout uses
- * bf16, other kernels or older weights (formulas: rollout_weight.h).
+ * bf16, other kernels or older weights (formulas: formula.h).
  */
 
 static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)

@@ -16,13 +16,13 @@ LOSS_LIST(LOSS_DECLARE)
 
 /*
  * ARES_OK when every masked token of a loss's input can be computed with; else the first fault, by
- * function, array, row and column. (check_input.c)
+ * function, array, row and column. (loss.c)
  */
 int loss_check(const ares_loss_args *a, const char *function);
-/* Places in messages: "row 3, token 17", counted in the batch where it is known. (check_input.c) */
+/* Places in messages: "row 3, token 17", counted in the batch where it is known. (loss.c) */
 void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
                 char out[64]);
-/* The failure of a loss that the tokens of a batch do not suffice for. (check_input.c) */
+/* The failure of a loss that the tokens of a batch do not suffice for. (loss.c) */
 int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss);
 
 /* Rows of the arrays: row i owns [loss_row_start(a, i), loss_row_start(a, i + 1)). */
@@ -153,22 +153,22 @@ LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int
 
 /* Choices of an option with their aliases, "name=alias=alias", as the configuration reads them. */
 
-/* Whether name is the name or an alias among these words. (choice.c) */
+/* Whether name is the name or an alias among these words. (loss.c) */
 bool choice_has(const char *words, const char *name);
 
 /*
  * What no other room calls: the functions of this folder without a device (a training step calls
- * those of ares/algo_twin.h, which fall back to these), and the lists that documentation and tests
+ * those of ares/algo_loss.h, which fall back to these), and the lists that documentation and tests
  * read.
  */
 
-const ares_loss *const *loss_list(int *n); /* (table.c) */
+const ares_loss *const *loss_list(int *n); /* (loss.c) */
 /* A way of averaging (loss_avg_mode). */
 typedef struct agg_mode {
     const char *name, *doc, *formula, *paper;
     double (*weight)(const ares_agg_counts *c, double n); /* of a token in a row of n */
 } agg_mode;
-const agg_mode *agg_list(int *n); /* (aggregate.c) */
+const agg_mode *agg_list(int *n); /* (loss.c) */
 
 /*
  * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
@@ -184,14 +184,14 @@ int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t ro
                     float *weight, ares_loss_sums *sums);
 /*
  * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
- * - entropy_coeff x entropy. (terms.c)
+ * - entropy_coeff x entropy. (loss.c)
  */
 int loss_terms(const ares_loss_args *a, const ares_kl_args *k);
-/* The critic's loss (value_loss.c; docs/update.md#critic). */
+/* The critic's loss (loss.c; docs/update.md#critic). */
 int value_loss(const ares_value_args *a);
 
 /*
- * What clip_cov.c and kl_cov.c share (Cui et al., "The entropy mechanism of reinforcement
+ * What cov.c share (Cui et al., "The entropy mechanism of reinforcement
  * learning", arXiv 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for
  * the tokens whose share of the covariance of log-prob and advantage is large:
  *
@@ -211,7 +211,7 @@ int loss_choose_kl_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
 
 /*
  * The k smallest of keys that lie on several ranks, as a threshold: a radix search on counts, a
- * byte at a time. (select.c)
+ * byte at a time. (cov.c)
  */
 
 /*

@@ -3,7 +3,7 @@
 
 /*
  * loss_type default: PPO with low, high and dual clip
- * (docs/update.md#ppo-with-low-high-and-dual-clip; papers: ppo.h). Unset, clip_ratio_dual is 3.
+ * (docs/update.md#ppo-with-low-high-and-dual-clip; papers: formula.h). Unset, clip_ratio_dual is 3.
  */
 
 ARES_LOSS_FN ares_token_term default_token(const loss_token *x, const loss_settings *s)

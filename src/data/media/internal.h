@@ -158,12 +158,12 @@ typedef struct media_source {
     media_filter filter;    /* of the first resize; the second is always torch's of bytes */
 } media_source;
 
-/* XXH64 of bytes: one number for one picture (read.c). */
+/* XXH64 of bytes: one number for one picture (media.c). */
 uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed);
 
-/* An error where the file of a video is shorter than it says (container.c). */
+/* An error where the file of a video is shorter than it says (media.c). */
 int media_container_check(const media_input *in);
-/* The frames of a video's file (video.c). */
+/* The frames of a video's file (media.c). */
 int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size);
 /* rgb: room for one frame, in which each is handed over */
 int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,

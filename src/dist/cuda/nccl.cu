@@ -10,7 +10,7 @@
 
 #include "ares/dist.h"
 
-/* A rank's side of a group on a card: what group.cu and nccl.cu share. */
+/* A rank's side of a group on a card: what both ways between cards share. */
 
 /*
  * Ticket t is event t % EVENTS. A later ticket takes it again; who then joins the earlier one waits

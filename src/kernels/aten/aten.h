@@ -1,7 +1,7 @@
 /*
  * Private to the aten table: what its files share. The table computes with libtorch, through at.h,
  * on the CPU: the second complete implementation of every entry, and the proof, on a machine
- * without a card, of the calls that a card takes from libtorch (card.c). Activations are f32 or
+ * without a card, of the calls that a card takes from libtorch (device.c). Activations are f32 or
  * bf16, as the device was opened; whatever is summed is f32, and a result is rounded once.
  *
  * Its numbers agree with the native table within the error of its types, not in bits: libtorch

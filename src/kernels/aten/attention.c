@@ -93,7 +93,7 @@ void aten_attend_pieces(ares_device *d, const ares_attention_args *a, aten_gathe
 /*
  * The paged cache on the CPU: in one layer a block holds the keys of its 32 slots, then their
  * values, [blocks][2][32][n_kv_heads * head_dim]. libtorch knows no block tables, so the keys that
- * a segment sees are gathered. Segments of one row (decoding) are attended to together; pieces.c
+ * a segment sees are gathered. Segments of one row (decoding) are attended to together; next_pieces
  * has the others, here and on a card.
  */
 
@@ -263,8 +263,7 @@ void aten_attention_paged(ares_device *d, const ares_attention_args *a)
 /*
  * Attention of packed segments and its gradients, one call for all segments, the same on the CPU
  * and on a card. A segment's keys must lie in consecutive rows: where segments share rows of
- * another (a prompt), the keys are gathered by key_row first. The paged cache is in pieces.c and
- * paged.c.
+ * another (a prompt), the keys are gathered by key_row first. The paged cache is above.
  */
 
 /* Whether a segment sees rows of another. */

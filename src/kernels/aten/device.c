@@ -6,8 +6,8 @@
 /*
  * The tables made of libtorch's operators, and what a device keeps for them: its first failure and
  * its scratch. On the CPU the table is complete, but its memory, and the sampler that draws tokens
- * from its logits, are the native table's; what a card takes is in card.c. The program finds the
- * ares_aten_ functions by name (kernels/device.c).
+ * from its logits, are the native table's; what a card takes stands at the end. The program finds
+ * the ares_aten_ functions by name (device.c).
  */
 
 enum { SLOTS = ATEN_SLOTS };

@@ -217,7 +217,7 @@ static at_tensor short_vector(const ares_device *d, void *x, int64_t first, int6
                    (const int64_t[]){ 1 }, 1);
 }
 
-/* Elements [first, first + n); the formula is in cpu/adamw.c */
+/* Elements [first, first + n); the formula is in cpu/optim.c */
 static void kahan(const ares_device *d, const ares_adamw_args *a, int64_t first, int64_t n)
 {
     double m_scale = 1.0 / (1.0 - pow(a->beta1, (double)a->step)),

@@ -403,7 +403,7 @@ static __device__ T *slot_row(T *cache, int32_t slot, int32_t n_kv, int32_t h, i
 }
 
 /*
- * A warp per head of q, k and v. The norm sums in the order of rms_norm.cu, and each step is
+ * A warp per head of q, k and v. The norm sums in the order of norm.cu, and each step is
  * rounded as the kernels that do it alone round it, so that rollout follows training.
  */
 template <typename T>

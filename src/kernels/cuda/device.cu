@@ -342,7 +342,7 @@ void cuda_graph_free(ares_device *d, void *graph)
 
 /*
  * The CUDA device: opening it, its memory and its first failure. The program finds the functions in
- * extern "C" by name (kernels/device.c). ares_fail, ares_abort and ares_f64_pow are the program's
+ * extern "C" by name (device.c). ares_fail, ares_abort and ares_f64_pow are the program's
  * own and are found when the library is loaded.
  */
 
@@ -676,7 +676,7 @@ void ares_cuda_close(ares_device *d)
 }
 
 /* The function tables of a CUDA device, by the type of activations, which the program asks for by
- * name (kernels/device.c). */
+ * name (device.c). */
 
 static const ares_kernels table = {
     .name = "cuda",

@@ -28,7 +28,7 @@ enum cuda_slot {
     CUDA_SLOTS
 };
 
-/* Pinned host memory in pieces; an event tells when the card is done with a piece. (copy.cu) */
+/* Pinned host memory in pieces; an event tells when the card is done with a piece. (device.cu) */
 enum { CUDA_PIECES = 4 };
 typedef struct cuda_ring {
     char *memory;
@@ -37,7 +37,7 @@ typedef struct cuda_ring {
     size_t used; /* and how far */
 } cuda_ring;
 
-/* Pinned memory of a copy that is read later. (graph.cu) */
+/* Pinned memory of a copy that is read later. (device.cu) */
 enum { CUDA_FETCHES = 2 };
 typedef struct cuda_fetched_bytes {
     void *pinned;
@@ -100,14 +100,14 @@ bool cuda_wait_event(cuda_context *c, cudaEvent_t event);
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
 /*
  * Host to device, and back; the host's memory may be reused on return. The way in does not wait for
- * the card. False after a failure. (copy.cu)
+ * the card. False after a failure. (device.cu)
  */
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 bool cuda_ring_open(cuda_context *c, cuda_ring *r);
 void cuda_ring_close(cuda_ring *r);
 void cuda_fetches_close(cuda_context *c);
-/* What is launched from here on begins when all of bring and store so far is done. (copy.cu) */
+/* What is launched from here on begins when all of bring and store so far is done. (device.cu) */
 void cuda_copies_join(cuda_context *c);
 void cuda_copies_close(cuda_context *c);
 /* Tickets for n rows, all 0, which the kernels leave as they found them; NULL after a failure. */

@@ -1,8 +1,8 @@
 #ifndef ARES_MODEL_VISION_TOWER_H
 #define ARES_MODEL_VISION_TOWER_H
 
-#include "ares/model.h"
 #include "../internal.h"
+#include "ares/model.h"
 
 /* The tower's passes over one picture or video. (tower.c; docs/vision.md#tower) */
 
@@ -44,7 +44,7 @@ void tower_angles(int32_t dim, int32_t n, float *cosine, float *sine);
 /* The row and the column of each patch in the whole picture, in the order of patches. */
 void tower_places(const ares_vision_config *v, ares_grid grid, int32_t *y, int32_t *x);
 
-/* ---------------- blocks (block.c); void *: of the activations' type, all on the device */
+/* ---------------- blocks (tower.c); void *: of the activations' type, all on the device */
 /* Of a norm's rows; mean only of LayerNorm. NULL where there is no backward. */
 typedef struct tower_stats {
     float *mean, *rstd;

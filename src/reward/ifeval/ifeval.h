@@ -114,7 +114,7 @@ typedef struct if_budget {
     bool exhausted; /* an instruction was not judged for lack of steps; it counts as not followed */
 } if_budget;
 
-/* ---------------- judging one instruction (checks.c) */
+/* ---------------- judging one instruction (ifeval.c) */
 int if_check_count(void);
 const char *if_check_id(int i);  /* in the order of the list */
 int if_check_find(ares_view id); /* -1 when unknown */
@@ -137,14 +137,14 @@ bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_bu
  */
 const char *if_check_fault(ares_view id, const ares_json *kwargs);
 
-/* ------------------------------------------------------------------ arguments (args.c) */
+/* ------------------------------------------------------------------ arguments (ifeval.c) */
 /*
  * An array of n objects without nulls, from what rows have as kwargs: a list, one object for all
  * instructions, or anything else.
  */
 const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
 
-/* ------------------------------------------------------------------ judging a row (verdicts.c) */
+/* ------------------------------------------------------------------ judging a row (ifeval.c) */
 /* The text after the last </think>, untrimmed; the whole text when there is none. */
 ares_view if_strip_think(ares_view text);
 
@@ -182,7 +182,7 @@ typedef struct if_args {
 IF_CHECK_LIST(IF_CHECK_DECLARE_)
 #undef IF_CHECK_DECLARE_
 
-/* ---------------- arguments (args.c): false, and a->fault is set, when missing or wrong */
+/* ---------------- arguments (ifeval.c): false, and a->fault is set, when missing or wrong */
 /* finite and not negative; 2.0 is 2 */
 bool if_arg_number(if_args *a, const char *key, double *out);
 bool if_arg_whole(if_args *a, const char *key, int64_t *out);    /* a number without fraction */
@@ -199,7 +199,7 @@ bool if_take(if_budget *b, int64_t steps); /* false when none are left */
 /* Takes steps beyond the check's own cost; false when none are left. */
 bool if_spend(if_args *a, int64_t steps);
 
-/* ---------------- helpers that several families use (scanners.c) */
+/* ---------------- helpers that several families use (words.c) */
 bool if_has(ares_view text, const char *part);
 bool if_ends(ares_view text, ares_view end);
 ares_view if_from(ares_view v, size_t at); /* without the first `at` bytes */
@@ -216,6 +216,6 @@ ares_view if_last_word(ares_view v);
 uint32_t *if_group(if_list list, ares_arena *arena);
 /* number of different items; *most (may be NULL): how often the commonest occurs */
 int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena);
-/* whether Python's json.loads reads it, nested up to 1000 deep (python_json.c) */
+/* whether Python's json.loads reads it, nested up to 1000 deep (checks_form.c) */
 bool if_is_json(ares_view text);
 #endif

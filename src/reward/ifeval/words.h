@@ -26,7 +26,7 @@ typedef struct if_list {
     int64_t n;
 } if_list;
 
-/* ------------------------------------------------------------------ characters (chars.c) */
+/* ------------------------------------------------------------------ characters (words.c) */
 uint32_t if_next_wide(const char **p, const char *end); /* if_next beyond ASCII */
 /* the character at *p < end; moves *p past it */
 static inline uint32_t if_next(const char **p, const char *end)
@@ -93,7 +93,7 @@ static inline bool if_is_punct(uint32_t c)
 bool if_is_emoji(uint32_t c);     /* an emoji on its own: U+FE0F is none */
 uint32_t if_to_lower(uint32_t c); /* simple mapping */
 
-/* ------------------------------------------------------------------ texts (chars.c) */
+/* ------------------------------------------------------------------ texts (words.c) */
 bool if_is_blank(ares_view v);   /* nothing but white space */
 bool if_upper_text(ares_view v); /* at least one cased letter, and none that is not upper case */
 bool if_lower_text(ares_view v);
@@ -126,22 +126,22 @@ bool if_has_word(ares_view v, ares_view word);
 int64_t if_count(ares_view v, ares_view part);
 
 /* ------------------------------------------------------------------ sentences, tokens */
-/* Punkt (Kiss and Strunk 2006); views into text (punkt.c) */
+/* Punkt (Kiss and Strunk 2006); views into text (sentences.c) */
 if_list if_sentences(ares_view text, ares_arena *arena);
 /* Treebank words; a double quote becomes `` or '' (tokens.c) */
 if_list if_tokens(ares_view text, ares_arena *arena);
 
 /* ------------------------------------------------------------------ language */
-int if_syllables(ares_view word); /* 0 for a word with a digit (syllables.c) */
-/* whether the first word looks like a verb (syllables.c) */
+int if_syllables(ares_view word); /* 0 for a word with a digit (sentences.c) */
+/* whether the first word looks like a verb (sentences.c) */
 bool if_is_verb(ares_view text);
 /*
  * ISO 639-1 code of one of the 30 languages of IFEval or some others, by script and frequent words;
- * NULL: the text has no letters (language.c)
+ * NULL: the text has no letters (sentences.c)
  */
 const char *if_language(ares_view text);
 
-/* ---------------- CSV as Python's csv.reader reads it, strict off (python_csv.c) */
+/* ---------------- CSV as Python's csv.reader reads it, strict off (checks_form.c) */
 /*
  * An empty line is a row without fields. n = -1: a text that the reference refuses, with a lone \r
  * after an unquoted field or a field of more than 131,072 characters.
@@ -152,7 +152,7 @@ typedef struct if_rows {
 } if_rows;
 if_rows if_csv(ares_view text, char delimiter, ares_arena *arena);
 
-/* ------------------------------------------------------------------ word lists (tables.c) */
+/* ------------------------------------------------------------------ word lists (words.c) */
 typedef enum if_table {
     IF_STOP_WORDS,   /* lower case */
     IF_PRONOUNS,     /* lower case */

@@ -25,8 +25,8 @@ typedef struct math_budget {
 enum { MATH_STEPS = 4000000, MATH_MAX_BYTES = 2000, MATH_MAX_DEPTH = 100 };
 
 /*
- * extract.c: linear scans. data is NULL when there is nothing; "the last 300" and "the last 100"
- * count characters.
+ * normal_forms.c: linear scans. data is NULL when there is nothing; "the last 300" and "the last
+ * 100" count characters.
  */
 
 /*
@@ -49,7 +49,7 @@ ares_view math_gsm8k_flexible(ares_view text);
 /* from after the last "Answer:" of the last 300 to the end of its line */
 ares_view math_dapo_answer(ares_view text);
 
-/* ---------------- normal forms: mathd.c, normalize.c, integer.c, dapo_normal.c */
+/* ---------------- normal forms: normal_forms.c, normalize.c, normal_forms.c */
 /* the form of the MATH data set's graders (docs/rewards.md#strings-of-the-math-data-set) */
 ares_view math_mathd(ares_view text, ares_arena *arena);
 /* MathRuler's first form: mathd's without any "%" */
@@ -70,7 +70,7 @@ bool math_integer(ares_view text, math_mode mode, ares_arena *arena, ares_view *
 ares_view math_dapo_normal(ares_view text, ares_arena *arena);
 bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena);
 
-/* ---------------- judgements: equal.c, same_value.c */
+/* ---------------- judgements: normalize.c, value.c */
 /*
  * The deepscaler judge: equal in mathd's form, or element by element
  * (docs/rewards.md#the-deepscaler-judge). Texts of more than MATH_MAX_BYTES equal nothing and

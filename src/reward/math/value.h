@@ -83,7 +83,7 @@ typedef struct value_names {
 /* INEXACT: the value is no rational, or one that is too large */
 typedef enum value_status { VALUE_DONE, VALUE_INEXACT, VALUE_INVALID } value_status;
 
-/* ------------------------------------------------------------------ value_parse.c */
+/* ------------------------------------------------------------------ value.c */
 void value_init(value_program *p, ares_arena *arena);
 void value_free(value_program *p);
 void value_emit(value_program *p, value_kind kind, int32_t argument);
@@ -99,7 +99,7 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
  */
 void value_parse(value_program *p, ares_view text, bool reference, math_budget *budget);
 
-/* ------------------------------------------------------------------ value_eval.c */
+/* ------------------------------------------------------------------ value.c */
 bool value_spend(math_budget *budget, int64_t steps);
 void value_collect_names(const value_program *p, value_names *names);
 /* 1 or -1: the program is an infinity with this sign; 0: it is not. */
@@ -195,7 +195,7 @@ claim_node *claim_parse(claim_book *b, ares_view latex, bool percent); /* NULL: 
 /* ------------------------------------------------------------------ claim_same.c */
 bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given);
 
-/* ------------------------------------------------------------------ claim_verify.c */
+/* ------------------------------------------------------------------ claim_same.c */
 /*
  * Math-Verify's verdict on a response, extraction included. *extracted: what was taken from the
  * response; data NULL: nothing. *decided_by: "text", "value", "none" (nothing extracted), "no".

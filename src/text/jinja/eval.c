@@ -88,7 +88,7 @@ jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
 /*
  * Rendering walks the tree: statements write to r->out, expressions give values. A function (the
  * template, a macro, the filter of a loop, a recursive loop) runs in an activation whose slots
- * jinja_scope.c has assigned.
+ * scope.c has assigned.
  */
 
 typedef enum { GO, BREAK, CONTINUE } flow;

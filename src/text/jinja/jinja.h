@@ -5,9 +5,9 @@
  *
  * Files call those before them: faults; values, numbers, dicts, sequences, order, text; formats,
  * filters, tests, methods; evaluation. Two circles are the language's own. "{0.name}".format(x)
- * reads an attribute, and attributes are methods: jinja_eval.c, jinja_methods.c, jinja_str.c and
- * jinja_str_format.c. select('odd') names a test, and the test `filter` names a filter:
- * jinja_filters.c and jinja_tests.c.
+ * reads an attribute, and attributes are methods: eval.c, str.c and
+ * format.c. select('odd') names a test, and the test `filter` names a filter:
+ * filters.c and filters.c.
  */
 #ifndef ARES_TEMPLATE_JINJA_H
 #define ARES_TEMPLATE_JINJA_H
@@ -31,7 +31,7 @@ enum {
  */
 typedef enum { TEMPLATE_CHAT, TEMPLATE_PLAIN } template_dialect;
 
-/* ---------------- values (jinja_value.c, _dict, _compare, _sequence, _arithmetic, _repr) */
+/* ---------------- values (value.c, _dict, _compare, _sequence, _arithmetic, _repr) */
 typedef enum {
     JV_MISSING,
     JV_UNDEFINED,
@@ -169,7 +169,7 @@ typedef struct jinja_buf {
     size_t len, cap;
 } jinja_buf;
 
-/* ------------------------------------------------------------------ syntax tree (jinja_parse.c) */
+/* ------------------------------------------------------------------ syntax tree (parse.c) */
 typedef enum {
     JN_CONST,
     JN_NAME,
@@ -291,7 +291,7 @@ void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *form
     __attribute__((noreturn, format(printf, 4, 5)));
 void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column);
 
-/* ------------------------------------------------------------------ tokens (jinja_lex.c) */
+/* ------------------------------------------------------------------ tokens (lex.c) */
 typedef enum {
     JT_EOF,
     JT_DATA,
@@ -338,7 +338,7 @@ typedef struct jinja_token {
 void jinja_lex(jinja_parser *p);
 const char *jinja_token_word(jinja_token_type type);
 
-/* ---------------- scopes (jinja_scope.c): names -> slots, as jinja2's compiler gives them */
+/* ---------------- scopes (scope.c): names -> slots, as jinja2's compiler gives them */
 void jinja_resolve(jinja_parser *p);
 
 /* ------------------------------------------------------------------ one render */
@@ -476,7 +476,7 @@ jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b);
 jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
 jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
 
-/* ---------------- characters (jinja_unicode.c), as Python 3's str sees them */
+/* ---------------- characters (unicode.c), as Python 3's str sees them */
 /* The code point at s, valid UTF-8; returns its number of bytes. */
 int jinja_decode(const char *s, size_t len, uint32_t *cp);
 int jinja_encode(uint32_t cp, char out[4]);

@@ -8,7 +8,7 @@
 #define METHOD(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
 
 /*
- * Methods of the values other than str (jinja_str.c), and the global functions. A method that
+ * Methods of the values other than str (below), and the global functions. A method that
  * Python has and we do not is an error; one that the sandbox forbids is undefined, as in jinja2.
  */
 

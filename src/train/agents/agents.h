@@ -9,7 +9,7 @@
 #include "ares/io.h"
 #include "collect/collect.h"
 
-/* Sums for metrics whose names are known only when they occur. (measures.c) */
+/* Sums for metrics whose names are known only when they occur. (episode.c) */
 
 typedef struct measure {
     char *name, *per; /* per: the entry whose count divides the sum; NULL: its own */
@@ -74,7 +74,7 @@ extern const answerer answer_agents;
 bool agents_wanted(const ares_train_config *c);
 /* Turns that a prompt and its answer hold at most; 1 where there are no environments. */
 int64_t agents_turns_shown(const ares_train_config *c);
-/* Gives the options that follow from env.* their values. (agents_options.c) */
+/* Gives the options that follow from env.* their values. (options/options.c) */
 void agents_declare(ares_config *cfg, ares_train_config *out);
 /* Faults of env.* and of what does not go with it. */
 void agents_check(ares_config *cfg, const ares_train_config *c);
@@ -91,7 +91,7 @@ void agents_close(agents *a); /* NULL is fine */
 int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out);
 /* Seed of the group that a draw of the row is. */
 uint64_t agents_seed(const agents_row *row, int64_t draw);
-/* Groups of environments as a source that never ends. (agents_source.c) */
+/* Groups of environments as a source that never ends. (agents.c) */
 int agents_source(const agents_side *side, ares_source *out);
 
 /* An episode: an environment, and the conversation with it. (episode.c) */
@@ -141,7 +141,7 @@ void episode_count(const episode *x, bool discards, measures *m);
 
 /*
  * Calls that wait for somebody else, side by side: each on a thread of its own, because it mostly
- * sleeps (the threads that compute are the pool's). (waiting.c)
+ * sleeps (the threads that compute are the pool's). (agents.c)
  */
 
 typedef struct waiting waiting;

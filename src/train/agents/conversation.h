@@ -1,7 +1,7 @@
 /*
  * A conversation with an environment: from its turns to the tokens that the model reads, and to
  * the rows that it is trained on (docs/environments.md#conversations). (conversation.c,
- * conversation_rows.c, thoughts.c)
+ * conversation.c)
  */
 #ifndef ARES_TRAIN_AGENTS_CONVERSATION_H
 #define ARES_TRAIN_AGENTS_CONVERSATION_H
@@ -118,7 +118,7 @@ void conversation_text_row(const conversation *c, int32_t turn, const int32_t *i
  * [n]. RAGEN's rule for a whole episode counts the tokens that begin a message: the assistant's
  * messages are the third, the fifth and so on, and what is trained goes from the token after that
  * beginning to the token that begins the next message. The row of a single turn is trained from the
- * beginning of its last message on. (conversation_rows.c)
+ * beginning of its last message on. (conversation.c)
  */
 void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n, uint8_t *mask,
                        uint8_t *ends);

@@ -284,7 +284,7 @@ ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *i
                           .cap = cap };
 }
 
-/* Groups that filters have seen of each data set of a curriculum (report/sources.c). */
+/* Groups that filters have seen of each data set of a curriculum (report/report.c). */
 static void count_judged(const ares_trainer *t, const draw *d, ares_metrics *m)
 {
     for (int64_t g = 0; g < d->total && t->run.curriculum.n; g++) {

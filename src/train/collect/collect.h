@@ -9,7 +9,7 @@
 #include "ares/data.h"
 #include "trainer.h"
 
-/* Rows of a step brought to whole mini-batches. (adjust_batch.c) */
+/* Rows of a step brought to whole mini-batches. (exchange.c) */
 
 /*
  * Does what algorithm.batch_adjust_mode asks for, where mini-batches count rows, and writes the
@@ -21,7 +21,7 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
 
 /*
  * Who answers prompts. An answerer turns prompts into groups of trajectories with their scores; a
- * step, the validation and the bootstrap pass know no more of it. (answer_engine.c)
+ * step, the validation and the bootstrap pass know no more of it. (answer.c)
  */
 
 typedef struct answer_prompt {
@@ -91,7 +91,7 @@ int64_t answer_share(const ares_trainer *t, int64_t count);
 int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
                 ares_group **out, int64_t *count);
 
-/* Which rank trains on which groups of a batch. (balance_groups.c) */
+/* Which rank trains on which groups of a batch. (exchange.c) */
 
 /*
  * The rank [count] of each group, from the work [count] of the groups; both by place in the batch.
@@ -103,7 +103,7 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
 int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
                    int64_t *rank);
 
-/* The groups that a rank has in a step. (collection.c) */
+/* The groups that a rank has in a step. (collect.c) */
 
 typedef struct collection {
     ares_group *items; /* as their arrays and texts, in the step's arena */
@@ -115,7 +115,7 @@ ares_group *collection_add(collection *c); /* to be filled by the caller */
 /* In the arena: an array of `capacity` items and one more that begins with n items of another. */
 void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capacity, size_t size);
 
-/* Prompts that are drawn together, and this rank's answers to its share. (draw.c) */
+/* Prompts that are drawn together, and this rank's answers to its share. (collect.c) */
 
 typedef struct draw {
     int64_t total, count; /* prompts: of all ranks, of this one */
@@ -138,7 +138,7 @@ int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m);
 int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
                    int64_t *tokens, ares_metrics *m);
 
-/* The rounds of draws that make a step's batch, and what filters see of them. (filter_groups.c) */
+/* The rounds of draws that make a step's batch, and what filters see of them. (collect.c) */
 
 /* Of one answer: the reward manager's score before any shaping, and as the batch would have it. */
 typedef struct answer_numbers {
@@ -186,7 +186,7 @@ ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *i
 /* Controls see every group that is answered, the dropped ones included. */
 int filter_show_generated(ares_trainer *t, const draw *d);
 
-/* Which of the groups drawn in a step make its batch. (choose_groups.c) */
+/* Which of the groups drawn in a step make its batch. (collect.c) */
 
 /*
  * c: this rank's groups with place = their number in the step; on return those of the batch, with
@@ -200,7 +200,7 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
  */
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 
-/* What the engine is asked for, and the answers that it becomes. (engine_queue.c) */
+/* What the engine is asked for, and the answers that it becomes. (answer.c) */
 
 /* What a number of the engine stands for. */
 typedef struct queued {
@@ -233,7 +233,7 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
 /* The next answer that has ended or is cut, in its group; NULL: there is none. */
 ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of);
 
-/* Groups go from the ranks that answered them to those that train on them. (exchange_groups.c) */
+/* Groups go from the ranks that answered them to those that train on them. (exchange.c) */
 
 /*
  * c: this rank's groups of a batch of `count`, each with its place; on return those that it trains
@@ -242,7 +242,8 @@ ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of);
  */
 int exchange_groups(ares_trainer *t, collection *c, int64_t count);
 
-/* The groups of a step that are answered at the same time, and the clock they share. (in_play.c) */
+/* The groups of a step that are answered at the same time, and the clock they share. (oversample.c)
+ */
 
 #define NOT_YET INT64_MAX
 
@@ -316,7 +317,7 @@ int64_t play_tokens(const own_group *g, int64_t moment);
  */
 int oversample(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
 
-/* Answers that go on in a later step: what they may still write, and what is trained. (partial.c)
+/* Answers that go on in a later step: what they may still write, and what is trained. (answer.c)
  */
 
 /* Tokens that an answer may still write; 0: it is cut off by length. */
@@ -327,7 +328,7 @@ int32_t partial_budget(int32_t max_response_length, int32_t had);
  */
 void partial_mask(uint8_t *mask, int32_t had, int32_t n, bool mask_offpolicy);
 
-/* Steps whose filters keep nothing. (progress.c) */
+/* Steps whose filters keep nothing. (collect.c) */
 
 /* Counts a draw of so many prompts; kept: a group of it is. */
 void progress_count(rounds *r, bool kept, int64_t prompts);
@@ -337,7 +338,7 @@ int progress_add_drops(const ares_metrics *m, int rc);
 int progress_check(const ares_trainer *t, const rounds *r, const ares_metrics *m,
                    const char *remedy);
 
-/* Answers on their way through the reward manager. (scoring.c) */
+/* Answers on their way through the reward manager. (answer.c) */
 
 typedef struct scoring {
     ares_reward *reward;

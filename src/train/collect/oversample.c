@@ -226,7 +226,7 @@ int64_t play_tokens(const own_group *g, int64_t moment)
  * slime's loop of a step (docs/curriculum.md#over-sampling-and-partial-rollouts): prompts are drawn
  * by over_sampling_batch_size, groups are judged as they end, the first rollout_batch_size that
  * filters keep make the batch, and the rest is cut. Which groups these are is decided by lengths
- * and draw numbers (in_play.c), never by what was ready first.
+ * and draw numbers, never by what was ready first.
  */
 
 typedef struct loop {

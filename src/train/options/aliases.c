@@ -122,7 +122,7 @@
 #define RAGEN_TAGS "es_manager.train.env_configs.tags"
 
 const ares_config_alias train_aliases[] = {
-    /* EasyR1 and ARES: options without a use here. Those whose values are checked: published.c */
+    /* EasyR1 and ARES: options without a use here. Those whose values are checked: presets.c */
     { "data.filter_overlong_prompts_workers", "", NULL,
       "prompts are encoded on the threads of trainer.threads" },
     { "worker.actor.padding_free", "", NULL, PACKED },

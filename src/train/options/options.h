@@ -15,7 +15,7 @@ void device_check(ares_config *cfg, const ares_trainer_config *c);
 /* Whether so many ranks, on that device, can decode by tensor_parallel_size. */
 void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world);
 
-/* The options of over-sampling and of partial rollouts. (oversampling.c) */
+/* The options of over-sampling and of partial rollouts. (options.c) */
 
 void oversampling_declare(ares_config *cfg, ares_train_config *out);
 void oversampling_check(ares_config *cfg, const ares_train_config *c);

@@ -663,7 +663,7 @@ static parts parts_of(const ares_json *full_shard, int64_t fsdp_size, int ranks,
 
 /*
  * Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored
- * in bf16; with adamw_bf16 these three have 16 bits (region.c). optim NULL: not trained
+ * in bf16; with adamw_bf16 these three have 16 bits (model/region.c). optim NULL: not trained
  */
 static double bytes_of(double parameters, const char *dtype, const ares_optim_config *optim,
                        parts own)

@@ -38,7 +38,7 @@ void plan_replay(const replay_args *a, replay *out);
 /*
  * The largest passes that a run may make: of rows of full length, in micro-batches and rounds as
  * large as the options let them be. A run on a card takes memory for them before it begins, and
- * ares-train plan counts it. (largest.c)
+ * ares-train plan counts it. (measure.c)
  */
 
 /* Of a pass that can be asked about at all. */
@@ -175,7 +175,7 @@ typedef struct plan {
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
 /*
- * A vision model's images (pictures.c): what a forward pass of the tower takes beside the rollout's
+ * A vision model's images (measure.c): what a forward pass of the tower takes beside the rollout's
  * cache, and the host's memory. Once the models are open and the micro-batch is known.
  */
 int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p);
@@ -191,22 +191,22 @@ double plan_texts(const ares_train_config *c);
 void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
-/* Bytes that a rank sends in a training step; its last fields are not read. (sent.c) */
+/* Bytes that a rank sends in a training step; its last fields are not read. (traffic.c) */
 double plan_sent(const ares_trainer *t, const plan *p);
 /* What must be there for the run. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);
 /* "a process needs 7.1 GB where rows have full length (weights 1.0, ...)" */
 void plan_describe(const plan *p, ares_str *out);
-/* The same of a run that does not fit, with the options with which it would. (fit.c) */
+/* The same of a run that does not fit, with the options with which it would. (plan.c) */
 void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p,
                   ares_str *out);
-/* A table for people; JSON. (print.c) */
+/* A table for people; JSON. (plan.c) */
 void plan_print(const plan *p, const plan_where *where, ares_str *out);
 void plan_write_json(const plan *p, const plan_where *where, ares_str *out);
 
 /*
- * Numbers that follow from the options (sizes.c;
+ * Numbers that follow from the options (measure.c;
  * docs/update.md#sizes-that-follow-from-the-options).
  */
 

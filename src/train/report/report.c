@@ -514,7 +514,7 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     ARES_TRY(put(t, m, "prompt_length", &y.prompt));
     ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", y.full, y.prompt.count));
     ARES_TRY(put_mean(t, m, "reward/overall", y.score.sum, y.score.count));
-    /* reward/accuracy is over all answers, those of dropped groups included (collect.c) */
+    /* reward/accuracy is over all answers, those of dropped groups included (collect/collect.c) */
     ARES_TRY(put_mean(t, m, "reward/batch_accuracy", y.accuracy, y.judged));
     ARES_TRY(put_rewards(t, b, m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", y.entropy, y.tokens));

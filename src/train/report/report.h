@@ -8,7 +8,7 @@
 
 /*
  * How much of what a policy thinks depends on what it reads (docs/diagnostics.md#collapse).
- * (measure_collapse.c)
+ * (collapse.c)
  */
 
 /*
@@ -39,7 +39,7 @@ int report_collapse(ares_trainer *t, const collapse_turn *turns, int64_t n, ares
 int report_collapse_groups(ares_trainer *t, const ares_group *groups, int64_t count,
                            ares_metrics *m);
 
-/* Answers that say the same again and again. (repetition.c) */
+/* Answers that say the same again and again. (report.c) */
 
 /* Whether this build can tell: zlib is an optional part of it. */
 bool repetition_known(void);
@@ -51,9 +51,9 @@ bool repetition_in(ares_view text);
 
 /* The usual metrics of a batch, over all ranks. (report.c) */
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* Metrics by data set of a curriculum; none without one. A collective. (sources.c) */
+/* Metrics by data set of a curriculum; none without one. A collective. (report.c) */
 int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
+/* global_seqlen, timing_per_token_ms, perf/mfu_.. (report.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /*
  * Norms of the gradients that the terms of the loss have for groups of similar reward deviation
@@ -62,21 +62,21 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
  */
 bool report_gradients_due(const ares_trainer *t);
 int report_gradients(ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* perf/.._memory_.._gb: the most so far, of the rank with most. A collective. (speed.c) */
+/* perf/.._memory_.._gb: the most so far, of the rank with most. A collective. (report.c) */
 int report_memory(const training *t, ares_metrics *m);
 /*
  * Distributions of the step in TensorBoard: entropies of tokens, and of the windows after them
  * where a control has computed these. A collective; tracker is NULL where nothing is written.
- * (histograms.c)
+ * (report.c)
  */
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*
  * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: what was
- * asked and answered, its scores and its advantage. A collective. (rollouts.c)
+ * asked and answered, its scores and its advantage. A collective. (rollout_log.c)
  */
 int report_rollouts(const ares_trainer *t);
 
-/* What a step has drawn from each data set of a curriculum. (sources.c) */
+/* What a step has drawn from each data set of a curriculum. (report.c) */
 
 /* A sample that is trained on. */
 typedef struct source_sample {

@@ -8,7 +8,7 @@
 
 /*
  * Reinforcement learning, or supervised training: what a run does besides its directory,
- * checkpoints, signals and metrics, which are the same for both (loop.c).
+ * checkpoints, signals and metrics, which are the same for both (run.c).
  */
 typedef struct run_kind {
     void (*declare)(ares_config *cfg, ares_train_config *out); /* all options */
@@ -29,7 +29,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
 /*
  * Validation alone, of what trainer.load_checkpoint_path names, else, with `own`, of the run
  * directory's latest checkpoint, else of the model. output (may be NULL): a file to write every
- * answer to. (evaluate.c)
+ * answer to. (run.c)
  */
 int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                         ares_world *world, bool own, const char *output);
@@ -41,7 +41,7 @@ ares_progress *train_progress(const ares_train_config *c, const ares_world *worl
 
 /*
  * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
- * -1: there is no such folder. (memory_check.c)
+ * -1: there is no such folder. (plan/plan.c)
  */
 int train_cards(const char *folder, double *least_bytes);
 /* Adds a fault, with the remedy, where processes that hold `bytes` each do not fit on these cards.
@@ -58,7 +58,7 @@ int run_summary(const char *run_dir);
 
 /*
  * Checkpoints of everything that a run depends on. All functions but state_begin_step and
- * state_unmoved are collectives. (state.c)
+ * state_unmoved are collectives. (checkpoint.c)
  */
 
 /*
@@ -120,7 +120,7 @@ enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
 /* What a model's directory may hold beside weights and config.json; NULL ends the list. */
 extern const char *const state_tokenizer_files[];
 
-/* A run goes on from a checkpoint: loads all but the weights, which are there. (resume.c) */
+/* A run goes on from a checkpoint: loads all but the weights, which are there. (checkpoint.c) */
 int state_resume(training *t, const char *checkpoint);
 /* For a validation alone: loads the step, and the controls' state where the checkpoint has one. */
 int state_look(training *t, const char *checkpoint);
@@ -184,7 +184,7 @@ void rundir_close(rundir *d);
 
 /*
  * The options that the run in a directory began with, compared with those of a configuration
- * (begun.c). What a run directory is told by follows from these two: the options that differ, and
+ * (rundir.c). What a run directory is told by follows from these two: the options that differ, and
  * the hash in DONE.
  */
 
@@ -212,7 +212,7 @@ bool begun_is_empty(const char *dir);
 /* A hash of the options that change results, the run's names left out. */
 void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH]);
 
-/* Where a saved state comes from: its data and its model. (origin.c) */
+/* Where a saved state comes from: its data and its model. (checkpoint.c) */
 
 /* Hashes of all training rows, and of the model that the run began with. */
 typedef struct train_origin {
@@ -226,7 +226,7 @@ void origin_describe_model(const ares_model_config *c, ares_str *out);
 void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
                       const ares_trajectory *s, ares_str *out);
 
-/* Parts of --check that runs by rewards and supervised ones have in common. (check_files.c) */
+/* Parts of --check that runs by rewards and supervised ones have in common. (check_inputs.c) */
 
 /*
  * Model and tokenizer, without a weight, and whether a checkpoint that is named fits them. Without
@@ -242,7 +242,7 @@ int check_open_rows(const ares_row_file *file, const ares_data_config *data, boo
  */
 int check_lengths(int rc, bool drops);
 
-/* Which options differ between two configurations, in words. (differ.c) */
+/* Which options differ between two configurations, in words. (same_start.c) */
 
 enum { DIFFER_MOST = 5 }; /* that a message names */
 
@@ -262,7 +262,7 @@ void differ(differing *x, const ares_json *a, const ares_json *b, const char *pa
 int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world);
 int same_checkpoint(const char *dir, ares_world *world);
 
-/* What several answers to each prompt of a validation are worth together. (several.c) */
+/* What several answers to each prompt of a validation are worth together. (validate.c) */
 
 enum { SEVERAL_KS = 16 }; /* 1, 2, 4 .. and n */
 

@@ -161,8 +161,4 @@ typedef struct rollouts_step {
  */
 int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool validation,
                   int64_t step, rollouts_step *out);
-/* A number of a row or turn that is there, or else `absent`. */
-double rollouts_number(const ares_json *o, const char *key, double absent);
-/* A text that is there, or else an empty one. */
-ares_view rollouts_text(const ares_json *o, const char *key);
 #endif

@@ -115,7 +115,4 @@ typedef struct sweep_study {
 } sweep_study;
 
 bool sweep_study_is(const char *dir); /* whether sweep.json is there */
-/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
-int sweep_study_read(sweep_study *s, const char *dir);
-int sweep_study_runs(const sweep_study *s); /* with metrics */
 #endif

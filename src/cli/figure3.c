@@ -97,7 +97,8 @@ static void choose_colours(sweep_study *s)
     }
 }
 
-int sweep_study_read(sweep_study *s, const char *dir)
+/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
+static int sweep_study_read(sweep_study *s, const char *dir)
 {
     s->dir = dir;
     ARES_TRY(read_manifest(s));
@@ -106,7 +107,8 @@ int sweep_study_read(sweep_study *s, const char *dir)
     return ARES_OK;
 }
 
-int sweep_study_runs(const sweep_study *s)
+/* with metrics */
+static int sweep_study_runs(const sweep_study *s)
 {
     int n = 0;
     for (int i = 0; i < s->n; i++) n += s->variants[i].n;

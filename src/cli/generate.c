@@ -40,25 +40,13 @@ typedef struct verb_see {
     ares_features *features;      /* NULL: the model reads text alone */
     ares_arena arena;             /* of everything that lines leave behind */
 } verb_see;
-/* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
-int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m);
-void verb_see_close(verb_see *s);
-/*
- * The ids of a line: input_ids; else messages or a prompt through the chat template (raw: a prompt
- * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
- * must live until their features have been asked for.
- */
-int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw, ares_ids *ids,
-                    const ares_sight **sight);
-/* The same of a text as it is, with the images and videos of a line. */
-int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
-                  const ares_sight **sight);
 
 /* From a line of JSON to the ids and pictures that a model reads, as for rows of a data set. */
 
 enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
 
-int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m)
+/* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
+static int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m)
 {
     *s = (verb_see){ .dir = dir,
                      .cfg = { .prompt_key = "prompt",
@@ -91,7 +79,7 @@ int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_
                                    &s->encoder);
 }
 
-void verb_see_close(verb_see *s)
+static void verb_see_close(verb_see *s)
 {
     ares_features_free(s->features);
     ares_prompt_encoder_free(s->encoder);
@@ -162,8 +150,9 @@ static int encode_chat(verb_see *s, const ares_json *line, const ares_json *vari
     return rc;
 }
 
-int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
-                  const ares_sight **sight)
+/* The same of a text as it is, with the images and videos of a line. */
+static int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
+                         const ares_sight **sight)
 {
     ares_prompt_media media;
     ARES_TRY(need_tokenizer(s));
@@ -172,8 +161,13 @@ int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *
     return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
 }
 
-int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw, ares_ids *ids,
-                    const ares_sight **sight)
+/*
+ * The ids of a line: input_ids; else messages or a prompt through the chat template (raw: a prompt
+ * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
+ * must live until their features have been asked for.
+ */
+static int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw,
+                           ares_ids *ids, const ares_sight **sight)
 {
     ARES_TRY(ares_row_adopt(line, "messages", false, &s->arena, &line));
     const ares_json *given = ares_json_get(line, "input_ids"),

@@ -21,7 +21,6 @@ extern const char *const init_vision_tokens[INIT_VISION_TOKENS];
 /* A template of ChatML whose messages have text, or parts of text, images and videos. */
 extern const char init_vision_template[];
 
-int init_vision_check(const init_vision *v, int64_t head_dim);
 /* What the tower's part of config.json must know of the text part. */
 typedef struct init_text {
     int64_t hidden, head_dim;
@@ -29,10 +28,6 @@ typedef struct init_text {
     const char *dtype;    /* of --dtype */
     const int32_t *token; /* [INIT_VISION_TOKENS] ids */
 } init_text;
-/* Appends members of config.json. */
-void init_vision_config(const init_vision *v, const init_text *text, ares_str *s);
-/* Appends preprocessor_config.json. */
-void init_vision_processor(const init_vision *v, ares_str *s);
 
 /* What a fresh vision model has beside a text model: tokens, template, tower, processor. */
 
@@ -56,7 +51,7 @@ const char init_vision_template[] =
     "{{ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-int init_vision_check(const init_vision *v, int64_t head_dim)
+static int init_vision_check(const init_vision *v, int64_t head_dim)
 {
     if (v->width % v->heads || v->width / v->heads % 4)
         return ares_fail(ARES_EUSE,
@@ -101,7 +96,7 @@ static void add_tower(const init_vision *v, int64_t hidden, ares_str *s)
 }
 
 /* A quarter of the angles turns by time, three eighths each by row and column, as in Qwen's. */
-void init_vision_config(const init_vision *v, const init_text *text, ares_str *s)
+static void init_vision_config(const init_vision *v, const init_text *text, ares_str *s)
 {
     int64_t half = text->head_dim / 2, space = half * 3 / 8,
             sections[] = { half - 2 * space, space, space };
@@ -126,7 +121,8 @@ void init_vision_config(const init_vision *v, const init_text *text, ares_str *s
     add_tower(v, text->hidden, s);
 }
 
-void init_vision_processor(const init_vision *v, ares_str *s)
+/* Appends preprocessor_config.json. */
+static void init_vision_processor(const init_vision *v, ares_str *s)
 {
     static const double mean[] = { 0.48145466, 0.4578275, 0.40821073 },
                         std[] = { 0.26862954, 0.26130258, 0.27577711 };

@@ -84,13 +84,15 @@ static int find_file(ares_arena *arena, const char *verb, const char *dir, const
 }
 
 /* ---------------- rows */
-double rollouts_number(const ares_json *o, const char *key, double absent)
+/* A number of a row or turn that is there, or else `absent`. */
+static double rollouts_number(const ares_json *o, const char *key, double absent)
 {
     const ares_json *x = ares_json_get(o, key);
     return x && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT) ? x->number : absent;
 }
 
-ares_view rollouts_text(const ares_json *o, const char *key)
+/* A text that is there, or else an empty one. */
+static ares_view rollouts_text(const ares_json *o, const char *key)
 {
     const ares_json *x = ares_json_get(o, key);
     return x && x->type == ARES_JSON_STRING ? x->text : (ares_view){ "", 0 };

@@ -96,7 +96,12 @@ static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
     return rc;
 }
 
-int sweep_check_runs(sweep *s, bool open)
+/*
+ * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
+ * directory holds a run of other options, or one that a living process is training. open: runs that
+ * are not finished can begin on this machine, too; whatever they open but the weights is opened.
+ */
+static int sweep_check_runs(sweep *s, bool open)
 {
     ares_str refused = { 0 };
     int rc = ARES_OK;
@@ -133,7 +138,8 @@ static int move_aside(const char *dir)
     return rc;
 }
 
-int sweep_clear(sweep *s)
+/* Moves aside what --force begins anew. */
+static int sweep_clear(sweep *s)
 {
     for (int i = 0; i < s->n; i++)
         if (s->runs[i].begins_anew) ARES_TRY(move_aside(s->runs[i].run_dir));

@@ -26,7 +26,6 @@ typedef struct sweep_variables {
 void sweep_variables_init(sweep_variables *v, ares_arena *arena);
 void sweep_variables_fini(sweep_variables *v);
 void sweep_set(sweep_variables *v, const char *name, const char *value); /* replaces */
-const char *sweep_get(const sweep_variables *v, const char *name);       /* NULL: none */
 
 /*
  * A value as part of a file's name: lower case, dots replaced by `dot` ("" or "p"), and characters
@@ -137,17 +136,6 @@ typedef struct sweep_words {
  * sweep_fini also after a failure.
  */
 int sweep_read(sweep *s, const sweep_words *w);
-/*
- * The value of `--name value` or `--name=value` at word *i, which moves on; NULL: another word.
- */
-const char *sweep_value_of(const sweep_words *w, const char *name, int *i);
-/* "a=b": its two sides. option: where it stands, for a failure. */
-int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, const char **name,
-                    const char **value);
-/* Refuses an override of what the sweep decides for each run. */
-int sweep_check_override(const char *word);
-/* Makes the runs, once everything is read. */
-int sweep_make_runs(sweep *s, const sweep_words *w);
 /* A parameter's name for people: the last part of an option, unless another one ends so too. */
 const char *sweep_shown_name(const char *const *names, int n, int i);
 void sweep_fini(sweep *s);
@@ -155,14 +143,6 @@ void sweep_fini(sweep *s);
 void sweep_describe(ares_str *out);
 
 /* ---------------- directories (sweep.c) */
-/*
- * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
- * directory holds a run of other options, or one that a living process is training. open: runs that
- * are not finished can begin on this machine, too; whatever they open but the weights is opened.
- */
-int sweep_check_runs(sweep *s, bool open);
-/* Moves aside what --force begins anew. */
-int sweep_clear(sweep *s);
 
 /* ---------------- records (sweep.c) */
 const char *sweep_manifest(sweep *s); /* the path of sweep.json */
@@ -181,11 +161,6 @@ int sweep_repair(sweep *s);
 int sweep_make_folder_of(const char *path); /* the folder that a file lies in, with parents */
 
 /* ---------------- cards and children (sweep_queue.c) */
-/*
- * The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists. No run is
- * given a card that is not there.
- */
-int sweep_cards(sweep *s, ares_texts *out);
 /* Refuses a number of a card that a machine of n cards does not have; 0: it tells no number. */
 int sweep_check_cards(const ares_texts *cards, int n);
 /* "2xH100": how many cards, and their short name. cards: "0,1"; NULL: the CPU. */
@@ -225,8 +200,4 @@ typedef struct sweep_queue {
     char self[4096];
 } sweep_queue;
 
-/* Finds this program and makes the workers of a sweep, in its arena. */
-int sweep_open_queue(sweep_queue *q, sweep *s);
-/* Starts a run as a child of the worker; what it prints is appended to its log. */
-int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r);
 #endif

@@ -39,7 +39,8 @@ static const char *get(const sweep_variables *v, ares_view name)
     return ares_map_get(v->index, name, &at) ? v->values[at] : NULL;
 }
 
-const char *sweep_get(const sweep_variables *v, const char *name)
+/* NULL: none */
+static const char *sweep_get(const sweep_variables *v, const char *name)
 {
     return get(v, ares_view_of(name));
 }
@@ -184,7 +185,10 @@ static ares_texts split(ares_arena *arena, const char *list)
     }
 }
 
-const char *sweep_value_of(const sweep_words *w, const char *name, int *i)
+/*
+ * The value of `--name value` or `--name=value` at word *i, which moves on; NULL: another word.
+ */
+static const char *sweep_value_of(const sweep_words *w, const char *name, int *i)
 {
     const char *word = w->words[*i];
     size_t length = strlen(name);
@@ -193,8 +197,9 @@ const char *sweep_value_of(const sweep_words *w, const char *name, int *i)
     return *i + 1 < w->n ? w->words[++*i] : "";
 }
 
-int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, const char **name,
-                    const char **value)
+/* "a=b": its two sides. option: where it stands, for a failure. */
+static int sweep_read_pair(ares_arena *arena, const char *option, const char *pair,
+                           const char **name, const char **value)
 {
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair)
@@ -208,7 +213,7 @@ int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, con
 /* --over: values for a parameter of the file, else a new one that is an option of training. */
 static int add_over(sweep *s, const char *pair)
 {
-    const char *name, *list;
+    const char *name = NULL, *list = NULL;
     ARES_TRY(sweep_read_pair(&s->arena, "--over", pair, &name, &list));
     ares_texts values = split(&s->arena, list);
     for (int i = 0; i < s->n_parameters; i++)
@@ -228,7 +233,7 @@ static int add_over(sweep *s, const char *pair)
 /* --let: a variable of the file's `let`, so that a misspelt one is found. */
 static int check_let(sweep *s, const char *pair)
 {
-    const char *name, *value;
+    const char *name = NULL, *value = NULL;
     const ares_json *let = s->o.let;
     ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &name, &value));
     if (ares_json_get(let, name)) return ARES_OK;
@@ -242,7 +247,8 @@ static int check_let(sweep *s, const char *pair)
     return ares_lookup(ARES_EUSE, "sweep: --let", name, names, (int)let->count, &(int){ 0 });
 }
 
-int sweep_check_override(const char *word)
+/* Refuses an override of what the sweep decides for each run. */
+static int sweep_check_override(const char *word)
 {
     static const char *const own[] = { "trainer.run_dir", "trainer.experiment_name" };
     while (*word == '-' || *word == '+' || *word == '~') word++;
@@ -319,6 +325,8 @@ static int check_cases(const sweep_parameter *p)
     }
     return ARES_OK;
 }
+
+static int sweep_make_runs(sweep *s, const sweep_words *w);
 
 int sweep_read(sweep *s, const sweep_words *w)
 {
@@ -530,7 +538,7 @@ static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, con
     for (int64_t i = 0; i < s->o.let->count; i++)
         ARES_TRY(let(v, s->o.let->members[i].key, s->o.let->members[i].value));
     for (int i = 0; i < w->n; i++) {
-        const char *pair = sweep_value_of(w, "--let", &i), *key, *value;
+        const char *pair = sweep_value_of(w, "--let", &i), *key = NULL, *value = NULL;
         if (!pair) continue;
         ARES_TRY(sweep_read_pair(&s->arena, "--let", pair, &key, &value));
         sweep_set(v, key, value);
@@ -594,7 +602,8 @@ static int check_names(const sweep *s)
     return rc;
 }
 
-int sweep_make_runs(sweep *s, const sweep_words *w)
+/* Makes the runs, once everything is read. */
+static int sweep_make_runs(sweep *s, const sweep_words *w)
 {
     int64_t grid = combinations(s), seeds = ARES_MAX(1, s->o.seeds.count);
     if (grid * seeds > SWEEP_RUNS)

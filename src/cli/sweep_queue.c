@@ -59,7 +59,11 @@ int sweep_check_cards(const ares_texts *cards, int n)
     return ARES_OK;
 }
 
-int sweep_cards(sweep *s, ares_texts *out)
+/*
+ * The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists. No run is
+ * given a card that is not there.
+ */
+static int sweep_cards(sweep *s, ares_texts *out)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct dirent **entries;
@@ -243,7 +247,8 @@ static char **environment(const sweep_queue *q, const sweep_worker *w)
     return all;
 }
 
-int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
+/* Starts a run as a child of the worker; what it prints is appended to its log. */
+static int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -283,7 +288,8 @@ static int find_self(sweep_queue *q)
     return ARES_OK;
 }
 
-int sweep_open_queue(sweep_queue *q, sweep *s)
+/* Finds this program and makes the workers of a sweep, in its arena. */
+static int sweep_open_queue(sweep_queue *q, sweep *s)
 {
     *q = (sweep_queue){ .s = s };
     ARES_TRY(find_self(q));

@@ -60,6 +60,8 @@ typedef struct match {
     ares_view key;                  /* that stands for ? */
 } match;
 
+static bool config_alias_is_of_value(const ares_config_alias *a);
+
 /*
  * The alias whose `from` covers most of the path. An exact name wins over a section of the same
  * length.
@@ -79,7 +81,7 @@ static match find_alias(const ares_config *cfg, const char *path)
     return best;
 }
 
-bool config_alias_is_of_value(const ares_config_alias *a)
+static bool config_alias_is_of_value(const ares_config_alias *a)
 {
     return a->when && *a->when == '=';
 }

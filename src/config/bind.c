@@ -543,8 +543,12 @@ bool config_takes_null(ares_config *cfg, const config_option *o, config_node *nu
     return read_option(cfg, o, null, &scratch, true);
 }
 
-void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
-                        const config_node *where)
+/*
+ * Writes the option's field, and notes a fault where the value does not fit. where: the place of
+ * the fault when the value is only a default inside a map that the user wrote.
+ */
+static void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
+                               const config_node *where)
 {
     any_field scratch;
     void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;

@@ -53,6 +53,9 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
     push(cfg, where, &text);
 }
 
+static void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
+                                const char *format, va_list args);
+
 void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
                         const char *format, ...)
 {
@@ -62,8 +65,8 @@ void config_value_fault(ares_config *cfg, const config_node *where, const char *
     va_end(args);
 }
 
-void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
-                         const char *format, va_list args)
+static void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
+                                const char *format, va_list args)
 {
     const char *message = format_text(cfg, format, args);
     ares_str text = { 0 };

@@ -191,7 +191,6 @@ bool config_same_value(const config_node *a, const config_node *b);
 
 /* ---- print.c: a node in one line of YAML. raw: ${ stays an interpolation */
 void config_emit_flow(ares_str *out, const config_node *node, bool raw);
-void config_emit_key(ares_str *out, const char *key);
 /* for messages: 'text', 1e-6, [a, b]; cut when long */
 void config_node_show(const config_node *node, ares_str *out);
 
@@ -201,8 +200,6 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
 /* "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
 void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
                         const char *format, ...) ARES_PRINTF(4, 5);
-void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
-                         const char *format, va_list args);
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...) ARES_PRINTF(3, 4);
 /* "; did you mean 'x'?" or "" for a path that is no option */
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
@@ -264,7 +261,6 @@ bool config_is_known(ares_config *cfg, const char *path);
 /* whether words of other trainers begin with it */
 bool config_is_alias_section(ares_config *cfg, const char *path);
 /* whether the row holds for some values of the word only; and the row for this value, or NULL */
-bool config_alias_is_of_value(const ares_config_alias *a);
 const ares_config_alias *config_alias_of_value(ares_config *cfg, const char *path,
                                                const config_node *node);
 /* whether options of the type hold items or keys of their own */
@@ -277,12 +273,6 @@ void config_announce(ares_config *cfg, const char *from, const char *to, const c
 bool config_constraint_ok(ares_option_type type, const char *constraint);
 bool config_takes_null(ares_config *cfg, const config_option *o, config_node *null);
 void config_show_constraint(ares_view body, ares_str *out);
-/*
- * Writes the option's field, and notes a fault where the value does not fit. where: the place of
- * the fault when the value is only a default inside a map that the user wrote.
- */
-void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
-                        const config_node *where);
 
 /* ---- config.c: declared options */
 config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */

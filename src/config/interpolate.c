@@ -24,7 +24,6 @@ static void resolve(ares_config *cfg, config_node *node, const chain *outer);
 
 static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
     ARES_PRINTF(3, 4);
-
 static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
 {
     ares_str path = { 0 };

@@ -72,7 +72,7 @@ static void emit_scalar(ares_str *out, const config_node *node, bool raw)
     }
 }
 
-void config_emit_key(ares_str *out, const char *key)
+static void config_emit_key(ares_str *out, const char *key)
 {
     if (is_plain(key)) ares_str_add_z(out, key);
     else add_quoted(out, key);

@@ -57,14 +57,6 @@ static inline uint64_t core_hash(const char *data, size_t len)
 /* An error in the log (log.c) that takes no memory: there is none. Cut at 500 bytes. */
 void log_last_words(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/*
- * Whoever writes to the terminal holds it meanwhile, and erases its last line first where that is
- * the one that moves; core_terminal_line tells so once.
- */
-void core_terminal_take(void);
-bool core_terminal_line(void);
-void core_terminal_give(void);
-
 /* What the thread of a progress does now and then: draws the line, or logs it where it is due. */
 struct ares_progress;
 void core_progress_tick(struct ares_progress *p, double now);
@@ -120,15 +112,6 @@ struct ArrowArrayStream {
     void *private_data;
 };
 
-/*
- * Adds row i of a batch to out as a JSON object; fields that are null are left out, and columns
- * with a value that JSON has no form for, of which it warns unless left_out has the column's name,
- * where it puts it. place: the file and row, for messages. *not_finite: set where a number had to
- * become null.
- */
-void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
-               int64_t i, const char *place, bool *not_finite, ares_map *left_out);
-
 /* What the test of the rule for old checkpoints shares with checkpoint.c. */
 
 /*
@@ -139,13 +122,6 @@ void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct Arr
 void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
 
 /* Files that may be compressed, read as a stream of bytes (rows.c). */
-
-/*
- * Opens path, as ares_input_open does with input. The first bytes tell gzip and zstd from a plain
- * file, not the name; fclose closes all. After a failed read *why tells the reason; it stays NULL
- * where errno does.
- */
-int compressed_open(const char *path, bool input, FILE **out, const char **why);
 
 /* Writing JSON lines (rows.c). Reading them is public. */
 
@@ -163,12 +139,6 @@ int jsonl_finish(jsonl_writer *w);
 /* Rows of a Parquet file, one after the other, as JSON text (rows.c). */
 
 typedef struct parquet parquet;
-/* Whether a file is one: its first bytes are PAR1, or its name ends in .parquet. */
-bool parquet_is(const char *path);
-int parquet_open(const char *path, parquet **out);
-/* 1 and the text of a row in *row; 0: the end; negative: a failure that names file and row. */
-int parquet_next(parquet *p, ares_str *row);
-void parquet_close(parquet *p);
 
 /* What the writers of this room share. */
 

@@ -121,19 +121,23 @@ static const char erase[] = "\r\033[K";
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
 static bool line_shown; /* its last line is the moving one */
 
-void core_terminal_take(void)
+/*
+ * Whoever writes to the terminal holds it meanwhile, and erases its last line first where that is
+ * the one that moves; core_terminal_line tells so once.
+ */
+static void core_terminal_take(void)
 {
     pthread_mutex_lock(&terminal);
 }
 
-bool core_terminal_line(void)
+static bool core_terminal_line(void)
 {
     bool shown = line_shown;
     line_shown = false;
     return shown;
 }
 
-void core_terminal_give(void)
+static void core_terminal_give(void)
 {
     pthread_mutex_unlock(&terminal);
 }

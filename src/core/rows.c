@@ -176,7 +176,12 @@ int64_t ares_deflated_bytes(ares_view text)
 }
 #endif
 
-int compressed_open(const char *path, bool input, FILE **out, const char **why)
+/*
+ * Opens path, as ares_input_open does with input. The first bytes tell gzip and zstd from a plain
+ * file, not the name; fclose closes all. After a failed read *why tells the reason; it stays NULL
+ * where errno does.
+ */
+static int compressed_open(const char *path, bool input, FILE **out, const char **why)
 {
     unsigned char magic[4] = { 0 };
     struct stat about;
@@ -488,8 +493,15 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
     return ARES_OK;
 }
 
-void arrow_row(ares_str *out, const struct ArrowSchema *schema, const struct ArrowArray *batch,
-               int64_t i, const char *place, bool *not_finite, ares_map *left_out)
+/*
+ * Adds row i of a batch to out as a JSON object; fields that are null are left out, and columns
+ * with a value that JSON has no form for, of which it warns unless left_out has the column's name,
+ * where it puts it. place: the file and row, for messages. *not_finite: set where a number had to
+ * become null.
+ */
+static void arrow_row(ares_str *out, const struct ArrowSchema *schema,
+                      const struct ArrowArray *batch, int64_t i, const char *place,
+                      bool *not_finite, ares_map *left_out)
 {
     walk w = { .out = out, .place = place, .left_out = left_out };
     int rc = put_struct(&w, schema, batch, batch->offset + i);
@@ -518,7 +530,8 @@ struct parquet {
 typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream *out, char *error,
                       size_t error_size);
 
-bool parquet_is(const char *path)
+/* Whether a file is one: its first bytes are PAR1, or its name ends in .parquet. */
+static bool parquet_is(const char *path)
 {
     static const char *const others[] = { "{", "[", "\x1f\x8b", "\x28\xb5\x2f\xfd" };
     char first[9] = "";
@@ -556,7 +569,9 @@ static int find_stream(const char *file, stream_fn **out)
                      path);
 }
 
-int parquet_open(const char *path, parquet **out)
+static void parquet_close(parquet *p);
+
+static int parquet_open(const char *path, parquet **out)
 {
     char why[512] = "";
     stream_fn *stream;
@@ -598,7 +613,8 @@ static int fill(parquet *p)
     return !p->ended;
 }
 
-int parquet_next(parquet *p, ares_str *row)
+/* 1 and the text of a row in *row; 0: the end; negative: a failure that names file and row. */
+static int parquet_next(parquet *p, ares_str *row)
 {
     char place[4200];
     bool not_finite = false;
@@ -613,7 +629,7 @@ int parquet_next(parquet *p, ares_str *row)
     return 1;
 }
 
-void parquet_close(parquet *p)
+static void parquet_close(parquet *p)
 {
     if (!p) return;
     if (p->batch.release) p->batch.release(&p->batch);

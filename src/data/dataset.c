@@ -52,7 +52,7 @@ ares_view path_name(const char *path)
     return name;
 }
 
-bool path_ends(const char *path, const char *end)
+static bool path_ends(const char *path, const char *end)
 {
     size_t n = strlen(path), m = strlen(end);
     return n > m && strcmp(path + n - m, end) == 0;
@@ -282,7 +282,7 @@ static bool each_of_split(const char *path, const char *cut, path_file *f, void 
     return there;
 }
 
-int path_each(const char *path, path_file *f, void *ctx)
+static int path_each(const char *path, path_file *f, void *ctx)
 {
     if (!strcmp(path, "-"))
         return ares_fail(ARES_ECONFIG,

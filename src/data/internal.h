@@ -30,8 +30,6 @@ int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
 /* Where verl's rows have their answer, which is read unless data.answer_key is set. */
 #define ROW_VERL_ANSWER "reward_model.ground_truth"
-/* Fails where one of the messages under `key` has no role, or the list is empty. */
-int row_check_messages(const ares_json *messages, const char *key);
 /* given: the row as it was before its prompt was adopted, whose answer is looked at */
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer);
@@ -48,10 +46,8 @@ typedef struct path_rows {
 path_rows path_slice(const char *path, size_t *length);
 /* The name of a data set: its path without folders, slice, .gz or .zst, and last extension. */
 ares_view path_name(const char *path);
-bool path_ends(const char *path, const char *end);
 /* Calls f for each file of a path without a slice, in order. */
 typedef int path_file(void *ctx, const char *file);
-int path_each(const char *path, path_file *f, void *ctx);
 
 /*
  * The order in which rows of a data set are drawn. The state to save is the number of prompts
@@ -84,13 +80,10 @@ int64_t loader_epoch(const loader *l);
 /* Leaves the row out from the next epoch on; never undone. */
 void loader_skip(loader *l, int64_t row);
 /* Of a saved state: so many prompts are drawn and no row is skipped; then skipped[row] = epoch. */
-void loader_reset(loader *l, int64_t drawn);
 void loader_restore(loader *l, int64_t row, int64_t epoch);
 
 /* Weighted mixtures of data sets (mixture.c). */
 
-/* The weight of a part at a step; one that is not finite is an error. */
-int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight);
 /*
  * n prompts divided by weights [parts]: each part but the last gets its share rounded half to even,
  * the last the rest; what rounding gives too much is taken back from the last parts. Weights below

@@ -79,6 +79,8 @@ static const ares_scheduled *const *read_caps(ares_config *cfg, const ares_texts
     return NULL;
 }
 
+static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight);
+
 /* A weight is a number; all that is wrong with the weights of a step, in one message. */
 static int check_weights(const ares_curriculum *c, int64_t step)
 {
@@ -147,7 +149,8 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
     check_steps(cfg, out, steps);
 }
 
-int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight)
+/* The weight of a part at a step; one that is not finite is an error. */
+static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight)
 {
     *weight = 1;
     if (!c->weights) return ARES_OK;

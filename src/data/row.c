@@ -67,7 +67,8 @@ static int missing_key(const char *file, int64_t line, const char *option, const
     return ares_fail_in(ares_row_lacks(row, what, option), "data: %s:%lld", file, (long long)line);
 }
 
-int row_check_messages(const ares_json *messages, const char *key)
+/* Fails where one of the messages under `key` has no role, or the list is empty. */
+static int row_check_messages(const ares_json *messages, const char *key)
 {
     for (int64_t i = 0; i < messages->count; i++) {
         const ares_json *m = &messages->items[i], *role = ares_json_get(m, "role");

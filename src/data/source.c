@@ -401,6 +401,8 @@ int ares_source_gids(const ares_source *s, ares_map **out)
  * so the rows of an epoch are known when it begins.
  */
 
+static void loader_reset(loader *l, int64_t drawn);
+
 int loader_init(loader *l, int64_t rows, const ares_order *order)
 {
     *l = (loader){ .rows = rows,
@@ -484,7 +486,7 @@ void loader_skip(loader *l, int64_t row)
     l->n_skipped++;
 }
 
-void loader_reset(loader *l, int64_t drawn)
+static void loader_reset(loader *l, int64_t drawn)
 {
     for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;
     l->n_skipped = 0;

@@ -76,7 +76,8 @@ static void say(const dist_way *way, const told *t, int size, const char *why)
     else ares_info("dist: groups of %d ranks exchange over host memory: %s", size, why);
 }
 
-int dist_way_choose(ares_group *g)
+/* Sets way, the same on every rank, says it, and counts on_card. */
+static int dist_way_choose(ares_group *g)
 {
     told mine;
     ares_world *w = g->world;
@@ -112,7 +113,8 @@ enum {
 };
 
 /* ---------------- where a rank stands */
-void dist_nccl_issue(ares_group *g, dist_kind kind, int64_t size)
+/* Counts a call, which the card comes to later. */
+static void dist_nccl_issue(ares_group *g, dist_kind kind, int64_t size)
 {
     dist_place before = dist_watch_place(g->world);
     dist_watch_name(g->world, kind, size);
@@ -157,6 +159,8 @@ static void end_all(void *owner)
     ares_world_abort(((ares_group *)owner)->world, ARES_EDIST);
 }
 
+static int dist_side_memory(ares_group *g, size_t bytes);
+
 /* ---------------- opening and closing */
 static int open_nccl(ares_group *g)
 {
@@ -198,7 +202,8 @@ static int connect_side(ares_group *g)
     return rc;
 }
 
-void dist_nccl_close(ares_group *g)
+/* before the side is closed */
+static void dist_nccl_close(ares_group *g)
 {
     ares_group **at = &g->world->groups;
     while (*at && *at != g) at = &(*at)->next;
@@ -219,6 +224,8 @@ static int64_t nccl_most_of_each(const ares_group *g, size_t element)
 {
     return (int64_t)(g->side.bytes / (size_t)g->size / 64 * 64 / element);
 }
+
+static void dist_must(ares_group *g, int rc);
 
 static ares_ticket nccl_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
@@ -307,7 +314,8 @@ static int open_side(ares_group *g)
     return ares_world_agree(g->world, g->way->open(g)); /* a wait that is watched */
 }
 
-int dist_side_memory(ares_group *g, size_t bytes)
+/* Memory of the device for `bytes` of what other ranks send. */
+static int dist_side_memory(ares_group *g, size_t bytes)
 {
     g->side.bytes = bytes;
     g->side.on_device = g->device->k->alloc(g->device, bytes);
@@ -317,7 +325,8 @@ int dist_side_memory(ares_group *g, size_t bytes)
                            bytes >> 20);
 }
 
-void dist_must(ares_group *g, int rc)
+/* What follows a failure between two ranks: the others have begun the call, and would wait. */
+static void dist_must(ares_group *g, int rc)
 {
     if (rc != ARES_OK) ares_world_abort(g->world, rc);
 }

@@ -185,13 +185,4 @@ struct ares_group {
     ares_group *next; /* of world->groups */
 };
 
-/* Sets way, the same on every rank, says it, and counts on_card. (group.c) */
-int dist_way_choose(ares_group *g);
-/* Memory of the device for `bytes` of what other ranks send. */
-int dist_side_memory(ares_group *g, size_t bytes);
-/* What follows a failure between two ranks: the others have begun the call, and would wait. */
-void dist_must(ares_group *g, int rc);
-/* Counts a call, which the card comes to later. */
-void dist_nccl_issue(ares_group *g, dist_kind kind, int64_t size);
-void dist_nccl_close(ares_group *g); /* before the side is closed */
 #endif

@@ -67,7 +67,7 @@ struct processes {
 };
 
 /* ---------------- opening */
-processes *processes_new(const process_options *o)
+static processes *processes_new(const process_options *o)
 {
     processes *all = ares_calloc(1, sizeof *all);
     all->o = *o;
@@ -105,7 +105,8 @@ static void process_free(process *p)
     ares_free(p);
 }
 
-void processes_free(processes *all)
+/* after its seats */
+static void processes_free(processes *all)
 {
     if (!all) return;
     for (int64_t i = 0; i < all->n; i++) process_free(all->items[i]);
@@ -116,7 +117,8 @@ void processes_free(processes *all)
     ares_free(all);
 }
 
-seat *seat_new(processes *all)
+/* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
+static seat *seat_new(processes *all)
 {
     int64_t i = 0;
     pthread_mutex_lock(&all->lock);
@@ -143,7 +145,7 @@ seat *seat_new(processes *all)
     return s;
 }
 
-void seat_free(seat *s)
+static void seat_free(seat *s)
 {
     if (!s) return;
     process *p = s->at;
@@ -164,12 +166,14 @@ static bool has_ids(const process *p)
     return p->all->o.seats > 1;
 }
 
-int64_t seat_id(const seat *s)
+/* the id that its lines hold; -1: none */
+static int64_t seat_id(const seat *s)
 {
     return has_ids(s->at) ? s->id : -1;
 }
 
-int64_t processes_descriptors(int64_t seats, int64_t n)
+/* File descriptors of n environments, `seats` to a process. */
+static int64_t processes_descriptors(int64_t seats, int64_t n)
 {
     return (n + seats - 1) / seats * (seats > 1 ? 4 : 3); /* three pipes, and what wakes a reader */
 }
@@ -383,7 +387,12 @@ static void wait_for_answer(process *p, seat *s, ares_view question)
         else lead(p, s);
 }
 
-void seat_ask(seat *s, ares_view question, bool begins, reply *r)
+/*
+ * Asks one question, a line without its newline, and waits for the answer. begins: of an episode;
+ * starts the process where none runs. Another question fails when the process has been started
+ * again since.
+ */
+static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
 {
     process *p = s->at;
     int64_t unasked = 0;
@@ -405,7 +414,8 @@ void seat_ask(seat *s, ares_view question, bool begins, reply *r)
     pthread_mutex_unlock(&p->lock);
 }
 
-void seat_give_up(seat *s)
+/* After an answer that makes no sense: ends the process where it is this seat's alone. */
+static void seat_give_up(seat *s)
 {
     process *p = s->at;
     pthread_mutex_lock(&p->lock);
@@ -458,7 +468,8 @@ const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked
 }
 
 /* ---------------- what an answer holds */
-bool foreign_read_actions(foreign *f, const ares_json *list)
+/* ["left", "right"]; false where it is no list of texts */
+static bool foreign_read_actions(foreign *f, const ares_json *list)
 {
     if (list->type != ARES_JSON_ARRAY || !list->count) return false;
     for (int64_t i = 0; i < list->count; i++)
@@ -521,7 +532,8 @@ const char *foreign_quote(ares_view text, char out[160])
     return out;
 }
 
-bool foreign_is_not_finite(ares_view text)
+/* Whether a text that is no JSON has a number that JSON does not know, as Python writes it. */
+static bool foreign_is_not_finite(ares_view text)
 {
     return ares_view_find(text, ARES_VIEW("NaN"), 0) >= 0 ||
            ares_view_find(text, ARES_VIEW("Infinity"), 0) >= 0;

@@ -170,13 +170,14 @@ TYPE_LIST(DECLARE)
 static const ares_env_type *const table[] = { TYPE_LIST(ENTRY) };
 static const char *const names[] = { TYPE_LIST(NAME) };
 
-const char *const *env_type_names(int *n)
+static const char *const *env_type_names(int *n)
 {
     *n = ARES_COUNT(names);
     return names;
 }
 
-const ares_env_type *env_type_find(const char *name)
+/* NULL and an error: unknown */
+static const ares_env_type *env_type_find(const char *name)
 {
     int i;
     return ares_lookup(ARES_ECONFIG, "env: type", name, names, ARES_COUNT(names), &i) == ARES_OK

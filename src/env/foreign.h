@@ -37,8 +37,6 @@ void foreign_fail(foreign *f, bool by_clock, const char *format, ...) ARES_PRINT
 /* for ares_env_type.failure */
 const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked);
 
-/* ["left", "right"]; false where it is no list of texts */
-bool foreign_read_actions(foreign *f, const ares_json *list);
 /*
  * Numbers and yes or no of an object are told; `success` also decides out->success, and false comes
  * back where it is neither. A name has to be printable ASCII without blanks.
@@ -48,8 +46,6 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
 /* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */
 const char *foreign_quote(ares_view text, char out[160]);
-/* Whether a text that is no JSON has a number that JSON does not know, as Python writes it. */
-bool foreign_is_not_finite(ares_view text);
 
 /*
  * A program that answers lines with lines, for one environment or for several at once. With
@@ -70,16 +66,6 @@ typedef struct process_options {
 typedef struct processes processes; /* of one definition */
 typedef struct seat seat;           /* an environment's place in one of them */
 
-processes *processes_new(const process_options *o);
-void processes_free(processes *all); /* after its seats */
-/* File descriptors of n environments, `seats` to a process. */
-int64_t processes_descriptors(int64_t seats, int64_t n);
-/* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
-seat *seat_new(processes *all);
-void seat_free(seat *s);
-/* the id that its lines hold; -1: none */
-int64_t seat_id(const seat *s);
-
 typedef struct reply {
     ares_view line; /* lives until the seat's next question */
     bool failed;    /* there is no line, and the process no longer runs */
@@ -88,14 +74,6 @@ typedef struct reply {
     int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
     char why[500];
 } reply;
-/*
- * Asks one question, a line without its newline, and waits for the answer. begins: of an episode;
- * starts the process where none runs. Another question fails when the process has been started
- * again since.
- */
-void seat_ask(seat *s, ares_view question, bool begins, reply *r);
-/* After an answer that makes no sense: ends the process where it is this seat's alone. */
-void seat_give_up(seat *s);
 
 /*
  * Connections to one server of messages (WebSocket), served by a thread of their own: servers drop

@@ -60,7 +60,8 @@ static bool has_way(const frozen_lake_map *m)
     return false;
 }
 
-int frozen_lake_map_make(uint64_t seed, int size, double p, frozen_lake_map *m)
+/* A map of the seed's stream; ARES_ELIMIT when no board of it has a way. */
+static int frozen_lake_map_make(uint64_t seed, int size, double p, frozen_lake_map *m)
 {
     ares_pcg64 s;
     double frozen = p / (p + (1 - p)); /* as numpy's choice divides its cumulative sum */

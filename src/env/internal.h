@@ -43,9 +43,6 @@ typedef struct frozen_lake_map {
     int boards;                   /* drawn until one had a way from S to G */
 } frozen_lake_map;
 
-/* A map of the seed's stream; ARES_ELIMIT when no board of it has a way. */
-int frozen_lake_map_make(uint64_t seed, int size, double p, frozen_lake_map *map);
-
 /*
  * Where an action leads from a cell, in the order in which a draw chooses; returns how many: 1
  * or 3. Goal and holes lead nowhere else.
@@ -126,8 +123,6 @@ extern const int env_tag_count;
 
 /* The table of types, and what types share (env.c). */
 
-const ares_env_type *env_type_find(const char *name); /* NULL and an error: unknown */
-const char *const *env_type_names(int *n);
 /* Adds a number about the step, which has none of this name; one too many is counted alone. */
 static inline void env_tell(ares_env_outcome *o, const char *name, double value)
 {

@@ -93,7 +93,7 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
     out->total_bytes = total_bytes;
 }
 
-void kernels_counting_close(ares_device *d)
+static void kernels_counting_close(ares_device *d)
 {
     ares_free(d->scratch);
 }

@@ -6,8 +6,6 @@
 #include "ares/kernels.h"
 #include "count.h"
 
-void kernels_counting_close(ares_device *d);
-
 /*
  * Private to the kernels room: memory and threads of a CPU device, shared by all its instruction
  * sets.

@@ -85,7 +85,7 @@ static const model_arch archs[] = {
 };
 
 /* Another architecture is never a misspelling of this one: no nearest name is offered. */
-const model_arch *model_arch_find(const char *model_type)
+static const model_arch *model_arch_find(const char *model_type)
 {
     ares_str names = { 0 };
     for (int i = 0; i < ARES_COUNT(archs); i++) {
@@ -148,6 +148,28 @@ static void read_activation(config_reader *r, bool gated, ares_vision_config *v)
     r->rc =
         ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: %s)",
                   (int)act.len, act.data, gated ? "silu" : "quick_gelu, gelu, gelu_pytorch_tanh");
+}
+
+static int32_t config_i32(config_reader *r, const ares_json *o, const char *key, int64_t absent,
+                          int32_t least, int32_t most)
+{
+    int64_t v = absent;
+    if (r->rc == ARES_OK) r->rc = ares_json_get_i64(o, key, absent, &v);
+    if (r->rc == ARES_OK && (v < least || v > most))
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %d to %d", key,
+                          (long long)v, least, most);
+    return (int32_t)v;
+}
+
+static double config_double(config_reader *r, const ares_json *o, const char *key, double absent,
+                            double least, double most)
+{
+    double v = absent;
+    if (r->rc == ARES_OK) r->rc = ares_json_get_double(o, key, absent, &v);
+    if (r->rc == ARES_OK && !(v >= least && v <= most)) /* NaN, too */
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %g is out of range; expected %g to %g", key, v,
+                          least, most);
+    return v;
 }
 
 static void read_sizes(config_reader *r, bool gated, ares_vision_config *v)
@@ -215,7 +237,11 @@ static void read_ids(config_reader *top, ares_vision_config *v, int32_t vocab)
     v->vision_end = ids[3];
 }
 
-void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
+/*
+ * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
+ * of Qwen2.5-VL. The text part has been read.
+ */
+static void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
 {
     config_reader r = { ares_json_get(top->root, "vision_config"), top->path, top->rc };
     if (!r.root || r.root->type != ARES_JSON_OBJECT) {
@@ -231,31 +257,7 @@ void config_read_vision(config_reader *top, bool gated, ares_model_config *c)
 
 /* config.json, in both dialects of rope options, and generation_config.json's stop ids. */
 
-typedef config_reader reader;
-
-int32_t config_i32(reader *r, const ares_json *o, const char *key, int64_t absent, int32_t least,
-                   int32_t most)
-{
-    int64_t v = absent;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_i64(o, key, absent, &v);
-    if (r->rc == ARES_OK && (v < least || v > most))
-        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %d to %d", key,
-                          (long long)v, least, most);
-    return (int32_t)v;
-}
-
-double config_double(reader *r, const ares_json *o, const char *key, double absent, double least,
-                     double most)
-{
-    double v = absent;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_double(o, key, absent, &v);
-    if (r->rc == ARES_OK && !(v >= least && v <= most)) /* NaN, too */
-        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %g is out of range; expected %g to %g", key, v,
-                          least, most);
-    return v;
-}
-
-static bool get_bool(reader *r, const char *key) /* absent: false */
+static bool get_bool(config_reader *r, const char *key) /* absent: false */
 {
     bool v = false;
     if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, false, &v);
@@ -274,7 +276,7 @@ static bool is_given(const ares_json *o, const char *key)
 static const char *const rope_kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
 
 /* The kind of rope: `rope_type`, or `type` in older files. */
-static void read_rope_kind(reader *r, const ares_json *o, bool sections, ares_rope_kind *out)
+static void read_rope_kind(config_reader *r, const ares_json *o, bool sections, ares_rope_kind *out)
 {
     ares_view type = ARES_VIEW("default");
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "type", "default", &type);
@@ -293,7 +295,7 @@ static void read_rope_kind(reader *r, const ares_json *o, bool sections, ares_ro
 }
 
 /* The axes that angles turn by; without the key those of the published models, where they fit. */
-static void read_sections(reader *r, const ares_json *o, ares_model_config *c)
+static void read_sections(config_reader *r, const ares_json *o, ares_model_config *c)
 {
     static const int32_t published[] = { 16, 24, 24 };
     const ares_json *list = ares_json_get(o, "mrope_section");
@@ -317,7 +319,7 @@ static void read_sections(reader *r, const ares_json *o, ares_model_config *c)
 }
 
 /* The object of this name; NULL: it is missing, null or {}, which say the same. */
-static const ares_json *rope_object(reader *r, const char *key)
+static const ares_json *rope_object(config_reader *r, const char *key)
 {
     const ares_json *o = ares_json_get(r->root, key);
     if (!o || o->type == ARES_JSON_NULL) return NULL;
@@ -326,7 +328,7 @@ static const ares_json *rope_object(reader *r, const char *key)
     return o->count ? o : NULL;
 }
 
-static bool check_rope(reader *r, const ares_json *o)
+static bool check_rope(config_reader *r, const ares_json *o)
 {
     if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1 && r->rc == ARES_OK)
         r->rc =
@@ -341,8 +343,8 @@ static bool check_rope(reader *r, const ares_json *o)
 }
 
 /* A number that may stand at two places, `first` before `second`; they should agree. */
-static void tell_two(const reader *r, const char *key, const ares_json *first, const char *place,
-                     const ares_json *second, const char *other)
+static void tell_two(const config_reader *r, const char *key, const ares_json *first,
+                     const char *place, const ares_json *second, const char *other)
 {
     const ares_json *a = ares_json_get(first, key), *b = ares_json_get(second, key);
     if (is_given(first, key) && is_given(second, key) && a->number != b->number)
@@ -350,7 +352,7 @@ static void tell_two(const reader *r, const char *key, const ares_json *first, c
                   r->path, key, a->number, place, b->number, other);
 }
 
-static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
+static void read_rope(config_reader *r, const model_arch *a, ares_model_config *c)
 {
     static const char theta_key[] = "rope_theta", original[] = "original_max_position_embeddings";
     ares_rope_config *rope = &c->rope;
@@ -409,7 +411,7 @@ static void read_rope(reader *r, const model_arch *a, ares_model_config *c)
  * Layers with a sliding window must all come after those without, as transformers derives them from
  * max_window_layers.
  */
-static void read_window(reader *r, const model_arch *a, ares_model_config *c)
+static void read_window(config_reader *r, const model_arch *a, ares_model_config *c)
 {
     c->window = 0;
     c->window_from_layer = 0;
@@ -437,7 +439,7 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     }
 }
 
-static void put_eos(reader *r, int32_t id, ares_model_config *c)
+static void put_eos(config_reader *r, int32_t id, ares_model_config *c)
 {
     if (ares_model_ends(c, id)) return;
     if (c->n_eos == ARES_MAX_EOS)
@@ -445,7 +447,7 @@ static void put_eos(reader *r, int32_t id, ares_model_config *c)
     else c->eos[c->n_eos++] = id;
 }
 
-static void read_eos(reader *r, const ares_json *o, ares_model_config *c)
+static void read_eos(config_reader *r, const ares_json *o, ares_model_config *c)
 {
     const ares_json *e = ares_json_get(o, "eos_token_id");
     if (!e || e->type == ARES_JSON_NULL || r->rc != ARES_OK) return;
@@ -464,7 +466,7 @@ static void read_eos(reader *r, const ares_json *o, ares_model_config *c)
 }
 
 /* The type of the tensors, under its new name or its old one. */
-static void read_dtype(reader *r, ares_model_config *c)
+static void read_dtype(config_reader *r, ares_model_config *c)
 {
     static const struct {
         const char *name;
@@ -491,7 +493,7 @@ static void read_dtype(reader *r, ares_model_config *c)
                       now.len ? "dtype" : "torch_dtype", (int)ARES_MIN(dtype.len, 60), dtype.data);
 }
 
-static void check_sizes(reader *r, const ares_model_config *c)
+static void check_sizes(config_reader *r, const ares_model_config *c)
 {
     if (r->rc != ARES_OK) return;
     if (c->heads % c->kv_heads)
@@ -511,7 +513,7 @@ static void check_sizes(reader *r, const ares_model_config *c)
  * Keys that transformers refuses as null; where they are missing it has a value of its own. Of the
  * others null is none, or as many as another key says.
  */
-static void check_null(reader *r, const model_arch *a)
+static void check_null(config_reader *r, const model_arch *a)
 {
     const struct {
         const char *key;
@@ -545,13 +547,13 @@ static void check_null(reader *r, const model_arch *a)
 }
 
 /* null is none; `absent` is that of a missing key. */
-static int32_t read_token(reader *r, const ares_json *o, const char *key, int32_t absent)
+static int32_t read_token(config_reader *r, const ares_json *o, const char *key, int32_t absent)
 {
     const ares_json *v = ares_json_get(o, key);
     return config_i32(r, o, key, v && v->type == ARES_JSON_NULL ? -1 : absent, -1, INT32_MAX);
 }
 
-static void read_config(reader *r, ares_model_config *c)
+static void read_config(config_reader *r, ares_model_config *c)
 {
     ares_view type = { 0 }, act = ARES_VIEW("silu");
     r->rc = ares_json_get_string(r->root, "model_type", NULL, &type);
@@ -564,7 +566,7 @@ static void read_config(reader *r, ares_model_config *c)
         r->rc = ARES_EUNSUPPORTED;
         return;
     }
-    reader top = *r;
+    config_reader top = *r;
     const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
     if (text && text->type == ARES_JSON_OBJECT) r->root = text;
     const ares_json *o = r->root;
@@ -631,7 +633,7 @@ int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir)
                   "eos_token_id in config.json and generation_config.json names %s",
                   dir, id, named.len ? named.data : "none");
         ares_str_fini(&named);
-        reader r = { 0 };
+        config_reader r = { 0 };
         put_eos(&r, id, c);
         if (r.rc != ARES_OK) return ares_fail_in(r.rc, "model: %s: with the tokenizer's", dir);
     }
@@ -648,7 +650,7 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
     memset(c, 0, sizeof *c);
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 };
-    reader r = { 0 };
+    config_reader r = { 0 };
     bool says_eos = false;
     if (!ares_dir_exists(dir)) {
         r.rc = ares_fail(ARES_EIO, "model: %s: no such directory", dir);
@@ -795,7 +797,7 @@ int ares_model_save_eos(const ares_model *m, const char *dir)
     ares_model_config named = { .vocab = m->cfg.vocab };
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 }, out = { 0 };
-    reader r = { 0 };
+    config_reader r = { 0 };
     ares_path_join(&path, dir, "generation_config.json");
     bool exists = ares_file_exists(path.data), same = true;
     /* without it, transformers reads config.json, which names all unless it is a kept text */

@@ -21,9 +21,6 @@ typedef struct model_arch {
     int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
 } model_arch;
 
-/* NULL, with an error that lists the choices, where there is none of this name. */
-const model_arch *model_arch_find(const char *model_type);
-
 /*
  * What a block keeps for its backward, in device memory; void *: of the activations' type. Q =
  * heads x head_dim, K = kv_heads x head_dim, I = intermediate. What one product can compute lies in
@@ -105,15 +102,6 @@ typedef struct config_reader {
     const char *path; /* for warnings */
     int rc;
 } config_reader;
-int32_t config_i32(config_reader *r, const ares_json *o, const char *key, int64_t absent,
-                   int32_t least, int32_t most);
-double config_double(config_reader *r, const ares_json *o, const char *key, double absent,
-                     double least, double most);
-/*
- * The tower of a model whose config.json is `top`: vision_config and the ids of its tokens; gated:
- * of Qwen2.5-VL. The text part has been read. (config.c)
- */
-void config_read_vision(config_reader *top, bool gated, ares_model_config *c);
 
 /*
  * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
@@ -213,28 +201,6 @@ typedef struct piece {
 } piece;
 typedef int piece_fn(void *ctx, const piece *x);
 
-/* Whether files have numbers of that kind for the parameter. */
-bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind);
-/* Everything of that kind in this rank's memory. Ends with the first failure. */
-int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx);
-int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx);
-/* The weights of the same rectangle in another model of these parameters; this rank has them. */
-ares_matrix pieces_other(const ares_model *other, const piece *x);
-/*
- * What rank `rank` of `ranks` writes of a region, in turns of at most 16 million elements; the
- * ranks together write everything once. Every rank has the same number of turns, some of them
- * empty.
- */
-int64_t pieces_turns(const ares_region *r, int ranks);
-int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
-                   int64_t turn, piece_fn *fn, void *ctx);
-
-/* tensor: the whole one in host memory, of which the rectangle is taken. */
-int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype);
-/* Adds to *sum what rows, the rectangle's numbers in a file, contribute (weights.c). */
-void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
-                     ares_dtype dtype, uint64_t *sum);
-
 int regions_count(const ares_model *m); /* the frozen ones too */
 /*
  * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
@@ -248,27 +214,14 @@ int regions_refresh(ares_model *m);
 void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
 void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
 
-/* Whether a region's weights are whole on the device only while they are held. (region.c) */
-bool region_apart(const ares_region *r);
-/* Memory of the device for such weights. */
-int slots_open(ares_model *m);
-void slots_close(ares_model *m);
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
 void region_ahead(ares_model *m, int r);
-void slots_forget(ares_model *m); /* weights were written where they lie */
 
-/* Of a trained model: elements of m->grads. (region.c) */
-int64_t gradients_elements(const ares_model *m);
-void gradients_close(ares_model *m);
 /* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
 void gradients_leave(ares_model *m, int region);
 /* Around the backward of the look-up: m->embed_grad has a place; the embedding's is complete. */
 void gradients_begin_look_up(ares_model *m);
 void gradients_end_look_up(ares_model *m);
-
-void windows_close(ares_model *m); /* optimizer states, wherever they lie (region.c) */
-/* Whether region i is one of the matrices of a vision tower. */
-bool region_of_tower(const ares_model *m, int i);
 
 typedef struct ares_rope ares_rope;
 ares_rope *rope_new(const ares_model_config *c);
@@ -292,23 +245,10 @@ typedef struct save_file {
     int n_kinds;
     ares_dtype dtype;
 } save_file;
-save_file save_weights(const ares_model *m, const char *path); /* of all parameters */
-save_file save_states(const ares_model *m, const char *path);
-/*
- * A collective of by's ranks (NULL: this process alone), unless it fails with ARES_EDIST. Another
- * failure is this rank's own. *sum grows by what this rank has written contributes to the
- * fingerprint.
- */
-int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by, uint64_t *sum);
-/* A collective: the first failure of any rank, or *sum over all ranks. */
-int save_agree(const ares_writers *by, int rc, uint64_t *sum);
-/* The tensor of that kind in a file; NULL: absent. */
-const ares_tensor_info *save_find(const ares_safetensors *s, const ares_param *p, piece_kind kind);
 
 /*
  * Rows [n][k] of the given type in host memory <-> a parameter's tensor (weight, gradient or an
  * optimizer state, all of one layout) on its device.
  */
-int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype);
 int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype);
 #endif

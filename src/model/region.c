@@ -42,12 +42,14 @@ static size_t host_bytes(const ares_region *r)
     return r->in_parts ? own_bytes(r) : weight_bytes(r);
 }
 
-bool region_apart(const ares_region *r)
+/* Whether a region's weights are whole on the device only while they are held. */
+static bool region_apart(const ares_region *r)
 {
     return r->host || r->in_parts;
 }
 
-int slots_open(ares_model *m)
+/* Memory of the device for such weights. */
+static int slots_open(ares_model *m)
 {
     ares_device *d = m->device;
     struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
@@ -128,7 +130,7 @@ static void begin_fill(ares_model *m, weight_slot *s, int r)
     s->ticket = ares_group_gather(m->share.group, mine, s->memory, own_bytes(from));
 }
 
-void slots_close(ares_model *m)
+static void slots_close(ares_model *m)
 {
     if (!m->slots) return;
     arrive(m); /* before its memory is anybody else's */
@@ -137,7 +139,8 @@ void slots_close(ares_model *m)
     ares_free(m->slots);
 }
 
-void slots_forget(ares_model *m)
+/* weights were written where they lie */
+static void slots_forget(ares_model *m)
 {
     for (int i = 0; i < WEIGHT_SLOTS && m->slots; i++) {
         ARES_ASSERT(!m->slots->slot[i].holds);
@@ -255,6 +258,8 @@ static bool adds_rounds(const ares_model *m)
     return m->share.by_round && !in_parts(m) && ares_group_size(m->share.group) > 1;
 }
 
+static bool region_of_tower(const ares_model *m, int i);
+
 /* Norms, biases and a tower's matrices are one chain over all rounds. */
 static bool sums_rounds(const ares_model *m, const ares_region *r)
 {
@@ -273,7 +278,8 @@ static int64_t of_look_up(const ares_model *m)
     return m->cfg.tied && !in_parts(m) ? m->embed->elements : 0;
 }
 
-int64_t gradients_elements(const ares_model *m)
+/* Of a trained model: elements of m->grads. */
+static int64_t gradients_elements(const ares_model *m)
 {
     int64_t n = of_look_up(m) + (in_parts(m) ? GRAD_SLOTS * largest(m) : 0);
     for (int i = 0; i < m->n_regions; i++) {
@@ -326,7 +332,7 @@ static int take_memory(ares_model *m)
     return ARES_OK;
 }
 
-void gradients_close(ares_model *m)
+static void gradients_close(ares_model *m)
 {
     ares_phase_give_back(m->device, &m->of_training);
     ares_free(m->grad_slots);
@@ -534,7 +540,8 @@ static int windows_open(ares_model *m)
     return ARES_OK;
 }
 
-void windows_close(ares_model *m)
+/* optimizer states, wherever they lie */
+static void windows_close(ares_model *m)
 {
     ares_device *d = m->device;
     for (int i = 0; i < WINDOWS && m->windows; i++)
@@ -696,7 +703,8 @@ static void name_regions(ares_model *m)
         snprintf(m->regions[n++].name, sizeof m->regions->name, "vision block %d", i);
 }
 
-bool region_of_tower(const ares_model *m, int i)
+/* Whether region i is one of the matrices of a vision tower. */
+static bool region_of_tower(const ares_model *m, int i)
 {
     if (!m->tower.patches) return false;
     int first = m->tower.patches->region;

@@ -30,7 +30,7 @@ static size_t tensor_bytes(const ares_matrix *w)
     return (size_t)ares_matrix_elements(w->layout, w->n, w->k) * ares_dtype_bytes(w->dtype);
 }
 
-int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
+static int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
 {
     ares_device *d = m->device;
     if (on_host(m, to)) {
@@ -127,7 +127,8 @@ static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
     return (stretch){ r->own_first, r->own, data, r->states };
 }
 
-bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
+/* Whether files have numbers of that kind for the parameter. */
+static bool pieces_exist(const ares_model *m, const ares_param *p, piece_kind kind)
 {
     return held(m, &m->regions[p->region], kind).data != NULL;
 }
@@ -145,7 +146,8 @@ static ares_matrix lying(const stretch *s, const piece *x)
     return y;
 }
 
-ares_matrix pieces_other(const ares_model *other, const piece *x)
+/* The weights of the same rectangle in another model of these parameters; this rank has them. */
+static ares_matrix pieces_other(const ares_model *other, const piece *x)
 {
     stretch s = held_weights(&other->regions[x->p->region]);
     return lying(&s, x);
@@ -168,14 +170,15 @@ static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int6
     v->rc = v->fn(v->ctx, &x);
 }
 
-int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx)
+static int pieces_held_of(const ares_model *m, int region, piece_kind kind, piece_fn *fn, void *ctx)
 {
     visit v = { .held = held(m, &m->regions[region], kind), .fn = fn, .ctx = ctx };
     if (v.held.data) pieces_of_region(m, region, v.held.first, v.held.n, meet, &v);
     return v.rc;
 }
 
-int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
+/* Everything of that kind in this rank's memory. Ends with the first failure. */
+static int pieces_held(const ares_model *m, piece_kind kind, piece_fn *fn, void *ctx)
 {
     int rc = ARES_OK;
     for (int i = 0; i < regions_count(m) && rc == ARES_OK; i++)
@@ -193,7 +196,12 @@ static int64_t share_of(const ares_region *r, int ranks)
     return r->decay ? (chunks + ranks - 1) / ranks * ARES_SUM_CHUNK : r->elements;
 }
 
-int64_t pieces_turns(const ares_region *r, int ranks)
+/*
+ * What rank `rank` of `ranks` writes of a region, in turns of at most 16 million elements; the
+ * ranks together write everything once. Every rank has the same number of turns, some of them
+ * empty.
+ */
+static int64_t pieces_turns(const ares_region *r, int ranks)
 {
     return (share_of(r, ranks) + TURN - 1) / TURN;
 }
@@ -205,8 +213,8 @@ static int64_t run_of(const ares_model *m, int rank, int ranks)
     return rank % shards * replicas + rank / shards;
 }
 
-int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
-                   int64_t turn, piece_fn *fn, void *ctx)
+static int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
+                          int64_t turn, piece_fn *fn, void *ctx)
 {
     const ares_region *r = &m->regions[region];
     visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
@@ -220,7 +228,8 @@ int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, i
 }
 
 /* ---------------------------------------------------------------- rectangles of whole tensors */
-int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype)
+/* tensor: the whole one in host memory, of which the rectangle is taken. */
+static int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dtype dtype)
 {
     size_t size = ares_dtype_bytes(dtype), row = (size_t)x->columns * size;
     int64_t k = x->p->weight.k;
@@ -304,8 +313,9 @@ static void hash_chunk(void *ctx, int64_t task, int worker)
     atomic_fetch_add(&j->sum, sum);
 }
 
-void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
-                     ares_dtype dtype, uint64_t *sum)
+/* Adds to *sum what rows, the rectangle's numbers in a file, contribute. */
+static void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
+                            ares_dtype dtype, uint64_t *sum)
 {
     int64_t k = x->p->weight.k;
     uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
@@ -352,18 +362,21 @@ static const char *tensor_name(const ares_param *p, piece_kind kind, char name[s
     return name;
 }
 
-const ares_tensor_info *save_find(const ares_safetensors *s, const ares_param *p, piece_kind kind)
+/* The tensor of that kind in a file; NULL: absent. */
+static const ares_tensor_info *save_find(const ares_safetensors *s, const ares_param *p,
+                                         piece_kind kind)
 {
     char name[128];
     return ares_safetensors_find(s, tensor_name(p, kind, name));
 }
 
-save_file save_weights(const ares_model *m, const char *path)
+/* of all parameters */
+static save_file save_weights(const ares_model *m, const char *path)
 {
     return (save_file){ path, 0, m->n_params, { OF_WEIGHTS }, 1, m->cfg.file_dtype };
 }
 
-save_file save_states(const ares_model *m, const char *path)
+static save_file save_states(const ares_model *m, const char *path)
 {
     return (save_file){ path, 0, m->n_params, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
 }
@@ -483,7 +496,13 @@ static int save_all(saving *s)
     return ARES_OK;
 }
 
-int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by, uint64_t *sum)
+/*
+ * A collective of by's ranks (NULL: this process alone), unless it fails with ARES_EDIST. Another
+ * failure is this rank's own. *sum grows by what this rank has written contributes to the
+ * fingerprint.
+ */
+static int save_tensors(const ares_model *m, const save_file *f, const ares_writers *by,
+                        uint64_t *sum)
 {
     saving s = { .m = m, .f = f, .world = by ? by->world : NULL };
     s.sends = by && f->path && !by->same_files && ares_world_size(s.world) > 1;
@@ -531,7 +550,8 @@ int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64
     return s.all;
 }
 
-int save_agree(const ares_writers *by, int rc, uint64_t *sum)
+/* A collective: the first failure of any rank, or *sum over all ranks. */
+static int save_agree(const ares_writers *by, int rc, uint64_t *sum)
 {
     ares_world *w = by ? by->world : NULL;
     ARES_TRY(ares_world_agree(w, rc));

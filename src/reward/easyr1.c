@@ -96,7 +96,8 @@ ares_view easyr1_boxed(ares_view response)
     return v.data ? v : ARES_VIEW("None");
 }
 
-bool easyr1_equal(ares_view given, ares_view truth, ares_verify_out *out)
+/* Whether two answers are equal for MathRuler; sets out->exhausted when the budget ended first. */
+static bool easyr1_equal(ares_view given, ares_view truth, ares_verify_out *out)
 {
     math_budget budget = { .steps = MATH_STEPS };
     ares_arena arena = { 0 };
@@ -106,7 +107,12 @@ bool easyr1_equal(ares_view given, ares_view truth, ares_verify_out *out)
     return equal;
 }
 
-void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_view *extracted)
+/*
+ * Fills out->accuracy and out->no_answer from the last \boxed{} of the response, graded as
+ * MathRuler does; *extracted is the box's content.
+ */
+static void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out,
+                                  ares_view *extracted)
 {
     *extracted = easyr1_boxed(in->response);
     out->no_answer = !last_box(in->response).data;

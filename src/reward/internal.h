@@ -121,8 +121,6 @@ typedef struct reward_verdict {
     int n_values;
     char *answer; /* where the item asks for it; NULL: it tells none */
 } reward_verdict;
-/* The answer that details tell, for majorities; NULL: they tell none. (reward.c) */
-char *reward_answer_of(ares_view members);
 
 typedef struct reward_job {
     struct ares_reward *owner;
@@ -131,7 +129,6 @@ typedef struct reward_job {
     reward_verdict *verdicts; /* [entries + 1], the last one of worker.reward.accuracy */
     _Atomic int left;         /* verdicts to come; those of built-in verifiers are one */
 } reward_job;
-void reward_job_free(reward_job *j);
 
 struct ares_reward {
     ares_reward_config cfg;
@@ -153,17 +150,6 @@ struct ares_reward {
     ares_str line; /* the line in hand for users' processes */
 };
 
-/* Fills r->entries, r->n, r->users and r->tells_ids from r->cfg; faults go to cfg. */
-void reward_open_entries(ares_config *cfg, ares_reward *r);
-void reward_entry_fini(reward_entry *e);
-/*
- * The score of a right or a wrong answer: worker.reward.correct, incorrect and scale in place of
- * the verifier's own (docs/dapo.md#reward-of-an-answer). (reward.c)
- */
-double reward_score(const ares_reward_config *c, bool right, double own);
-/* ares_judge_new; a name that is no verifier's is a fault of the option at path. */
-int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out);
-
 /* The reward functions published with EasyR1 and ARES, by their names in configurations. */
 
 /*
@@ -181,7 +167,6 @@ typedef struct reward_shaper {
     /* what to add, from what the controls have written into the sample */
     double (*shape)(const ares_sample *s);
 } reward_shaper;
-const reward_shaper *reward_shaper_find(const char *name); /* NULL: that verifier has none */
 
 /*
  * AEPO's entropy score (docs/aepo.md#entropy-score), in double. Right answers to easy prompts get a

@@ -37,7 +37,8 @@ static ares_view integer_text(const ares_json *v, char *buffer, size_t size)
     return (ares_view){ buffer, (size_t)snprintf(buffer, size, "%.0f", v->number) };
 }
 
-int schema_compare(const ares_json *a, const ares_json *b)
+/* Numbers by value, exactly: 1 and 1.0 are equal. < 0, 0, > 0. */
+static int schema_compare(const ares_json *a, const ares_json *b)
 {
     char digits_a[400], digits_b[400];
     bool int_a = a->type == ARES_JSON_INT, int_b = b->type == ARES_JSON_INT;
@@ -52,7 +53,11 @@ int schema_compare(const ares_json *a, const ares_json *b)
     return int_a ? compare_mixed(a->integer, b->number) : -compare_mixed(b->integer, a->number);
 }
 
-ares_str schema_digits(const ares_json *number, int64_t *exponent)
+/*
+ * The decimal digits of a number without zeros at either end, and the power of ten of the last one.
+ * 0 has no digits.
+ */
+static ares_str schema_digits(const ares_json *number, int64_t *exponent)
 {
     enum { FAR = 1000000000 }; /* further than any double: the rest of the exponent is cut */
     ares_str digits = { 0 };
@@ -84,7 +89,7 @@ ares_str schema_digits(const ares_json *number, int64_t *exponent)
  * n 10^f / (m 10^e) is whole, with neither n nor m divisible by ten: never where f < e, else where
  * m divides n 10^(f - e).
  */
-bool schema_is_multiple(const ares_json *number, const ares_json *step)
+static bool schema_is_multiple(const ares_json *number, const ares_json *step)
 {
     int64_t f, e;
     ares_str n = schema_digits(number, &f), m_digits = schema_digits(step, &e);
@@ -106,7 +111,8 @@ bool schema_is_multiple(const ares_json *number, const ares_json *step)
     return multiple;
 }
 
-bool schema_equal(const ares_json *a, const ares_json *b, int64_t *steps)
+/* Values of any type; takes the work off *steps, and ends early when none are left. */
+static bool schema_equal(const ares_json *a, const ares_json *b, int64_t *steps)
 {
     if (--*steps < 0) return false;
     if (schema_is_number(a) && schema_is_number(b)) {
@@ -172,7 +178,8 @@ enum { OPEN, DONE };
 
 static int check_schema(checker *c, const ares_json *schema, const schema_place *at);
 
-void schema_add_pointer(ares_str *out, const schema_place *at)
+/* Appends the place as a JSON pointer (RFC 6901). */
+static void schema_add_pointer(ares_str *out, const schema_place *at)
 {
     if (!at) return;
     schema_add_pointer(out, at->up);
@@ -201,7 +208,8 @@ static ARES_PRINTF(3, 4) int bad(const checker *c, const schema_place *at, const
     return rc;
 }
 
-const ares_json *schema_find_ref(const ares_json *root, ares_view ref)
+/* What "#" or "#/$defs/name" stands for; NULL: nothing */
+static const ares_json *schema_find_ref(const ares_json *root, ares_view ref)
 {
     const ares_json *defs = ares_json_get(root, "$defs");
     ares_view start = ARES_VIEW("#/$defs/");
@@ -360,7 +368,11 @@ static int check_schema(checker *c, const ares_json *schema, const schema_place 
     return follow(c, schema, at, 0);
 }
 
-int schema_load(ares_arena *arena, const char *path, const ares_json **out)
+/*
+ * Reads a schema file into the arena. A failure (ARES_ECONFIG, ARES_EIO ...) names the file and the
+ * place in it.
+ */
+static int schema_load(ares_arena *arena, const char *path, const ares_json **out)
 {
     ares_str text = { 0 };
     checker c = { .path = path };
@@ -671,7 +683,8 @@ static bool apply(matcher *m, const ares_json *schema, const ares_json *value,
     return fits;
 }
 
-void schema_judge(const ares_json *schema, const ares_json *value, schema_verdict *verdict)
+/* The schema has been loaded by schema_load. verdict begins as {0}; its text is the caller's. */
+static void schema_judge(const ares_json *schema, const ares_json *value, schema_verdict *verdict)
 {
     matcher m = { .root = schema, .steps = STEPS, .verdict = verdict };
     bool fits = apply(&m, schema, value, NULL, "false");

@@ -116,7 +116,11 @@ static bool negative_before(ares_view t, size_t i)
     return sign == 0 || (!digit(t.data[sign - 1]) && t.data[sign - 1] != ')');
 }
 
-bool grade_last_number(ares_view t, grade_number *out)
+/*
+ * The last number of a text ("-1,234.50" and "$7" are numbers; "3.2.1" is read as its pieces);
+ * false when there is none, or it is too long.
+ */
+static bool grade_last_number(ares_view t, grade_number *out)
 {
     bool found = false;
     grade_number candidate;
@@ -135,7 +139,8 @@ bool grade_last_number(ares_view t, grade_number *out)
     return found;
 }
 
-bool grade_whole_number(ares_view t, grade_number *out)
+/* The whole text as one number. */
+static bool grade_whole_number(ares_view t, grade_number *out)
 {
     t = ares_view_trim(t);
     bool wide = ares_view_starts(t, ARES_VIEW("\xe2\x88\x92")),
@@ -160,7 +165,12 @@ static size_t box_at(ares_view t, size_t i)
     return 0;
 }
 
-ares_view grade_last_boxed(ares_view t)
+/*
+ * Content of the last \boxed{...} (or \fbox{...}) up to the brace that closes it, escaped braces
+ * counted like others; NULL data when there is none, or the last one never closes. Of a box in a
+ * box the inner one counts (docs/rewards.md#mathruler).
+ */
+static ares_view grade_last_boxed(ares_view t)
 {
     for (size_t i = t.len; i-- > 0;) {
         size_t open = t.data[i] == '\\' ? box_at(t, i) : 0, depth = 0;

@@ -16,7 +16,7 @@
  * What a verifier's details call the answer: its text, or "" where none was found. NULL: they do
  * not tell one. members: JSON members, or an object.
  */
-char *reward_answer_of(ares_view members)
+static char *reward_answer_of(ares_view members)
 {
     static const char *const names[] = { "pred", "extracted" };
     ares_arena arena = { 0 };
@@ -126,7 +126,7 @@ void ares_reward_submit(ares_reward *r, ares_reward_item *item)
     if (builtins) ares_pool_post(r->pool, run_verifiers, j);
 }
 
-void reward_job_free(reward_job *j)
+static void reward_job_free(reward_job *j)
 {
     for (int i = 0; i <= j->owner->n; i++) {
         ares_free(j->verdicts[i].failure);
@@ -347,7 +347,11 @@ static void write_details(const ares_reward *r, const reward_job *j)
     ares_str_fini(&out);
 }
 
-double reward_score(const ares_reward_config *c, bool right, double own)
+/*
+ * The score of a right or a wrong answer: worker.reward.correct, incorrect and scale in place of
+ * the verifier's own (docs/dapo.md#reward-of-an-answer).
+ */
+static double reward_score(const ares_reward_config *c, bool right, double own)
 {
     bool correct = !ares_is_null_f64(c->correct), incorrect = !ares_is_null_f64(c->incorrect),
          scale = !ares_is_null_f64(c->scale);
@@ -461,7 +465,8 @@ int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_m
 
 static ARES_OPTION_TABLE(entry_table, reward_entry_options, REWARD_ENTRY_OPTIONS);
 
-int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out)
+/* ares_judge_new; a name that is no verifier's is a fault of the option at path. */
+static int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out)
 {
     int n, i;
     const char *const *names = ares_verifier_names(&n);
@@ -966,7 +971,8 @@ static void open_reward_funcs(ares_config *cfg, ares_reward *r)
     }
 }
 
-void reward_open_entries(ares_config *cfg, ares_reward *r)
+/* Fills r->entries, r->n, r->users and r->tells_ids from r->cfg; faults go to cfg. */
+static void reward_open_entries(ares_config *cfg, ares_reward *r)
 {
     const ares_reward_config *rc = &r->cfg;
     bool listed = rc->rewards && rc->rewards->type != ARES_JSON_NULL, twice = false;
@@ -994,7 +1000,7 @@ void reward_open_entries(ares_config *cfg, ares_reward *r)
     else check_names(cfg, r, listed ? n : 0);
 }
 
-void reward_entry_fini(reward_entry *e)
+static void reward_entry_fini(reward_entry *e)
 {
     ares_judge_free(e->judge);
     ares_free(e->name);
@@ -1151,7 +1157,8 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
 SHAPE_LIST(DECLARE)
 static const reward_shaper *const table[] = { SHAPE_LIST(ENTRY) };
 
-const reward_shaper *reward_shaper_find(const char *name)
+/* NULL: that verifier has none */
+static const reward_shaper *reward_shaper_find(const char *name)
 {
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (strcmp(table[i]->name, name) == 0) return table[i];

@@ -78,13 +78,6 @@ double easyr1_r1v_format(ares_view response);
  * original says (docs/rewards.md#mathruler).
  */
 ares_view easyr1_boxed(ares_view response);
-/* Whether two answers are equal for MathRuler; sets out->exhausted when the budget ended first. */
-bool easyr1_equal(ares_view given, ares_view truth, ares_verify_out *out);
-/*
- * Fills out->accuracy and out->no_answer from the last \boxed{} of the response, graded as
- * MathRuler does; *extracted is the box's content.
- */
-void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_view *extracted);
 
 /* Finds the answer in a text: its last number, its last \boxed{}. */
 
@@ -95,19 +88,6 @@ void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_
 typedef struct grade_number {
     char text[128];
 } grade_number;
-/*
- * The last number of a text ("-1,234.50" and "$7" are numbers; "3.2.1" is read as its pieces);
- * false when there is none, or it is too long.
- */
-bool grade_last_number(ares_view text, grade_number *out);
-/* The whole text as one number. */
-bool grade_whole_number(ares_view text, grade_number *out);
-/*
- * Content of the last \boxed{...} (or \fbox{...}) up to the brace that closes it, escaped braces
- * counted like others; NULL data when there is none, or the last one never closes. Of a box in a
- * box the inner one counts (docs/rewards.md#mathruler).
- */
-ares_view grade_last_boxed(ares_view text);
 
 /* What `auto`, which opens judges itself, and the table of verifiers need of judges. */
 
@@ -186,37 +166,14 @@ typedef struct schema_place {
     ares_view key; /* data NULL: index counts */
     int64_t index;
 } schema_place;
-/* Appends the place as a JSON pointer (RFC 6901). */
-void schema_add_pointer(ares_str *out, const schema_place *at);
-
-/*
- * Reads a schema file into the arena. A failure (ARES_ECONFIG, ARES_EIO ...) names the file and the
- * place in it.
- */
-int schema_load(ares_arena *arena, const char *path, const ares_json **out);
-/* What "#" or "#/$defs/name" stands for; NULL: nothing */
-const ares_json *schema_find_ref(const ares_json *root, ares_view ref);
 
 typedef struct schema_verdict {
     bool fits, exhausted;
     ares_str at;         /* JSON pointer of the first value that does not fit */
     const char *keyword; /* and the keyword it breaks; NULL: it fits, or exhausted */
 } schema_verdict;
-/* The schema has been loaded by schema_load. verdict begins as {0}; its text is the caller's. */
-void schema_judge(const ares_json *schema, const ares_json *value, schema_verdict *verdict);
 
-/* Numbers by value, exactly: 1 and 1.0 are equal. < 0, 0, > 0. */
-int schema_compare(const ares_json *a, const ares_json *b);
-/*
- * The decimal digits of a number without zeros at either end, and the power of ten of the last one.
- * 0 has no digits.
- */
-ares_str schema_digits(const ares_json *number, int64_t *exponent);
 enum { SCHEMA_STEP_DIGITS = 9 }; /* of multipleOf: products then fit 64 bits */
-/* step: at most SCHEMA_STEP_DIGITS digits */
-bool schema_is_multiple(const ares_json *number, const ares_json *step);
-/* Values of any type; takes the work off *steps, and ends early when none are left. */
-bool schema_equal(const ares_json *a, const ares_json *b, int64_t *steps);
 static inline bool schema_is_number(const ares_json *v)
 {
     return v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;

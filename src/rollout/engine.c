@@ -28,21 +28,22 @@ struct rollout_peers {
     bool all_done, parted;
 };
 
-rollout_peers *rollout_peers_new(ares_group *g)
+/* ---------------- engine.c: the ranks that decode as one */
+static rollout_peers *rollout_peers_new(ares_group *g)
 {
     rollout_peers *p = ares_calloc(1, sizeof *p);
     p->group = g;
     return p;
 }
 
-void rollout_peers_free(rollout_peers *p)
+static void rollout_peers_free(rollout_peers *p)
 {
     if (!p) return;
     ares_str_fini(&p->requests);
     ares_free(p);
 }
 
-void rollout_peers_clear(rollout_peers *p)
+static void rollout_peers_clear(rollout_peers *p)
 {
     ares_str_clear(&p->requests);
     p->taken = 0;
@@ -74,7 +75,8 @@ static const void *take(ares_view *in, size_t bytes)
     return at;
 }
 
-void rollout_peers_add(rollout_peers *p, const ares_request *asked)
+/* Keeps a request until all ranks meet. */
+static void rollout_peers_add(rollout_peers *p, const ares_request *asked)
 {
     const ares_sampling *s = &asked->sampling;
     put(&p->requests, asked, sizeof *asked);
@@ -83,6 +85,8 @@ void rollout_peers_add(rollout_peers *p, const ares_request *asked)
     for (int32_t i = 0; i < s->n_stop_strings; i++)
         put(&p->requests, s->stop_strings[i], strlen(s->stop_strings[i]) + 1);
 }
+
+static void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own);
 
 static void take_requests(ares_rollout *r, ares_view in, bool own)
 {
@@ -142,7 +146,8 @@ static int hear(ares_rollout *r, const word *words, const char *all, size_t most
     return ARES_OK;
 }
 
-int rollout_peers_meet(ares_rollout *r)
+/* Before a step: every rank takes the requests of all, in rank order, or fails as one of them. */
+static int rollout_peers_meet(ares_rollout *r)
 {
     rollout_peers *p = r->peers;
     ares_str all = { 0 };
@@ -158,7 +163,8 @@ int rollout_peers_meet(ares_rollout *r)
     return rc;
 }
 
-void rollout_peers_part(ares_rollout *r)
+/* Own requests that are kept are queued here alone: no step may follow. */
+static void rollout_peers_part(ares_rollout *r)
 {
     rollout_peers *p = r->peers;
     p->parted = true;
@@ -166,7 +172,8 @@ void rollout_peers_part(ares_rollout *r)
     ares_str_clear(&p->requests);
 }
 
-int rollout_peers_finish(ares_rollout *r, int rc)
+/* As ares_rollout_finish. */
+static int rollout_peers_finish(ares_rollout *r, int rc)
 {
     rollout_peers *p = r->peers;
     int64_t active;
@@ -439,7 +446,8 @@ static const int32_t *content_of(const request *q, ares_arena *arena)
     return out;
 }
 
-void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own)
+/* Queues a request that was checked. own: as in request. */
+static void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own)
 {
     ares_arena *a = &r->arena;
     const ares_sampling *s = &asked->sampling;

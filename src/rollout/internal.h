@@ -201,21 +201,6 @@ static inline bool sequence_full(const ares_rollout *r, const sequence *s)
 /* ---------------- engine.c: what every step gives the model and the sampler, without its arrays */
 ares_packed rollout_packed(const ares_rollout *r);
 ares_sample_args rollout_sampler(const ares_rollout *r);
-/* Queues a request that was checked. own: as in request. */
-void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own);
-
-/* ---------------- engine.c: the ranks that decode as one */
-rollout_peers *rollout_peers_new(ares_group *g);
-void rollout_peers_free(rollout_peers *p);
-void rollout_peers_clear(rollout_peers *p);
-/* Keeps a request until all ranks meet. */
-void rollout_peers_add(rollout_peers *p, const ares_request *asked);
-/* Before a step: every rank takes the requests of all, in rank order, or fails as one of them. */
-int rollout_peers_meet(ares_rollout *r);
-/* Own requests that are kept are queued here alone: no step may follow. */
-void rollout_peers_part(ares_rollout *r);
-/* As ares_rollout_finish. */
-int rollout_peers_finish(ares_rollout *r, int rc);
 
 /* ---------------- ahead.c: steps launched before the tokens of the step before have been read */
 /* *out: NULL where the device computes at once. */

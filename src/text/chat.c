@@ -11,17 +11,6 @@
  */
 
 /*
- * Which key of the final message the variables ask to continue: "content" for true, or the key that
- * they name; data NULL where they ask for none. With add_generation_prompt it is an error.
- */
-int chat_continue_key(const ares_json *variables, ares_view *key);
-/* *marked: the messages with the mark after the text of the final one; *content: that text. */
-int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *arena,
-                       const ares_json **marked, ares_view *content);
-/* Cuts the text at the mark, and the white space before it where the template trims the content. */
-int chat_continue_cut(ares_str *text, ares_view content);
-
-/*
  * The mark ends with a space. Where the rendered text lacks that space, the template trims the
  * content, and the white space before the mark is cut too. Where a content holds the mark's own
  * words, the last mark of the text counts.
@@ -43,7 +32,11 @@ static bool truthy(const ares_json *v)
     }
 }
 
-int chat_continue_key(const ares_json *variables, ares_view *key)
+/*
+ * Which key of the final message the variables ask to continue: "content" for true, or the key that
+ * they name; data NULL where they ask for none. With add_generation_prompt it is an error.
+ */
+static int chat_continue_key(const ares_json *variables, ares_view *key)
 {
     const ares_json *v = ares_json_get(variables, "continue_final_message");
     *key = (ares_view){ 0 };
@@ -124,8 +117,9 @@ static int mark_parts(const ares_json *parts, int64_t message, ares_view key, ar
     return no_text(message, key);
 }
 
-int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *arena,
-                       const ares_json **marked, ares_view *content)
+/* *marked: the messages with the mark after the text of the final one; *content: that text. */
+static int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *arena,
+                              const ares_json **marked, ares_view *content)
 {
     int64_t last = messages->count - 1;
     if (last < 0)
@@ -145,7 +139,8 @@ int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *are
     return ARES_OK;
 }
 
-int chat_continue_cut(ares_str *text, ares_view content)
+/* Cuts the text at the mark, and the white space before it where the template trims the content. */
+static int chat_continue_cut(ares_str *text, ares_view content)
 {
     ares_view all = ares_str_view(text), word = { mark.data, mark.len - 1 };
     int64_t at = -1;
@@ -527,7 +522,7 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
                        const ares_json *messages, ares_view key, const struct tm *now,
                        ares_str *out)
 {
-    const ares_json *marked;
+    const ares_json *marked = NULL;
     ares_view content;
     ares_str text = { 0 };
     ARES_TRY(chat_continue_mark(messages, key, arena, &marked, &content));

@@ -264,7 +264,8 @@ static int interval(translation *t)
     return ARES_OK;
 }
 
-int pattern_translate(const char *where, ares_view source, ares_str *out)
+/* Appends the pattern in PCRE2's syntax. */
+static int pattern_translate(const char *where, ares_view source, ares_str *out)
 {
     translation t = { where, source, 0, out, 0, 0 };
     while (t.at < source.len) {

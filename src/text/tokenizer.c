@@ -8,7 +8,7 @@
  * where offsets are wanted, the place of each in the given text.
  */
 
-void pieces_add(pieces *p, piece x)
+static void pieces_add(pieces *p, piece x)
 {
     if (p->n == p->cap) {
         p->cap = p->cap ? p->cap * 2 : 256;
@@ -52,7 +52,8 @@ static int64_t starts_before(text_scratch *s, size_t to)
     return s->starts = starts;
 }
 
-void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2])
+/* The code points of the source that bytes [from, to) of a piece stand for, to > from. */
+static void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2])
 {
     if (!p->in_source) {
         place[0] = p->places[from][0];
@@ -142,7 +143,8 @@ static void map_to_alphabet(text_scratch *s, piece *p)
     *p = (piece){ bytes, len, places, p->id, false, 0 };
 }
 
-void split_unmap(text_scratch *s, piece *p)
+/* Rewrites a piece in the byte alphabet as the bytes that it stands for. */
+static void split_unmap(text_scratch *s, piece *p)
 {
     unsigned char *bytes = ares_arena_alloc(&s->arena, p->len);
     size_t len = 0;
@@ -242,7 +244,8 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
     return ARES_OK;
 }
 
-int split_run(const split_step *step, text_scratch *s)
+/* Runs a step on every piece of s->a that is not an added token; the result is s->a again. */
+static int split_run(const split_step *step, text_scratch *s)
 {
     s->b.n = 0;
     for (int64_t i = 0; i < s->a.n; i++) {
@@ -292,7 +295,7 @@ added_set *added_set_new(void)
     return set;
 }
 
-void added_set_free(added_set *set)
+static void added_set_free(added_set *set)
 {
     if (!set) return;
     ares_free(set->nodes);
@@ -391,7 +394,11 @@ static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces 
                                  p->in_source, 0 });
 }
 
-void added_split(const added_set *set, bool split_special, const piece *p, pieces *out)
+/*
+ * Cuts the piece at the added tokens in it and appends the parts to out; split_special: not at
+ * special ones.
+ */
+static void added_split(const added_set *set, bool split_special, const piece *p, pieces *out)
 {
     size_t done = 0, from = 0, start, end;
     const added_token *token;

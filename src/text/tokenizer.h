@@ -70,9 +70,6 @@ void pattern_free(pattern *p);
 pattern_scratch *pattern_scratch_new(void);
 void pattern_scratch_free(pattern_scratch *s);
 
-/* Appends the pattern in PCRE2's syntax. */
-int pattern_translate(const char *where, ares_view source, ares_str *out);
-
 /*
  * The next match in text [len], valid UTF-8: [it.start, it.end). Begin with it = {0}. Returns 1, 0
  * after the last match, or an error. An empty match right after the last match is skipped.
@@ -106,7 +103,6 @@ typedef struct pieces {
     piece *items;
     int64_t n, cap;
 } pieces;
-void pieces_add(pieces *p, piece x);
 
 /* Memory that one encoding needs and the next uses again. */
 typedef struct text_scratch {
@@ -129,9 +125,6 @@ typedef struct text_scratch {
 text_scratch *text_scratch_new(void);
 void text_scratch_free(text_scratch *s);
 
-/* The code points of the source that bytes [from, to) of a piece stand for, to > from. */
-void piece_place(text_scratch *s, const piece *p, size_t from, size_t to, int64_t place[2]);
-
 /* ---- added tokens (tokenizer.c) */
 typedef struct added_token {
     ares_view content; /* as the file has it */
@@ -140,14 +133,8 @@ typedef struct added_token {
 } added_token;
 typedef struct added_set added_set; /* a trie; the leftmost match wins, of several the longest */
 added_set *added_set_new(void);
-void added_set_free(added_set *set);
 /* Of two equal texts the first holds. */
 void added_set_put(added_set *set, ares_view text, const added_token *token);
-/*
- * Cuts the piece at the added tokens in it and appends the parts to out; split_special: not at
- * special ones.
- */
-void added_split(const added_set *set, bool split_special, const piece *p, pieces *out);
 
 /* ---- steps (tokenizer.c) */
 typedef enum {
@@ -174,12 +161,8 @@ typedef struct split_step {
     bool invert;
     pattern *pattern;
 } split_step;
-/* Runs a step on every piece of s->a that is not an added token; the result is s->a again. */
-int split_run(const split_step *step, text_scratch *s);
 /* Brings a piece into a normal form, unless it is in that form. */
 void split_normalize(unicode_form form, text_scratch *s, piece *p);
-/* Rewrites a piece in the byte alphabet as the bytes that it stands for. */
-void split_unmap(text_scratch *s, piece *p);
 
 /* A loaded tokenizer: made by tokenizer_load.c, used by tokenizer.c. */
 
@@ -234,18 +217,6 @@ struct ares_tokenizer {
 
 /* A tokenizer from the text of a tokenizer.json; errors call it `name` (tokenizer_load.c). */
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
-/*
- * Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory,
- * where present (tokenizer_load.c).
- */
-int tokenizer_read_config(ares_tokenizer *t, const char *dir);
-/*
- * Adds a token as the library does: the id it has in the vocabulary, else the next free one.
- * (tokenizer_load.c)
- */
-int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
-/* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
-int tokenizer_read_added(const char *where, const ares_json *json, added_token *token);
 
 /* ---------------- what decoding and spans share (tokenizer.c) */
 /* Ends a text: half a character becomes U+FFFD. */
@@ -263,34 +234,6 @@ typedef struct tokenizer_loader {
 } tokenizer_loader;
 
 /* ---- tokenizer_load.c */
-/* "text: <file>: <key> = '<value>': <what>" */
-int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
-                  const char *what);
-/* rc, with "text: <file>: <key>" added to the message of an error. */
-int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc);
-/* `where` is the key that errors name; absent: the value of a missing key. */
-int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
-                       const char *key, bool absent, bool *out);
-/* The string "type" of an object; data NULL: there is none. */
-ares_view tokenizer_type_of(const ares_json *json);
-/* Whether the value is missing or null. */
-bool tokenizer_is_absent(const ares_json *json);
-
-/* Makes room for the token `id`; new tokens are zeroed. */
-void tokenizer_grow(ares_tokenizer *t, int64_t id);
-/*
- * What the ByteLevel decoder turns a token into: the bytes that its characters stand for, or its
- * own text where some are not of the byte alphabet.
- */
-ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text);
-
-/* ---- tokenizer_load.c: keys of tokenizer.json */
-int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json);
-int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json);
-int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json);
-int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json);
-/* The steps of a directory without tokenizer.json, as its tokenizer_class has them. */
-int tokenizer_read_class(tokenizer_loader *l, const char *dir);
 
 /* What the spans of VAPOR's tests share with tokenizer.c. */
 

@@ -6,37 +6,43 @@
 
 /* What the readers of a tokenizer's files share: values with faults that name them, and tokens. */
 
-int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
-                  const char *what)
+/* "text: <file>: <key> = '<value>': <what>" */
+static int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
+                         const char *what)
 {
     return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80),
                      value.data ? value.data : "", what);
 }
 
-int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc)
+/* rc, with "text: <file>: <key>" added to the message of an error. */
+static int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc)
 {
     return rc == ARES_OK ? rc : ares_fail_in(rc, "text: %s: %s", l->path, key);
 }
 
-ares_view tokenizer_type_of(const ares_json *json)
+/* The string "type" of an object; data NULL: there is none. */
+static ares_view tokenizer_type_of(const ares_json *json)
 {
     const ares_json *type = ares_json_get(json, "type");
     return type && type->type == ARES_JSON_STRING ? type->text : (ares_view){ NULL, 0 };
 }
 
-bool tokenizer_is_absent(const ares_json *json)
+/* Whether the value is missing or null. */
+static bool tokenizer_is_absent(const ares_json *json)
 {
     return !json || json->type == ARES_JSON_NULL;
 }
 
-int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
-                       const char *key, bool absent, bool *out)
+/* `where` is the key that errors name; absent: the value of a missing key. */
+static int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
+                              const char *key, bool absent, bool *out)
 {
     return tokenizer_in_file(l, where, ares_json_get_bool(json, key, absent, out));
 }
 
 /* ---- tokens */
-void tokenizer_grow(ares_tokenizer *t, int64_t id)
+/* Makes room for the token `id`; new tokens are zeroed. */
+static void tokenizer_grow(ares_tokenizer *t, int64_t id)
 {
     if (id < t->token_count) return;
     if (id >= t->token_cap) {
@@ -47,7 +53,11 @@ void tokenizer_grow(ares_tokenizer *t, int64_t id)
     t->token_count = id + 1;
 }
 
-ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
+/*
+ * What the ByteLevel decoder turns a token into: the bytes that its characters stand for, or its
+ * own text where some are not of the byte alphabet.
+ */
+static ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
 {
     const unsigned char *begin = (const unsigned char *)text.data, *end = begin + text.len;
     bool same = true;
@@ -66,7 +76,11 @@ ares_view tokenizer_bytes_of(ares_arena *arena, ares_view text)
     return (ares_view){ bytes, n };
 }
 
-int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
+/*
+ * Adds a token as the library does: the id it has in the vocabulary, else the next free one.
+ *
+ */
+static int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
 {
     int64_t known = -1, id = 0;
     bool again = ares_map_get(t->added, token.content, &known);
@@ -233,7 +247,7 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
 }
 
 /* ---- decoder */
-int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
+static int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
 {
     ares_view type = tokenizer_is_absent(json) ? ARES_VIEW("null") : tokenizer_type_of(json);
     if (ares_view_is(type, "Sequence")) {
@@ -387,17 +401,18 @@ static int read_post_processor(const tokenizer_loader *l, const ares_json *json,
         "BertProcessing, Sequence)");
 }
 
-int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json)
+/* ---- tokenizer_load.c: keys of tokenizer.json */
+static int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json)
 {
     return read_normalizer(l, json, 0);
 }
 
-int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json)
+static int tokenizer_read_pre_tokenizer(tokenizer_loader *l, const ares_json *json)
 {
     return read_pre_tokenizer(l, json, 0);
 }
 
-int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json)
+static int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *json)
 {
     return read_post_processor(l, json, 0);
 }
@@ -406,7 +421,7 @@ int tokenizer_read_post_processor(const tokenizer_loader *l, const ares_json *js
  * vocab.json and merges.txt do not say how text is split; tokenizer_class decides it. Two families
  * of models are published in this form; others have a tokenizer.json or can be saved with one.
  */
-int tokenizer_read_class(tokenizer_loader *l, const char *dir)
+static int tokenizer_read_class(tokenizer_loader *l, const char *dir)
 {
     ares_tokenizer *t = l->t;
     ares_view class = { NULL, 0 };
@@ -447,7 +462,8 @@ static int read_json(ares_arena *arena, const char *path, const ares_json **out)
     return ARES_OK;
 }
 
-int tokenizer_read_added(const char *where, const ares_json *json, added_token *token)
+/* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
+static int tokenizer_read_added(const char *where, const ares_json *json, added_token *token)
 {
     ares_view content = { 0 };
     *token = (added_token){ 0 };
@@ -788,7 +804,11 @@ static int read_chat_template(ares_tokenizer *t, const char *dir)
     return rc;
 }
 
-int tokenizer_read_config(ares_tokenizer *t, const char *dir)
+/*
+ * Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory,
+ * where present.
+ */
+static int tokenizer_read_config(ares_tokenizer *t, const char *dir)
 {
     static const char *const roles[ROLE_COUNT] = { "bos_token", "eos_token", "pad_token",
                                                    "unk_token" };

@@ -157,13 +157,6 @@ int controls_provisional(const controls *c, ares_batch *b)
     return ARES_OK;
 }
 
-bool controls_want_validation(const controls *c)
-{
-    EACH(c, k)
-    if (k->control->validate) return true;
-    return false;
-}
-
 int controls_validate(controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)

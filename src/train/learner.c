@@ -26,7 +26,8 @@ int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int
                             "lower data.rollout_batch_size or data.max_response_length");
 }
 
-void columns_close(columns *c)
+/* a zeroed one, too */
+static void columns_close(columns *c)
 {
     if (c->block) c->device->k->release(c->device, c->block, c->bytes);
     if (c->staged) c->device->k->release(c->device, c->staged, c->staged_bytes);
@@ -90,7 +91,11 @@ static bool trained(const learner *l)
     return l->features && ares_features_trained(l->features);
 }
 
-int sight_show(learner *l, ares_packed *packed, int n, bool keep)
+/*
+ * Features of what stands in the passes, in the learner's arena. keep: for a backward. A trained
+ * tower makes those of an update anew, so that exact/vision_max_abs compares two computations.
+ */
+static int sight_show(learner *l, ares_packed *packed, int n, bool keep)
 {
     size_t row = (size_t)l->model->cfg.hidden * sizeof(float);
     bool fresh = keep && trained(l);
@@ -110,14 +115,16 @@ int sight_show(learner *l, ares_packed *packed, int n, bool keep)
     return ARES_OK;
 }
 
-void sight_wants(learner *l, ares_packed *packed, int n)
+/* Before a backward: memory for the derivatives by features, where the tower is trained. */
+static void sight_wants(learner *l, ares_packed *packed, int n)
 {
     size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
     for (int i = 0; i < n && trained(l); i++)
         packed[i].d_features = ares_arena_alloc(&l->arena, (size_t)packed[i].n_features * row + 1);
 }
 
-int sight_backward(learner *l, const ares_packed *packed, int n)
+/* After it: these derivatives go back through the tower, pass by pass. */
+static int sight_backward(learner *l, const ares_packed *packed, int n)
 {
     ares_model *m = l->model;
     if (!trained(l)) return ARES_OK;
@@ -204,7 +211,8 @@ void learner_close(learner *l)
     *l = (learner){ 0 };
 }
 
-int learner_reserve(learner *l, size_t bytes)
+/* Makes the scratch hold so many bytes; what it held is lost where it grows. */
+static int learner_reserve(learner *l, size_t bytes)
 {
     ares_device *d = l->model->device;
     l->scratch_bytes = ARES_MAX(l->scratch_bytes, bytes);

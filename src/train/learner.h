@@ -24,7 +24,6 @@ typedef struct sharing_groups {
 /* The groups that worker.*.fsdp.fsdp_size asks for. A collective of the world, of `ranks` ranks. */
 int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *world, ares_device *d,
                  int ranks);
-void sharing_close(sharing_groups *g);
 /*
  * How many neighbouring ranks share; fsdp_size: null, -1, and all or more than there are, as in
  * verl, are all of them.
@@ -61,7 +60,6 @@ static inline bool columns_shared(const columns *c)
  * role: of the learner, for the message.
  */
 int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int arrays);
-void columns_close(columns *c); /* a zeroed one, too */
 /* The device's address of an array of the host, whose contents are not copied yet. NULL for NULL */
 void *columns_place(columns *c, void *host, size_t bytes);
 /* Copies an array, or a part of it, to its place. The host's memory may be reused on return. */
@@ -162,8 +160,6 @@ int learner_check_storage(const char *role, ares_dtype storage, const ares_devic
 /* The model stays the caller's: whoever loaded it frees it after the learner is closed. */
 int learner_open(learner *l, ares_model *m, const learner_options *o);
 void learner_close(learner *l); /* a zeroed one, too */
-/* Makes the scratch hold so many bytes; what it held is lost where it grows. */
-int learner_reserve(learner *l, size_t bytes);
 /* For the derivatives of n passes' hidden states, so many rows each, and `more` bytes. */
 int learner_reserve_backward(learner *l, int32_t rows, int64_t n, size_t more);
 /* The scratch is taken so large at once from now on; what it takes of training's phase. */
@@ -293,15 +289,6 @@ double learner_lr(const learner *l); /* of the training step at hand */
  * through a tower that is trained. (learner.c)
  */
 
-/*
- * Features of what stands in the passes, in the learner's arena. keep: for a backward. A trained
- * tower makes those of an update anew, so that exact/vision_max_abs compares two computations.
- */
-int sight_show(learner *l, ares_packed *packed, int n, bool keep);
-/* Before a backward: memory for the derivatives by features, where the tower is trained. */
-void sight_wants(learner *l, ares_packed *packed, int n);
-/* After it: these derivatives go back through the tower, pass by pass. */
-int sight_backward(learner *l, const ares_packed *packed, int n);
 /*
  * Metrics of a step's images and videos: data/image_tokens, timing_s/vision and, of a trained
  * tower, exact/vision_max_abs. Nothing for a model that reads text alone. other: whose seconds

@@ -123,26 +123,6 @@ typedef struct update {
 bool actor_current(const actor *a, const ares_batch *b, int64_t token);
 /* The columns, and what all mini-batches have in common. (update.c) */
 int update_prepare(update *u);
-/* The places of the columns on the device, with what is there to read. (update.c) */
-int update_card_open(update *u);
-/* A card's sums of the losses begin at 0. (update.c) */
-void update_card_begin(const update *u);
-/*
- * Log-probs of rows [row, end) on the host, which has waited for them. On the CPU they are there.
- * (update.c)
- */
-int update_log_probs(const update *u, int64_t row, int64_t end);
-/*
- * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
- * one wait, or the error that names a fault. On the CPU they are there. (update.c)
- */
-int update_card_end(update *u, int64_t row, int64_t end);
-/*
- * The arguments of the loss over rows [row, end): arrays of col, u->host or u->col; those of its
- * KL. (update.c)
- */
-ares_loss_args update_loss_args(update *u, const update_columns *col, int64_t row, int64_t end);
-ares_kl_args update_kl_args(const update *u, const update_columns *col, int64_t first);
 /*
  * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
  * rank had a token to train on, or early stop abandoned the whole mini-batch; then no optimizer
@@ -151,8 +131,6 @@ ares_kl_args update_kl_args(const update *u, const update_columns *col, int64_t 
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
 /* Adds the gradients of the groups that go with rows [row, end) of the batch. (vapor.c) */
 int second_add_gradients(actor *a, const actor_second *s, int64_t row, int64_t end);
-/* Their rows [*first, *last); none: *first == *last. */
-void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first, int64_t *last);
 /* The policy's log-probs of the pairs that go with rows [row, end). (vapor.c) */
 int pair_log_probs(update *u, int64_t row, int64_t end);
 /*

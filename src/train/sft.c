@@ -1,7 +1,7 @@
+#include "sft.h"
 #include "learner.h"
 #include "options/options.h"
 #include "run/run.h"
-#include "sft.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -83,7 +83,7 @@ int sharing_open(sharing_groups *g, const ares_train_config *c, ares_world *worl
     return ARES_OK;
 }
 
-void sharing_close(sharing_groups *g)
+static void sharing_close(sharing_groups *g)
 {
     for (int i = 0; i < g->n; i++) {
         ares_group_close(g->cut[i].replicas);

@@ -115,8 +115,6 @@ int64_t eval_sets_longest(const eval_sets *e);
 struct ares_trainer;
 int eval_sets_open(struct ares_trainer *t);
 void eval_sets_close(eval_sets *e);
-/* Metrics eval/<name>...; samples (may be NULL) as in trainer_validate. A collective. */
-int eval_sets_validate(struct ares_trainer *t, ares_metrics *m, ares_str *samples);
 
 /* Everything a training step works with. (trainer.c, step.c) */
 
@@ -215,7 +213,6 @@ bool controls_want_generated(const controls *c);
 int controls_generated(controls *c, const ares_batch *b);
 /* Writes what shaping a score reads, where a filter needs shaped scores before the step's end. */
 int controls_provisional(const controls *c, ares_batch *b);
-bool controls_want_validation(const controls *c);
 int controls_validate(controls *c, ares_batch *b, ares_metrics *m);
 /* After a validation of training, with its metrics. */
 int controls_validated(controls *c, const ares_metrics *m);

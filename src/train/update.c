@@ -31,7 +31,8 @@ static int open_rows(update *u)
     return ARES_OK;
 }
 
-int update_card_open(update *u)
+/* The places of the columns on the device, with what is there to read. */
+static int update_card_open(update *u)
 {
     learner *l = &u->actor->learner;
     columns *c = &l->columns;
@@ -58,7 +59,8 @@ int update_card_open(update *u)
     return columns_shared(c) ? ARES_OK : open_rows(u);
 }
 
-void update_card_begin(const update *u)
+/* A card's sums of the losses begin at 0. */
+static void update_card_begin(const update *u)
 {
     ares_card_sums sums;
     if (!u->card) return;
@@ -72,13 +74,22 @@ static column_part part_of(const update *u, float *host, const float *col, int64
     return (column_part){ host + first, col + first, (size_t)(last - first) * sizeof *host };
 }
 
-int update_log_probs(const update *u, int64_t row, int64_t end)
+/*
+ * Log-probs of rows [row, end) on the host, which has waited for them. On the CPU they are there.
+ *
+ */
+static int update_log_probs(const update *u, int64_t row, int64_t end)
 {
     learner *l = &u->actor->learner;
     const column_part part = part_of(u, u->host.log_prob, u->col.log_prob, row, end);
     columns_out(&l->columns, &part, 1);
     return l->model->device->k->sync(l->model->device);
 }
+
+static ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t);
+
+static ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row,
+                                       int64_t end);
 
 /* The loss has met a number that it cannot compute with; the CPU's words need all its inputs. */
 static int fault(update *u, int64_t row, int64_t end)
@@ -97,7 +108,11 @@ static int fault(update *u, int64_t row, int64_t end)
     return ares_loss_fault(terms ? NULL : a->loss, &args, with ? &kl : NULL);
 }
 
-int update_card_end(update *u, int64_t row, int64_t end)
+/*
+ * What a card's losses have left of rows [row, end): sums, log-probs and KL, all on the host after
+ * one wait, or the error that names a fault. On the CPU they are there.
+ */
+static int update_card_end(update *u, int64_t row, int64_t end)
 {
     learner *l = &u->actor->learner;
     ares_card_sums sums;
@@ -226,13 +241,17 @@ static ares_loss_args args_of(update *u, const update_columns *c, const span *s,
     return args;
 }
 
-ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row, int64_t end)
+/*
+ * The arguments of the loss over rows [row, end): arrays of col, u->host or u->col; those of its
+ * KL.
+ */
+static ares_loss_args update_loss_args(update *u, const update_columns *c, int64_t row, int64_t end)
 {
     const span s = span_of(u, c, row, end);
     return args_of(u, c, &s, &u->actor->cfg->loss);
 }
 
-ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
+static ares_kl_args update_kl_args(const update *u, const update_columns *c, int64_t t)
 {
     bool acts = u->part == UPDATE_WHOLE || u->part == UPDATE_KL;
     return (ares_kl_args){ .kl = u->actor->kl,

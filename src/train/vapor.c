@@ -17,7 +17,7 @@ static int64_t tokens_of(const vapor *v, int64_t row)
     return v->pairs.pair[row].chosen.n + v->pairs.pair[row].rejected.n;
 }
 
-void vapor_keep(vapor *v, int64_t row, const float *log_probs)
+static void vapor_keep(vapor *v, int64_t row, const float *log_probs)
 {
     size_t bytes = (size_t)tokens_of(v, row) * sizeof *log_probs;
     if (v->ref[row]) return;
@@ -26,7 +26,7 @@ void vapor_keep(vapor *v, int64_t row, const float *log_probs)
     v->fresh[v->n_fresh++] = row;
 }
 
-void vapor_forget(vapor *v)
+static void vapor_forget(vapor *v)
 {
     for (int64_t i = 0; i < v->pairs.n && v->ref; i++) {
         ares_free(v->ref[i]);
@@ -49,7 +49,7 @@ static void take(vapor *v, const char *data, size_t len)
     }
 }
 
-int vapor_share(vapor *v, ares_world *w)
+static int vapor_share(vapor *v, ares_world *w)
 {
     ares_str mine = { 0 }, all = { 0 };
     if (ares_world_size(w) == 1) return ARES_OK;
@@ -361,7 +361,9 @@ static bool all_zero(const float *x, int64_t n)
     return true;
 }
 
-void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first, int64_t *last)
+/* Their rows [*first, *last); none: *first == *last. */
+static void second_rows(const actor_second *s, int64_t row, int64_t end, int64_t *first,
+                        int64_t *last)
 {
     const ares_batch *b = s->batch;
     int64_t group = 0, group_end;

@@ -22,9 +22,6 @@ typedef struct vapor {
     actor_second second;
 } vapor;
 
-/* The options vapor.*, and what follows from them. (options/options.c) */
-void vapor_declare(ares_config *cfg, ares_train_config *out);
-void vapor_check(ares_config *cfg, const ares_train_config *c);
 /* Whether the run's loss is VAPOR's. */
 bool vapor_wanted(const ares_train_config *c);
 
@@ -41,9 +38,6 @@ int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step);
  * What the reference said of a row's answers: kept where it is new, told to the other ranks (a
  * collective), forgotten, written into a checkpoint and read again. (vapor.c)
  */
-void vapor_keep(vapor *v, int64_t row, const float *log_probs);
-int vapor_share(vapor *v, ares_world *world);
-void vapor_forget(vapor *v);
 int vapor_save(const vapor *v, const char *path);
 int vapor_load(vapor *v, const char *path);
 /* Finds the part of an answer that is judged; *inner: its text, in the arena. */

@@ -75,7 +75,7 @@ static int windows_on(const aepo *s, const own_tokens *x, twin_windows_args t)
     return rc;
 }
 
-int aepo_check_batch(const ares_batch *b, bool need_accuracy)
+static int aepo_check_batch(const ares_batch *b, bool need_accuracy)
 {
     ARES_TRY(ARES_NEED(b, AEPO_WHO, entropies));
     ARES_TRY(ARES_NEED(b, AEPO_WHO, response_mask));
@@ -142,8 +142,9 @@ int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sam
     return ARES_OK;
 }
 
-aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
-                               int64_t **place)
+/* Groups of the same gid are one prompt. *place [n_groups] says which. */
+static aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                                      int64_t **place)
 {
     ares_map *index = ares_map_new();
     aepo_prompt *prompts = ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
@@ -194,7 +195,8 @@ double round_half_even(double x)
     return fmod(down, 2) == 0 ? down : down + 1;
 }
 
-int64_t aepo_target(double mean, double coef)
+/* Target number of HWE tokens of a difficulty: coef x the mean over its prompts, rounded. */
+static int64_t aepo_target(double mean, double coef)
 {
     return (int64_t)round_half_even(coef * mean);
 }
@@ -251,8 +253,13 @@ static double mean_hwe(const aepo_prompt *p)
     return p->hwe / (double)p->samples;
 }
 
-void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
-                   bool *drop)
+/*
+ * Prompts that have become too easy: all answers right, with fewer HWE tokens than m + ratio
+ * (target_easy - m), where m is the smallest mean number of an easy prompt. prompts: after
+ * aepo_bucket; drop [n] is written.
+ */
+static void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
+                          bool *drop)
 {
     double least = INFINITY;
     for (int64_t i = 0; i < n; i++)
@@ -293,7 +300,7 @@ static void forget_generated(aepo *s)
     s->generated = false;
 }
 
-int aepo_generated(void *state, const ares_batch *b)
+static int aepo_generated(void *state, const ares_batch *b)
 {
     aepo *s = state;
     if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
@@ -325,7 +332,9 @@ int aepo_generated(void *state, const ares_batch *b)
     return ARES_OK;
 }
 
-int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
+/* Looks at all groups that aepo_generated has seen in the step, or at the batch where it saw none.
+ */
+static int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
 {
     if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
     control_gathered made = { 0 };
@@ -355,7 +364,7 @@ int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
     return ARES_OK;
 }
 
-bool aepo_dropped(const void *state, int64_t i, ares_view *gid)
+static bool aepo_dropped(const void *state, int64_t i, ares_view *gid)
 {
     const aepo *s = state;
     if (i >= ares_map_count(s->skip)) return false;

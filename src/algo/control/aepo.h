@@ -15,8 +15,6 @@ ares_difficulty difficulty_of(double accuracy);
 /* ARES_DIFFICULTY_NONE when name is none of the three */
 ares_difficulty difficulty_find(ares_view name);
 double round_half_even(double x);
-/* Target number of HWE tokens of a difficulty: coef x the mean over its prompts, rounded. */
-int64_t aepo_target(double mean, double coef);
 typedef struct aepo_prompt {
     ares_view gid;
     int64_t samples;
@@ -48,13 +46,6 @@ typedef struct aepo_rates {
     bool renew;
 } aepo_rates;
 void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *aims);
-/*
- * Prompts that have become too easy: all answers right, with fewer HWE tokens than m + ratio
- * (target_easy - m), where m is the smallest mean number of an easy prompt. prompts: after
- * aepo_bucket; drop [n] is written.
- */
-void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
-                   bool *drop);
 /*
  * Accuracy by number of HWE tokens: 3 bins between 4 equally spaced edges from the smallest to the
  * largest number, truncated to integers; half-open, the last closed; n >= 1. The accuracy of an
@@ -264,7 +255,6 @@ void aepo_save(const void *state, ares_str *json);
 int aepo_load(void *state, const ares_json *json);
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero when it is new */
 
-int aepo_check_batch(const ares_batch *b, bool need_accuracy);
 /* local [b->rows]: index, length, accuracy and percentile of every row. */
 int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
 /*
@@ -273,15 +263,6 @@ int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_
  */
 int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
               uint8_t *column, float *window_column, double *soft_cost);
-/* Groups of the same gid are one prompt. *place [n_groups] says which. */
-aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
-                               int64_t **place);
-
-int aepo_generated(void *state, const ares_batch *b);
-bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
-/* Looks at all groups that aepo_generated has seen in the step, or at the batch where it saw none.
- */
-int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena);
 
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena);

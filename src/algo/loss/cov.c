@@ -87,7 +87,8 @@ uint64_t loss_ordered(double x)
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position)
+/* The random number of a token: of (key, update, draw, sample, position) alone. */
+static uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position)
 {
     const ares_sample *s = a->samples ? &a->samples[a->row + row] : NULL;
     ares_rng_key key = ares_rng_sub(a->key, a->update, s ? (uint64_t)s->draw : 0);

@@ -52,8 +52,9 @@ const ares_loss *ares_loss_find(const char *name)
 
 /* Whether a loss's input can be computed with, and the place of what cannot be. */
 
-void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
-                char out[64])
+/* Places in messages: "row 3, token 17", counted in the batch where it is known. */
+static void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
+                       char out[64])
 {
     int64_t r = row;
     if (!row_start) {

@@ -19,9 +19,6 @@ LOSS_LIST(LOSS_DECLARE)
  * function, array, row and column. (loss.c)
  */
 int loss_check(const ares_loss_args *a, const char *function);
-/* Places in messages: "row 3, token 17", counted in the batch where it is known. (loss.c) */
-void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
-                char out[64]);
 /* The failure of a loss that the tokens of a batch do not suffice for. (loss.c) */
 int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss);
 
@@ -221,6 +218,4 @@ int loss_choose_kl_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
 int loss_select(const uint64_t *key, int64_t n, int64_t k, ares_world *w, uint64_t *threshold);
 /* Orders as the doubles do, -0 as 0. */
 uint64_t loss_ordered(double x);
-/* The random number of a token: of (key, update, draw, sample, position) alone. */
-uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position);
 #endif

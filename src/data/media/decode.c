@@ -22,7 +22,7 @@ static uint32_t big_endian(const uint8_t *at)
 }
 
 /* Chunks up to the picture's data: the header, EXIF data, the mark of an animation. */
-int media_png_header(const media_input *in, media_header *header)
+static int media_png_header(const media_input *in, media_header *header)
 {
     uint8_t chunk[16];
     if (media_input_at(in, 8, chunk, 16) != 16 || memcmp(chunk + 4, "IHDR", 4) != 0)
@@ -113,7 +113,7 @@ static bool png_read_picture(png_structp png, png_infop info, png_reader *r, med
     return true;
 }
 
-int media_png_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
+static int media_png_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
 {
     png_reader r = { .data = data, .size = size };
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, png_fail, pass_over);
@@ -156,7 +156,7 @@ static bool turned(const media_input *in)
     return false;
 }
 
-int media_webp_header(const media_input *in, media_header *header)
+static int media_webp_header(const media_input *in, media_header *header)
 {
     WebPBitstreamFeatures f = { 0 };
     VP8StatusCode status = VP8_STATUS_NOT_ENOUGH_DATA;
@@ -178,7 +178,7 @@ int media_webp_header(const media_input *in, media_header *header)
     return ARES_OK;
 }
 
-int media_webp_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
+static int media_webp_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb)
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
@@ -243,6 +243,8 @@ static int refuse(const uint8_t *start, size_t n)
                      hex);
 }
 
+static int media_jpeg_header(const media_input *in, media_header *header);
+
 int media_header_read(const media_input *in, media_header *out)
 {
     uint8_t start[32] = { 0 };
@@ -260,6 +262,9 @@ int media_header_read(const media_input *in, media_header *out)
     } else return refuse(start, n);
     return media_check_size(out->size, "a header of");
 }
+
+static int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, const char *place,
+                             uint8_t *rgb);
 
 int media_decode(const media_input *in, const media_header *header, const char *place, uint8_t *rgb)
 {
@@ -316,7 +321,7 @@ static bool readable(int marker)
     return marker == 0xc0 || marker == 0xc1 || marker == 0xc2 || marker == 0xc9 || marker == 0xca;
 }
 
-int media_jpeg_header(const media_input *in, media_header *header)
+static int media_jpeg_header(const media_input *in, media_header *header)
 {
     int64_t at = 2;
     for (int i = 0; i < MOST_SEGMENTS; i++) {
@@ -428,8 +433,8 @@ static bool jpeg_read_picture(struct jpeg_decompress_struct *jpeg, jpeg_reader *
     return true;
 }
 
-int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, const char *place,
-                      uint8_t *rgb)
+static int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, const char *place,
+                             uint8_t *rgb)
 {
     struct jpeg_decompress_struct jpeg = { 0 };
     jpeg_reader r = { .progress = { .progress_monitor = watch_scans } };

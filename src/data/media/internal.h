@@ -38,8 +38,6 @@ typedef struct media_size {
 #define MEDIA_MOST_VIDEO ((int64_t)1 << 31) /* bytes of the frames that are kept */
 #define MEDIA_MOST_ASPECT 200
 
-/* ARES_ELIMIT when a side is more than 200 times the other. */
-int media_check_aspect(media_size s);
 /* sides and pixels of a picture, before or after a resize */
 int media_check_size(media_size s, const char *what);
 
@@ -84,15 +82,6 @@ int media_header_read(const media_input *in, media_header *out);
  */
 int media_decode(const media_input *in, const media_header *header, const char *place,
                  uint8_t *rgb);
-
-/* One per format. *header: size and turned are written; data hold the whole file. */
-int media_png_header(const media_input *in, media_header *header);
-int media_jpeg_header(const media_input *in, media_header *header);
-int media_webp_header(const media_input *in, media_header *header);
-int media_png_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb);
-int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, const char *place,
-                      uint8_t *rgb);
-int media_webp_decode(const uint8_t *data, size_t size, media_size want, uint8_t *rgb);
 
 /* Whether a TIFF structure of EXIF data at an offset, with or without "Exif\0\0", asks for a turn.
  */
@@ -163,9 +152,4 @@ uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed);
 
 /* An error where the file of a video is shorter than it says (media.c). */
 int media_container_check(const media_input *in);
-/* The frames of a video's file (media.c). */
-int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size);
-/* rgb: room for one frame, in which each is handed over */
-int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
-                     uint8_t *rgb, media_frame_fn *take, void *ctx);
 #endif

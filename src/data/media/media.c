@@ -341,7 +341,8 @@ static int open_input(const media_entry *e, media_input *in)
     return media_entry_open(e, e->path ? INT64_MAX : MEDIA_MOST_FILE, in);
 }
 
-int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size)
+/* The frames of a video's file. */
+static int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size)
 {
     media_video_count_fn *count;
     media_video_facts facts;
@@ -360,8 +361,9 @@ int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_
     return ARES_OK;
 }
 
-int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
-                     uint8_t *rgb, media_frame_fn *take, void *ctx)
+/* rgb: room for one frame, in which each is handed over */
+static int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
+                            uint8_t *rgb, media_frame_fn *take, void *ctx)
 {
     media_video_frames_fn *read;
     media_input in;

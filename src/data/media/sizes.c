@@ -17,7 +17,8 @@
 #define VIDEO_TOTAL (128000 * AREA * 0.9)
 enum { FRAME_FACTOR = 2, LEAST_FRAMES = 4, MOST_FRAMES = 768 };
 
-int media_check_aspect(media_size s)
+/* ARES_ELIMIT when a side is more than 200 times the other. */
+static int media_check_aspect(media_size s)
 {
     int32_t large = ARES_MAX(s.w, s.h), small = ARES_MIN(s.w, s.h);
     if ((double)large / small <= MEDIA_MOST_ASPECT) return ARES_OK;

@@ -32,8 +32,6 @@ void aten_leave(ares_device *d, at_scope *s);
 /* The device's own table, under this one: memory, the sampler, what libtorch does not serve. */
 const ares_kernels *aten_under(const ares_device *d);
 
-/* Our first failure, which is the cause of what the table under this one reports; or that. */
-int aten_report(ares_device *d, int under);
 /* Puts a copy of the device's table on it, for entries of ours to replace. */
 ares_kernels *aten_put_on(ares_device *d);
 /* d becomes the device again that it was. */
@@ -110,7 +108,6 @@ void aten_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a);
 void aten_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const void *k,
                    const void *v, int64_t ldkv, const int32_t *slots, void *cache);
 void aten_attention(ares_device *d, const ares_attention_args *a);
-void aten_attention_paged(ares_device *d, const ares_attention_args *a); /* on the CPU */
 void aten_attention_backward(ares_device *d, const ares_attention_args *a);
 void aten_head(ares_device *d, const ares_head_args *a);
 void aten_head_backward(ares_device *d, const ares_head_args *a);

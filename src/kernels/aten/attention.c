@@ -249,7 +249,8 @@ static void attend_rows(ares_device *d, const ares_attention_args *a, int32_t i,
     aten_leave(d, s);
 }
 
-void aten_attention_paged(ares_device *d, const ares_attention_args *a)
+/* on the CPU */
+static void aten_attention_paged(ares_device *d, const ares_attention_args *a)
 {
     aten_attend_pieces(d, a, gather_kv);
     for (int32_t i = 0; i < a->seg.n;) {

@@ -7,7 +7,7 @@
  * The tables made of libtorch's operators, and what a device keeps for them: its first failure and
  * its scratch. On the CPU the table is complete, but its memory, and the sampler that draws tokens
  * from its logits, are the native table's; what a card takes stands at the end. The program finds
- * the ares_aten_ functions by name (device.c).
+ * the ares_aten_ functions by name.
  */
 
 enum { SLOTS = ATEN_SLOTS };
@@ -113,7 +113,8 @@ at_tensor aten_matrix(const ares_device *d, const ares_matrix *w)
 
 /* ------------------------------------------------------------------ the tables */
 
-int aten_report(ares_device *d, int under)
+/* Our first failure, which is the cause of what the table under this one reports; or that. */
+static int aten_report(ares_device *d, int under)
 {
     aten_context *c = d->aten;
     int rc = c->code;

@@ -31,8 +31,8 @@ static tower_stats carve_stats(carver *c, const ares_vision_config *v, int64_t r
     return (tower_stats){ v->gated ? NULL : carve_floats(c, rows, 1), carve_floats(c, rows, 1) };
 }
 
-void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                       tower_saved *s)
+static void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
+                              tower_saved *s)
 {
     *s = (tower_saved){ .qkv = carve(c, rows, 3 * (int64_t)v->width),
                         .attn = carve(c, rows, v->width),
@@ -44,8 +44,8 @@ void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_
     s->x_mid = carve(c, rows, v->width);
 }
 
-void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                         tower_scratch *t)
+static void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int64_t rows,
+                                tower_scratch *t)
 {
     *t = (tower_scratch){ .h = carve(c, rows, v->width), .act = carve(c, rows, v->intermediate) };
     if (!back) return;
@@ -56,8 +56,8 @@ void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int6
     t->d_qkv = carve(c, rows, 3 * (int64_t)v->width);
 }
 
-void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias, const void *x,
-                tower_stats stats, void *y)
+static void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias,
+                       const void *x, tower_stats stats, void *y)
 {
     ares_device *d = p->m->device;
     int32_t k = pass_config(p)->width;
@@ -88,8 +88,9 @@ void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias
     d->k->layer_norm(d, &a);
 }
 
-void tower_norm_backward(const tower_pass *p, const ares_param *w, const ares_param *bias,
-                         const void *dy, const void *x, tower_stats stats, void *dx)
+/* dx += the gradient of x, and those of the weight and of the bias. */
+static void tower_norm_backward(const tower_pass *p, const ares_param *w, const ares_param *bias,
+                                const void *dy, const void *x, tower_stats stats, void *dx)
 {
     ares_device *d = p->m->device;
     int32_t k = pass_config(p)->width;
@@ -188,7 +189,8 @@ static void mlp(const tower_pass *p, const ares_tower_layer *l, const tower_save
     d->k->silu_mul(d, &a);
 }
 
-void tower_block_forward(const tower_pass *p, int i, const tower_saved *s, void *x_out)
+/* x_out = the stream after block i; it may be s->x_in. */
+static void tower_block_forward(const tower_pass *p, int i, const tower_saved *s, void *x_out)
 {
     ares_device *d = p->m->device;
     const ares_tower_layer *l = &p->m->tower.layer[i];
@@ -240,7 +242,8 @@ static void mlp_backward(const tower_pass *p, const ares_tower_layer *l, const t
     tower_norm_backward(p, l->norm2, l->norm2_bias, t->d_h, s->x_mid, s->mid, dx);
 }
 
-void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx)
+/* dx [rows][width]: d loss / d x_out on entry, d loss / d x_in on return. */
+static void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx)
 {
     ares_device *d = p->m->device;
     const ares_tower_layer *l = &p->m->tower.layer[i];

@@ -73,17 +73,4 @@ typedef struct tower_pass {
     tower_scratch t;
 } tower_pass;
 
-void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                       tower_saved *s);
-void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                         tower_scratch *t);
-void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias, const void *x,
-                tower_stats stats, void *y);
-/* dx += the gradient of x, and those of the weight and of the bias. */
-void tower_norm_backward(const tower_pass *p, const ares_param *w, const ares_param *bias,
-                         const void *dy, const void *x, tower_stats stats, void *dx);
-/* x_out = the stream after block i; it may be s->x_in. */
-void tower_block_forward(const tower_pass *p, int i, const tower_saved *s, void *x_out);
-/* dx [rows][width]: d loss / d x_out on entry, d loss / d x_in on return. */
-void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx);
 #endif

@@ -35,7 +35,8 @@ const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena
     return out;
 }
 
-bool if_take(if_budget *b, int64_t steps)
+/* false when none are left */
+static bool if_take(if_budget *b, int64_t steps)
 {
     if (b->steps < steps) b->exhausted = true;
     else b->steps -= steps;

@@ -195,7 +195,6 @@ bool if_arg_texts(if_args *a, const char *key, const ares_json **out);
  */
 bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
                      bool *holds);
-bool if_take(if_budget *b, int64_t steps); /* false when none are left */
 /* Takes steps beyond the check's own cost; false when none are left. */
 bool if_spend(if_args *a, int64_t steps);
 

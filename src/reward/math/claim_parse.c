@@ -191,7 +191,6 @@ static bool argument_span(reader *r, size_t *from, size_t *to)
 
 /* ------------------------------------------------------------------ expressions */
 static bool sum(reader *r, value_program *p, operand *o);
-static bool factors(reader *r, value_program *p, operand *o);
 
 static int64_t gcd(int64_t a, int64_t b)
 {

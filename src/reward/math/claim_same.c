@@ -383,7 +383,8 @@ static bool same(claim_book *b, const claim_node *gold, const claim_node *given,
     return same_expression(b, gold, given);
 }
 
-bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given)
+/* ------------------------------------------------------------------ claim_same.c */
+static bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given)
 {
     bool equal = same(b, gold, given, 0);
     mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE);

@@ -244,7 +244,8 @@ static int by_name(const void *key, const void *entry)
     return order ? order : (name->len > n) - (name->len < n);
 }
 
-const char *latex_symbol(ares_view name, math_mode mode)
+/* The character that a control word stands for (name without backslash), or NULL. */
+static const char *latex_symbol(ares_view name, math_mode mode)
 {
     /* words that the original does not know */
     static const char *const newer[] = { "ne", "lt", "gt" };

@@ -66,7 +66,6 @@ bool math_is_fraction(ares_view text);
 bool math_is_integer(ares_view text, math_mode mode, ares_arena *arena);
 ares_view math_strip_thousands(ares_view text, ares_arena *arena);
 /* True for a number within 1e-7 of an integer; *digits is that integer. */
-bool math_integer(ares_view text, math_mode mode, ares_arena *arena, ares_view *digits);
 ares_view math_dapo_normal(ares_view text, ares_arena *arena);
 bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena);
 
@@ -151,8 +150,6 @@ static inline ares_view edit_view(const edit_out *o)
 
 /* LaTeX -> the plain text that elements are judged as (docs/rewards.md#from-latex-to-text). */
 
-/* The character that a control word stands for (name without backslash), or NULL. */
-const char *latex_symbol(ares_view name, math_mode mode);
 /*
  * Bytes of the control sequence at i ("\" and letters, or "\" and one character); *name is what
  * follows the backslash.
@@ -190,17 +187,4 @@ typedef struct matrix {
     bool determinant; /* vmatrix, as many rows as columns */
 } matrix;
 
-/*
- * The outermost matrix environments of a text, left to right: matrix, pmatrix, bmatrix, Bmatrix,
- * vmatrix, Vmatrix, the same with "small" before "matrix" or a star after it, and array.
- */
-matrix *matrix_all(ares_view text, ares_arena *arena, int64_t *n);
-/* The cell from *i on; moves *i to the next one. *row: a row ends with it. False at the end. */
-bool matrix_cell(ares_view body, size_t *i, ares_view *cell, bool *row);
-/*
- * The text with letters[k], in braces, in place of list[k]; a determinant's letter stands between
- * bars.
- */
-ares_view matrix_outside(ares_view text, const matrix *list, int64_t n, const char *letters,
-                         ares_arena *arena);
 #endif

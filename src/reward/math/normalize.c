@@ -60,7 +60,7 @@ static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
     return i == t.len;
 }
 
-bool math_integer(ares_view t, math_mode mode, ares_arena *arena, ares_view *text)
+static bool math_integer(ares_view t, math_mode mode, ares_arena *arena, ares_view *text)
 {
     decimal d;
     if (!read_decimal(t, arena, &d)) return false;
@@ -476,6 +476,8 @@ static size_t find_end(ares_view t, size_t i)
     return t.len;
 }
 
+static bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row);
+
 static bool square(ares_view body)
 {
     int64_t rows = 0, columns = 0, cells = 0;
@@ -519,7 +521,11 @@ static bool read_at(ares_view t, size_t i, matrix *m)
     return true;
 }
 
-matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
+/*
+ * The outermost matrix environments of a text, left to right: matrix, pmatrix, bmatrix, Bmatrix,
+ * vmatrix, Vmatrix, the same with "small" before "matrix" or a star after it, and array.
+ */
+static matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
 {
     matrix *list = ares_arena_alloc(arena, ((size_t)edit_count(t, "\\begin{") + 1) * sizeof *list);
     *n = 0;
@@ -542,7 +548,8 @@ static size_t skip_gap(ares_view t, size_t i)
                                                                                              : i;
 }
 
-bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
+/* The cell from *i on; moves *i to the next one. *row: a row ends with it. False at the end. */
+static bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
 {
     size_t from = *i, braces = 0, inner = 0;
     if (from > t.len) return false;
@@ -569,8 +576,12 @@ bool matrix_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
     return true;
 }
 
-ares_view matrix_outside(ares_view t, const matrix *list, int64_t n, const char *letters,
-                         ares_arena *arena)
+/*
+ * The text with letters[k], in braces, in place of list[k]; a determinant's letter stands between
+ * bars.
+ */
+static ares_view matrix_outside(ares_view t, const matrix *list, int64_t n, const char *letters,
+                                ares_arena *arena)
 {
     edit_out out = { .arena = arena };
     size_t done = 0;

@@ -193,9 +193,6 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
 claim_node *claim_parse(claim_book *b, ares_view latex, bool percent); /* NULL: not understood */
 
 /* ------------------------------------------------------------------ claim_same.c */
-bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given);
-
-/* ------------------------------------------------------------------ claim_same.c */
 /*
  * Math-Verify's verdict on a response, extraction included. *extracted: what was taken from the
  * response; data NULL: nothing. *decided_by: "text", "value", "none" (nothing extracted), "no".

@@ -49,7 +49,7 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
 
 /* Values of a JSON document. */
 
-jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
+static jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
 {
     jinja_enter(r);
     jinja_value v = jinja_none();
@@ -203,7 +203,7 @@ static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
                                 jinja_shown(name), name.data));
 }
 
-bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
+static bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
 {
     if (l->after.kind != JV_MISSING) return true;
     if (l->it->next(r, l->it, &l->after)) return true;
@@ -390,6 +390,8 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
     }
 }
 
+static jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
+
 static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_args *a)
 {
     jinja_act *act = act_new(r, n->func, up);
@@ -428,7 +430,7 @@ static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *
     return jinja_str_buf(r, &b);
 }
 
-jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
+static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
 {
     jinja_value v = jinja_none();
     jinja_enter(r);
@@ -642,7 +644,7 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
     }
 }
 
-jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n)
+static jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     const jinja_node *outer = r->at;
     jinja_enter(r);

@@ -9,7 +9,7 @@
 /* Values to text: str() and repr() as Python prints them, and json.dumps. */
 
 /* ------------------------------------------------------------------ str and repr */
-void jinja_float_repr(double x, char out[40])
+static void jinja_float_repr(double x, char out[40])
 {
     if (isnan(x)) {
         memcpy(out, "nan", 4);
@@ -689,7 +689,8 @@ static spec parse_spec(jinja_run *r, ares_view s)
     return f;
 }
 
-void jinja_add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view text)
+/* a value in the format that follows the colon of a field */
+static void jinja_add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view text)
 {
     if (text.len == 0) {
         jinja_add_str(r, b, v);

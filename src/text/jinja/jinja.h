@@ -289,7 +289,6 @@ typedef struct jinja_parser {
 
 void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
-void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column);
 
 /* ------------------------------------------------------------------ tokens (lex.c) */
 typedef enum {
@@ -369,7 +368,6 @@ void jinja_work(jinja_run *r, size_t bytes); /* counts bytes read as steps */
 void jinja_enter(jinja_run *r);
 
 /* Makes space for `more` bytes and a NUL. */
-void jinja_grow(jinja_run *r, jinja_buf *b, size_t more);
 void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len);
 void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z);
 void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times);
@@ -383,14 +381,12 @@ typedef struct jinja_json_style {
     ares_view item, key; /* separators: after an element, after a key */
 } jinja_json_style;
 void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y);
-void jinja_float_repr(double x, char out[40]);
 
 jinja_value jinja_none(void);
 jinja_value jinja_bool(bool b);
 jinja_value jinja_int(int64_t i);
 jinja_value jinja_float(double f);
 jinja_value jinja_undefined(const char *hint);
-jinja_value jinja_str(jinja_run *r, const char *data, size_t len);      /* copies */
 jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len); /* borrows */
 jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b);
 jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind);
@@ -402,7 +398,6 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
 /* NULL when absent */
 jinja_value *jinja_dict_find(jinja_run *r, const jinja_dict *d, jinja_value key);
 jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view name);
-jinja_value jinja_from_json(jinja_run *r, const ares_json *j);
 
 ares_view jinja_text(jinja_value v);              /* STR */
 int64_t jinja_chars(jinja_run *r, jinja_value v); /* code points of a STR */
@@ -418,15 +413,11 @@ bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
 int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent);
 double jinja_as_double(jinja_run *r, jinja_value v);
 /* -1, 0, 1, or 2 when one is NaN; long double holds every int64 and every double */
-int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b);
-bool jinja_same_object(jinja_value a, jinja_value b);
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
 /* Below 0, 0, above 0, or 2 where one is NaN; an error for types without a common order. */
-int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op);
 bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value container);
 /* False: the value has no len(). *n is -1 for STR, whose characters jinja_len counts. */
-bool jinja_has_len(jinja_value v, int64_t *n);
 int64_t jinja_len(jinja_run *r, jinja_value v);
 bool jinja_is_iterable(jinja_value v);
 jinja_iter *jinja_iterate(jinja_run *r, jinja_value v);
@@ -447,12 +438,10 @@ static inline int jinja_shown(ares_view v)
 }
 jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
-jinja_value jinja_call(jinja_run *r, jinja_value callee, jinja_args *args);
 jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args);
 void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *args);
 bool jinja_is_callable(jinja_value v);
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
-bool jinja_loop_peek(jinja_run *r, jinja_loop *l);
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect);
 const jinja_builtin *jinja_find_test(ares_view name);
 const jinja_builtin *jinja_find_global(ares_view name, template_dialect dialect);
@@ -461,8 +450,6 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
 extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
-/* a value in the format that follows the colon of a field */
-void jinja_add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view text);
 /* "..." % args */
 jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, jinja_dict *named);
 jinja_value jinja_str_format(jinja_run *r, jinja_value format, jinja_args *args, jinja_dict *named);
@@ -474,7 +461,6 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out);
 bool jinja_parse_float(jinja_run *r, ares_view s, double *out);
 jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b);
 jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
-jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
 
 /* ---------------- characters (unicode.c), as Python 3's str sees them */
 /* The code point at s, valid UTF-8; returns its number of bytes. */

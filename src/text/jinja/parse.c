@@ -7,7 +7,7 @@
 
 /* How parsing and rendering end on a fault: the message names the place in the source. */
 
-void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column)
+static void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column)
 {
     *line = 1, *column = 1;
     for (uint32_t i = 0; i < pos && i < t->source.len; i++) {

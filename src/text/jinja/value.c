@@ -63,14 +63,6 @@ jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len)
     return (jinja_value){ .kind = JV_STR, .u.s = s };
 }
 
-jinja_value jinja_str(jinja_run *r, const char *data, size_t len)
-{
-    char *copy = jinja_alloc(r, len + 1);
-    if (len) memcpy(copy, data, len);
-    copy[len] = 0;
-    return jinja_str_view(r, copy, len);
-}
-
 jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b)
 {
     return jinja_str_view(r, b->data ? b->data : "", b->len);
@@ -95,7 +87,7 @@ jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *,
 }
 
 /* ------------------------------------------------------------------ text under construction */
-void jinja_grow(jinja_run *r, jinja_buf *b, size_t more)
+static void jinja_grow(jinja_run *r, jinja_buf *b, size_t more)
 {
     if (more > r->memory_limit) jinja_alloc(r, more);
     if (b->len + more + 1 <= b->cap) return;
@@ -262,7 +254,7 @@ static int order_big(ares_view a, ares_view b)
     return na ? -c : c;
 }
 
-int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
+static int jinja_order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (a.kind == JV_BIG || b.kind == JV_BIG) {
         if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
@@ -509,7 +501,7 @@ void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value va
 }
 
 /* ------------------------------------------------------------------ equality */
-bool jinja_same_object(jinja_value a, jinja_value b)
+static bool jinja_same_object(jinja_value a, jinja_value b)
 {
     return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
            a.u.l == b.u.l;
@@ -567,7 +559,7 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
 
 /* Length, iteration and slices of values, as in Python. */
 
-bool jinja_has_len(jinja_value v, int64_t *n)
+static bool jinja_has_len(jinja_value v, int64_t *n)
 {
     switch (v.kind) {
     case JV_UNDEFINED: *n = 0; return true;
@@ -801,7 +793,7 @@ bool jinja_truth(jinja_run *r, jinja_value v)
     }
 }
 
-int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
+static int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
 {
     static const char *const words[] = { "==", "!=", "<", "<=", ">", ">=" };
     if (jinja_is_number(a) && jinja_is_number(b)) return jinja_order_numbers(r, a, b);

@@ -162,7 +162,8 @@ int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokeni
 }
 
 /* ---------------- environments */
-int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out)
+/* An environment of the definition, new or used before. */
+static int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out)
 {
     for (int64_t i = 0; i < a->n_places; i++) {
         agents_place *p = a->places[i];
@@ -309,14 +310,17 @@ int agents_source(const agents_side *side, ares_source *out)
 
 /* A thread per call: starting one takes microseconds, and what it waits for at least as long. */
 
-void waiting_init(waiting *w)
+static void waiting_init(waiting *w)
 {
     *w = (waiting){ 0 };
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->returned, NULL);
 }
 
-void waiting_fini(waiting *w)
+static wait_call *waiting_next(waiting *w, bool block);
+
+/* Waits for all that are running. */
+static void waiting_fini(waiting *w)
 {
     while (waiting_next(w, true)) {}
     pthread_cond_destroy(&w->returned);
@@ -338,7 +342,8 @@ static void *call(void *x)
     return NULL;
 }
 
-void waiting_ask(waiting *w, wait_call *c)
+/* Calls ask(x) on another thread. */
+static void waiting_ask(waiting *w, wait_call *c)
 {
     sigset_t every, before;
     c->of = w;
@@ -350,7 +355,9 @@ void waiting_ask(waiting *w, wait_call *c)
     if (!c->threaded) call(c); /* the system has no more threads: one after the other */
 }
 
-wait_call *waiting_next(waiting *w, bool block)
+/* A call that has returned, in no special order. NULL: none; with `block`, only if none is running.
+ */
+static wait_call *waiting_next(waiting *w, bool block)
 {
     pthread_mutex_lock(&w->lock);
     while (block && w->running && !w->done) pthread_cond_wait(&w->returned, &w->lock);

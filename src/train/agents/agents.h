@@ -74,10 +74,6 @@ extern const answerer answer_agents;
 bool agents_wanted(const ares_train_config *c);
 /* Turns that a prompt and its answer hold at most; 1 where there are no environments. */
 int64_t agents_turns_shown(const ares_train_config *c);
-/* Gives the options that follow from env.* their values. (options/options.c) */
-void agents_declare(ares_config *cfg, ares_train_config *out);
-/* Faults of env.* and of what does not go with it. */
-void agents_check(ares_config *cfg, const ares_train_config *c);
 /* Reads the definitions; before ares_config_finish. */
 int agents_define(ares_config *cfg, const ares_train_config *c, agents **out);
 /*
@@ -87,8 +83,6 @@ int agents_define(ares_config *cfg, const ares_train_config *c, agents **out);
 int agents_open(agents *a, const ares_prompt_encoder *encoder, const ares_tokenizer *tokenizer,
                 int64_t limit, int64_t ranks);
 void agents_close(agents *a); /* NULL is fine */
-/* An environment of the definition, new or used before. */
-int agents_take_place(agents *a, const ares_env_definition *d, agents_place **out);
 /* Seed of the group that a draw of the row is. */
 uint64_t agents_seed(const agents_row *row, int64_t draw);
 /* Groups of environments as a source that never ends. (agents.c) */
@@ -166,12 +160,4 @@ struct waiting {
     int64_t running; /* asked, and not returned by waiting_next */
 };
 
-void waiting_init(waiting *w);
-/* Waits for all that are running. */
-void waiting_fini(waiting *w);
-/* Calls ask(x) on another thread. */
-void waiting_ask(waiting *w, wait_call *call);
-/* A call that has returned, in no special order. NULL: none; with `block`, only if none is running.
- */
-wait_call *waiting_next(waiting *w, bool block);
 #endif

@@ -243,8 +243,15 @@ void conversation_drop_turn(conversation *c)
 
 /* What a conversation is trained on: rows of tokens with their masks. */
 
-void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n, uint8_t *mask,
-                       uint8_t *ends)
+/*
+ * Which tokens of a text that was encoded as a whole are trained, and which end a turn: mask, ends
+ * [n]. RAGEN's rule for a whole episode counts the tokens that begin a message: the assistant's
+ * messages are the third, the fifth and so on, and what is trained goes from the token after that
+ * beginning to the token that begins the next message. The row of a single turn is trained from the
+ * beginning of its last message on.
+ */
+static void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n,
+                              uint8_t *mask, uint8_t *ends)
 {
     int64_t begun = 0, last = n;
     bool whole = s->context == CONTEXT_FULL;

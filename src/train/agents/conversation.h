@@ -113,13 +113,4 @@ void conversation_thoughts(const conversation *c, ares_arena *arena, ares_trajec
 void conversation_text_row(const conversation *c, int32_t turn, const int32_t *ids, int32_t n,
                            ares_arena *arena, ares_trajectory_row *x);
 
-/*
- * Which tokens of a text that was encoded as a whole are trained, and which end a turn: mask, ends
- * [n]. RAGEN's rule for a whole episode counts the tokens that begin a message: the assistant's
- * messages are the third, the fifth and so on, and what is trained goes from the token after that
- * beginning to the token that begins the next message. The row of a single turn is trained from the
- * beginning of its last message on. (conversation.c)
- */
-void conversation_mask(const conversation_style *s, const int32_t *ids, int64_t n, uint8_t *mask,
-                       uint8_t *ends);
 #endif

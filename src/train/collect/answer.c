@@ -195,8 +195,12 @@ int triggers_load(ares_trainer *t)
     return rc;
 }
 
-uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
-                       ares_arena *arena)
+/*
+ * The candidates among a sample's tokens, in the arena, after `before` of an earlier sample that
+ * are left for the caller; NULL without trigger words.
+ */
+static uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
+                              ares_arena *arena)
 {
     if (!t->triggers) return NULL;
     /* recorded where trigger_match asks for it */

@@ -40,7 +40,7 @@ void draw_again(ares_arena *arena, const bool *keep, draw *d)
     }
 }
 
-int64_t draw_owner(const draw *d, int64_t g, int64_t ranks)
+static int64_t draw_owner(const draw *d, int64_t g, int64_t ranks)
 {
     return d->owner ? d->owner[g] : g % ranks;
 }
@@ -251,8 +251,9 @@ static int find_caps(const ares_trainer *t, rounds *r, const draw *d, ares_arena
     return ARES_OK;
 }
 
-ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
-                        ares_arena *arena)
+/* Some of the groups drawn in the step, as filters take them. */
+static ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids,
+                               int64_t groups, ares_arena *arena)
 {
     int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
     const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
@@ -326,7 +327,8 @@ static int see_generated(ares_trainer *t, ares_batch *b, answer_numbers *out)
     return controls_generated(t->run.controls, b);
 }
 
-int filter_show_generated(ares_trainer *t, const draw *d)
+/* Controls see every group that is answered, the dropped ones included. */
+static int filter_show_generated(ares_trainer *t, const draw *d)
 {
     return controls_want_generated(t->run.controls) ? in_trial_batch(t, d, see_generated, NULL)
                                                     : ARES_OK;
@@ -533,7 +535,11 @@ static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
         ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), ids, n);
 }
 
-int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+/*
+ * c: this rank's groups with place = their number in the step; on return those of the batch, with
+ * their place in it. *count: groups of the batch, over all ranks: a multiple of the ranks.
+ */
+static int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
 {
     int64_t chosen = 0;
     batch_plan b = { 0 };

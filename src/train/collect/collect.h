@@ -127,7 +127,6 @@ typedef struct draw {
     int64_t tokens;     /* that were written, greedy baselines included */
 } draw;
 
-int64_t draw_owner(const draw *d, int64_t g, int64_t ranks);
 /* The next `total` prompts of the source. */
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
 /* The prompts of a draw whose groups were not kept, to be answered once more. */
@@ -180,19 +179,8 @@ typedef struct rounds {
  * the draw, and decide alike on every rank. A collective.
  */
 int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
-/* Some of the groups drawn in the step, as filters take them. */
-ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
-                        ares_arena *arena);
-/* Controls see every group that is answered, the dropped ones included. */
-int filter_show_generated(ares_trainer *t, const draw *d);
 
 /* Which of the groups drawn in a step make its batch. (collect.c) */
-
-/*
- * c: this rank's groups with place = their number in the step; on return those of the batch, with
- * their place in it. *count: groups of the batch, over all ranks: a multiple of the ranks.
- */
-int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m);
 
 /*
  * Fills a batch with the groups of the step that this rank trains on: samples with their scores,
@@ -289,24 +277,6 @@ typedef struct play {
     int64_t preemptions;
 } play;
 
-int play_open(play *p, ares_trainer *t, ares_arena *arena);
-/* Draws n prompts and has them answered from `now` on. A collective. */
-int play_fetch(play *p, int64_t n, int64_t now);
-/*
- * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
- * collective.
- */
-int play_advance(play *p);
-/* The next moment at which a group ends, as far as is known; false: none is. */
-bool play_next_end(const play *p, int64_t *moment);
-/*
- * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
- * then.
- */
-void play_cut(play *p, int64_t moment);
-/* Tokens that an own group's answers have got by then. */
-int64_t play_tokens(const own_group *g, int64_t moment);
-
 /* Over-sampling: groups join the batch as they end. (oversample.c) */
 
 /*
@@ -369,10 +339,4 @@ void scoring_close(scoring *s, ares_metrics *m);
 void triggers_check(ares_config *cfg, const ares_rollout_config *r);
 /* Fills t->triggers from the file, if there is one. Warns of words that are no single token. */
 int triggers_load(ares_trainer *t);
-/*
- * The candidates among a sample's tokens, in the arena, after `before` of an earlier sample that
- * are left for the caller; NULL without trigger words.
- */
-uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
-                       ares_arena *arena);
 #endif

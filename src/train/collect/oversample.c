@@ -12,7 +12,7 @@
 
 enum { WINDOW = 16, WIDEST_WINDOW = 256 };
 
-int play_open(play *p, ares_trainer *t, ares_arena *arena)
+static int play_open(play *p, ares_trainer *t, ares_arena *arena)
 {
     ares_sampling sampling;
     answer_sampling(t->run.cfg, &sampling);
@@ -64,7 +64,8 @@ static void insert_by_draw(play *p, int64_t id)
     p->order[at] = id;
 }
 
-int play_fetch(play *p, int64_t n, int64_t now)
+/* Draws n prompts and has them answered from `now` on. A collective. */
+static int play_fetch(play *p, int64_t n, int64_t now)
 {
     int64_t ranks = ares_world_size(p->t->run.world), rank = ares_world_rank(p->t->run.world),
             first = p->n;
@@ -159,7 +160,11 @@ static int tell_ends(play *p)
     return ARES_OK;
 }
 
-int play_advance(play *p)
+/*
+ * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
+ * collective.
+ */
+static int play_advance(play *p)
 {
     if (!p->behind) p->clock += p->window;
     p->behind = false;
@@ -167,7 +172,8 @@ int play_advance(play *p)
     return tell_ends(p);
 }
 
-bool play_next_end(const play *p, int64_t *moment)
+/* The next moment at which a group ends, as far as is known; false: none is. */
+static bool play_next_end(const play *p, int64_t *moment)
 {
     *moment = NOT_YET;
     for (int64_t i = 0; i < p->n; i++)
@@ -200,7 +206,11 @@ static void cut_back(own_group *of, int32_t item, int64_t moment)
     of->ends[item] = NOT_YET;
 }
 
-void play_cut(play *p, int64_t moment)
+/*
+ * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
+ * then.
+ */
+static void play_cut(play *p, int64_t moment)
 {
     ares_group *g;
     ares_trajectory *y;
@@ -215,7 +225,8 @@ void play_cut(play *p, int64_t moment)
     }
 }
 
-int64_t play_tokens(const own_group *g, int64_t moment)
+/* Tokens that an own group's answers have got by then. */
+static int64_t play_tokens(const own_group *g, int64_t moment)
 {
     int64_t tokens = 0;
     for (int32_t i = 0; i < g->group.n; i++) tokens += ARES_MIN(g->ends[i], moment) - g->start;

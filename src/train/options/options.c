@@ -28,7 +28,8 @@ void device_check(ares_config *cfg, const ares_trainer_config *c)
                           c->device);
 }
 
-void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world)
+/* Whether so many ranks, on that device, can decode by tensor_parallel_size. */
+static void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t parts = c->rollout.tensor_parallel_size;
     const char *option = "worker.rollout.tensor_parallel_size";
@@ -68,7 +69,7 @@ ARES_OPTION_TABLE(oversampling_options, ares_oversampling_config, ARES_OVERSAMPL
 #define OVER "curriculum.over_sampling_batch_size"
 #define PARTIAL "curriculum.partial_rollout"
 
-void oversampling_declare(ares_config *cfg, ares_train_config *out)
+static void oversampling_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
 }
@@ -104,7 +105,7 @@ static void check_rounds(ares_config *cfg, const ares_train_config *c, const cha
                           by);
 }
 
-void oversampling_check(ares_config *cfg, const ares_train_config *c)
+static void oversampling_check(ares_config *cfg, const ares_train_config *c)
 {
     const ares_oversampling_config *o = &c->oversampling;
     const char *by = o->batch != ARES_NULL_I64 ? OVER : PARTIAL;
@@ -180,7 +181,8 @@ static void translate_agents(ares_config *cfg)
     follow_agents(cfg, "worker.rollout.n", "env.train.group_size", ARES_AGENT_TRAIN_GROUP_SIZE);
 }
 
-void agents_declare(ares_config *cfg, ares_train_config *out)
+/* Gives the options that follow from env.* their values. */
+static void agents_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_env_declare_options(cfg);
     ares_config_add_options(cfg, "env", agents_options, &out->agents);
@@ -278,7 +280,8 @@ static void check_agent_sizes(ares_config *cfg, const ares_train_config *c)
                           "set the number of steps");
 }
 
-void agents_check(ares_config *cfg, const ares_train_config *c)
+/* Faults of env.* and of what does not go with it. */
+static void agents_check(ares_config *cfg, const ares_train_config *c)
 {
     ares_env_check_definitions(cfg);
     if (!agents_wanted(c)) return;
@@ -384,7 +387,8 @@ static void translate_vapor(ares_config *cfg)
         follow_vapor(cfg, followed[i][0], followed[i][1], gives_way[i]);
 }
 
-void vapor_declare(ares_config *cfg, ares_train_config *out)
+/* The options vapor.*, and what follows from them. */
+static void vapor_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
     ares_config_translate_with(cfg, translate_vapor);
@@ -435,7 +439,7 @@ static bool has_value(const ares_config *cfg, const char *option, const char *va
                                       : same_value(ares_config_get_text(cfg, option), value);
 }
 
-void vapor_check(ares_config *cfg, const ares_train_config *c)
+static void vapor_check(ares_config *cfg, const ares_train_config *c)
 {
     if (!vapor_wanted(c) || c->trainer.val_only) return;
     for (int i = 0; i < ARES_COUNT(fixed); i++) {

@@ -12,13 +12,9 @@ void train_add_aliases(ares_config *cfg);
 void dapo_declare(ares_config *cfg, ares_train_config *out);
 
 void device_check(ares_config *cfg, const ares_trainer_config *c);
-/* Whether so many ranks, on that device, can decode by tensor_parallel_size. */
-void device_check_parallel(ares_config *cfg, const ares_train_config *c, int world);
 
 /* The options of over-sampling and of partial rollouts. (options.c) */
 
-void oversampling_declare(ares_config *cfg, ares_train_config *out);
-void oversampling_check(ares_config *cfg, const ares_train_config *c);
 /* Whether groups are taken as they end, instead of draw by draw. */
 bool oversampling_wanted(const ares_train_config *c);
 

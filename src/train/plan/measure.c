@@ -58,8 +58,9 @@ static void cut_groups(int64_t budget, int64_t n, bool share, largest_micro *m)
     ares_batch_fini(&b);
 }
 
-void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement, int64_t longest,
-                      largest_micro *m)
+/* longest: tokens of a row at most; reinforcement false: supervised training */
+static void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
+                             int64_t longest, largest_micro *m)
 {
     bool sft = !reinforcement, share = !sft && c->actor.share_prompts;
     int64_t n = sft ? 1 : c->rollout.n;
@@ -77,7 +78,7 @@ void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
  * Two to each prompt of a mini-batch, with their prompts as long as they may be where that leaves
  * answers of data.max_response_length.
  */
-void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *m)
+static void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *m)
 {
     int64_t longest = c->vapor.max_pair_length;
     *m = (largest_micro){ 0 };
@@ -96,7 +97,8 @@ static int64_t divided(int64_t n, int64_t by)
     return ARES_MAX(1, (n + by - 1) / ARES_MAX(1, by));
 }
 
-int64_t largest_in_update(const largest_micro *m)
+/* Micro-batches of a rank in an update. */
+static int64_t largest_in_update(const largest_micro *m)
 {
     return divided(m->per_optimizer, m->groups);
 }
@@ -200,7 +202,8 @@ void largest_of_reference(const ares_trainer *t, const largest_micro *m, const l
 }
 
 /* ---------------- images */
-int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens)
+/* Tokens of the largest image, of a prompt with room for so many. */
+static int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_processor *p = &t->run.sight.processor;
@@ -214,7 +217,7 @@ int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens)
     return ARES_OK;
 }
 
-int32_t largest_patches(const ares_model *m, int64_t tokens)
+static int32_t largest_patches(const ares_model *m, int64_t tokens)
 {
     return (int32_t)tokens * m->cfg.vision.merge * m->cfg.vision.merge;
 }
@@ -329,7 +332,11 @@ static int64_t validated_together(const ares_train_config *c, const plan_where *
     return where->val_longest ? ARES_MAX(0, c->data.val_batch_size) : 0;
 }
 
-int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
+/*
+ * A vision model's images (measure.c): what a forward pass of the tower takes beside the rollout's
+ * cache, and the host's memory. Once the models are open and the micro-batch is known.
+ */
+static int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
     ares_model *m = t->run.model;
@@ -366,7 +373,8 @@ double plan_longest_video(const plan *p)
     return more * (of_tower + (p->card ? 0 : s->values));
 }
 
-int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)
+/* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
+static int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes)
 {
     ares_model *m = t->run.model;
     *bytes = 0;
@@ -704,7 +712,8 @@ static void add_up(const ares_device *d, plan *p)
     p->allocated = (double)d->most_allocated;
 }
 
-void plan_speed(bool card, double *flops, double *link)
+/* What is assumed of a device: operations per second of a rank, and bytes it sends. */
+static void plan_speed(bool card, double *flops, double *link)
 {
     *flops = card ? 600e12 : 0.2e12;
     *link = card ? 370e9 : 2e9;

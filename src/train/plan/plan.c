@@ -488,7 +488,8 @@ static void add_amount(ares_str *out, const char *before, double bytes, const ch
                   after);
 }
 
-void plan_describe(const plan *p, ares_str *out)
+/* "a process needs 7.1 GB where rows have full length (weights 1.0, ...)" */
+static void plan_describe(const plan *p, ares_str *out)
 {
     double needs = plan_needs(p);
     add_amount(out, "a process needs ", needs, " where rows have full length (");
@@ -502,7 +503,9 @@ void plan_describe(const plan *p, ares_str *out)
     ares_str_add_char(out, ')');
 }
 
-void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p, ares_str *out)
+/* The same of a run that does not fit, with the options with which it would. */
+static void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p,
+                         ares_str *out)
 {
     ares_str remedies_found = { 0 };
     plan_describe(p, out);
@@ -524,7 +527,8 @@ static double gb(double bytes)
     return bytes / 1e9;
 }
 
-void plan_print(const plan *p, const plan_where *where, ares_str *out)
+/* A table for people; JSON. */
+static void plan_print(const plan *p, const plan_where *where, ares_str *out)
 {
     const largest_micro *m = &p->micro;
     ares_str_addf(out, "%.4g million parameters, %d rank%s, %.1f GB for each\n\n",
@@ -583,7 +587,7 @@ static void write_bytes(const plan *p, int phase, ares_str *out)
     ares_json_end(out, '}');
 }
 
-void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
+static void plan_write_json(const plan *p, const plan_where *where, ares_str *out)
 {
     ares_json_begin(out, '{');
     write_number(out, "parameters", p->parameters);

@@ -51,13 +51,6 @@ typedef struct largest_micro {
     int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
     int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
 } largest_micro;
-/* longest: tokens of a row at most; reinforcement false: supervised training */
-void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement, int64_t longest,
-                      largest_micro *out);
-/* Of VAPOR's stored answers; tokens 0: there are none. */
-void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *out);
-/* Micro-batches of a rank in an update. */
-int64_t largest_in_update(const largest_micro *m);
 
 /* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
 typedef struct largest_pass {
@@ -77,10 +70,6 @@ void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest
 void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_passes *out);
 void largest_of_reference(const ares_trainer *t, const largest_micro *m, const largest_micro *pairs,
                           largest_pass *own, largest_pass *of_pairs);
-
-/* Tokens of the largest image, of a prompt with room for so many. */
-int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens);
-int32_t largest_patches(const ares_model *m, int64_t tokens);
 
 /*
  * Tells the buffers of all roles how large they will be, so that each takes its memory of
@@ -174,21 +163,12 @@ typedef struct plan {
 } plan;
 
 extern const char *const plan_owner_names[PLAN_OWNERS_N];
-/*
- * A vision model's images (measure.c): what a forward pass of the tower takes beside the rollout's
- * cache, and the host's memory. Once the models are open and the micro-batch is known.
- */
-int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p);
 /* Bytes that a video takes which fills a prompt, more than the largest image; not in the table. */
 double plan_longest_video(const plan *p);
-/* Memory of training's phase for the way back through a trained tower; its bytes, 0 without one. */
-int plan_count_tower_backward(ares_trainer *t, const plan *p, double *bytes);
 /* Of the CPU: what the process has beside what the device hands out. (host.c) */
 void plan_count_host(ares_trainer *t, const plan_where *where, plan *p);
 /* Bytes that tokenizer and rows will take, from the sizes of their files. */
 double plan_texts(const ares_train_config *c);
-/* What is assumed of a device: operations per second of a rank, and bytes it sends. */
-void plan_speed(bool card, double *flops, double *link);
 /* Fails where a model's config.json cannot be read. (measure.c) */
 int plan_measure(const ares_train_config *c, const plan_where *where, plan *out);
 /* Bytes that a rank sends in a training step; its last fields are not read. (traffic.c) */
@@ -196,14 +176,6 @@ double plan_sent(const ares_trainer *t, const plan *p);
 /* What must be there for the run. */
 double plan_needs(const plan *p);
 bool plan_fits(const plan *p, const plan_where *where);
-/* "a process needs 7.1 GB where rows have full length (weights 1.0, ...)" */
-void plan_describe(const plan *p, ares_str *out);
-/* The same of a run that does not fit, with the options with which it would. (plan.c) */
-void plan_refusal(const ares_train_config *c, const plan_where *where, const plan *p,
-                  ares_str *out);
-/* A table for people; JSON. (plan.c) */
-void plan_print(const plan *p, const plan_where *where, ares_str *out);
-void plan_write_json(const plan *p, const plan_where *where, ares_str *out);
 
 /*
  * Numbers that follow from the options (measure.c;

@@ -65,7 +65,8 @@ static void report_mfu(const ares_trainer *t, const char *stage, const char *nam
                      isfinite(peak) ? done / (peak * (double)ares_world_size(t->run.world)) : 0);
 }
 
-int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+/* global_seqlen, timing_per_token_ms, perf/mfu_.. */
+static int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     ares_str all = { 0 };
     row_length *mine = ares_calloc((size_t)b->rows + 1, sizeof *mine);
@@ -294,7 +295,8 @@ static int by_place(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+/* Metrics by data set of a curriculum; none without one. A collective. */
+static int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     if (!t->run.curriculum.n) return ARES_OK;
     int64_t n = 0;

@@ -51,10 +51,6 @@ bool repetition_in(ares_view text);
 
 /* The usual metrics of a batch, over all ranks. (report.c) */
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* Metrics by data set of a curriculum; none without one. A collective. (report.c) */
-int report_sources(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* global_seqlen, timing_per_token_ms, perf/mfu_.. (report.c) */
-int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /*
  * Norms of the gradients that the terms of the loss have for groups of similar reward deviation
  * (docs/diagnostics.md#gradients-by-reward-variance). Trains nothing and changes no bit of a run.

@@ -49,7 +49,8 @@ train_origin train_origin_of(const training *t)
     return o;
 }
 
-void origin_describe_model(const ares_model_config *c, ares_str *out)
+/* A model in words: "llama, 30 layers of 576, 49152 ids". States fit where the words are equal. */
+static void origin_describe_model(const ares_model_config *c, ares_str *out)
 {
     ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden,
                   c->vocab);

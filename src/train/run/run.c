@@ -62,8 +62,15 @@ static int validate_checkpoint(const run_kind *kind, ares_config *cfg, const are
     return rc;
 }
 
-int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
-                        ares_world *world, bool own, const char *output)
+static ares_progress *train_progress(const ares_train_config *c, const ares_world *world);
+
+/*
+ * Validation alone, of what trainer.load_checkpoint_path names, else, with `own`, of the run
+ * directory's latest checkpoint, else of the model. output (may be NULL): a file to write every
+ * answer to.
+ */
+static int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
+                               ares_world *world, bool own, const char *output)
 {
     rundir dir = { .lock = -1 };
     ares_progress *progress = train_progress(c, world);
@@ -492,7 +499,10 @@ static int train(run *r)
     return settle(r);
 }
 
-ares_progress *train_progress(const ares_train_config *c, const ares_world *world)
+/*
+ * What the console shows from now on; NULL on other ranks, and where trainer.logger has no console.
+ */
+static ares_progress *train_progress(const ares_train_config *c, const ares_world *world)
 {
     bool console = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++)

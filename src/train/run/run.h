@@ -26,18 +26,6 @@ typedef struct run_kind {
 } run_kind;
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
               ares_world *world);
-/*
- * Validation alone, of what trainer.load_checkpoint_path names, else, with `own`, of the run
- * directory's latest checkpoint, else of the model. output (may be NULL): a file to write every
- * answer to. (run.c)
- */
-int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
-                        ares_world *world, bool own, const char *output);
-
-/*
- * What the console shows from now on; NULL on other ranks, and where trainer.logger has no console.
- */
-ares_progress *train_progress(const ares_train_config *c, const ares_world *world);
 
 /*
  * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
@@ -190,27 +178,11 @@ void rundir_close(rundir *d);
 
 enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
 
-/*
- * Compares the resolved configuration with config.yaml of the directory. changed: gets the
- * options that differ and change results, at most five, each with the value that it began with and
- * that of now; stays empty where none does. A length that grows is no such change: the run is
- * `longer`.
- */
-int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
-                  ares_str *changed, bool *longer);
 /* What DONE of a directory says. False: there is none. */
 typedef struct begun_end {
     int64_t step;
     char hash[BEGUN_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
 } begun_end;
-bool begun_is_done(const char *dir, begun_end *end);
-/*
- * Whether the directory holds nothing that another start would lose: no step was made, and no row
- * answered by a bootstrap pass. It may hold a validation, or a checkpoint of step 0.
- */
-bool begun_is_empty(const char *dir);
-/* A hash of the options that change results, the run's names left out. */
-void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH]);
 
 /* Where a saved state comes from: its data and its model. (checkpoint.c) */
 
@@ -219,12 +191,6 @@ typedef struct train_origin {
     char data[24], model[24];
 } train_origin;
 train_origin train_origin_of(const training *t);
-/* A model in words: "llama, 30 layers of 576, 49152 ids". States fit where the words are equal. */
-void origin_describe_model(const ares_model_config *c, ares_str *out);
-
-/* Appends a JSON line of an answer; data_set: NULL, or its name. (validate.c) */
-void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
-                      const ares_trajectory *s, ares_str *out);
 
 /* Parts of --check that runs by rewards and supervised ones have in common. (check_inputs.c) */
 
@@ -277,12 +243,4 @@ typedef struct several {
     several_at_k at[SEVERAL_KS];
 } several;
 
-/* Answers to one prompt, of which those that were not judged count nowhere. */
-void several_add(several *x, const ares_trainer *t, const ares_group *g);
-/*
- * A collective: <prefix>mean@n, std@n, pass@k, and mean and std of best@k, worst@k and maj@k, for k
- * = 1, 2, 4 .. and n (docs/curriculum.md#several-answers); nothing where n is 1.
- */
-int several_put(const several *x, ares_world *world, int64_t n, const char *prefix,
-                ares_metrics *m);
 #endif

@@ -44,8 +44,16 @@ static bool compare_lengths(differing *x, const ares_config *old, int64_t done)
     return longer;
 }
 
-int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
-                  ares_str *changed, bool *longer)
+static bool begun_is_done(const char *dir, begun_end *end);
+
+/*
+ * Compares the resolved configuration with config.yaml of the directory. changed: gets the
+ * options that differ and change results, at most five, each with the value that it began with and
+ * that of now; stays empty where none does. A length that grows is no such change: the run is
+ * `longer`.
+ */
+static int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
+                         ares_str *changed, bool *longer)
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
@@ -101,14 +109,15 @@ static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const c
     return h;
 }
 
-void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH])
+/* A hash of the options that change results, the run's names left out. */
+static void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH])
 {
     snprintf(hash, BEGUN_HASH, "%016llx",
              (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
 }
 
 /* ---------------------------------------------------------------- what a directory holds */
-bool begun_is_done(const char *dir, begun_end *end)
+static bool begun_is_done(const char *dir, begun_end *end)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 };
@@ -145,7 +154,11 @@ static int64_t last_row(const char *path)
     return last;
 }
 
-bool begun_is_empty(const char *dir)
+/*
+ * Whether the directory holds nothing that another start would lose: no step was made, and no row
+ * answered by a bootstrap pass. It may hold a validation, or a checkpoint of step 0.
+ */
+static bool begun_is_empty(const char *dir)
 {
     ares_str path = { 0 }, name = { 0 };
     begun_end end;

@@ -67,7 +67,8 @@ static void add_prompt(several *x, const double *values, const int32_t *votes, i
     ares_free(negated);
 }
 
-void several_add(several *x, const ares_trainer *t, const ares_group *g)
+/* Answers to one prompt, of which those that were not judged count nowhere. */
+static void several_add(several *x, const ares_trainer *t, const ares_group *g)
 {
     if (g->n < 2) return;
     size_t count = (size_t)g->n;
@@ -103,8 +104,12 @@ static void put_at_k(ares_metrics *m, const char *prefix, const char *name, int6
     if (count > 0) ares_metrics_set(m, key, sum / count);
 }
 
-int several_put(const several *own, ares_world *world, int64_t n, const char *prefix,
-                ares_metrics *m)
+/*
+ * A collective: <prefix>mean@n, std@n, pass@k, and mean and std of best@k, worst@k and maj@k, for k
+ * = 1, 2, 4 .. and n (docs/curriculum.md#several-answers); nothing where n is 1.
+ */
+static int several_put(const several *own, ares_world *world, int64_t n, const char *prefix,
+                       ares_metrics *m)
 {
     several x = *own;
     if (n < 2) return ARES_OK;
@@ -290,6 +295,9 @@ static int answer_set(ares_trainer *t, const answer_pass *pass, ares_arena *aren
     return ARES_OK;
 }
 
+static void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
+                             const ares_trajectory *s, ares_str *out);
+
 static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_metrics *m,
                         ares_str *samples)
 {
@@ -310,7 +318,8 @@ static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_
     return ares_reward_report(t->reward, t->run.world, prefix, m);
 }
 
-int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
+/* Metrics eval/<name>...; samples (may be NULL) as in trainer_validate. A collective. */
+static int eval_sets_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
     double sum = 0, value = 0, sets = 0;
     for (int64_t i = 0; i < t->evals.n; i++) {
@@ -611,8 +620,9 @@ static tally *group_of(validation *v, const ares_row *row)
     return &v->groups[v->n_groups++];
 }
 
-void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
-                      const ares_trajectory *s, ares_str *out)
+/* Appends a JSON line of an answer; data_set: NULL, or its name. */
+static void validation_write(const ares_trainer *t, const char *data_set, const ares_row *row,
+                             const ares_trajectory *s, ares_str *out)
 {
     const ares_json *question = ares_row_at(row->json, t->run.cfg->data.prompt_key);
     bool given = question && question->type == ARES_JSON_STRING;

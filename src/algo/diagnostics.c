@@ -1,3 +1,7 @@
+/*
+ * What is measured of a step besides its training: how much thoughts depend on their prompts, and
+ * groups in buckets by the deviation of their rewards.
+ */
 #include "stats.h"
 
 #include <math.h>

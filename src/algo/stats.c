@@ -1,3 +1,7 @@
+/*
+ * Statistics whose bits depend neither on the order of values nor on the number of ranks: sums,
+ * moments and pass@k first, then percentiles by selection.
+ */
 #include "stats.h"
 
 #include <math.h>

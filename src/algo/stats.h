@@ -1,3 +1,7 @@
+/*
+ * Private to algo: statistics in double, z-scores of the collapse metrics, and entropy windows
+ * with their HWE tokens.
+ */
 #ifndef ARES_ALGO_STATS_H
 #define ARES_ALGO_STATS_H
 

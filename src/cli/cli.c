@@ -1,3 +1,7 @@
+/*
+ * What the commands share: reading a command line with its --help, and the loop over lines of
+ * JSON.
+ */
 #include "cli.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to cli: the commands, their command lines, the loop over lines of JSON, and reading
+ * rollouts.
+ */
 #ifndef ARES_CLI_CLI_H
 #define ARES_CLI_CLI_H
 

@@ -1,3 +1,4 @@
+/* ares-train compare: first reading the metrics of run directories, then the command. */
 #include "cli.h"
 #include "figure.h"
 

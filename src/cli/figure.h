@@ -1,3 +1,7 @@
+/*
+ * Private to cli: drawing curves, the figure of a sweep, and the metrics of the runs that they
+ * show.
+ */
 #ifndef ARES_CLI_FIGURE_H
 #define ARES_CLI_FIGURE_H
 

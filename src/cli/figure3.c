@@ -1,3 +1,4 @@
+/* The figure of a sweep: first its runs by value, from sweep.json, then the drawing. */
 #include "figure.h"
 
 #include <fnmatch.h>

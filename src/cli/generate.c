@@ -1,3 +1,7 @@
+/*
+ * The commands that run a model without training it: what they share (from a line of JSON to ids
+ * and pictures), then generate and score.
+ */
 #include "cli.h"
 
 #include <math.h>

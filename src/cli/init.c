@@ -1,3 +1,4 @@
+/* ares-train init: first what a vision model has beside a text model, then the command. */
 #include "cli.h"
 
 #include <dirent.h>

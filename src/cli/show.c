@@ -1,3 +1,6 @@
+/*
+ * ares-train show: first reading the rollouts of a run, which `grade` does too, then the command.
+ */
 #include "cli.h"
 
 #include <dirent.h>

@@ -1,3 +1,7 @@
+/*
+ * ares-train sweep: the check of all runs before the first starts, what is written down, then the
+ * command. sweep_grid.c makes the list of runs, sweep_queue.c starts them.
+ */
 #include "sweep.h"
 #include "cli.h"
 #include "figure.h"

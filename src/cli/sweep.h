@@ -1,3 +1,4 @@
+/* Private to cli: a sweep, from its file to its runs, and the workers that run them. */
 #ifndef ARES_CLI_SWEEP_H
 #define ARES_CLI_SWEEP_H
 

@@ -1,3 +1,7 @@
+/*
+ * The runs of a sweep: names and templates, the sweep's file and command line, then the runs in
+ * order.
+ */
 #include "sweep.h"
 
 #include <ctype.h>

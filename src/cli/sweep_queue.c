@@ -1,3 +1,7 @@
+/*
+ * How the runs of a sweep are executed: which cards it uses, workers with a child process per
+ * run, and the queue from which workers take runs.
+ */
 #include "sweep.h"
 
 #include <ctype.h>

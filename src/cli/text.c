@@ -1,3 +1,4 @@
+/* The commands between text and tokens: tokenize, detokenize, render. */
 #include "cli.h"
 
 #include "ares/data.h"

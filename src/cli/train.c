@@ -1,3 +1,4 @@
+/* The commands that read a configuration of a run: train, sft and eval, then plan. */
 #include "cli.h"
 
 #include <stdio.h>

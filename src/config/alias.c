@@ -1,3 +1,7 @@
+/*
+ * Options by the names of other trainers. In order: where a path leads; translations between
+ * reading and binding; words whose meaning depends on other options.
+ */
 #include "internal.h"
 
 #include <math.h>

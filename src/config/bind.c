@@ -1,3 +1,8 @@
+/*
+ * From the merged tree to C structs: what a scalar means, what each type of option accepts, and
+ * then ares_config_resolve, which runs the steps from merged layers to structs and reports
+ * faults.
+ */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * A configuration. First its faults, collected with their places, then declared options and what
+ * the rooms ask about them. layer.c and bind.c do the reading.
+ */
 #include "internal.h"
 
 #include <stdarg.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to config: values that change with the step, then the tree and what the files of the
+ * room share.
+ */
 #ifndef ARES_CONFIG_INTERNAL_H
 #define ARES_CONFIG_INTERNAL_H
 

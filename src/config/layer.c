@@ -1,3 +1,4 @@
+/* What changes a configuration: YAML layers, then overrides and command lines. */
 #include "internal.h"
 
 #include <string.h>

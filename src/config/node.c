@@ -1,3 +1,4 @@
+/* The tree of a configuration: its nodes, and the tree as JSON. */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A configuration as text: a node in one line, then the whole as YAML and the list of options. */
 #include "internal.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Options whose value changes with the step: one such value, then lists of them. */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Files: whole files and folders, the lock of a run directory, writing until everything is
+ * written.
+ */
 #include "internal.h"
 
 #include <dirent.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to core: elementary functions, hashes, UTF-8, the terminal, and readers and writers of
+ * row files.
+ */
 #ifndef ARES_CORE_INTERNAL_H
 #define ARES_CORE_INTERNAL_H
 

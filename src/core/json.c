@@ -1,3 +1,4 @@
+/* JSON: the reader, then the writer. */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* What the program tells people: errors, progress on the terminal, log lines. */
 #include "internal.h"
 
 #include <errno.h>

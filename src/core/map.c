@@ -1,3 +1,7 @@
+/*
+ * Look-up of names: a hash map from bytes to integers, and the name that a misspelt one probably
+ * meant.
+ */
 #include "internal.h"
 
 #include <ctype.h>

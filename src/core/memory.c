@@ -1,3 +1,4 @@
+/* Memory: from the system, and arenas that are emptied as a whole. */
 #include "internal.h"
 
 #include <stdarg.h>

@@ -1,3 +1,7 @@
+/*
+ * Threads and time: how many CPUs and how much memory a process may use, the clock, the one
+ * thread pool.
+ */
 #include "internal.h"
 
 #include <limits.h>

@@ -1,3 +1,7 @@
+/*
+ * Random numbers that are functions of a key, and the elementary functions (log, exp, cos) that
+ * give the same bits on every machine.
+ */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Rows of data files, one after the other, as JSON text. In order: compressed files, Arrow's
+ * arrays, Parquet, JSON lines.
+ */
 #include "internal.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,7 @@
+/*
+ * The batch of a training step, which holds every column of its rows; then trajectories (a prompt
+ * with its answer), which become rows of it or bytes for other ranks.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* A data set: first which files and rows a path names, then reading and checking its rows. */
 #include "internal.h"
 
 #include <ctype.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to data: micro-batches of even work, rows and paths of a data set, the order of rows,
+ * mixtures, the encoder of prompts, and ids of prompts with pictures.
+ */
 #ifndef ARES_DATA_INTERNAL_H
 #define ARES_DATA_INTERNAL_H
 

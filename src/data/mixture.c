@@ -1,3 +1,4 @@
+/* A curriculum: first its options, then the source that draws from several weighted data sets. */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * From the rows of a batch to packed tokens. First the division of rows into parts of even work
+ * (ranks, micro-batches), then the packing itself.
+ */
 #include "internal.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * From rows to the ids of prompts. First rows that are left out because of their images or
+ * videos, then the encoder, last stored answers to prompts.
+ */
 #include "internal.h"
 
 #include <stdlib.h>

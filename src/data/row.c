@@ -1,3 +1,7 @@
+/*
+ * One row of a data set: what it must have, and how forms of other programs (ShareGPT, Alpaca)
+ * become ours.
+ */
 #include "internal.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * Pictures and videos in prompts. In order: one token becomes as many as the picture has;
+ * positions of tokens on three axes; reading a row's media and placing them in its prompt.
+ */
 #include "internal.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/*
+ * Sources of prompts. In order: what all sources share; the order of rows in an epoch; a data set
+ * as a source. mixture.c has the other kind.
+ */
 #include "internal.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/*
+ * Collectives on the memory of devices, for groups of ranks. In order: the choice of a way
+ * between cards; that by NCCL; the groups themselves, with the way between CPUs; the way of cards
+ * through host memory.
+ */
 #include "internal.h"
 
 #include <stdio.h>

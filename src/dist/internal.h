@@ -1,3 +1,7 @@
+/*
+ * Private to dist: the world and what uses MPI, then groups and the ways in which their bytes
+ * travel.
+ */
 #ifndef ARES_DIST_INTERNAL_H
 #define ARES_DIST_INTERNAL_H
 

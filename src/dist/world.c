@@ -1,3 +1,7 @@
+/*
+ * The ranks of a run (MPI). In order: opening and closing the world; collectives on host arrays,
+ * whose sums are added in the order of ranks; signals, which all ranks act on together.
+ */
 #include "internal.h"
 
 #include <limits.h>

@@ -1,3 +1,7 @@
+/*
+ * Environments in a program of the user's own. In order: processes that answer lines; what
+ * environments in other programs share (openenv.c too); the type `command`.
+ */
 #include "foreign.h"
 #include "internal.h"
 

@@ -1,3 +1,8 @@
+/*
+ * Environments in general. In order: an episode around a type's own steps; the table of types;
+ * definitions from options; RAGEN's built-in tags; normalised rewards; boards as text; files of
+ * data.
+ */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to env: environments in other programs. What they share, processes that answer lines,
+ * WebSocket connections, and actions of an OpenEnv server.
+ */
 #ifndef ARES_ENV_FOREIGN_H
 #define ARES_ENV_FOREIGN_H
 

@@ -1,3 +1,7 @@
+/*
+ * Private to env: what the built-in environments share or show to tests, the built-in tags, and
+ * the table of types.
+ */
 #ifndef ARES_ENV_INTERNAL_H
 #define ARES_ENV_INTERNAL_H
 

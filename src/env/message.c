@@ -1,3 +1,4 @@
+/* From a model's answer to its actions, and what a conversation with an environment says. */
 #include <stdio.h>
 #include <string.h>
 

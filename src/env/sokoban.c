@@ -1,3 +1,4 @@
+/* Sokoban: first how rooms are made, then the environment. */
 #include "internal.h"
 
 #include <stdio.h>

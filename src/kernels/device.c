@@ -1,3 +1,7 @@
+/*
+ * Devices by name. First the device that only counts memory, then opening a CPU or CUDA device,
+ * last the two phases (rollout and training) that take turns in one allocation.
+ */
 #include "host.h"
 
 #include <dlfcn.h>

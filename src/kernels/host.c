@@ -1,3 +1,8 @@
+/*
+ * What all CPU tables share: the layout of weights and conversions of short floats; memory and
+ * threads; how much scratch the kernels take; the segments of a packed batch; bytes that a
+ * divided head sends.
+ */
 #include "host.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to kernels: what the CPU tables share (memory, threads, short floats, scratch, a row's
+ * logits chunk by chunk) and the device that only counts.
+ */
 #ifndef ARES_KERNELS_HOST_H
 #define ARES_KERNELS_HOST_H
 

@@ -1,3 +1,4 @@
+/* A decoder block: its products and norms, its forward and backward, and the rotary angles. */
 #include "internal.h"
 
 #include <math.h>

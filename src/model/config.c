@@ -1,3 +1,8 @@
+/*
+ * The configuration of a model directory. In order: the table of architectures; the vision
+ * tower's part; config.json, read and written; rules for pictures; what generation_config.json
+ * asks for.
+ */
 #include "internal.h"
 
 #include <math.h>

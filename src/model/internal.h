@@ -1,3 +1,7 @@
+/*
+ * Private to model: architectures, blocks and their buffers, config.json, parameters, regions,
+ * and the pieces of them that files hold.
+ */
 #ifndef ARES_MODEL_INTERNAL_H
 #define ARES_MODEL_INTERNAL_H
 

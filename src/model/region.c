@@ -1,3 +1,8 @@
+/*
+ * Where weights, gradients and optimizer states are, region by region. In order: weights that
+ * come to the device only while in use; gradients, whole or divided among ranks; optimizer states
+ * in host memory; the regions themselves.
+ */
 #include "internal.h"
 
 #include <stdio.h>

@@ -1,3 +1,8 @@
+/*
+ * Weights between files and memory. In order: one parameter between host and device; the pieces
+ * of tensors that a rank has; fingerprints; writing; reading, and new weights; optimizer states;
+ * a reference that follows the policy.
+ */
 #include "internal.h"
 
 #include <ctype.h>

@@ -1,3 +1,8 @@
+/*
+ * Rewards in programs of the user's own: first the process that runs a user's C function, then
+ * the queues of lines to such processes, last the published reward functions that built-in
+ * verifiers replace.
+ */
 #include "internal.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,7 @@
+/*
+ * The reward functions of EasyR1 and ARES as verifiers: first the parts that they are made of,
+ * then math_format, aepo and r1v, last dapo_overlong.
+ */
 #include "ifeval/words.h"
 #include "math/math.h"
 #include "verifier.h"

@@ -1,3 +1,7 @@
+/*
+ * Verifiers of a response's form: format, format_think and format_think_boxed. First the regular
+ * expressions with a bound on their work, which other verifiers use too.
+ */
 #include "verifier.h"
 
 #include <pcre2.h>

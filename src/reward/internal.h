@@ -1,3 +1,7 @@
+/*
+ * Private to reward: the reward manager from inside, with users' programs, sums for metrics,
+ * shapers and AEPO's entropy score. Verifiers include verifier.h instead.
+ */
 #ifndef ARES_REWARD_INTERNAL_H
 #define ARES_REWARD_INTERNAL_H
 

@@ -1,3 +1,7 @@
+/*
+ * The verifier `json`. First JSON Schema, in three parts (values and how they compare, reading a
+ * schema file, a value against a schema), then the verifier that uses it.
+ */
 #include "verifier.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Verifiers that look at a response's tokens only: penalties of length and of repetition. */
 #include "verifier.h"
 
 #include <string.h>

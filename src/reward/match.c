@@ -1,3 +1,7 @@
+/*
+ * Verifiers that compare texts: exact, number, boxed, f1, regex, random and none, one after the
+ * other. Finding the last number or the last \boxed{} of a text stands after `exact`.
+ */
 #include "ifeval/words.h"
 #include "verifier.h"
 

@@ -1,3 +1,7 @@
+/*
+ * Verifiers that score as published code does for its data sets: deepscaler and math, gsm8k,
+ * math_hendrycks, math_verify, dapo. Their rules of comparison are in math/.
+ */
 #include "math/math.h"
 #include "math/value.h"
 #include "verifier.h"

@@ -1,3 +1,9 @@
+/*
+ * The reward manager: an answer's way from submission to its score. In order: running the
+ * verifiers; from verdicts to scores and metrics; opening the entries of worker.reward.rewards;
+ * opening and closing the manager; the table of shapers; shaping, which adds to the scores of a
+ * whole batch.
+ */
 #include "internal.h"
 #include "verifier.h"
 

@@ -1,3 +1,7 @@
+/*
+ * What verifiers share: a verifier opened with its options, the table of verifiers, and the
+ * details and metrics that a verdict carries. Each verifier is in the file of its subject.
+ */
 #include "verifier.h"
 #include "math/math.h"
 

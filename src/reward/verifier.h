@@ -1,3 +1,7 @@
+/*
+ * Private to reward: what verifiers share, and the list of them. Verifiers see one response, no
+ * batch.
+ */
 #ifndef ARES_REWARD_VERIFIER_H
 #define ARES_REWARD_VERIFIER_H
 

@@ -1,3 +1,7 @@
+/*
+ * The rollout engine. First ranks that decode as one engine, then the engine: requests, steps,
+ * finished samples. scheduler.c chooses the rows of each step.
+ */
 #include "internal.h"
 
 #include <math.h>

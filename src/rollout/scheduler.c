@@ -1,3 +1,4 @@
+/* What the engine computes next: first the blocks of the paged cache, then the choice of rows. */
 #include "internal.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/*
+ * From a conversation to the text of a prompt: first the continuation of a final message, then
+ * chat templates and the spans that the assistant wrote, last format prompts. The templates run
+ * in jinja/.
+ */
 #include "jinja/jinja.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Encoding and decoding with a loaded tokenizer. In order: cutting a text into pieces; finding
+ * added tokens; encoding, decoding and looking up; from tags in a text to spans of tokens.
+ */
 #include "tokenizer.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to text: byte-pair encoding, split patterns, pieces of a text, a loaded tokenizer and
+ * how it is read, and spans.
+ */
 #ifndef ARES_TEXT_TOKENIZER_H
 #define ARES_TEXT_TOKENIZER_H
 

@@ -1,3 +1,8 @@
+/*
+ * Reading a tokenizer's files. In order: what the readers share; the steps before and after the
+ * model; roles of tokens and the chat template; last vocabulary and merges, and the function that
+ * reads it all.
+ */
 #include "tokenizer.h"
 
 #include <stdio.h>

@@ -1,3 +1,9 @@
+/*
+ * The learner: a model, its passes over rows of a batch, and its gradients, which actor, critic,
+ * reference and supervised training all use. First the columns of a batch on the device, then
+ * images and videos in a pass, then the learner itself: opening, cutting rows into rounds,
+ * forward and backward passes, log-probs, and the optimizer's step.
+ */
 #include "learner.h"
 
 #include <math.h>

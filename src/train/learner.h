@@ -1,3 +1,7 @@
+/*
+ * Private to train: a learner and its parts. Ranks that share a model, columns on the device, the
+ * optimizer, the passes of a model, and images and videos in them.
+ */
 #ifndef ARES_TRAIN_LEARNER_H
 #define ARES_TRAIN_LEARNER_H
 

@@ -1,3 +1,7 @@
+/*
+ * Private to train: what a step asks of the models it trains or compares with (actor, critic,
+ * reference), the update of the actor, and the rows of a mini-batch.
+ */
 #ifndef ARES_TRAIN_ROLES_H
 #define ARES_TRAIN_ROLES_H
 

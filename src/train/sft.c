@@ -1,3 +1,7 @@
+/*
+ * Supervised fine-tuning as a kind of run. First the data: from rows to tokens with the mask of
+ * the loss. Then the run: its options, its checks, the batch, a step, validation.
+ */
 #include "sft.h"
 #include "learner.h"
 #include "options/options.h"

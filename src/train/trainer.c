@@ -1,3 +1,9 @@
+/*
+ * Opens what a run needs, from a checked configuration, and closes it again. First the groups of
+ * ranks that share a model; then what every kind of run has (device, model, positions, storage);
+ * last what reinforcement learning has besides: rows or environments, rollout engine, critic,
+ * reference.
+ */
 #include "trainer.h"
 #include "agents/agents.h"
 #include "collect/collect.h"

@@ -1,3 +1,7 @@
+/*
+ * Private to train. A run: what every kind has (training), evaluation over several data sets,
+ * what a step of reinforcement learning works with (ares_trainer), and the controls of a run.
+ */
 #ifndef ARES_TRAIN_TRAINER_H
 #define ARES_TRAIN_TRAINER_H
 

@@ -1,3 +1,8 @@
+/*
+ * The update of the actor by one mini-batch: forward, loss, backward. First the update's columns
+ * on a card, then update_mini_batch with its orders of passes (which one depends on what the loss
+ * needs to see at once), last what all mini-batches of an update have in common.
+ */
 #include "roles.h"
 
 #include <math.h>

@@ -1,3 +1,9 @@
+/*
+ * VAPOR in the trainer: stored answers that are trained on in the same optimizer step as the
+ * responses. In order: the reference's log-probs of stored answers, kept over steps and in
+ * checkpoints; opening, and the pairs of a step; the stored answers as a second batch of an
+ * update; the loss of pairs.
+ */
 #include "vapor.h"
 #include "roles.h"
 

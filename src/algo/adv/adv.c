@@ -1,3 +1,8 @@
+/*
+ * The advantage estimators: their table, what they share (groups, spreading a value over tokens,
+ * normalising), and rules between their options. VAPOR's estimator, the shortest one, is here
+ * too; the others have a file each.
+ */
 #include "adv.h"
 #include "stats.h"
 

@@ -1,3 +1,7 @@
+/*
+ * Two estimators that compare the answers of a group: grpo, and grpo_passk, which rewards only
+ * the best.
+ */
 #include "adv.h"
 
 #include <math.h>

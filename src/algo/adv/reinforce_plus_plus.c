@@ -1,3 +1,7 @@
+/*
+ * Two estimators of REINFORCE++: of discounted returns, and with the group's mean as a baseline.
+ * Both whiten advantages over all tokens of the batch.
+ */
 #include "adv.h"
 #include "stats.h"
 

@@ -1,3 +1,8 @@
+/*
+ * The AEPO control. In order: what it reads from a batch (entropy windows, HWE tokens, prompts);
+ * difficulty buckets with their targets and alphas; dropping easy prompts; its state and the
+ * order of one step, at the end.
+ */
 #include "aepo.h"
 #include "stats.h"
 #include "twin.h"

@@ -1,3 +1,7 @@
+/*
+ * Private to algo: AEPO's buckets of difficulty, the arithmetic of its KL, and the state of the
+ * control. adaptive_kl.c uses the KL part too.
+ */
 #ifndef ARES_ALGO_CONTROL_AEPO_H
 #define ARES_ALGO_CONTROL_AEPO_H
 

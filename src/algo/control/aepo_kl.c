@@ -1,3 +1,7 @@
+/*
+ * The KL terms of AEPO: first the arithmetic of KL weights and of KL in the reward, then what the
+ * AEPO control does with it before and after an update.
+ */
 #include "aepo.h"
 
 #include <math.h>

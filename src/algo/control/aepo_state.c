@@ -1,3 +1,7 @@
+/*
+ * The state of the AEPO control outside a step: saved to and read from a checkpoint, and its
+ * metrics.
+ */
 #include "aepo.h"
 
 #include <math.h>

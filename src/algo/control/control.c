@@ -1,3 +1,7 @@
+/*
+ * What controls share: the samples of all ranks in one order, reading saved state; and their
+ * table.
+ */
 #include "control.h"
 #include "aepo.h"
 

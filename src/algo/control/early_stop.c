@@ -1,3 +1,7 @@
+/*
+ * Three controls that end a run: variance of rewards that collapses, validations of low success,
+ * and filters that keep no group.
+ */
 #include "control.h"
 
 #include <math.h>

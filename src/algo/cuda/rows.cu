@@ -1,3 +1,7 @@
+/*
+ * The table of algo's CUDA functions, with their memory and timing, and those that walk rows:
+ * advantages and entropy windows.
+ */
 #include "twin.cuh"
 
 #include <math.h>

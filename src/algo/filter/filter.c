@@ -1,3 +1,7 @@
+/*
+ * What group filters share: the statistics of a group, the table of filters and how a step asks
+ * them, and rules between their options. Each filter has its own file.
+ */
 #include "filter.h"
 #include "stats.h"
 

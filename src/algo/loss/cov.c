@@ -1,3 +1,7 @@
+/*
+ * Losses that treat tokens of large covariance of log-prob and advantage apart: clip_cov and
+ * kl_cov, and how these tokens are found over all ranks.
+ */
 #include "entry.h"
 
 /*

@@ -1,3 +1,4 @@
+/* DPPO, which leaves out tokens by the divergence of the policies: dppo_kl and dppo_tv. */
 #include "entry.h"
 #include "formula.h"
 

@@ -1,3 +1,4 @@
+/* The list of losses, and the macros by which a loss's file makes its entry. */
 #ifndef ARES_ALGO_LOSS_ENTRY_H
 #define ARES_ALGO_LOSS_ENTRY_H
 

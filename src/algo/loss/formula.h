@@ -1,3 +1,7 @@
+/*
+ * Private to algo: the arithmetic of a token or row, for all losses, which the C compiler and
+ * nvcc share. Read it before the file of a loss.
+ */
 #ifndef ARES_ALGO_LOSS_FORMULA_H
 #define ARES_ALGO_LOSS_FORMULA_H
 

@@ -1,3 +1,7 @@
+/*
+ * Group sequence policy optimisation, whose ratio is that of a whole row: gspo and gspo_token,
+ * which differ in the gradient.
+ */
 #include "entry.h"
 #include "formula.h"
 

@@ -1,3 +1,10 @@
+/*
+ * What all policy losses share, in the order of a loss's work: the tables of options and of
+ * losses; checks of the input; sums and their metrics; the KL and entropy terms; the weight of
+ * each token; the mean ratio for DAPO's early stop; weights for rollout's log-probs; rules
+ * between options; last the critic's loss. The formula of each loss is in its own file and in
+ * formula.h.
+ */
 #include "loss.h"
 #include "formula.h"
 

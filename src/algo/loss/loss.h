@@ -1,3 +1,7 @@
+/*
+ * Private to algo: what the files of losses share. Walks over tokens and rows, names with
+ * aliases, functions without a device, and the choice of tokens by covariance.
+ */
 #ifndef ARES_ALGO_LOSS_LOSS_H
 #define ARES_ALGO_LOSS_LOSS_H
 

@@ -1,3 +1,7 @@
+/*
+ * PPO's clipped loss under its two names: default and dapo. They differ only in the dual clip's
+ * default.
+ */
 #include "entry.h"
 #include "formula.h"
 

@@ -1,3 +1,7 @@
+/*
+ * VAPOR's loss: first its entry in the table of losses, then the loss itself, computed from sums
+ * over spans of completions and stored pairs.
+ */
 #include "entry.h"
 
 /*

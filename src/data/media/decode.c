@@ -1,3 +1,4 @@
+/* From files of pictures to pixels: PNG, WebP, the choice by the first bytes, and JPEG. */
 #include "internal.h"
 
 #include <stdio.h> /* first: jpeglib.h needs it */

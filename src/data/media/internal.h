@@ -1,3 +1,7 @@
+/*
+ * Private to data/media: a picture's or video's bytes, sizes, decoding, resampling, and its entry
+ * in a row.
+ */
 #ifndef ARES_DATA_MEDIA_INTERNAL_H
 #define ARES_DATA_MEDIA_INTERNAL_H
 

@@ -1,3 +1,8 @@
+/*
+ * Pictures and videos of a row. In order: bytes of a file or of memory; what a row's entry names;
+ * whether a video's file is complete; videos by FFmpeg; the pass over headers; decoding and
+ * resizing.
+ */
 #include "internal.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,7 @@
+/*
+ * Sizes of pictures and videos: what the limits make of them, the processor's files that state
+ * the limits, and pixels as the numbers that a tower reads.
+ */
 #include "internal.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * The CUDA side of a group of ranks: what both parts share, NCCL, then the group's stream, copies
+ * and sums. dist/group.c finds these functions by name.
+ */
 #include "device.cuh"
 
 #include <dlfcn.h>

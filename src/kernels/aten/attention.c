@@ -1,3 +1,7 @@
+/*
+ * Attention by libtorch. In order: pieces of prompts over the paged cache; the paged cache on the
+ * CPU; packed segments with their gradients.
+ */
 #include "aten.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * The devices whose kernels are libtorch's operators: first the tables and what a device keeps
+ * for them, then which entries a card takes from libtorch and which stay our own.
+ */
 #include "aten.h"
 
 #include <stddef.h>

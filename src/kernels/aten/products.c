@@ -1,3 +1,7 @@
+/*
+ * Products by libtorch: the vocabulary head with its log-probs and gradients, the linear layers,
+ * the embedding, and sampling from the head's logits.
+ */
 #include "aten.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/*
+ * Row by row and whole arrays by libtorch: norms, rotations and activations; then AdamW and sums.
+ */
 #include "aten.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Attention on the CPU, over packed keys or over the paged cache: first the backward, then the
+ * forward.
+ */
 #include "attention.h"
 
 #include <math.h>

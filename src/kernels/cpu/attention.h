@@ -1,3 +1,7 @@
+/*
+ * Private to kernels/cpu: the small product that attention uses, and where the keys of a segment
+ * are.
+ */
 #ifndef ARES_KERNELS_CPU_ATTENTION_H
 #define ARES_KERNELS_CPU_ATTENTION_H
 

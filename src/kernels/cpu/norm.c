@@ -1,3 +1,4 @@
+/* RMS norm and layer norm on the CPU, forward and backward. */
 #include "isa.h"
 
 /* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * w. */

@@ -1,3 +1,7 @@
+/*
+ * CPU kernels that visit each number once: storing keys and values in the paged cache,
+ * activations, SwiGLU, sums of arrays, rotary embedding, and rows of the embedding.
+ */
 #include "isa.h"
 
 /*

@@ -1,3 +1,7 @@
+/*
+ * Private to kernels/cpu: sixteen f32 lanes with the same bits on every machine, then exp, log
+ * and sigmoid.
+ */
 #ifndef ARES_KERNELS_CPU_VEC_H
 #define ARES_KERNELS_CPU_VEC_H
 

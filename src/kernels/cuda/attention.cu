@@ -1,3 +1,7 @@
+/*
+ * Attention on a card, forward and backward, and the gathering of keys and values from the paged
+ * cache.
+ */
 #include "device.cuh"
 
 /*

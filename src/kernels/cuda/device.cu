@@ -1,3 +1,7 @@
+/*
+ * The CUDA device. In order: copies between host and card; decoding without waits (kept copies,
+ * graphs); opening the device, its memory and its first failure; the tables of its kernels.
+ */
 #include "../count.h"
 #include "device.cuh"
 

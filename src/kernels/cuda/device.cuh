@@ -1,3 +1,7 @@
+/*
+ * Private to kernels/cuda: the device with its stream and scratch, what its kernels share, and
+ * numbers of the activations' type.
+ */
 #ifndef ARES_KERNELS_CUDA_DEVICE_CUH
 #define ARES_KERNELS_CUDA_DEVICE_CUH
 

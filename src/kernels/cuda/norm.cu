@@ -1,3 +1,4 @@
+/* Layer norm and RMS norm on a card, forward and backward. */
 #include "device.cuh"
 
 /*

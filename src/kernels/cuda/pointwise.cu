@@ -1,3 +1,4 @@
+/* CUDA kernels that visit each number once, and rows of the embedding by token id. */
 #include "device.cuh"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Private to model: the vision tower, its passes over a picture and its blocks. */
 #ifndef ARES_MODEL_VISION_TOWER_H
 #define ARES_MODEL_VISION_TOWER_H
 

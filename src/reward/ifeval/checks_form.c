@@ -1,3 +1,7 @@
+/*
+ * Checks of a text's form: marks such as bullets and titles, and tasks of IFBench with a form of
+ * their own. JSON and CSV are read as Python reads them.
+ */
 #include "ifeval.h"
 #include "words.h"
 

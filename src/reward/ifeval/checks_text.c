@@ -1,3 +1,4 @@
+/* Checks of what a text says: counts, keywords, sentences, words, and the text as a whole. */
 #include "ifeval.h"
 
 #include <string.h>

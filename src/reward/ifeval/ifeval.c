@@ -1,3 +1,8 @@
+/*
+ * Instruction following (IFEval, IFBench): arguments of an instruction, the table of checks with
+ * the loose mode, and verdicts with their score. The checks are in checks_text.c and
+ * checks_form.c.
+ */
 #include "ifeval.h"
 
 #include <math.h>

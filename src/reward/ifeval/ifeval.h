@@ -1,3 +1,7 @@
+/*
+ * Private to reward: the checks of IFEval and IFBench with the score of a row, and what a check
+ * uses.
+ */
 #ifndef ARES_REWARD_IFEVAL_IFEVAL_H
 #define ARES_REWARD_IFEVAL_IFEVAL_H
 

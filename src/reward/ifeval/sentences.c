@@ -1,3 +1,7 @@
+/*
+ * What the checks know of English and of languages: sentences as NLTK finds them, the language of
+ * a text, syllables and verbs.
+ */
 #include "words.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Characters and words of a text for the checks: characters, lists of words and pieces, small
+ * scanners, and word lists.
+ */
 #include "words.h"
 #include "ifeval.h"
 #include "tables_data.h"

@@ -1,3 +1,4 @@
+/* Private to reward: what the checks of ifeval/ see of a text, and the word lists. */
 #ifndef ARES_REWARD_IFEVAL_WORDS_H
 #define ARES_REWARD_IFEVAL_WORDS_H
 

@@ -1,3 +1,7 @@
+/*
+ * From LaTeX to plain text, by two sets of rules: our own (target) and those of pylatexenc, which
+ * published scores depend on (reference). First the table of symbols that both use.
+ */
 #include "math.h"
 
 #include <gmp.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to reward: finding, normalising and comparing math answers, and the edits of texts they
+ * need.
+ */
 #ifndef ARES_REWARD_MATH_MATH_H
 #define ARES_REWARD_MATH_MATH_H
 

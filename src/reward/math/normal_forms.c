@@ -1,3 +1,7 @@
+/*
+ * Normal forms of answers as published graders have them (MATH's "mathd", DAPO's), and where in a
+ * response the answer stands.
+ */
 #include "math.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * The deepscaler judge. In order: reading integers and fractions; the normal form of an answer;
+ * matrices in an answer; when two answers are equal.
+ */
 #include "math.h"
 
 #include <gmp.h>

@@ -1,3 +1,6 @@
+/*
+ * Private to reward: expressions and their values, and the claims of Math-Verify, which use them.
+ */
 #ifndef ARES_REWARD_MATH_VALUE_H
 #define ARES_REWARD_MATH_VALUE_H
 

@@ -1,3 +1,7 @@
+/*
+ * The evaluator of templates: arguments of builtins, values from JSON, then the walk over the
+ * tree.
+ */
 #include "jinja.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The tests (after "is") and the filters (after "|") of templates, each with its table. */
 #include "jinja.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Values to text: str(), repr() and JSON first, then "%" and strftime, then str.format. */
 #include "jinja.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * The parser of templates, from tokens to a syntax tree; first how faults name their place in the
+ * source.
+ */
 #include "jinja.h"
 
 #include <stdarg.h>

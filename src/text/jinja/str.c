@@ -1,3 +1,7 @@
+/*
+ * Methods of values in templates: those of lists, dicts and the like with the global functions,
+ * then those of str.
+ */
 #include "jinja.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * The values of templates, as Python has them. In order: making values; numbers; dicts;
+ * sequences; comparison and sorting; arithmetic.
+ */
 #include "jinja.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/*
+ * Training in environments. In order: opening and closing; the source that makes groups of
+ * environments; threads for calls to other programs; the answerer, which plays all episodes of a
+ * draw side by side.
+ */
 #include "agents.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Private to train: training in environments. Sums for named metrics, the answerer and its
+ * source, an episode, and calls that wait on threads.
+ */
 #ifndef ARES_TRAIN_AGENTS_AGENTS_H
 #define ARES_TRAIN_AGENTS_AGENTS_H
 

@@ -1,3 +1,8 @@
+/*
+ * The conversation of an episode as the model sees it. In order: its messages and prompts; the
+ * rows of tokens and masks that it is trained on; the thoughts in it, for the measure of
+ * collapse.
+ */
 #include "agents/conversation.h"
 
 #include <stdio.h>

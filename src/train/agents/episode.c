@@ -1,3 +1,7 @@
+/*
+ * One episode: the turns of an environment and of the model, until one of them ends it. First the
+ * sums for metrics whose names the environments choose.
+ */
 #include "agents.h"
 #include "report/report.h"
 

@@ -1,3 +1,9 @@
+/*
+ * How prompts become scored answers. In order: what all answerers share; answers that continue in
+ * a later step; trigger words, which mark tokens for AEPO; the queue of requests to the rollout
+ * engine; scoring while others still decode; last the answerer for one prompt and one turn. The
+ * answerer of environments is in agents/agents.c.
+ */
 #include "collect.h"
 #include "vapor.h"
 

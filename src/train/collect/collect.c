@@ -1,3 +1,9 @@
+/*
+ * How a step gets its groups. A draw takes prompts from the source and has them answered, filters
+ * judge the groups, and further draws replace the groups that were dropped, until the batch is
+ * full. Read from the end: collect_groups has the order of work, and the functions before it are
+ * its steps.
+ */
 #include "collect.h"
 #include "agents/agents.h"
 #include "options/options.h"

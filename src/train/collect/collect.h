@@ -1,3 +1,8 @@
+/*
+ * Private to train: how the groups of a step are drawn, answered, scored, filtered, chosen, and
+ * given to the ranks that train on them. step.c calls collect_groups alone; the rest is for this
+ * folder, agents/, validation and the bootstrap pass.
+ */
 #ifndef ARES_TRAIN_COLLECT_COLLECT_H
 #define ARES_TRAIN_COLLECT_COLLECT_H
 

@@ -1,3 +1,8 @@
+/*
+ * From the groups that a rank has answered to the rows that it trains on: which rank gets which
+ * groups, so that work is even; sending the groups there; and bringing the number of rows to
+ * whole mini-batches.
+ */
 #include "collect.h"
 #include "plan/plan.h"
 #include "roles.h"

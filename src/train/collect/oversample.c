@@ -1,3 +1,8 @@
+/*
+ * Over-sampling: more groups are begun than the batch takes, and those that end first and pass
+ * the filters make it. First the clock that decides, from lengths alone, which group ends next;
+ * then the loop of such a step, which takes the place of the rounds of draws in collect.c.
+ */
 #include "collect.h"
 
 #include <stdio.h>

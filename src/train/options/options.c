@@ -1,3 +1,8 @@
+/*
+ * The options of training and the rules between them. The special subjects come first (device,
+ * limits of pictures, over-sampling, environments, VAPOR); the list of all options, and
+ * ares_train_config_check, which calls the checks of each subject, are at the end.
+ */
 #include "options.h"
 #include "agents/agents.h"
 #include "collect/collect.h"

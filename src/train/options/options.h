@@ -1,3 +1,7 @@
+/*
+ * Private to train: declaring and checking the options of special subjects and of other trainers,
+ * for ares_train_config_declare and ares_train_config_check.
+ */
 #ifndef ARES_TRAIN_OPTIONS_OPTIONS_H
 #define ARES_TRAIN_OPTIONS_OPTIONS_H
 

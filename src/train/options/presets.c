@@ -1,3 +1,8 @@
+/*
+ * Options that other programs use, translated into ours or checked. In order: DAPO as verl and
+ * RLinf write it; slime's curriculum; options of EasyR1 and ARES that have no effect here or are
+ * refused.
+ */
 #include "options.h"
 #include "plan/plan.h"
 #include "roles.h"

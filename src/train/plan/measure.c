@@ -1,3 +1,9 @@
+/*
+ * How many bytes each part of a run takes. In order: the largest micro-batches and passes that
+ * the options allow; images and videos in them; the measurement, which opens the run's parts on a
+ * device that only counts; sizes that follow from the options, such as steps, batches and
+ * operations.
+ */
 #include "agents/agents.h"
 #include "learner.h"
 #include "plan.h"

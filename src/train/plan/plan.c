@@ -1,3 +1,8 @@
+/*
+ * Whether a run fits its machine, told before it starts. In order: which options would make it
+ * fit; printing a plan as a table or as JSON; the lower bound on memory that every start checks;
+ * the command `ares-train plan` and the plan of --check.
+ */
 #include "plan.h"
 #include "learner.h"
 #include "run/run.h"

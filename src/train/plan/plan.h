@@ -1,3 +1,7 @@
+/*
+ * Private to train: what a run holds, sends and waits for, computed before it starts; the largest
+ * passes and the sizes that follow from the options, which runs use too.
+ */
 #ifndef ARES_TRAIN_PLAN_PLAN_H
 #define ARES_TRAIN_PLAN_PLAN_H
 

@@ -1,3 +1,7 @@
+/*
+ * What a rank sends in a training step, and how long the link makes it wait: first the bytes,
+ * from the passes of the step; then a simulation of computations and transfers side by side.
+ */
 #include "plan.h"
 #include "trainer.h"
 

@@ -1,3 +1,7 @@
+/*
+ * The metrics of a step. In order: lengths, speed and memory; repetition in answers; metrics per
+ * data set of a curriculum; the usual metrics of a batch; histograms.
+ */
 #include "report.h"
 #include "plan/plan.h"
 

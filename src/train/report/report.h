@@ -1,3 +1,7 @@
+/*
+ * Private to train: the metrics of a step, what is written of its answers, and the measures of
+ * collapse and of gradients.
+ */
 #ifndef ARES_TRAIN_REPORT_REPORT_H
 #define ARES_TRAIN_REPORT_REPORT_H
 

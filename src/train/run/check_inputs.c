@@ -1,3 +1,7 @@
+/*
+ * What --check does besides checking options: it reads the model's files, the first rows and the
+ * checkpoint, and starts the user's programs once.
+ */
 #include "agents/agents.h"
 #include "run.h"
 #include "vapor.h"

@@ -1,3 +1,8 @@
+/*
+ * Checkpoints of a run, written and read in one file. First the fingerprints of data and model
+ * that a checkpoint records, then what is written and when, then how a run or a validation reads
+ * it again.
+ */
 #include "run.h"
 #include "trainer.h"
 #include "vapor.h"

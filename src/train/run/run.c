@@ -1,3 +1,8 @@
+/*
+ * The loop around steps, for every kind of run. First validation alone, then the loop (validate,
+ * log, save, stop), last reinforcement learning as a kind of run, which gives the loop its
+ * functions.
+ */
 #include "run.h"
 #include "plan/plan.h"
 #include "report/report.h"

@@ -1,3 +1,7 @@
+/*
+ * Private to train: the loop of a run, checkpoints, the run directory, validation, and the checks
+ * before a start. What every kind of run has is in trainer.h.
+ */
 #ifndef ARES_TRAIN_RUN_RUN_H
 #define ARES_TRAIN_RUN_RUN_H
 

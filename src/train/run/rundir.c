@@ -1,3 +1,7 @@
+/*
+ * The directory of a run. First the configuration that the run in it began with, compared with
+ * the one given; then what follows: the run starts, continues or is refused.
+ */
 #include "run.h"
 
 #include <stdio.h>

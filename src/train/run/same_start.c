@@ -1,3 +1,7 @@
+/*
+ * A check before the first step: every rank was started with the same program, options, models,
+ * files and checkpoint as rank 0. First the comparison of two configurations, then the check.
+ */
 #include "run.h"
 #include "trainer.h"
 

@@ -1,3 +1,8 @@
+/*
+ * Everything that is sampled without training. In order: metrics over several answers to a prompt
+ * (pass@k, best@k, maj@k); the data sets of eval.* and their options; validation on
+ * data.val_files; the bootstrap pass over the training rows.
+ */
 #include "agents/agents.h"
 #include "collect/collect.h"
 #include "run.h"

@@ -10,7 +10,7 @@
  * transformers' tower is given. GFLOP count products and visible pairs, 2 per multiplication
  * and addition; a backward as twice the forward, so that recomputation lowers the result.
  */
-#include "../src/model/vision/tower.h"
+#include "../src/model/internal.h"
 #include "options.h"
 
 #include <stdio.h>

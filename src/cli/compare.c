@@ -1,6 +1,5 @@
 /* ares-train compare: first reading the metrics of run directories, then the command. */
 #include "cli.h"
-#include "figure.h"
 
 #include <math.h>
 #include <stdio.h>

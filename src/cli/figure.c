@@ -2,7 +2,7 @@
  * Curves with bands as SVG. The frame of a figure has a fixed size; its legend stands to its right
  * and takes the width that its names need. A page has smaller frames under a legend in rows.
  */
-#include "figure.h"
+#include "cli.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The figure of a sweep: first its runs by value, from sweep.json, then the drawing. */
-#include "figure.h"
+#include "cli.h"
 
 #include <fnmatch.h>
 #include <math.h>

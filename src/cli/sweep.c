@@ -4,7 +4,6 @@
  */
 #include "sweep.h"
 #include "cli.h"
-#include "figure.h"
 
 #include <errno.h>
 #include <fcntl.h>

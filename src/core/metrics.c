@@ -1,7 +1,15 @@
-/* Names -> scalars. */
+/* Metrics: names -> scalars, and where they are written: metrics.jsonl and TensorBoard. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "ares/core.h"
+#include "ares/io.h"
 
 struct ares_metrics {
     ares_map *names; /* name -> index; a cleared set of metrics begins with an empty map */
@@ -97,4 +105,279 @@ double ares_metrics_value(const ares_metrics *m, int i)
 {
     ARES_ASSERT(i >= 0 && i < ares_metrics_count(m));
     return m->values[i];
+}
+
+/*
+ * metrics.jsonl and TensorBoard event files. An event file consists of records {length, masked
+ * CRC-32C of the length, protobuf Event, masked CRC-32C of the event}; the few messages needed are
+ * written field by field (tensorflow/core/util/event.proto, framework/summary.proto). A resumed run
+ * opens a new event file; the rows of the steps that it repeats are cut from metrics.jsonl.
+ */
+
+struct ares_tracker {
+    jsonl_writer *metrics;
+    int events; /* -1: none */
+    char *events_path;
+    ares_str line, event, record;
+};
+
+/* ---------------------------------------------------------------- protobuf and records */
+static uint32_t crc32c(const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= p[i];
+        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
+    }
+    return ~crc;
+}
+
+static uint32_t masked(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static void put_little(ares_str *s, uint64_t v, int bytes)
+{
+    for (int i = 0; i < bytes; i++) ares_str_add_char(s, (char)(v >> (8 * i)));
+}
+
+static void put_varint(ares_str *s, uint64_t v)
+{
+    for (; v >= 128; v >>= 7) ares_str_add_char(s, (char)(v | 128));
+    ares_str_add_char(s, (char)v);
+}
+
+static void put_key(ares_str *s, int field, int wire)
+{
+    put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
+}
+
+static void put_bytes(ares_str *s, int field, ares_view v)
+{
+    put_key(s, field, 2);
+    put_varint(s, v.len);
+    ares_str_add_view(s, v);
+}
+
+static void put_double(ares_str *s, int field, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    put_key(s, field, 1);
+    put_little(s, bits, 8);
+}
+
+static void put_float(ares_str *s, int field, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    put_key(s, field, 5);
+    put_little(s, bits, 4);
+}
+
+static double wall_time(void)
+{
+    struct timeval now;
+    gettimeofday(&now, NULL);
+    return (double)now.tv_sec + (double)now.tv_usec * 1e-6;
+}
+
+/* One Event {wall_time 1, step 2, and a payload: file_version 3, summary 5 or session_log 7}. */
+static int write_event(ares_tracker *t, int64_t step, int field, ares_view payload)
+{
+    ares_str_clear(&t->event);
+    put_double(&t->event, 1, wall_time());
+    put_key(&t->event, 2, 0);
+    put_varint(&t->event, (uint64_t)step);
+    put_bytes(&t->event, field, payload);
+    ares_str_clear(&t->record);
+    put_little(&t->record, t->event.len, 8);
+    put_little(&t->record, masked(crc32c(t->record.data, 8)), 4);
+    ares_str_add_view(&t->record, ares_str_view(&t->event));
+    put_little(&t->record, masked(crc32c(t->event.data, t->event.len)), 4);
+    return io_write_all(t->events, t->events_path, t->record.data, t->record.len);
+}
+
+/* ---------------------------------------------------------------- opening */
+/* Counts the lines of metrics.jsonl with steps before from_step. */
+static int count_kept(const char *path, int64_t from_step, int64_t *keep)
+{
+    ares_jsonl *r;
+    const ares_json *row;
+    int64_t step;
+    *keep = 0;
+    if (from_step <= 0 || !ares_file_exists(path)) return ARES_OK;
+    ARES_TRY(ares_jsonl_open(path, &r));
+    /* keeps the lines up to a torn one or the first step to be repeated */
+    while (ares_jsonl_next(r, &row, NULL) > 0 &&
+           ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step)
+        (*keep)++;
+    ares_jsonl_close(r);
+    ares_error_clear();
+    return ARES_OK;
+}
+
+static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
+{
+    char name[300], host[128] = "host";
+    ares_str path = { 0 }, start = { 0 };
+    gethostname(host, sizeof host - 1);
+    /* a run that is resumed within a second would get the same name */
+    for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
+        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(),
+                 host, (long)getpid(), again);
+        ares_path_join(&path, run_dir, name);
+        t->events = open(path.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    }
+    int rc =
+        t->events < 0 ? ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno)) : ARES_OK;
+    t->events_path = ares_str_take(&path);
+    if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
+    /* SessionLog {status 1 = START}: readers forget the steps from here on */
+    if (rc == ARES_OK && from_step > 0) {
+        put_key(&start, 1, 0);
+        put_varint(&start, 1);
+        rc = write_event(t, from_step, 7, ares_str_view(&start));
+        ares_str_fini(&start);
+    }
+    return rc;
+}
+
+int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out)
+{
+    *out = NULL;
+    ares_tracker *t = ares_calloc(1, sizeof *t);
+    ares_str path = { 0 };
+    int64_t keep;
+    t->events = -1;
+    int rc = count_kept(ares_path_join(&path, run_dir, "metrics.jsonl"), from_step, &keep);
+    if (rc == ARES_OK) rc = jsonl_create(path.data, keep, &t->metrics);
+    if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir, from_step);
+    ares_str_fini(&path);
+    if (rc != ARES_OK) {
+        ares_tracker_close(t);
+        return rc;
+    }
+    *out = t;
+    return ARES_OK;
+}
+
+int ares_tracker_close(ares_tracker *t)
+{
+    if (!t) return ARES_OK;
+    int rc = jsonl_finish(t->metrics);
+    if (t->events >= 0 && close(t->events) != 0 && rc == ARES_OK)
+        rc = ares_fail(ARES_EIO, "io: %s: %s", t->events_path, strerror(errno));
+    ares_free(t->events_path);
+    ares_str_fini(&t->line);
+    ares_str_fini(&t->event);
+    ares_str_fini(&t->record);
+    ares_free(t);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- logging */
+int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
+{
+    ares_str *s = &t->line;
+    ares_str_clear(s);
+    ares_json_begin(s, '{');
+    ares_json_write_i64(ares_json_key(s, "step"), step);
+    for (int i = 0; i < ares_metrics_count(m); i++)
+        ares_json_write_double(ares_json_key(s, ares_metrics_name(m, i)), ares_metrics_value(m, i));
+    ares_json_end(s, '}');
+    ARES_TRY(jsonl_write(t->metrics, s->data, s->len));
+    if (t->events < 0) return ARES_OK;
+    ares_str summary = { 0 }, value = { 0 };
+    for (int i = 0; i < ares_metrics_count(m); i++) { /* Summary.value 1: {tag 1, simple_value 2} */
+        ares_str_clear(&value);
+        put_bytes(&value, 1, ares_view_of(ares_metrics_name(m, i)));
+        put_float(&value, 2, (float)ares_metrics_value(m, i));
+        put_bytes(&summary, 1, ares_str_view(&value));
+    }
+    int rc = write_event(t, step, 5, ares_str_view(&summary));
+    ares_str_fini(&summary);
+    ares_str_fini(&value);
+    return rc;
+}
+
+int ares_tracker_sync(ares_tracker *t)
+{
+    return jsonl_sync(t->metrics);
+}
+
+int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text)
+{
+    if (t->events < 0) return ARES_OK;
+    ares_str plugin = { 0 }, metadata = { 0 }, tensor = { 0 }, shape = { 0 }, dim = { 0 },
+             value = { 0 }, summary = { 0 };
+    put_bytes(&plugin, 1, ARES_VIEW("text"));        /* PluginData.plugin_name */
+    put_bytes(&metadata, 1, ares_str_view(&plugin)); /* SummaryMetadata.plugin_data */
+    put_key(&dim, 1, 0);                             /* TensorShapeProto.Dim.size */
+    put_varint(&dim, 1);
+    put_bytes(&shape, 2, ares_str_view(&dim));
+    put_key(&tensor, 1, 0); /* TensorProto.dtype = DT_STRING */
+    put_varint(&tensor, 7);
+    put_bytes(&tensor, 2, ares_str_view(&shape));
+    put_bytes(&tensor, 8, text); /* TensorProto.string_val */
+    put_bytes(&value, 1, ares_view_of(tag));
+    put_bytes(&value, 9, ares_str_view(&metadata));
+    put_bytes(&value, 8, ares_str_view(&tensor));
+    put_bytes(&summary, 1, ares_str_view(&value));
+    int rc = write_event(t, step, 5, ares_str_view(&summary));
+    ares_str *all[] = { &plugin, &metadata, &tensor, &shape, &dim, &value, &summary };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_str_fini(all[i]);
+    return rc;
+}
+
+static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t n)
+{
+    put_key(s, field, 2);
+    put_varint(s, (uint64_t)n * 8);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        put_little(s, bits, 8);
+    }
+}
+
+/* head: minimum, maximum, number, sum, sum of squares; limit: upper edges of the n bins. */
+static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5],
+                           const double *limit, const double *count, int n)
+{
+    ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
+    for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
+    put_packed_doubles(&histogram, 6, limit, n);
+    put_packed_doubles(&histogram, 7, count, n);
+    put_bytes(&value, 1, ares_view_of(tag));
+    put_bytes(&value, 5, ares_str_view(&histogram));
+    put_bytes(&summary, 1, ares_str_view(&value));
+    int rc = write_event(t, step, 5, ares_str_view(&summary));
+    ares_str_fini(&histogram);
+    ares_str_fini(&value);
+    ares_str_fini(&summary);
+    return rc;
+}
+
+int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
+                      const double *count, int n)
+{
+    double total = 0, sum = 0, squares = 0;
+    int first = -1, last = -1;
+    if (t->events < 0) return ARES_OK;
+    for (int b = 0; b < n; b++) {
+        double middle = (edge[b] + edge[b + 1]) / 2;
+        if (!(count[b] > 0)) continue;
+        if (first < 0) first = b;
+        last = b;
+        total += count[b];
+        sum += count[b] * middle;
+        squares += count[b] * middle * middle;
+    }
+    if (first < 0) return ARES_OK;
+    return write_histogram(t, step, tag,
+                           (double[]){ edge[first], edge[last + 1], total, sum, squares }, edge + 1,
+                           count, n);
 }

@@ -2,7 +2,6 @@
  * Environments in a program of the user's own. In order: processes that answer lines; what
  * environments in other programs share (openenv.c too); the type `command`.
  */
-#include "foreign.h"
 #include "internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
  * Private to env: what the built-in environments share or show to tests, the built-in tags, and
- * the table of types.
+ * the table of types; and what environments of users' programs and servers share.
  */
 #ifndef ARES_ENV_INTERNAL_H
 #define ARES_ENV_INTERNAL_H
@@ -135,4 +135,148 @@ static inline void env_tell(ares_env_outcome *o, const char *name, double value)
 }
 /* Replaces the number of this name, or adds it. (env.c) */
 void env_tell_again(ares_env_outcome *o, const char *name, double value);
+
+/*
+ * Private to env: environments in other programs. What they share, processes that answer lines,
+ * WebSocket connections, and actions of an OpenEnv server.
+ */
+
+/*
+ * What environments in somebody else's program have in common: the state that the program told, and
+ * why an episode failed. Nothing that the program says is trusted.
+ */
+
+enum {
+    FOREIGN_ANSWER_BYTES = 1 << 20, /* an answer may have; a longer one fails the episode */
+    FOREIGN_NAMES = 64,             /* different numbers that an environment may tell in its life */
+    FOREIGN_NAME_BYTES = 64
+};
+
+/* No reward is larger: sums over an episode stay finite as floats, which training takes them as. */
+#define FOREIGN_REWARD 1e30
+
+typedef struct foreign {
+    ares_str state; /* text of the present state */
+    const char **actions;
+    int n_actions; /* 0: any text is an action */
+    char *names[FOREIGN_NAMES];
+    int n_names;
+    bool failed, replayable;
+    bool over;       /* with the reset */
+    int64_t unasked; /* lines that came unasked in the episode, or before it */
+    char why[600];
+} foreign;
+
+void foreign_fini(foreign *f);
+/* the state of a new episode: none yet, and not failed */
+void foreign_begin(foreign *f);
+void foreign_fail(foreign *f, bool by_clock, const char *format, ...) ARES_PRINTF(3, 4);
+/* for ares_env_type.failure */
+const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked);
+
+/*
+ * Numbers and yes or no of an object are told; `success` also decides out->success, and false comes
+ * back where it is neither. A name has to be printable ASCII without blanks.
+ */
+bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
+/* The number, or false: FOREIGN_REWARD at most either way. 1 is an integer, 1.0 is none. */
+bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
+/* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */
+const char *foreign_quote(ares_view text, char out[160]);
+
+/*
+ * A program that answers lines with lines, for one environment or for several at once. With
+ * several, each line holds an "id", and answers may come in any order; the environments may be used
+ * on different threads.
+ */
+
+typedef struct process_options {
+    const char *const *argv; /* [words] */
+    int64_t words;
+    int64_t seats;          /* environments per process; above 1, lines hold an id */
+    double timeout_s;       /* for one answer */
+    double start_timeout_s; /* for the first answer of a process */
+    int64_t memory_bytes;   /* of address space */
+    size_t answer_bytes;    /* a longer line is a flood */
+} process_options;
+
+typedef struct processes processes; /* of one definition */
+typedef struct seat seat;           /* an environment's place in one of them */
+
+typedef struct reply {
+    ares_view line; /* lives until the seat's next question */
+    bool failed;    /* there is no line, and the process no longer runs */
+    bool by_clock;
+    bool replayable; /* a second run would fail alike: no clock, and nobody else's lines */
+    int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
+    char why[500];
+} reply;
+
+/*
+ * Connections to one server of messages (WebSocket), served by a thread of their own: servers drop
+ * a connection that leaves their pings unanswered, and a run may be busy for minutes. Callers on
+ * any thread ask one question per connection at a time and wait for its answer.
+ */
+
+typedef struct sockets sockets;       /* all connections to a server */
+typedef struct connection connection; /* one of them, open or not */
+
+/* Whether this build has libwebsockets; without it sockets_new fails and says so. */
+bool sockets_offered(void);
+/* answer_bytes: a longer message closes its connection. */
+int sockets_new(const char *host, int port, size_t answer_bytes, sockets **out);
+void sockets_free(sockets *all); /* after its connections; NULL is fine */
+
+connection *connection_new(sockets *all);
+void connection_free(connection *c); /* NULL is fine */
+bool connection_is_open(connection *c);
+void connection_close(connection *c);
+
+typedef struct socket_reply {
+    ares_view text; /* lives until the connection's next question */
+    bool failed;    /* there is no answer, and the connection is closed */
+    bool by_clock;  /* because it was late */
+    int status;     /* of a document, as HTTP numbers them */
+    char why[200];  /* "gave no answer within 2 s" */
+} socket_reply;
+/* Opens the connection and asks its first question. It must be closed. */
+void connection_open(connection *c, const char *path, ares_view question, double timeout_s,
+                     socket_reply *r);
+/* A connection that was closed since the last question fails with the reason. */
+void connection_ask(connection *c, ares_view question, double timeout_s, socket_reply *r);
+/* Fetches a document by HTTP GET. The connection must be closed, and is closed afterwards. */
+void connection_get(connection *c, const char *path, double timeout_s, socket_reply *r);
+
+/* How a server of environments is reached, and how a text becomes one of its actions. */
+
+typedef struct openenv_address {
+    char host[256];
+    int port;
+    char base[512]; /* of paths: "", "/lake" */
+} openenv_address;
+/*
+ * ws://host:port/path, http:// or no scheme alike; a "/ws" at its end belongs to every server.
+ * NULL, or what is wrong.
+ */
+const char *openenv_read_url(const char *url, openenv_address *out);
+
+/* Where an action's text goes. */
+typedef struct openenv_form {
+    const char *field;   /* NULL: the text is the whole action, a JSON object */
+    ares_json_type type; /* of its value; STRING takes any text */
+    const char **names;  /* [n_names] its values, as texts; 0: not listed */
+    int n_names;
+    ares_arena arena;
+} openenv_form;
+void openenv_form_fini(openenv_form *f);
+/*
+ * From the server's schema of actions. field: the user's choice, "*" for whole actions, NULL for
+ * the only field that an action must have beside those of `constants`. ARES_ECONFIG names the
+ * fields.
+ */
+int openenv_form_read(openenv_form *f, const ares_json *schema, const char *field,
+                      const ares_json *constants);
+/* {..} appended to out; false: the text is no such action */
+bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_view text,
+                        ares_str *out);
 #endif

@@ -2,7 +2,6 @@
  * Environments on a server of the OpenEnv protocol: first addresses and schemas of actions, then
  * the type.
  */
-#include "foreign.h"
 #include "internal.h"
 
 #include <stdio.h>

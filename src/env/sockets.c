@@ -2,7 +2,7 @@
  * WebSocket connections to a server of environments, served by one thread; a build without
  * libwebsockets has functions that refuse.
  */
-#include "foreign.h"
+#include "internal.h"
 
 /* A build without libwebsockets has no connections. */
 

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vision/tower.h"
-
 ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format, int index)
 {
     char own[96], name[128];

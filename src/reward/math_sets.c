@@ -3,7 +3,6 @@
  * math_hendrycks, math_verify, dapo. Their rules of comparison are in math/.
  */
 #include "math/math.h"
-#include "math/value.h"
 #include "verifier.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "figure.h"
+#include "cli.h"
 #include "test.h"
 
 static int spent = 10;

@@ -1,7 +1,7 @@
 /* The figure of a sweep, on invented metrics, so that every point is known. */
 #include <stdio.h>
 
-#include "figure.h"
+#include "cli.h"
 #include "test.h"
 
 /* Metrics of a run: success rises by `slope` per step to step 6 and falls again, on top of 0.1. */

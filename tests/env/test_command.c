@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "foreign.h"
+#include "internal.h"
 #include "place.h"
 
 /* A definition "Mine" of a program of tests/env or of examples, with further options of its type.

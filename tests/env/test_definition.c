@@ -1,7 +1,6 @@
 /* Definitions of environments, and those that read files. */
 #include <stdio.h>
 
-#include "foreign.h"
 #include "internal.h"
 #include "place.h"
 

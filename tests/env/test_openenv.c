@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "foreign.h"
+#include "internal.h"
 #include "place.h"
 #include "served.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "math/value.h"
+#include "math/math.h"
 
 static bool verify_views(ares_view gold, ares_view response, ares_str *taken, int64_t *steps)
 {

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "math/value.h"
+#include "math/math.h"
 
 static bool same_within(ares_view a, ares_view b, int64_t *steps)
 {

@@ -1,7 +1,6 @@
 /* Attention's windows, and places of patches. */
 #include "golden.h"
 #include "internal.h"
-#include "vision/tower.h"
 
 static int32_t add_media(golden *g, const char *key, ares_medium *media)
 {

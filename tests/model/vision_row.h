@@ -9,7 +9,7 @@
 
 #include "../../src/data/internal.h"
 #include "ares/model.h"
-#include "vision/tower.h"
+#include "internal.h"
 
 typedef struct vision_row {
     ares_model *m;

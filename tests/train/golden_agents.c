@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../../src/env/internal.h"
-#include "../../src/train/agents/conversation.h"
+#include "../../src/train/agents/agents.h"
 
 /* ChatML, as the published model's template writes messages that have a system message. */
 static const char chatml[] =

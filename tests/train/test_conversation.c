@@ -1,5 +1,5 @@
 /* Conversations whose texts try to be more than texts. */
-#include "agents/conversation.h"
+#include "agents/agents.h"
 #include "test.h"
 #include "tiny_trainer.h"
 

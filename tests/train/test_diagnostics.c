@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "agents/conversation.h"
+#include "agents/agents.h"
 #include "ares/algo.h"
 #include "collect/collect.h"
 #include "report/report.h"

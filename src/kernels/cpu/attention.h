@@ -8,7 +8,6 @@
 #include "host.h"
 #include "isa.h"
 #include "vec.h"
-#include "watch.h"
 
 /*
  * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t per element,

@@ -5,11 +5,13 @@
 #ifndef ARES_KERNELS_CPU_ISA_H
 #define ARES_KERNELS_CPU_ISA_H
 
+#include <math.h>
+#include <stdint.h>
+
+#include "ares/core.h"
 #include "ares/kernels.h"
 #include "host.h"
 #include "vec.h"
-
-#include <math.h>
 
 extern const ares_kernels ARES_K(kernels_table); /* table.c */
 
@@ -43,4 +45,97 @@ void ARES_K(adamw)(ares_device *d, const ares_adamw_args *a);
 void ARES_K(square_sums)(ares_device *d, const float *x, int64_t n, double *of_chunk);
 void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n);
 
+/*
+ * The one product behind every linear layer, its gradients and the vocabulary head: serial, called
+ * from inside a task.
+ *
+ *   y[r][c] = from[r][c] + sum over k of x[r][k] * w[k][c]        r < rows, c < cols
+ *
+ * as one chain of FMAs in ascending k per element, started at from (or 0), then + bias[c], then +
+ * residual[r][c]. Any division of rows, cols or (through from) of k gives the same bits. Columns
+ * come in panels of 32: step k of panel p is 32 numbers at w + p * w_panel + k * w_k, and all 32
+ * must be readable; of y, from, bias and residual nothing beyond cols is touched. x is read at x[r
+ * * x_row + k * x_k]; one of the two strides must be 1.
+ */
+
+typedef struct product_args {
+    int64_t rows, k, cols;
+    const float *x;
+    int64_t x_row, x_k;
+    const void *w;
+    int64_t w_k, w_panel;
+    bool bf16;         /* type of w, whose strides are in elements; needs x_k = 1 */
+    const float *from; /* NULL: start at 0; may be y */
+    int64_t from_row, from_panel;
+    /* panel p of row r: y + r * y_row + p * y_panel */
+    float *y;
+    int64_t y_row, y_panel;
+    const float *bias;     /* [cols] or NULL */
+    const float *residual; /* NULL, or rows [cols] at distance residual_row; may be y */
+    int64_t residual_row;
+    const void *after; /* memory that is read next after the last panel, to prefetch; or NULL */
+} product_args;
+
+void ARES_K(product)(const product_args *a);
+
+/*
+ * Inputs [k0, k0 + 32) of outputs [n0, n1) of a weight as f32, one row per output:
+ * out[(n - n0) * 32 + j] = W[n][k0 + j], 0 where k0 + j >= w->k. It is the w of the product dy W.
+ */
+void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64_t k0, float *out);
+
+/*
+ * Under the address sanitizer, a tile checks as a whole what it reads and writes, and its loops run
+ * without a check at every access: those were most of the time of a sanitized run. Elsewhere this
+ * is nothing. The plain build keeps its checks at every access (vec.h).
+ */
+
+#if defined __SANITIZE_ADDRESS__ && !defined ARES_ISA_PLAIN
+#include <sanitizer/asan_interface.h>
+
+#define TILE_UNWATCHED __attribute__((no_sanitize("address", "undefined")))
+
+/* The sanitizer's own: what the compiler calls before an access, and where its shadow lies. */
+void __asan_loadN(void *p, uintptr_t bytes);
+void __asan_storeN(void *p, uintptr_t bytes);
+
+/* Whether the shadow, a byte for eight, is 0 throughout: all of it may be touched. */
+static inline TILE_UNWATCHED bool is_open(uintptr_t p, int64_t bytes)
+{
+    static uintptr_t shadow;
+    size_t scale;
+    if (!shadow) __asan_get_shadow_mapping(&scale, &shadow);
+    const char *at = (const char *)(shadow + (p >> 3)),
+               *last = (const char *)(shadow + ((p + (uintptr_t)bytes - 1) >> 3));
+    uint64_t word, any = 0;
+    for (; last - at >= 7; at += 8) {
+        __builtin_memcpy(&word, at, sizeof word);
+        any |= word;
+    }
+    for (; at <= last; at++) any |= (uint8_t)*at;
+    return any == 0;
+}
+
+/* Rows of so many elements, stride elements apart. */
+static inline TILE_UNWATCHED void watch(bool writes, const void *p, int64_t rows, int64_t stride,
+                                        int64_t elements, int64_t element_bytes)
+{
+    uintptr_t at = (uintptr_t)p;
+    ARES_ASSERT(at % (uintptr_t)element_bytes == 0);
+    if (stride == elements) elements *= rows, rows = 1;
+    int64_t bytes = elements * element_bytes;
+    for (int64_t r = 0; r < rows && bytes > 0; r++, at += (uintptr_t)(stride * element_bytes)) {
+        if (is_open(at, bytes)) continue; /* else the sanitizer decides, and reports */
+        if (writes) __asan_storeN((void *)at, (uintptr_t)bytes);
+        else __asan_loadN((void *)at, (uintptr_t)bytes);
+    }
+}
+#else
+#define TILE_UNWATCHED
+static inline void watch(bool writes, const void *p, int64_t rows, int64_t stride, int64_t elements,
+                         int64_t element_bytes)
+{
+    (void)writes, (void)p, (void)rows, (void)stride, (void)elements, (void)element_bytes;
+}
+#endif
 #endif

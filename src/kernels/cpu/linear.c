@@ -3,8 +3,7 @@
  * TILE_ROWS rows by 32 columns and keeps them over the whole of k, so that every output is one
  * chain of FMAs. Small batches take several panels at once, to hide the latency of a chain.
  */
-#include "linear.h"
-#include "watch.h"
+#include "isa.h"
 
 #if defined ARES_ISA_AVX512
 enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 32 registers */

@@ -5,7 +5,7 @@
 #ifndef ARES_KERNELS_CPU_VOCAB_H
 #define ARES_KERNELS_CPU_VOCAB_H
 
-#include "linear.h"
+#include "isa.h"
 
 #include <math.h>
 

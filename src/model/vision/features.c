@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../internal.h"
 #include "ares/model.h"
-#include "tower.h"
 
 typedef enum { UNREAD, QUEUED, READING, READ } read_state;
 /* A medium that was asked for, and its pixels once it is decoded. */

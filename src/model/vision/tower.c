@@ -2,7 +2,6 @@
  * The vision tower. In order: one block; where patches are and how attention's windows order
  * them; the passes over a picture; the list of its parameters.
  */
-#include "tower.h"
 #include "../internal.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "math.h"
-#include "value.h"
 
 static bool word(char c)
 {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "math.h"
-#include "value.h"
 
 /* What is known of an operand while it is being parsed: whether it is one number, and which. */
 typedef struct operand {

@@ -2,7 +2,7 @@
  * Math-Verify's judgement: first when two claims are the same, then a response against the gold
  * answer. claim_extract.c and claim_parse.c make the claims.
  */
-#include "value.h"
+#include "math.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * Numeric values of expressions. In order: evaluating a postfix program, exactly or in floats;
  * parsing a text to such a program; whether two texts have the same value.
  */
-#include "value.h"
 #include "math.h"
 
 #include <string.h>

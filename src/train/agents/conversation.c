@@ -3,7 +3,7 @@
  * rows of tokens and masks that it is trained on; the thoughts in it, for the measure of
  * collapse.
  */
-#include "agents/conversation.h"
+#include "agents.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -265,22 +265,5 @@ const char *runs_unit_of(const char *metric);
 
 /* The runs of a sweep, by value, as a figure needs them (figure3.c). */
 
-typedef struct sweep_variant {
-    const char *name; /* the swept value */
-    int n, all;       /* all: runs of the sweep; n: those with metrics */
-    runs_run *runs;   /* [n] */
-    char colour[8];   /* "#rrggbb" */
-    const char *dash; /* an SVG's stroke-dasharray */
-} sweep_variant;
-typedef struct sweep_study {
-    ares_arena arena;
-    const char *name;
-    const char *parameter; /* what is swept; "value" where it is not one parameter */
-    const char *dir, *from;
-    const ares_json *runs;
-    int n;
-    sweep_variant *variants; /* [n] in the order of the sweep */
-} sweep_study;
-
 bool sweep_study_is(const char *dir); /* whether sweep.json is there */
 #endif

@@ -14,6 +14,24 @@ static const char *text_of(const ares_json *o, const char *key)
     return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
 }
 
+typedef struct sweep_variant {
+    const char *name; /* the swept value */
+    int n, all;       /* all: runs of the sweep; n: those with metrics */
+    runs_run *runs;   /* [n] */
+    char colour[8];   /* "#rrggbb" */
+    const char *dash; /* an SVG's stroke-dasharray */
+} sweep_variant;
+
+typedef struct sweep_study {
+    ares_arena arena;
+    const char *name;
+    const char *parameter; /* what is swept; "value" where it is not one parameter */
+    const char *dir, *from;
+    const ares_json *runs;
+    int n;
+    sweep_variant *variants; /* [n] in the order of the sweep */
+} sweep_study;
+
 static const char *manifest_path(sweep_study *s, const char *dir)
 {
     return ares_arena_printf(&s->arena, "%s/sweep.json", dir);

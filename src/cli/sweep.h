@@ -110,7 +110,6 @@ typedef struct sweep_run {
     const char *why; /* it failed; NULL */
 } sweep_run;
 
-enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 };
 typedef struct sweep {
     ares_arena arena;
     ares_config *file;
@@ -143,8 +142,6 @@ void sweep_fini(sweep *s);
 /* Appends the sweep's options with default and meaning, for --help. */
 void sweep_describe(ares_str *out);
 
-/* ---------------- directories (sweep.c) */
-
 /* ---------------- records (sweep.c) */
 const char *sweep_manifest(sweep *s); /* the path of sweep.json */
 /*
@@ -174,31 +171,5 @@ int sweep_print(sweep *s);
  * does not end it.
  */
 int sweep_work(sweep *s, int *signal);
-
-/* Workers and their children (sweep_queue.c), for the queue that feeds them (sweep_queue.c). */
-
-typedef struct sweep_worker {
-    const char *cards; /* "0,1"; NULL: the CPU */
-    const char *label;
-    pid_t pid; /* 0: idle */
-    sweep_run *run;
-    size_t log_bytes;        /* of its log before it began: those of earlier attempts */
-    double started, free_at; /* free_at: when its cooldown is over */
-    /* what its log says of its steps: the last one, and the first one that was seen, with its time
-     */
-    long long step, steps, first_step;
-    double first_seen;
-} sweep_worker;
-
-typedef struct sweep_queue {
-    sweep *s;
-    sweep_worker *workers;
-    int n_workers, next; /* next: the run to start next */
-    int signals, first_signal;
-    ares_progress *progress;
-    double took; /* seconds of the runs that this command has finished, */
-    int ended;   /* and how many they are */
-    char self[4096];
-} sweep_queue;
 
 #endif

@@ -214,6 +214,8 @@ static int sweep_read_pair(ares_arena *arena, const char *option, const char *pa
     return ARES_OK;
 }
 
+enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 };
+
 /* --over: values for a parameter of the file, else a new one that is an option of training. */
 static int add_over(sweep *s, const char *pair)
 {

@@ -636,6 +636,8 @@ static const node *conditional(parser *s)
     return a;
 }
 
+enum { EXPRESSION_BYTES = 4096 }; /* longest text */
+
 int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const expression **out)
 {
     const char *kept = ares_arena_copy(arena, text.data, text.len);

@@ -27,7 +27,6 @@
  * caller names the text.
  */
 typedef struct expression expression;
-enum { EXPRESSION_BYTES = 4096 }; /* longest text */
 /* none_allowed: whether None may be a value. The expression and its text lie in the arena. */
 int expression_parse(ares_arena *arena, ares_view text, bool none_allowed, const expression **out);
 /*
@@ -303,5 +302,4 @@ bool config_asks_nothing(const config_node *node);
 void config_apply_defaults(ares_config *cfg);
 void config_apply_pending(ares_config *cfg);
 
-/* ---- bind.c, print.c, alias.c, layer.c: public functions only */
 #endif

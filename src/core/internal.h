@@ -125,8 +125,6 @@ struct ArrowArrayStream {
  */
 void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
 
-/* Files that may be compressed, read as a stream of bytes (rows.c). */
-
 /* Writing JSON lines (rows.c). Reading them is public. */
 
 /*

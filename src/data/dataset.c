@@ -211,6 +211,9 @@ static bool has_split(const char *folder, const char *split)
     return has;
 }
 
+/* Calls f for each file of a path without a slice, in order. */
+typedef int path_file(void *ctx, const char *file);
+
 /* The files of a folder, by name. split NULL: all of them, which may not be of several splits. */
 static int each_of_folder(const char *path, const char *split, path_file *f, void *ctx)
 {

@@ -50,8 +50,6 @@ typedef struct path_rows {
 path_rows path_slice(const char *path, size_t *length);
 /* The name of a data set: its path without folders, slice, .gz or .zst, and last extension. */
 ares_view path_name(const char *path);
-/* Calls f for each file of a path without a slice, in order. */
-typedef int path_file(void *ctx, const char *file);
 
 /*
  * The order in which rows of a data set are drawn. The state to save is the number of prompts

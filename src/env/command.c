@@ -61,6 +61,16 @@ struct process {
     int64_t unasked;       /* lines that nobody asked for, since a reply told of them */
 };
 
+typedef struct process_options {
+    const char *const *argv; /* [words] */
+    int64_t words;
+    int64_t seats;          /* environments per process; above 1, lines hold an id */
+    double timeout_s;       /* for one answer */
+    double start_timeout_s; /* for the first answer of a process */
+    int64_t memory_bytes;   /* of address space */
+    size_t answer_bytes;    /* a longer line is a flood */
+} process_options;
+
 struct processes {
     process_options o;
     char **argv;
@@ -517,6 +527,9 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
     }
     return true;
 }
+
+/* No reward is larger: sums over an episode stay finite as floats, which training takes them as. */
+#define FOREIGN_REWARD 1e30
 
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out)
 {

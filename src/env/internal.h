@@ -152,9 +152,6 @@ enum {
     FOREIGN_NAME_BYTES = 64
 };
 
-/* No reward is larger: sums over an episode stay finite as floats, which training takes them as. */
-#define FOREIGN_REWARD 1e30
-
 typedef struct foreign {
     ares_str state; /* text of the present state */
     const char **actions;
@@ -189,16 +186,6 @@ const char *foreign_quote(ares_view text, char out[160]);
  * several, each line holds an "id", and answers may come in any order; the environments may be used
  * on different threads.
  */
-
-typedef struct process_options {
-    const char *const *argv; /* [words] */
-    int64_t words;
-    int64_t seats;          /* environments per process; above 1, lines hold an id */
-    double timeout_s;       /* for one answer */
-    double start_timeout_s; /* for the first answer of a process */
-    int64_t memory_bytes;   /* of address space */
-    size_t answer_bytes;    /* a longer line is a flood */
-} process_options;
 
 typedef struct processes processes; /* of one definition */
 typedef struct seat seat;           /* an environment's place in one of them */

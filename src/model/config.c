@@ -13,6 +13,22 @@
 
 /* The table of architectures; the defaults are those of transformers' configuration classes. */
 
+typedef struct model_arch {
+    const char *name;       /* model_type */
+    const char *class_name; /* for `architectures` */
+    int32_t vocab, hidden, intermediate, layers, heads, max_position;
+    int32_t kv_heads, head_dim;      /* 0: heads, and hidden / heads */
+    int32_t bos, eos;                /* -1: none */
+    bool qkv_bias;                   /* q, k and v always have a bias */
+    bool attention_bias_key;         /* `attention_bias` gives q, k, v and o a bias */
+    bool mlp_bias_key;               /* `mlp_bias` gives gate, up and down a bias */
+    bool qk_norm;                    /* an RMS norm per head of q and k */
+    bool vision;                     /* text_config, vision_config, and a tower (docs/vision.md) */
+    bool gated_tower;                /* the tower is Qwen2.5-VL's */
+    double rope_theta, rms_norm_eps; /* 0: 10000, 1e-6 */
+    int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
+} model_arch;
+
 static const model_arch archs[] = {
     { .name = "qwen2",
       .class_name = "Qwen2ForCausalLM",
@@ -113,6 +129,16 @@ static const model_arch *model_arch_find(const char *model_type)
  */
 
 enum { MAX_DEPTH = 64 }; /* bits of full_blocks */
+
+/*
+ * A file being read. After a failure the getters do nothing; the caller adds the path to it. Each
+ * number has its range, also where the key is absent.
+ */
+typedef struct config_reader {
+    const ares_json *root;
+    const char *path; /* for warnings */
+    int rc;
+} config_reader;
 
 static void read_full_blocks(config_reader *r, ares_vision_config *v)
 {

@@ -9,22 +9,6 @@
 
 /* The architectures, one entry each: what their config.json means where it lacks a key. */
 
-typedef struct model_arch {
-    const char *name;       /* model_type */
-    const char *class_name; /* for `architectures` */
-    int32_t vocab, hidden, intermediate, layers, heads, max_position;
-    int32_t kv_heads, head_dim;      /* 0: heads, and hidden / heads */
-    int32_t bos, eos;                /* -1: none */
-    bool qkv_bias;                   /* q, k and v always have a bias */
-    bool attention_bias_key;         /* `attention_bias` gives q, k, v and o a bias */
-    bool mlp_bias_key;               /* `mlp_bias` gives gate, up and down a bias */
-    bool qk_norm;                    /* an RMS norm per head of q and k */
-    bool vision;                     /* text_config, vision_config, and a tower (docs/vision.md) */
-    bool gated_tower;                /* the tower is Qwen2.5-VL's */
-    double rope_theta, rms_norm_eps; /* 0: 10000, 1e-6 */
-    int32_t window_layers;           /* max_window_layers; 0: no keys of sliding windows */
-} model_arch;
-
 /*
  * What a block keeps for its backward, in device memory; void *: of the activations' type. Q =
  * heads x head_dim, K = kv_heads x head_dim, I = intermediate. What one product can compute lies in
@@ -96,16 +80,6 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
 {
     return carve_bytes(c, rows, width, ares_dtype_bytes(c->act));
 }
-
-/*
- * A file being read. After a failure the getters do nothing; the caller adds the path to it. Each
- * number has its range, also where the key is absent.
- */
-typedef struct config_reader {
-    const ares_json *root;
-    const char *path; /* for warnings */
-    int rc;
-} config_reader;
 
 /*
  * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
@@ -193,9 +167,6 @@ typedef void rectangle_fn(void *ctx, const ares_param *p, int64_t row, int64_t r
 void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rectangle_fn *fn,
                       void *ctx);
 
-/* What a model has a number of per element; the last three once the optimizer has memory. */
-typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
-
 /* A rectangle of a parameter's tensor. */
 typedef struct piece {
     const ares_param *p;
@@ -203,7 +174,6 @@ typedef struct piece {
     int64_t at;         /* of the region's elements, its first */
     ares_matrix memory; /* [rows][columns], where this rank has it */
 } piece;
-typedef int piece_fn(void *ctx, const piece *x);
 
 int regions_count(const ares_model *m); /* the frozen ones too */
 /*
@@ -240,15 +210,6 @@ void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t l
                        float *cos_sin);
 
 /* Writing a model's tensors, also by several ranks. */
-
-/* A file with tensors of parameters [first, end); path NULL: none, only the sum is made. */
-typedef struct save_file {
-    const char *path;
-    int first, end;
-    piece_kind kinds[3];
-    int n_kinds;
-    ares_dtype dtype;
-} save_file;
 
 /*
  * Rows [n][k] of the given type in host memory <-> a parameter's tensor (weight, gradient or an
@@ -298,32 +259,4 @@ void tower_angles(int32_t dim, int32_t n, float *cosine, float *sine);
 /* The row and the column of each patch in the whole picture, in the order of patches. */
 void tower_places(const ares_vision_config *v, ares_grid grid, int32_t *y, int32_t *x);
 
-/* ---------------- blocks (tower.c); void *: of the activations' type, all on the device */
-/* Of a norm's rows; mean only of LayerNorm. NULL where there is no backward. */
-typedef struct tower_stats {
-    float *mean, *rstd;
-} tower_stats;
-/* What a block keeps for its backward. */
-typedef struct tower_saved {
-    void *x_in; /* [rows][width] */
-    tower_stats in, mid;
-    void *qkv;   /* [rows][3 width], after rotation */
-    void *attn;  /* [rows][width] */
-    float *lse;  /* [rows][heads] */
-    void *x_mid; /* the stream between attention and MLP; x_in where there is no backward */
-    void *wide;  /* [rows][I], [rows][2 I] if gated: what the activation reads */
-} tower_saved;
-/* Buffers that every block uses and none keeps; those named d_ are for backward. */
-typedef struct tower_scratch {
-    void *h, *act; /* [rows][width], [rows][I] */
-    void *d_h, *d_act, *d_wide, *d_attn, *d_qkv;
-} tower_scratch;
-/* The rows of a picture or video, in the order of windows. */
-typedef struct tower_pass {
-    ares_model *m;
-    int32_t rows;
-    ares_segments frame, window; /* rows that see each other */
-    const float *cos_sin;        /* [rows][width / heads] */
-    tower_scratch t;
-} tower_pass;
 #endif

@@ -122,6 +122,9 @@ static stretch held_weights(const ares_region *r)
     return (stretch){ 0, r->elements, r->host && !r->in_parts ? r->host : r->weights, r->dtype };
 }
 
+/* What a model has a number of per element; the last three once the optimizer has memory. */
+typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
+
 static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
 {
     char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
@@ -157,6 +160,8 @@ static ares_matrix pieces_other(const ares_model *other, const piece *x)
     stretch s = held_weights(&other->regions[x->p->region]);
     return lying(&s, x);
 }
+
+typedef int piece_fn(void *ctx, const piece *x);
 
 typedef struct visit {
     stretch held;
@@ -341,6 +346,15 @@ static void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind
  * than it holds, and the bytes of the files are those that one rank would write. Where the ranks do
  * not see the same files, they send their rectangles to rank 0, a turn at a time.
  */
+
+/* A file with tensors of parameters [first, end); path NULL: none, only the sum is made. */
+typedef struct save_file {
+    const char *path;
+    int first, end;
+    piece_kind kinds[3];
+    int n_kinds;
+    ares_dtype dtype;
+} save_file;
 
 typedef struct saving {
     const ares_model *m;

@@ -89,6 +89,8 @@ static ares_str schema_digits(const ares_json *number, int64_t *exponent)
     return digits;
 }
 
+enum { SCHEMA_STEP_DIGITS = 9 }; /* of multipleOf: products then fit 64 bits */
+
 /*
  * n 10^f / (m 10^e) is whole, with neither n nor m divisible by ten: never where f < e, else where
  * m divides n 10^(f - e).
@@ -179,6 +181,13 @@ typedef struct checker {
     ares_map *seen; /* address of a schema -> OPEN or DONE, by follow */
 } checker;
 enum { OPEN, DONE };
+
+/* A place in a document, as the steps from its root; NULL is the root. */
+typedef struct schema_place {
+    const struct schema_place *up;
+    ares_view key; /* data NULL: index counts */
+    int64_t index;
+} schema_place;
 
 static int check_schema(checker *c, const ares_json *schema, const schema_place *at);
 
@@ -398,6 +407,12 @@ static int schema_load(ares_arena *arena, const char *path, const ares_json **ou
 
 /* a pattern may cost a thousand steps before its own limit ends it */
 enum { STEPS = 1000000, PATTERN_STEPS = 1000, MAX_DEPTH = 2048 };
+
+typedef struct schema_verdict {
+    bool fits, exhausted;
+    ares_str at;         /* JSON pointer of the first value that does not fit */
+    const char *keyword; /* and the keyword it breaks; NULL: it fits, or exhausted */
+} schema_verdict;
 
 typedef struct matcher {
     const ares_json *root;

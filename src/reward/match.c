@@ -51,6 +51,14 @@ static bool digit(char c)
 }
 
 /*
+ * A decimal number in one spelling per value: sign, digits, point; without thousands separators,
+ * leading zeros and trailing zeros of the fraction.
+ */
+typedef struct grade_number {
+    char text[128];
+} grade_number;
+
+/*
  * Normalises the number that begins at s[0] (digits, separators, point) and returns the bytes read;
  * 0 when it is too long to keep.
  */

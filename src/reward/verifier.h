@@ -85,14 +85,6 @@ ares_view easyr1_boxed(ares_view response);
 
 /* Finds the answer in a text: its last number, its last \boxed{}. */
 
-/*
- * A decimal number in one spelling per value: sign, digits, point; without thousands separators,
- * leading zeros and trailing zeros of the fraction.
- */
-typedef struct grade_number {
-    char text[128];
-} grade_number;
-
 /* What `auto`, which opens judges itself, and the table of verifiers need of judges. */
 
 /* A judge of v, plain or of the content of the last \boxed{}. ares_judge_free. */
@@ -164,20 +156,6 @@ VERIFY_LIST(VERIFY_DECLARE)
     X("examples", ANY, annotation)                \
     X("format", ANY, annotation)
 
-/* A place in a document, as the steps from its root; NULL is the root. */
-typedef struct schema_place {
-    const struct schema_place *up;
-    ares_view key; /* data NULL: index counts */
-    int64_t index;
-} schema_place;
-
-typedef struct schema_verdict {
-    bool fits, exhausted;
-    ares_str at;         /* JSON pointer of the first value that does not fit */
-    const char *keyword; /* and the keyword it breaks; NULL: it fits, or exhausted */
-} schema_verdict;
-
-enum { SCHEMA_STEP_DIGITS = 9 }; /* of multipleOf: products then fit 64 bits */
 static inline bool schema_is_number(const ares_json *v)
 {
     return v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;

@@ -231,12 +231,6 @@ void decoder_finish(ares_decoder *d, ares_str *out);
  * tokenizer_load.c what happens to a text before and after the model; both use tokenizer_load.c.
  */
 
-typedef struct tokenizer_loader {
-    ares_tokenizer *t;
-    const char *path; /* of the file being read */
-    bool byte_level;  /* a ByteLevel pre-tokenizer has been read */
-} tokenizer_loader;
-
 /* ---- tokenizer_load.c */
 
 /* What the spans of VAPOR's tests share with tokenizer.c. */

@@ -11,6 +11,12 @@
 
 /* What the readers of a tokenizer's files share: values with faults that name them, and tokens. */
 
+typedef struct tokenizer_loader {
+    ares_tokenizer *t;
+    const char *path; /* of the file being read */
+    bool byte_level;  /* a ByteLevel pre-tokenizer has been read */
+} tokenizer_loader;
+
 /* "text: <file>: <key> = '<value>': <what>" */
 static int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
                          const char *what)

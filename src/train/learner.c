@@ -181,6 +181,13 @@ int learner_check_storage(const char *role, ares_dtype storage, const ares_devic
         role, role);
 }
 
+/*
+ * Tokens that go through a model together without a backward, where weights come region by region.
+ * A card of 600 TFLOP/s computes six times as long with a weight as it takes from the host at 55
+ * GB/s; hidden states of 3,584 numbers take 1.4 GB. It changes no bit.
+ */
+enum { LEARNER_SCORED = 65536 };
+
 int learner_open(learner *l, ares_model *m, const learner_options *o)
 {
     const ares_model_share *s = &m->share; /* the world's ranks make the same passes */

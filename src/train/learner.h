@@ -151,13 +151,6 @@ typedef struct learner_options {
     int64_t round_tokens; /* worker.*.round_tokens, which may be null; 0: the same */
 } learner_options;
 
-/*
- * Tokens that go through a model together without a backward, where weights come region by region.
- * A card of 600 TFLOP/s computes six times as long with a weight as it takes from the host at 55
- * GB/s; hidden states of 3,584 numbers take 1.4 GB. It changes no bit.
- */
-enum { LEARNER_SCORED = 65536 };
-
 /* Refuses fp32 storage by name where the device computes in bf16, whose products take bf16 alone.
  */
 int learner_check_storage(const char *role, ares_dtype storage, const ares_device *d);

@@ -39,8 +39,6 @@ typedef struct media_size {
 #define MEDIA_MOST_PIXELS 178956970 /* of a picture: where Pillow refuses */
 #define MEDIA_MOST_SIDE 65535
 #define MEDIA_MOST_FILE ((int64_t)256 << 20)
-#define MEDIA_MOST_VIDEO ((int64_t)1 << 31) /* bytes of the frames that are kept */
-#define MEDIA_MOST_ASPECT 200
 
 /* sides and pixels of a picture, before or after a resize */
 int media_check_size(media_size s, const char *what);

@@ -403,6 +403,8 @@ static int read_header(const opener *a, const media_entry *e, media_header *head
     return rc;
 }
 
+#define MEDIA_MOST_VIDEO ((int64_t)1 << 31) /* bytes of the frames that are kept */
+
 /* The last resize, and what follows from it. */
 static int finish(const opener *a, const media_source *s, int32_t frames, ares_medium *m)
 {

@@ -21,6 +21,8 @@
 #define VIDEO_TOTAL (128000 * AREA * 0.9)
 enum { FRAME_FACTOR = 2, LEAST_FRAMES = 4, MOST_FRAMES = 768 };
 
+#define MEDIA_MOST_ASPECT 200
+
 /* ARES_ELIMIT when a side is more than 200 times the other. */
 static int media_check_aspect(media_size s)
 {

@@ -18,6 +18,21 @@
 
 static const float eps = 1e-6f;
 
+/* Buffers that every block uses and none keeps; those named d_ are for backward. */
+typedef struct tower_scratch {
+    void *h, *act; /* [rows][width], [rows][I] */
+    void *d_h, *d_act, *d_wide, *d_attn, *d_qkv;
+} tower_scratch;
+
+/* The rows of a picture or video, in the order of windows. */
+typedef struct tower_pass {
+    ares_model *m;
+    int32_t rows;
+    ares_segments frame, window; /* rows that see each other */
+    const float *cos_sin;        /* [rows][width / heads] */
+    tower_scratch t;
+} tower_pass;
+
 static const ares_vision_config *pass_config(const tower_pass *p)
 {
     return &p->m->cfg.vision;
@@ -29,10 +44,26 @@ static int64_t wide_of(const ares_vision_config *v)
     return v->intermediate * (v->gated ? 2 : 1);
 }
 
+/* Of a norm's rows; mean only of LayerNorm. NULL where there is no backward. */
+typedef struct tower_stats {
+    float *mean, *rstd;
+} tower_stats;
+
 static tower_stats carve_stats(carver *c, const ares_vision_config *v, int64_t rows)
 {
     return (tower_stats){ v->gated ? NULL : carve_floats(c, rows, 1), carve_floats(c, rows, 1) };
 }
+
+/* What a block keeps for its backward. */
+typedef struct tower_saved {
+    void *x_in; /* [rows][width] */
+    tower_stats in, mid;
+    void *qkv;   /* [rows][3 width], after rotation */
+    void *attn;  /* [rows][width] */
+    float *lse;  /* [rows][heads] */
+    void *x_mid; /* the stream between attention and MLP; x_in where there is no backward */
+    void *wide;  /* [rows][I], [rows][2 I] if gated: what the activation reads */
+} tower_saved;
 
 static void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
                               tower_saved *s)

@@ -185,8 +185,6 @@ typedef struct rounds {
  */
 int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
 
-/* Which of the groups drawn in a step make its batch. (collect.c) */
-
 /*
  * Fills a batch with the groups of the step that this rank trains on: samples with their scores,
  * and the columns of stage gen. (collect.c)
@@ -237,8 +235,6 @@ int exchange_groups(ares_trainer *t, collection *c, int64_t count);
 
 /* The groups of a step that are answered at the same time, and the clock they share. (oversample.c)
  */
-
-#define NOT_YET INT64_MAX
 
 /* A group that this rank answers. */
 typedef struct own_group {

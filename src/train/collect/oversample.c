@@ -30,6 +30,8 @@ static int play_open(play *p, ares_trainer *t, ares_arena *arena)
                              arena);
 }
 
+#define NOT_YET INT64_MAX
+
 /* ---------------------------------------------------------------- prompts */
 static int begin_own(play *p, int64_t id)
 {

@@ -28,6 +28,9 @@ static void full_rows(const ares_train_config *c, bool sft, int64_t longest, lar
     m->response = ARES_MAX(1, sft || agents ? most : ARES_MIN(c->data.max_response_length, most));
 }
 
+/* Of a pass that can be asked about at all. */
+enum { LARGEST_TOKENS = 1 << 28 };
+
 /*
  * Groups of n rows of full length, as many as a mini-batch has on a rank, cut as a run cuts them.
  * budget: tokens of a micro-batch; m: prompt, response and per_optimizer are there

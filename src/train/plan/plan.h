@@ -45,9 +45,6 @@ void plan_replay(const replay_args *a, replay *out);
  * ares-train plan counts it. (measure.c)
  */
 
-/* Of a pass that can be asked about at all. */
-enum { LARGEST_TOKENS = 1 << 28 };
-
 /* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
 typedef struct largest_micro {
     int64_t prompt, response;      /* of a row of full length */

@@ -421,7 +421,7 @@ static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *
 }
 
 /* The row after those of the same episode; a row without a number is one by itself. */
-static int64_t episode_end(const ares_batch *b, int64_t r, int64_t group_end)
+static int64_t last_turn_end(const ares_batch *b, int64_t r, int64_t group_end)
 {
     int64_t end = r + 1, episode = b->samples[r].episode;
     while (episode && end < group_end && b->samples[end].episode == episode) end++;
@@ -463,7 +463,7 @@ static void see_answers(row_sums *y, const ares_batch *b)
 {
     for (int64_t g = 0; g < b->groups; g++)
         for (int64_t r = b->group_start[g], end; r < b->group_start[g + 1]; r = end) {
-            end = episode_end(b, r, b->group_start[g + 1]);
+            end = last_turn_end(b, r, b->group_start[g + 1]);
             see_answer(y, b, r, end);
         }
 }

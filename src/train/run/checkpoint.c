@@ -151,6 +151,21 @@ static void write_sum(ares_str *o, const char *key, uint64_t sum)
     ares_json_write_string(ares_json_key(o, key), ares_view_of(text));
 }
 
+/* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
+typedef struct model_sums {
+    uint64_t weights, states;
+} model_sums;
+
+typedef struct state_sums {
+    model_sums model, critic;
+} state_sums;
+
+/*
+ * The version of state.json that this program writes, and an older one that it also reads, which
+ * holds what is in source.json now.
+ */
+enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
+
 static int write_state(const training *t, const step_begin *at, const state_sums *sums,
                        const char *path)
 {

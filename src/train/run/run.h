@@ -66,13 +66,6 @@ typedef struct state_save {
     ares_str dir, temporary;
     ares_behind *behind; /* writes it while the run goes on; NULL: it is written */
 } state_save;
-/* What a model's files hold (ares_model_sum); 0: they were not written, or by an older program. */
-typedef struct model_sums {
-    uint64_t weights, states;
-} model_sums;
-typedef struct state_sums {
-    model_sums model, critic;
-} state_sums;
 
 /*
  * A checkpoint is written completely under a temporary name (state_write), then renamed and made
@@ -102,12 +95,6 @@ int state_save_begun(training *t, state_save *s);
 
 /* Takes the score of the validation just made; the next regular checkpoint is compared by it. */
 void state_validated(training *t, const ares_metrics *m);
-
-/*
- * The version of state.json that this program writes, and an older one that it also reads, which
- * holds what is in source.json now.
- */
-enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
 
 /* What a model's directory may hold beside weights and config.json; NULL ends the list. */
 extern const char *const state_tokenizer_files[];
@@ -174,20 +161,6 @@ int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *wor
 int rundir_named(const ares_train_config *c, ares_str *checkpoint);
 void rundir_close(rundir *d);
 
-/*
- * The options that the run in a directory began with, compared with those of a configuration
- * (rundir.c). What a run directory is told by follows from these two: the options that differ, and
- * the hash in DONE.
- */
-
-enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
-
-/* What DONE of a directory says. False: there is none. */
-typedef struct begun_end {
-    int64_t step;
-    char hash[BEGUN_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
-} begun_end;
-
 /* Where a saved state comes from: its data and its model. (checkpoint.c) */
 
 /* Hashes of all training rows, and of the model that the run began with. */
@@ -213,8 +186,6 @@ int check_open_rows(const ares_row_file *file, const ares_data_config *data, boo
 int check_lengths(int rc, bool drops);
 
 /* Which options differ between two configurations, in words. (same_start.c) */
-
-enum { DIFFER_MOST = 5 }; /* that a message names */
 
 typedef struct differing {
     const ares_config *cfg;

@@ -17,6 +17,11 @@ void ares_run_path(const ares_train_config *c, ares_str *path)
     else ares_str_addf(path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
 }
 
+/*
+ * The options that the run in a directory began with, compared with those of a configuration: the
+ * options that differ, and the hash in DONE.
+ */
+
 static const char *const lengths[] = { "trainer.max_steps", "trainer.total_epochs" };
 
 static bool is_length(const char *path)
@@ -47,6 +52,14 @@ static bool compare_lengths(differing *x, const ares_config *old, int64_t done)
     }
     return longer;
 }
+
+enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
+
+/* What DONE of a directory says. False: there is none. */
+typedef struct begun_end {
+    int64_t step;
+    char hash[BEGUN_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
+} begun_end;
 
 static bool begun_is_done(const char *dir, begun_end *end);
 

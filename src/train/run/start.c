@@ -1,7 +1,7 @@
 /*
  * What is checked before the first step. First that every rank was started with the same program,
- * options, models, files and checkpoint as rank 0; then what `--check` reads and starts in addition:
- * the run's files, and the user's programs.
+ * options, models, files and checkpoint as rank 0; then what `--check` reads and starts in
+ * addition: the run's files, and the user's programs.
  */
 #include "agents/agents.h"
 #include "run.h"
@@ -53,6 +53,8 @@ static void add_value(ares_str *out, const ares_json *v)
     out->len = end;
     ares_str_add_z(out, "...");
 }
+
+enum { DIFFER_MOST = 5 }; /* that a message names */
 
 static void describe(differing *x, const ares_json *a, const ares_json *b, const char *path)
 {

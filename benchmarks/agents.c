@@ -133,10 +133,10 @@ static int count_episode(const ares_trajectory *y, ares_arena *arena, counts *n)
 }
 
 /* A step's episodes, of so many turns at most; *prefilled by the engine. */
-static int play_turns(opened *x, const options *o, int64_t turns, counts *n, int64_t *prefilled,
-                      double *seconds)
+static int in_flight_turns(opened *x, const options *o, int64_t turns, counts *n,
+                           int64_t *prefilled, double *seconds)
 {
-    draw d;
+    prompt_draw d;
     ares_rollout_stats stats;
     ares_arena *arena = &x->t.batch.arena;
     x->c.agents.max_turns = turns;
@@ -163,9 +163,9 @@ static int measure_turns(const options *o, opened *x)
     char more[400];
     if (!o->model) return ares_fail(ARES_EUSE, "bench_agents: turns: model=DIR is missing");
     ARES_TRY(open_trainer(o, x));
-    ARES_TRY(play_turns(x, o, 1, &n, &first, &t)); /* it warms up, too */
+    ARES_TRY(in_flight_turns(x, o, 1, &n, &first, &t)); /* it warms up, too */
     for (int64_t k = 0; k < o->repeat; k++) {
-        ARES_TRY(play_turns(x, o, o->turns, &n, &prefilled, &t));
+        ARES_TRY(in_flight_turns(x, o, o->turns, &n, &prefilled, &t));
         keep(&all, (double)n.turns / t);
         turns += (double)n.turns;
         written += (double)n.written;

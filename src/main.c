@@ -10,15 +10,15 @@
 #include "ares/reward.h"
 #include "cli/cli.h"
 
-typedef struct verb_entry {
+typedef struct cli_entry {
     const char *name, *doc;
     int (*run)(int argc, char **argv);
     bool on_ranks;
-} verb_entry;
-#define ENTRY(name, on_ranks, doc) { #name, doc, ares_verb_##name, on_ranks },
+} cli_entry;
+#define ENTRY(name, on_ranks, doc) { #name, doc, ares_cli_##name, on_ranks },
 #define NAME(name, on_ranks, doc) #name,
-static const verb_entry verbs[] = { VERB_LIST(ENTRY) };
-static const char *const names[] = { VERB_LIST(NAME) };
+static const cli_entry verbs[] = { CLI_LIST(ENTRY) };
+static const char *const names[] = { CLI_LIST(NAME) };
 
 static int help(void)
 {
@@ -35,7 +35,7 @@ static int launch(int ranks, int restarts, const char *verb, int first, int argc
 {
     ares_str latest = { 0 };
     int rc = ARES_OK;
-    if (restarts) rc = verb_latest_checkpoint(verb, argc - first, argv + first, &latest);
+    if (restarts) rc = cli_latest_checkpoint(verb, argc - first, argv + first, &latest);
     bool helped = rc == ARES_OK && restarts && !latest.len; /* --help is printed once */
     ares_launch_plan plan = { .ranks = ranks, .restarts = restarts, .latest = latest.data };
     if (helped) *exit_code = 0;
@@ -62,9 +62,9 @@ static int dispatch(int argc, char **argv, int *exit_code)
     }
     if (verbs[verb].on_ranks) {
         int64_t ranks = 1, restarts = 0;
-        const verb_option options[] = { VERB_RANKS(ranks), VERB_RESTARTS(restarts) };
+        const cli_option options[] = { CLI_RANKS(ranks), CLI_RESTARTS(restarts) };
         for (int i = 0; i < ARES_COUNT(options); i++)
-            ARES_TRY(verb_take(verbs[verb].name, &options[i], &argc, argv));
+            ARES_TRY(cli_take(verbs[verb].name, &options[i], &argc, argv));
         if (ranks > 1 || restarts > 0)
             return launch((int)ranks, (int)restarts, names[verb], first, argc, argv, exit_code);
     }

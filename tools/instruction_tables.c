@@ -15,7 +15,7 @@
 
 enum { MAX_WORDS = 8192 };
 typedef struct list {
-    if_entry words[MAX_WORDS];
+    ifeval_entry words[MAX_WORDS];
     uint32_t n;
 } list;
 
@@ -50,7 +50,7 @@ static void add(list *l, const char *text, size_t len, uint32_t value)
             return;
         }
     if (l->n == MAX_WORDS) stop("too many words");
-    l->words[l->n++] = (if_entry){ text, value, (uint32_t)len };
+    l->words[l->n++] = (ifeval_entry){ text, value, (uint32_t)len };
 }
 
 static void add_all(list *l, const cJSON *items)
@@ -71,10 +71,10 @@ static void write_set(const char *name, const list *l)
     while (size < 2 * l->n) size *= 2;
     uint16_t *slots = calloc(size, sizeof *slots);
     if (!slots || l->n == 0) stop(name);
-    fprintf(out, "\nstatic const if_entry %s_entries[] = {\n", name);
+    fprintf(out, "\nstatic const ifeval_entry %s_entries[] = {\n", name);
     for (uint32_t i = 0; i < l->n; i++) {
-        const if_entry *e = &l->words[i];
-        uint32_t at = if_hash(e->text, e->len) & (size - 1);
+        const ifeval_entry *e = &l->words[i];
+        uint32_t at = ifeval_hash(e->text, e->len) & (size - 1);
         while (slots[at]) at = (at + 1) & (size - 1);
         slots[at] = (uint16_t)(i + 1);
         if (e->len > longest) longest = e->len;
@@ -89,8 +89,8 @@ static void write_set(const char *name, const list *l)
     fprintf(out, "};\nstatic const uint16_t %s_slots[] = {", name);
     for (uint32_t i = 0; i < size; i++) fprintf(out, "%s%u,", i % 20 ? " " : "\n    ", slots[i]);
     /* the others are words.c's own */
-    const char *linkage = strncmp(name, "if_", 3) == 0 ? "" : "static ";
-    fprintf(out, "\n};\n%sconst if_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name,
+    const char *linkage = strncmp(name, "ifeval_", 7) == 0 ? "" : "static ";
+    fprintf(out, "\n};\n%sconst ifeval_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name,
             name, name, size - 1, l->n, longest);
     free(slots);
 }
@@ -98,12 +98,12 @@ static void write_set(const char *name, const list *l)
 static void write_languages(const cJSON *scripts)
 {
     static list words, letters;
-    static const char *const names[IF_LANGUAGE_SCRIPTS] = { "latin", "cyrillic", "arabic",
-                                                            "devanagari" };
-    if_languages spans[IF_LANGUAGE_SCRIPTS];
+    static const char *const names[IFEVAL_LANGUAGE_SCRIPTS] = { "latin", "cyrillic", "arabic",
+                                                                "devanagari" };
+    ifeval_languages spans[IFEVAL_LANGUAGE_SCRIPTS];
     uint32_t n = 0;
-    fprintf(out, "\nconst char *const if_language_codes[] = {");
-    for (int s = 0; s < IF_LANGUAGE_SCRIPTS; s++) {
+    fprintf(out, "\nconst char *const ifeval_language_codes[] = {");
+    for (int s = 0; s < IFEVAL_LANGUAGE_SCRIPTS; s++) {
         const cJSON *language;
         spans[s].first = n;
         cJSON_ArrayForEach(language, member(scripts, names[s]))
@@ -124,12 +124,12 @@ static void write_languages(const cJSON *scripts)
         }
         spans[s].count = n - spans[s].first;
     }
-    fprintf(out, " };\nconst if_languages if_script_languages[] = {");
-    for (int s = 0; s < IF_LANGUAGE_SCRIPTS; s++)
+    fprintf(out, " };\nconst ifeval_languages ifeval_script_languages[] = {");
+    for (int s = 0; s < IFEVAL_LANGUAGE_SCRIPTS; s++)
         fprintf(out, " { %u, %u },", spans[s].first, spans[s].count);
     fprintf(out, " };\n");
-    write_set("if_language_words", &words);
-    write_set("if_language_letters", &letters);
+    write_set("ifeval_language_words", &words);
+    write_set("ifeval_language_letters", &letters);
 }
 
 static void write_ranges(const cJSON *ranges)
@@ -161,12 +161,12 @@ static char *read_all(const char *path)
 int main(int argc, char **argv)
 {
     static const char *const sets[][2] = { /* name in the file, name in C */
-                                           { "abbreviations", "if_abbreviations" },
-                                           { "collocations", "if_collocations" },
-                                           { "starters", "if_starters" },
-                                           { "orthography", "if_orthography" },
-                                           { "syllables", "if_syllable_counts" },
-                                           { "not_verbs", "if_not_verbs" },
+                                           { "abbreviations", "ifeval_abbreviations" },
+                                           { "collocations", "ifeval_collocations" },
+                                           { "starters", "ifeval_starters" },
+                                           { "orthography", "ifeval_orthography" },
+                                           { "syllables", "ifeval_syllable_counts" },
+                                           { "not_verbs", "ifeval_not_verbs" },
                                            { "stop_words", "stop_words" },
                                            { "pronouns", "pronouns" },
                                            { "conjunctions", "conjunctions" },

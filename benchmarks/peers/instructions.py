@@ -2,7 +2,7 @@
 --suite if`, the same JSON line.
 
     python benchmarks/peers/instructions.py --make ROWS.jsonl
-        415 rows: tests/grade/if_rows.jsonl, five answers each
+        415 rows: tests/grade/ifeval_rows.jsonl, five answers each
     python benchmarks/peers/instructions.py --rows ROWS.jsonl [--form strict|both] [--most 415]
                                             [--repeat 3] [--verdicts FILE]
 
@@ -57,7 +57,7 @@ SHAPES = [
 
 
 def make(path):
-    lines = (REPO / "tests/grade/if_rows.jsonl").read_text("utf-8").splitlines()
+    lines = (REPO / "tests/grade/ifeval_rows.jsonl").read_text("utf-8").splitlines()
     with open(path, "w", encoding="utf-8") as f:
         for n, line in enumerate(lines):
             row = json.loads(line)

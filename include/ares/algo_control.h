@@ -104,7 +104,8 @@ const ares_control *const *ares_control_list(int *n);
  * and that the step trained on to b->row_kl, and increments b->updates. kl [b->tokens]; NULL: no KL
  * is known. passed [b->rows]: which rows the step trained on; NULL: all.
  */
-void ares_kl_see(ares_batch *b, int64_t row, int64_t end, const float *kl, const bool *passed);
+void ares_kl_record_rows(ares_batch *b, int64_t row, int64_t end, const float *kl,
+                         const bool *passed);
 /*
  * KL as part of the reward: token_level_rewards, which the caller has allocated, = scores - coef x
  * kl_weight x kl where the mask is 1, else the scores. Reads b->kl and, if it is not NULL,

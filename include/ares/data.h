@@ -377,7 +377,8 @@ typedef struct ares_batch {
     /* from this ares_sample.place on groups are masked and only give every rank one; 0: no such */
     int64_t filled_from;
     double kl_coef; /* weight of the KL term in this step: the option's, or a control's */
-    /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_see) */
+    /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_record_rows)
+     */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;
     int64_t row_cap, group_cap;

@@ -68,9 +68,9 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
 /*
  * Makes one result of many: when any rank passes a failure, every rank returns the code and the
  * message of the first rank that failed. For stages that can fail on some ranks only:
- *     ARES_TRY(ares_world_agree(w, load(...)));
+ *     ARES_TRY(ares_world_share_error(w, load(...)));
  */
-int ares_world_agree(ares_world *w, int rc);
+int ares_world_share_error(ares_world *w, int rc);
 
 /* ---------------- groups (group.c): the memory of the devices of several ranks
  * Ranks r with one r / (size * stride) and one r % stride share work, in rank order. All ranks of a
@@ -109,7 +109,7 @@ ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine,
 ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n); /* in place; for small arrays */
 void ares_group_join(ares_group *g, ares_ticket t);
 int ares_group_sync(ares_group *g); /* waits; the first failure since the last sync */
-/* ares_world_agree among all ranks of the world, which the group is a part of. */
+/* ares_world_share_error among all ranks of the world, which the group is a part of. */
 int ares_group_agree(ares_group *g, int rc);
 int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */
 /* Bytes of the host that a sum takes on the CPU, of which a rank keeps n elements. */

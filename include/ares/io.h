@@ -54,18 +54,18 @@ int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors
 int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int64_t row,
                               int64_t rows, int64_t column, int64_t columns, const void *data);
 
-/* ---------------- writing beside the program (behind.c)
+/* ---------------- writing beside the program (write_queue.c)
  * Jobs that a thread of their own does one after the other, in the order in which they were posted,
  * once they are begun. Each is done, also after one that failed, and releases what it has.
  */
-typedef struct ares_behind ares_behind;
-typedef int ares_behind_fn(void *ctx);
-ares_behind *ares_behind_new(void);
-void ares_behind_post(ares_behind *b, ares_behind_fn *fn, void *ctx);
-void ares_behind_begin(ares_behind *b); /* nothing is posted after it */
-bool ares_behind_done(const ares_behind *b);
+typedef struct ares_write_queue ares_write_queue;
+typedef int ares_write_queue_fn(void *ctx);
+ares_write_queue *ares_write_queue_new(void);
+void ares_write_queue_post(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx);
+void ares_write_queue_begin(ares_write_queue *b); /* nothing is posted after it */
+bool ares_write_queue_done(const ares_write_queue *b);
 /* Waits, does jobs that were not begun, and frees b; the first failure, as of this thread. */
-int ares_behind_end(ares_behind *b);
+int ares_write_queue_end(ares_write_queue *b);
 
 /* ---------------- JSON lines (rows.c)
  * Lines end at \n only. A byte order mark at the start and blank lines are skipped. A file

@@ -275,7 +275,8 @@ typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
     bool trainable;     /* gradients, too */
     bool freeze_vision; /* none of a vision tower, whose weights stay as they are */
-    /* not trainable, with memory laid out as in a model whose tower is: ares_model_mix needs that
+    /* not trainable, with memory laid out as in a model whose tower is: ares_model_interpolate
+     * needs that
      */
     bool like_trained;
     /*
@@ -303,7 +304,7 @@ typedef struct ares_writers {
      * where ranks send nothing: takes copies of what is to be written, and writes them when it is
      * begun; NULL: they are written before the call returns
      */
-    ares_behind *behind;
+    ares_write_queue *behind;
 } ares_writers;
 /*
  * Writes config.json and model.safetensors (several files above 5 GB): row-major tensors of
@@ -331,7 +332,7 @@ int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, ui
  * type of into's files, so that saving and loading changes nothing. A collective where ranks share
  * from's weights.
  */
-int ares_model_mix(ares_model *into, ares_model *from, double share);
+int ares_model_interpolate(ares_model *into, ares_model *from, double share);
 void ares_model_free(ares_model *m);
 /* A number computed from the tensors of a model directory; it tells two models apart. */
 int ares_model_fingerprint(const char *dir, uint64_t *out);

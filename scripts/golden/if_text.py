@@ -1,7 +1,7 @@
-"""Writes tests/golden/if_text.json: random texts as NLTK, SyllaPy and Python's csv split them.
+"""Writes tests/golden/ifeval_text.json: random texts as NLTK, SyllaPy and Python's csv split them.
 
     pip install nltk==3.8.1 syllapy==0.7.2
-    python scripts/golden/if_text.py
+    python scripts/golden/ifeval_text.py
 
 The cases are sentences, words, syllables and CSV rows. NLTK's English Punkt model gets the
 parameters of src/reward/ifeval/tables.json, so no data need be fetched: the golden shows that
@@ -109,14 +109,14 @@ def main():
         sample = "".join(rng.choice(CSV) for _ in range(rng.randint(0, 12)))
         add("csv", {"text": sample}, rows_of(sample))
     metadata = {
-        "command": "python scripts/golden/if_text.py",
+        "command": "python scripts/golden/ifeval_text.py",
         "seed": SEED,
         "python": platform.python_version(),
         "nltk": version("nltk"),
         "syllapy": version("syllapy"),
     }
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
-    out = ROOT / "tests/golden/if_text.json"
+    out = ROOT / "tests/golden/ifeval_text.json"
     out.write_text('{"metadata": %s, "cases": [\n%s\n]}\n' % (json.dumps(metadata), lines))
 
 

@@ -18,10 +18,10 @@
 
 enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 };
 
-const char *const verb_dtypes[] = { "fp32", "bf16", NULL };
+const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 
 /* ---------------- values */
-static int check_choice(const char *verb, const verb_option *o, const char *value)
+static int check_choice(const char *verb, const cli_option *o, const char *value)
 {
     char subject[96];
     int n = 0;
@@ -31,7 +31,7 @@ static int check_choice(const char *verb, const verb_option *o, const char *valu
     return ares_lookup(ARES_EUSE, subject, value, o->choices, n, &(int){ 0 });
 }
 
-static int read_i64(const char *verb, const verb_option *o, const char *value)
+static int read_i64(const char *verb, const cli_option *o, const char *value)
 {
     int64_t x;
     if (!ares_parse_i64(ares_view_of(value), &x))
@@ -48,15 +48,15 @@ static int read_i64(const char *verb, const verb_option *o, const char *value)
                      (long long)x, (long long)o->least, (long long)o->most);
 }
 
-static int read_value(const char *verb, const verb_option *o, const char *value)
+static int read_value(const char *verb, const cli_option *o, const char *value)
 {
     switch (o->type) {
-    case VERB_I64: return read_i64(verb, o, value);
-    case VERB_F64:
+    case CLI_I64: return read_i64(verb, o, value);
+    case CLI_F64:
         return ares_parse_double(ares_view_of(value), o->into)
                    ? ARES_OK
                    : ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
-    case VERB_TEXT: ARES_TRY(check_choice(verb, o, value)); break;
+    case CLI_TEXT: ARES_TRY(check_choice(verb, o, value)); break;
     default: break;
     }
     *(const char **)o->into = value;
@@ -65,25 +65,25 @@ static int read_value(const char *verb, const verb_option *o, const char *value)
 
 /* ---------------- words */
 /* Whether the word is this option, alone or as `--name=value`. */
-static bool names(const char *word, const verb_option *o)
+static bool names(const char *word, const cli_option *o)
 {
     size_t length = strlen(o->name);
     return strncmp(word, o->name, length) == 0 && (!word[length] || word[length] == '=');
 }
 
 /* The word argv[i] is the option; *taken: words it takes, its value's included. */
-static int read_option(const char *verb, const verb_option *o, int argc, char **argv, int i,
+static int read_option(const char *verb, const cli_option *o, int argc, char **argv, int i,
                        int *taken)
 {
     const char *equals = strchr(argv[i], '='), *next = i + 1 < argc ? argv[i + 1] : NULL;
     *taken = 1;
-    if (o->type == VERB_FLAG) {
+    if (o->type == CLI_FLAG) {
         if (equals) return ares_fail(ARES_EUSE, "%s: %s takes no value", verb, o->name);
         *(bool *)o->into = true;
         return ARES_OK;
     }
     if (equals) return read_value(verb, o, equals + 1);
-    if (o->type == VERB_OPTIONAL && (!next || *next == '-' || strchr(next, '=')))
+    if (o->type == CLI_OPTIONAL && (!next || *next == '-' || strchr(next, '=')))
         return read_value(verb, o, "");
     if (!next)
         return ares_fail(ARES_EUSE, "%s: %s needs a value (see ares-train %s --help)", verb,
@@ -92,7 +92,7 @@ static int read_option(const char *verb, const verb_option *o, int argc, char **
     return read_value(verb, o, next);
 }
 
-static const char *nearest_option(const verb_command *c, const char *word)
+static const char *nearest_option(const cli_command *c, const char *word)
 {
     const char *list[MAX_OPTIONS];
     char name[128];
@@ -104,7 +104,7 @@ static const char *nearest_option(const verb_command *c, const char *word)
     return ares_nearest(name, list, n);
 }
 
-static int unknown_option(const verb_command *c, const char *word)
+static int unknown_option(const cli_command *c, const char *word)
 {
     const char *near = nearest_option(c, word);
     return ares_fail(ARES_EUSE, "%s: '%s': no such option%s%s%s (see ares-train %s --help)",
@@ -112,24 +112,24 @@ static int unknown_option(const verb_command *c, const char *word)
                      near ? "'?" : "", c->name);
 }
 
-int verb_check_typo(const verb_command *c, const char *word)
+int cli_check_typo(const cli_command *c, const char *word)
 {
     for (int i = 0; i < c->n_options; i++)
         if (names(word, &c->options[i])) return ARES_OK;
     return nearest_option(c, word) ? unknown_option(c, word) : ARES_OK;
 }
 
-static const verb_option *find(const verb_command *c, const char *word)
+static const cli_option *find(const cli_command *c, const char *word)
 {
     for (int i = 0; i < c->n_options; i++)
-        if (c->options[i].type != VERB_PASSED && names(word, &c->options[i])) return &c->options[i];
+        if (c->options[i].type != CLI_PASSED && names(word, &c->options[i])) return &c->options[i];
     return NULL;
 }
 
-static int check_required(const verb_command *c)
+static int check_required(const cli_command *c)
 {
     for (int i = 0; i < c->n_options; i++) {
-        const verb_option *o = &c->options[i];
+        const cli_option *o = &c->options[i];
         if (!o->required || *(const char **)o->into) continue;
         return ares_fail(ARES_EUSE, "%s: %s is missing (see ares-train %s --help)", c->name,
                          o->name, c->name);
@@ -160,23 +160,22 @@ static void add_wrapped(ares_str *out, const char *text, int at, int indent)
 }
 
 /* " (default 128)", where the variable holds one. */
-static void add_default(ares_str *out, const verb_option *o)
+static void add_default(ares_str *out, const cli_option *o)
 {
-    if (o->type == VERB_TEXT && *(const char **)o->into &&
-        strcmp(*(const char **)o->into, "-") != 0)
+    if (o->type == CLI_TEXT && *(const char **)o->into && strcmp(*(const char **)o->into, "-") != 0)
         ares_str_addf(out, " (default %s)", *(const char **)o->into);
-    if (o->type == VERB_I64 && *(int64_t *)o->into)
+    if (o->type == CLI_I64 && *(int64_t *)o->into)
         ares_str_addf(out, " (default %lld)", (long long)*(int64_t *)o->into);
-    if (o->type == VERB_F64 && *(double *)o->into != 0)
+    if (o->type == CLI_F64 && *(double *)o->into != 0)
         ares_str_addf(out, " (default %g)", *(double *)o->into);
 }
 
-static int title_columns(const verb_option *o)
+static int title_columns(const cli_option *o)
 {
     return (int)(strlen(o->name) + (o->value ? 1 + strlen(o->value) : 0));
 }
 
-static void add_help(ares_str *out, const verb_command *c)
+static void add_help(ares_str *out, const cli_command *c)
 {
     const char *before = "usage:";
     for (const char *form = c->usage, *end; form; form = *end ? end + 1 : NULL) {
@@ -191,7 +190,7 @@ static void add_help(ares_str *out, const verb_command *c)
     int width = 0;
     for (int i = 0; i < c->n_options; i++) width = ARES_MAX(width, title_columns(&c->options[i]));
     for (int i = 0; i < c->n_options; i++) {
-        const verb_option *o = &c->options[i];
+        const cli_option *o = &c->options[i];
         ares_str doc = { 0 };
         ares_str_add_z(&doc, o->doc);
         add_default(&doc, o);
@@ -211,7 +210,7 @@ static void add_help(ares_str *out, const verb_command *c)
     ares_str_add_char(out, '\n');
 }
 
-void verb_add_safe(ares_str *out, ares_view text)
+void cli_add_safe(ares_str *out, ares_view text)
 {
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.data[i],
@@ -224,7 +223,7 @@ void verb_add_safe(ares_str *out, ares_view text)
     }
 }
 
-int verb_print(const char *verb, const ares_str *text)
+int cli_print(const char *verb, const ares_str *text)
 {
     return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0
                ? ARES_OK
@@ -232,7 +231,7 @@ int verb_print(const char *verb, const ares_str *text)
 }
 
 /* ---------------- reading */
-int verb_take(const char *verb, const verb_option *option, int *argc, char **argv)
+int cli_take(const char *verb, const cli_option *option, int *argc, char **argv)
 {
     int left = 0, taken;
     for (int i = 0; i < *argc; i += taken) {
@@ -244,17 +243,17 @@ int verb_take(const char *verb, const verb_option *option, int *argc, char **arg
     return ARES_OK;
 }
 
-int verb_read(const verb_command *c, int *argc, char **argv, bool *helped)
+int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
 {
     int left = 1, taken;
     *helped = false;
     for (int i = 1; i < *argc && !*helped; i += taken) {
-        const verb_option *o = find(c, argv[i]);
+        const cli_option *o = find(c, argv[i]);
         bool dashed = strncmp(argv[i], "--", 2) == 0;
         taken = 1;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *helped = true;
         else if (o) ARES_TRY(read_option(c->name, o, *argc, argv, i, &taken));
-        else if (c->words == VERB_OVERRIDES || (c->words == VERB_WORDS && !dashed))
+        else if (c->words == CLI_OVERRIDES || (c->words == CLI_WORDS && !dashed))
             argv[left++] = argv[i];
         else return unknown_option(c, argv[i]);
     }
@@ -264,7 +263,7 @@ int verb_read(const verb_command *c, int *argc, char **argv, bool *helped)
     }
     ares_str text = { 0 };
     add_help(&text, c);
-    int rc = verb_print(c->name, &text);
+    int rc = cli_print(c->name, &text);
     ares_str_fini(&text);
     return rc;
 }
@@ -273,7 +272,7 @@ int verb_read(const verb_command *c, int *argc, char **argv, bool *helped)
  * The loop of the verbs that answer a line of JSON with a line of JSON.
  */
 
-int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first)
+int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first)
 {
     return ares_fail(ARES_EFORMAT,
                      "%s: %s: %lld of %lld lines are bad, the first is line %lld (each has its "
@@ -281,7 +280,7 @@ int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lin
                      verb, input, (long long)bad, (long long)lines, (long long)first);
 }
 
-int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx)
+int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *ctx)
 {
     const char *why = NULL;
     bool is_stdin = strcmp(input, "-") == 0;
@@ -305,7 +304,7 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
         if (rc != ARES_OK) {
             if (!bad++) first_bad = lines;
             ares_str_clear(&out);
-            verb_write_error(&out, ares_error_message());
+            cli_write_error(&out, ares_error_message());
         }
         ares_str_add_char(&out, '\n');
         written = fwrite(out.data, 1, out.len, stdout) == out.len;
@@ -318,11 +317,11 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
     if (file != stdin) fclose(file);
     if (!written) return ares_fail(ARES_EIO, "%s: stdout: %s", verb, strerror(errno));
     if (!read) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(errno));
-    if (bad) return verb_bad_lines(verb, input, bad, lines, first_bad);
+    if (bad) return cli_bad_lines(verb, input, bad, lines, first_bad);
     return ARES_OK;
 }
 
-int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out)
+int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out)
 {
     const ares_json *list = ares_json_get(line, key);
     if (!list || list->type != ARES_JSON_ARRAY)
@@ -337,21 +336,21 @@ int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares
     return ARES_OK;
 }
 
-void verb_write_error(ares_str *out, const char *message)
+void cli_write_error(ares_str *out, const char *message)
 {
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "error"), ares_view_of(message));
     ares_json_end(out, '}');
 }
 
-void verb_write_floats(ares_str *out, const float *x, int64_t n)
+void cli_write_floats(ares_str *out, const float *x, int64_t n)
 {
     ares_json_begin(out, '[');
     for (int64_t i = 0; i < n; i++) ares_json_write_float(out, x[i]);
     ares_json_end(out, ']');
 }
 
-void verb_write_range(ares_str *out, int64_t begin, int64_t end)
+void cli_write_range(ares_str *out, int64_t begin, int64_t end)
 {
     ares_json_begin(out, '[');
     ares_json_write_i64(out, begin);
@@ -359,7 +358,7 @@ void verb_write_range(ares_str *out, int64_t begin, int64_t end)
     ares_json_end(out, ']');
 }
 
-void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n)
+void cli_write_ids(ares_str *out, const int32_t *ids, int64_t n)
 {
     ares_json_begin(out, '[');
     for (int64_t i = 0; i < n; i++) ares_json_write_i64(out, ids[i]);

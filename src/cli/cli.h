@@ -14,7 +14,7 @@
  */
 
 /* name, whether it can run on several ranks (--ranks), what it does in a line */
-#define VERB_LIST(X)                                                                 \
+#define CLI_LIST(X)                                                                  \
     X(train, true, "reinforcement learning from a configuration (the default verb)") \
     X(sft, true, "supervised warm start on {prompt, response} or {messages}")        \
     X(eval, true, "validation only")                                                 \
@@ -31,91 +31,91 @@
     X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
-#define VERB_DECLARE_(name, on_ranks, doc) int ares_verb_##name(int argc, char **argv);
-VERB_LIST(VERB_DECLARE_)
-#undef VERB_DECLARE_
+#define CLI_DECLARE_(name, on_ranks, doc) int ares_cli_##name(int argc, char **argv);
+CLI_LIST(CLI_DECLARE_)
+#undef CLI_DECLARE_
 
 /* ---------------- command lines (cli.c)
  * A verb describes its command line in one table, which the parser and --help both read. An option
  * is `--name value` or `--name=value`; a flag stands alone.
  */
 typedef enum {
-    VERB_FLAG,     /* bool */
-    VERB_TEXT,     /* const char * */
-    VERB_OPTIONAL, /* const char *: "" where no value follows */
-    VERB_I64,      /* int64_t */
-    VERB_F64,      /* double */
-    VERB_PASSED    /* shown by --help only: the verb reads it among its further words */
-} verb_option_type;
+    CLI_FLAG,     /* bool */
+    CLI_TEXT,     /* const char * */
+    CLI_OPTIONAL, /* const char *: "" where no value follows */
+    CLI_I64,      /* int64_t */
+    CLI_F64,      /* double */
+    CLI_PASSED    /* shown by --help only: the verb reads it among its further words */
+} cli_option_type;
 
-typedef struct verb_option {
+typedef struct cli_option {
     const char *name; /* "--top-p" */
-    verb_option_type type;
+    cli_option_type type;
     void *into;        /* the default before reading; a verb fills it before it reads */
     const char *value; /* what --help calls the value: "FILE"; NULL: a flag */
     const char *doc;
-    const char *const *choices; /* VERB_TEXT: the values allowed, then NULL; NULL: any */
-    int64_t least, most;        /* VERB_I64: the range, ends included; both 0: any number */
-    bool required;              /* VERB_TEXT */
-} verb_option;
+    const char *const *choices; /* CLI_TEXT: the values allowed, then NULL; NULL: any */
+    int64_t least, most;        /* CLI_I64: the range, ends included; both 0: any number */
+    bool required;              /* CLI_TEXT */
+} cli_option;
 
 /* An option of a table: type, variable, name, its value's name, doc, then .field = further ones. */
-#define VERB_OPTION(kind, variable, option, shown, ...) \
-    { .type = VERB_##kind, .into = &(variable), .name = option, .value = shown, .doc = __VA_ARGS__ }
+#define CLI_OPTION(kind, variable, option, shown, ...) \
+    { .type = CLI_##kind, .into = &(variable), .name = option, .value = shown, .doc = __VA_ARGS__ }
 
 typedef enum {
-    VERB_NO_WORDS,  /* a word that is no option is an error */
-    VERB_WORDS,     /* words that do not begin with "--" are the verb's */
-    VERB_OVERRIDES, /* all further words are the configuration's */
-} verb_words;
+    CLI_NO_WORDS,  /* a word that is no option is an error */
+    CLI_WORDS,     /* words that do not begin with "--" are the verb's */
+    CLI_OVERRIDES, /* all further words are the configuration's */
+} cli_words;
 
-typedef struct verb_command {
+typedef struct cli_command {
     const char *name;
     const char *usage;   /* what follows "ares-train <name> "; several forms: a line each */
     const char *about;   /* what it reads and writes */
     const char *more;    /* a section of --help after the options; NULL: none */
     const char *example; /* commands, a line each */
-    const verb_option *options;
+    const cli_option *options;
     int n_options;
-    verb_words words;
-} verb_command;
+    cli_words words;
+} cli_command;
 
 /*
  * Reads the options of argv into their variables. The words left over stay in argv from argv[1] on,
  * in order, and *argc counts them. *helped: --help was asked for and printed.
  */
-int verb_read(const verb_command *command, int *argc, char **argv, bool *helped);
+int cli_read(const cli_command *command, int *argc, char **argv, bool *helped);
 /* Takes this one option out of argv, wherever it stands; other words stay as they are. */
-int verb_take(const char *verb, const verb_option *option, int *argc, char **argv);
+int cli_take(const char *verb, const cli_option *option, int *argc, char **argv);
 /* ARES_OK, or a failure where the word resembles the name of an option. */
-int verb_check_typo(const verb_command *command, const char *word);
+int cli_check_typo(const cli_command *command, const char *word);
 /* Appends a text that a model or a program wrote: control characters are shown, not sent to the
  * terminal; lines and tabs stay. */
-void verb_add_safe(ares_str *out, ares_view text);
+void cli_add_safe(ares_str *out, ares_view text);
 /* Writes the text to stdout and flushes it. */
-int verb_print(const char *verb, const ares_str *text);
+int cli_print(const char *verb, const ares_str *text);
 
 /* Rows that several tables have. */
-#define VERB_RANKS(variable)                                                                 \
-    VERB_OPTION(I64, variable, "--ranks", "N", "start N processes under mpirun", .least = 1, \
-                .most = 4096)
-#define VERB_RESTARTS(variable)                                                             \
-    VERB_OPTION(I64, variable, "--restarts", "K",                                           \
-                "start a run that has failed again, at most K times, where it has saved a " \
-                "checkpoint since its last start (docs/ranks.md)",                          \
-                .least = 0, .most = 1000)
-#define VERB_INPUT(variable) \
-    VERB_OPTION(TEXT, variable, "--input", "FILE", "JSON lines; - (the default) is stdin")
-#define VERB_DTYPE(variable)                                                               \
-    VERB_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
-                .choices = verb_dtypes)
-extern const char *const verb_dtypes[]; /* fp32, bf16, NULL */
+#define CLI_RANKS(variable)                                                                 \
+    CLI_OPTION(I64, variable, "--ranks", "N", "start N processes under mpirun", .least = 1, \
+               .most = 4096)
+#define CLI_RESTARTS(variable)                                                             \
+    CLI_OPTION(I64, variable, "--restarts", "K",                                           \
+               "start a run that has failed again, at most K times, where it has saved a " \
+               "checkpoint since its last start (docs/ranks.md)",                          \
+               .least = 0, .most = 1000)
+#define CLI_INPUT(variable) \
+    CLI_OPTION(TEXT, variable, "--input", "FILE", "JSON lines; - (the default) is stdin")
+#define CLI_DTYPE(variable)                                                               \
+    CLI_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
+               .choices = cli_dtypes)
+extern const char *const cli_dtypes[]; /* fp32, bf16, NULL */
 
 /* ---------------- --restarts (train.c)
- * The file that names the last checkpoint of the run that a verb of VERB_LIST with ranks would make
+ * The file that names the last checkpoint of the run that a verb of CLI_LIST with ranks would make
  * of these words (argv[0] is the verb). Words that make none, such as eval's, are refused.
  */
-int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path);
+int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path);
 
 /* ---------------- lines of JSON (cli.c)
  * Lines in, lines out, in order. `each` appends the answer to a line of JSON to `out`, without a
@@ -123,19 +123,19 @@ int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_s
  * failure that counts them comes back at the end. Lines end at \n only. input: a path, or "-" for
  * stdin.
  */
-typedef int verb_line_fn(void *ctx, const ares_json *line, ares_str *out);
-int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx);
+typedef int cli_line_fn(void *ctx, const ares_json *line, ares_str *out);
+int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *ctx);
 /* The failure that counts them. */
-int verb_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first);
+int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first);
 
 /* The list `key` of a line, into out; anything but token ids is a failure that names its place. */
-int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);
+int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);
 
 /* Values of a line: {"error":"..."}, [0.5,1], [1,2], [begin,end]. */
-void verb_write_error(ares_str *out, const char *message);
-void verb_write_floats(ares_str *out, const float *x, int64_t n);
-void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n);
-void verb_write_range(ares_str *out, int64_t begin, int64_t end);
+void cli_write_error(ares_str *out, const char *message);
+void cli_write_floats(ares_str *out, const float *x, int64_t n);
+void cli_write_ids(ares_str *out, const int32_t *ids, int64_t n);
+void cli_write_range(ares_str *out, int64_t begin, int64_t end);
 
 /* What verbs read of the rollouts of a run: the answers and episodes of a step (show.c). */
 

@@ -214,7 +214,7 @@ static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign,
 }
 
 /* The metric, then the words between commas. */
-static const char *const *columns_of(ares_arena *arena, const options *o, int *n)
+static const char *const *dc_of(ares_arena *arena, const options *o, int *n)
 {
     const char **columns = ares_arena_alloc(arena, (strlen(o->columns) + 2) * sizeof *columns);
     char *rest = ares_arena_copy(arena, o->columns, strlen(o->columns)), *save = NULL;
@@ -292,7 +292,7 @@ static void print_tables(study *s, const options *o)
     const char *less = ares_arena_printf(&s->arena, "less %s", first->name);
     static const char head[] = "variant";
     table t = { .last = o->last, .name_width = ARES_MAX((int)sizeof head - 1, (int)strlen(less)) };
-    t.columns = columns_of(&s->arena, o, &t.n_columns);
+    t.columns = dc_of(&s->arena, o, &t.n_columns);
     int pairs = 0;
     for (int i = 0; i < s->n; i++) {
         t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
@@ -459,33 +459,32 @@ static int compare(const options *o, int n_words, const char *const *words)
     return rc;
 }
 
-int ares_verb_compare(int argc, char **argv)
+int ares_cli_compare(int argc, char **argv)
 {
     options o = { .band = "range", .last = 5, .smooth = 5 };
-    const verb_option list[] = {
-        VERB_OPTION(TEXT, o.metric, "--metric", "NAME",
-                    "what the figure shows, and the first column; unless set reward/accuracy. Of "
-                    "a sweep: what table and figure show, instead of success and more"),
-        VERB_OPTION(TEXT, o.columns, "--columns", "A,B,..",
-                    "further columns; \"sum:A\" is the sum of A over all steps; unless set "
-                    "response_length/mean"),
-        VERB_OPTION(I64, o.last, "--last", "N", "a column is the mean over the last N steps",
-                    .least = 1, .most = INT64_MAX),
-        VERB_OPTION(I64, o.smooth, "--smooth", "N", "the figure's curves are means over N steps",
-                    .least = 1, .most = INT64_MAX),
-        VERB_OPTION(TEXT, o.svg, "--svg", "FILE",
-                    "writes the figure: a curve for each variant, and a band around it"),
-        VERB_OPTION(TEXT, o.band, "--band", "range|error",
-                    "the band goes from the lowest to the highest run, or is the standard error of "
-                    "the mean",
-                    .choices = bands),
-        VERB_OPTION(TEXT, o.x, "--x", "NAME",
-                    "the figure is drawn over the sum of NAME up to a step (mean of the runs), not "
-                    "over steps"),
-        VERB_OPTION(TEXT, o.title, "--title", "TEXT",
-                    "of the figure; unless set the metric's name"),
+    const cli_option list[] = {
+        CLI_OPTION(TEXT, o.metric, "--metric", "NAME",
+                   "what the figure shows, and the first column; unless set reward/accuracy. Of "
+                   "a sweep: what table and figure show, instead of success and more"),
+        CLI_OPTION(TEXT, o.columns, "--columns", "A,B,..",
+                   "further columns; \"sum:A\" is the sum of A over all steps; unless set "
+                   "response_length/mean"),
+        CLI_OPTION(I64, o.last, "--last", "N", "a column is the mean over the last N steps",
+                   .least = 1, .most = INT64_MAX),
+        CLI_OPTION(I64, o.smooth, "--smooth", "N", "the figure's curves are means over N steps",
+                   .least = 1, .most = INT64_MAX),
+        CLI_OPTION(TEXT, o.svg, "--svg", "FILE",
+                   "writes the figure: a curve for each variant, and a band around it"),
+        CLI_OPTION(TEXT, o.band, "--band", "range|error",
+                   "the band goes from the lowest to the highest run, or is the standard error of "
+                   "the mean",
+                   .choices = bands),
+        CLI_OPTION(TEXT, o.x, "--x", "NAME",
+                   "the figure is drawn over the sum of NAME up to a step (mean of the runs), not "
+                   "over steps"),
+        CLI_OPTION(TEXT, o.title, "--title", "TEXT", "of the figure; unless set the metric's name"),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "compare",
         .usage = "[options] [VARIANT=]RUN_DIR ...\n[--metric NAME] [--svg FILE] [--title TEXT] "
                  "[--smooth N] SWEEP_DIR",
@@ -502,10 +501,10 @@ int ares_verb_compare(int argc, char **argv)
                    "val/accuracy full=runs/a/1 plain=runs/b/1",
         .options = list,
         .n_options = ARES_COUNT(list),
-        .words = VERB_WORDS,
+        .words = CLI_WORDS,
     };
     bool helped;
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (!helped && argc == 2 && sweep_study_is(argv[1])) {
         if (o.columns || o.x)
             return ares_fail(ARES_EUSE,

@@ -15,25 +15,25 @@
 /* Images and videos beside the lines of generate, score and render. */
 
 /* Options of a command line; rows of its table. */
-typedef struct verb_see_options {
+typedef struct cli_see_options {
     const char *image_dir;
     int64_t min_pixels, max_pixels;
     double video_fps;
-} verb_see_options;
-#define VERB_SEE_DEFAULTS { .video_fps = 2 }
-#define VERB_SEE(o)                                                                     \
-    VERB_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
-                "where relative paths of images and videos begin"),                     \
-        VERB_OPTION(I64, (o).min_pixels, "--min-pixels", "N",                           \
-                    "enlarge images of fewer pixels; 0: as the model's processor says", \
-                    .most = INT32_MAX),                                                 \
-        VERB_OPTION(I64, (o).max_pixels, "--max-pixels", "N",                           \
-                    "shrink images of more pixels; 0: as the model's processor says",   \
-                    .most = INT32_MAX),                                                 \
-        VERB_OPTION(F64, (o).video_fps, "--video-fps", "X", "frames per second of a video")
+} cli_see_options;
+#define CLI_SEE_DEFAULTS { .video_fps = 2 }
+#define CLI_SEE(o)                                                                     \
+    CLI_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
+               "where relative paths of images and videos begin"),                     \
+        CLI_OPTION(I64, (o).min_pixels, "--min-pixels", "N",                           \
+                   "enlarge images of fewer pixels; 0: as the model's processor says", \
+                   .most = INT32_MAX),                                                 \
+        CLI_OPTION(I64, (o).max_pixels, "--max-pixels", "N",                           \
+                   "shrink images of more pixels; 0: as the model's processor says",   \
+                   .most = INT32_MAX),                                                 \
+        CLI_OPTION(F64, (o).video_fps, "--video-fps", "X", "frames per second of a video")
 
 /* What lines of a model are encoded with. */
-typedef struct verb_see {
+typedef struct cli_see {
     const char *dir; /* the model's */
     ares_data_config cfg;
     ares_sight_rules rules;
@@ -43,23 +43,23 @@ typedef struct verb_see {
     ares_chat *chat;              /* NULL: not needed yet, or none */
     ares_features *features;      /* NULL: the model reads text alone */
     ares_arena arena;             /* of everything that lines leave behind */
-} verb_see;
+} cli_see;
 
 /* From a line of JSON to the ids and pictures that a model reads, as for rows of a data set. */
 
 enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
 
 /* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
-static int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir, ares_model *m)
+static int cli_see_open(cli_see *s, const cli_see_options *o, const char *dir, ares_model *m)
 {
-    *s = (verb_see){ .dir = dir,
-                     .cfg = { .prompt_key = "prompt",
-                              .image_key = "images",
-                              .video_key = "videos",
-                              .image_dir = o->image_dir,
-                              .min_pixels = o->min_pixels ? o->min_pixels : ARES_NULL_I64,
-                              .max_pixels = o->max_pixels ? o->max_pixels : ARES_NULL_I64,
-                              .video_fps = o->video_fps } };
+    *s = (cli_see){ .dir = dir,
+                    .cfg = { .prompt_key = "prompt",
+                             .image_key = "images",
+                             .video_key = "videos",
+                             .image_dir = o->image_dir,
+                             .min_pixels = o->min_pixels ? o->min_pixels : ARES_NULL_I64,
+                             .max_pixels = o->max_pixels ? o->max_pixels : ARES_NULL_I64,
+                             .video_fps = o->video_fps } };
     if (!(o->video_fps > 0))
         return ares_fail(ARES_EUSE, "--video-fps = %g: must be above 0", o->video_fps);
     if (o->min_pixels && o->max_pixels && o->min_pixels > o->max_pixels)
@@ -83,7 +83,7 @@ static int verb_see_open(verb_see *s, const verb_see_options *o, const char *dir
                                    &s->encoder);
 }
 
-static void verb_see_close(verb_see *s)
+static void cli_see_close(cli_see *s)
 {
     ares_features_free(s->features);
     ares_prompt_encoder_free(s->encoder);
@@ -128,7 +128,7 @@ static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *l
     return out;
 }
 
-static int need_tokenizer(const verb_see *s)
+static int need_tokenizer(const cli_see *s)
 {
     return s->tokenizer
                ? ARES_OK
@@ -136,8 +136,8 @@ static int need_tokenizer(const verb_see *s)
 }
 
 /* A conversation's ids. line: has the images; variables: of the template */
-static int encode_chat(verb_see *s, const ares_json *line, const ares_json *variables,
-                       ares_ids *ids, const ares_sight **sight)
+static int encode_chat(cli_see *s, const ares_json *line, const ares_json *variables, ares_ids *ids,
+                       const ares_sight **sight)
 {
     ares_prompt_media media;
     ares_str text = { 0 };
@@ -155,8 +155,8 @@ static int encode_chat(verb_see *s, const ares_json *line, const ares_json *vari
 }
 
 /* The same of a text as it is, with the images and videos of a line. */
-static int verb_see_text(verb_see *s, const ares_json *line, ares_view text, ares_ids *ids,
-                         const ares_sight **sight)
+static int cli_see_text(cli_see *s, const ares_json *line, ares_view text, ares_ids *ids,
+                        const ares_sight **sight)
 {
     ares_prompt_media media;
     ARES_TRY(need_tokenizer(s));
@@ -170,8 +170,8 @@ static int verb_see_text(verb_see *s, const ares_json *line, ares_view text, are
  * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
  * must live until their features have been asked for.
  */
-static int verb_see_encode(verb_see *s, const char *verb, const ares_json *line, bool raw,
-                           ares_ids *ids, const ares_sight **sight)
+static int cli_see_encode(cli_see *s, const char *verb, const ares_json *line, bool raw,
+                          ares_ids *ids, const ares_sight **sight)
 {
     ARES_TRY(ares_row_adopt(line, "messages", false, &s->arena, &line));
     const ares_json *given = ares_json_get(line, "input_ids"),
@@ -181,7 +181,7 @@ static int verb_see_encode(verb_see *s, const char *verb, const ares_json *line,
     if (given && given->type == ARES_JSON_ARRAY) {
         ares_prompt_media media;
         ARES_TRY(ares_prompt_media_of(&s->cfg, line, NULL, &s->arena, &media));
-        ARES_TRY(verb_read_ids(verb, line, "input_ids", ids));
+        ARES_TRY(cli_read_ids(verb, line, "input_ids", ids));
         return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
     }
     ARES_TRY(need_tokenizer(s));
@@ -192,7 +192,7 @@ static int verb_see_encode(verb_see *s, const char *verb, const ares_json *line,
                          "%s: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)",
                          verb);
     if (raw || !ares_tokenizer_chat_template(s->tokenizer, NULL).data)
-        return verb_see_text(s, line, prompt->text, ids, sight);
+        return cli_see_text(s, line, prompt->text, ids, sight);
     const ares_json *one = user_message(&s->arena, prompt->text);
     return encode_chat(
         s, line, ares_prompt_variables(line, one, ARES_VIEW("add_generation_prompt"), &s->arena),
@@ -219,8 +219,8 @@ typedef struct generate_job {
     ares_str dir, text;
     ares_device d;
     ares_model *m;
-    verb_see_options sight;
-    verb_see see;
+    cli_see_options sight;
+    cli_see see;
     ares_rollout *rollout;
     ares_ids ids;
     ares_arena arena;
@@ -244,7 +244,7 @@ static int see(generate_job *j, const ares_sight *sight, ares_request *r)
 static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t *request)
 {
     const ares_sight *sight = NULL;
-    ARES_TRY(verb_see_encode(&j->see, "generate", line, j->raw, &j->ids, &sight));
+    ARES_TRY(cli_see_encode(&j->see, "generate", line, j->raw, &j->ids, &sight));
     ares_request r = { .prompt = j->ids.ids,
                        .prompt_len = (int32_t)j->ids.n,
                        .n = (int32_t)j->n,
@@ -349,9 +349,9 @@ static int write_sample(generate_job *j, const ares_completion *c, ares_str *out
     ares_json_begin(out, '{');
     if (j->see.tokenizer)
         ares_json_write_string(ares_json_key(out, "text"), ares_str_view(&j->text));
-    verb_write_ids(ares_json_key(out, "output_ids"), c->ids, c->n_tokens);
-    verb_write_floats(ares_json_key(out, "log_probs"), c->log_probs, c->n_tokens);
-    verb_write_floats(ares_json_key(out, "entropies"), c->entropies, c->n_tokens);
+    cli_write_ids(ares_json_key(out, "output_ids"), c->ids, c->n_tokens);
+    cli_write_floats(ares_json_key(out, "log_probs"), c->log_probs, c->n_tokens);
+    cli_write_floats(ares_json_key(out, "entropies"), c->entropies, c->n_tokens);
     ares_json_write_string(ares_json_key(out, "finish_reason"),
                            ares_view_of(c->finish == ARES_FINISH_STOP ? "stop" : "length"));
     ares_json_end(out, '}');
@@ -368,7 +368,7 @@ static int write_answers(generate_job *j)
         if (a->error) {
             if (!bad++) first_bad = i + 1;
             if (j->prompt) break;
-            verb_write_error(&out, a->error);
+            cli_write_error(&out, a->error);
         } else if (j->prompt) {
             for (int64_t k = 0; k < j->n; k++) {
                 if (k) ares_str_add_z(&out, "\n---\n");
@@ -390,7 +390,7 @@ static int write_answers(generate_job *j)
     ares_str_fini(&out);
     if (fflush(stdout) != 0) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
     if (bad && j->prompt) return ares_fail(ARES_EFORMAT, "%s", j->answers[0].error);
-    return bad ? verb_bad_lines("generate", j->input, bad, j->n_answers, first_bad) : ARES_OK;
+    return bad ? cli_bad_lines("generate", j->input, bad, j->n_answers, first_bad) : ARES_OK;
 }
 
 static int open_all(generate_job *j)
@@ -404,7 +404,7 @@ static int open_all(generate_job *j)
                                            { "top_p", "--top-p", j->top_p },
                                            { "top_k", "--top-k", (double)j->top_k } };
     ARES_TRY(ares_model_tell_sampling(j->dir.data, sampled, ARES_COUNT(sampled)));
-    ARES_TRY(verb_see_open(&j->see, &j->sight, j->dir.data, j->m));
+    ARES_TRY(cli_see_open(&j->see, &j->sight, j->dir.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -424,7 +424,7 @@ static void close_all(generate_job *j)
     ares_free(j->answers);
     ares_free(j->samples);
     ares_rollout_free(j->rollout);
-    verb_see_close(&j->see);
+    cli_see_close(&j->see);
     if (j->m) ares_model_free(j->m);
     ares_device_close(&j->d);
     ares_ids_fini(&j->ids);
@@ -433,7 +433,7 @@ static void close_all(generate_job *j)
     ares_arena_fini(&j->arena);
 }
 
-int ares_verb_generate(int argc, char **argv)
+int ares_cli_generate(int argc, char **argv)
 {
     generate_job j = { .input = "-",
                        .device = "cpu",
@@ -444,44 +444,44 @@ int ares_verb_generate(int argc, char **argv)
                        .top_k = -1,
                        .n = 1,
                        .seed = 1,
-                       .sight = VERB_SEE_DEFAULTS,
+                       .sight = CLI_SEE_DEFAULTS,
                        .max_num_seqs = 64 };
     bool helped;
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, j.model, "--model", "DIR", "a model, checkpoint or run directory",
-                    .required = true),
-        VERB_INPUT(j.input),
-        VERB_OPTION(TEXT, j.prompt, "--prompt", "TEXT", "one prompt, in place of --input"),
-        VERB_OPTION(TEXT, j.image, "--image", "FILE",
-                    "an image that --prompt asks about; it comes first, or where the prompt says "
-                    "<image>"),
-        VERB_OPTION(TEXT, j.video, "--video", "FILE", "likewise a video; <video>"),
-        VERB_SEE(j.sight),
-        VERB_OPTION(FLAG, j.raw, "--raw", NULL, "prompts are plain text, no chat template"),
-        VERB_OPTION(I64, j.max_new_tokens, "--max-new-tokens", "N", "tokens of an answer at most",
-                    .least = 1, .most = 1 << 30),
-        VERB_OPTION(F64, j.temperature, "--temperature", "X", "of sampling; 0 is greedy"),
-        VERB_OPTION(F64, j.top_p, "--top-p", "X", "nucleus sampling; 1 is off"),
-        VERB_OPTION(I64, j.top_k, "--top-k", "N",
-                    "sample from the N likeliest tokens; -1 and 0 are off", .least = -1,
-                    .most = 1 << 30),
-        VERB_OPTION(I64, j.n, "--n", "N", "answers per line", .least = 1, .most = 1 << 20),
-        VERB_OPTION(I64, j.seed, "--seed", "N", "of sampling"),
-        VERB_OPTION(TEXT, j.stop, "--stop", "TEXT", "ends an answer"),
-        VERB_OPTION(FLAG, j.ignore_eos, "--ignore-eos", NULL,
-                    "continue sampling after an end-of-sequence token"),
-        VERB_OPTION(TEXT, j.device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
-        VERB_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
-                    .most = 1 << 16),
-        VERB_DTYPE(j.dtype),
-        VERB_OPTION(I64, j.max_num_seqs, "--max-num-seqs", "N",
-                    "answers decoded at once; changes speed, no result", .least = 1,
-                    .most = 1 << 16),
-        VERB_OPTION(I64, j.cache_tokens, "--cache-tokens", "N",
-                    "size of the KV cache; changes speed, no result; 0: what full answers need",
-                    .most = INT64_MAX),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, j.model, "--model", "DIR", "a model, checkpoint or run directory",
+                   .required = true),
+        CLI_INPUT(j.input),
+        CLI_OPTION(TEXT, j.prompt, "--prompt", "TEXT", "one prompt, in place of --input"),
+        CLI_OPTION(TEXT, j.image, "--image", "FILE",
+                   "an image that --prompt asks about; it comes first, or where the prompt says "
+                   "<image>"),
+        CLI_OPTION(TEXT, j.video, "--video", "FILE", "likewise a video; <video>"),
+        CLI_SEE(j.sight),
+        CLI_OPTION(FLAG, j.raw, "--raw", NULL, "prompts are plain text, no chat template"),
+        CLI_OPTION(I64, j.max_new_tokens, "--max-new-tokens", "N", "tokens of an answer at most",
+                   .least = 1, .most = 1 << 30),
+        CLI_OPTION(F64, j.temperature, "--temperature", "X", "of sampling; 0 is greedy"),
+        CLI_OPTION(F64, j.top_p, "--top-p", "X", "nucleus sampling; 1 is off"),
+        CLI_OPTION(I64, j.top_k, "--top-k", "N",
+                   "sample from the N likeliest tokens; -1 and 0 are off", .least = -1,
+                   .most = 1 << 30),
+        CLI_OPTION(I64, j.n, "--n", "N", "answers per line", .least = 1, .most = 1 << 20),
+        CLI_OPTION(I64, j.seed, "--seed", "N", "of sampling"),
+        CLI_OPTION(TEXT, j.stop, "--stop", "TEXT", "ends an answer"),
+        CLI_OPTION(FLAG, j.ignore_eos, "--ignore-eos", NULL,
+                   "continue sampling after an end-of-sequence token"),
+        CLI_OPTION(TEXT, j.device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
+        CLI_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
+                   .most = 1 << 16),
+        CLI_DTYPE(j.dtype),
+        CLI_OPTION(I64, j.max_num_seqs, "--max-num-seqs", "N",
+                   "answers decoded at once; changes speed, no result", .least = 1,
+                   .most = 1 << 16),
+        CLI_OPTION(I64, j.cache_tokens, "--cache-tokens", "N",
+                   "size of the KV cache; changes speed, no result; 0: what full answers need",
+                   .most = INT64_MAX),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "generate",
         .usage = "--model DIR [--prompt TEXT | --input FILE] [options]",
         .about = "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} per line, "
@@ -496,7 +496,7 @@ int ares_verb_generate(int argc, char **argv)
         .options = options,
         .n_options = ARES_COUNT(options),
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     if ((j.image || j.video) && !j.prompt)
         return ares_fail(ARES_EUSE, "generate: --image and --video go with --prompt; lines of "
@@ -517,7 +517,7 @@ int ares_verb_generate(int argc, char **argv)
 typedef struct score_job {
     ares_model *model;
     ares_workspace *workspace;
-    verb_see see;
+    cli_see see;
     ares_ids ids;
     ares_batch batch;
     ares_train_config cfg;
@@ -540,10 +540,10 @@ static int read_ids(score_job *j, const ares_json *line, const ares_sight **sigh
     ares_ids_clear(&j->ids);
     *sight = NULL;
     if (ares_json_get(line, "input_ids") || asked) {
-        ARES_TRY(verb_see_encode(&j->see, "score", line, false, &j->ids, sight));
+        ARES_TRY(cli_see_encode(&j->see, "score", line, false, &j->ids, sight));
         if (asked) ARES_TRY(add_response(j, line));
     } else if (text && text->type == ARES_JSON_STRING) {
-        ARES_TRY(verb_see_text(&j->see, line, text->text, &j->ids, sight));
+        ARES_TRY(cli_see_text(&j->see, line, text->text, &j->ids, sight));
     } else
         return ares_fail(ARES_EFORMAT,
                          "score: a line needs 'input_ids' (a list), 'text' (a string), or 'prompt' "
@@ -580,29 +580,29 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
                              "weights hold NaN or infinity",
                              stats[t], stats[n + t], (long long)t + 1, (long long)n);
     ares_json_begin(out, '{');
-    verb_write_floats(ares_json_key(out, "log_probs"), stats, n);
-    verb_write_floats(ares_json_key(out, "entropies"), stats + n, n);
+    cli_write_floats(ares_json_key(out, "log_probs"), stats, n);
+    cli_write_floats(ares_json_key(out, "entropies"), stats + n, n);
     ares_json_end(out, '}');
     return ARES_OK;
 }
 
-int ares_verb_score(int argc, char **argv)
+int ares_cli_score(int argc, char **argv)
 {
     const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
     int64_t threads = 0;
-    verb_see_options sight = VERB_SEE_DEFAULTS;
+    cli_see_options sight = CLI_SEE_DEFAULTS;
     bool helped;
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
-                    .required = true),
-        VERB_INPUT(input),
-        VERB_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
-        VERB_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
-                    .most = 1 << 16),
-        VERB_DTYPE(dtype),
-        VERB_SEE(sight),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
+                   .required = true),
+        CLI_INPUT(input),
+        CLI_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
+        CLI_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
+                   .most = 1 << 16),
+        CLI_DTYPE(dtype),
+        CLI_SEE(sight),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "score",
         .usage = "--model DIR [--input FILE] [--device cpu] [--threads N] [--dtype fp32|bf16]",
         .about = "Reads {\"input_ids\":[..]}, {\"text\":\"..\"}, or {\"prompt\":\"..\"} or "
@@ -616,7 +616,7 @@ int ares_verb_score(int argc, char **argv)
         .options = options,
         .n_options = ARES_COUNT(options),
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     score_job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
                              .rollout = { .temperature = 1 } } };
@@ -629,9 +629,9 @@ int ares_verb_score(int argc, char **argv)
     int rc = ares_model_load(model, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK) rc = ares_model_find(model, &dir);
-    if (rc == ARES_OK) rc = verb_see_open(&j.see, &sight, dir.data, j.model);
-    if (rc == ARES_OK) rc = verb_each_line("score", input, score_line, &j);
-    verb_see_close(&j.see);
+    if (rc == ARES_OK) rc = cli_see_open(&j.see, &sight, dir.data, j.model);
+    if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);
+    cli_see_close(&j.see);
     ares_str_fini(&dir);
     ares_batch_fini(&j.batch);
     ares_ids_fini(&j.ids);

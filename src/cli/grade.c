@@ -32,7 +32,7 @@ static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
     ARES_TRY(ares_json_get_i64(line, "response_tokens", -1, &in->response_tokens));
     ARES_TRY(ares_json_get_i64(line, "response_length", in->response_tokens, &in->response_tokens));
     if (!list || list->type == ARES_JSON_NULL) return ARES_OK;
-    ARES_TRY(verb_read_ids("grade", line, "output_ids", ids));
+    ARES_TRY(cli_read_ids("grade", line, "output_ids", ids));
     in->ids = ids->ids;
     in->response_tokens = ids->n;
     return ARES_OK;
@@ -142,7 +142,7 @@ static int show_list(void)
 {
     ares_str text = { 0 };
     add_list(&text);
-    int rc = verb_print("grade", &text);
+    int rc = cli_print("grade", &text);
     ares_str_fini(&text);
     return rc;
 }
@@ -152,7 +152,7 @@ static int grade(const char *verifier, const char *input, const char *const *own
     job j = { 0 };
     int rc = ares_judge_new(verifier, &j.judge);
     if (rc == ARES_OK) rc = read_own_options(&j, own_options);
-    if (rc == ARES_OK) rc = verb_each_line("grade", input, grade_line, &j);
+    if (rc == ARES_OK) rc = cli_each_line("grade", input, grade_line, &j);
     if (rc == ARES_OK && j.bad)
         rc =
             ares_fail(ARES_EFORMAT,
@@ -294,7 +294,7 @@ static int grade_own(const char *command, const char *function, const char *inpu
         write_graded(&all[i], &out);
         failed += all[i].item.failed;
     }
-    if (rc == ARES_OK) rc = verb_print("grade", &out);
+    if (rc == ARES_OK) rc = cli_print("grade", &out);
     if (rc == ARES_OK && failed)
         rc = ares_fail(ARES_ECHILD, "grade: %s: %lld of %lld could not be judged (%s)", input,
                        (long long)failed, (long long)n, ares_reward_last_failure(reward));
@@ -306,29 +306,28 @@ static int grade_own(const char *command, const char *function, const char *inpu
     return rc;
 }
 
-int ares_verb_grade(int argc, char **argv)
+int ares_cli_grade(int argc, char **argv)
 {
     const char *verifier = NULL, *input = "-", *command_line = NULL, *function = NULL;
     bool helped, list = false;
     ares_str verifiers = { 0 };
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below"),
-        VERB_OPTION(TEXT, command_line, "--command", "'PROGRAM WORDS'",
-                    "a reward of your own, as a shell would start it"),
-        VERB_OPTION(TEXT, function, "--function", "FILE:NAME",
-                    "a C function of a .so, or a Python function of a .py"),
-        VERB_OPTION(
-            TEXT, input, "--input", "FILE",
-            "JSON lines; - (the default) is stdin; of your own reward also rows of data, or "
-            "a run directory, whose last rollouts are graded"),
-        VERB_OPTION(FLAG, list, "--list", NULL,
-                    "prints every verifier with its options, as Markdown, and stops"),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below"),
+        CLI_OPTION(TEXT, command_line, "--command", "'PROGRAM WORDS'",
+                   "a reward of your own, as a shell would start it"),
+        CLI_OPTION(TEXT, function, "--function", "FILE:NAME",
+                   "a C function of a .so, or a Python function of a .py"),
+        CLI_OPTION(TEXT, input, "--input", "FILE",
+                   "JSON lines; - (the default) is stdin; of your own reward also rows of data, or "
+                   "a run directory, whose last rollouts are graded"),
+        CLI_OPTION(FLAG, list, "--list", NULL,
+                   "prints every verifier with its options, as Markdown, and stops"),
         { .name = "option=value",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .doc = "sets an option of the verifier, or of your reward (timeout_s=60, processes=8)" },
     };
     add_verifiers(&verifiers);
-    const verb_command command = {
+    const cli_command command = {
         .name = "grade",
         .usage = "--verifier NAME [--input FILE] [option=value ...]\n--command 'PROGRAM WORDS' "
                  "[--input FILE|RUN] [option=value ...]\n--list",
@@ -346,9 +345,9 @@ int ares_verb_grade(int argc, char **argv)
                    "grade --verifier number",
         .options = options,
         .n_options = ARES_COUNT(options),
-        .words = VERB_WORDS,
+        .words = CLI_WORDS,
     };
-    int rc = verb_read(&command, &argc, argv, &helped);
+    int rc = cli_read(&command, &argc, argv, &helped);
     ares_str_fini(&verifiers);
     if (rc != ARES_OK || helped) return rc;
     if (list) return show_list();

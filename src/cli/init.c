@@ -555,7 +555,7 @@ static int make(job *j)
     return rc;
 }
 
-int ares_verb_init(int argc, char **argv)
+int ares_cli_init(int argc, char **argv)
 {
     job j = { .dtype = "fp32",
               .tokenizer = "chars",
@@ -569,11 +569,11 @@ int ares_verb_init(int argc, char **argv)
               .rope_theta = 10000,
               .range = 0.02 };
 #define SIZE(field, option, smallest, doc) \
-    VERB_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl",
-                    "architecture; the last two see images and videos", .required = true),
-        VERB_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
+    CLI_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl",
+                   "architecture; the last two see images and videos", .required = true),
+        CLI_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
         SIZE(hidden, "--hidden", 1, "width of the residual stream"),
         SIZE(layers, "--layers", 1, "decoder layers"),
         SIZE(heads, "--heads", 1, "attention heads"),
@@ -587,22 +587,21 @@ int ares_verb_init(int argc, char **argv)
         SIZE(vision.heads, "--vision-heads", 1, "its attention heads"),
         SIZE(vision.patch, "--vision-patch", 1,
              "pixels of a side of its patches; 2 x 2 of them are a token"),
-        VERB_OPTION(F64, j.rope_theta, "--rope-theta", "X", "base of the rotary embeddings"),
-        VERB_OPTION(F64, j.range, "--initializer-range", "X",
-                    "standard deviation of the weights; narrow models learn sooner from about "
-                    "1 / sqrt(hidden)"),
-        VERB_OPTION(FLAG, j.tied, "--tied", NULL,
-                    "one matrix for embedding and head (the default)"),
-        VERB_OPTION(FLAG, j.untied, "--untied", NULL, "two matrices"),
-        VERB_DTYPE(j.dtype),
-        VERB_OPTION(I64, j.seed, "--seed", "N", "of the weights", .most = INT64_MAX),
-        VERB_OPTION(TEXT, j.tokenizer, "--tokenizer", "DIR|chars",
-                    "files to copy; chars: one token per byte with <|endoftext|>, <|im_start|>, "
-                    "<|im_end|> and a ChatML template, of a vision model the tokens of images "
-                    "and videos, too"),
+        CLI_OPTION(F64, j.rope_theta, "--rope-theta", "X", "base of the rotary embeddings"),
+        CLI_OPTION(F64, j.range, "--initializer-range", "X",
+                   "standard deviation of the weights; narrow models learn sooner from about "
+                   "1 / sqrt(hidden)"),
+        CLI_OPTION(FLAG, j.tied, "--tied", NULL, "one matrix for embedding and head (the default)"),
+        CLI_OPTION(FLAG, j.untied, "--untied", NULL, "two matrices"),
+        CLI_DTYPE(j.dtype),
+        CLI_OPTION(I64, j.seed, "--seed", "N", "of the weights", .most = INT64_MAX),
+        CLI_OPTION(TEXT, j.tokenizer, "--tokenizer", "DIR|chars",
+                   "files to copy; chars: one token per byte with <|endoftext|>, <|im_start|>, "
+                   "<|im_end|> and a ChatML template, of a vision model the tokens of images "
+                   "and videos, too"),
     };
 #undef SIZE
-    const verb_command command = {
+    const cli_command command = {
         .name = "init",
         .usage = "--arch qwen2|qwen3|llama|qwen2_vl|qwen2_5_vl --out DIR [options]",
         .about = "Writes a model directory with random weights: config.json, model.safetensors, "
@@ -612,7 +611,7 @@ int ares_verb_init(int argc, char **argv)
         .n_options = ARES_COUNT(options),
     };
     bool helped;
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     j.vision.gated = strcmp(j.arch, "qwen2_5_vl") == 0;
     j.sees = j.vision.gated || strcmp(j.arch, "qwen2_vl") == 0;

@@ -121,10 +121,10 @@ static int show(job *j, const char *who)
 {
     ares_str out = { 0 };
     ares_str_addf(&out, "--- %s\n", who);
-    verb_add_safe(&out, ares_str_view(&j->text));
+    cli_add_safe(&out, ares_str_view(&j->text));
     if (j->text.len && j->text.data[j->text.len - 1] != '\n') ares_str_add_char(&out, '\n');
     ares_str_clear(&j->text);
-    int rc = verb_print("play", &out);
+    int rc = cli_print("play", &out);
     ares_str_fini(&out);
     return rc;
 }
@@ -219,7 +219,7 @@ static int play(job *j)
         ARES_TRY(show(j, "user"));
         if (!j->echo) {
             ares_str_add_z(&j->text, "> ");
-            ARES_TRY(verb_print("play", &j->text));
+            ARES_TRY(cli_print("play", &j->text));
             ares_str_clear(&j->text);
         }
         if (!read_line(j)) break;
@@ -274,40 +274,40 @@ static int take_files(job *j, int *argc, char **argv)
     return ARES_OK;
 }
 
-int ares_verb_play(int argc, char **argv)
+int ares_cli_play(int argc, char **argv)
 {
     job j = { .actions = "-", .seed = 10000 };
     bool helped;
     ares_str more = { 0 };
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below, or of --config",
-                    .required = true),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below, or of --config",
+                   .required = true),
         { .name = "--config",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "FILE",
           .doc = "a configuration of training, whose env.definitions and rules of a conversation "
                  "hold; several are read in order" },
-        VERB_OPTION(I64, j.seed, "--seed", "N", "the episode; training begins at 10000",
-                    .most = INT64_MAX),
-        VERB_OPTION(I64, j.id, "--id", "N",
-                    "number of the environment within its step; bandits depend on it",
-                    .most = INT64_MAX),
-        VERB_OPTION(TEXT, j.actions, "--actions", "FILE",
-                    "answers, a line each; - (the default) is stdin"),
-        VERB_OPTION(I64, j.max_turns, "--max-turns", "N",
-                    "turns after which the episode ends; 0: as --config says, else no limit",
-                    .most = INT64_MAX),
-        VERB_OPTION(I64, j.per_turn, "--max-actions-per-turn", "N",
-                    "further actions of an answer are left out; 0: as --config says, else after 2",
-                    .most = INT64_MAX),
-        VERB_OPTION(FLAG, j.no_think, "--no-think", NULL, "prompts that ask for no thoughts"),
+        CLI_OPTION(I64, j.seed, "--seed", "N", "the episode; training begins at 10000",
+                   .most = INT64_MAX),
+        CLI_OPTION(I64, j.id, "--id", "N",
+                   "number of the environment within its step; bandits depend on it",
+                   .most = INT64_MAX),
+        CLI_OPTION(TEXT, j.actions, "--actions", "FILE",
+                   "answers, a line each; - (the default) is stdin"),
+        CLI_OPTION(I64, j.max_turns, "--max-turns", "N",
+                   "turns after which the episode ends; 0: as --config says, else no limit",
+                   .most = INT64_MAX),
+        CLI_OPTION(I64, j.per_turn, "--max-actions-per-turn", "N",
+                   "further actions of an answer are left out; 0: as --config says, else after 2",
+                   .most = INT64_MAX),
+        CLI_OPTION(FLAG, j.no_think, "--no-think", NULL, "prompts that ask for no thoughts"),
         { .name = "option=value",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .doc = "sets an option of the environment's type, or max_actions, max_tokens, "
                  "instruction" },
     };
     add_tags(&more);
-    const verb_command command = {
+    const cli_command command = {
         .name = "play",
         .usage = "--env TAG [--config FILE] [--seed N] [--actions FILE] [option=value ...]",
         .about = "Shows an environment as a model reads it and takes actions from the keyboard or "
@@ -320,10 +320,10 @@ int ares_verb_play(int argc, char **argv)
                    "ares-train play --env Guess --config examples/environment_command/config.yaml",
         .options = options,
         .n_options = ARES_COUNT(options),
-        .words = VERB_WORDS,
+        .words = CLI_WORDS,
     };
     int rc = take_files(&j, &argc, argv);
-    if (rc == ARES_OK) rc = verb_read(&command, &argc, argv, &helped);
+    if (rc == ARES_OK) rc = cli_read(&command, &argc, argv, &helped);
     ares_str_fini(&more);
     if (rc != ARES_OK || helped) return rc;
     rc = open_all(&j, argv + 1);

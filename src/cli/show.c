@@ -297,7 +297,7 @@ typedef struct job {
 } job;
 
 /* ---------------- texts
- * Models and programs wrote them (verb_add_safe).
+ * Models and programs wrote them (cli_add_safe).
  */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
 
@@ -306,7 +306,7 @@ static void add_line(ares_str *out, ares_view text)
 {
     for (size_t i = 0, end; i < text.len; i = end + 1) {
         for (end = i; end < text.len && text.data[end] != '\n' && text.data[end] != '\t';) end++;
-        verb_add_safe(out, (ares_view){ text.data + i, end - i });
+        cli_add_safe(out, (ares_view){ text.data + i, end - i });
         if (end < text.len) ares_str_add_char(out, ' ');
     }
 }
@@ -317,12 +317,12 @@ static void add_painted(job *j, ares_view text, paint p)
     static const char *const codes[] = { "", "\033[32m", "\033[2m" };
     if (!text.len) return;
     if (p == PLAIN || (!j->colored && p == NOTE)) {
-        verb_add_safe(&j->out, text);
+        cli_add_safe(&j->out, text);
         return;
     }
     if (!j->colored) {
         ares_str_add_z(&j->out, "{+");
-        verb_add_safe(&j->out, text);
+        cli_add_safe(&j->out, text);
         ares_str_add_z(&j->out, "+}");
         return;
     }
@@ -330,7 +330,7 @@ static void add_painted(job *j, ares_view text, paint p)
         for (end = i; end < text.len && text.data[end] != '\n';) end++;
         if (end > i) {
             ares_str_add_z(&j->out, codes[p]);
-            verb_add_safe(&j->out, (ares_view){ text.data + i, end - i });
+            cli_add_safe(&j->out, (ares_view){ text.data + i, end - i });
             ares_str_add_z(&j->out, "\033[0m");
         }
         if (end < text.len) ares_str_add_char(&j->out, '\n');
@@ -712,26 +712,26 @@ static int show(job *j, const char *dir)
     }
     if (j->of.half_written)
         ares_warn("show: %s: its last line is half written and was left out", j->of.path);
-    return verb_print("show", &j->out);
+    return cli_print("show", &j->out);
 }
 
-int ares_verb_show(int argc, char **argv)
+int ares_cli_show(int argc, char **argv)
 {
     static const char *const colors[] = { "auto", "always", "never", NULL };
     job j = { .color = "auto", .step = -1 };
     bool helped;
-    const verb_option options[] = {
-        VERB_OPTION(I64, j.step, "--step", "N", "the step; without it the last one there is",
-                    .least = 0, .most = INT64_MAX),
-        VERB_OPTION(FLAG, j.validation, "--validation", NULL,
-                    "of the validation of that step; step 0 is before training"),
-        VERB_OPTION(I64, j.episode, "--episode", "K",
-                    "the episode or answer; without it all of the step are listed", .least = 1,
-                    .most = INT64_MAX),
-        VERB_OPTION(TEXT, j.color, "--color", "WHEN",
-                    "auto, always or never; auto: where stdout is a terminal", .choices = colors),
+    const cli_option options[] = {
+        CLI_OPTION(I64, j.step, "--step", "N", "the step; without it the last one there is",
+                   .least = 0, .most = INT64_MAX),
+        CLI_OPTION(FLAG, j.validation, "--validation", NULL,
+                   "of the validation of that step; step 0 is before training"),
+        CLI_OPTION(I64, j.episode, "--episode", "K",
+                   "the episode or answer; without it all of the step are listed", .least = 1,
+                   .most = INT64_MAX),
+        CLI_OPTION(TEXT, j.color, "--color", "WHEN",
+                   "auto, always or never; auto: where stdout is a terminal", .choices = colors),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "show",
         .usage = "RUN_DIR [--validation] [--step N] [--episode K]",
         .about =
@@ -745,9 +745,9 @@ int ares_verb_show(int argc, char **argv)
                    "ares-train show runs/ares/frozen_lake --validation --step 0",
         .options = options,
         .n_options = ARES_COUNT(options),
-        .words = VERB_WORDS,
+        .words = CLI_WORDS,
     };
-    int rc = verb_read(&command, &argc, argv, &helped);
+    int rc = cli_read(&command, &argc, argv, &helped);
     if (rc != ARES_OK || helped) return rc;
     if (argc != 2)
         return ares_fail(ARES_EUSE, "show: %s (see ares-train show --help)",

@@ -587,15 +587,15 @@ static int dry_run(sweep *s)
 }
 
 /* Words that resemble an option of this verb and are none. */
-static int check_words(const verb_command *command, const sweep_words *w)
+static int check_words(const cli_command *command, const sweep_words *w)
 {
     for (int i = 0; i < w->n; i++)
         if (strncmp(w->words[i], "--", 2) == 0 && !strchr(w->words[i], '.'))
-            ARES_TRY(verb_check_typo(command, w->words[i]));
+            ARES_TRY(cli_check_typo(command, w->words[i]));
     return ARES_OK;
 }
 
-static int sweep_verb(const verb_command *command, const options *o)
+static int sweep_verb(const cli_command *command, const options *o)
 {
     sweep s = { .force = o->force };
     ARES_TRY(check_words(command, &o->words));
@@ -605,13 +605,13 @@ static int sweep_verb(const verb_command *command, const options *o)
     return rc;
 }
 
-static int run_command(verb_command *command, options *o, int argc, char **argv)
+static int run_command(cli_command *command, options *o, int argc, char **argv)
 {
     bool helped;
     ares_str more = { 0 };
     sweep_describe(&more);
     command->more = more.data;
-    int rc = verb_read(command, &argc, argv, &helped);
+    int rc = cli_read(command, &argc, argv, &helped);
     o->words.n = argc - 1;
     o->words.words = (const char *const *)argv + 1;
     if (rc == ARES_OK && !helped) rc = sweep_verb(command, o);
@@ -619,47 +619,47 @@ static int run_command(verb_command *command, options *o, int argc, char **argv)
     return rc;
 }
 
-int ares_verb_sweep(int argc, char **argv)
+int ares_cli_sweep(int argc, char **argv)
 {
     static const char *const orders[] = { "seeds", "values", NULL };
     options o = { 0 };
     sweep_words *w = &o.words;
-    const verb_option list[] = {
-        VERB_OPTION(TEXT, w->file, "--sweep", "FILE", "what is swept, as YAML (see below)"),
+    const cli_option list[] = {
+        CLI_OPTION(TEXT, w->file, "--sweep", "FILE", "what is swept, as YAML (see below)"),
         { .name = "--over",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "NAME=A,B,..",
           .doc = "values of a parameter of the file, or of an option; several give all "
                  "combinations, the first varies slowest" },
-        VERB_OPTION(TEXT, w->seeds, "--seeds", "1,2,..", "a run of every combination with each"),
+        CLI_OPTION(TEXT, w->seeds, "--seeds", "1,2,..", "a run of every combination with each"),
         { .name = "--let",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "NAME=TEXT",
           .doc = "another text for a variable of the file" },
         { .name = "--config",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "FILE",
           .doc = "configuration of every run, after those of the file" },
-        { .name = "key=value", .type = VERB_PASSED, .doc = "overrides of every run" },
-        VERB_OPTION(TEXT, w->name, "--name", "NAME", "name of the sweep"),
-        VERB_OPTION(TEXT, w->dir, "--dir", "DIR",
-                    "folder of the sweep; unless set what the file says, or runs/NAME"),
-        VERB_OPTION(TEXT, w->order, "--order", "seeds|values",
-                    "all values with the first seed first, or all seeds of the first value",
-                    .choices = orders),
-        VERB_OPTION(I64, w->jobs, "--jobs", "N", "runs at the same time on the CPU", .least = 1,
-                    .most = 4096),
-        VERB_OPTION(TEXT, w->gpus, "--gpus", "0,1,..",
-                    "cards; each run takes the next --ranks of them. Unless set all"),
-        VERB_OPTION(I64, w->ranks, "--ranks", "N", "processes, and cards, of a run", .least = 1,
-                    .most = 4096),
-        VERB_OPTION(TEXT, w->cooldown, "--cooldown", "SECONDS", "between two runs of one worker"),
-        VERB_OPTION(FLAG, o.force, "--force", NULL,
-                    "begin finished and changed runs anew; what is there is moved aside"),
-        VERB_OPTION(FLAG, o.dry_run, "--dry-run", NULL,
-                    "print names, commands and order, check the configurations, and stop"),
+        { .name = "key=value", .type = CLI_PASSED, .doc = "overrides of every run" },
+        CLI_OPTION(TEXT, w->name, "--name", "NAME", "name of the sweep"),
+        CLI_OPTION(TEXT, w->dir, "--dir", "DIR",
+                   "folder of the sweep; unless set what the file says, or runs/NAME"),
+        CLI_OPTION(TEXT, w->order, "--order", "seeds|values",
+                   "all values with the first seed first, or all seeds of the first value",
+                   .choices = orders),
+        CLI_OPTION(I64, w->jobs, "--jobs", "N", "runs at the same time on the CPU", .least = 1,
+                   .most = 4096),
+        CLI_OPTION(TEXT, w->gpus, "--gpus", "0,1,..",
+                   "cards; each run takes the next --ranks of them. Unless set all"),
+        CLI_OPTION(I64, w->ranks, "--ranks", "N", "processes, and cards, of a run", .least = 1,
+                   .most = 4096),
+        CLI_OPTION(TEXT, w->cooldown, "--cooldown", "SECONDS", "between two runs of one worker"),
+        CLI_OPTION(FLAG, o.force, "--force", NULL,
+                   "begin finished and changed runs anew; what is there is moved aside"),
+        CLI_OPTION(FLAG, o.dry_run, "--dry-run", NULL,
+                   "print names, commands and order, check the configurations, and stop"),
     };
-    verb_command command = {
+    cli_command command = {
         .name = "sweep",
         .usage = "[--sweep FILE] [--over NAME=A,B,..] [--seeds 1,2,..] [key=value ...]",
         .about = "Trains a run for every value of some options, with the same seeds, some at a "
@@ -671,7 +671,7 @@ int ares_verb_sweep(int argc, char **argv)
                    "ares-train sweep --sweep configs/sweeps/sokoban_entropy.yaml --dry-run",
         .options = list,
         .n_options = ARES_COUNT(list),
-        .words = VERB_OVERRIDES,
+        .words = CLI_OVERRIDES,
     };
     return run_command(&command, &o, argc, argv);
 }

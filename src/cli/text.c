@@ -22,34 +22,34 @@ static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
     ares_ids_clear(&j->ids);
     ARES_TRY(ares_tokenizer_encode(j->tokenizer, line->text, j->special_tokens, &j->ids));
     ares_json_begin(out, '{');
-    verb_write_ids(ares_json_key(out, "ids"), j->ids.ids, j->ids.n);
+    cli_write_ids(ares_json_key(out, "ids"), j->ids.ids, j->ids.n);
     if (j->ids.want_offsets) {
         ares_json_begin(ares_json_key(out, "offsets"), '[');
         for (int64_t i = 0; i < j->ids.n; i++)
-            verb_write_range(out, j->ids.offsets[i][0], j->ids.offsets[i][1]);
+            cli_write_range(out, j->ids.offsets[i][0], j->ids.offsets[i][1]);
         ares_json_end(out, ']');
     }
     ares_json_end(out, '}');
     return ARES_OK;
 }
 
-int ares_verb_tokenize(int argc, char **argv)
+int ares_cli_tokenize(int argc, char **argv)
 {
     const char *model = NULL, *input = "-";
     bool helped, no_special_tokens = false;
     tokenize_job j = { 0 };
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, model, "--model", "DIR", "a model directory, or a tokenizer.json",
-                    .required = true),
-        VERB_OPTION(TEXT, input, "--input", "FILE",
-                    "lines of JSON strings; - (the default) is stdin"),
-        VERB_OPTION(FLAG, j.ids.want_offsets, "--offsets", NULL,
-                    "also \"offsets\":[[a,b],..]: the code points of the string that each token "
-                    "covers"),
-        VERB_OPTION(FLAG, no_special_tokens, "--no-special-tokens", NULL,
-                    "without the bos and eos that the tokenizer puts around a text"),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, model, "--model", "DIR", "a model directory, or a tokenizer.json",
+                   .required = true),
+        CLI_OPTION(TEXT, input, "--input", "FILE",
+                   "lines of JSON strings; - (the default) is stdin"),
+        CLI_OPTION(FLAG, j.ids.want_offsets, "--offsets", NULL,
+                   "also \"offsets\":[[a,b],..]: the code points of the string that each token "
+                   "covers"),
+        CLI_OPTION(FLAG, no_special_tokens, "--no-special-tokens", NULL,
+                   "without the bos and eos that the tokenizer puts around a text"),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "tokenize",
         .usage = "--model DIR [--input FILE] [--offsets] [--no-special-tokens]",
         .about = "Reads a JSON string per line, writes {\"ids\":[..]} per line.",
@@ -58,11 +58,11 @@ int ares_verb_tokenize(int argc, char **argv)
         .options = options,
         .n_options = ARES_COUNT(options),
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     j.special_tokens = !no_special_tokens;
     ARES_TRY(ares_tokenizer_load(model, &j.tokenizer));
-    int rc = verb_each_line("tokenize", input, tokenize_line, &j);
+    int rc = cli_each_line("tokenize", input, tokenize_line, &j);
     ares_ids_fini(&j.ids);
     ares_tokenizer_free(j.tokenizer);
     return rc;
@@ -82,7 +82,7 @@ static int detokenize_line(void *ctx, const ares_json *line, ares_str *out)
 {
     detokenize_job *j = ctx;
     bool skip;
-    ARES_TRY(verb_read_ids("detokenize", line, "ids", &j->ids));
+    ARES_TRY(cli_read_ids("detokenize", line, "ids", &j->ids));
     ARES_TRY(ares_json_get_bool(line, "skip_special_tokens", false, &skip));
     ares_str_clear(&j->text);
     ARES_TRY(ares_tokenizer_decode(j->tokenizer, j->ids.ids, j->ids.n, skip, &j->text));
@@ -92,16 +92,16 @@ static int detokenize_line(void *ctx, const ares_json *line, ares_str *out)
     return ARES_OK;
 }
 
-int ares_verb_detokenize(int argc, char **argv)
+int ares_cli_detokenize(int argc, char **argv)
 {
     const char *model = NULL, *input = "-";
     bool helped;
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, model, "--model", "DIR", "a model directory, or a tokenizer.json",
-                    .required = true),
-        VERB_INPUT(input),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, model, "--model", "DIR", "a model directory, or a tokenizer.json",
+                   .required = true),
+        CLI_INPUT(input),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "detokenize",
         .usage = "--model DIR [--input FILE]",
         .about = "Reads {\"ids\":[..], \"skip_special_tokens\":bool} per line, writes "
@@ -111,11 +111,11 @@ int ares_verb_detokenize(int argc, char **argv)
         .options = options,
         .n_options = ARES_COUNT(options),
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     detokenize_job j = { 0 };
     ARES_TRY(ares_tokenizer_load(model, &j.tokenizer));
-    int rc = verb_each_line("detokenize", input, detokenize_line, &j);
+    int rc = cli_each_line("detokenize", input, detokenize_line, &j);
     ares_ids_fini(&j.ids);
     ares_str_fini(&j.text);
     ares_tokenizer_free(j.tokenizer);
@@ -164,31 +164,31 @@ static int render_line(void *ctx, const ares_json *line, ares_str *out)
     if (j->want_spans) {
         ares_json_begin(ares_json_key(out, "assistant_spans"), '[');
         for (int64_t i = 0; i < j->spans.n; i++)
-            verb_write_range(out, j->spans.items[i].char_start, j->spans.items[i].char_end);
+            cli_write_range(out, j->spans.items[i].char_start, j->spans.items[i].char_end);
         ares_json_end(out, ']');
     }
     ares_json_end(out, '}');
     return ARES_OK;
 }
 
-int ares_verb_render(int argc, char **argv)
+int ares_cli_render(int argc, char **argv)
 {
     const char *model = NULL, *prompt = NULL, *name = NULL, *input = "-";
     bool helped;
     render_job j = { 0 };
-    const verb_option options[] = {
-        VERB_OPTION(TEXT, model, "--model", "DIR",
-                    "a model directory, or a chat template's .jinja file"),
-        VERB_OPTION(TEXT, prompt, "--template", "FILE",
-                    "a format prompt, such as data.format_prompt names"),
-        VERB_INPUT(input),
-        VERB_OPTION(TEXT, name, "--template-name", "NAME",
-                    "which of the chat templates of a model that has several (tool_use ..)"),
-        VERB_OPTION(FLAG, j.want_spans, "--spans", NULL,
-                    "also \"assistant_spans\":[[a,b],..]: the code points of the text that the "
-                    "assistant wrote"),
+    const cli_option options[] = {
+        CLI_OPTION(TEXT, model, "--model", "DIR",
+                   "a model directory, or a chat template's .jinja file"),
+        CLI_OPTION(TEXT, prompt, "--template", "FILE",
+                   "a format prompt, such as data.format_prompt names"),
+        CLI_INPUT(input),
+        CLI_OPTION(TEXT, name, "--template-name", "NAME",
+                   "which of the chat templates of a model that has several (tool_use ..)"),
+        CLI_OPTION(FLAG, j.want_spans, "--spans", NULL,
+                   "also \"assistant_spans\":[[a,b],..]: the code points of the text that the "
+                   "assistant wrote"),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "render",
         .usage = "--model DIR [--input FILE] [--template-name NAME] [--spans]\n"
                  "--template FILE.jinja [--input FILE]",
@@ -204,7 +204,7 @@ int ares_verb_render(int argc, char **argv)
         .options = options,
         .n_options = ARES_COUNT(options),
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     if (!model == !prompt)
         return ares_fail(
@@ -214,7 +214,7 @@ int ares_verb_render(int argc, char **argv)
         return ares_fail(ARES_EUSE, "render: --template-name and --spans go with --model");
     if (prompt) ARES_TRY(ares_format_prompt_load(prompt, &j.prompt));
     else ARES_TRY(ares_chat_load(model, name, &j.chat));
-    int rc = verb_each_line("render", input, render_line, &j);
+    int rc = cli_each_line("render", input, render_line, &j);
     ares_chat_free(j.chat);
     ares_template_free(j.prompt);
     ares_text_spans_fini(&j.spans);

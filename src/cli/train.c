@@ -52,7 +52,7 @@ static int print_algorithms(const config_verb *v)
 {
     ares_str text = { 0 };
     ares_algo_tables(&text);
-    int rc = verb_print(v->name, &text);
+    int rc = cli_print(v->name, &text);
     ares_str_fini(&text);
     return rc;
 }
@@ -90,7 +90,7 @@ static int help_config(const config_verb *v, ares_config *cfg, const char *word)
 {
     ares_str text = { 0 };
     int rc = ares_config_help(cfg, word, &text);
-    if (rc == ARES_OK) rc = verb_print(v->name, &text);
+    if (rc == ARES_OK) rc = cli_print(v->name, &text);
     ares_str_fini(&text);
     return rc;
 }
@@ -99,17 +99,17 @@ static int print_config(const config_verb *v, const ares_config *cfg)
 {
     ares_str text = { 0 };
     ares_config_print(cfg, &text);
-    int rc = verb_print(v->name, &text);
+    int rc = cli_print(v->name, &text);
     ares_str_fini(&text);
     return rc;
 }
 
 /* Words that resemble an option of this verb and mean nothing to the configuration. */
-static int check_typos(const verb_command *command, ares_config *cfg, const own_options *o)
+static int check_typos(const cli_command *command, ares_config *cfg, const own_options *o)
 {
     for (int i = 0; i < o->n_words; i++)
         if (strncmp(o->words[i], "--", 2) == 0 && !ares_config_knows(cfg, o->words[i]))
-            ARES_TRY(verb_check_typo(command, o->words[i]));
+            ARES_TRY(cli_check_typo(command, o->words[i]));
     return ARES_OK;
 }
 
@@ -166,7 +166,7 @@ static void end_all_ranks(ares_world *world, int rc)
     ares_world_abort(world, rc);
 }
 
-static int run_words(const config_verb *v, const verb_command *command, const own_options *o,
+static int run_words(const config_verb *v, const cli_command *command, const own_options *o,
                      ares_str *unused)
 {
     (void)unused;
@@ -191,55 +191,55 @@ static int run_words(const config_verb *v, const verb_command *command, const ow
 }
 
 /* Reads the words of a verb and does something with them. */
-typedef int words_fn(const config_verb *v, const verb_command *command, const own_options *o,
+typedef int words_fn(const config_verb *v, const cli_command *command, const own_options *o,
                      ares_str *out);
 static int with_words(const config_verb *v, int argc, char **argv, words_fn *run, ares_str *out)
 {
     own_options o = { 0 };
     bool helped;
-    const verb_option options[] = {
+    const cli_option options[] = {
         { .name = "--config",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "FILE",
           .doc = "YAML; several are read from left to right" },
         { .name = "key=value",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .doc = "overrides, such as worker.rollout.n=8 (also --key=value, --key value, key+=[x], "
                  "~key)" },
-        VERB_RANKS(o.ranks),
-        VERB_RESTARTS(o.restarts),
-        VERB_OPTION(
+        CLI_RANKS(o.ranks),
+        CLI_RESTARTS(o.restarts),
+        CLI_OPTION(
             FLAG, o.check, "--check", NULL,
             "check the configuration, the first rows of its files, the checkpoint that it names "
             "and the memory it needs here, start each reward and environment of your own once, and "
             "stop; touches no "
             "weights"),
-        VERB_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
-                    "with --check: start no program of your own"),
-        VERB_OPTION(FLAG, o.print, "--print-config", NULL,
-                    "print the resolved configuration and stop"),
-        VERB_OPTION(FLAG, o.force, "--force", NULL,
-                    "continue from a state of other options, another data set or model"),
-        VERB_OPTION(OPTIONAL, o.help_config, "--help-config", "[WORD]",
-                    "every option with its default and meaning, as YAML; with WORD those below "
-                    "that section, "
-                    "or with it in their names or texts"),
-        VERB_OPTION(FLAG, o.algorithms, "--help-algorithms", NULL,
-                    "every advantage, loss, KL, filter .. with formula, paper and option, as "
-                    "Markdown"),
-        VERB_OPTION(TEXT, o.output, "--output", "FILE",
-                    "every answer with its score, as JSON lines"),
+        CLI_OPTION(FLAG, o.no_programs, "--no-programs", NULL,
+                   "with --check: start no program of your own"),
+        CLI_OPTION(FLAG, o.print, "--print-config", NULL,
+                   "print the resolved configuration and stop"),
+        CLI_OPTION(FLAG, o.force, "--force", NULL,
+                   "continue from a state of other options, another data set or model"),
+        CLI_OPTION(OPTIONAL, o.help_config, "--help-config", "[WORD]",
+                   "every option with its default and meaning, as YAML; with WORD those below "
+                   "that section, "
+                   "or with it in their names or texts"),
+        CLI_OPTION(FLAG, o.algorithms, "--help-algorithms", NULL,
+                   "every advantage, loss, KL, filter .. with formula, paper and option, as "
+                   "Markdown"),
+        CLI_OPTION(TEXT, o.output, "--output", "FILE",
+                   "every answer with its score, as JSON lines"),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = v->name,
         .usage = v->usage,
         .about = v->about,
         .example = v->example,
         .options = options,
         .n_options = ARES_COUNT(options) - !v->writes_answers, /* --output is the last */
-        .words = VERB_OVERRIDES,
+        .words = CLI_OVERRIDES,
     };
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     o.n_words = argc - 1;
     o.words = (const char *const *)argv + 1;
     return helped ? ARES_OK : run(v, &command, &o, out);
@@ -284,17 +284,17 @@ static const config_verb config_verbs[] = {
     },
 };
 
-int ares_verb_train(int argc, char **argv)
+int ares_cli_train(int argc, char **argv)
 {
     return with_words(&config_verbs[0], argc, argv, run_words, NULL);
 }
 
-int ares_verb_eval(int argc, char **argv)
+int ares_cli_eval(int argc, char **argv)
 {
     return with_words(&config_verbs[1], argc, argv, run_words, NULL);
 }
 
-int ares_verb_sft(int argc, char **argv)
+int ares_cli_sft(int argc, char **argv)
 {
     return with_words(&config_verbs[2], argc, argv, run_words, NULL);
 }
@@ -315,7 +315,7 @@ static int check_restarts(const config_verb *v, const ares_train_config *c)
     return ARES_OK;
 }
 
-static int latest_of_words(const config_verb *v, const verb_command *command, const own_options *o,
+static int latest_of_words(const config_verb *v, const cli_command *command, const own_options *o,
                            ares_str *path)
 {
     ares_train_config c;
@@ -336,7 +336,7 @@ static int latest_of_words(const config_verb *v, const verb_command *command, co
     return rc;
 }
 
-int verb_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path)
+int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_str *path)
 {
     const config_verb *v = config_verbs;
     while (strcmp(v->name, verb) != 0) v++;
@@ -368,35 +368,35 @@ static int print_plan(const job *j, ares_config *cfg, const ares_train_config *c
     ares_str text = { 0 };
     ARES_TRY(ares_train_config_check(cfg, c, o.ranks));
     int rc = ares_train_plan(cfg, c, &o, &text);
-    if (text.len && verb_print("plan", &text) != ARES_OK) rc = ARES_EIO;
+    if (text.len && cli_print("plan", &text) != ARES_OK) rc = ARES_EIO;
     ares_str_fini(&text);
     return rc;
 }
 
-int ares_verb_plan(int argc, char **argv)
+int ares_cli_plan(int argc, char **argv)
 {
     job j = { 0 };
     bool helped;
-    const verb_option options[] = {
+    const cli_option options[] = {
         { .name = "--config",
-          .type = VERB_PASSED,
+          .type = CLI_PASSED,
           .value = "FILE",
           .doc = "YAML; several are read from left to right" },
-        { .name = "key=value", .type = VERB_PASSED, .doc = "overrides, as in training" },
-        VERB_OPTION(I64, j.ranks, "--ranks", "N",
-                    "processes of the run; none are started (default: as trainer.n_gpus_per_node "
-                    "says)",
-                    .least = 1, .most = 4096),
-        VERB_OPTION(F64, j.memory, "--memory", "BYTES",
-                    "of a rank: a card's, or a share of the machine's (default: of this machine)"),
-        VERB_OPTION(F64, j.tflops, "--tflops", "X",
-                    "what a rank computes in a second, for the time of an update (default: 600 on "
-                    "a card, 0.2 on the CPU)"),
-        VERB_OPTION(F64, j.link, "--link-gb", "X",
-                    "what a rank sends in a second (default: 370 on a card, 2 on the CPU)"),
-        VERB_OPTION(FLAG, j.json, "--json", NULL, "print JSON instead of a table"),
+        { .name = "key=value", .type = CLI_PASSED, .doc = "overrides, as in training" },
+        CLI_OPTION(I64, j.ranks, "--ranks", "N",
+                   "processes of the run; none are started (default: as trainer.n_gpus_per_node "
+                   "says)",
+                   .least = 1, .most = 4096),
+        CLI_OPTION(F64, j.memory, "--memory", "BYTES",
+                   "of a rank: a card's, or a share of the machine's (default: of this machine)"),
+        CLI_OPTION(F64, j.tflops, "--tflops", "X",
+                   "what a rank computes in a second, for the time of an update (default: 600 on "
+                   "a card, 0.2 on the CPU)"),
+        CLI_OPTION(F64, j.link, "--link-gb", "X",
+                   "what a rank sends in a second (default: 370 on a card, 2 on the CPU)"),
+        CLI_OPTION(FLAG, j.json, "--json", NULL, "print JSON instead of a table"),
     };
-    const verb_command command = {
+    const cli_command command = {
         .name = "plan",
         .usage = "--config FILE [key=value ...] [--ranks N] [--memory BYTES] [--json]",
         .about = "Prints the bytes that each rank of a run holds, by owner and phase, the longest "
@@ -407,10 +407,10 @@ int ares_verb_plan(int argc, char **argv)
                    "ares-train plan --config run.yaml --ranks 8 --memory 149e9 --json",
         .options = options,
         .n_options = ARES_COUNT(options),
-        .words = VERB_OVERRIDES,
+        .words = CLI_OVERRIDES,
     };
     ares_train_config c;
-    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    ARES_TRY(cli_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     memset(&c, 0, sizeof c);
     ares_config *cfg = ares_config_new();

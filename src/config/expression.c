@@ -56,7 +56,7 @@ static double step_at(const node *n, run *r)
     (void)n;
     return r->step;
 }
-static double if_at(const node *n, run *r)
+static double ifeval_at(const node *n, run *r)
 {
     return at(at(n->a, r) != 0 ? n->b : n->c, r);
 }
@@ -629,7 +629,8 @@ static const node *conditional(parser *s)
         if (!take_word(s, "else")) return refuse(s, s->p, "'else' was expected");
         const node *b = conditional(s);
         a = b ? make(s,
-                     (node){ .at = if_at, .a = test, .b = a, .c = b, .none = a->none || b->none })
+                     (node){
+                         .at = ifeval_at, .a = test, .b = a, .c = b, .none = a->none || b->none })
               : NULL;
     }
     s->depth--;

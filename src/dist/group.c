@@ -180,7 +180,7 @@ static int open_nccl(ares_group *g)
 static int exchange_ids(ares_group *g, ares_str *all)
 {
     uint8_t id[DIST_NCCL_ID] = { 0 };
-    ARES_TRY(ares_world_agree(g->world, g->rank == 0 ? g->twins->id(id) : ARES_OK));
+    ARES_TRY(ares_world_share_error(g->world, g->rank == 0 ? g->twins->id(id) : ARES_OK));
     return ares_world_gather_all(g->world, id, sizeof id, all, NULL);
 }
 
@@ -316,7 +316,7 @@ static int open_side(ares_group *g)
     g->twins = twins();
     g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
     ARES_TRY(dist_way_choose(g));
-    return ares_world_agree(g->world, g->way->open(g)); /* a wait that is watched */
+    return ares_world_share_error(g->world, g->way->open(g)); /* a wait that is watched */
 }
 
 /* Memory of the device for `bytes` of what other ranks send. */
@@ -353,7 +353,7 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
                        .rank = ares_world_rank(w) / stride % size };
     int rc = ARES_OK;
     if (size > 1 && d->index >= 0) rc = open_side(g);
-    else if (size > 1) rc = ares_world_agree(w, ARES_OK); /* a wait that is watched */
+    else if (size > 1) rc = ares_world_share_error(w, ARES_OK); /* a wait that is watched */
     if (rc == ARES_OK && size > 1)
         rc = g->way && g->way->connect ? g->way->connect(g)
                                        : dist_comm_open(w, size, stride, &g->comm);
@@ -395,7 +395,7 @@ int ares_group_on_card(const ares_group *g)
 
 int ares_group_agree(ares_group *g, int rc)
 {
-    return ares_world_agree(g->world, rc);
+    return ares_world_share_error(g->world, rc);
 }
 
 int64_t ares_group_bytes(const ares_group *g)
@@ -409,7 +409,7 @@ int64_t ares_group_sum_bytes(const ares_group *g, int64_t n)
     return ranks > 1 ? ranks * ARES_MIN(n, PIECE_ELEMENTS) * (int64_t)sizeof(float) : 0;
 }
 
-/* Counts a call, and mixes it into what ares_world_agree compares. */
+/* Counts a call, and mixes it into what ares_world_share_error compares. */
 static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
 {
     ares_world *w = g->world;

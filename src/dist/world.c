@@ -258,7 +258,7 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
     return rc;
 }
 
-int ares_world_agree(ares_world *w, int rc)
+int ares_world_share_error(ares_world *w, int rc)
 {
     int ranks = ares_world_size(w);
     if (ranks == 1) return rc;

@@ -361,7 +361,7 @@ typedef struct saving {
     const save_file *f;
     ares_world *world;
     bool sends;                 /* rectangles go to rank 0 */
-    ares_behind *behind;        /* writes copies of them; NULL: they are written at once */
+    ares_write_queue *behind;   /* writes copies of them; NULL: they are written at once */
     ares_safetensors_writer *w; /* NULL: rank 0 has it, or nothing is written */
     piece_kind kind;
     uint64_t sum;
@@ -453,7 +453,7 @@ static void post(const saving *s, const wire *x, const void *rows, size_t bytes)
     l->at = *x;
     tensor_name(&s->m->params[x->param], (piece_kind)x->kind, l->name);
     memcpy(l->rows, rows, bytes);
-    ares_behind_post(s->behind, write_late, l);
+    ares_write_queue_post(s->behind, write_late, l);
 }
 
 static int save_piece(void *ctx, const piece *x)
@@ -528,7 +528,7 @@ static int save_tensors(const ares_model *m, const save_file *f, const ares_writ
     s.behind = by && !s.sends ? by->behind : NULL;
     if (f->path) s.rc = open_file(&s);
     int rc = save_all(&s), finished = ARES_OK;
-    if (s.w && s.behind) ares_behind_post(s.behind, finish_late, s.w);
+    if (s.w && s.behind) ares_write_queue_post(s.behind, finish_late, s.w);
     else if (s.w) finished = ares_safetensors_finish(s.w);
     if (s.rc == ARES_OK) s.rc = finished;
     ares_str_fini(&s.out);
@@ -573,7 +573,7 @@ int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64
 static int save_agree(const ares_writers *by, int rc, uint64_t *sum)
 {
     ares_world *w = by ? by->world : NULL;
-    ARES_TRY(ares_world_agree(w, rc));
+    ARES_TRY(ares_world_share_error(w, rc));
     /* in two halves, whose sums fit */
     int64_t half[] = { (int64_t)(*sum & 0xffffffff), (int64_t)(*sum >> 32) };
     ARES_TRY(ares_world_sum_i64(w, half, ARES_COUNT(half)));
@@ -1079,7 +1079,7 @@ int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by
     uint64_t own = 0;
     int files = 0;
     for (int i = 0; i < m->n_params; i = shard_end(m, i)) files++;
-    ARES_TRY(ares_world_agree(world, lead ? begin_save(m, dir) : ARES_OK));
+    ARES_TRY(ares_world_share_error(world, lead ? begin_save(m, dir) : ARES_OK));
     int rc = save_files(m, dir, files, by, &own);
     if (rc == ARES_OK && lead && files > 1) rc = save_index(m, dir, files);
     ARES_TRY(save_agree(by, rc, &own));
@@ -1178,7 +1178,7 @@ static int mix_piece(void *ctx, const piece *x)
 }
 
 /* What one model has of a region, the other may have other parts of: it is gathered for a while. */
-int ares_model_mix(ares_model *into, ares_model *from, double share)
+int ares_model_interpolate(ares_model *into, ares_model *from, double share)
 {
     mixing j = { into, from, share };
     bool gathers = from->share.how == ARES_SHARE_ALL;

@@ -34,14 +34,14 @@ void easyr1_clean(ares_view response, ares_str *out)
     ares_str_reserve(out, out->len + response.len);
     while (p < end) {
         const char *run = p, *next = p;
-        while (next < end && if_is_space(if_next(&next, end))) p = next;
+        while (next < end && ifeval_is_space(ifeval_next(&next, end))) p = next;
         bool kept = p > run && !(run > response.data && is_tag_char(run[-1])) &&
                     !(p < end && is_tag_char(*p));
         if (kept) ares_str_add(out, run, (size_t)(p - run));
         run = p;
         while (p < end) {
             next = p;
-            if (if_is_space(if_next(&next, end))) break;
+            if (ifeval_is_space(ifeval_next(&next, end))) break;
             p = next;
         }
         ares_str_add(out, run, (size_t)(p - run));
@@ -70,7 +70,7 @@ double easyr1_r1v_format(ares_view t)
         return 0;
     for (int64_t at = 7; (at = ares_view_find(t, ARES_VIEW("</think>"), (size_t)at)) >= 0;) {
         at += 8;
-        ares_view rest = if_trim_left((ares_view){ t.data + at, t.len - (size_t)at });
+        ares_view rest = ifeval_trim_left((ares_view){ t.data + at, t.len - (size_t)at });
         if (ares_view_starts(rest, answer)) return rest.len >= answer.len + end.len;
     }
     return 0;
@@ -87,7 +87,7 @@ static ares_view last_box(ares_view t)
         for (size_t k = i + 6; k < t.len; k++) {
             depth += t.data[k] == '{';
             if (t.data[k] == '}' && --depth == 0)
-                return if_trim((ares_view){ t.data + i + 7, k - i - 7 });
+                return ifeval_trim((ares_view){ t.data + i + 7, k - i - 7 });
         }
         break; /* it never closes */
     }
@@ -152,9 +152,9 @@ static void report(ares_verify_out *out, ares_view extracted, double format)
 static int need_truth(const ares_verify_in *in, ares_verify_out *out, const char *who)
 {
     out->score = out->accuracy = 0;
-    if (!if_trim(in->ground_truth).len)
+    if (!ifeval_trim(in->ground_truth).len)
         return ares_fail(ARES_EFORMAT, "reward: %s: the ground truth is empty", who);
-    out->exhausted = in->response.len > IF_TEXT_MAX;
+    out->exhausted = in->response.len > IFEVAL_TEXT_MAX;
     return ARES_OK;
 }
 
@@ -206,9 +206,9 @@ static ares_view tagged(ares_view t)
         if (close < 0) break;
         if (line < at) line = ares_view_find(t, ARES_VIEW("\n"), (size_t)at);
         if (line < 0) line = (int64_t)t.len;
-        if (close < line) return if_trim((ares_view){ t.data + at, (size_t)(close - at) });
+        if (close < line) return ifeval_trim((ares_view){ t.data + at, (size_t)(close - at) });
     }
-    return if_trim(t);
+    return ifeval_trim(t);
 }
 
 static int r1v(const ares_verify_in *in, ares_verify_out *out)
@@ -219,7 +219,7 @@ static int r1v(const ares_verify_in *in, ares_verify_out *out)
     ares_view given = tagged(in->response);
     double format = easyr1_r1v_format(in->response);
     out->no_answer = given.len == 0;
-    out->accuracy = easyr1_equal(given, if_trim(in->ground_truth), out);
+    out->accuracy = easyr1_equal(given, ifeval_trim(in->ground_truth), out);
     out->score = easyr1_math(out->accuracy, format, o->format_weight);
     report(out, given.len <= MATH_MAX_BYTES ? given : (ares_view){ given.data, MATH_MAX_BYTES },
            format);
@@ -280,7 +280,7 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     const dapo_options *o = in->options;
     ares_view extracted;
     ARES_TRY(grade_need_length(in, "dapo_overlong"));
-    if (!if_trim(in->ground_truth).len)
+    if (!ifeval_trim(in->ground_truth).len)
         return ares_fail(ARES_EFORMAT, "reward: dapo_overlong: the ground truth is empty");
     easyr1_boxed_accuracy(in, out, &extracted);
     double overlong =

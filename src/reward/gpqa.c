@@ -79,11 +79,11 @@ static void read_label(question *q, const ares_json *row, ares_view label)
     const ares_json *given = of_row(row, "correct_letter");
     int64_t index;
     q->right = -1;
-    if (given && given->type == ARES_JSON_STRING && if_trim(given->text).len == 1)
-        q->right = index_of(q, if_trim(given->text).data[0]);
+    if (given && given->type == ARES_JSON_STRING && ifeval_trim(given->text).len == 1)
+        q->right = index_of(q, ifeval_trim(given->text).data[0]);
     if (q->right < 0 && label.len == 1) q->right = index_of(q, label.data[0]);
     for (int i = 0; q->right < 0 && i < q->n_choices; i++)
-        if (ares_view_eq(if_trim(q->choices[i]), label)) q->right = i;
+        if (ares_view_eq(ifeval_trim(q->choices[i]), label)) q->right = i;
     if (q->right < 0 && ares_parse_i64(label, &index) && index >= 0 && index < q->n)
         q->right = (int)index;
 }
@@ -94,7 +94,7 @@ static size_t skip_spaces(ares_view t, size_t i)
     const char *p = t.data + i, *end = t.data + t.len;
     while (p < end) {
         const char *next = p;
-        if (!if_is_space(if_next(&next, end))) break;
+        if (!ifeval_is_space(ifeval_next(&next, end))) break;
         p = next;
     }
     return (size_t)(p - t.data);
@@ -162,7 +162,7 @@ static int find_letter(const question *q, ares_view t)
         if (index_of(q, found[k]) >= 0) return index_of(q, found[k]);
     for (size_t i = t.len; i-- > 0;) /* the last capital that stands alone */
         if (t.data[i] >= 'A' && t.data[i] <= 'Z' && index_of(q, t.data[i]) >= 0 &&
-            if_boundary(t, i) && if_boundary(t, i + 1))
+            ifeval_boundary(t, i) && ifeval_boundary(t, i + 1))
             return index_of(q, t.data[i]);
     return -1;
 }
@@ -192,14 +192,14 @@ static bool contains(ares_view response, ares_view target, ares_arena *arena)
 static int gpqa(const ares_verify_in *in, ares_verify_out *out)
 {
     const gpqa_options *o = in->options;
-    ares_view label = if_trim(in->ground_truth), t = in->response;
+    ares_view label = ifeval_trim(in->ground_truth), t = in->response;
     question q = { 0 };
     out->score = out->accuracy = 0;
     read_letters(&q, in->row, o ? o->letters : "ABCDEFGH");
     read_label(&q, in->row, label);
     if (!label.len && q.right < 0)
         return ares_fail(ARES_EFORMAT, "reward: gpqa: the ground truth is empty");
-    out->exhausted = t.len > IF_TEXT_MAX;
+    out->exhausted = t.len > IFEVAL_TEXT_MAX;
     if (out->exhausted) return ARES_OK;
     for (int64_t at; (at = ares_view_find(t, ARES_VIEW("</think>"), 0)) >= 0;)
         t = (ares_view){ t.data + at + 8, t.len - (size_t)at - 8 };

@@ -113,9 +113,9 @@ static int check_checker(const ares_json *checker, int64_t k)
             ARES_ECONFIG,
             "reward: checkers[%lld] has no 'id'; write {\"id\": \"..\", \"kwargs\": {..}}",
             (long long)k);
-    ares_view name = if_trim(id->text);
+    ares_view name = ifeval_trim(id->text);
     int shown = (int)ARES_MIN(name.len, 80);
-    if (if_check_find(name) < 0)
+    if (ifeval_check_find(name) < 0)
         return ares_fail(
             ARES_ECONFIG,
             "reward: checkers[%lld].id = '%.*s': no such check; take one of IFEval or IFBench",
@@ -125,7 +125,7 @@ static int check_checker(const ares_json *checker, int64_t k)
                          "reward: checkers[%lld].kwargs: not an object; write {\"id\": \"..\", "
                          "\"kwargs\": {..}}",
                          (long long)k);
-    const char *fault = if_check_fault(name, kwargs);
+    const char *fault = ifeval_check_fault(name, kwargs);
     if (!fault) return ARES_OK;
     return ares_fail(ARES_ECONFIG,
                      "reward: checkers[%lld].kwargs: '%s' is missing or wrong; %.*s needs it",
@@ -169,13 +169,13 @@ static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t
 }
 
 /* if/<group>/rate: the group is the part of a known id before its colon */
-static void add_rates(ares_verify_out *out, const if_verdict *v)
+static void add_rates(ares_verify_out *out, const ifeval_verdict *v)
 {
     for (int64_t i = 0; i < v->n; i++) {
-        int known = if_check_find(v->ids[i]);
+        int known = ifeval_check_find(v->ids[i]);
         char name[48];
         if (known < 0 || out->n_values == ARES_COUNT(out->values)) continue;
-        const char *id = if_check_id(known);
+        const char *id = ifeval_check_id(known);
         ares_str metric = { 0 };
         ares_str_addf(&metric, "if/%.*s/rate", (int)strcspn(id, ":"), id);
         ARES_ASSERT(metric.len < sizeof name);
@@ -184,14 +184,14 @@ static void add_rates(ares_verify_out *out, const if_verdict *v)
     }
 }
 
-static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text, if_mode mode)
+static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text, ifeval_mode mode)
 {
     ares_arena arena = { 0 };
     source from;
-    if_verdict v = { 0 };
+    ifeval_verdict v = { 0 };
     int rc = check_row(in, &arena);
     if (rc != ARES_OK) return ares_arena_fini(&arena), rc;
-    if (find_source(in, &arena, &from)) if_judge(from.ids, from.kwargs, text, &arena, &v);
+    if (find_source(in, &arena, &from)) ifeval_judge(from.ids, from.kwargs, text, &arena, &v);
     if (!v.n && !v.exhausted) {
         ares_arena_fini(&arena);
         return ares_fail(ARES_ECONFIG,
@@ -200,9 +200,9 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
                          "[\"punctuation:no_comma\"] with kwargs: [{}], or checkers: [{\"id\": "
                          "\"punctuation:no_comma\", \"kwargs\": {}}]");
     }
-    bool loose = mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction;
-    out->score = if_score(&v, mode);
-    out->accuracy = if_score(&v, loose ? IF_MODE_loose_all : IF_MODE_strict_all);
+    bool loose = mode == IFEVAL_MODE_loose_all || mode == IFEVAL_MODE_loose_fraction;
+    out->score = ifeval_score(&v, mode);
+    out->accuracy = ifeval_score(&v, loose ? IFEVAL_MODE_loose_all : IFEVAL_MODE_strict_all);
     out->exhausted = v.exhausted;
     add_rates(out, &v);
     write_flags(&out->details, "strict", v.strict, v.n);
@@ -217,20 +217,21 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
 static int ifbench(const ares_verify_in *in, ares_verify_out *out)
 {
     static const char *const modes[] = {
-#define IF_MODE_NAME_(name) #name,
-        IF_MODE_LIST(IF_MODE_NAME_)
+#define IFEVAL_MODE_NAME_(name) #name,
+        IFEVAL_MODE_LIST(IFEVAL_MODE_NAME_)
     };
     const ifbench_options usual = { .mode = "strict_all", .strip_think = true },
                           *o = in->options ? in->options : &usual;
     int mode = 0;
-    while (mode + 1 < IF_MODE_COUNT && strcmp(o->mode, modes[mode]) != 0) mode++;
-    ares_view text = o->strip_think ? if_strip_think(in->response) : in->response;
-    return judge(in, out, text.len == in->response.len ? text : if_trim(text), (if_mode)mode);
+    while (mode + 1 < IFEVAL_MODE_COUNT && strcmp(o->mode, modes[mode]) != 0) mode++;
+    ares_view text = o->strip_think ? ifeval_strip_think(in->response) : in->response;
+    return judge(in, out, text.len == in->response.len ? text : ifeval_trim(text),
+                 (ifeval_mode)mode);
 }
 
 static int format_verify(const ares_verify_in *in, ares_verify_out *out)
 {
-    return judge(in, out, if_strip_think(in->response), IF_MODE_strict_fraction);
+    return judge(in, out, ifeval_strip_think(in->response), IFEVAL_MODE_strict_fraction);
 }
 
 const ares_verifier ares_verifier_ifbench = {

@@ -278,29 +278,29 @@ const ares_verifier ares_verifier_boxed = {
  */
 
 /* The words in lower case, without ASCII punctuation and articles. */
-static if_list normalise(ares_view text, ares_arena *arena)
+static ifeval_list normalise(ares_view text, ares_arena *arena)
 {
-    ares_view t = if_delete_punct(if_lower(text, arena), arena);
+    ares_view t = ifeval_delete_punct(ifeval_lower(text, arena), arena);
     char *bytes = ares_arena_copy(arena, t.data, t.len);
     const char *p = bytes, *end = bytes + t.len;
     while (p < end) {
         const char *word = p, *next = p;
-        while (next < end && if_is_word(if_next(&next, end))) p = next;
+        while (next < end && ifeval_is_word(ifeval_next(&next, end))) p = next;
         ares_view v = { word, (size_t)(p - word) };
         if (ares_view_is(v, "a") || ares_view_is(v, "an") || ares_view_is(v, "the"))
             for (size_t i = 0; i < v.len; i++) bytes[word - bytes + (int64_t)i] = ' ';
         if (p == word) p = next; /* no word begins here */
     }
-    return if_words((ares_view){ bytes, t.len }, arena);
+    return ifeval_words((ares_view){ bytes, t.len }, arena);
 }
 
-static bool is_verdict(if_list l)
+static bool is_verdict(ifeval_list l)
 {
     return l.n == 1 && (ares_view_is(l.items[0], "yes") || ares_view_is(l.items[0], "no") ||
                         ares_view_is(l.items[0], "noanswer"));
 }
 
-static double f1_of(if_list have, if_list want)
+static double f1_of(ifeval_list have, ifeval_list want)
 {
     bool same = have.n == want.n;
     for (int64_t i = 0; same && i < have.n; i++) same = ares_view_eq(have.items[i], want.items[i]);
@@ -326,9 +326,9 @@ static int f1(const ares_verify_in *in, ares_verify_out *out)
     out->score = 0;
     if (!ares_view_trim(in->ground_truth).len)
         return ares_fail(ARES_EFORMAT, "reward: f1: the ground truth is empty");
-    out->exhausted = in->response.len > IF_TEXT_MAX || in->ground_truth.len > IF_TEXT_MAX;
+    out->exhausted = in->response.len > IFEVAL_TEXT_MAX || in->ground_truth.len > IFEVAL_TEXT_MAX;
     if (out->exhausted) return ARES_OK;
-    if_list have = normalise(in->response, &arena);
+    ifeval_list have = normalise(in->response, &arena);
     out->no_answer = have.n == 0;
     out->score = f1_of(have, normalise(in->ground_truth, &arena));
     ares_arena_fini(&arena);

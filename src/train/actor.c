@@ -1,8 +1,8 @@
 /*
- * The policy: its log-probs and its update; then the reference that it is compared with. A mini-batch is global_batch_size prompts, or
- * rows, over all ranks and gives one optimizer step (docs/update.md#mini-batches). max_token_len
- * only bounds memory: the loss divides by counts of the mini-batch, or of runs of micro_batch_size
- * rows.
+ * The policy: its log-probs and its update; then the reference that it is compared with. A
+ * mini-batch is global_batch_size prompts, or rows, over all ranks and gives one optimizer step
+ * (docs/update.md#mini-batches). max_token_len only bounds memory: the loss divides by counts of
+ * the mini-batch, or of runs of micro_batch_size rows.
  */
 #include "roles.h"
 
@@ -140,8 +140,8 @@ static void leave_out(update *u, const update *before, int64_t row, int64_t end)
     for (int64_t i = first; b->kl && i < last; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
     if (u->host.seen_kl)
-        columns_in(&u->actor->learner.columns, u->col.seen_kl + first, u->host.seen_kl + first,
-                   (size_t)(last - first) * sizeof *b->kl);
+        dc_upload(&u->actor->learner.columns, u->col.seen_kl + first, u->host.seen_kl + first,
+                  (size_t)(last - first) * sizeof *b->kl);
 }
 
 /* *norm: of the gradient; NaN where the update was left out, on every rank. */
@@ -152,7 +152,7 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     char what[80];
     snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
-    int rc = ares_world_agree(l->world, update_mini_batch(u, row, end, idle));
+    int rc = ares_world_share_error(l->world, update_mini_batch(u, row, end, idle));
     if (rc == ARES_OK && *idle) return ARES_OK;
     ARES_TRY(learner_step(l, rc, u->actor->cfg->actor.max_grad_norm, what, norm));
     if (isnan(*norm)) leave_out(u, &before, row, end);
@@ -164,7 +164,7 @@ static int train(update *u, const mini_batches *minis, double *norms)
 {
     ares_batch *b = u->batch;
     double norm = 0;
-    ARES_TRY(ares_world_agree(u->actor->learner.world, update_prepare(u)));
+    ARES_TRY(ares_world_share_error(u->actor->learner.world, update_prepare(u)));
     for (u->pass = 0; u->pass < (uint64_t)u->actor->cfg->actor.ppo_epochs; u->pass++)
         for (int64_t k = 0; k < minis->n; k++) {
             int64_t row = minis->start[k], end = minis->start[k + 1];
@@ -174,8 +174,10 @@ static int train(update *u, const mini_batches *minis, double *norms)
             if (idle || isnan(norm)) continue;
             *norms += norm;
             u->compare = false; /* from here on the weights are not those of the rollout */
-            if (u->host.seen_kl) ares_kl_see(b, row, end, u->host.seen_kl, u->passed);
-            else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
+            if (u->host.seen_kl) ares_kl_record_rows(b, row, end, u->host.seen_kl, u->passed);
+            else
+                ares_kl_record_rows(b, row, end, b->kl,
+                                    NULL); /* KL in the reward: every row has one */
         }
     return ARES_OK;
 }
@@ -187,8 +189,8 @@ int actor_update(actor *a, ares_batch *b, const actor_second *second, ares_metri
     const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
     mini_batches minis;
     double lr = learner_lr(&a->learner), norms = 0;
-    ARES_TRY(
-        ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));
+    ARES_TRY(ares_world_share_error(a->learner.world,
+                                    mini_batches_cut(&size, b, a->learner.world, &minis)));
     ARES_ASSERT(!second || !minis.order); /* its groups go with rows of the step's batch */
     update u = { .actor = a, .batch = minis.batch, .second = second, .compare = true };
     ares_loss_sums_init(&u.sums);
@@ -256,8 +258,8 @@ static int compare(reference *r, learner *policy, double temperature, ares_batch
     learner_pass *p = ares_arena_alloc(&b->arena, count * sizeof *p);
     void **ref_hidden = ares_arena_alloc(&b->arena, count * sizeof *ref_hidden);
     int rc = learner_forward_round(policy, b, sets, n_sets, r->cfg->actor.share_prompts, false, p);
-    ARES_TRY(learner_agree(policy, ref, rc));
-    ARES_TRY(learner_forward_beside(ref, p, n_sets, ref_hidden));
+    ARES_TRY(learner_share_error(policy, ref, rc));
+    ARES_TRY(learner_forward_same_rows(ref, p, n_sets, ref_hidden));
     learner_hold_head(policy);
     learner_hold_head(ref);
     for (int64_t i = 0; i < n_sets; stats += sets[i++].out) {
@@ -275,7 +277,7 @@ static int compare(reference *r, learner *policy, double temperature, ares_batch
     }
     learner_drop_head(policy);
     learner_drop_head(ref);
-    return columns_ready(&policy->stats);
+    return dc_sync_if_host(&policy->stats);
 }
 
 int reference_kl(reference *r, learner *policy, double temperature, ares_batch *b)
@@ -289,9 +291,9 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
     float *stats = ares_arena_alloc(&b->arena, bytes);
     int rc = ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
                             &b->arena, &sets, &n_sets);
-    if (rc == ARES_OK) rc = columns_open(&policy->stats, d, policy->role, bytes, 1);
-    ARES_TRY(learner_agree(policy, &r->learner, rc));
-    float *on = columns_place(&policy->stats, stats, bytes);
+    if (rc == ARES_OK) rc = dc_open(&policy->stats, d, policy->role, bytes, 1);
+    ARES_TRY(learner_share_error(policy, &r->learner, rc));
+    float *on = dc_place(&policy->stats, stats, bytes);
     float *at_round = on;
     learner_scored rounds;
     ARES_TRY(learner_cut_scored(policy, &r->learner, sets, n_sets,
@@ -301,7 +303,7 @@ int reference_kl(reference *r, learner *policy, double temperature, ares_batch *
         ARES_TRY(compare(r, policy, temperature, b, sets + first, end - first, at_round, n));
         for (; first < end; first++) at_round += sets[first].out;
     }
-    columns_out(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
+    dc_download(&policy->stats, &(column_part){ stats, on, n * sizeof *stats }, 1);
     ARES_TRY(learner_sync(policy));
     ARES_TRY(learner_sync(&r->learner));
     for (int64_t i = 0, at = 0; i < n_sets; at += sets[i++].out)

@@ -78,8 +78,8 @@ static int forward(critic *c, const ares_batch *b, const ares_micro_set *sets, i
     int32_t most = 0;
     ARES_TRY(learner_forward_round(l, b, sets, n, c->cfg->critic.share_prompts, keep, p));
     for (int64_t i = 0; i < n; i++) most = ARES_MAX(most, p[i].packed.n_out);
-    return learner_agree(l, NULL,
-                         learner_reserve_round(l, p, keep ? n : 0, value_bytes(c, most), value));
+    return learner_share_error(
+        l, NULL, learner_reserve_round(l, p, keep ? n : 0, value_bytes(c, most), value));
 }
 
 int critic_reserve(critic *c, int32_t rows, int64_t n)
@@ -118,9 +118,9 @@ int critic_values(critic *c, ares_batch *b)
     float *values = ares_arena_alloc(&b->arena, bytes);
     int rc = ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
                             c->cfg->critic.share_prompts, &b->arena, &sets, &n);
-    if (rc == ARES_OK) rc = columns_open(&l->stats, d, l->role, bytes, 1);
-    ARES_TRY(learner_agree(l, NULL, rc));
-    float *on = columns_place(&l->stats, values, bytes), *at_round = on;
+    if (rc == ARES_OK) rc = dc_open(&l->stats, d, l->role, bytes, 1);
+    ARES_TRY(learner_share_error(l, NULL, rc));
+    float *on = dc_place(&l->stats, values, bytes), *at_round = on;
     learner_scored rounds;
     ARES_TRY(learner_cut_scored(l, NULL, sets, n, learner_by_region(l, NULL), &b->arena, &rounds));
     for (int64_t i = 0; i < rounds.n; i++) {
@@ -128,7 +128,7 @@ int critic_values(critic *c, ares_batch *b)
         ARES_TRY(values_of_round(c, b, sets + first, end - first, at_round));
         for (; first < end; first++) at_round += sets[first].out;
     }
-    columns_out(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
+    dc_download(&l->stats, &(column_part){ values, on, (size_t)b->tokens * sizeof *on }, 1);
     ARES_TRY(learner_sync(l));
     for (int64_t i = 0, at = 0; i < n; at += sets[i++].out)
         ares_pack_scatter(b, &sets[i], values + at, 0, b->values);
@@ -163,7 +163,7 @@ static int open_columns(value_update *u)
 {
     learner *l = &u->critic->learner;
     ares_batch *b = u->batch;
-    columns *c = &l->columns;
+    device_columns *c = &l->columns;
     size_t n = (size_t)b->tokens + 1, bytes = sizeof(ares_card_sums);
     int count = 1;
     u->host = (critic_columns){ .old_value = b->values,
@@ -175,16 +175,15 @@ static int open_columns(value_update *u)
 #define COUNT(type, name) bytes += n * sizeof(type), count++;
     CRITIC_COLUMNS(COUNT)
 #undef COUNT
-    ARES_TRY(columns_open(c, l->model->device, l->role, bytes, count));
-#define PLACE(type, name) u->col.name = columns_place(c, u->host.name, n * sizeof(type));
+    ARES_TRY(dc_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = dc_place(c, u->host.name, n * sizeof(type));
     CRITIC_COLUMNS(PLACE)
 #undef PLACE
-    columns_in(c, u->col.old_value, u->host.old_value, (n - 1) * sizeof(float));
-    columns_in(c, u->col.target, u->host.target, (n - 1) * sizeof(float));
-    columns_in(c, u->col.mask, u->host.mask, n - 1);
-    if (!columns_shared(c))
-        u->card =
-            columns_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card), sizeof *u->card);
+    dc_upload(c, u->col.old_value, u->host.old_value, (n - 1) * sizeof(float));
+    dc_upload(c, u->col.target, u->host.target, (n - 1) * sizeof(float));
+    dc_upload(c, u->col.mask, u->host.mask, n - 1);
+    if (!dc_shared(c))
+        u->card = dc_place(c, ares_arena_calloc(&b->arena, 1, sizeof *u->card), sizeof *u->card);
     return ARES_OK;
 }
 
@@ -221,7 +220,7 @@ static int value_loss(value_update *u, const ares_micro_batch *m, const learner_
     int32_t width = model->cfg.hidden, n = p->packed.n_out;
     if (!n) return ARES_OK;
     value_of(c, p, value, u->col.value + a.first);
-    ARES_TRY(columns_ready(&l->columns));
+    ARES_TRY(dc_sync_if_host(&l->columns));
     ARES_TRY(ares_value_loss_on(d, &a));
     d->k->convert(d, value, d->k->act, a.d_value, ARES_F32, n);
     ares_linear_backward_args back = { .m = n,
@@ -251,22 +250,22 @@ static int one_round(value_update *u, const ares_micro_batch *m, int64_t n)
     learner_hold_head(&c->learner);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = value_loss(u, &m[i], &p[i], value);
     learner_drop_head(&c->learner);
-    ARES_TRY(learner_agree(&c->learner, NULL, rc));
+    ARES_TRY(learner_share_error(&c->learner, NULL, rc));
     return learner_backward_round(&c->learner, p, n);
 }
 
 /* The columns of rows [row, end) before their losses; a card's sums begin at 0. */
 static void begin(value_update *u, int64_t row, int64_t end)
 {
-    const columns *c = &u->critic->learner.columns;
+    const device_columns *c = &u->critic->learner.columns;
     ares_device *d = c->device;
     int64_t t = u->batch->row_start[row];
     size_t bytes = (size_t)(u->batch->row_start[end] - t) * sizeof(float);
     if (bytes) d->k->zero(d, u->col.d_value + t, bytes);
-    columns_in(c, u->col.weight + t, u->host.weight + t, bytes);
+    dc_upload(c, u->col.weight + t, u->host.weight + t, bytes);
     ares_card_sums sums;
     ares_card_sums_init(&sums);
-    if (u->card) columns_in(c, u->card, &sums, sizeof sums);
+    if (u->card) dc_upload(c, u->card, &sums, sizeof sums);
 }
 
 /* A card's sums of rows [row, end), in one wait, or the error that names a fault. */
@@ -276,14 +275,14 @@ static int finish(value_update *u, int64_t row, int64_t end)
     ares_device *d = l->model->device;
     ares_card_sums sums;
     if (!u->card) return ARES_OK;
-    columns_out(&l->columns, &(column_part){ &sums, u->card, sizeof sums }, 1);
+    dc_download(&l->columns, &(column_part){ &sums, u->card, sizeof sums }, 1);
     ARES_TRY(d->k->sync(d));
     if (sums.fault == UINT64_MAX) {
         ares_card_value_sums_add(&sums, &u->sums);
         return ARES_OK;
     }
     const ares_value_args a = args_of(u, &u->host, row, end);
-    columns_out(&l->columns,
+    dc_download(&l->columns,
                 &(column_part){ u->host.value + a.first, u->col.value + a.first,
                                 (size_t)a.n * sizeof(float) },
                 1);
@@ -299,7 +298,7 @@ static int pass_over(value_update *u, int64_t row, int64_t end)
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t i = 0, n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
     do {
-        int64_t k = learner_together(&u->critic->learner, NULL, n - i);
+        int64_t k = learner_micro_batches_per_round(&u->critic->learner, NULL, n - i);
         ARES_TRY(one_round(u, plan + i, k));
         i += k;
     } while (i < n);
@@ -345,7 +344,7 @@ static int mini_batch(value_update *u, int64_t row, int64_t end, mini_batch_resu
     ARES_TRY(learner_zero_grad(l, NULL));
     int rc = all_rounds(u, row, end);
     if (rc == ARES_OK) rc = finish(u, row, end);
-    rc = ares_world_agree(l->world, rc);
+    rc = ares_world_share_error(l->world, rc);
     ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));
     if (isnan(out->grad_norm)) u->sums = before;
     return ARES_OK;
@@ -387,7 +386,7 @@ typedef struct update_result {
 static int train(critic *c, const mini_batches *minis, update_result *out)
 {
     value_update u = { .critic = c, .batch = minis->batch };
-    ARES_TRY(ares_world_agree(c->learner.world, open_columns(&u)));
+    ARES_TRY(ares_world_share_error(c->learner.world, open_columns(&u)));
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t k = 0; k < minis->n; k++) {
             mini_batch_result step;
@@ -410,8 +409,8 @@ int critic_update(critic *c, ares_batch *b, ares_metrics *m)
     const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
     mini_batches minis;
     update_result u = { 0 };
-    ARES_TRY(
-        ares_world_agree(c->learner.world, mini_batches_cut(&size, b, c->learner.world, &minis)));
+    ARES_TRY(ares_world_share_error(c->learner.world,
+                                    mini_batches_cut(&size, b, c->learner.world, &minis)));
     double lr = learner_lr(&c->learner);
     mini_batches_expect(&minis, c->cfg->critic.ppo_epochs, c->cfg->critic.max_token_len,
                         c->cfg->critic.share_prompts);

@@ -18,12 +18,12 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int arrays)
+int dc_open(device_columns *c, ares_device *d, const char *role, size_t bytes, int arrays)
 {
     c->device = d;
     c->used = 0;
     bytes += (size_t)arrays * ALIGN;
-    if (columns_shared(c) || c->bytes >= bytes) return ARES_OK;
+    if (dc_shared(c) || c->bytes >= bytes) return ARES_OK;
     d->k->release(d, c->block, c->bytes);
     c->block = d->k->alloc(d, bytes);
     c->bytes = c->block ? bytes : 0;
@@ -33,29 +33,29 @@ int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int
 }
 
 /* a zeroed one, too */
-static void columns_close(columns *c)
+static void dc_close(device_columns *c)
 {
     if (c->block) c->device->k->release(c->device, c->block, c->bytes);
     if (c->staged) c->device->k->release(c->device, c->staged, c->staged_bytes);
     ares_free(c->host_staged);
-    *c = (columns){ 0 };
+    *c = (device_columns){ 0 };
 }
 
-void *columns_place(columns *c, void *host, size_t bytes)
+void *dc_place(device_columns *c, void *host, size_t bytes)
 {
-    if (columns_shared(c) || !host) return host;
+    if (dc_shared(c) || !host) return host;
     char *p = c->block + c->used;
     c->used += aligned(bytes);
     ARES_ASSERT(c->used <= c->bytes);
     return p;
 }
 
-void columns_in(const columns *c, void *device, const void *host, size_t bytes)
+void dc_upload(const device_columns *c, void *device, const void *host, size_t bytes)
 {
     if (device != host && bytes) c->device->k->copy_in(c->device, device, host, bytes);
 }
 
-static bool stage(columns *c, size_t bytes)
+static bool stage(device_columns *c, size_t bytes)
 {
     ares_device *d = c->device;
     if (c->staged_bytes >= bytes) return true;
@@ -66,11 +66,11 @@ static bool stage(columns *c, size_t bytes)
     return c->staged != NULL;
 }
 
-void columns_out(columns *c, const column_part *part, int n)
+void dc_download(device_columns *c, const column_part *part, int n)
 {
     const ares_kernels *k = c->device->k;
     size_t bytes = 0, at = 0;
-    if (columns_shared(c)) return;
+    if (dc_shared(c)) return;
     for (int i = 0; i < n; i++) bytes += aligned(part[i].bytes);
     if (!stage(c, bytes)) { /* as many waits as arrays */
         for (int i = 0; i < n; i++)
@@ -85,9 +85,9 @@ void columns_out(columns *c, const column_part *part, int n)
         memcpy(part[i].host, c->host_staged + at, part[i].bytes);
 }
 
-int columns_ready(const columns *c)
+int dc_sync_if_host(const device_columns *c)
 {
-    return columns_shared(c) ? c->device->k->sync(c->device) : ARES_OK;
+    return dc_shared(c) ? c->device->k->sync(c->device) : ARES_OK;
 }
 
 /* Images and videos in the passes of a learner. */
@@ -208,9 +208,9 @@ int learner_open(learner *l, ares_model *m, const learner_options *o)
 
 static void close_columns(learner *l)
 {
-    columns_close(&l->targets);
-    columns_close(&l->stats);
-    columns_close(&l->columns);
+    dc_close(&l->targets);
+    dc_close(&l->stats);
+    dc_close(&l->columns);
 }
 
 void learner_close(learner *l)
@@ -241,7 +241,7 @@ bool learner_by_region(const learner *l, const learner *with)
     return ares_model_by_region(l->model) || (with && ares_model_by_region(with->model));
 }
 
-int64_t learner_together(const learner *l, const learner *with, int64_t n)
+int64_t learner_micro_batches_per_round(const learner *l, const learner *with, int64_t n)
 {
     return learner_by_region(l, with) ? n : ARES_MIN(n, 1);
 }
@@ -254,7 +254,7 @@ static int64_t scored_tokens(const learner *l)
 int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens)
 {
     int64_t most = ARES_MAX(1, scored_tokens(l) / ARES_MAX(1, tokens));
-    return ARES_MIN(learner_together(l, with, n), most);
+    return ARES_MIN(learner_micro_batches_per_round(l, with, n), most);
 }
 
 int learner_cut_scored(const learner *l, const learner *with, const ares_micro_set *sets, int64_t n,
@@ -294,14 +294,14 @@ int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64
     return ARES_OK;
 }
 
-int learner_agree_round(const learner *l, int rc)
+int learner_share_round_error(const learner *l, int rc)
 {
-    return l->round_tokens ? ares_world_agree(l->world, rc) : rc;
+    return l->round_tokens ? ares_world_share_error(l->world, rc) : rc;
 }
 
 int learner_end_round(const learner *l, int rc)
 {
-    ARES_TRY(learner_agree_round(l, rc));
+    ARES_TRY(learner_share_round_error(l, rc));
     if (l->round_tokens) ares_model_end_round(l->model);
     return ARES_OK;
 }
@@ -325,11 +325,11 @@ static int pack_round(learner *l, const ares_batch *b, const ares_micro_set *set
         ares_pack_build(b, &sets[i], share_prompts, &l->arena, &out[i].packed, &targets[i]);
         bytes += (size_t)out[i].packed.n_out * sizeof **targets;
     }
-    ARES_TRY(columns_open(&l->targets, l->model->device, l->role, bytes, (int)n));
+    ARES_TRY(dc_open(&l->targets, l->model->device, l->role, bytes, (int)n));
     for (int64_t i = 0; i < n; i++) {
         size_t size = (size_t)out[i].packed.n_out * sizeof **targets;
-        int32_t *on = columns_place(&l->targets, (int32_t *)(uintptr_t)targets[i], size);
-        columns_in(&l->targets, on, targets[i], size);
+        int32_t *on = dc_place(&l->targets, (int32_t *)(uintptr_t)targets[i], size);
+        dc_upload(&l->targets, on, targets[i], size);
         out[i].targets = on;
     }
     return ARES_OK;
@@ -369,7 +369,7 @@ int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set 
     return ARES_OK;
 }
 
-int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden)
+int learner_forward_same_rows(learner *l, const learner_pass *p, int64_t n, void **hidden)
 {
     ares_arena_reset(&l->arena);
     return run_round(l, p, n, false, hidden);
@@ -452,14 +452,14 @@ int learner_sync(const learner *l)
     return gathered ? ares_model_sync(m) : m->device->k->sync(m->device);
 }
 
-int learner_agree(const learner *l, const learner *with, int rc)
+int learner_share_error(const learner *l, const learner *with, int rc)
 {
-    return learner_by_region(l, with) ? ares_world_agree(l->world, rc) : rc;
+    return learner_by_region(l, with) ? ares_world_share_error(l->world, rc) : rc;
 }
 
 int learner_zero_grad(const learner *l, const learner *with)
 {
-    return learner_agree(l, with, ares_model_zero_grad(l->model));
+    return learner_share_error(l, with, ares_model_zero_grad(l->model));
 }
 
 int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
@@ -507,7 +507,7 @@ static int score(learner *l, const learner_scoring *s, const ares_batch *b,
         d->k->head(d, &h);
     }
     learner_drop_head(l);
-    return columns_ready(&l->stats);
+    return dc_sync_if_host(&l->stats);
 }
 
 /* stats [3][n]: of the sets, one after the other, on the host once all have been computed. */
@@ -518,8 +518,8 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
     ares_device *d = l->model->device;
     size_t bytes = 3 * n * sizeof *stats;
     learner_pass *p = ares_arena_alloc(arena, (size_t)(n_sets + 1) * sizeof *p);
-    ARES_TRY(agree(l, columns_open(&l->stats, d, l->role, bytes, 1)));
-    float *on = columns_place(&l->stats, stats, bytes), *at = on;
+    ARES_TRY(agree(l, dc_open(&l->stats, d, l->role, bytes, 1)));
+    float *on = dc_place(&l->stats, stats, bytes), *at = on;
     learner_scored rounds;
     bool meet = l->model->share.how == ARES_SHARE_ALL;
     ARES_TRY(learner_cut_scored(l, NULL, sets, n_sets, meet, arena, &rounds));
@@ -528,7 +528,7 @@ static int score_all(learner *l, const learner_scoring *s, const ares_batch *b,
         ARES_TRY(score(l, s, b, sets + i, end - i, p, at, n));
         for (; i < end; i++) at += sets[i].out;
     }
-    columns_out(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
+    dc_download(&l->stats, &(column_part){ stats, on, 2 * n * sizeof *stats }, 1);
     return learner_sync(l);
 }
 
@@ -623,17 +623,17 @@ static int linear_open(learner *l, const ares_batch *b, const ares_micro_batch *
     for (int64_t i = 0; i < n; to += m[i++].out)
         if (m[i].out)
             memcpy(to, d_log_prob + b->row_start[m[i].row], (size_t)m[i].out * sizeof *to);
-    ARES_TRY(columns_open(&l->stats, l->model->device, l->role, 4 * bytes, 2));
-    out->stats = columns_place(&l->stats, out->host_stats, 3 * bytes);
-    out->d_log_prob = columns_place(&l->stats, out->host_d, bytes);
-    columns_in(&l->stats, out->d_log_prob, out->host_d, bytes);
+    ARES_TRY(dc_open(&l->stats, l->model->device, l->role, 4 * bytes, 2));
+    out->stats = dc_place(&l->stats, out->host_stats, 3 * bytes);
+    out->d_log_prob = dc_place(&l->stats, out->host_d, bytes);
+    dc_upload(&l->stats, out->d_log_prob, out->host_d, bytes);
     return ARES_OK;
 }
 
 static int linear_sum(learner *l, const linear_columns *c, double *sum)
 {
     ares_device *d = l->model->device;
-    columns_out(&l->stats, &(column_part){ c->host_stats, c->stats, c->n * sizeof(float) }, 1);
+    dc_download(&l->stats, &(column_part){ c->host_stats, c->stats, c->n * sizeof(float) }, 1);
     ARES_TRY(d->k->sync(d));
     for (size_t i = 0; i < c->n; i++)
         if (c->host_d[i] != 0) /* others may have probability 0 */
@@ -677,7 +677,7 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
     int64_t i = 0;
     int rc;
     do {
-        int64_t k = learner_together(l, NULL, n - i);
+        int64_t k = learner_micro_batches_per_round(l, NULL, n - i);
         rc = add_gradients(l, s, b, m + i, k, p, d_log_prob, sum);
         i += k;
     } while (i < n && rc == ARES_OK);

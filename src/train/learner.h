@@ -45,17 +45,17 @@ ares_model_share sharing_of_reference(const ares_train_config *c, const sharing_
  * card each gets a place in a block of the card's memory. (learner.c)
  */
 
-typedef struct columns {
+typedef struct device_columns {
     ares_device *device;
     char *block; /* of a card; grows on demand and is kept */
     size_t bytes, used;
     char *staged,
-        *host_staged; /* what columns_out brings, in one piece: on the card, on the host */
+        *host_staged; /* what dc_download brings, in one piece: on the card, on the host */
     size_t staged_bytes;
-} columns;
+} device_columns;
 
 /* Whether the device's memory is the host's. */
-static inline bool columns_shared(const columns *c)
+static inline bool dc_shared(const device_columns *c)
 {
     return c->device->index < 0;
 }
@@ -63,23 +63,23 @@ static inline bool columns_shared(const columns *c)
  * Room for arrays of so many bytes together, `arrays` of them; the places given before are lost.
  * role: of the learner, for the message.
  */
-int columns_open(columns *c, ares_device *d, const char *role, size_t bytes, int arrays);
+int dc_open(device_columns *c, ares_device *d, const char *role, size_t bytes, int arrays);
 /* The device's address of an array of the host, whose contents are not copied yet. NULL for NULL */
-void *columns_place(columns *c, void *host, size_t bytes);
+void *dc_place(device_columns *c, void *host, size_t bytes);
 /* Copies an array, or a part of it, to its place. The host's memory may be reused on return. */
-void columns_in(const columns *c, void *device, const void *host, size_t bytes);
+void dc_upload(const device_columns *c, void *device, const void *host, size_t bytes);
 /* Copies arrays to the host, all in one wait. NULL: none. Call sync before reading them. */
 typedef struct column_part {
     void *host;
     const void *device;
     size_t bytes;
 } column_part;
-void columns_out(columns *c, const column_part *part, int n);
+void dc_download(device_columns *c, const column_part *part, int n);
 /*
  * After a kernel that wrote them, before code of the room algo reads them: a failure of the kernel
  * where that code runs on the host. A card's runs after the kernel, and does not wait.
  */
-int columns_ready(const columns *c);
+int dc_sync_if_host(const device_columns *c);
 
 /*
  * AdamW over a model's parameters, its schedule, and updates that are left out because a loss or a
@@ -134,11 +134,11 @@ typedef struct learner {
     int64_t step;            /* training steps it has been updated in: the clock of its schedule */
     /* of a micro-batch, in memory of training's phase: derivatives of hidden states, at least */
     ares_held scratch;
-    size_t scratch_bytes; /* the most that it has held */
-    columns targets;      /* of a pass */
-    columns stats;        /* what the head finds, of a scoring */
-    columns columns;      /* of an update */
-    ares_arena arena;     /* of a micro-batch */
+    size_t scratch_bytes;   /* the most that it has held */
+    device_columns targets; /* of a pass */
+    device_columns stats;   /* what the head finds, of a scoring */
+    device_columns columns; /* of an update */
+    ares_arena arena;       /* of a micro-batch */
 } learner;
 
 typedef struct learner_options {
@@ -175,7 +175,7 @@ bool learner_by_region(const learner *l, const learner *with);
  * How many of the next n micro-batches are a round, which goes through the model together: all
  * where weights come region by region; else one, whose activations stay in cache.
  */
-int64_t learner_together(const learner *l, const learner *with, int64_t n);
+int64_t learner_micro_batches_per_round(const learner *l, const learner *with, int64_t n);
 /* Of n micro-batches of so many tokens, those of a pass without a backward (learner_cut_scored). */
 int64_t learner_scored_together(const learner *l, const learner *with, int64_t n, int64_t tokens);
 /*
@@ -205,7 +205,7 @@ int learner_cut_rounds(const learner *l, const ares_batch *b, int64_t row, int64
  * What became of this rank's part, before a round ends: the same on every rank where a mini-batch
  * may be several rounds, whose ends are collectives; else rc.
  */
-int learner_agree_round(const learner *l, int rc);
+int learner_share_round_error(const learner *l, int rc);
 /* After the passes of each round, which gave rc: agrees on it, and sums. */
 int learner_end_round(const learner *l, int rc);
 /* The forward passes of a round. sets, out: [n], which may be none. keep: for a backward */
@@ -215,7 +215,7 @@ int learner_forward_round(learner *l, const ares_batch *b, const ares_micro_set 
  * The hidden states of another model over the rows of a round, one pointer per pass; NULL where a
  * pass has no response token.
  */
-int learner_forward_beside(learner *l, const learner_pass *p, int64_t n, void **hidden);
+int learner_forward_same_rows(learner *l, const learner_pass *p, int64_t n, void **hidden);
 /* Sets of one micro-batch each: head row i is about batch token row_start[m->row] + i. */
 ares_micro_set *learner_sets_of(const ares_micro_batch *m, int64_t n, ares_arena *arena);
 /* Memory for d_hidden of a round, and so many bytes more, at *rest. */
@@ -236,7 +236,7 @@ int learner_sync(const learner *l);
  * What became of this rank's part, before passes that may be collectives: the same on every rank
  * where weights come region by region, else rc.
  */
-int learner_agree(const learner *l, const learner *with, int rc);
+int learner_share_error(const learner *l, const learner *with, int rc);
 /* Before the passes of an optimizer step, which goes over both models where `with` is given. */
 int learner_zero_grad(const learner *l, const learner *with);
 /* Adds the gradients of a round, whose passes have their d_hidden. */

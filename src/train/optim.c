@@ -171,7 +171,7 @@ static int not_finite(ares_model *m, ares_world *world, double norm, double *squ
     int region = first_faulty(m, squares), rc = ARES_OK;
     for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
         if (m->params[i].region == region) rc = check_finite(m, &m->params[i], squares);
-    rc = ares_world_agree(world, rc);
+    rc = ares_world_share_error(world, rc);
     ARES_ASSERT(rc != ARES_OK); /* padding is zero, and f64 holds the sum of any finite squares */
     return ares_fail_in(rc, "gradient norm is %g", norm);
 }

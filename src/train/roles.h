@@ -30,7 +30,7 @@ void actor_close(actor *a);
  */
 int actor_log_probs(actor *a, ares_batch *b);
 /* The reference where it goes over the rows of the update, too; NULL: it does not. */
-learner *actor_beside(const actor *a);
+learner *actor_exact_kl_reference(const actor *a);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of

@@ -588,7 +588,7 @@ static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *wo
     (void)cfg;
     sft_trainer *t = sft_new(c, world);
     *out = &t->run;
-    return ares_world_agree(world, open_parts(t, &c->optim, weights));
+    return ares_world_share_error(world, open_parts(t, &c->optim, weights));
 }
 
 static sft_trainer *trainer_of(training *t)
@@ -713,7 +713,7 @@ static int all_rounds(sft_trainer *t, const float *d_log_prob, double *loss)
         int rc;
         ares_work_expect(ARES_WORK_MICRO_BATCHES, n);
         do { /* once where there is no row, too: all ranks make the same passes */
-            int64_t k = learner_together(l, NULL, n - i);
+            int64_t k = learner_micro_batches_per_round(l, NULL, n - i);
             rc = pass_over(l, b, plan + i, k, d_log_prob, loss);
             i += k;
         } while (i < n && rc == ARES_OK);
@@ -748,7 +748,7 @@ static int backward(sft_trainer *t, step_sums *out)
 
     double loss = 0;
     ARES_TRY(learner_zero_grad(l, NULL));
-    int rc = ares_world_agree(t->run.world, all_rounds(t, weight, &loss));
+    int rc = ares_world_share_error(t->run.world, all_rounds(t, weight, &loss));
     *out = (step_sums){
         .loss = loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
     };
@@ -824,7 +824,7 @@ static int validate_sft(training *run, ares_metrics *m, ares_str *samples)
                      (t->val.count + ranks - 1 - ares_world_rank(t->run.world)) / ranks);
     for (int64_t at = 0; at < t->val.count && rc == ARES_OK; at += stride) /* as often everywhere */
         rc = score(t, at + ares_world_rank(t->run.world), ranks, sums);
-    ARES_TRY(ares_world_agree(t->run.world, rc));
+    ARES_TRY(ares_world_share_error(t->run.world, rc));
     ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     double loss = sums[0] / sums[1];
     if (!isfinite(loss))

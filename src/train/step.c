@@ -22,7 +22,7 @@
  * What a rank computes by itself may fail on that rank alone. All ranks learn of it before they
  * meet in the next sum, where they would wait forever.
  */
-#define LOCAL(expr) ares_world_agree(t->run.world, (expr))
+#define LOCAL(expr) ares_world_share_error(t->run.world, (expr))
 
 /* Shaping adds to the score of a whole response, which scores of turns take the place of. */
 static int refuse_turn_scores(const ares_batch *b)

@@ -179,7 +179,7 @@ static int open_device(training *t)
 
 int training_open_device(training *t)
 {
-    ARES_TRY(ares_world_agree(t->world, open_device(t)));
+    ARES_TRY(ares_world_share_error(t->world, open_device(t)));
     return sharing_open(&t->groups, t->cfg, t->world, &t->device, ares_world_size(t->world));
 }
 
@@ -441,11 +441,11 @@ static int announce_training(ares_trainer *t, int ranks, size_t *bytes)
         later = ARES_MIN(4e9, total / 20),
            left = (total - ares_device_memory_bytes(d)) / ares_group_on_card(t->run.groups.all) -
                   later;
-    ARES_TRY(largest_announce(t, ranks, bytes));
+    ARES_TRY(peak_reserve(t, ranks, bytes));
     int64_t over = total > 0 && (double)*bytes > left;
     ARES_TRY(ares_world_max_i64(t->run.world, &over, 1));
     if (!over) return ARES_OK;
-    largest_forget(t);
+    peak_unreserve(t);
     if (ares_world_rank(t->run.world) == 0 && !d->counting)
         ares_warn(
             "train: micro-batches of answers of full length would take %.2f GiB of the card, "
@@ -471,8 +471,8 @@ int trainer_open_rollout(ares_trainer *t, int ranks)
                  t->val_sampling.max_new_tokens, (long long)most);
     if (!t->slice && (t->tp || ares_model_by_region(t->run.model)))
         ARES_TRY(ares_model_slice(t->run.model, t->tp, &t->slice));
-    ARES_TRY(ares_world_agree(t->run.world, ARES_OK)); /* all have opened what stays */
-    ARES_TRY(ares_world_agree(t->run.world, cache_budget(t, &budget)));
+    ARES_TRY(ares_world_share_error(t->run.world, ARES_OK)); /* all have opened what stays */
+    ARES_TRY(ares_world_share_error(t->run.world, cache_budget(t, &budget)));
     if (lends) ARES_TRY(announce_training(t, ranks, &training));
     ares_rollout_options o = {
         .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
@@ -579,7 +579,7 @@ static int open_roles(ares_trainer *t, const char *weights)
         return controls_open(t, &t->run.controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
-    if (ares_adv_sees_turns(t->adv, &c->algorithm) && t->answerer == &answer_engine)
+    if (ares_adv_sees_turns(t->adv, &c->algorithm) && t->generator == &generate_single_turn)
         ares_log(ARES_LOG_WARN,
                  "config: %s: has no effect: answers of this run are single turns, for which it "
                  "is gae",
@@ -597,7 +597,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->run.cfg;
     if (agents_wanted(c)) {
-        t->answerer = &answer_agents;
+        t->generator = &generate_episodes;
         t->reward = ares_reward_open_none();
         ARES_TRY(agents_define(cfg, c, &t->agents));
     } else ARES_TRY(ares_reward_open(cfg, &c->reward, t->run.device.pool, &t->reward));
@@ -627,7 +627,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 
 void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world)
 {
-    *t = (ares_trainer){ .answerer = &answer_engine };
+    *t = (ares_trainer){ .generator = &generate_single_turn };
     training_init(&t->run, c, world);
     t->run.policy = &t->actor.learner;
     ares_batch_init(&t->batch);
@@ -639,14 +639,14 @@ static int open_on_device(ares_trainer *t, ares_config *cfg, const char *weights
     int64_t tp = t->run.cfg->rollout.tensor_parallel_size;
     if (tp > 1) ARES_TRY(ares_group_open(t->run.world, &t->run.device, (int)tp, 1, &t->tp));
     t->run.groups.tp = t->tp;
-    return ares_world_agree(t->run.world, open_parts(t, cfg, weights));
+    return ares_world_share_error(t->run.world, open_parts(t, cfg, weights));
 }
 
 int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
                  const char *weights)
 {
     trainer_init(t, c, world);
-    ARES_TRY(ares_world_agree(world, training_open_device(&t->run)));
+    ARES_TRY(ares_world_share_error(world, training_open_device(&t->run)));
     return open_on_device(t, cfg, weights);
 }
 

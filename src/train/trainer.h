@@ -125,9 +125,9 @@ void eval_sets_close(eval_sets *e);
 typedef struct ares_trainer {
     training run; /* first: a run's training is its trainer */
     actor actor;
-    reference *ref;                  /* NULL where no KL asks for it */
-    critic *critic;                  /* NULL where the estimator needs no values */
-    const struct answerer *answerer; /* who answers prompts (collect/collect.h) */
+    reference *ref;                    /* NULL where no KL asks for it */
+    critic *critic;                    /* NULL where the estimator needs no values */
+    const struct generator *generator; /* who answers prompts (collect/collect.h) */
     ares_rollout *rollout;
     ares_group *tp;        /* the ranks that roll out as one; NULL: each by itself */
     ares_model *slice;     /* what the engine runs then; NULL: the policy itself */

@@ -19,19 +19,19 @@
 static int open_rows(update *u)
 {
     ares_batch *b = u->batch;
-    columns *c = &u->actor->learner.columns;
+    device_columns *c = &u->actor->learner.columns;
     size_t rows = (size_t)b->rows + 1;
     uint8_t *right = ares_arena_calloc(&b->arena, rows, 1);
     for (int64_t r = 0; r < b->rows; r++) right[r] = ares_loss_right(&b->samples[r]);
     ares_card_sums *sums = ares_arena_calloc(&b->arena, 1, sizeof *sums);
     ares_loss_card *card = ares_arena_calloc(&b->arena, 1, sizeof *card);
-    int64_t *start = columns_place(c, b->row_start, rows * sizeof *start);
-    uint8_t *on = columns_place(c, right, rows);
-    columns_in(c, start, b->row_start, rows * sizeof *start);
-    columns_in(c, on, right, rows);
+    int64_t *start = dc_place(c, b->row_start, rows * sizeof *start);
+    uint8_t *on = dc_place(c, right, rows);
+    dc_upload(c, start, b->row_start, rows * sizeof *start);
+    dc_upload(c, on, right, rows);
     *card = (ares_loss_card){ .row_start = start,
                               .right = on,
-                              .sums = columns_place(c, sums, sizeof *sums) };
+                              .sums = dc_place(c, sums, sizeof *sums) };
     u->card = card;
     return ARES_OK;
 }
@@ -40,19 +40,19 @@ static int open_rows(update *u)
 static int update_card_open(update *u)
 {
     learner *l = &u->actor->learner;
-    columns *c = &l->columns;
+    device_columns *c = &l->columns;
     size_t n = (size_t)u->batch->tokens + 1, rows = (size_t)u->batch->rows + 1, bytes = 0;
     int count = 3;
 #define COUNT(type, name) bytes += u->host.name ? n * sizeof(type) : 0, count++;
     UPDATE_COLUMNS(COUNT)
 #undef COUNT
     bytes += rows * (sizeof(int64_t) + 1) + sizeof(ares_card_sums);
-    ARES_TRY(columns_open(c, l->model->device, l->role, bytes, count));
-#define PLACE(type, name) u->col.name = columns_place(c, u->host.name, n * sizeof(type));
+    ARES_TRY(dc_open(c, l->model->device, l->role, bytes, count));
+#define PLACE(type, name) u->col.name = dc_place(c, u->host.name, n * sizeof(type));
     UPDATE_COLUMNS(PLACE)
 #undef PLACE
     /* the others are written before they are read */
-#define COPY(name) columns_in(c, u->col.name, u->host.name, (n - 1) * sizeof *u->host.name);
+#define COPY(name) dc_upload(c, u->col.name, u->host.name, (n - 1) * sizeof *u->host.name);
     COPY(old_log_prob)
     COPY(advantage)
     COPY(mask)
@@ -61,7 +61,7 @@ static int update_card_open(update *u)
     if (u->host.rollout_weight) COPY(rollout_weight)
     if (u->host.seen_kl) COPY(seen_kl)
 #undef COPY
-    return columns_shared(c) ? ARES_OK : open_rows(u);
+    return dc_shared(c) ? ARES_OK : open_rows(u);
 }
 
 /* A card's sums of the losses begin at 0. */
@@ -70,7 +70,7 @@ static void update_card_begin(const update *u)
     ares_card_sums sums;
     if (!u->card) return;
     ares_card_sums_init(&sums);
-    columns_in(&u->actor->learner.columns, u->card->sums, &sums, sizeof sums);
+    dc_upload(&u->actor->learner.columns, u->card->sums, &sums, sizeof sums);
 }
 
 static column_part part_of(const update *u, float *host, const float *col, int64_t row, int64_t end)
@@ -87,7 +87,7 @@ static int update_log_probs(const update *u, int64_t row, int64_t end)
 {
     learner *l = &u->actor->learner;
     const column_part part = part_of(u, u->host.log_prob, u->col.log_prob, row, end);
-    columns_out(&l->columns, &part, 1);
+    dc_download(&l->columns, &part, 1);
     return l->model->device->k->sync(l->model->device);
 }
 
@@ -105,7 +105,7 @@ static int fault(update *u, int64_t row, int64_t end)
         (a->loss->flags & ARES_LOSS_PAIRS) || u->part == UPDATE_ENTROPY || u->part == UPDATE_KL;
     column_part part[2] = { part_of(u, u->host.entropy, u->col.entropy, row, end) };
     if (u->host.kl) part[1] = part_of(u, u->host.kl, u->col.kl, row, end);
-    columns_out(&l->columns, part, u->host.kl ? 2 : 1);
+    dc_download(&l->columns, part, u->host.kl ? 2 : 1);
     ARES_TRY(l->model->device->k->sync(l->model->device));
     const ares_loss_args args = update_loss_args(u, &u->host, row, end);
     const ares_kl_args kl = update_kl_args(u, &u->host, args.first);
@@ -125,7 +125,7 @@ static int update_card_end(update *u, int64_t row, int64_t end)
     column_part part[3] = { { &sums, u->card->sums, sizeof sums },
                             part_of(u, u->host.log_prob, u->col.log_prob, row, end) };
     if (u->host.seen_kl) part[2] = part_of(u, u->host.seen_kl, u->col.seen_kl, row, end);
-    columns_out(&l->columns, part, u->host.seen_kl ? 3 : 2);
+    dc_download(&l->columns, part, u->host.seen_kl ? 3 : 2);
     ARES_TRY(l->model->device->k->sync(l->model->device));
     if (sums.fault != UINT64_MAX) return fault(u, row, end);
     ares_card_sums_add(&sums, &u->sums);
@@ -287,7 +287,7 @@ static int choose(update *u, const span *s)
     bool any;
     memset(chosen, 0, (size_t)s->n);
     ARES_TRY(u->actor->loss->choose(&args, chosen, &any));
-    columns_in(&u->actor->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
+    dc_upload(&u->actor->learner.columns, u->col.chosen + s->first, chosen, (size_t)s->n);
     return ARES_OK;
 }
 
@@ -335,7 +335,7 @@ typedef struct round_pass {
     ares_head_args *head;
 } round_pass;
 
-learner *actor_beside(const actor *a)
+learner *actor_exact_kl_reference(const actor *a)
 {
     return exact_kl(a) ? &a->ref->learner : NULL;
 }
@@ -343,9 +343,9 @@ learner *actor_beside(const actor *a)
 /* The reference over the same rows, for the heads to compare with. */
 static int reference_hidden(update *u, round_pass *p)
 {
-    learner *ref = actor_beside(u->actor);
+    learner *ref = actor_exact_kl_reference(u->actor);
     void **hidden = ares_arena_alloc(&u->batch->arena, (size_t)(p->n + 1) * sizeof *hidden);
-    ARES_TRY(learner_forward_beside(ref, p->rows, p->n, hidden));
+    ARES_TRY(learner_forward_same_rows(ref, p->rows, p->n, hidden));
     for (int64_t i = 0; i < p->n; i++) {
         p->head[i].ref_x = hidden[i];
         p->head[i].ld_ref = ref->model->cfg.hidden;
@@ -387,7 +387,7 @@ static int forward(update *u, const ares_micro_batch *m, int64_t n, bool keep, r
     int rc = learner_forward_round(l, u->batch, learner_sets_of(m, n, arena), n,
                                    u->actor->cfg->actor.share_prompts, keep, p->rows);
     if (rc == ARES_OK) rc = learner_reserve_round(l, p->rows, n, 0, NULL);
-    ARES_TRY(learner_agree(l, actor_beside(u->actor), rc));
+    ARES_TRY(learner_share_error(l, actor_exact_kl_reference(u->actor), rc));
     for (int64_t i = 0; i < n; i++) p->head[i] = head_of(u, &m[i], &p->rows[i]);
     return exact_kl(u->actor) ? reference_hidden(u, p) : ARES_OK;
 }
@@ -402,12 +402,12 @@ static int visit(update *u, const round_pass *p,
     const actor *a = u->actor;
     int rc = ARES_OK;
     learner_hold_head(&a->learner);
-    if (actor_beside(a)) learner_hold_head(actor_beside(a));
+    if (actor_exact_kl_reference(a)) learner_hold_head(actor_exact_kl_reference(a));
     for (int64_t i = 0; i < p->n && rc == ARES_OK; i++)
         if (p->rows[i].packed.n_out) rc = each(u, &p->micro[i], &p->head[i]);
     learner_drop_head(&a->learner);
-    if (actor_beside(a)) learner_drop_head(actor_beside(a));
-    return learner_agree(&a->learner, actor_beside(a), rc);
+    if (actor_exact_kl_reference(a)) learner_drop_head(actor_exact_kl_reference(a));
+    return learner_share_error(&a->learner, actor_exact_kl_reference(a), rc);
 }
 
 static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
@@ -415,7 +415,7 @@ static int head(update *u, const ares_micro_batch *m, ares_head_args *h)
     (void)m;
     ares_device *d = u->actor->learner.model->device;
     d->k->head(d, h);
-    return columns_ready(&u->actor->learner.columns);
+    return dc_sync_if_host(&u->actor->learner.columns);
 }
 
 static int head_backward(update *u, const ares_micro_batch *m, ares_head_args *h)
@@ -603,7 +603,8 @@ static int take_log_probs(update *u, int64_t row, int64_t end)
     const actor *a = u->actor;
     int64_t first = b->row_start[row], last = b->row_start[end];
     int64_t passes = !(a->loss->flags & ARES_LOSS_PAIRS) || !all_current(u, row, end);
-    if (learner_by_region(&a->learner, actor_beside(a))) /* all ranks go forward, or none */
+    if (learner_by_region(&a->learner,
+                          actor_exact_kl_reference(a))) /* all ranks go forward, or none */
         ARES_TRY(ares_world_max_i64(a->learner.world, &passes, 1));
     u->known = !passes;
     if (u->known)
@@ -642,7 +643,8 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
     for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
         int64_t stop = until_round(c->plan, c->n, &c->rounds.round[r]);
         do {
-            int64_t k = learner_together(&a->learner, actor_beside(a), stop - i);
+            int64_t k =
+                learner_micro_batches_per_round(&a->learner, actor_exact_kl_reference(a), stop - i);
             ARES_TRY(forward_and_head(u, c->plan + i, k, keep, p));
             i += k;
         } while (i < stop);
@@ -654,12 +656,12 @@ static int forward_all(update *u, const cuts *c, round_pass *p)
 static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, int64_t n,
                         bool kept, round_pass *p)
 {
-    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    const learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
     for (int64_t i = 0, r = 0; r < c->rounds.n; r++) {
         int64_t stop = until_round(left, n, &c->rounds.round[r]);
         int rc;
         do {
-            int64_t k = learner_together(l, ref, stop - i);
+            int64_t k = learner_micro_batches_per_round(l, ref, stop - i);
             rc = finish(u, left + i, k, kept, p);
             i += k;
         } while (i < stop && rc == ARES_OK);
@@ -674,10 +676,11 @@ static int backward_all(update *u, const cuts *c, const ares_micro_batch *left, 
  */
 static int keeps_forward(const update *u, const cuts *c, int64_t left, bool *kept)
 {
-    const learner *l = &u->actor->learner, *ref = actor_beside(u->actor);
+    const learner *l = &u->actor->learner, *ref = actor_exact_kl_reference(u->actor);
     int64_t stopped = c->n - left;
     if (learner_by_region(l, ref)) ARES_TRY(ares_world_max_i64(l->world, &stopped, 1));
-    *kept = !u->known && !stopped && c->rounds.n == 1 && learner_together(l, ref, c->n) == c->n;
+    *kept = !u->known && !stopped && c->rounds.n == 1 &&
+            learner_micro_batches_per_round(l, ref, c->n) == c->n;
     return ARES_OK;
 }
 
@@ -685,7 +688,7 @@ static int keeps_forward(const update *u, const cuts *c, int64_t left, bool *kep
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     const actor *a = u->actor;
-    const learner *l = &a->learner, *ref = actor_beside(a);
+    const learner *l = &a->learner, *ref = actor_exact_kl_reference(a);
     round_pass p = { 0 };
     cuts c;
     ARES_TRY(make_cuts(u, row, end, &c));
@@ -697,7 +700,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     ARES_TRY(take_log_probs(u, row, end));
     if (rc == ARES_OK && !u->known) rc = forward_all(u, &c, &p);
     if (rc == ARES_OK && !u->known) rc = update_log_probs(u, row, end);
-    ARES_TRY(ares_world_agree(l->world, rc)); /* what follows adds over ranks */
+    ARES_TRY(ares_world_share_error(l->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
     int64_t n = 0;
     for (int64_t r = 0; r < c.n_runs; r++) {
@@ -710,8 +713,8 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
     u->stopped_mini += *idle;
     if (*idle) return ARES_OK;
-    rc = learner_agree_round(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
-    ARES_TRY(learner_agree(l, ref, rc));
+    rc = learner_share_round_error(l, mini_batch_losses(u, row, end, c.plan, c.n, stopped));
+    ARES_TRY(learner_share_error(l, ref, rc));
     ARES_TRY(keeps_forward(u, &c, n, &kept));
     return backward_all(u, &c, left, n, kept, &p);
 }
@@ -752,7 +755,8 @@ static int pass_over(update *u, const ares_micro_batch *round)
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
     do {
-        int64_t k = learner_together(&u->actor->learner, actor_beside(u->actor), n - i);
+        int64_t k = learner_micro_batches_per_round(&u->actor->learner,
+                                                    actor_exact_kl_reference(u->actor), n - i);
         ARES_TRY(whole_round(u, plan + i, k));
         i += k;
     } while (i < n);
@@ -782,7 +786,7 @@ static int begin(update *u, int64_t row, int64_t end, double *tokens)
     for (int i = 0; i < ARES_COUNT(zeroed); i++)
         if (zeroed[i] && n) d->k->zero(d, zeroed[i] + first, n * sizeof(float));
     ARES_TRY(weigh(u, row, end, tokens));
-    columns_in(&l->columns, u->col.weight + first, u->host.weight + first, n * sizeof(float));
+    dc_upload(&l->columns, u->col.weight + first, u->host.weight + first, n * sizeof(float));
     update_card_begin(u);
     return ARES_OK;
 }
@@ -795,7 +799,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     *idle = trained == 0;
     u->empty += *idle && !u->fills;
     if (*idle) return ARES_OK;
-    ARES_TRY(learner_zero_grad(&a->learner, actor_beside(a)));
+    ARES_TRY(learner_zero_grad(&a->learner, actor_exact_kl_reference(a)));
     if (sees_mini_batch(a) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));

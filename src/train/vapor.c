@@ -23,7 +23,7 @@ static int64_t tokens_of(const vapor *v, int64_t row)
     return v->pairs.pair[row].chosen.n + v->pairs.pair[row].rejected.n;
 }
 
-static void vapor_keep(vapor *v, int64_t row, const float *log_probs)
+static void vapor_cache_fill(vapor *v, int64_t row, const float *log_probs)
 {
     size_t bytes = (size_t)tokens_of(v, row) * sizeof *log_probs;
     if (v->ref[row]) return;
@@ -32,7 +32,7 @@ static void vapor_keep(vapor *v, int64_t row, const float *log_probs)
     v->fresh[v->n_fresh++] = row;
 }
 
-static void vapor_forget(vapor *v)
+static void vapor_cache_clear(vapor *v)
 {
     for (int64_t i = 0; i < v->pairs.n && v->ref; i++) {
         ares_free(v->ref[i]);
@@ -50,12 +50,12 @@ static void take(vapor *v, const char *data, size_t len)
         float *x = ares_malloc((size_t)tokens_of(v, row) * sizeof *x);
         memcpy(x, data + at, (size_t)tokens_of(v, row) * sizeof *x);
         at += (size_t)tokens_of(v, row) * sizeof *x;
-        vapor_keep(v, row, x);
+        vapor_cache_fill(v, row, x);
         ares_free(x);
     }
 }
 
-static int vapor_share(vapor *v, ares_world *w)
+static int vapor_cache_share(vapor *v, ares_world *w)
 {
     ares_str mine = { 0 }, all = { 0 };
     if (ares_world_size(w) == 1) return ARES_OK;
@@ -211,7 +211,7 @@ int vapor_open(ares_trainer *t, vapor **out)
 void vapor_close(vapor *v)
 {
     if (!v) return;
-    vapor_forget(v);
+    vapor_cache_clear(v);
     ares_free(v->ref);
     ares_free(v->fresh);
     ares_pairs_fini(&v->pairs);
@@ -274,7 +274,7 @@ static int reference_log_probs_of(vapor *v, reference *ref, float *out)
         int64_t row = b->group_start[g], from = b->row_start[row];
         size_t bytes = (size_t)(b->row_start[b->group_start[g + 1]] - from) * sizeof *out;
         if (kept(v, g)) memcpy(out + from, kept(v, g), bytes);
-        else vapor_keep(v, b->samples[row].row->id, out + from);
+        else vapor_cache_fill(v, b->samples[row].row->id, out + from);
     }
     return ARES_OK;
 }
@@ -312,8 +312,8 @@ static int make_pairs(vapor *v, reference *ref, ares_batch *b)
 int vapor_pairs(vapor *v, reference *ref, ares_world *world, ares_batch *b, ares_metrics *m)
 {
     v->n_fresh = 0;
-    ARES_TRY(ares_world_agree(world, make_pairs(v, ref, b)));
-    ARES_TRY(vapor_share(v, world));
+    ARES_TRY(ares_world_share_error(world, make_pairs(v, ref, b)));
+    ARES_TRY(vapor_cache_share(v, world));
     if (v->ref) ares_metrics_set(m, "vapor/ref_new_pairs", (double)v->n_fresh);
     return ARES_OK;
 }
@@ -322,9 +322,9 @@ int vapor_sync(vapor *v, reference *ref, const learner *policy, int64_t step)
 {
     const ares_vapor_config *c = &v->cfg->vapor;
     if (!c->sync_ref_model || step % c->ref_model_sync_steps) return ARES_OK;
-    vapor_forget(v);
+    vapor_cache_clear(v);
     if (ref->features) ares_features_forget(ref->features);
-    return ares_model_mix(ref->learner.model, policy->model, c->ref_model_mixup_alpha);
+    return ares_model_interpolate(ref->learner.model, policy->model, c->ref_model_mixup_alpha);
 }
 
 const actor_second *vapor_second(const vapor *v)
@@ -522,6 +522,6 @@ int pair_loss(update *u, int64_t row, int64_t end)
     if (totals[1] > 0) u->sums.kl += sums.kl / totals[1];
     for (int64_t r = row; r < end; r++) sums.lost += b->samples[r].span_lost && learns(b, r) > 0;
     ares_vapor_sums_add(&u->pairs, &sums);
-    columns_in(&a->learner.columns, u->col.c_log_prob + b->row_start[row], derivatives, bytes);
+    dc_upload(&a->learner.columns, u->col.c_log_prob + b->row_start[row], derivatives, bytes);
     return ARES_OK;
 }

@@ -88,7 +88,7 @@ static void update(ares_batch *b, int passes)
         for (int u = 0, g = 0; u < GROUPS / 3; u++) {
             int first = g;
             while (g < b->groups && b->samples[b->group_start[g]].draw % GROUPS / 3 == u) g++;
-            ares_kl_see(b, b->group_start[first], b->group_start[g], b->kl, NULL);
+            ares_kl_record_rows(b, b->group_start[first], b->group_start[g], b->kl, NULL);
         }
 }
 
@@ -619,7 +619,7 @@ static void optimizer_step(ares_batch *b, int64_t group, int64_t end, float kl, 
     bool reached[64];
     for (int64_t t = 0; t < b->tokens; t++) seen[t] = kl;
     for (int64_t r = 0; r < b->rows; r++) reached[r] = r < passed;
-    ares_kl_see(b, b->group_start[group], b->group_start[end], seen, reached);
+    ares_kl_record_rows(b, b->group_start[group], b->group_start[end], seen, reached);
 }
 
 TEST(kl_budgets_are_of_the_rows_that_the_update_passed_over_in_all_of_its_passes)

@@ -10,28 +10,28 @@ static int64_t number, least, most, any;
 static double real;
 
 static const char *const colours[] = { "red", "green", NULL };
-static const verb_option options[] = {
-    VERB_OPTION(TEXT, text, "--text", "TEXT", "a text"),
-    VERB_OPTION(TEXT, choice, "--choice", "red|green", "a choice", .choices = colours),
-    VERB_OPTION(OPTIONAL, optional, "--optional", "[TEXT]", "may stand alone"),
-    VERB_OPTION(FLAG, flag, "--flag", NULL, "a flag"),
-    VERB_OPTION(I64, number, "--number", "N", "one to nine", .least = 1, .most = 9),
-    VERB_OPTION(F64, real, "--real", "X", "any number"),
-    VERB_OPTION(I64, least, "--least", "N", "two or more", .least = 2, .most = INT64_MAX),
-    VERB_OPTION(I64, most, "--most", "N", "up to three", .most = 3),
-    VERB_OPTION(I64, any, "--any", "N", "any whole number"),
-    { .name = "key=value", .type = VERB_PASSED, .doc = "passed on" },
-    { .name = "--passed", .type = VERB_PASSED, .value = "X", .doc = "passed on" },
+static const cli_option options[] = {
+    CLI_OPTION(TEXT, text, "--text", "TEXT", "a text"),
+    CLI_OPTION(TEXT, choice, "--choice", "red|green", "a choice", .choices = colours),
+    CLI_OPTION(OPTIONAL, optional, "--optional", "[TEXT]", "may stand alone"),
+    CLI_OPTION(FLAG, flag, "--flag", NULL, "a flag"),
+    CLI_OPTION(I64, number, "--number", "N", "one to nine", .least = 1, .most = 9),
+    CLI_OPTION(F64, real, "--real", "X", "any number"),
+    CLI_OPTION(I64, least, "--least", "N", "two or more", .least = 2, .most = INT64_MAX),
+    CLI_OPTION(I64, most, "--most", "N", "up to three", .most = 3),
+    CLI_OPTION(I64, any, "--any", "N", "any whole number"),
+    { .name = "key=value", .type = CLI_PASSED, .doc = "passed on" },
+    { .name = "--passed", .type = CLI_PASSED, .value = "X", .doc = "passed on" },
 };
 
 /* Reads a line of words into the variables above; left: the words left over, between blanks. */
-static int reads(verb_words words, const char *line, ares_str *left)
+static int reads(cli_words words, const char *line, ares_str *left)
 {
     static char copy[256];
     char *argv[16] = { "verb" }, *save = NULL;
     int argc = 1;
     bool helped;
-    const verb_command command = {
+    const cli_command command = {
         .name = "verb", .options = options, .n_options = ARES_COUNT(options), .words = words
     };
     text = choice = optional = NULL;
@@ -40,7 +40,7 @@ static int reads(verb_words words, const char *line, ares_str *left)
     real = 0;
     snprintf(copy, sizeof copy, "%s", line);
     for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) argv[argc++] = w;
-    int rc = verb_read(&command, &argc, argv, &helped);
+    int rc = cli_read(&command, &argc, argv, &helped);
     ares_str_clear(left);
     for (int i = 1; rc == ARES_OK && i < argc; i++) ares_str_addf(left, "%s ", argv[i]);
     return rc;
@@ -49,12 +49,12 @@ static int reads(verb_words words, const char *line, ares_str *left)
 TEST(an_option_takes_the_next_word_or_what_follows_its_equals_sign)
 {
     ares_str left = { 0 };
-    REQUIRE_OK(reads(VERB_NO_WORDS, "--text a=b --number 7 --real 1e-3 --flag", &left));
+    REQUIRE_OK(reads(CLI_NO_WORDS, "--text a=b --number 7 --real 1e-3 --flag", &left));
     CHECK_STR(text, "a=b");
     CHECK_EQ(number, 7);
     CHECK_NEAR(real, 1e-3, 0);
     CHECK(flag);
-    REQUIRE_OK(reads(VERB_NO_WORDS, "--text=--flag --number=9 --real=-2 --choice=green", &left));
+    REQUIRE_OK(reads(CLI_NO_WORDS, "--text=--flag --number=9 --real=-2 --choice=green", &left));
     CHECK_STR(text, "--flag");
     CHECK_STR(choice, "green");
     CHECK_EQ(number, 9);
@@ -66,15 +66,15 @@ TEST(an_option_takes_the_next_word_or_what_follows_its_equals_sign)
 TEST(an_optional_value_is_no_option_and_no_override)
 {
     ares_str left = { 0 };
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional some.prefix a=1", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional some.prefix a=1", &left));
     CHECK_STR(optional, "some.prefix");
     CHECK_STR(left.data, "a=1 ");
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional a=1", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional a=1", &left));
     CHECK_STR(optional, "");
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional --flag", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional --flag", &left));
     CHECK_STR(optional, "");
     CHECK(flag);
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional=x", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional=x", &left));
     CHECK_STR(optional, "x");
     ares_str_fini(&left);
 }
@@ -82,14 +82,14 @@ TEST(an_optional_value_is_no_option_and_no_override)
 TEST(words_that_are_no_options_go_where_the_verb_says)
 {
     ares_str left = { 0 };
-    REQUIRE_OK(reads(VERB_WORDS, "a --flag b=c --number 1 -", &left));
+    REQUIRE_OK(reads(CLI_WORDS, "a --flag b=c --number 1 -", &left));
     CHECK_STR(left.data, "a b=c - ");
-    CHECK_FAIL(reads(VERB_WORDS, "a --flga", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_WORDS, "a --flga", &left), ARES_EUSE,
                "verb: '--flga': no such option; did you mean '--flag'? (see ares-train verb "
                "--help)");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "a", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "a", &left), ARES_EUSE,
                "verb: 'a': no such option (see ares-train verb --help)");
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--a.b c --flag ~d --flga=1", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--a.b c --flag ~d --flga=1", &left));
     CHECK_STR(left.data, "--a.b c ~d --flga=1 ");
     ares_str_fini(&left);
 }
@@ -97,17 +97,17 @@ TEST(words_that_are_no_options_go_where_the_verb_says)
 TEST(a_wrong_value_is_named_with_its_option)
 {
     ares_str left = { 0 };
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--number x", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--number x", &left), ARES_EUSE,
                "verb: --number = 'x': not a whole number");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--number=10", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--number=10", &left), ARES_EUSE,
                "verb: --number = 10: out of range; set 1 to 9");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--real 1x", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--real 1x", &left), ARES_EUSE,
                "verb: --real = '1x': not a number");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--choice gren", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--choice gren", &left), ARES_EUSE,
                "verb: --choice = 'gren': unknown; did you mean 'green'? (choices: red, green)");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--text", &left), ARES_EUSE,
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--text", &left), ARES_EUSE,
                "verb: --text needs a value (see ares-train verb --help)");
-    CHECK_FAIL(reads(VERB_NO_WORDS, "--flag=1", &left), ARES_EUSE, "verb: --flag takes no value");
+    CHECK_FAIL(reads(CLI_NO_WORDS, "--flag=1", &left), ARES_EUSE, "verb: --flag takes no value");
     ares_str_fini(&left);
 }
 
@@ -142,31 +142,31 @@ TEST(whole_numbers_have_the_bounds_of_their_option)
     };
     ares_str left = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        int rc = reads(VERB_NO_WORDS, cases[i].line, &left);
+        int rc = reads(CLI_NO_WORDS, cases[i].line, &left);
         if (cases[i].why) CHECK_FAIL(rc, ARES_EUSE, cases[i].why);
         else CHECK_OK(rc);
         CHECK_EQ(*cases[i].into, cases[i].value);
     }
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional", &left));
     CHECK_STR(optional, "");
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional -1", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--optional -1", &left));
     CHECK_STR(optional, "");
     CHECK_STR(left.data, "-1 ");
     /* what is passed on goes with the other words, also where the verb takes no dashes */
-    REQUIRE_OK(reads(VERB_OVERRIDES, "--passed x --flag key=1", &left));
+    REQUIRE_OK(reads(CLI_OVERRIDES, "--passed x --flag key=1", &left));
     CHECK_STR(left.data, "--passed x key=1 ");
     ares_str_fini(&left);
 }
 
 TEST(a_misspelt_option_is_told_from_a_word_of_the_configuration)
 {
-    static const verb_command command = { .name = "verb",
-                                          .options = options,
-                                          .n_options = ARES_COUNT(options) };
-    CHECK_OK(verb_check_typo(&command, "--flag"));
-    CHECK_OK(verb_check_typo(&command, "--passed=x"));
-    CHECK_OK(verb_check_typo(&command, "--something.else=1"));
-    CHECK_FAIL(verb_check_typo(&command, "--pased=x"), ARES_EUSE,
+    static const cli_command command = { .name = "verb",
+                                         .options = options,
+                                         .n_options = ARES_COUNT(options) };
+    CHECK_OK(cli_check_typo(&command, "--flag"));
+    CHECK_OK(cli_check_typo(&command, "--passed=x"));
+    CHECK_OK(cli_check_typo(&command, "--something.else=1"));
+    CHECK_FAIL(cli_check_typo(&command, "--pased=x"), ARES_EUSE,
                "verb: '--pased=x': no such option; did you mean '--passed'?");
 }
 
@@ -186,7 +186,7 @@ TEST(control_characters_are_shown_as_what_they_are)
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str_clear(&out);
-        verb_add_safe(&out, ares_view_of(cases[i].text));
+        cli_add_safe(&out, ares_view_of(cases[i].text));
         CHECK_STR(out.data, cases[i].safe);
     }
     ares_str_fini(&out);
@@ -196,7 +196,7 @@ TEST(one_option_is_taken_out_of_the_others)
 {
     char *argv[] = { "train", "a=1", "--number=3", "--text", "b", NULL };
     int argc = 5;
-    REQUIRE_OK(verb_take("verb", &options[4], &argc, argv));
+    REQUIRE_OK(cli_take("verb", &options[4], &argc, argv));
     CHECK_EQ(number, 3);
     CHECK_EQ(argc, 4);
     CHECK_STR(argv[2], "--text");
@@ -204,20 +204,20 @@ TEST(one_option_is_taken_out_of_the_others)
     /* also as the first and as two words, and not what begins like it */
     char *more[] = { "--number", "4", "--numbers=5", "--number=6", NULL };
     argc = 4;
-    REQUIRE_OK(verb_take("verb", &options[4], &argc, more));
+    REQUIRE_OK(cli_take("verb", &options[4], &argc, more));
     CHECK_EQ(number, 6);
     CHECK_EQ(argc, 1);
     CHECK_STR(more[0], "--numbers=5");
     CHECK(!more[1]);
     char *last[] = { "a", "--number", NULL };
     argc = 2;
-    CHECK_FAIL(verb_take("verb", &options[4], &argc, last), ARES_EUSE, "--number needs a value");
+    CHECK_FAIL(cli_take("verb", &options[4], &argc, last), ARES_EUSE, "--number needs a value");
 }
 
 /* ---------------- as users type them */
 static const char *const verbs[] = {
 #define NAME(name, on_ranks, doc) #name,
-    VERB_LIST(NAME)
+    CLI_LIST(NAME)
 };
 
 static int program(ares_str *out, const char *verb, const char *words)

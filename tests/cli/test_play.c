@@ -11,7 +11,7 @@ static int play(ares_str *out, const char *input, const char *words)
     return test_shell(out, "printf '%s' | '%s' play %s", input, test_program(), words);
 }
 
-TEST(play_shows_what_a_model_reads_and_how_it_ended)
+TEST(in_flight_shows_what_a_model_reads_and_how_it_ended)
 {
     ares_str out = { 0 };
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
@@ -33,7 +33,7 @@ TEST(play_shows_what_a_model_reads_and_how_it_ended)
     ares_str_fini(&out);
 }
 
-TEST(play_names_what_it_does_not_know)
+TEST(in_flight_names_what_it_does_not_know)
 {
     static const struct {
         const char *words, *message;
@@ -134,7 +134,7 @@ TEST(words_of_play_go_before_files)
     ares_str_fini(&words);
 }
 
-TEST(play_shows_control_characters_and_sends_none)
+TEST(in_flight_shows_control_characters_and_sends_none)
 {
     static const char program[] =
         "import json, sys\n"

@@ -45,7 +45,7 @@ TEST(a_group_begun_twice_is_one_and_an_empty_batch_is_fine)
     ares_batch_fini(&b);
 }
 
-TEST(columns_start_at_zero_and_clearing_forgets_them)
+TEST(dc_start_at_zero_and_clearing_forgets_them)
 {
     ares_batch b;
     make_batch(&b, 3, sizes, prompts, lens);

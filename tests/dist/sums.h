@@ -134,7 +134,7 @@ static void sums_of_a_group(ares_group *g, ares_device *d)
     for (int i = 0; i < most; i++) check_sums(g, d, sizes[i]);
 }
 
-static void columns_of_a_group(ares_group *g, ares_device *d)
+static void dc_of_a_group(ares_group *g, ares_device *d)
 {
     static const int64_t shapes[][2] = { { 0, 3 }, { 1, 65537 }, { 7, 1 }, { 301, 65 } };
     int size = ares_group_size(g);

@@ -37,8 +37,8 @@ TEST(a_world_of_one_needs_no_launcher)
         CHECK_STR(all.data, "abc");
         CHECK_EQ(start[1], 3);
         (void)ares_fail(ARES_EIO, "mine");
-        CHECK_FAIL(ares_world_agree(w, ARES_EIO), ARES_EIO, "mine");
-        CHECK_OK(ares_world_agree(w, ARES_OK));
+        CHECK_FAIL(ares_world_share_error(w, ARES_EIO), ARES_EIO, "mine");
+        CHECK_OK(ares_world_share_error(w, ARES_OK));
         ares_str_fini(&all);
     }
     ares_world_close(one);
@@ -129,14 +129,14 @@ TEST_MPI(a_broadcast_reaches_everyone)
 TEST_MPI(all_ranks_agree_on_the_first_failure)
 {
     AS_RANKS(all_ranks_agree_on_the_first_failure)
-    CHECK_OK(ares_world_agree(w, ARES_OK));
+    CHECK_OK(ares_world_share_error(w, ARES_OK));
     int rc = ARES_OK;
     if (rank == 1) rc = ares_fail(ARES_EFORMAT, "data: row 7 is odd");
     if (rank == 2) rc = ares_fail(ARES_EIO, "disk");
-    CHECK_EQ(ares_world_agree(w, rc), ARES_EFORMAT);
+    CHECK_EQ(ares_world_share_error(w, rc), ARES_EFORMAT);
     CHECK_STR(ares_error_message(), "rank 1: data: row 7 is odd");
     rc = ares_fail(ARES_ECONFIG, "config: bad (as rank %d sees it)", rank);
-    CHECK_EQ(ares_world_agree(w, rc), ARES_ECONFIG);
+    CHECK_EQ(ares_world_share_error(w, rc), ARES_ECONFIG);
     CHECK_STR(ares_error_message(), "config: bad (as rank 0 sees it)");
     ares_world_close(w);
 }
@@ -166,6 +166,6 @@ TEST_MPI(abort_ends_the_ranks_that_wait_with_the_exit_code)
     REQUIRE_OK(ares_world_open(&w));
     if (ares_world_rank(w) == 1)
         ares_world_abort(w, ares_fail(ARES_ECONFIG, "config: seen by one rank"));
-    CHECK_OK(ares_world_agree(w, ARES_OK)); /* never returns */
+    CHECK_OK(ares_world_share_error(w, ARES_OK)); /* never returns */
     CHECK(!"the others went on");
 }

@@ -30,17 +30,17 @@ TEST_MPI(sums_in_a_group_are_those_of_the_world)
     CHECK_EQ(ares_group_rank(g), rank);
     CHECK_EQ(ares_group_size(g), size);
     sums_of_a_group(g, &d);
-    CHECK_OK(ares_world_agree(w, ARES_OK));
+    CHECK_OK(ares_world_share_error(w, ARES_OK));
     ares_group_close(g);
     end(&d, w);
 }
 
-TEST_MPI(columns_of_ranks_lie_side_by_side)
+TEST_MPI(dc_of_ranks_lie_side_by_side)
 {
-    AS_UP_TO_FOUR_RANKS(columns_of_ranks_lie_side_by_side, "cpu");
+    AS_UP_TO_FOUR_RANKS(dc_of_ranks_lie_side_by_side, "cpu");
     ares_group *g = NULL;
     REQUIRE_OK(ares_group_open(w, &d, size, 1, &g));
-    columns_of_a_group(g, &d);
+    dc_of_a_group(g, &d);
     CHECK_EQ(ares_group_rank(g), rank);
     ares_group_close(g);
     end(&d, w);
@@ -79,8 +79,8 @@ TEST_GPU(ranks_with_cards_have_the_sums_and_columns_of_the_host)
     REQUIRE_OK(ares_device_open("cuda:0", 1, &d));
     REQUIRE_OK(ares_group_open(w, &d, ares_world_size(w), 1, &g));
     sums_of_a_group(g, &d);
-    columns_of_a_group(g, &d);
-    CHECK_OK(ares_world_agree(w, ARES_OK));
+    dc_of_a_group(g, &d);
+    CHECK_OK(ares_world_share_error(w, ARES_OK));
     ares_group_close(g);
     end(&d, w);
 }
@@ -109,7 +109,7 @@ TEST_MPI(groups_within_the_world_are_apart)
             CHECK_EQ(x[2], in[0] + in[1]);
         }
         CHECK_OK(ares_group_sync(g));
-        CHECK_OK(ares_world_agree(w, ARES_OK));
+        CHECK_OK(ares_world_share_error(w, ARES_OK));
         ares_group_close(g);
     }
     end(&d, w);
@@ -122,12 +122,12 @@ TEST_MPI(ranks_that_make_different_calls_are_told)
     float x = 1;
     REQUIRE_OK(ares_group_open(w, &d, size, 1, &g));
     ares_group_join(g, ares_group_sum(g, &x, 1));
-    CHECK_OK(ares_world_agree(w, ARES_OK));
+    CHECK_OK(ares_world_share_error(w, ARES_OK));
     /* nothing is moved for an array of none, so nobody would wait */
     if (rank == 0) ares_group_join(g, ares_group_sum(g, &x, 0));
-    if (size == 1) CHECK_OK(ares_world_agree(w, ARES_OK));
+    if (size == 1) CHECK_OK(ares_world_share_error(w, ARES_OK));
     else
-        CHECK_FAIL(ares_world_agree(w, ARES_OK), ARES_EDIST,
+        CHECK_FAIL(ares_world_share_error(w, ARES_OK), ARES_EDIST,
                    "dist: rank 1 has made other calls on its group than rank 0");
     ares_group_close(g);
     end(&d, w);

@@ -233,7 +233,7 @@ static void live(ares_world *w, int what)
     for (int i = 0; i < ROUNDS; i++) {
         REQUIRE_OK(ares_world_sum_f64(w, x, 5));
         sleep_ms(2);
-        REQUIRE_OK(ares_world_agree(w, ARES_OK));
+        REQUIRE_OK(ares_world_share_error(w, ARES_OK));
         if (i == f.round && ares_world_rank(w) == f.victim) {
             sleep_ms(f.ms);
             if (what == 0) need_memory_that_is_refused();

@@ -32,7 +32,7 @@ static const char lake[] =
     "player on goal\", options: {url: "
     "'ws://127.0.0.1:%d/ws', timeout_s: 100, connect_timeout_s: 20}}}}\n";
 
-static void play_on_ice(int port)
+static void in_flight_on_ice(int port)
 {
     static const char *const same[] = { "critic/score/mean",  "actor/grad_norm",
                                         "actor/pg_loss",      "response_length/mean",
@@ -85,7 +85,7 @@ TEST_SLOW(a_server_of_the_rules_of_a_built_in_lake_trains_to_the_same_bits)
     if (!python) return;
     const char *const argv[] = { python, test_source("tests/env/lake_server.py"), NULL };
     if (served_start(&s, argv)) {
-        play_on_ice(s.port);
+        in_flight_on_ice(s.port);
         lose_the_server();
     }
     served_stop(&s);

@@ -41,7 +41,7 @@ static bool start_lake(served *s, const char *python, const char *option, const 
 }
 
 /* ---------------- a real server */
-static void play_like_a_built_in(int port)
+static void in_flight_like_a_built_in(int port)
 {
     place built_in, server;
     REQUIRE_OK(place_open(&built_in, "FrozenLake", "options.is_slippery=false"));
@@ -90,7 +90,7 @@ TEST(a_real_server_plays_like_a_built_in_type_and_may_fail)
     const char *python = served_openenv();
     if (!python) return;
     if (start_lake(&s, python, "--sessions", "8")) {
-        play_like_a_built_in(s.port);
+        in_flight_like_a_built_in(s.port);
         be_in_trouble(s.port); /* it dies of that */
     }
     served_stop(&s);

@@ -29,7 +29,7 @@ static ares_view line(ares_view *rest)
 {
     const char *end = rest->len ? memchr(rest->data, '\n', rest->len) : NULL;
     ares_view v = { rest->data, end ? (size_t)(end - rest->data) : rest->len };
-    *rest = if_from(*rest, v.len + (end != NULL));
+    *rest = ifeval_from(*rest, v.len + (end != NULL));
     return v;
 }
 
@@ -42,22 +42,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ares_log_set(ARES_LOG_ERROR, 0);
     for (size_t i = 0; i < number.len && i < 4; i++)
         check = check * 10 + (unsigned char)number.data[i] % 10;
-    ares_view id = ares_view_of(if_check_id(check % if_check_count()));
+    ares_view id = ares_view_of(ifeval_check_id(check % ifeval_check_count()));
     if (!arguments.len) arguments = ares_view_of(all_kwargs);
     if (ares_json_parse(&arena, arguments, "kwargs", &kwargs) != ARES_OK) kwargs = NULL;
 
-    if_budget budget = { .steps = IF_STEPS };
-    bool strict = if_check(id, kwargs, text, &budget, &scratch);
+    ifeval_budget budget = { .steps = IFEVAL_STEPS };
+    bool strict = ifeval_check(id, kwargs, text, &budget, &scratch);
     int64_t allowed = 64 + 8 * (int64_t)text.len + 128 * (int64_t)arguments.len +
                       (int64_t)arguments.len * (int64_t)text.len;
-    ARES_ASSERT(IF_STEPS - budget.steps <= allowed || budget.exhausted);
+    ARES_ASSERT(IFEVAL_STEPS - budget.steps <= allowed || budget.exhausted);
     if (!budget.exhausted) {
-        if_budget again = { .steps = IF_STEPS }, loose = { .steps = IF_STEPS };
-        ARES_ASSERT(if_check(id, kwargs, text, &again, &scratch) == strict &&
+        ifeval_budget again = { .steps = IFEVAL_STEPS }, loose = { .steps = IFEVAL_STEPS };
+        ARES_ASSERT(ifeval_check(id, kwargs, text, &again, &scratch) == strict &&
                     again.steps == budget.steps);
-        ARES_ASSERT(if_check_loose(id, kwargs, text, &loose, &scratch) || !strict);
+        ARES_ASSERT(ifeval_check_loose(id, kwargs, text, &loose, &scratch) || !strict);
     }
-    if_is_json(text);
+    ifeval_is_json(text);
     ares_arena_fini(&scratch);
     ares_arena_fini(&arena);
     return 0;

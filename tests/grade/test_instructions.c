@@ -23,9 +23,9 @@ static const ares_json *parse(const char *json)
 static bool follows(const char *id, const char *kwargs, ares_view text, bool *exhausted)
 {
     ares_arena scratch = { 0 };
-    if_budget budget = { .steps = IF_STEPS };
+    ifeval_budget budget = { .steps = IFEVAL_STEPS };
     bool holds =
-        if_check(ares_view_of(id), *kwargs ? parse(kwargs) : NULL, text, &budget, &scratch);
+        ifeval_check(ares_view_of(id), *kwargs ? parse(kwargs) : NULL, text, &budget, &scratch);
     if (exhausted) *exhausted = budget.exhausted;
     ares_arena_fini(&scratch);
     return holds;
@@ -34,9 +34,9 @@ static bool follows(const char *id, const char *kwargs, ares_view text, bool *ex
 static bool follows_loosely(const char *id, const char *kwargs, const char *text)
 {
     ares_arena scratch = { 0 };
-    if_budget budget = { .steps = IF_STEPS };
-    bool holds = if_check_loose(ares_view_of(id), *kwargs ? parse(kwargs) : NULL,
-                                ares_view_of(text), &budget, &scratch);
+    ifeval_budget budget = { .steps = IFEVAL_STEPS };
+    bool holds = ifeval_check_loose(ares_view_of(id), *kwargs ? parse(kwargs) : NULL,
+                                    ares_view_of(text), &budget, &scratch);
     ares_arena_fini(&scratch);
     return holds;
 }
@@ -209,7 +209,7 @@ TEST(each_instruction_is_followed_by_one_text_and_not_by_another)
     bool seen[128] = { 0 };
     ares_arena_reset(&rows);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        int known = if_check_find(ares_view_of(cases[i].id));
+        int known = ifeval_check_find(ares_view_of(cases[i].id));
         if (!CHECK_MSG(known >= 0, "%s", cases[i].id)) continue;
         seen[known] = true;
         CHECK_MSG(follows(cases[i].id, cases[i].kwargs, ares_view_of(cases[i].yes), NULL),
@@ -221,8 +221,9 @@ TEST(each_instruction_is_followed_by_one_text_and_not_by_another)
         CHECK_MSG(!follows(cases[i].id, cases[i].kwargs, ARES_VIEW(" \n\xc2\xa0"), NULL),
                   "%s: blank", cases[i].id);
     }
-    CHECK_EQ(if_check_count(), 83);
-    for (int i = 0; i < if_check_count(); i++) CHECK_MSG(seen[i], "%s has no case", if_check_id(i));
+    CHECK_EQ(ifeval_check_count(), 83);
+    for (int i = 0; i < ifeval_check_count(); i++)
+        CHECK_MSG(seen[i], "%s has no case", ifeval_check_id(i));
 }
 
 TEST(arguments_that_are_missing_or_wrong_are_not_followed)
@@ -317,16 +318,16 @@ TEST(json_is_what_python_reads)
                                       "-NaN" };
     ares_str deep = { 0 };
     for (int i = 0; i < ARES_COUNT(yes); i++)
-        CHECK_MSG(if_is_json(ares_view_of(yes[i])), "%s", yes[i]);
+        CHECK_MSG(ifeval_is_json(ares_view_of(yes[i])), "%s", yes[i]);
     for (int i = 0; i < ARES_COUNT(no); i++)
-        CHECK_MSG(!if_is_json(ares_view_of(no[i])), "%s", no[i]);
+        CHECK_MSG(!ifeval_is_json(ares_view_of(no[i])), "%s", no[i]);
     for (int i = 0; i < 1000; i++) ares_str_add_z(&deep, "[");
     for (int i = 0; i < 1000; i++) ares_str_add_z(&deep, "]");
-    CHECK(if_is_json(ares_str_view(&deep)));
-    CHECK(!if_is_json((ares_view){ deep.data, deep.len - 1 }));
+    CHECK(ifeval_is_json(ares_str_view(&deep)));
+    CHECK(!ifeval_is_json((ares_view){ deep.data, deep.len - 1 }));
     ares_str_clear(&deep);
     for (int i = 0; i < 100000; i++) ares_str_add_z(&deep, "{\"a\":[");
-    CHECK(!if_is_json(ares_str_view(&deep)));
+    CHECK(!ifeval_is_json(ares_str_view(&deep)));
     ares_str_fini(&deep);
 }
 
@@ -412,9 +413,9 @@ TEST(thoughts_are_not_judged_unless_asked_for)
     CHECK_NEAR(score, 0, 0);
     grade("format_verify", "", line, &score);
     CHECK_NEAR(score, 1, 0);
-    CHECK_VIEW(if_strip_think(ARES_VIEW("a</think>b</think></thin")), "</thin");
-    CHECK_VIEW(if_strip_think(ARES_VIEW("a<")), "a<");
-    CHECK_VIEW(if_strip_think(ARES_VIEW("")), "");
+    CHECK_VIEW(ifeval_strip_think(ARES_VIEW("a</think>b</think></thin")), "</thin");
+    CHECK_VIEW(ifeval_strip_think(ARES_VIEW("a<")), "a<");
+    CHECK_VIEW(ifeval_strip_think(ARES_VIEW("")), "");
 }
 
 TEST(instructions_are_found_where_rows_keep_them)
@@ -507,14 +508,14 @@ TEST(functions_beside_their_checks_are_not_looked_at)
 /* No argument is reported missing when all are there; each one is when it is not. */
 static void check_arguments(ares_view id, const ares_json *kwargs)
 {
-    const char *fault = if_check_fault(id, kwargs);
+    const char *fault = ifeval_check_fault(id, kwargs);
     CHECK_MSG(!fault, "%.*s: %s", (int)id.len, id.data, fault);
     for (int64_t k = 0; k < kwargs->count; k++) {
         ares_json_member *rest = ares_arena_alloc(&rows, (size_t)kwargs->count * sizeof *rest);
         ares_json less = { .type = ARES_JSON_OBJECT, .count = kwargs->count - 1, .members = rest };
         memcpy(rest, kwargs->members, (size_t)k * sizeof *rest);
         memcpy(rest + k, kwargs->members + k + 1, (size_t)(kwargs->count - 1 - k) * sizeof *rest);
-        fault = if_check_fault(id, &less);
+        fault = ifeval_check_fault(id, &less);
         CHECK_MSG(fault && ares_view_is(kwargs->members[k].key, fault), "%.*s without %.*s: %s",
                   (int)id.len, id.data, (int)kwargs->members[k].key.len,
                   kwargs->members[k].key.data, fault ? fault : "no fault");
@@ -534,20 +535,21 @@ TEST(rows_of_the_benchmarks_are_understood)
     for (char *line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"), n++) {
         const ares_json *row = parse(line), *ids = ares_json_get(row, "instruction_id_list");
         if (!CHECK(row && ids)) continue;
-        const ares_json *kwargs = if_coerce_kwargs(ares_json_get(row, "kwargs"), ids->count, &rows);
+        const ares_json *kwargs =
+            ifeval_coerce_kwargs(ares_json_get(row, "kwargs"), ids->count, &rows);
         for (int64_t i = 0; i < ids->count; i++, judged++) {
-            int known = if_check_find(ids->items[i].text);
+            int known = ifeval_check_find(ids->items[i].text);
             if (!CHECK_MSG(known >= 0, "%s", ids->items[i].text.data)) continue;
-            static bool (*const functions[])(if_args *) = {
-#define FUNCTION(id, function, cost) if_check_##function,
-                IF_CHECK_LIST(FUNCTION)
+            static bool (*const functions[])(ifeval_args *) = {
+#define FUNCTION(id, function, cost) ifeval_check_##function,
+                IFEVAL_CHECK_LIST(FUNCTION)
             };
             ares_arena scratch = { 0 };
-            if_budget budget = { .steps = IF_STEPS };
-            if_args a = { .text = ares_json_get(row, "prompt")->text,
-                          .kwargs = &kwargs->items[i],
-                          .arena = &scratch,
-                          .budget = &budget };
+            ifeval_budget budget = { .steps = IFEVAL_STEPS };
+            ifeval_args a = { .text = ares_json_get(row, "prompt")->text,
+                              .kwargs = &kwargs->items[i],
+                              .arena = &scratch,
+                              .budget = &budget };
             functions[known](&a);
             CHECK_MSG(!a.fault && !budget.exhausted, "%s: %s", ids->items[i].text.data,
                       a.fault ? a.fault : "exhausted");
@@ -640,19 +642,21 @@ TEST_SLOW(no_text_is_too_much_work)
     double worst = 0, dearest = 0;
     const char *worst_id = "", *worst_unit = "";
     for (int u = 0; u < ARES_COUNT(units); u++) {
-        repeat(&text, units[u], IF_TEXT_MAX / GREATEST);
-        for (int i = 0; i < if_check_count(); i++) {
+        repeat(&text, units[u], IFEVAL_TEXT_MAX / GREATEST);
+        for (int i = 0; i < ifeval_check_count(); i++) {
             ares_arena scratch = { 0 };
-            if_budget budget = { .steps = IF_STEPS };
+            ifeval_budget budget = { .steps = IFEVAL_STEPS };
             int64_t before = work_done();
-            if_check(ares_view_of(if_check_id(i)), kwargs, ares_str_view(&text), &budget, &scratch);
+            ifeval_check(ares_view_of(ifeval_check_id(i)), kwargs, ares_str_view(&text), &budget,
+                         &scratch);
             double work = (double)(work_done() - before);
-            dearest = ARES_MAX(dearest, work / (double)(IF_STEPS - budget.steps));
+            dearest = ARES_MAX(dearest, work / (double)(IFEVAL_STEPS - budget.steps));
             if (work / (double)text.len > worst)
-                worst = work / (double)text.len, worst_id = if_check_id(i), worst_unit = units[u];
-            CHECK_MSG(!budget.exhausted && budget.steps < IF_STEPS &&
-                          (IF_STEPS - budget.steps) * GREATEST <= IF_STEPS,
-                      "%s on '%s'", if_check_id(i), units[u]);
+                worst = work / (double)text.len, worst_id = ifeval_check_id(i),
+                worst_unit = units[u];
+            CHECK_MSG(!budget.exhausted && budget.steps < IFEVAL_STEPS &&
+                          (IFEVAL_STEPS - budget.steps) * GREATEST <= IFEVAL_STEPS,
+                      "%s on '%s'", ifeval_check_id(i), units[u]);
             ares_arena_fini(&scratch);
         }
     }
@@ -670,7 +674,7 @@ TEST(a_text_that_is_too_long_follows_nothing_and_says_so)
     ares_str text = { 0 };
     bool exhausted;
     ares_arena_reset(&rows);
-    repeat(&text, "a", IF_TEXT_MAX + 1);
+    repeat(&text, "a", IFEVAL_TEXT_MAX + 1);
     CHECK(!follows("punctuation:no_comma", "", ares_str_view(&text), &exhausted) && exhausted);
     text.len--;
     CHECK(follows("punctuation:no_comma", "", ares_str_view(&text), &exhausted) && !exhausted);
@@ -679,8 +683,8 @@ TEST(a_text_that_is_too_long_follows_nothing_and_says_so)
     ares_str_add_z(&ids, "[\"punctuation:no_comma\"");
     for (int i = 1; i < 1000; i++) ares_str_add_z(&ids, ",\"punctuation:no_comma\"");
     ares_str_add_z(&ids, "]");
-    if_verdict v;
-    if_judge(parse(ids.data), NULL, ares_str_view(&text), &rows, &v);
+    ifeval_verdict v;
+    ifeval_judge(parse(ids.data), NULL, ares_str_view(&text), &rows, &v);
     CHECK(v.exhausted && v.n == 1000 && v.strict[0] && !v.strict[999]);
     ares_str_clear(&ids);
     ares_str_add_z(&ids, "{\"keywords\":[\"b\"");
@@ -695,12 +699,12 @@ TEST(a_text_that_is_too_long_follows_nothing_and_says_so)
 TEST(broken_bytes_and_nul_are_characters_like_others)
 {
     ares_arena_reset(&rows);
-    for (int i = 0; i < if_check_count(); i++) {
+    for (int i = 0; i < ifeval_check_count(); i++) {
         static const char text[] =
             "a\0b \xff\xfe \xe2\x80\xae. \xed\xa0\x80? \xf4\x90\x80\x80! \"\xc3\" *\xc3*\n\xc3";
-        follows(if_check_id(i), all_kwargs, (ares_view){ text, sizeof text - 1 }, NULL);
-        follows(if_check_id(i), all_kwargs, (ares_view){ text, 2 }, NULL);
-        follows(if_check_id(i), all_kwargs, (ares_view){ NULL, 0 }, NULL);
+        follows(ifeval_check_id(i), all_kwargs, (ares_view){ text, sizeof text - 1 }, NULL);
+        follows(ifeval_check_id(i), all_kwargs, (ares_view){ text, 2 }, NULL);
+        follows(ifeval_check_id(i), all_kwargs, (ares_view){ NULL, 0 }, NULL);
     }
     CHECK(follows("format:no_whitespace", "", (ares_view){ "a\0b", 3 }, NULL));
     CHECK(!follows("punctuation:no_comma", "", (ares_view){ "a\0,", 3 }, NULL));

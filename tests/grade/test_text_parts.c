@@ -9,7 +9,7 @@
 static ares_arena arena;
 
 /* The items of a list, joined by |. */
-static ares_view joined(if_list list)
+static ares_view joined(ifeval_list list)
 {
     ares_str s = { 0 };
     for (int64_t i = 0; i < list.n; i++) {
@@ -26,13 +26,13 @@ static void squeeze(ares_str *out, ares_view v, const char *without)
 {
     for (const char *p = v.data, *end = p + v.len; p < end;) {
         const char *at = p;
-        uint32_t c = if_next(&p, end);
-        if (if_is_space(c) || (c && c < 0x80 && strchr(without, (int)c))) continue;
+        uint32_t c = ifeval_next(&p, end);
+        if (ifeval_is_space(c) || (c && c < 0x80 && strchr(without, (int)c))) continue;
         ares_str_add(out, at, (size_t)(p - at));
     }
 }
 
-static void check_nothing_lost(ares_view text, if_list list, const char *without)
+static void check_nothing_lost(ares_view text, ifeval_list list, const char *without)
 {
     ares_str want = { 0 }, got = { 0 };
     squeeze(&want, text, without);
@@ -48,26 +48,27 @@ static void check_nothing_lost(ares_view text, if_list list, const char *without
 static void check_all_tools(ares_view text)
 {
     ares_arena scratch = { 0 };
-    if_list sentences = if_sentences(text, &scratch);
+    ifeval_list sentences = ifeval_sentences(text, &scratch);
     check_nothing_lost(text, sentences, "");
     for (int64_t i = 1; i < sentences.n; i++)
         CHECK(sentences.items[i].data >= sentences.items[i - 1].data + sentences.items[i - 1].len);
-    check_nothing_lost(text, if_tokens(text, &scratch), "\"'`");
-    check_nothing_lost(text, if_words(text, &scratch), "");
-    CHECK_EQ(if_split(text, ARES_VIEW("."), &scratch).n, if_count(text, ARES_VIEW(".")) + 1);
-    CHECK_EQ(if_length(if_lower(text, &scratch)), if_length(text));
-    CHECK(if_trim(text).len <= text.len);
-    CHECK_EQ(if_trim(text).len == 0, if_is_blank(text));
-    CHECK(if_count_words(text) <= if_length(text));
-    CHECK_EQ(if_offset(text, if_length(text)), text.len);
-    CHECK(if_syllables(text) >= 0);
-    if_language(text);
-    if_is_verb(text);
-    if_rows rows = if_csv(text, ',', &scratch);
+    check_nothing_lost(text, ifeval_tokens(text, &scratch), "\"'`");
+    check_nothing_lost(text, ifeval_words(text, &scratch), "");
+    CHECK_EQ(ifeval_split(text, ARES_VIEW("."), &scratch).n,
+             ifeval_count(text, ARES_VIEW(".")) + 1);
+    CHECK_EQ(ifeval_length(ifeval_lower(text, &scratch)), ifeval_length(text));
+    CHECK(ifeval_trim(text).len <= text.len);
+    CHECK_EQ(ifeval_trim(text).len == 0, ifeval_is_blank(text));
+    CHECK(ifeval_count_words(text) <= ifeval_length(text));
+    CHECK_EQ(ifeval_offset(text, ifeval_length(text)), text.len);
+    CHECK(ifeval_syllables(text) >= 0);
+    ifeval_language(text);
+    ifeval_is_verb(text);
+    ifeval_rows rows = ifeval_csv(text, ',', &scratch);
     CHECK(rows.n >= -1 && rows.n <= (int64_t)text.len);
-    ares_view ascii = if_ascii(text, &scratch);
+    ares_view ascii = ifeval_ascii(text, &scratch);
     for (size_t i = 0; i < ascii.len; i++) CHECK(!(ascii.data[i] & 0x80));
-    if_delete_punct(text, &scratch);
+    ifeval_delete_punct(text, &scratch);
     ares_arena_fini(&scratch);
 }
 
@@ -104,15 +105,15 @@ TEST(every_tool_ends_on_a_mebibyte_of_anything)
     };
     for (int i = 0; i < ARES_COUNT(pieces); i++) {
         ares_str text = { 0 };
-        while (text.len + pieces[i].len <= IF_TEXT_MAX) ares_str_add_view(&text, pieces[i]);
+        while (text.len + pieces[i].len <= IFEVAL_TEXT_MAX) ares_str_add_view(&text, pieces[i]);
         int64_t before = work_done();
         ares_arena scratch = { 0 };
-        if_tokens(ares_str_view(&text), &scratch);
+        ifeval_tokens(ares_str_view(&text), &scratch);
         CHECK_MSG(scratch.used <= 32u << 20, "%zu bytes in the arena for piece %d", scratch.used,
                   i);
         ares_arena_fini(&scratch);
-        if_language(ares_str_view(&text));
-        CHECK(if_syllables(ares_str_view(&text)) >= 0);
+        ifeval_language(ares_str_view(&text));
+        CHECK(ifeval_syllables(ares_str_view(&text)) >= 0);
         double work = (double)(work_done() - before) / (double)text.len;
         /* quadratic work would be 1,000,000 */
         CHECK_MSG(work < 1000, "piece %d: %.0f units of work per byte", i, work);
@@ -123,67 +124,70 @@ TEST(every_tool_ends_on_a_mebibyte_of_anything)
 TEST(broken_bytes_are_characters_of_their_own)
 {
     ares_view v = ARES_VIEW("a\xff\xe2\x80z\xed\xa0\x80");
-    CHECK_EQ(if_length(v), 8);
-    CHECK_EQ(if_first((ares_view){ v.data + 1, 1 }), IF_BROKEN + 0xff);
-    CHECK_EQ(if_last(v), IF_BROKEN + 0x80);
-    CHECK_EQ(if_last((ares_view){ v.data, 4 }), IF_BROKEN + 0x80);
-    CHECK_EQ(if_count_words(v), 2);
-    CHECK_VIEW(if_lower(ARES_VIEW("A\xff\xc3Z\xc3\x89"), &arena), "a\xff\xc3z\xc3\xa9");
-    CHECK_VIEW(if_ascii(ARES_VIEW("A\xff\xc3\x89"), &arena), "AE");
+    CHECK_EQ(ifeval_length(v), 8);
+    CHECK_EQ(ifeval_first((ares_view){ v.data + 1, 1 }), IFEVAL_BROKEN + 0xff);
+    CHECK_EQ(ifeval_last(v), IFEVAL_BROKEN + 0x80);
+    CHECK_EQ(ifeval_last((ares_view){ v.data, 4 }), IFEVAL_BROKEN + 0x80);
+    CHECK_EQ(ifeval_count_words(v), 2);
+    CHECK_VIEW(ifeval_lower(ARES_VIEW("A\xff\xc3Z\xc3\x89"), &arena), "a\xff\xc3z\xc3\xa9");
+    CHECK_VIEW(ifeval_ascii(ARES_VIEW("A\xff\xc3\x89"), &arena), "AE");
     ares_arena_fini(&arena);
 }
 
 TEST(characters_have_the_kinds_python_gives_them)
 {
-    CHECK(if_is_space(0x1c) && if_is_space(0x85) && if_is_space(0x3000) && !if_is_space(0x200b) &&
-          !if_is_space(0));
-    CHECK(if_is_word('_') && if_is_word(0xb2) && if_is_word(0x5b57) && !if_is_word(0x301) &&
-          !if_is_word('-'));
-    CHECK(if_is_digit(0x663) && !if_is_digit(0xb2));
-    CHECK(if_is_upper(0x24b6) && if_is_lower(0xaa) && !if_is_upper(0x1c5) && !if_is_lower(0x1c5));
-    CHECK(if_upper_text(ARES_VIEW("ABC 1!")) && !if_upper_text(ARES_VIEW("123")) &&
-          !if_upper_text(ARES_VIEW("AB\xc7\x85")));
-    CHECK(if_lower_text(ARES_VIEW("été 字")) && !if_lower_text(ARES_VIEW("字")));
-    CHECK(if_is_emoji(0x1f600) && if_is_emoji(0xa9) && !if_is_emoji(0xfe0f) && !if_is_emoji('1'));
+    CHECK(ifeval_is_space(0x1c) && ifeval_is_space(0x85) && ifeval_is_space(0x3000) &&
+          !ifeval_is_space(0x200b) && !ifeval_is_space(0));
+    CHECK(ifeval_is_word('_') && ifeval_is_word(0xb2) && ifeval_is_word(0x5b57) &&
+          !ifeval_is_word(0x301) && !ifeval_is_word('-'));
+    CHECK(ifeval_is_digit(0x663) && !ifeval_is_digit(0xb2));
+    CHECK(ifeval_is_upper(0x24b6) && ifeval_is_lower(0xaa) && !ifeval_is_upper(0x1c5) &&
+          !ifeval_is_lower(0x1c5));
+    CHECK(ifeval_upper_text(ARES_VIEW("ABC 1!")) && !ifeval_upper_text(ARES_VIEW("123")) &&
+          !ifeval_upper_text(ARES_VIEW("AB\xc7\x85")));
+    CHECK(ifeval_lower_text(ARES_VIEW("été 字")) && !ifeval_lower_text(ARES_VIEW("字")));
+    CHECK(ifeval_is_emoji(0x1f600) && ifeval_is_emoji(0xa9) && !ifeval_is_emoji(0xfe0f) &&
+          !ifeval_is_emoji('1'));
 }
 
 TEST(stripping_knows_the_blank_but_no_other_white_space)
 {
-    CHECK_VIEW(if_strip(ARES_VIEW(" (a b)! ")), "a b");
-    CHECK_VIEW(if_strip(ARES_VIEW("\ta.\n")), "\ta.\n");
-    CHECK_VIEW(if_strip_left(ARES_VIEW("..a..")), "a..");
-    CHECK_VIEW(if_strip_right(ARES_VIEW("..a..")), "..a");
-    CHECK_VIEW(if_trim(ARES_VIEW("\xe3\x80\x80 .a\xc2\xa0\n")), ".a");
-    CHECK_VIEW(if_delete_punct(ARES_VIEW("a-b_c d’"), &arena), "abc d’");
-    CHECK_VIEW(if_ascii(ARES_VIEW("Chișinău ﬁ ½"), &arena), "Chisinau fi 12");
-    CHECK_VIEW(joined(if_split(ARES_VIEW(",a,,b"), ARES_VIEW(","), &arena)), "|a||b");
-    CHECK_EQ(if_count(ARES_VIEW("aaaaa"), ARES_VIEW("aa")), 2);
-    CHECK(if_has_word(ARES_VIEW("a caté cat."), ARES_VIEW("cat")) &&
-          !if_has_word(ARES_VIEW("caté"), ARES_VIEW("cat")));
-    CHECK(!if_has_word(ARES_VIEW("C++ x"), ARES_VIEW("C++")) &&
-          if_has_word(ARES_VIEW("C++x"), ARES_VIEW("C++")));
+    CHECK_VIEW(ifeval_strip(ARES_VIEW(" (a b)! ")), "a b");
+    CHECK_VIEW(ifeval_strip(ARES_VIEW("\ta.\n")), "\ta.\n");
+    CHECK_VIEW(ifeval_strip_left(ARES_VIEW("..a..")), "a..");
+    CHECK_VIEW(ifeval_strip_right(ARES_VIEW("..a..")), "..a");
+    CHECK_VIEW(ifeval_trim(ARES_VIEW("\xe3\x80\x80 .a\xc2\xa0\n")), ".a");
+    CHECK_VIEW(ifeval_delete_punct(ARES_VIEW("a-b_c d’"), &arena), "abc d’");
+    CHECK_VIEW(ifeval_ascii(ARES_VIEW("Chișinău ﬁ ½"), &arena), "Chisinau fi 12");
+    CHECK_VIEW(joined(ifeval_split(ARES_VIEW(",a,,b"), ARES_VIEW(","), &arena)), "|a||b");
+    CHECK_EQ(ifeval_count(ARES_VIEW("aaaaa"), ARES_VIEW("aa")), 2);
+    CHECK(ifeval_has_word(ARES_VIEW("a caté cat."), ARES_VIEW("cat")) &&
+          !ifeval_has_word(ARES_VIEW("caté"), ARES_VIEW("cat")));
+    CHECK(!ifeval_has_word(ARES_VIEW("C++ x"), ARES_VIEW("C++")) &&
+          ifeval_has_word(ARES_VIEW("C++x"), ARES_VIEW("C++")));
     ares_arena_fini(&arena);
 }
 
 TEST(sentences_end_where_punkt_ends_them)
 {
-    CHECK_VIEW(joined(if_sentences(ARES_VIEW("J. Bach wrote. In 1720. he paused (e.g. Then.) Yes!"),
-                                   &arena)),
+    CHECK_VIEW(joined(ifeval_sentences(
+                   ARES_VIEW("J. Bach wrote. In 1720. he paused (e.g. Then.) Yes!"), &arena)),
                "J. Bach wrote.|In 1720. he paused (e.g.|Then.)|Yes!");
-    CHECK_VIEW(joined(if_sentences(ARES_VIEW("Wait . . . what? \"Go.\" -- he said."), &arena)),
+    CHECK_VIEW(joined(ifeval_sentences(ARES_VIEW("Wait . . . what? \"Go.\" -- he said."), &arena)),
                "Wait .|.|.|what?|\"Go.\"|-- he said.");
-    CHECK_EQ(if_sentences(ARES_VIEW(" \n "), &arena).n, 0);
-    CHECK_EQ(if_sentences((ares_view){ "", 0 }, &arena).n, 0);
+    CHECK_EQ(ifeval_sentences(ARES_VIEW(" \n "), &arena).n, 0);
+    CHECK_EQ(ifeval_sentences((ares_view){ "", 0 }, &arena).n, 0);
     ares_arena_fini(&arena);
 }
 
 TEST(tokens_are_those_of_the_treebank)
 {
     CHECK_VIEW(
-        joined(if_tokens(ARES_VIEW("\"I cannot,\" he said: 'tis 3:30 -- wanna go?"), &arena)),
+        joined(ifeval_tokens(ARES_VIEW("\"I cannot,\" he said: 'tis 3:30 -- wanna go?"), &arena)),
         "``|I|can|not|,|''|he|said|:|'t|is|3:30|--|wan|na|go|?");
-    CHECK_VIEW(joined(if_tokens(ARES_VIEW("They've (not) seen John's\nbook, a.b. c.\")"), &arena)),
-               "They|'ve|(|not|)|seen|John's|book|,|a.b|.|c|.|''|)");
+    CHECK_VIEW(
+        joined(ifeval_tokens(ARES_VIEW("They've (not) seen John's\nbook, a.b. c.\")"), &arena)),
+        "They|'ve|(|not|)|seen|John's|book|,|a.b|.|c|.|''|)");
     ares_arena_fini(&arena);
 }
 
@@ -224,41 +228,41 @@ TEST(languages_by_script_and_by_frequent_words)
         { "el", "Ο καιρός είναι καλός" }
     };
     for (int i = 0; i < ARES_COUNT(texts); i++)
-        CHECK_STR(if_language(ares_view_of(texts[i][1])), texts[i][0]);
-    CHECK(if_language(ARES_VIEW("12345 !!! 😀")) == NULL);
+        CHECK_STR(ifeval_language(ares_view_of(texts[i][1])), texts[i][0]);
+    CHECK(ifeval_language(ARES_VIEW("12345 !!! 😀")) == NULL);
 }
 
 TEST(verbs_open_a_text)
 {
-    CHECK(if_is_verb(ARES_VIEW("**Make** sure")) && if_is_verb(ARES_VIEW("Is it?")) &&
-          if_is_verb(ARES_VIEW("Blogging helps")));
-    CHECK(!if_is_verb(ARES_VIEW("Please help")) && !if_is_verb(ARES_VIEW("Morning comes")) &&
-          !if_is_verb(ARES_VIEW("")));
+    CHECK(ifeval_is_verb(ARES_VIEW("**Make** sure")) && ifeval_is_verb(ARES_VIEW("Is it?")) &&
+          ifeval_is_verb(ARES_VIEW("Blogging helps")));
+    CHECK(!ifeval_is_verb(ARES_VIEW("Please help")) &&
+          !ifeval_is_verb(ARES_VIEW("Morning comes")) && !ifeval_is_verb(ARES_VIEW("")));
 }
 
 TEST(csv_reads_as_python_does)
 {
-    if_rows rows = if_csv(ARES_VIEW("a,\"b\"\"c\nd\"x,e\"f\r\n\n,\n\"g,"), ',', &arena);
+    ifeval_rows rows = ifeval_csv(ARES_VIEW("a,\"b\"\"c\nd\"x,e\"f\r\n\n,\n\"g,"), ',', &arena);
     if (!CHECK_EQ(rows.n, 4)) return;
     CHECK_VIEW(joined(rows.items[0]), "a|b\"c\ndx|e\"f");
     CHECK_EQ(rows.items[1].n, 0);
     CHECK_VIEW(joined(rows.items[2]), "|");
     CHECK_VIEW(joined(rows.items[3]), "g,");
-    CHECK_EQ(if_csv(ARES_VIEW("a\rb"), ',', &arena).n, -1);
-    CHECK_EQ(if_csv((ares_view){ "", 0 }, ',', &arena).n, 0);
-    CHECK_VIEW(joined(if_csv(ARES_VIEW("a\tb,c"), '\t', &arena).items[0]), "a|b,c");
+    CHECK_EQ(ifeval_csv(ARES_VIEW("a\rb"), ',', &arena).n, -1);
+    CHECK_EQ(ifeval_csv((ares_view){ "", 0 }, ',', &arena).n, 0);
+    CHECK_VIEW(joined(ifeval_csv(ARES_VIEW("a\tb,c"), '\t', &arena).items[0]), "a|b,c");
     ares_arena_fini(&arena);
 }
 
 TEST(word_lists_keep_their_order)
 {
-    CHECK_EQ(if_table_count(IF_CAPITALS), 27);
-    CHECK_VIEW(if_table_item(IF_CAPITALS, 0), "Reykjavik");
-    CHECK_VIEW(if_table_item(IF_CAPITALS, 26), "Zagreb");
-    CHECK_EQ(if_table_count(IF_PERSON_NAMES), 50);
-    CHECK(if_table_has(IF_STOP_WORDS, ARES_VIEW("the")) &&
-          !if_table_has(IF_STOP_WORDS, ARES_VIEW("The")));
-    for (int t = IF_STOP_WORDS; t <= IF_VERBS; t++)
-        for (int i = 0; i < if_table_count((if_table)t); i++)
-            CHECK(if_table_has((if_table)t, if_table_item((if_table)t, i)));
+    CHECK_EQ(ifeval_table_count(IFEVAL_CAPITALS), 27);
+    CHECK_VIEW(ifeval_table_item(IFEVAL_CAPITALS, 0), "Reykjavik");
+    CHECK_VIEW(ifeval_table_item(IFEVAL_CAPITALS, 26), "Zagreb");
+    CHECK_EQ(ifeval_table_count(IFEVAL_PERSON_NAMES), 50);
+    CHECK(ifeval_table_has(IFEVAL_STOP_WORDS, ARES_VIEW("the")) &&
+          !ifeval_table_has(IFEVAL_STOP_WORDS, ARES_VIEW("The")));
+    for (int t = IFEVAL_STOP_WORDS; t <= IFEVAL_VERBS; t++)
+        for (int i = 0; i < ifeval_table_count((ifeval_table)t); i++)
+            CHECK(ifeval_table_has((ifeval_table)t, ifeval_table_item((ifeval_table)t, i)));
 }

@@ -1,6 +1,7 @@
 /*
  * Jobs of a thread beside the program: what is promised of them holds; and where it did not, these
- * checks would see it. To show that, behind.c is here once more, with faults that a test plants.
+ * checks would see it. To show that, write_queue.c is here once more, with faults that a test
+ * plants.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@ static bool is_set(const atomic_bool *x)
     return atomic_load(x);
 }
 
-/* ------------------------------------------------------------------ behind.c with faults */
+/* ------------------------------------------------------------------ write_queue.c with faults */
 typedef enum {
     NO_FAULT,
     NO_THREAD, /* none is to be had, which is no fault */
@@ -60,11 +61,11 @@ static inline bool load(const atomic_bool *from)
     return planted == DONE_AT_ONCE || is_set(from);
 }
 
-#define ares_behind_new faulty_new
-#define ares_behind_post faulty_post
-#define ares_behind_begin faulty_begin
-#define ares_behind_done faulty_done
-#define ares_behind_end faulty_end
+#define ares_write_queue_new faulty_new
+#define ares_write_queue_post faulty_post
+#define ares_write_queue_begin faulty_begin
+#define ares_write_queue_done faulty_done
+#define ares_write_queue_end faulty_end
 #define pthread_create create
 #define pthread_join join
 #define pthread_sigmask mask
@@ -73,17 +74,17 @@ static inline bool load(const atomic_bool *from)
 #define atomic_store store
 #undef atomic_load
 #define atomic_load load
-ares_behind *faulty_new(void);
-void faulty_post(ares_behind *b, ares_behind_fn *fn, void *ctx);
-void faulty_begin(ares_behind *b);
-bool faulty_done(const ares_behind *b);
-int faulty_end(ares_behind *b);
-#include "../../src/core/behind.c"
-#undef ares_behind_new
-#undef ares_behind_post
-#undef ares_behind_begin
-#undef ares_behind_done
-#undef ares_behind_end
+ares_write_queue *faulty_new(void);
+void faulty_post(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx);
+void faulty_begin(ares_write_queue *b);
+bool faulty_done(const ares_write_queue *b);
+int faulty_end(ares_write_queue *b);
+#include "../../src/core/write_queue.c"
+#undef ares_write_queue_new
+#undef ares_write_queue_post
+#undef ares_write_queue_begin
+#undef ares_write_queue_done
+#undef ares_write_queue_end
 #undef pthread_create
 #undef pthread_join
 #undef pthread_sigmask
@@ -92,7 +93,7 @@ int faulty_end(ares_behind *b);
 /* As work, in another order, or to the first failure, or with the message of the last. */
 static void *work_wrongly(void *ctx)
 {
-    ares_behind *b = ctx;
+    ares_write_queue *b = ctx;
     for (int64_t i = 0; i < b->n && !(planted == STOPS && b->rc != ARES_OK); i++) {
         const job *j = &b->jobs[planted == REVERSED ? b->n - 1 - i : i];
         int rc = j->fn(j->ctx);
@@ -116,14 +117,14 @@ static int create(pthread_t *thread, const pthread_attr_t *how, void *(*right)(v
 }
 
 typedef struct functions {
-    ares_behind *(*new)(void);
-    void (*post)(ares_behind *b, ares_behind_fn *fn, void *ctx);
-    void (*begin)(ares_behind *b);
-    bool (*done)(const ares_behind *b);
-    int (*end)(ares_behind *b);
+    ares_write_queue *(*new)(void);
+    void (*post)(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx);
+    void (*begin)(ares_write_queue *b);
+    bool (*done)(const ares_write_queue *b);
+    int (*end)(ares_write_queue *b);
 } functions;
-static const functions real = { ares_behind_new, ares_behind_post, ares_behind_begin,
-                                ares_behind_done, ares_behind_end },
+static const functions real = { ares_write_queue_new, ares_write_queue_post, ares_write_queue_begin,
+                                ares_write_queue_done, ares_write_queue_end },
                        faulty = { faulty_new, faulty_post, faulty_begin, faulty_done, faulty_end };
 
 /* ------------------------------------------------------------------ what is promised */
@@ -155,7 +156,7 @@ static int broken_by_tasks(const functions *f, bool begun)
 {
     int order[2 * JOBS], n = 0, broken = 0;
     task tasks[JOBS];
-    ares_behind *b = f->new();
+    ares_write_queue *b = f->new();
     for (int i = 0; i < JOBS; i++) {
         tasks[i] = (task){ order, &n, i, i == 40 ? ARES_EIO : i == 70 ? ARES_ELIMIT : ARES_OK };
         f->post(b, do_task, &tasks[i]);
@@ -197,7 +198,7 @@ static int broken_by_waiting(const functions *f)
     sigset_t before, after;
     atomic_init(&in_vain, false);
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    ares_behind *b = f->new();
+    ares_write_queue *b = f->new();
     f->post(b, wait_for, &w);
     f->begin(b);
     if (!is_set(&w.over) && f->done(b)) broken |= TOLD;
@@ -220,7 +221,7 @@ static int broken_promises(const functions *f)
 TEST(jobs_are_done_in_order_beside_the_program_and_the_first_failure_is_told)
 {
     CHECK_EQ(broken_promises(&real), 0);
-    CHECK_OK(ares_behind_end(NULL));
+    CHECK_OK(ares_write_queue_end(NULL));
 }
 
 TEST(a_fault_of_what_is_done_beside_the_program_is_seen)

@@ -149,7 +149,7 @@ TEST(a_model_that_follows_another_has_the_numbers_that_its_file_will_have)
     if (!CHECK_OK(load(golden("qwen2_bf16"), ARES_BF16, &d, &a)) ||
         !CHECK_OK(ares_model_new(&a->cfg, &d, &opt, 3, &b)))
         return;
-    CHECK_OK(ares_model_mix(a, b, 0.3));
+    CHECK_OK(ares_model_interpolate(a, b, 0.3));
     CHECK_OK(ares_model_save(a, test_file("saved"), NULL, NULL));
     if (CHECK_OK(ares_model_load(test_file("saved"), &d, &opt, &again))) {
         CHECK_MEM(again->weights, a->weights, a->weights_bytes);

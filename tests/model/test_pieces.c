@@ -147,13 +147,13 @@ static void save_in(const ares_model *m, const char *dir, const ares_writers *by
 }
 
 /* Training goes on before anything is written, and must not be seen in the files. */
-static void write_behind(ares_model *m, ares_behind *behind)
+static void write_behind(ares_model *m, ares_write_queue *behind)
 {
     const ares_region *r = &m->regions[1];
     uint32_t *of_m = r->m, *of_weights = r->weights;
     of_m[0] ^= 1, of_weights[0] ^= 1;
-    ares_behind_begin(behind);
-    CHECK_OK(ares_behind_end(behind));
+    ares_write_queue_begin(behind);
+    CHECK_OK(ares_write_queue_end(behind));
     of_m[0] ^= 1, of_weights[0] ^= 1;
 }
 
@@ -170,12 +170,12 @@ static void save_together(ares_world *w, ares_model *m, const char *dir)
     CHECK_EQ(again[0], alone[0]);
     CHECK_EQ(again[1], alone[1]);
     for (int way = 0; way < 3; way++) { /* sent to rank 0; by each rank; by a thread of each */
-        const ares_writers by = { w, way > 0, way == 2 ? ares_behind_new() : NULL };
+        const ares_writers by = { w, way > 0, way == 2 ? ares_write_queue_new() : NULL };
         (void)snprintf(all, sizeof all, "%s/together_%d", dir, way);
         CHECK_OK(ares_dir_make(all));
         save_in(m, all, &by, sums);
         if (by.behind) write_behind(m, by.behind);
-        CHECK_OK(ares_world_agree(w, ARES_OK)); /* all have written */
+        CHECK_OK(ares_world_share_error(w, ARES_OK)); /* all have written */
         CHECK_EQ(sums[0], alone[0]);
         CHECK_EQ(sums[1], alone[1]);
         for (int f = 0; f < ARES_COUNT(files); f++)
@@ -205,7 +205,7 @@ static void load_and_save(ares_world *w, ares_device *d, const char *dir, ares_s
         CHECK_OK(ares_model_optimizer_load(
             m, ares_path_join(&path, dir, "alone_0/optimizer.safetensors"))))
         save_in(m, again, &by, sums);
-    CHECK_OK(ares_world_agree(w, ARES_OK));
+    CHECK_OK(ares_world_share_error(w, ARES_OK));
     for (int f = 0; f < ARES_COUNT(files); f++)
         CHECK_EQ(test_shell(NULL, "cmp '%s/alone_0/%s' '%s/%s'", dir, files[f], again, files[f]),
                  0);

@@ -110,7 +110,7 @@ static int answer_in_turns(ares_trainer *t, const answer_job *job, ares_arena *a
     }
     return ARES_OK;
 }
-static const answerer in_turns = { .name = "turns", .answer = answer_in_turns };
+static const generator in_turns = { .name = "turns", .answer = answer_in_turns };
 
 static double metric(const opened *o, const char *name)
 {
@@ -124,7 +124,7 @@ static void step(opened *o, const char *word, bool per_turn, bool of_odd_sizes)
     row_per_turn = per_turn;
     uneven = of_odd_sizes;
     REQUIRE_OK(open_trainer(o, "algorithm.adv_estimator=grpo", word));
-    o->t.answerer = &in_turns;
+    o->t.generator = &in_turns;
     REQUIRE_OK(ares_train_step(&o->t, o->m));
 }
 
@@ -132,7 +132,7 @@ TEST(scores_of_turns_are_not_shaped)
 {
     opened o;
     REQUIRE_OK(open_trainer(&o, "worker.reward.rewards=[{name: aepo}]", "worker.rollout.seed=1"));
-    o.t.answerer = &in_turns;
+    o.t.generator = &in_turns;
     CHECK_FAIL(ares_train_step(&o.t, o.m), ARES_ECONFIG, "env.use_turn_scores");
     close_trainer(&o);
 }
@@ -214,7 +214,7 @@ TEST(a_validation_judges_conversations_of_several_rows)
     uneven = false;
     ares_str_addf(&files, "data.val_files=%s", test_source("examples/data/sums/val.jsonl"));
     REQUIRE_OK(open_trainer(&o, files.data, "worker.rollout.val_override_config={n: 3}"));
-    o.t.answerer = &in_turns;
+    o.t.generator = &in_turns;
     REQUIRE_OK(trainer_validate(&o.t, o.m, &samples));
     CHECK_NEAR(metric(&o, "val/reward_score"), 1, 1e-12); /* 0, 1 and 2 */
     ares_view rest = ares_str_view(&samples);
@@ -254,9 +254,9 @@ TEST(numbers_of_an_answer_are_over_its_rows_and_leave_the_environment_out)
         { .index = 1, .accuracy = 0, .discarded = 1, .n_rows = 1, .rows = rows }
     };
     ares_group g = { .draw = prompt.draw, .row = row, .n = 2, .items = y };
-    rounds r = { .looks = true,
-                 .keep = keep,
-                 .last = { .total = 1, .count = 1, .prompts = &prompt, .groups = &g } };
+    step_draws r = { .looks = true,
+                     .keep = keep,
+                     .last = { .total = 1, .count = 1, .prompts = &prompt, .groups = &g } };
     ares_filter_stages(&o.c.filter, &r.of_draws, &r.of_batch);
     REQUIRE_OK(filter_last_draw(&o.t, &r, a, o.m));
     CHECK(r.first[1] == 2 && r.prompts[0].id == prompt.id);
@@ -283,7 +283,7 @@ static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
                              .prompts = prompts,
                              .sampling = &sampling,
                              .key = ares_rng_root(1, ARES_RNG_SAMPLE) };
-    CHECK_OK(answer_engine.answer(&o->t, &job, a, out));
+    CHECK_OK(generate_single_turn.answer(&o->t, &job, a, out));
     return out;
 }
 
@@ -396,7 +396,7 @@ static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *
     }
     return ARES_OK;
 }
-static const answerer by_prompt = { .name = "by prompt", .answer = answer_by_prompt };
+static const generator by_prompt = { .name = "by prompt", .answer = answer_by_prompt };
 
 /*
  * The greedy baseline of a prompt is answered anew where its answers go on, and it is the prompt's
@@ -406,13 +406,13 @@ TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
 {
     enum { PROMPTS = 3 };
     opened o;
-    draw fresh, d;
+    prompt_draw fresh, d;
     bool keep[PROMPTS] = { false, true, false };
     row_per_turn = uneven = false;
     REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=remax", "worker.rollout.seed=1"));
     ares_arena *a = &o.t.batch.arena;
     REQUIRE_OK(draw_prompts(&o.t, a, PROMPTS, &fresh));
-    o.t.answerer = &by_prompt;
+    o.t.generator = &by_prompt;
     REQUIRE_OK(draw_answer(&o.t, a, &fresh, NULL));
     d = fresh;
     for (int i = 0; i < PROMPTS; i++) fresh.prompts[i].begun = &fresh.groups[i];
@@ -447,7 +447,7 @@ TEST(a_prompt_is_answered_afresh_for_every_reason)
     opened o;
     int64_t n;
     ares_group *x[REASONS], *y;
-    draw d;
+    prompt_draw d;
     ares_sampling sampling;
     REQUIRE_OK(open_trainer(&o, "data.shuffle=false", "worker.rollout.seed=1"));
     ares_arena *a = &o.t.batch.arena;
@@ -492,14 +492,14 @@ static int answer_at_length(ares_trainer *t, const answer_job *job, ares_arena *
     }
     return ARES_OK;
 }
-static const answerer at_length = { .name = "at length", .answer = answer_at_length };
+static const generator at_length = { .name = "at length", .answer = answer_at_length };
 
 TEST(a_group_whose_answers_are_all_dropped_leaves_the_batch)
 {
     opened o;
     REQUIRE_OK(
         open_trainer(&o, "worker.reward.max_length=10", "algorithm.over_length_action=drop"));
-    o.t.answerer = &at_length;
+    o.t.generator = &at_length;
     const ares_batch *b = &o.t.batch;
     REQUIRE_OK(collect_groups(&o.t, &o.t.batch, o.m));
     REQUIRE(b->groups == 2);

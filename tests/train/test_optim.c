@@ -223,7 +223,7 @@ TEST(norms_and_biases_in_the_type_of_activations_follow_their_weights)
         CHECK_OK(ares_model_optimizer_load(other, test_file("states")));
         check_copy(other, "with states");
         CHECK(memcmp(other->layer[0].q.bias->act, t.m->layer[0].q.bias->act, 8) == 0);
-        CHECK_OK(ares_model_mix(other, plain.m, 0.5));
+        CHECK_OK(ares_model_interpolate(other, plain.m, 0.5));
         check_copy(other, "mixed");
         ares_model_free(other);
         trained_close(&t);

@@ -40,7 +40,7 @@ static void answer_whole(opened *o, account *a)
                              .sampling = &sampling,
                              .key = ares_rng_root(1, ARES_RNG_SAMPLE) };
     o->t.run.step = a->step;
-    CHECK_OK(answer_engine.answer(&o->t, &job, arena, &a->group));
+    CHECK_OK(generate_single_turn.answer(&o->t, &job, arena, &a->group));
     o->t.run.step = step;
 }
 

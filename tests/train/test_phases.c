@@ -30,7 +30,7 @@ static bool lend(ares_trainer *t, bool small)
                                .lends_cache = true };
     ares_rollout_free(t->rollout);
     t->rollout = NULL;
-    if (small && !CHECK_OK(largest_announce(t, 1, &o.training_bytes))) return false;
+    if (small && !CHECK_OK(peak_reserve(t, 1, &o.training_bytes))) return false;
     if (t->slice) { /* one that has no memory yet */
         ares_model_free(t->slice);
         if (!CHECK_OK(ares_model_slice(t->run.model, NULL, &t->slice))) return false;

@@ -104,7 +104,7 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
     p->returned = ares_arena_calloc(&b->arena, tokens, sizeof(double));
     int rc = ARES_OK;
     for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) rc = read_row(p, r);
-    return ares_world_agree(world, rc); /* estimators add over ranks next */
+    return ares_world_share_error(world, rc); /* estimators add over ranks next */
 }
 
 /* The first row from `first` on of the same episode as row r: r itself where it is the first. */

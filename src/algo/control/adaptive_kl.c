@@ -65,7 +65,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     double *kl = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *kl), sum = 0;
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     control_gathered all = { 0 };
-    int rc = ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, who, kl));
+    int rc = ares_world_share_error(s->env.world, control_row_kl(b, s->env.algorithm, who, kl));
     for (int64_t r = 0; r < b->rows; r++)
         local[r] = (control_sample){ .index = b->samples[r].index, .kl = kl[r] };
     if (rc == ARES_OK) rc = control_gather(s->env.world, b, local, &all);

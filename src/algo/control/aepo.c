@@ -309,12 +309,12 @@ static int aepo_generated(void *state, const ares_batch *b)
 {
     aepo *s = state;
     if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
-    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, true)));
+    ARES_TRY(ares_world_share_error(s->env.world, aepo_check_batch(b, true)));
     if (!s->tau_known) return ARES_OK;
     s->generated = true;
     ares_arena arena = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    int rc = ares_world_agree(s->env.world, aepo_mark(s, b, &arena, local, NULL, NULL, NULL));
+    int rc = ares_world_share_error(s->env.world, aepo_mark(s, b, &arena, local, NULL, NULL, NULL));
     if (rc != ARES_OK) {
         ares_arena_fini(&arena);
         return rc;
@@ -532,8 +532,8 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
 {
     *all = (control_gathered){ 0 };
     ARES_TRY(check_rows(s, b));
-    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, x->need_accuracy)));
-    ARES_TRY(ares_world_agree(s->env.world, aepo_measure(s, b, arena, x->local)));
+    ARES_TRY(ares_world_share_error(s->env.world, aepo_check_batch(b, x->need_accuracy)));
+    ARES_TRY(ares_world_share_error(s->env.world, aepo_measure(s, b, arena, x->local)));
     if (!s->tau_known) {
         int rc = control_gather(s->env.world, b, x->local, all);
         if (rc == ARES_OK && all->n_samples) {
@@ -547,7 +547,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    ARES_TRY(ares_world_agree(
+    ARES_TRY(ares_world_share_error(
         s->env.world, aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost)));
     return control_gather(s->env.world, b, x->local, all);
 }

@@ -24,7 +24,8 @@ double kl_row_mean(const float *kl, const uint8_t *mask, int64_t n)
     return count > 0 ? sum / count : 0;
 }
 
-void ares_kl_see(ares_batch *b, int64_t row, int64_t end, const float *kl, const bool *passed)
+void ares_kl_record_rows(ares_batch *b, int64_t row, int64_t end, const float *kl,
+                         const bool *passed)
 {
     ares_row_kl *all =
         ares_arena_alloc(&b->arena, (size_t)(b->n_row_kl + end - row + 1) * sizeof *all);
@@ -218,7 +219,8 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
     if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));
     if (in_loss) take_means(b->row_kl, b->n_row_kl, b->rows, local, arena);
     else {
-        ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, AEPO_WHO, kl)));
+        ARES_TRY(ares_world_share_error(s->env.world,
+                                        control_row_kl(b, s->env.algorithm, AEPO_WHO, kl)));
         for (int64_t r = 0; r < b->rows; r++) local[r].kl = kl[r], local[r].left_out = false;
     }
     ARES_TRY(gather_kl(s, b, local, sum, count));

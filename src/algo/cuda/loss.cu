@@ -79,7 +79,7 @@ static __device__ bool counts(const loss_job &j, int64_t t)
     return good;
 }
 
-/* As loss_see of the CPU's, without the bin. */
+/* As loss_count_token of the CPU's, without the bin. */
 static __device__ void see(const loss_job &j, tally *s, double log_ratio, double ratio,
                            const ares_token_term &e, double w)
 {

@@ -156,7 +156,7 @@ static int64_t share(double ratio, double tokens)
 static int open_choice(const ares_loss_args *a, const char *name, means *m, bool *any)
 {
     *any = false;
-    ARES_TRY(ares_world_agree(a->world, loss_check(a, name)));
+    ARES_TRY(ares_world_share_error(a->world, loss_check(a, name)));
     ARES_TRY(means_of(a, m));
     *any = m->tokens > 0;
     return ARES_OK;

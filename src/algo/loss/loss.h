@@ -53,8 +53,8 @@ static inline loss_token loss_token_at(const ares_loss_args *a, int64_t t)
  * A token's share of the sums. ratio: of the token itself; e->ratio is the one its loss looks at;
  * w: its whole weight.
  */
-static inline void loss_see(const ares_loss_args *a, double log_ratio, double ratio,
-                            const ares_token_term *e, double w)
+static inline void loss_count_token(const ares_loss_args *a, double log_ratio, double ratio,
+                                    const ares_token_term *e, double w)
 {
     ares_loss_sums *s = a->sums;
     double x = ares_loss_bound(log_ratio);
@@ -91,7 +91,7 @@ LOSS_WALK void loss_tokens(const ares_loss_args *a, const ares_loss *loss, loss_
         if (chosen) x.chosen = chosen[t];
         ares_token_term e = formula(&x, &s);
         double w = x.weight * x.correction;
-        loss_see(a, x.log_ratio, e.ratio, &e, w);
+        loss_count_token(a, x.log_ratio, e.ratio, &e, w);
         a->d_log_prob[t] += (float)(e.gradient * w);
     }
 }
@@ -141,8 +141,8 @@ LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int
             if (!a->mask[t]) continue;
             loss_token x = loss_token_at(a, t);
             loss_row_token e = of_token(&r, &x, &s);
-            loss_see(a, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), &e.term,
-                     e.weight);
+            loss_count_token(a, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), &e.term,
+                             e.weight);
             sum += e.derivative;
             if (!spread) a->d_log_prob[t] += (float)e.derivative;
         }

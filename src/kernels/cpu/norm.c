@@ -176,7 +176,7 @@ static void row_backward(const ares_layer_norm_args *a, int64_t r)
     }
 }
 
-static void columns_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
+static void dc_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
 {
     int32_t k = a->k;
     v16 dw[COLUMN_CHUNK / 16], db[COLUMN_CHUNK / 16];
@@ -209,7 +209,7 @@ static void layer_norm_backward_task(void *ctx, int64_t task, int worker)
         return;
     }
     int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK;
-    columns_backward(&j->a, from, ARES_MIN(j->a.k, from + COLUMN_CHUNK));
+    dc_backward(&j->a, from, ARES_MIN(j->a.k, from + COLUMN_CHUNK));
 }
 
 void ARES_K(layer_norm_backward)(ares_device *d, const ares_layer_norm_args *a)

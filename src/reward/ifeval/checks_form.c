@@ -106,7 +106,7 @@ static bool key(reader *r)
     return r->p < r->end && *r->p++ == ':';
 }
 
-bool if_is_json(ares_view text)
+bool ifeval_is_json(ares_view text)
 {
     reader r = { text.data, text.data + text.len };
     char open[MAX_DEPTH];
@@ -148,10 +148,10 @@ bool if_is_json(ares_view text)
  * left and do not overlap.
  */
 
-static bool at_least(if_args *a, const char *key, int64_t count)
+static bool at_least(ifeval_args *a, const char *key, int64_t count)
 {
     double n = 0;
-    return if_arg_number(a, key, &n) && (double)count >= n;
+    return ifeval_arg_number(a, key, &n) && (double)count >= n;
 }
 
 /* The index of the first x or y from i on; text.len when there is neither. */
@@ -167,7 +167,7 @@ static ares_view between(ares_view t, size_t from, size_t to)
 }
 
 /* \[.*?\] : a bracket that closes on its line */
-bool if_check_number_placeholders(if_args *a)
+bool ifeval_check_number_placeholders(ifeval_args *a)
 {
     ares_view t = a->text;
     int64_t found = 0;
@@ -182,7 +182,7 @@ bool if_check_number_placeholders(if_args *a)
 
 static size_t skip_one(ares_view t, size_t i)
 {
-    return t.len - if_skip_one_space(if_from(t, i)).len;
+    return t.len - ifeval_skip_one_space(ifeval_from(t, i)).len;
 }
 
 /* Whether `p\.\s?s\.` or, doubled, `p\.\s?p\.\s?s` stands at i; the text is in lower case. */
@@ -195,14 +195,14 @@ static bool is_postscript(ares_view t, size_t i, bool doubled)
     return i < t.len && t.data[i] == 's' && (doubled || (i + 1 < t.len && t.data[i + 1] == '.'));
 }
 
-bool if_check_postscript(if_args *a)
+bool ifeval_check_postscript(ifeval_args *a)
 {
-    ares_view marker = { 0 }, text = if_lower(a->text, a->arena);
-    if (!if_arg_text(a, "postscript_marker", &marker)) return false;
-    marker = if_trim(marker);
+    ares_view marker = { 0 }, text = ifeval_lower(a->text, a->arena);
+    if (!ifeval_arg_text(a, "postscript_marker", &marker)) return false;
+    marker = ifeval_trim(marker);
     bool doubled = ares_view_is(marker, "P.P.S");
     if (!doubled && !ares_view_is(marker, "P.S."))
-        return ares_view_find(text, if_lower(marker, a->arena), 0) >= 0;
+        return ares_view_find(text, ifeval_lower(marker, a->arena), 0) >= 0;
     for (size_t i = 0; i < text.len; i++)
         if (is_postscript(text, i, doubled)) return true;
     return false;
@@ -216,22 +216,22 @@ static int64_t count_bullets(ares_view t, char mark)
 {
     int64_t found = 0;
     for (ares_view rest = t; rest.len;) {
-        ares_view at = if_trim_left(rest);
+        ares_view at = ifeval_trim_left(rest);
         bool bullet =
             at.len && at.data[0] == mark && (mark == '-' || (at.len > 1 && at.data[1] != '*'));
         found += bullet;
         size_t behind = bullet ? (mark == '-' ? 1 : 2) : 0; /* where the rest of the line begins */
         const char *end = at.len > behind ? memchr(at.data + behind, '\n', at.len - behind) : NULL;
         if (!end) break;
-        rest = if_from(at, (size_t)(end - at.data) + 1);
+        rest = ifeval_from(at, (size_t)(end - at.data) + 1);
     }
     return found;
 }
 
-bool if_check_number_bullet_lists(if_args *a)
+bool ifeval_check_number_bullet_lists(ifeval_args *a)
 {
     double n = 0;
-    return if_arg_number(a, "num_bullets", &n) &&
+    return ifeval_arg_number(a, "num_bullets", &n) &&
            (double)(count_bullets(a->text, '*') + count_bullets(a->text, '-')) == n;
 }
 
@@ -243,7 +243,7 @@ static int64_t count_highlights(ares_view t, size_t stars)
         size_t to =
             memcmp(t.data + i, "**", stars) == 0 ? find_either(t, i + stars, '*', '\n') : t.len;
         if (to + stars <= t.len && memcmp(t.data + to, "**", stars) == 0) {
-            found += !if_is_blank(between(t, i + stars, to));
+            found += !ifeval_is_blank(between(t, i + stars, to));
             i = to + stars;
         } else {
             i++;
@@ -252,32 +252,32 @@ static int64_t count_highlights(ares_view t, size_t stars)
     return found;
 }
 
-bool if_check_number_highlighted_sections(if_args *a)
+bool ifeval_check_number_highlighted_sections(ifeval_args *a)
 {
     return at_least(a, "num_highlights",
                     count_highlights(a->text, 1) + count_highlights(a->text, 2));
 }
 
 /* \s?SPLITER\s?\d+\s? */
-bool if_check_multiple_sections(if_args *a)
+bool ifeval_check_multiple_sections(ifeval_args *a)
 {
     ares_view mark = { 0 };
     int64_t found = 0;
-    if (!if_arg_filled(a, "section_spliter", &mark)) return false;
-    mark = if_trim(mark);
+    if (!ifeval_arg_filled(a, "section_spliter", &mark)) return false;
+    mark = ifeval_trim(mark);
     if (!mark.len) {
         a->fault = "section_spliter";
         return false;
     }
     size_t from = 0;
     for (int64_t at; (at = ares_view_find(a->text, mark, from)) >= 0;) {
-        ares_view behind = if_from(a->text, (size_t)at + mark.len),
-                  digits = if_skip_one_space(behind);
-        if (!if_spend(a, 1 + (int64_t)mark.len)) return false;
+        ares_view behind = ifeval_from(a->text, (size_t)at + mark.len),
+                  digits = ifeval_skip_one_space(behind);
+        if (!ifeval_spend(a, 1 + (int64_t)mark.len)) return false;
         from = (size_t)at + 1;
-        if (!digits.len || !if_is_digit(if_first(digits))) continue;
+        if (!digits.len || !ifeval_is_digit(ifeval_first(digits))) continue;
         found++;
-        if_next_digits(&digits);
+        ifeval_next_digits(&digits);
         from = a->text.len - digits.len;
     }
     return at_least(a, "num_sections", found);
@@ -287,9 +287,9 @@ bool if_check_multiple_sections(if_args *a)
  * <<[^\n]+>> : the longest match of each line; the title is that without the < before it and the >
  * after it
  */
-bool if_check_title(if_args *a)
+bool ifeval_check_title(ifeval_args *a)
 {
-    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
     for (int64_t i = 0; i < lines.n; i++) {
         ares_view line = lines.items[i];
         int64_t from = ares_view_find(line, ARES_VIEW("<<"), 0);
@@ -299,22 +299,22 @@ bool if_check_title(if_args *a)
             to--;
         if (to < (size_t)from + 5) continue;
         ares_view title = between(line, (size_t)from, to);
-        while (title.len && title.data[0] == '<') title = if_from(title, 1);
+        while (title.len && title.data[0] == '<') title = ifeval_from(title, 1);
         while (title.len && title.data[title.len - 1] == '>') title.len--;
-        if (!if_is_blank(title)) return true;
+        if (!ifeval_is_blank(title)) return true;
     }
     return false;
 }
 
-bool if_check_json_format(if_args *a)
+bool ifeval_check_json_format(ifeval_args *a)
 {
     static const char *const fences[] = { "```json", "```Json", "```JSON", "```" };
-    ares_view t = if_trim(a->text);
+    ares_view t = ifeval_trim(a->text);
     /* one after the other, as the reference strips them */
     for (int i = 0; i < ARES_COUNT(fences); i++)
-        if (ares_view_starts(t, ares_view_of(fences[i]))) t = if_from(t, strlen(fences[i]));
-    if (if_ends(t, ARES_VIEW("```"))) t.len -= 3;
-    return if_is_json(if_trim(t));
+        if (ares_view_starts(t, ares_view_of(fences[i]))) t = ifeval_from(t, strlen(fences[i]));
+    if (ifeval_ends(t, ARES_VIEW("```"))) t.len -= 3;
+    return ifeval_is_json(ifeval_trim(t));
 }
 
 /* ---------------------------------------------------------------- nesting */
@@ -323,7 +323,7 @@ static char closes(char c)
     return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0;
 }
 
-bool if_check_parentheses(if_args *a)
+bool ifeval_check_parentheses(ifeval_args *a)
 {
     char *open = ares_arena_alloc(a->arena, a->text.len + 1);
     size_t depth = 0, deepest = 0;
@@ -342,7 +342,7 @@ bool if_check_parentheses(if_args *a)
     return false;
 }
 
-bool if_check_quotes(if_args *a)
+bool ifeval_check_quotes(ifeval_args *a)
 {
     char *open = ares_arena_alloc(a->arena, a->text.len + 1);
     size_t depth = 0, deepest = 0;
@@ -361,28 +361,28 @@ bool if_check_quotes(if_args *a)
 }
 
 /* ---------------------------------------------------------------- lists and lines */
-bool if_check_list(if_args *a)
+bool ifeval_check_list(ifeval_args *a)
 {
     ares_view mark = { 0 };
-    return if_arg_filled(a, "sep", &mark) && if_count(a->text, mark) >= 2;
+    return ifeval_arg_filled(a, "sep", &mark) && ifeval_count(a->text, mark) >= 2;
 }
 
-bool if_check_sub_bullets(if_args *a)
+bool ifeval_check_sub_bullets(ifeval_args *a)
 {
-    if_list pieces = if_split(a->text, ARES_VIEW("*"), a->arena);
+    ifeval_list pieces = ifeval_split(a->text, ARES_VIEW("*"), a->arena);
     for (int64_t i = 1; i < pieces.n; i++)
-        if (!if_has(pieces.items[i], "-")) return false;
+        if (!ifeval_has(pieces.items[i], "-")) return false;
     return true;
 }
 
 /* Empty lines are dropped; lines of blanks count. */
-bool if_check_newline(if_args *a)
+bool ifeval_check_newline(ifeval_args *a)
 {
-    ares_view text = if_trim(if_delete_punct(a->text, a->arena));
-    if_list lines = if_split(text, ARES_VIEW("\n"), a->arena);
+    ares_view text = ifeval_trim(ifeval_delete_punct(a->text, a->arena));
+    ifeval_list lines = ifeval_split(text, ARES_VIEW("\n"), a->arena);
     int64_t filled = 0;
     for (int64_t i = 0; i < lines.n; i++) filled += lines.items[i].len > 0;
-    return filled == if_words(text, a->arena).n;
+    return filled == ifeval_words(text, a->arena).n;
 }
 
 /*
@@ -390,13 +390,13 @@ bool if_check_newline(if_args *a)
  * meets removes the first line equal to it, and the line after is skipped. So of each kind of blank
  * line the first k are removed, where k is how often the walk meets that kind.
  */
-bool if_check_line_indent(if_args *a)
+bool ifeval_check_line_indent(ifeval_args *a)
 {
-    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
-    uint32_t *kind = if_group(lines, a->arena),
+    ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
+    uint32_t *kind = ifeval_group(lines, a->arena),
              *removed = ares_arena_calloc(a->arena, (size_t)lines.n, sizeof *removed);
     for (int64_t i = 0; i < lines.n; i++)
-        if (if_is_blank(lines.items[i])) removed[kind[i++]]++;
+        if (ifeval_is_blank(lines.items[i])) removed[kind[i++]]++;
     int64_t before = -1;
     for (int64_t i = 0; i < lines.n; i++) {
         ares_view line = lines.items[i];
@@ -414,44 +414,44 @@ bool if_check_line_indent(if_args *a)
 
 static bool is_margin(char c) /* a digit, or punctuation other than the quote */
 {
-    return c != '"' && ((c >= '0' && c <= '9') || (c > 0 && if_is_punct((uint32_t)c)));
+    return c != '"' && ((c >= '0' && c <= '9') || (c > 0 && ifeval_is_punct((uint32_t)c)));
 }
 
-bool if_check_quote_unquote(if_args *a)
+bool ifeval_check_quote_unquote(ifeval_args *a)
 {
-    ares_view text = if_replace(a->text, ARES_VIEW("'\"'"), ARES_VIEW(""), a->arena);
-    if_list words = if_words(text, a->arena);
+    ares_view text = ifeval_replace(a->text, ARES_VIEW("'\"'"), ARES_VIEW(""), a->arena);
+    ifeval_list words = ifeval_words(text, a->arena);
     char *joined = ares_arena_alloc(a->arena, text.len + 1), *w = joined;
     for (int64_t i = 0; i < words.n; i++) w = mempcpy(w, words.items[i].data, words.items[i].len);
     ares_view v = { joined, (size_t)(w - joined) };
-    if (if_has(v, "\"\"")) return false;
+    if (ifeval_has(v, "\"\"")) return false;
     while (v.len && is_margin(v.data[v.len - 1])) v.len--;
     return !v.len || v.data[v.len - 1] != '"';
 }
 
 /* Offsets as in the reference, which counts both tags as <i> and </i>: "<em></em> x" passes. */
-bool if_check_thesis(if_args *a)
+bool ifeval_check_thesis(ifeval_args *a)
 {
     int64_t at = ares_view_find(a->text, ARES_VIEW("<i>"), 0);
     if (at < 0) at = ares_view_find(a->text, ARES_VIEW("<em>"), 0);
     if (at < 0) return false;
-    ares_view t = if_from(a->text, (size_t)at);
+    ares_view t = ifeval_from(a->text, (size_t)at);
     int64_t end = ares_view_find(t, ARES_VIEW("</i>"), 0);
     if (end < 0) end = ares_view_find(t, ARES_VIEW("</em>"), 0);
-    return end >= 3 && !if_is_blank(between(t, 3, (size_t)end)) &&
-           !if_is_blank(if_from(t, (size_t)end + 4));
+    return end >= 3 && !ifeval_is_blank(between(t, 3, (size_t)end)) &&
+           !ifeval_is_blank(ifeval_from(t, (size_t)end + 4));
 }
 
-bool if_check_output_template(if_args *a)
+bool ifeval_check_output_template(ifeval_args *a)
 {
-    return if_has(a->text, "My Answer:") && if_has(a->text, "My Conclusion:") &&
-           if_has(a->text, "Future Outlook:");
+    return ifeval_has(a->text, "My Answer:") && ifeval_has(a->text, "My Conclusion:") &&
+           ifeval_has(a->text, "Future Outlook:");
 }
 
-bool if_check_constrained_response(if_args *a)
+bool ifeval_check_constrained_response(ifeval_args *a)
 {
-    return if_has(a->text, "My answer is yes.") || if_has(a->text, "My answer is no.") ||
-           if_has(a->text, "My answer is maybe.");
+    return ifeval_has(a->text, "My answer is yes.") || ifeval_has(a->text, "My answer is no.") ||
+           ifeval_has(a->text, "My answer is maybe.");
 }
 
 /*
@@ -463,7 +463,7 @@ bool if_check_constrained_response(if_args *a)
 enum { FIELD_MAX = 131072 }; /* characters: csv.field_size_limit */
 
 typedef struct sink {
-    if_list *rows; /* NULL: only count */
+    ifeval_list *rows; /* NULL: only count */
     ares_view *fields;
     char *bytes;
     int64_t row_count, field_count;
@@ -493,7 +493,7 @@ static void end_row(sink *s)
 {
     if (s->rows)
         s->rows[s->row_count] =
-            (if_list){ s->fields + s->field_count - s->row_fields, s->row_fields };
+            (ifeval_list){ s->fields + s->field_count - s->row_fields, s->row_fields };
     s->row_count++;
     s->row_fields = 0;
 }
@@ -563,52 +563,52 @@ static bool run(ares_view text, char delimiter, sink *s)
     return true;
 }
 
-if_rows if_csv(ares_view text, char delimiter, ares_arena *arena)
+ifeval_rows ifeval_csv(ares_view text, char delimiter, ares_arena *arena)
 {
     sink count = { 0 };
-    if (!run(text, delimiter, &count)) return (if_rows){ NULL, -1 };
+    if (!run(text, delimiter, &count)) return (ifeval_rows){ NULL, -1 };
     sink s = {
-        .rows = ares_arena_alloc(arena, (size_t)ARES_MAX(count.row_count, 1) * sizeof(if_list)),
+        .rows = ares_arena_alloc(arena, (size_t)ARES_MAX(count.row_count, 1) * sizeof(ifeval_list)),
         .fields =
             ares_arena_alloc(arena, (size_t)ARES_MAX(count.field_count, 1) * sizeof(ares_view)),
         .bytes = ares_arena_alloc(arena, text.len + 1),
     };
     s.field = s.bytes;
     run(text, delimiter, &s);
-    return (if_rows){ s.rows, s.row_count };
+    return (ifeval_rows){ s.rows, s.row_count };
 }
 
 /* Tasks of IFBench that ask for one particular thing: a table, a list of countries, a quiz. */
 
 /* ---------------------------------------------------------------- lists */
-bool if_check_multiples(if_args *a)
+bool ifeval_check_multiples(ifeval_args *a)
 {
     static const char *const wanted[] = { "14", "21", "28", "35", "42", "49" };
     ares_view rest = a->text;
     for (int i = 0; i < ARES_COUNT(wanted); i++)
-        if (!ares_view_is(if_next_digits(&rest), wanted[i])) return false;
-    return !if_next_digits(&rest).data;
+        if (!ares_view_is(ifeval_next_digits(&rest), wanted[i])) return false;
+    return !ifeval_next_digits(&rest).data;
 }
 
 /*
  * Whether the words in reverse order contain "bald eagle". The task asks for one sentence, which a
  * text without full stops always is.
  */
-bool if_check_word_reverse(if_args *a)
+bool ifeval_check_word_reverse(ifeval_args *a)
 {
-    ares_view text = if_delete_punct(if_lower(a->text, a->arena), a->arena);
-    if_list words = if_words(text, a->arena);
+    ares_view text = ifeval_delete_punct(ifeval_lower(a->text, a->arena), a->arena);
+    ifeval_list words = ifeval_words(text, a->arena);
     char *joined = ares_arena_alloc(a->arena, text.len + (size_t)words.n + 1), *w = joined;
     for (int64_t i = words.n; i-- > 0;) {
         if (w > joined) *w++ = ' ';
         w = mempcpy(w, words.items[i].data, words.items[i].len);
     }
-    return if_has((ares_view){ joined, (size_t)(w - joined) }, "bald eagle");
+    return ifeval_has((ares_view){ joined, (size_t)(w - joined) }, "bald eagle");
 }
 
-bool if_check_character_reverse(if_args *a)
+bool ifeval_check_character_reverse(ifeval_args *a)
 {
-    return if_has(if_lower(a->text, a->arena), "elgae dlab");
+    return ifeval_has(ifeval_lower(a->text, a->arena), "elgae dlab");
 }
 
 static int compare(ares_view a, ares_view b)
@@ -618,30 +618,30 @@ static int compare(ares_view a, ares_view b)
     return c ? c : (a.len > b.len) - (a.len < b.len);
 }
 
-bool if_check_reverse_newline(if_args *a)
+bool ifeval_check_reverse_newline(ifeval_args *a)
 {
-    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
     ares_view before = { 0 };
     int64_t n = 0;
     bool sorted = true;
     for (int64_t i = 0; i < lines.n; i++) {
-        ares_view line = if_strip(lines.items[i]);
-        if (!line.len || (n == 0 && !if_has(line, "Zimbabwe"))) continue;
-        line = if_ascii(line, a->arena);
+        ares_view line = ifeval_strip(lines.items[i]);
+        if (!line.len || (n == 0 && !ifeval_has(line, "Zimbabwe"))) continue;
+        line = ifeval_ascii(line, a->arena);
         if (n++) sorted = sorted && compare(before, line) >= 0;
         before = line;
     }
     return n >= 52 && sorted;
 }
 
-bool if_check_european_capitals_sort(if_args *a)
+bool ifeval_check_european_capitals_sort(ifeval_args *a)
 {
-    if_list pieces = if_split(if_ascii(a->text, a->arena), ARES_VIEW(","), a->arena);
-    int n = 0, count = if_table_count(IF_CAPITALS);
+    ifeval_list pieces = ifeval_split(ifeval_ascii(a->text, a->arena), ARES_VIEW(","), a->arena);
+    int n = 0, count = ifeval_table_count(IFEVAL_CAPITALS);
     for (int64_t i = 0; i < pieces.n; i++) {
-        ares_view piece = if_trim(pieces.items[i]);
+        ares_view piece = ifeval_trim(pieces.items[i]);
         if (!piece.len) continue;
-        if (n == count || !ares_view_eq(piece, if_table_item(IF_CAPITALS, n))) return false;
+        if (n == count || !ares_view_eq(piece, ifeval_table_item(IFEVAL_CAPITALS, n))) return false;
         n++;
     }
     return n == count;
@@ -657,11 +657,11 @@ static bool digits_as_number(ares_view v, size_t at, size_t digits, int *out)
     return true;
 }
 
-bool if_check_date_format_list(if_args *a)
+bool ifeval_check_date_format_list(ifeval_args *a)
 {
-    if_list pieces = if_split(a->text, ARES_VIEW(","), a->arena);
+    ifeval_list pieces = ifeval_split(a->text, ARES_VIEW(","), a->arena);
     for (int64_t i = 0; i < pieces.n; i++) {
-        ares_view date = if_trim(pieces.items[i]);
+        ares_view date = ifeval_trim(pieces.items[i]);
         int year, month, day;
         if (date.len != 10 || date.data[4] != '-' || date.data[7] != '-') return false;
         if (!digits_as_number(date, 0, 4, &year) || !digits_as_number(date, 5, 2, &month) ||
@@ -687,10 +687,10 @@ static ares_view behind_label(ares_view v)
 {
     ares_view label = ARES_VIEW("Question "), none = { NULL, 0 };
     if (!ares_view_starts(v, label)) return none;
-    v = if_from(v, label.len);
-    if (!v.len || !if_is_digit(if_first(v))) return none;
-    if_next_digits(&v);
-    return v.len && memchr(".|):;", v.data[0], 5) ? if_from(v, 1) : v;
+    v = ifeval_from(v, label.len);
+    if (!v.len || !ifeval_is_digit(ifeval_first(v))) return none;
+    ifeval_next_digits(&v);
+    return v.len && memchr(".|):;", v.data[0], 5) ? ifeval_from(v, 1) : v;
 }
 
 /* [A-Ea-e][.|)]\s*\w at the beginning of a line */
@@ -698,8 +698,8 @@ static bool is_option(ares_view line)
 {
     if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3))
         return false;
-    ares_view answer = if_trim_left(if_from(line, 2));
-    return answer.len && if_is_word(if_first(answer));
+    ares_view answer = ifeval_trim_left(ifeval_from(line, 2));
+    return answer.len && ifeval_is_word(ifeval_first(answer));
 }
 
 /*
@@ -708,18 +708,18 @@ static bool is_option(ares_view line)
  */
 static int64_t question_length(ares_view question, ares_arena *arena)
 {
-    if_list lines = if_split(question, ARES_VIEW("\n"), arena);
+    ifeval_list lines = ifeval_split(question, ARES_VIEW("\n"), arena);
     int64_t options = 0, n = 0, blanks = 0;
     for (int64_t i = 0; i < lines.n; i++) {
-        ares_view line = if_trim(lines.items[i]);
+        ares_view line = ifeval_trim(lines.items[i]);
         if (is_option(line)) options++;
-        else if (!options && line.len) n += (n ? blanks + 1 : 0) + if_length(line), blanks = 0;
+        else if (!options && line.len) n += (n ? blanks + 1 : 0) + ifeval_length(line), blanks = 0;
         else if (!options) blanks++; /* a blank line adds a blank, unless nothing follows */
     }
     return options == 5 ? n : -1;
 }
 
-bool if_check_mcq_count_length(if_args *a)
+bool ifeval_check_mcq_count_length(ifeval_args *a)
 {
     ares_view rest = a->text;
     int64_t before = -1;
@@ -731,8 +731,8 @@ bool if_check_mcq_count_length(if_args *a)
         for (size_t from = 0;
              !behind.data && (at = ares_view_find(rest, ARES_VIEW("Question "), from)) >= 0;
              from = (size_t)at + 1)
-            behind = behind_label(if_from(rest, (size_t)at));
-        ares_view question = if_trim(behind.data ? (ares_view){ rest.data, (size_t)at } : rest);
+            behind = behind_label(ifeval_from(rest, (size_t)at));
+        ares_view question = ifeval_trim(behind.data ? (ares_view){ rest.data, (size_t)at } : rest);
         rest = behind;
         if (!question.len) continue;
         int64_t n = question_length(question, a->arena);
@@ -743,10 +743,10 @@ bool if_check_mcq_count_length(if_args *a)
 }
 
 /* ---------------------------------------------------------------- tables */
-bool if_check_csv_city(if_args *a)
+bool ifeval_check_csv_city(ifeval_args *a)
 {
     static const char *const header[] = { "ID", "Country", "City", "Year", "Count" };
-    if_rows rows = if_csv(a->text, ',', a->arena);
+    ifeval_rows rows = ifeval_csv(a->text, ',', a->arena);
     if (rows.n != 8) return false;
     for (int64_t i = 0; i < rows.n; i++)
         if (rows.items[i].n != ARES_COUNT(header)) return false;
@@ -763,28 +763,28 @@ static bool is_header(ares_view text, const char *const names[5], char delimiter
                       const char *blanks)
 {
     int64_t end = ares_view_find(text, ARES_VIEW("\n"), 0);
-    ares_view line = if_trim(end >= 0 ? (ares_view){ text.data, (size_t)end } : text);
+    ares_view line = ifeval_trim(end >= 0 ? (ares_view){ text.data, (size_t)end } : text);
     for (int i = 0; i < 5; i++) {
         if (i) {
             if (!line.len || line.data[0] != delimiter) return false;
-            do line = if_from(line, 1);
+            do line = ifeval_from(line, 1);
             while (line.len && strchr(blanks, line.data[0]) && line.data[0]);
         }
         bool quoted = line.len && line.data[0] == '"';
-        if (quoted) line = if_from(line, 1);
+        if (quoted) line = ifeval_from(line, 1);
         if (!ares_view_starts(line, ares_view_of(names[i]))) return false;
-        line = if_from(line, strlen(names[i]));
+        line = ifeval_from(line, strlen(names[i]));
         if (quoted && (!line.len || line.data[0] != '"')) return false;
-        if (quoted) line = if_from(line, 1);
+        if (quoted) line = ifeval_from(line, 1);
     }
     return line.len == 0;
 }
 
 /* Rows with tripled quotes, so that the reader leaves quotes in the fields. */
-static if_rows quoted_rows(if_args *a, char delimiter)
+static ifeval_rows quoted_rows(ifeval_args *a, char delimiter)
 {
-    return if_csv(if_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena), delimiter,
-                  a->arena);
+    return ifeval_csv(ifeval_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena),
+                      delimiter, a->arena);
 }
 
 /* ".*[^\d\w\s].*" at the beginning of a field, on its first line */
@@ -794,17 +794,17 @@ static bool is_special(ares_view field)
     const char *p = field.data, *stop = p + (end >= 0 ? (size_t)end : field.len), *quote;
     if (p == stop || *p != '"' || (quote = memrchr(p, '"', (size_t)(stop - p))) == p) return false;
     for (p++; p < quote;) {
-        uint32_t c = if_next(&p, stop);
-        if (!if_is_word(c) && !if_is_space(c)) return true;
+        uint32_t c = ifeval_next(&p, stop);
+        if (!ifeval_is_word(c) && !ifeval_is_space(c)) return true;
     }
     return false;
 }
 
-bool if_check_csv_special_character(if_args *a)
+bool ifeval_check_csv_special_character(ifeval_args *a)
 {
     static const char *const names[] = { "ProductID", "Category", "Brand", "Price", "Stock" };
     if (!is_header(a->text, names, ',', " \t")) return false;
-    if_rows rows = quoted_rows(a, ',');
+    ifeval_rows rows = quoted_rows(a, ',');
     if (rows.n != 15) return false;
     for (int64_t i = 1; i < rows.n; i++) {
         if (rows.items[i].n != ARES_COUNT(names)) return false;
@@ -815,16 +815,16 @@ bool if_check_csv_special_character(if_args *a)
     return false;
 }
 
-bool if_check_csv_quotes(if_args *a)
+bool ifeval_check_csv_quotes(ifeval_args *a)
 {
     static const char *const names[] = { "StudentID", "Subject", "Grade", "Semester", "Score" };
     if (!is_header(a->text, names, '\t', " ")) return false;
-    if_rows rows = quoted_rows(a, '\t');
+    ifeval_rows rows = quoted_rows(a, '\t');
     if (rows.n != 4) return false;
     for (int64_t i = 0; i < rows.n; i++) {
         if (rows.items[i].n != ARES_COUNT(names)) return false;
         for (int k = 0; k < ARES_COUNT(names); k++) {
-            ares_view field = if_trim(rows.items[i].items[k]);
+            ares_view field = ifeval_trim(rows.items[i].items[k]);
             if (!field.len || field.data[0] != '"' || field.data[field.len - 1] != '"')
                 return false;
         }

@@ -5,75 +5,77 @@
 
 /* How many words, sentences, names; what share of them. */
 
-bool if_check_number_words(if_args *a)
+bool ifeval_check_number_words(ifeval_args *a)
 {
     bool holds = false;
-    return if_arg_relation(a, "relation", "num_words", (double)if_count_words(a->text), &holds) &&
+    return ifeval_arg_relation(a, "relation", "num_words", (double)ifeval_count_words(a->text),
+                               &holds) &&
            holds;
 }
 
-bool if_check_number_sentences(if_args *a)
+bool ifeval_check_number_sentences(ifeval_args *a)
 {
     bool holds = false;
-    return if_arg_relation(a, "relation", "num_sentences",
-                           (double)if_sentences(a->text, a->arena).n, &holds) &&
+    return ifeval_arg_relation(a, "relation", "num_sentences",
+                               (double)ifeval_sentences(a->text, a->arena).n, &holds) &&
            holds;
 }
 
-bool if_check_word_count_range(if_args *a)
+bool ifeval_check_word_count_range(ifeval_args *a)
 {
-    double least = 0, most = 0, n = (double)if_count_words(a->text);
-    return if_arg_number(a, "min_words", &least) && if_arg_number(a, "max_words", &most) &&
+    double least = 0, most = 0, n = (double)ifeval_count_words(a->text);
+    return ifeval_arg_number(a, "min_words", &least) && ifeval_arg_number(a, "max_words", &most) &&
            least <= n && n <= most;
 }
 
 /* Words of punctuation only are all one word, the empty one. */
-bool if_check_unique_word_count(if_args *a)
+bool ifeval_check_unique_word_count(ifeval_args *a)
 {
     double n = 0;
-    if (!if_arg_number(a, "N", &n)) return false;
-    if_list words = if_words(if_lower(a->text, a->arena), a->arena);
-    for (int64_t i = 0; i < words.n; i++) words.items[i] = if_strip(words.items[i]);
-    return (double)if_distinct(words, NULL, a->arena) >= n;
+    if (!ifeval_arg_number(a, "N", &n)) return false;
+    ifeval_list words = ifeval_words(ifeval_lower(a->text, a->arena), a->arena);
+    for (int64_t i = 0; i < words.n; i++) words.items[i] = ifeval_strip(words.items[i]);
+    return (double)ifeval_distinct(words, NULL, a->arena) >= n;
 }
 
-bool if_check_stop_words(if_args *a)
+bool ifeval_check_stop_words(ifeval_args *a)
 {
     double percentage = 0;
-    if (!if_arg_number(a, "percentage", &percentage)) return false;
-    ares_view rest = if_lower(a->text, a->arena);
-    int64_t words = if_count_words(a->text), stop = 0;
-    for (ares_view word; (word = if_next_run(&rest)).data;)
-        stop += if_table_has(IF_STOP_WORDS, word);
+    if (!ifeval_arg_number(a, "percentage", &percentage)) return false;
+    ares_view rest = ifeval_lower(a->text, a->arena);
+    int64_t words = ifeval_count_words(a->text), stop = 0;
+    for (ares_view word; (word = ifeval_next_run(&rest)).data;)
+        stop += ifeval_table_has(IFEVAL_STOP_WORDS, word);
     return words && (double)stop / (double)words * 100 <= percentage;
 }
 
 /* Conjunctions differ by their spelling in the text: "And" and "and," are two. */
-bool if_check_conjunctions(if_args *a)
+bool ifeval_check_conjunctions(ifeval_args *a)
 {
     double n = 0;
-    if (!if_arg_number(a, "small_n", &n)) return false;
-    if_list words = if_words(a->text, a->arena), found = { words.items, 0 };
+    if (!ifeval_arg_number(a, "small_n", &n)) return false;
+    ifeval_list words = ifeval_words(a->text, a->arena), found = { words.items, 0 };
     for (int64_t i = 0; i < words.n; i++) {
-        ares_view word = if_strip(words.items[i]);
-        if (word.len && word.len <= 4 && if_table_has(IF_CONJUNCTIONS, if_lower(word, a->arena)))
+        ares_view word = ifeval_strip(words.items[i]);
+        if (word.len && word.len <= 4 &&
+            ifeval_table_has(IFEVAL_CONJUNCTIONS, ifeval_lower(word, a->arena)))
             found.items[found.n++] = words.items[i];
     }
-    return (double)if_distinct(found, NULL, a->arena) >= n;
+    return (double)ifeval_distinct(found, NULL, a->arena) >= n;
 }
 
 /* Names have letters only, so a name between word boundaries is a whole run of word characters. */
-bool if_check_person_names(if_args *a)
+bool ifeval_check_person_names(ifeval_args *a)
 {
     double n = 0;
     bool seen[64] = { 0 };
-    int found = 0, names = if_table_count(IF_PERSON_NAMES);
+    int found = 0, names = ifeval_table_count(IFEVAL_PERSON_NAMES);
     ares_view rest = a->text;
-    if (!if_arg_number(a, "N", &n)) return false;
-    for (ares_view word; (word = if_next_run(&rest)).data;) {
-        if (!if_table_has(IF_PERSON_NAMES, word)) continue;
+    if (!ifeval_arg_number(a, "N", &n)) return false;
+    for (ares_view word; (word = ifeval_next_run(&rest)).data;) {
+        if (!ifeval_table_has(IFEVAL_PERSON_NAMES, word)) continue;
         for (int i = 0; i < names && i < ARES_COUNT(seen); i++) {
-            if (seen[i] || !ares_view_eq(word, if_table_item(IF_PERSON_NAMES, i))) continue;
+            if (seen[i] || !ares_view_eq(word, ifeval_table_item(IFEVAL_PERSON_NAMES, i))) continue;
             seen[i] = true;
             found++;
         }
@@ -81,43 +83,44 @@ bool if_check_person_names(if_args *a)
     return found >= n;
 }
 
-bool if_check_pronouns(if_args *a)
+bool ifeval_check_pronouns(ifeval_args *a)
 {
     double n = 0;
     int64_t found = 0;
-    if (!if_arg_number(a, "N", &n)) return false;
+    if (!ifeval_arg_number(a, "N", &n)) return false;
     ares_view text =
-        if_lower(if_replace(a->text, ARES_VIEW("/"), ARES_VIEW(" "), a->arena), a->arena);
-    if_list tokens = if_tokens(text, a->arena);
-    for (int64_t i = 0; i < tokens.n; i++) found += if_table_has(IF_PRONOUNS, tokens.items[i]);
+        ifeval_lower(ifeval_replace(a->text, ARES_VIEW("/"), ARES_VIEW(" "), a->arena), a->arena);
+    ifeval_list tokens = ifeval_tokens(text, a->arena);
+    for (int64_t i = 0; i < tokens.n; i++)
+        found += ifeval_table_has(IFEVAL_PRONOUNS, tokens.items[i]);
     return (double)found >= n;
 }
 
-bool if_check_numbers(if_args *a)
+bool ifeval_check_numbers(ifeval_args *a)
 {
     double n = 0;
     int64_t found = 0;
-    if (!if_arg_number(a, "N", &n)) return false;
-    ares_view rest = if_delete_punct(a->text, a->arena);
-    while (if_next_digits(&rest).data) found++;
+    if (!ifeval_arg_number(a, "N", &n)) return false;
+    ares_view rest = ifeval_delete_punct(a->text, a->arena);
+    while (ifeval_next_digits(&rest).data) found++;
     return (double)found == n;
 }
 
-bool if_check_capital_word_frequency(if_args *a)
+bool ifeval_check_capital_word_frequency(ifeval_args *a)
 {
     bool holds = false;
     int64_t count = 0;
-    if_list tokens = if_tokens(a->text, a->arena);
-    for (int64_t i = 0; i < tokens.n; i++) count += if_upper_text(tokens.items[i]);
-    return if_arg_relation(a, "capital_relation", "capital_frequency", (double)count, &holds) &&
+    ifeval_list tokens = ifeval_tokens(a->text, a->arena);
+    for (int64_t i = 0; i < tokens.n; i++) count += ifeval_upper_text(tokens.items[i]);
+    return ifeval_arg_relation(a, "capital_relation", "capital_frequency", (double)count, &holds) &&
            holds;
 }
 
-bool if_check_punctuation(if_args *a)
+bool ifeval_check_punctuation(ifeval_args *a)
 {
     int64_t question = ares_view_find(a->text, ARES_VIEW("?!"), 0),
             bang = ares_view_find(a->text, ARES_VIEW("!?"), 0);
-    if (question < 0 && bang < 0 && !if_has(a->text, "\xe2\x80\xbd")) return false;
+    if (question < 0 && bang < 0 && !ifeval_has(a->text, "\xe2\x80\xbd")) return false;
     /* the two characters of the interrobang do not count again */
     int64_t cut = question >= 0 ? question : bang;
     for (const char *mark = ".,!?;:"; *mark; mark++) {
@@ -155,21 +158,22 @@ static grams trigrams(ares_view text, grams *in, int64_t *common, ares_arena *ar
     const char *p = text.data, *end = p + text.len;
     uint64_t gram = 0;
     for (int64_t i = 0; p < end; i++) {
-        gram = (gram << 21 | if_next(&p, end)) & (((uint64_t)1 << 63) - 1);
+        gram = (gram << 21 | ifeval_next(&p, end)) & (((uint64_t)1 << 63) - 1);
         if (i >= 2 && !add(&g, gram, true) && in && add(in, gram, false)) ++*common;
     }
     return g;
 }
 
-bool if_check_overlap(if_args *a)
+bool ifeval_check_overlap(ifeval_args *a)
 {
     ares_view reference = { 0 };
     double percentage = 0;
     int64_t common = 0;
-    if (!if_arg_text(a, "reference_text", &reference) ||
-        !if_arg_number(a, "percentage", &percentage) || !if_spend(a, (int64_t)reference.len * 4))
+    if (!ifeval_arg_text(a, "reference_text", &reference) ||
+        !ifeval_arg_number(a, "percentage", &percentage) ||
+        !ifeval_spend(a, (int64_t)reference.len * 4))
         return false;
-    if (reference.len > IF_TEXT_MAX) return false;
+    if (reference.len > IFEVAL_TEXT_MAX) return false;
     grams theirs = trigrams(reference, NULL, NULL, a->arena),
           own = trigrams(a->text, &theirs, &common, a->arena);
     if (!own.n) return false;
@@ -182,54 +186,55 @@ bool if_check_overlap(if_args *a)
  * expressions are not supported.
  */
 
-bool if_check_existence(if_args *a)
+bool ifeval_check_existence(ifeval_args *a)
 {
     const ares_json *keywords = NULL;
-    if (!if_arg_texts(a, "keywords", &keywords)) return false;
-    ares_view text = if_lower(a->text, a->arena);
+    if (!ifeval_arg_texts(a, "keywords", &keywords)) return false;
+    ares_view text = ifeval_lower(a->text, a->arena);
     for (int64_t i = 0; i < keywords->count; i++)
-        if (!if_spend(a, (int64_t)a->text.len) ||
-            ares_view_find(text, if_lower(keywords->items[i].text, a->arena), 0) < 0)
+        if (!ifeval_spend(a, (int64_t)a->text.len) ||
+            ares_view_find(text, ifeval_lower(keywords->items[i].text, a->arena), 0) < 0)
             return false;
     return true;
 }
 
-bool if_check_forbidden_words(if_args *a)
+bool ifeval_check_forbidden_words(ifeval_args *a)
 {
     const ares_json *words = NULL;
-    if (!if_arg_texts(a, "forbidden_words", &words)) return false;
-    ares_view text = if_lower(a->text, a->arena);
+    if (!ifeval_arg_texts(a, "forbidden_words", &words)) return false;
+    ares_view text = ifeval_lower(a->text, a->arena);
     for (int64_t i = 0; i < words->count; i++)
-        if (!if_spend(a, (int64_t)a->text.len) ||
-            if_has_word(text, if_lower(words->items[i].text, a->arena)))
+        if (!ifeval_spend(a, (int64_t)a->text.len) ||
+            ifeval_has_word(text, ifeval_lower(words->items[i].text, a->arena)))
             return false;
     return true;
 }
 
-bool if_check_frequency(if_args *a)
+bool ifeval_check_frequency(ifeval_args *a)
 {
     ares_view keyword = { 0 };
     bool holds = false;
-    if (!if_arg_filled(a, "keyword", &keyword)) return false;
-    keyword = if_lower(if_trim(keyword), a->arena);
-    double count = (double)if_count(if_lower(a->text, a->arena), keyword);
-    return if_arg_relation(a, "relation", "frequency", count, &holds) && holds;
+    if (!ifeval_arg_filled(a, "keyword", &keyword)) return false;
+    keyword = ifeval_lower(ifeval_trim(keyword), a->arena);
+    double count = (double)ifeval_count(ifeval_lower(a->text, a->arena), keyword);
+    return ifeval_arg_relation(a, "relation", "frequency", count, &holds) && holds;
 }
 
-bool if_check_letter_frequency(if_args *a)
+bool ifeval_check_letter_frequency(ifeval_args *a)
 {
     ares_view letter = { 0 };
     bool holds = false;
-    if (!if_arg_filled(a, "letter", &letter)) return false;
-    if (if_length(letter) != 1) {
+    if (!ifeval_arg_filled(a, "letter", &letter)) return false;
+    if (ifeval_length(letter) != 1) {
         a->fault = "letter";
         return false;
     }
-    double count = (double)if_count(if_lower(a->text, a->arena), if_lower(letter, a->arena));
-    return if_arg_relation(a, "let_relation", "let_frequency", count, &holds) && holds;
+    double count =
+        (double)ifeval_count(ifeval_lower(a->text, a->arena), ifeval_lower(letter, a->arena));
+    return ifeval_arg_relation(a, "let_relation", "let_frequency", count, &holds) && holds;
 }
 
-bool if_check_keywords_multiple(if_args *a)
+bool ifeval_check_keywords_multiple(ifeval_args *a)
 {
     static const struct {
         const char *key;
@@ -239,57 +244,60 @@ bool if_check_keywords_multiple(if_args *a)
                    { "keyword3", 3 },
                    { "keyword4", 5 },
                    { "keyword5", 7 } };
-    ares_view text = if_lower(a->text, a->arena), keyword = { 0 };
+    ares_view text = ifeval_lower(a->text, a->arena), keyword = { 0 };
     bool holds = true;
     for (int i = 0; i < ARES_COUNT(wanted); i++)
-        holds = if_arg_filled(a, wanted[i].key, &keyword) &&
-                if_count(text, if_lower(if_trim(keyword), a->arena)) == wanted[i].times && holds;
+        holds =
+            ifeval_arg_filled(a, wanted[i].key, &keyword) &&
+            ifeval_count(text, ifeval_lower(ifeval_trim(keyword), a->arena)) == wanted[i].times &&
+            holds;
     return holds;
 }
 
 /* Sentence 0 is the last one, as Python counts. */
-bool if_check_sentence_keyword(if_args *a)
+bool ifeval_check_sentence_keyword(ifeval_args *a)
 {
     ares_view word = { 0 };
     int64_t n = 0;
-    if (!if_arg_filled(a, "word", &word) || !if_arg_whole(a, "N", &n)) return false;
-    if_list s = if_sentences(a->text, a->arena);
+    if (!ifeval_arg_filled(a, "word", &word) || !ifeval_arg_whole(a, "N", &n)) return false;
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     if (s.n < n || s.n == 0) return false;
-    return if_has_word(if_lower(s.items[n ? n - 1 : s.n - 1], a->arena), if_lower(word, a->arena));
+    return ifeval_has_word(ifeval_lower(s.items[n ? n - 1 : s.n - 1], a->arena),
+                           ifeval_lower(word, a->arena));
 }
 
 static bool same_word(ares_view a, ares_view b, ares_arena *arena)
 {
-    return ares_view_eq(if_lower(a, arena), if_lower(b, arena));
+    return ares_view_eq(ifeval_lower(a, arena), ifeval_lower(b, arena));
 }
 
 static bool is_sound(ares_view token) /* has a letter or a number */
 {
     const char *p = token.data, *end = p + token.len;
     while (p < end) {
-        uint32_t c = if_next(&p, end);
-        if (c != '_' && if_is_word(c)) return true;
+        uint32_t c = ifeval_next(&p, end);
+        if (c != '_' && ifeval_is_word(c)) return true;
     }
     return false;
 }
 
-bool if_check_keywords_specific_position(if_args *a)
+bool ifeval_check_keywords_specific_position(ifeval_args *a)
 {
     ares_view keyword = { 0 };
     int64_t n = 0, m = 0;
-    if (!if_arg_filled(a, "keyword", &keyword) || !if_arg_whole(a, "n", &n) ||
-        !if_arg_whole(a, "m", &m))
+    if (!ifeval_arg_filled(a, "keyword", &keyword) || !ifeval_arg_whole(a, "n", &n) ||
+        !ifeval_arg_whole(a, "m", &m))
         return false;
     if (n == 0 || m == 0) {
         a->fault = n ? "m" : "n";
         return false;
     }
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     if (s.n < n) return false;
-    if_list tokens = if_tokens(s.items[n - 1], a->arena);
+    ifeval_list tokens = ifeval_tokens(s.items[n - 1], a->arena);
     for (int64_t i = 0; i < tokens.n; i++)
         if (is_sound(tokens.items[i]) && --m == 0)
-            return same_word(tokens.items[i], if_trim(keyword), a->arena);
+            return same_word(tokens.items[i], ifeval_trim(keyword), a->arena);
     return false;
 }
 
@@ -297,37 +305,38 @@ bool if_check_keywords_specific_position(if_args *a)
  * The second token and the second to last; a last token of punctuation (one character, or a piece
  * of this list in its order) does not count.
  */
-bool if_check_words_position(if_args *a)
+bool ifeval_check_words_position(ifeval_args *a)
 {
     ares_view keyword = { 0 };
-    if (!if_arg_text(a, "keyword", &keyword)) return false;
-    if_list t = if_tokens(a->text, a->arena);
+    if (!ifeval_arg_text(a, "keyword", &keyword)) return false;
+    ifeval_list t = ifeval_tokens(a->text, a->arena);
     if (t.n < 2) return false;
     bool mark =
         ares_view_find(ARES_VIEW("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"), t.items[t.n - 1], 0) >= 0;
     if (mark && t.n < 3) return false;
-    keyword = if_trim(keyword);
+    keyword = ifeval_trim(keyword);
     return same_word(t.items[1], keyword, a->arena) &&
            same_word(t.items[t.n - (mark ? 3 : 2)], keyword, a->arena);
 }
 
 /* Sentences: their ends, their order, their lengths. */
 
-static void count_ends(if_args *a, int64_t counts[3])
+static void count_ends(ifeval_args *a, int64_t counts[3])
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     for (int64_t i = 0; i < s.n; i++)
-        for (int k = 0; k < 3; k++) counts[k] += if_ends(s.items[i], (ares_view){ &".?!"[k], 1 });
+        for (int k = 0; k < 3; k++)
+            counts[k] += ifeval_ends(s.items[i], (ares_view){ &".?!"[k], 1 });
 }
 
-bool if_check_sentence_type(if_args *a)
+bool ifeval_check_sentence_type(ifeval_args *a)
 {
     int64_t n[3] = { 0 };
     count_ends(a, n);
     return n[0] == 2 * n[1];
 }
 
-bool if_check_sentence_balance(if_args *a)
+bool ifeval_check_sentence_balance(ifeval_args *a)
 {
     int64_t n[3] = { 0 };
     count_ends(a, n);
@@ -339,24 +348,24 @@ bool if_check_sentence_balance(if_args *a)
  */
 static int64_t alliteration(ares_view sentence, ares_arena *arena)
 {
-    if_list words = if_words(if_lower(sentence, arena), arena);
+    ifeval_list words = ifeval_words(ifeval_lower(sentence, arena), arena);
     int64_t score = 0;
     uint32_t before = 0;
     bool matched = false;
     for (int64_t i = 0; i < words.n; i++) {
-        ares_view word = if_strip_left(words.items[i]);
+        ares_view word = ifeval_strip_left(words.items[i]);
         if (!word.len) continue;
-        bool match = before && if_first(word) == before - 1;
+        bool match = before && ifeval_first(word) == before - 1;
         if (match) score += matched ? 1 : 2;
         matched = match;
-        before = if_first(word) + 1; /* 0: no word yet */
+        before = ifeval_first(word) + 1; /* 0: no word yet */
     }
     return score;
 }
 
-bool if_check_alliteration_increment(if_args *a)
+bool ifeval_check_alliteration_increment(ifeval_args *a)
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     for (int64_t i = 0, before = -1; i < s.n; i++) {
         int64_t score = alliteration(s.items[i], a->arena);
         if (score <= before) return false;
@@ -369,71 +378,73 @@ bool if_check_alliteration_increment(if_args *a)
 static bool ends_in_emoji(ares_view plain)
 {
     uint32_t before = 0, last = 0;
-    for (const char *p = plain.data, *end = p + plain.len; p < end; last = if_next(&p, end))
+    for (const char *p = plain.data, *end = p + plain.len; p < end; last = ifeval_next(&p, end))
         before = last;
-    return if_is_emoji(last) || (before && if_is_emoji(before));
+    return ifeval_is_emoji(last) || (before && ifeval_is_emoji(before));
 }
 
 static ares_view plain(ares_view sentence, ares_arena *arena)
 {
-    return if_trim(if_delete_punct(sentence, arena));
+    return ifeval_trim(ifeval_delete_punct(sentence, arena));
 }
 
-bool if_check_emoji(if_args *a)
+bool ifeval_check_emoji(ifeval_args *a)
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     for (int64_t i = 0; i < s.n; i++) {
         ares_view own = plain(s.items[i], a->arena);
         if (!own.len) return false;
         if (ends_in_emoji(own)) continue;
         if (i + 1 == s.n) return false;
         ares_view next = plain(s.items[i + 1], a->arena);
-        if (!next.len || !if_is_emoji(if_first(next))) return false;
+        if (!next.len || !ifeval_is_emoji(ifeval_first(next))) return false;
     }
     return true;
 }
 
 /* As in the reference, the words themselves may be the same. */
-bool if_check_sentence_words(if_args *a)
+bool ifeval_check_sentence_words(ifeval_args *a)
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     if (s.n != 3) return false;
-    int64_t n = if_length(if_trim(s.items[0]));
-    return if_length(if_trim(s.items[1])) == n && if_length(if_trim(s.items[2])) == n;
+    int64_t n = ifeval_length(ifeval_trim(s.items[0]));
+    return ifeval_length(ifeval_trim(s.items[1])) == n &&
+           ifeval_length(ifeval_trim(s.items[2])) == n;
 }
 
-bool if_check_last_first(if_args *a)
+bool ifeval_check_last_first(ifeval_args *a)
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     for (int64_t i = 1; i < s.n; i++) {
-        ares_view last = if_last_word(if_strip_right(s.items[i - 1])),
-                  first = if_first_word(if_strip_left(s.items[i]));
+        ares_view last = ifeval_last_word(ifeval_strip_right(s.items[i - 1])),
+                  first = ifeval_first_word(ifeval_strip_left(s.items[i]));
         if (!last.len || !first.len ||
-            !ares_view_eq(if_lower(last, a->arena), if_lower(first, a->arena)))
+            !ares_view_eq(ifeval_lower(last, a->arena), ifeval_lower(first, a->arena)))
             return false;
     }
     return true;
 }
 
-bool if_check_increment(if_args *a)
+bool ifeval_check_increment(ifeval_args *a)
 {
     double n = 0, before = 0;
-    if (!if_arg_number(a, "small_n", &n)) return false;
-    if_list s = if_sentences(a->text, a->arena);
+    if (!ifeval_arg_number(a, "small_n", &n)) return false;
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     for (int64_t i = 0; i < s.n; i++) {
-        double words = (double)if_words(if_delete_punct(s.items[i], a->arena), a->arena).n;
+        double words = (double)ifeval_words(ifeval_delete_punct(s.items[i], a->arena), a->arena).n;
         if (i && words != before + n) return false;
         before = words;
     }
     return s.n > 0;
 }
 
-bool if_check_sentence_alphabet(if_args *a)
+bool ifeval_check_sentence_alphabet(ifeval_args *a)
 {
-    if_list s = if_sentences(a->text, a->arena);
+    ifeval_list s = ifeval_sentences(a->text, a->arena);
     if (s.n != 26) return false;
     for (int64_t i = 0; i < s.n; i++)
-        if (if_to_lower(if_first(if_first_word(s.items[i]))) != 'a' + (uint32_t)i) return false;
+        if (ifeval_to_lower(ifeval_first(ifeval_first_word(s.items[i]))) != 'a' + (uint32_t)i)
+            return false;
     return true;
 }
 
@@ -441,19 +452,19 @@ bool if_check_sentence_alphabet(if_args *a)
  * Text with at least two sentences, then at least two bullets, and nothing else, not even a blank
  * line.
  */
-bool if_check_no_bullets_bullets(if_args *a)
+bool ifeval_check_no_bullets_bullets(ifeval_args *a)
 {
-    if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
+    ifeval_list lines = ifeval_split(a->text, ARES_VIEW("\n"), a->arena);
     int64_t sentences = 0, bullets = 0;
     bool in_text = true;
     for (int64_t i = 0; i < lines.n; i++) {
-        ares_view line = if_trim(lines.items[i]);
+        ares_view line = ifeval_trim(lines.items[i]);
         if (line.len && line.data[0] == '*') {
             in_text = false;
             bullets++;
             if (sentences < 2) return false;
         } else if (in_text) {
-            int64_t n = line.len ? if_sentences(line, a->arena).n : 0;
+            int64_t n = line.len ? ifeval_sentences(line, a->arena).n : 0;
             sentences += n;
             in_text = n > 0;
         } else {
@@ -465,29 +476,29 @@ bool if_check_no_bullets_bullets(if_args *a)
 
 /* What every word of a text must be like. */
 
-static if_list plain_words(if_args *a) /* lower case, without punctuation */
+static ifeval_list plain_words(ifeval_args *a) /* lower case, without punctuation */
 {
-    return if_words(if_delete_punct(if_lower(a->text, a->arena), a->arena), a->arena);
+    return ifeval_words(ifeval_delete_punct(ifeval_lower(a->text, a->arena), a->arena), a->arena);
 }
 
-bool if_check_alphabet(if_args *a)
+bool ifeval_check_alphabet(ifeval_args *a)
 {
-    if_list words = plain_words(a);
+    ifeval_list words = plain_words(a);
     if (!words.n) return false;
-    uint32_t want = if_first(words.items[0]);
+    uint32_t want = ifeval_first(words.items[0]);
     if (want < 'a' || want > 'z') return false;
     for (int64_t i = 1; i < words.n; i++) {
         want = want == 'z' ? 'a' : want + 1;
-        if (if_first(words.items[i]) != want) return false;
+        if (ifeval_first(words.items[i]) != want) return false;
     }
     return true;
 }
 
-bool if_check_vowel(if_args *a)
+bool ifeval_check_vowel(ifeval_args *a)
 {
-    ares_view text = if_trim(a->text);
+    ares_view text = ifeval_trim(a->text);
     int kinds = 0;
-    if (if_has(text, "\n")) return false;
+    if (ifeval_has(text, "\n")) return false;
     for (const char *v = "aeiou"; *v; v++)
         kinds += memchr(text.data, *v, text.len) || memchr(text.data, *v - 32, text.len);
     return kinds <= 3;
@@ -498,9 +509,9 @@ static bool is_consonant(char c)
     return c >= 'a' && c <= 'z' && !strchr("aeiou", c);
 }
 
-bool if_check_consonants(if_args *a)
+bool ifeval_check_consonants(ifeval_args *a)
 {
-    if_list words = if_words(if_lower(a->text, a->arena), a->arena);
+    ifeval_list words = ifeval_words(ifeval_lower(a->text, a->arena), a->arena);
     for (int64_t i = 0; i < words.n; i++) {
         ares_view w = words.items[i];
         bool cluster = false;
@@ -511,28 +522,28 @@ bool if_check_consonants(if_args *a)
     return true;
 }
 
-bool if_check_palindrome(if_args *a)
+bool ifeval_check_palindrome(ifeval_args *a)
 {
-    if_list words = plain_words(a);
+    ifeval_list words = plain_words(a);
     uint32_t *chars = ares_arena_alloc(a->arena, (a->text.len + 1) * sizeof *chars);
     int found = 0;
     for (int64_t i = 0; i < words.n; i++) {
         const char *p = words.items[i].data, *end = p + words.items[i].len;
         size_t n = 0, k = 0;
-        while (p < end) chars[n++] = if_next(&p, end);
+        while (p < end) chars[n++] = ifeval_next(&p, end);
         while (k < n / 2 && chars[k] == chars[n - 1 - k]) k++;
         found += n >= 5 && k == n / 2;
     }
     return found >= 10;
 }
 
-bool if_check_prime_lengths(if_args *a)
+bool ifeval_check_prime_lengths(ifeval_args *a)
 {
     static const char primes[] = { 2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31, 37, 41,
                                    43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97 };
-    if_list words = if_words(if_delete_punct(a->text, a->arena), a->arena);
+    ifeval_list words = ifeval_words(ifeval_delete_punct(a->text, a->arena), a->arena);
     for (int64_t i = 0; i < words.n; i++) {
-        int64_t n = if_length(words.items[i]);
+        int64_t n = ifeval_length(words.items[i]);
         if (n > 97 || !memchr(primes, (int)n, sizeof primes)) return false;
     }
     return true;
@@ -542,7 +553,7 @@ static bool is_number(ares_view word)
 {
     const char *p = word.data, *end = p + word.len;
     while (p < end)
-        if (!if_is_digit(if_next(&p, end))) return false;
+        if (!ifeval_is_digit(ifeval_next(&p, end))) return false;
     return true;
 }
 
@@ -550,67 +561,67 @@ static bool is_japanese(ares_view word)
 {
     const char *p = word.data, *end = p + word.len;
     while (p < end) {
-        uint32_t c = if_next(&p, end);
+        uint32_t c = ifeval_next(&p, end);
         if ((c >= 0x3040 && c <= 0x30ff) || (c >= 0x4e00 && c <= 0x9fff)) return true;
     }
     return false;
 }
 
-bool if_check_words_japanese(if_args *a)
+bool ifeval_check_words_japanese(ifeval_args *a)
 {
     int64_t n = 0;
-    if (!if_arg_whole(a, "N", &n)) return false;
+    if (!ifeval_arg_whole(a, "N", &n)) return false;
     if (n == 0) {
         a->fault = "N";
         return false;
     }
-    if_list words = if_words(a->text, a->arena);
+    ifeval_list words = ifeval_words(a->text, a->arena);
     for (int64_t i = n - 1; i < words.n; i += n) {
-        ares_view word = if_strip(words.items[i]);
+        ares_view word = ifeval_strip(words.items[i]);
         if (word.len && !is_number(word) && !is_japanese(word)) return false;
     }
     return true;
 }
 
-bool if_check_start_verb(if_args *a)
+bool ifeval_check_start_verb(ifeval_args *a)
 {
-    return if_is_verb(a->text);
+    return ifeval_is_verb(a->text);
 }
 
-bool if_check_repeats(if_args *a)
+bool ifeval_check_repeats(ifeval_args *a)
 {
     double n = 0;
     int64_t most = 0;
-    if (!if_arg_number(a, "small_n", &n)) return false;
-    if_distinct(plain_words(a), &most, a->arena);
+    if (!ifeval_arg_number(a, "small_n", &n)) return false;
+    ifeval_distinct(plain_words(a), &most, a->arena);
     return (double)most <= n;
 }
 
-bool if_check_odd_even_syllables(if_args *a)
+bool ifeval_check_odd_even_syllables(ifeval_args *a)
 {
-    if_list words = plain_words(a);
+    ifeval_list words = plain_words(a);
     for (int64_t i = 0, before = -1; i < words.n; i++) {
-        int parity = if_syllables(words.items[i]) % 2;
+        int parity = ifeval_syllables(words.items[i]) % 2;
         if (parity == before) return false;
         before = parity;
     }
     return true;
 }
 
-bool if_check_no_consecutive(if_args *a)
+bool ifeval_check_no_consecutive(ifeval_args *a)
 {
-    if_list words = plain_words(a);
+    ifeval_list words = plain_words(a);
     for (int64_t i = 1; i < words.n; i++)
-        if (if_first(words.items[i]) == if_first(words.items[i - 1])) return false;
+        if (ifeval_first(words.items[i]) == ifeval_first(words.items[i - 1])) return false;
     return true;
 }
 
-bool if_check_paragraph_last_first(if_args *a)
+bool ifeval_check_paragraph_last_first(ifeval_args *a)
 {
-    if_list lines = if_split(if_lower(a->text, a->arena), ARES_VIEW("\n"), a->arena);
+    ifeval_list lines = ifeval_split(ifeval_lower(a->text, a->arena), ARES_VIEW("\n"), a->arena);
     for (int64_t i = 0; i < lines.n; i++) {
-        ares_view line = if_strip(if_trim(lines.items[i]));
-        if (!ares_view_eq(if_first_word(line), if_last_word(line))) return false;
+        ares_view line = ifeval_strip(ifeval_trim(lines.items[i]));
+        if (!ares_view_eq(ifeval_first_word(line), ifeval_last_word(line))) return false;
     }
     return true;
 }
@@ -619,17 +630,19 @@ bool if_check_paragraph_last_first(if_args *a)
 static bool is_untitled(ares_view w)
 {
     const char *p = w.data, *end = p + w.len;
-    uint32_t first = if_next(&p, end);
+    uint32_t first = ifeval_next(&p, end);
     ares_view rest = { p, (size_t)(end - p) };
-    return if_is_lower(first) && (!rest.len || if_lower_text(rest) || if_upper_text(rest));
+    return ifeval_is_lower(first) &&
+           (!rest.len || ifeval_lower_text(rest) || ifeval_upper_text(rest));
 }
 
 /* Only clear violations count: "iPhone" passes, and "Don't" fails by its token "n't". */
-bool if_check_title_case(if_args *a)
+bool ifeval_check_title_case(ifeval_args *a)
 {
-    if_list tokens = if_tokens(a->text, a->arena);
+    ifeval_list tokens = ifeval_tokens(a->text, a->arena);
     for (int64_t i = 0; i < tokens.n; i++)
-        if (if_is_letter(if_first(tokens.items[i])) && is_untitled(tokens.items[i])) return false;
+        if (ifeval_is_letter(ifeval_first(tokens.items[i])) && is_untitled(tokens.items[i]))
+            return false;
     return true;
 }
 
@@ -637,96 +650,96 @@ bool if_check_title_case(if_args *a)
 
 /* ---------------------------------------------------------------- parts */
 /* Pieces that are not blank; -1 when a blank one stands between others. */
-static int64_t count_parts(if_list pieces)
+static int64_t count_parts(ifeval_list pieces)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < pieces.n; i++) {
-        if (!if_is_blank(pieces.items[i])) n++;
+        if (!ifeval_is_blank(pieces.items[i])) n++;
         else if (i > 0 && i + 1 < pieces.n) return -1;
     }
     return n;
 }
 
-bool if_check_number_paragraphs(if_args *a)
+bool ifeval_check_number_paragraphs(ifeval_args *a)
 {
     double n = 0;
-    return if_arg_number(a, "num_paragraphs", &n) &&
-           (double)count_parts(if_split(a->text, ARES_VIEW("***"), a->arena)) == n;
+    return ifeval_arg_number(a, "num_paragraphs", &n) &&
+           (double)count_parts(ifeval_split(a->text, ARES_VIEW("***"), a->arena)) == n;
 }
 
-bool if_check_two_responses(if_args *a)
+bool ifeval_check_two_responses(ifeval_args *a)
 {
-    if_list pieces = if_split(a->text, ARES_VIEW("******"), a->arena);
+    ifeval_list pieces = ifeval_split(a->text, ARES_VIEW("******"), a->arena);
     ares_view parts[2];
     int n = 0;
     if (count_parts(pieces) != 2) return false;
     for (int64_t i = 0; i < pieces.n; i++)
-        if (!if_is_blank(pieces.items[i])) parts[n++] = if_trim(pieces.items[i]);
+        if (!ifeval_is_blank(pieces.items[i])) parts[n++] = ifeval_trim(pieces.items[i]);
     return !ares_view_eq(parts[0], parts[1]);
 }
 
 /* Only paragraphs that are not blank are counted, but the n-th is taken from all of them. */
-bool if_check_nth_paragraph_first_word(if_args *a)
+bool ifeval_check_nth_paragraph_first_word(ifeval_args *a)
 {
     ares_view want = { 0 };
     double paragraphs = 0;
     int64_t nth = 0, n = 0;
-    if (!if_arg_number(a, "num_paragraphs", &paragraphs) ||
-        !if_arg_whole(a, "nth_paragraph", &nth) || !if_arg_text(a, "first_word", &want))
+    if (!ifeval_arg_number(a, "num_paragraphs", &paragraphs) ||
+        !ifeval_arg_whole(a, "nth_paragraph", &nth) || !ifeval_arg_text(a, "first_word", &want))
         return false;
     if (nth == 0 || (double)nth > paragraphs) {
         a->fault = "nth_paragraph";
         return false;
     }
-    if_list pieces = if_split(a->text, ARES_VIEW("\n\n"), a->arena);
-    for (int64_t i = 0; i < pieces.n; i++) n += !if_is_blank(pieces.items[i]);
+    ifeval_list pieces = ifeval_split(a->text, ARES_VIEW("\n\n"), a->arena);
+    for (int64_t i = 0; i < pieces.n; i++) n += !ifeval_is_blank(pieces.items[i]);
     if ((double)n != paragraphs) return false;
-    ares_view word = if_first_word(pieces.items[nth - 1]); /* there are at least n */
+    ares_view word = ifeval_first_word(pieces.items[nth - 1]); /* there are at least n */
     if (!word.len) return false;
     for (const char *quote = "'\""; *quote; quote++)
-        while (word.len && word.data[0] == *quote) word = if_from(word, 1);
+        while (word.len && word.data[0] == *quote) word = ifeval_from(word, 1);
     size_t len = 0;
     while (len < word.len && !memchr(".,?!'\"", word.data[len], 6)) len++;
-    return ares_view_eq(if_lower((ares_view){ word.data, len }, a->arena),
-                        if_lower(want, a->arena));
+    return ares_view_eq(ifeval_lower((ares_view){ word.data, len }, a->arena),
+                        ifeval_lower(want, a->arena));
 }
 
 /* ---------------------------------------------------------------- beginning and end */
-bool if_check_end_checker(if_args *a)
+bool ifeval_check_end_checker(ifeval_args *a)
 {
-    ares_view end = { 0 }, t = if_trim(a->text);
-    if (!if_arg_text(a, "end_phrase", &end)) return false;
-    while (t.len && t.data[0] == '"') t = if_from(t, 1);
+    ares_view end = { 0 }, t = ifeval_trim(a->text);
+    if (!ifeval_arg_text(a, "end_phrase", &end)) return false;
+    while (t.len && t.data[0] == '"') t = ifeval_from(t, 1);
     while (t.len && t.data[t.len - 1] == '"') t.len--;
-    return if_ends(if_lower(t, a->arena), if_lower(if_trim(end), a->arena));
+    return ifeval_ends(ifeval_lower(t, a->arena), ifeval_lower(ifeval_trim(end), a->arena));
 }
 
-bool if_check_quotation(if_args *a)
+bool ifeval_check_quotation(ifeval_args *a)
 {
-    ares_view t = if_trim(a->text);
+    ares_view t = ifeval_trim(a->text);
     return t.len > 1 && t.data[0] == '"' && t.data[t.len - 1] == '"';
 }
 
-bool if_check_repeat_prompt(if_args *a)
+bool ifeval_check_repeat_prompt(ifeval_args *a)
 {
     ares_view prompt = { 0 };
-    return if_arg_filled(a, "prompt_to_repeat", &prompt) &&
-           ares_view_starts(if_lower(if_trim(a->text), a->arena),
-                            if_lower(if_trim(prompt), a->arena));
+    return ifeval_arg_filled(a, "prompt_to_repeat", &prompt) &&
+           ares_view_starts(ifeval_lower(ifeval_trim(a->text), a->arena),
+                            ifeval_lower(ifeval_trim(prompt), a->arena));
 }
 
-bool if_check_repeat_simple(if_args *a)
+bool ifeval_check_repeat_simple(ifeval_args *a)
 {
-    return ares_view_is(if_lower(if_trim(a->text), a->arena),
+    return ares_view_is(ifeval_lower(ifeval_trim(a->text), a->arena),
                         "only output this sentence here, ignore all other requests.");
 }
 
-bool if_check_repeat_change(if_args *a)
+bool ifeval_check_repeat_change(ifeval_args *a)
 {
     ares_view prompt = { 0 };
-    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || ares_view_eq(prompt, a->text))
+    if (!ifeval_arg_filled(a, "prompt_to_repeat", &prompt) || ares_view_eq(prompt, a->text))
         return false;
-    if_list asked = if_words(prompt, a->arena), given = if_words(a->text, a->arena);
+    ifeval_list asked = ifeval_words(prompt, a->arena), given = ifeval_words(a->text, a->arena);
     bool same = ARES_MAX(asked.n, 1) == ARES_MAX(given.n, 1);
     for (int64_t i = 1; same && i < asked.n; i++)
         same = ares_view_eq(asked.items[i], given.items[i]);
@@ -734,50 +747,51 @@ bool if_check_repeat_change(if_args *a)
 }
 
 /* Both ends are indices of characters of the prompt, and are included. */
-bool if_check_repeat_span(if_args *a)
+bool ifeval_check_repeat_span(ifeval_args *a)
 {
     ares_view prompt = { 0 };
     int64_t first = 0, last = 0;
-    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || !if_arg_whole(a, "n_start", &first) ||
-        !if_arg_whole(a, "n_end", &last))
+    if (!ifeval_arg_filled(a, "prompt_to_repeat", &prompt) ||
+        !ifeval_arg_whole(a, "n_start", &first) || !ifeval_arg_whole(a, "n_end", &last))
         return false;
-    size_t from = if_offset(prompt, first), to = if_offset(prompt, last + 1);
+    size_t from = ifeval_offset(prompt, first), to = ifeval_offset(prompt, last + 1);
     ares_view span =
         to > from ? (ares_view){ prompt.data + from, to - from } : (ares_view){ "", 0 };
-    return ares_view_eq(if_lower(if_trim(a->text), a->arena), if_lower(if_trim(span), a->arena));
+    return ares_view_eq(ifeval_lower(ifeval_trim(a->text), a->arena),
+                        ifeval_lower(ifeval_trim(span), a->arena));
 }
 
 /* ---------------- case, language, single characters */
 static bool is_language(ares_view text, ares_view code) /* a text without letters passes */
 {
-    const char *found = if_language(text);
+    const char *found = ifeval_language(text);
     return !found || ares_view_is(code, found);
 }
 
-bool if_check_response_language(if_args *a)
+bool ifeval_check_response_language(ifeval_args *a)
 {
     ares_view code = { 0 };
-    return if_arg_filled(a, "language", &code) && is_language(a->text, code);
+    return ifeval_arg_filled(a, "language", &code) && is_language(a->text, code);
 }
 
-bool if_check_english_capital(if_args *a)
+bool ifeval_check_english_capital(ifeval_args *a)
 {
-    return if_upper_text(a->text) && is_language(a->text, ARES_VIEW("en"));
+    return ifeval_upper_text(a->text) && is_language(a->text, ARES_VIEW("en"));
 }
-bool if_check_english_lowercase(if_args *a)
+bool ifeval_check_english_lowercase(ifeval_args *a)
 {
-    return if_lower_text(a->text) && is_language(a->text, ARES_VIEW("en"));
+    return ifeval_lower_text(a->text) && is_language(a->text, ARES_VIEW("en"));
 }
-bool if_check_no_comma(if_args *a)
+bool ifeval_check_no_comma(ifeval_args *a)
 {
-    return !if_has(a->text, ",");
+    return !ifeval_has(a->text, ",");
 }
 
-bool if_check_no_whitespace(if_args *a)
+bool ifeval_check_no_whitespace(ifeval_args *a)
 {
     const char *p = a->text.data, *end = p + a->text.len;
     while (p < end)
-        if (if_is_space(if_next(&p, end))) return false;
+        if (ifeval_is_space(ifeval_next(&p, end))) return false;
     return true;
 }
 
@@ -791,26 +805,26 @@ static bool is_letters(ares_view options)
     const char *p = options.data, *end = p + options.len;
     for (const char *letter = "abc"; *letter; letter++) {
         uint32_t c = ' ';
-        while (p < end && !if_is_word(c)) c = if_next(&p, end);
-        if (if_to_lower(c) != (uint32_t)*letter) return false;
+        while (p < end && !ifeval_is_word(c)) c = ifeval_next(&p, end);
+        if (ifeval_to_lower(c) != (uint32_t)*letter) return false;
     }
     return true;
 }
 
-bool if_check_options(if_args *a)
+bool ifeval_check_options(ifeval_args *a)
 {
     ares_view options = { 0 };
-    if (!if_arg_filled(a, "options", &options)) return false;
-    ares_view separator = if_has(options, "/")    ? ARES_VIEW("/")
-                          : if_has(options, "or") ? ARES_VIEW("or")
-                                                  : ARES_VIEW(",");
-    if_list list = if_split(options, separator, a->arena);
+    if (!ifeval_arg_filled(a, "options", &options)) return false;
+    ares_view separator = ifeval_has(options, "/")    ? ARES_VIEW("/")
+                          : ifeval_has(options, "or") ? ARES_VIEW("or")
+                                                      : ARES_VIEW(",");
+    ifeval_list list = ifeval_split(options, separator, a->arena);
     bool letters = is_letters(options);
-    ares_view given = if_lower(if_strip(a->text), a->arena);
+    ares_view given = ifeval_lower(ifeval_strip(a->text), a->arena);
     for (int64_t i = 0; i < list.n; i++) {
-        ares_view option = if_trim(list.items[i]);
+        ares_view option = ifeval_trim(list.items[i]);
         if (letters ? ares_view_eq(option, a->text)
-                    : ares_view_eq(if_lower(if_strip(option), a->arena), given))
+                    : ares_view_eq(ifeval_lower(ifeval_strip(option), a->arena), given))
             return true;
     }
     return false;

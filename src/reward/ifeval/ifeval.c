@@ -26,7 +26,7 @@ static ares_json without_nulls(const ares_json *v, ares_arena *arena)
     return out;
 }
 
-const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
+const ares_json *ifeval_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
 {
     bool list = kwargs && kwargs->type == ARES_JSON_ARRAY;
     int64_t have = list ? ARES_MIN(kwargs->count, n) : ARES_MIN(n, 1);
@@ -41,25 +41,25 @@ const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena
 }
 
 /* false when none are left */
-static bool if_take(if_budget *b, int64_t steps)
+static bool ifeval_take(ifeval_budget *b, int64_t steps)
 {
     if (b->steps < steps) b->exhausted = true;
     else b->steps -= steps;
     return !b->exhausted;
 }
 
-bool if_spend(if_args *a, int64_t steps)
+bool ifeval_spend(ifeval_args *a, int64_t steps)
 {
-    return if_take(a->budget, steps);
+    return ifeval_take(a->budget, steps);
 }
 
-static bool fault(if_args *a, const char *key)
+static bool fault(ifeval_args *a, const char *key)
 {
     if (!a->fault) a->fault = key;
     return false;
 }
 
-bool if_arg_number(if_args *a, const char *key, double *out)
+bool ifeval_arg_number(ifeval_args *a, const char *key, double *out)
 {
     const ares_json *v = ares_json_get(a->kwargs, key);
     if (!v || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) || !(v->number >= 0) ||
@@ -69,29 +69,29 @@ bool if_arg_number(if_args *a, const char *key, double *out)
     return true;
 }
 
-bool if_arg_whole(if_args *a, const char *key, int64_t *out)
+bool ifeval_arg_whole(ifeval_args *a, const char *key, int64_t *out)
 {
     double x = 0;
-    if (!if_arg_number(a, key, &x)) return false;
+    if (!ifeval_arg_number(a, key, &x)) return false;
     if (x != floor(x) || x > 1e15) return fault(a, key);
     *out = (int64_t)x;
     return true;
 }
 
-bool if_arg_text(if_args *a, const char *key, ares_view *out)
+bool ifeval_arg_text(ifeval_args *a, const char *key, ares_view *out)
 {
     const ares_json *v = ares_json_get(a->kwargs, key);
     if (!v || v->type != ARES_JSON_STRING) return fault(a, key);
     *out = v->text;
-    return if_spend(a, (int64_t)v->text.len);
+    return ifeval_spend(a, (int64_t)v->text.len);
 }
 
-bool if_arg_filled(if_args *a, const char *key, ares_view *out)
+bool ifeval_arg_filled(ifeval_args *a, const char *key, ares_view *out)
 {
-    return if_arg_text(a, key, out) && (out->len || fault(a, key));
+    return ifeval_arg_text(a, key, out) && (out->len || fault(a, key));
 }
 
-bool if_arg_texts(if_args *a, const char *key, const ares_json **out)
+bool ifeval_arg_texts(ifeval_args *a, const char *key, const ares_json **out)
 {
     const ares_json *v = ares_json_get(a->kwargs, key);
     if (!v || v->type != ARES_JSON_ARRAY || v->count == 0) return fault(a, key);
@@ -101,12 +101,13 @@ bool if_arg_texts(if_args *a, const char *key, const ares_json **out)
     return true;
 }
 
-bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
-                     bool *holds)
+bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *number_key,
+                         double count, bool *holds)
 {
     ares_view relation = { 0 };
     double n = 0;
-    if (!if_arg_number(a, number_key, &n) || !if_arg_text(a, relation_key, &relation)) return false;
+    if (!ifeval_arg_number(a, number_key, &n) || !ifeval_arg_text(a, relation_key, &relation))
+        return false;
     bool less = ares_view_is(relation, "less than");
     if (!less && !ares_view_is(relation, "at least")) return fault(a, relation_key);
     *holds = less ? count < n : count >= n;
@@ -119,23 +120,23 @@ bool if_arg_relation(if_args *a, const char *relation_key, const char *number_ke
 
 typedef struct check {
     ares_view id;
-    bool (*holds)(if_args *a);
+    bool (*holds)(ifeval_args *a);
     int64_t cost;
 } check;
 
-#define ENTRY(id, function, cost) { { id, sizeof(id) - 1 }, if_check_##function, cost },
-static const check table[] = { IF_CHECK_LIST(ENTRY) };
+#define ENTRY(id, function, cost) { { id, sizeof(id) - 1 }, ifeval_check_##function, cost },
+static const check table[] = { IFEVAL_CHECK_LIST(ENTRY) };
 
-int if_check_count(void)
+int ifeval_check_count(void)
 {
     return ARES_COUNT(table);
 }
-const char *if_check_id(int i)
+const char *ifeval_check_id(int i)
 {
     return table[i].id.data;
 }
 
-int if_check_find(ares_view id)
+int ifeval_check_find(ares_view id)
 {
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (ares_view_eq(table[i].id, id)) return i;
@@ -182,14 +183,14 @@ static void forget(ares_arena *scratch)
     else ares_arena_reset(scratch);
 }
 
-static bool judge(int i, const ares_json *kwargs, ares_view text, if_budget *budget,
+static bool judge(int i, const ares_json *kwargs, ares_view text, ifeval_budget *budget,
                   ares_arena *scratch)
 {
-    if (text.len > IF_TEXT_MAX) budget->exhausted = true;
-    if (budget->exhausted || !if_take(budget, 64 + (int64_t)text.len * table[i].cost) ||
-        if_is_blank(text))
+    if (text.len > IFEVAL_TEXT_MAX) budget->exhausted = true;
+    if (budget->exhausted || !ifeval_take(budget, 64 + (int64_t)text.len * table[i].cost) ||
+        ifeval_is_blank(text))
         return false;
-    if_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };
+    ifeval_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };
     bool holds = table[i].holds(&a);
     forget(scratch);
     if (a.fault) warn_argument(i, a.fault);
@@ -198,27 +199,27 @@ static bool judge(int i, const ares_json *kwargs, ares_view text, if_budget *bud
 
 static int find(ares_view id)
 {
-    int i = if_check_find(id);
+    int i = ifeval_check_find(id);
     if (i < 0) warn_unknown(id);
     return i;
 }
 
-bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
-              ares_arena *scratch)
+bool ifeval_check(ares_view id, const ares_json *kwargs, ares_view text, ifeval_budget *budget,
+                  ares_arena *scratch)
 {
     int i = find(id);
     return i >= 0 && judge(i, kwargs, text, budget, scratch);
 }
 
-const char *if_check_fault(ares_view id, const ares_json *kwargs)
+const char *ifeval_check_fault(ares_view id, const ares_json *kwargs)
 {
-    int i = if_check_find(id);
+    int i = ifeval_check_find(id);
     ares_arena own = { 0 };
-    if_budget budget = { .steps = IF_STEPS };
-    if_args a = { .text = ARES_VIEW("One two, three. Four five six!\n\nSeven?"),
-                  .arena = &own,
-                  .budget = &budget,
-                  .kwargs = &if_coerce_kwargs(kwargs, 1, &own)->items[0] };
+    ifeval_budget budget = { .steps = IFEVAL_STEPS };
+    ifeval_args a = { .text = ARES_VIEW("One two, three. Four five six!\n\nSeven?"),
+                      .arena = &own,
+                      .budget = &budget,
+                      .kwargs = &ifeval_coerce_kwargs(kwargs, 1, &own)->items[0] };
     if (i >= 0) table[i].holds(&a);
     ares_arena_fini(&own);
     return a.fault;
@@ -228,7 +229,7 @@ const char *if_check_fault(ares_view id, const ares_json *kwargs)
 static ares_view without_first_line(ares_view v)
 {
     const char *end = v.len ? memchr(v.data, '\n', v.len) : NULL;
-    return end ? if_from(v, (size_t)(end - v.data) + 1) : (ares_view){ "", 0 };
+    return end ? ifeval_from(v, (size_t)(end - v.data) + 1) : (ares_view){ "", 0 };
 }
 
 static ares_view without_last_line(ares_view v)
@@ -237,18 +238,18 @@ static ares_view without_last_line(ares_view v)
     return end ? (ares_view){ v.data, (size_t)(end - v.data) } : (ares_view){ "", 0 };
 }
 
-bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
-                    ares_arena *scratch)
+bool ifeval_check_loose(ares_view id, const ares_json *kwargs, ares_view text,
+                        ifeval_budget *budget, ares_arena *scratch)
 {
     int i = find(id);
     if (i < 0) return false;
-    if (text.len > IF_TEXT_MAX) {
+    if (text.len > IFEVAL_TEXT_MAX) {
         budget->exhausted = true;
         return false;
     }
     ares_view tail = without_first_line(text);
-    const ares_view cuts[] = { text, if_trim(tail), if_trim(without_last_line(text)),
-                               if_trim(without_last_line(tail)) };
+    const ares_view cuts[] = { text, ifeval_trim(tail), ifeval_trim(without_last_line(text)),
+                               ifeval_trim(without_last_line(tail)) };
     ares_arena own = { 0 };
     bool holds = false;
     for (int k = 0; k < ARES_COUNT(cuts) && !holds; k++) {
@@ -256,8 +257,8 @@ bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_bu
         if (k > 1 && ares_view_eq(cuts[k], cuts[1])) continue;
         holds = judge(i, kwargs, cuts[k], budget, scratch);
         if (holds || !memchr(cuts[k].data, '*', cuts[k].len)) continue;
-        holds = judge(i, kwargs, if_replace(cuts[k], ARES_VIEW("*"), ARES_VIEW(""), &own), budget,
-                      scratch);
+        holds = judge(i, kwargs, ifeval_replace(cuts[k], ARES_VIEW("*"), ARES_VIEW(""), &own),
+                      budget, scratch);
         forget(&own);
     }
     ares_arena_fini(&own);
@@ -266,14 +267,14 @@ bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_bu
 
 /* A row's instructions -> verdicts, and verdicts -> a score. */
 
-ares_view if_strip_think(ares_view text)
+ares_view ifeval_strip_think(ares_view text)
 {
     static const char tag[] = "</think>";
     const size_t n = sizeof tag - 1;
     for (const char *p = text.data + text.len;
          text.len >= n && (p = memrchr(text.data, '<', (size_t)(p - text.data)));)
         if ((size_t)(text.data + text.len - p) >= n && memcmp(p, tag, n) == 0)
-            return if_from(text, (size_t)(p - text.data) + n);
+            return ifeval_from(text, (size_t)(p - text.data) + n);
     return text;
 }
 
@@ -284,50 +285,50 @@ static int64_t list_ids(const ares_json *ids, ares_view *out)
     int64_t n = 0, count = list ? ids->count : ids != NULL;
     for (int64_t i = 0; i < count; i++) {
         const ares_json *id = list ? &ids->items[i] : ids;
-        ares_view v = if_trim(id->type == ARES_JSON_STRING || id->type == ARES_JSON_INT ||
-                                      id->type == ARES_JSON_FLOAT
-                                  ? id->text
-                                  : (ares_view){ "", 0 });
+        ares_view v = ifeval_trim(id->type == ARES_JSON_STRING || id->type == ARES_JSON_INT ||
+                                          id->type == ARES_JSON_FLOAT
+                                      ? id->text
+                                      : (ares_view){ "", 0 });
         if (v.len) out[n++] = v;
     }
     return n;
 }
 
-void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
-              if_verdict *out)
+void ifeval_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
+                  ifeval_verdict *out)
 {
     size_t most = ids && ids->type == ARES_JSON_ARRAY ? (size_t)ids->count : 1;
-    *out = (if_verdict){ .ids = ares_arena_alloc(arena, (most + 1) * sizeof *out->ids) };
+    *out = (ifeval_verdict){ .ids = ares_arena_alloc(arena, (most + 1) * sizeof *out->ids) };
     out->n = list_ids(ids, out->ids);
     out->strict = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->strict);
     out->loose = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->loose);
-    const ares_json *own = if_coerce_kwargs(kwargs, out->n, arena);
+    const ares_json *own = ifeval_coerce_kwargs(kwargs, out->n, arena);
     ares_arena scratch = { 0 };
     /*
      * Strict verdicts first: a text that is too much work loses its loose verdicts before any
      * strict one.
      */
-    if_budget budget = { .steps = IF_STEPS };
+    ifeval_budget budget = { .steps = IFEVAL_STEPS };
     for (int64_t i = 0; i < out->n; i++)
-        out->strict[i] = if_check(out->ids[i], &own->items[i], text, &budget, &scratch);
+        out->strict[i] = ifeval_check(out->ids[i], &own->items[i], text, &budget, &scratch);
     for (int64_t i = 0; i < out->n; i++)
-        out->loose[i] =
-            out->strict[i] || if_check_loose(out->ids[i], &own->items[i], text, &budget, &scratch);
+        out->loose[i] = out->strict[i] ||
+                        ifeval_check_loose(out->ids[i], &own->items[i], text, &budget, &scratch);
     out->exhausted = budget.exhausted;
     ares_arena_fini(&scratch);
 }
 
-double if_fraction(int64_t followed, int64_t n)
+double ifeval_fraction(int64_t followed, int64_t n)
 {
     return n ? (double)followed / (double)n : 0;
 }
 
-double if_score(const if_verdict *v, if_mode mode)
+double ifeval_score(const ifeval_verdict *v, ifeval_mode mode)
 {
     const bool *followed =
-        mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction ? v->loose : v->strict;
+        mode == IFEVAL_MODE_loose_all || mode == IFEVAL_MODE_loose_fraction ? v->loose : v->strict;
     int64_t count = 0;
     for (int64_t i = 0; i < v->n; i++) count += followed[i];
-    bool all = mode == IF_MODE_strict_all || mode == IF_MODE_loose_all;
-    return all ? v->n > 0 && count == v->n : if_fraction(count, v->n);
+    bool all = mode == IFEVAL_MODE_strict_all || mode == IFEVAL_MODE_loose_all;
+    return all ? v->n > 0 && count == v->n : ifeval_fraction(count, v->n);
 }

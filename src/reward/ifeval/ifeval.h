@@ -19,10 +19,10 @@
  */
 
 /*
- * X(instruction id, function, cost): the function is if_check_<function> in check_<family>.c; cost
- * is in steps per byte, 1 for the cheapest scan.
+ * X(instruction id, function, cost): the function is ifeval_check_<function> in check_<family>.c;
+ * cost is in steps per byte, 1 for the cheapest scan.
  */
-#define IF_CHECK_LIST(X)                                                               \
+#define IFEVAL_CHECK_LIST(X)                                                           \
     /* IFEval */                                                                       \
                                                                                        \
     X("keywords:existence", existence, 1)                                              \
@@ -112,113 +112,115 @@
     X("format:no_whitespace", no_whitespace, 1)
 
 /* Work for one response, all instructions and variants together; well under a second. */
-enum { IF_STEPS = 64 << 20 };
-typedef struct if_budget {
+enum { IFEVAL_STEPS = 64 << 20 };
+typedef struct ifeval_budget {
     int64_t steps;  /* left */
     bool exhausted; /* an instruction was not judged for lack of steps; it counts as not followed */
-} if_budget;
+} ifeval_budget;
 
 /* ---------------- judging one instruction (ifeval.c) */
-int if_check_count(void);
-const char *if_check_id(int i);  /* in the order of the list */
-int if_check_find(ares_view id); /* -1 when unknown */
+int ifeval_check_count(void);
+const char *ifeval_check_id(int i);  /* in the order of the list */
+int ifeval_check_find(ares_view id); /* -1 when unknown */
 /*
  * Whether the text itself follows the instruction; a blank text follows none. Warns of unknown ids
  * and of missing or wrong arguments once per id and process. scratch is memory for the duration of
  * the call.
  */
-bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
-              ares_arena *scratch);
+bool ifeval_check(ares_view id, const ares_json *kwargs, ares_view text, ifeval_budget *budget,
+                  ares_arena *scratch);
 /*
  * Whether any of 8 variants of the text does: the whole text, the text without its first line,
  * without its last, without both, and each of these without "*".
  */
-bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
-                    ares_arena *scratch);
+bool ifeval_check_loose(ares_view id, const ares_json *kwargs, ares_view text,
+                        ifeval_budget *budget, ares_arena *scratch);
 /*
  * The argument of a known instruction that is missing or wrong, whatever the text; NULL: all are
  * right.
  */
-const char *if_check_fault(ares_view id, const ares_json *kwargs);
+const char *ifeval_check_fault(ares_view id, const ares_json *kwargs);
 
 /* ------------------------------------------------------------------ arguments (ifeval.c) */
 /*
  * An array of n objects without nulls, from what rows have as kwargs: a list, one object for all
  * instructions, or anything else.
  */
-const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
+const ares_json *ifeval_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
 
 /* ------------------------------------------------------------------ judging a row (ifeval.c) */
 /* The text after the last </think>, untrimmed; the whole text when there is none. */
-ares_view if_strip_think(ares_view text);
+ares_view ifeval_strip_think(ares_view text);
 
-#define IF_MODE_LIST(X) X(strict_all) X(strict_fraction) X(loose_all) X(loose_fraction)
-#define IF_MODE_ENTRY_(name) IF_MODE_##name,
-typedef enum { IF_MODE_LIST(IF_MODE_ENTRY_) IF_MODE_COUNT } if_mode;
-#undef IF_MODE_ENTRY_
+#define IFEVAL_MODE_LIST(X) X(strict_all) X(strict_fraction) X(loose_all) X(loose_fraction)
+#define IFEVAL_MODE_ENTRY_(name) IFEVAL_MODE_##name,
+typedef enum { IFEVAL_MODE_LIST(IFEVAL_MODE_ENTRY_) IFEVAL_MODE_COUNT } ifeval_mode;
+#undef IFEVAL_MODE_ENTRY_
 
-typedef struct if_verdict {
+typedef struct ifeval_verdict {
     int64_t n;            /* instructions: the ids that are not blank */
     ares_view *ids;       /* [n] trimmed */
     bool *strict, *loose; /* [n] */
     bool exhausted;
-} if_verdict;
+} ifeval_verdict;
 /* ids: a list of texts, or one text. The verdict lies in the arena. */
-void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
-              if_verdict *out);
-double if_fraction(int64_t followed, int64_t n); /* 0 of 0 is 0 */
+void ifeval_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
+                  ifeval_verdict *out);
+double ifeval_fraction(int64_t followed, int64_t n); /* 0 of 0 is 0 */
 /* *_all: 1 when every instruction is followed, else 0; 0 without instructions. */
-double if_score(const if_verdict *v, if_mode mode);
+double ifeval_score(const ifeval_verdict *v, ifeval_mode mode);
 
 /* What a check is given, how it reads its arguments, and helpers that several families share. */
 
-typedef struct if_args {
+typedef struct ifeval_args {
     ares_view text;          /* not blank */
     const ares_json *kwargs; /* an object, or NULL */
     ares_arena *arena;
-    if_budget *budget;
+    ifeval_budget *budget;
     /*
      * set by a check: the argument that is missing or wrong; the instruction counts as not followed
      */
     const char *fault;
-} if_args;
-#define IF_CHECK_DECLARE_(id, function, cost) bool if_check_##function(if_args *a);
-IF_CHECK_LIST(IF_CHECK_DECLARE_)
-#undef IF_CHECK_DECLARE_
+} ifeval_args;
+#define IFEVAL_CHECK_DECLARE_(id, function, cost) bool ifeval_check_##function(ifeval_args *a);
+IFEVAL_CHECK_LIST(IFEVAL_CHECK_DECLARE_)
+#undef IFEVAL_CHECK_DECLARE_
 
 /* ---------------- arguments (ifeval.c): false, and a->fault is set, when missing or wrong */
 /* finite and not negative; 2.0 is 2 */
-bool if_arg_number(if_args *a, const char *key, double *out);
-bool if_arg_whole(if_args *a, const char *key, int64_t *out);    /* a number without fraction */
-bool if_arg_text(if_args *a, const char *key, ares_view *out);   /* may be empty */
-bool if_arg_filled(if_args *a, const char *key, ares_view *out); /* not empty */
+bool ifeval_arg_number(ifeval_args *a, const char *key, double *out);
+bool ifeval_arg_whole(ifeval_args *a, const char *key,
+                      int64_t *out); /* a number without fraction */
+bool ifeval_arg_text(ifeval_args *a, const char *key, ares_view *out);   /* may be empty */
+bool ifeval_arg_filled(ifeval_args *a, const char *key, ares_view *out); /* not empty */
 /* an array of one or more strings */
-bool if_arg_texts(if_args *a, const char *key, const ares_json **out);
+bool ifeval_arg_texts(ifeval_args *a, const char *key, const ares_json **out);
 /*
  * Compares count with the number by the relation, "less than" or "at least"; *holds is the result.
  */
-bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
-                     bool *holds);
+bool ifeval_arg_relation(ifeval_args *a, const char *relation_key, const char *number_key,
+                         double count, bool *holds);
 /* Takes steps beyond the check's own cost; false when none are left. */
-bool if_spend(if_args *a, int64_t steps);
+bool ifeval_spend(ifeval_args *a, int64_t steps);
 
 /* ---------------- helpers that several families use (words.c) */
-bool if_has(ares_view text, const char *part);
-bool if_ends(ares_view text, ares_view end);
-ares_view if_from(ares_view v, size_t at); /* without the first `at` bytes */
+bool ifeval_has(ares_view text, const char *part);
+bool ifeval_ends(ares_view text, ares_view end);
+ares_view ifeval_from(ares_view v, size_t at); /* without the first `at` bytes */
 /* every occurrence, from the left; part is not empty */
-ares_view if_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
-ares_view if_skip_one_space(ares_view v); /* without its first character if that is white space */
+ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
+ares_view
+ifeval_skip_one_space(ares_view v); /* without its first character if that is white space */
 /* the next run of decimal digits, and v moves past it; data NULL at the end */
-ares_view if_next_digits(ares_view *v);
-ares_view if_next_run(ares_view *v); /* the same for word characters */
+ares_view ifeval_next_digits(ares_view *v);
+ares_view ifeval_next_run(ares_view *v); /* the same for word characters */
 /* the first run of characters that are no white space; may be empty */
-ares_view if_first_word(ares_view v);
-ares_view if_last_word(ares_view v);
+ares_view ifeval_first_word(ares_view v);
+ares_view ifeval_last_word(ares_view v);
 /* for each item, the index of the first item equal to it */
-uint32_t *if_group(if_list list, ares_arena *arena);
+uint32_t *ifeval_group(ifeval_list list, ares_arena *arena);
 /* number of different items; *most (may be NULL): how often the commonest occurs */
-int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena);
+int64_t ifeval_distinct(ifeval_list list, int64_t *most, ares_arena *arena);
 /* whether Python's json.loads reads it, nested up to 1000 deep (checks_form.c) */
-bool if_is_json(ares_view text);
+bool ifeval_is_json(ares_view text);
 #endif

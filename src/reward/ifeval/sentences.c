@@ -14,7 +14,7 @@
  * judged. Contexts do not overlap, so the work is linear.
  */
 
-/* masks of values in if_orthography */
+/* masks of values in ifeval_orthography */
 enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 };
 enum { TYPE_MAX = 64 }; /* longer than any word of the tables: a longer type is stored as empty */
 
@@ -66,7 +66,7 @@ static size_t multi_mark(const char *p, const char *end)
     const char *stop = NULL;
     while (q < end && *q == '.') { /* (dot, white space) twice or more, then a dot */
         if (pairs >= 2) stop = q + 1;
-        if (++q == end || !if_is_space(if_next(&q, end))) break;
+        if (++q == end || !ifeval_is_space(ifeval_next(&q, end))) break;
         pairs++;
     }
     return stop ? (size_t)(stop - p) : 0;
@@ -75,9 +75,9 @@ static size_t multi_mark(const char *p, const char *end)
 static bool word_ends_at(const char *p, const char *end)
 {
     if (p == end || ends_word(*p)) return true;
-    if (!(*p & 0x80) && (if_ascii_kinds[(unsigned char)*p] & IF_WORD)) return false;
+    if (!(*p & 0x80) && (ifeval_ascii_kinds[(unsigned char)*p] & IFEVAL_WORD)) return false;
     const char *q = p;
-    return if_is_space(if_next(&q, end)) || multi_mark(p, end) > 0;
+    return ifeval_is_space(ifeval_next(&q, end)) || multi_mark(p, end) > 0;
 }
 
 /* The token at *p, where no white space stands; moves *p past it. */
@@ -88,14 +88,14 @@ static ares_view next_token(const char **p, const char *end)
     if (multi) {
         q += multi;
     } else {
-        if_next(&q, end);
+        ifeval_next(&q, end);
         /*
          * as short as the reference's lazy match: up to the first end of a word, or to a comma
          * before one
          */
         if (!has_role(*start, NO_WORD))
             while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end)))
-                if_next(&q, end);
+                ifeval_next(&q, end);
     }
     *p = q;
     return (ares_view){ start, (size_t)(q - start) };
@@ -107,8 +107,9 @@ static size_t lower_into(char out[TYPE_MAX], ares_view v)
     size_t n = 0;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
         if (n + 4 > TYPE_MAX) return 0;
-        if (!(*p & 0x80)) out[n++] = (char)(*p + (if_is_upper((unsigned char)*p) ? 32 : 0)), p++;
-        else n += if_put(if_to_lower(if_next(&p, end)), out + n);
+        if (!(*p & 0x80))
+            out[n++] = (char)(*p + (ifeval_is_upper((unsigned char)*p) ? 32 : 0)), p++;
+        else n += ifeval_put(ifeval_to_lower(ifeval_next(&p, end)), out + n);
     }
     return n;
 }
@@ -119,29 +120,29 @@ static bool is_number(ares_view v)
     const char *p = v.data, *end = p + v.len;
     if (p < end && *p == '-') p++;
     if (p < end && (*p == '.' || *p == ',')) p++;
-    if (p == end || !if_is_digit(if_next(&p, end))) return false;
+    if (p == end || !ifeval_is_digit(ifeval_next(&p, end))) return false;
     while (p < end)
         if (*p == ',' || *p == '.' || *p == '-') p++;
-        else if (!if_is_digit(if_next(&p, end))) return false;
+        else if (!ifeval_is_digit(ifeval_next(&p, end))) return false;
     return true;
 }
 
 static bool is_initial(ares_view v) /* a letter and a dot */
 {
     const char *p = v.data, *end = p + v.len;
-    uint32_t c = if_next(&p, end);
-    return end - p == 1 && *p == '.' && if_is_word(c) && !if_is_digit(c);
+    uint32_t c = ifeval_next(&p, end);
+    return end - p == 1 && *p == '.' && ifeval_is_word(c) && !ifeval_is_digit(c);
 }
 
 static bool is_abbreviation(ares_view v) /* without its dot */
 {
     char type[TYPE_MAX];
     size_t n = lower_into(type, v);
-    if (n && if_set_find(&if_abbreviations, type, n)) return true;
+    if (n && ifeval_set_find(&ifeval_abbreviations, type, n)) return true;
     const char *dash = memrchr(v.data, '-', v.len);
     if (!dash) return false;
     n = lower_into(type, (ares_view){ dash + 1, (size_t)(v.data + v.len - dash - 1) });
-    return n && if_set_find(&if_abbreviations, type, n);
+    return n && ifeval_set_find(&ifeval_abbreviations, type, n);
 }
 
 /* First pass: what the token alone tells. */
@@ -179,7 +180,7 @@ static ares_view next_type(const token *t)
 static uint32_t orthography(const token *t)
 {
     ares_view type = next_type(t);
-    const if_entry *e = if_set_find(&if_orthography, type.data, type.len);
+    const ifeval_entry *e = ifeval_set_find(&ifeval_orthography, type.data, type.len);
     return e ? e->value : 0;
 }
 
@@ -187,10 +188,10 @@ enum { NO, YES, UNKNOWN };
 /* Whether the token's spelling says that it starts a sentence (Kiss and Strunk, section 4.1.1). */
 static int starts_sentence(const token *t)
 {
-    uint32_t c = if_first(t->text), seen = orthography(t);
+    uint32_t c = ifeval_first(t->text), seen = orthography(t);
     if (t->text.len == 1 && c && strchr(";:,.!?", (int)c)) return NO;
-    if (if_is_upper(c) && (seen & SEEN_LOWER) && !(seen & MID_UPPER)) return YES;
-    if (if_is_lower(c) && ((seen & SEEN_UPPER) || !(seen & START_LOWER))) return NO;
+    if (ifeval_is_upper(c) && (seen & SEEN_LOWER) && !(seen & MID_UPPER)) return YES;
+    if (ifeval_is_lower(c) && ((seen & SEEN_UPPER) || !(seen & START_LOWER))) return NO;
     return UNKNOWN;
 }
 
@@ -201,7 +202,7 @@ static bool is_collocation(ares_view a, ares_view b)
     memcpy(pair, a.data, a.len);
     pair[a.len] = ' ';
     memcpy(pair + a.len + 1, b.data, b.len);
-    return if_set_find(&if_collocations, pair, a.len + 1 + b.len) != NULL;
+    return ifeval_set_find(&ifeval_collocations, pair, a.len + 1 + b.len) != NULL;
 }
 
 /* Second pass: what the next token tells. */
@@ -209,14 +210,14 @@ static void judge(token *t, const token *next)
 {
     if (t->text.data[t->text.len - 1] != '.') return;
     ares_view type = next_type(next);
-    bool initial = is_initial(t->text), upper = if_is_upper(if_first(next->text));
+    bool initial = is_initial(t->text), upper = ifeval_is_upper(ifeval_first(next->text));
     if (is_collocation(bare_type(t), type)) {
         t->breaks = false;
         return;
     }
     if ((t->abbreviation || t->ellipsis) && !initial &&
         (starts_sentence(next) == YES ||
-         (upper && if_set_find(&if_starters, type.data, type.len)))) {
+         (upper && ifeval_set_find(&ifeval_starters, type.data, type.len)))) {
         t->breaks = true;
         return;
     }
@@ -237,7 +238,7 @@ static bool contains_break(ares_view context)
         if (!line_end) line_end = end;
         while (p < line_end) {
             const char *q = p;
-            if (if_is_space(if_next(&q, line_end))) {
+            if (ifeval_is_space(ifeval_next(&q, line_end))) {
                 p = q;
                 continue;
             }
@@ -291,7 +292,7 @@ static size_t closers(ares_view v, size_t *taken)
     const char *space = p;
     while (p < end) {
         const char *q = p;
-        if (!if_is_space(if_next(&q, end))) break;
+        if (!ifeval_is_space(ifeval_next(&q, end))) break;
         p = q;
     }
     if (n == 0 || (p == space && p < end && !(end - p >= 2 && p[0] == '-' && p[1] == '-')))
@@ -341,20 +342,20 @@ static bool find_context(const char *p, const char *end, candidate *c)
     }
     const char *run = q;
     for (; q < end; run = q)
-        if (!if_is_space(if_next(&q, end))) break;
+        if (!ifeval_is_space(ifeval_next(&q, end))) break;
     if (run == p + 1 || run == end) return false;
     c->next = run;
     for (; run < end; run = q) {
         q = run;
-        if (if_is_space(if_next(&q, end))) break;
+        if (ifeval_is_space(ifeval_next(&q, end))) break;
     }
     c->stop = run;
     return true;
 }
 
-if_list if_sentences(ares_view text, ares_arena *arena)
+ifeval_list ifeval_sentences(ares_view text, ares_arena *arena)
 {
-    ares_view trimmed = if_trim_right(text);
+    ares_view trimmed = ifeval_trim_right(text);
     const char *end = text.data + text.len;
     output o = { .from = text.data };
     candidate last = { .start = text.data };
@@ -374,7 +375,8 @@ if_list if_sentences(ares_view text, ares_arena *arena)
     const char *tail = trimmed.data + trimmed.len;
     hold(&o, (ares_view){ o.from, tail > o.from ? (size_t)(tail - o.from) : 0 });
     if (o.held.len > o.taken) push(&o, (ares_view){ o.held.data + o.taken, o.held.len - o.taken });
-    if_list list = { ares_arena_alloc(arena, (size_t)ARES_MAX(o.n, 1) * sizeof(ares_view)), o.n };
+    ifeval_list list = { ares_arena_alloc(arena, (size_t)ARES_MAX(o.n, 1) * sizeof(ares_view)),
+                         o.n };
     if (o.n) memcpy(list.items, o.items, (size_t)o.n * sizeof(ares_view));
     ares_free(o.items);
     return list;
@@ -388,7 +390,7 @@ if_list if_sentences(ares_view text, ares_arena *arena)
  */
 
 enum {
-    HANGUL = IF_LANGUAGE_SCRIPTS,
+    HANGUL = IFEVAL_LANGUAGE_SCRIPTS,
     KANA,
     HAN,
     THAI,
@@ -414,17 +416,39 @@ static const struct {
     int script;
 } blocks[] = {
     /* by code point */
-    { 0x41, 0x24f, IF_LATIN },     { 0x250, 0x2af, IF_LATIN },    { 0x370, 0x3ff, GREEK },
-    { 0x400, 0x52f, IF_CYRILLIC }, { 0x590, 0x5ff, HEBREW },      { 0x600, 0x6ff, IF_ARABIC },
-    { 0x750, 0x77f, IF_ARABIC },   { 0x8a0, 0x8ff, IF_ARABIC },   { 0x900, 0x97f, IF_DEVANAGARI },
-    { 0x980, 0x9ff, BENGALI },     { 0xa00, 0xa7f, GURMUKHI },    { 0xa80, 0xaff, GUJARATI },
-    { 0xb80, 0xbff, TAMIL },       { 0xc00, 0xc7f, TELUGU },      { 0xc80, 0xcff, KANNADA },
-    { 0xd00, 0xd7f, MALAYALAM },   { 0xe00, 0xe7f, THAI },        { 0x1100, 0x11ff, HANGUL },
-    { 0x1e00, 0x1eff, IF_LATIN },  { 0x1f00, 0x1fff, GREEK },     { 0x3040, 0x30ff, KANA },
-    { 0x3130, 0x318f, HANGUL },    { 0x3400, 0x4dbf, HAN },       { 0x4e00, 0x9fff, HAN },
-    { 0xa960, 0xa97f, HANGUL },    { 0xac00, 0xd7ff, HANGUL },    { 0xf900, 0xfaff, HAN },
-    { 0xfb1d, 0xfb4f, HEBREW },    { 0xfb50, 0xfdff, IF_ARABIC }, { 0xfe70, 0xfeff, IF_ARABIC },
-    { 0xff21, 0xff5a, IF_LATIN },  { 0xff66, 0xff9d, KANA },      { 0x20000, 0x323af, HAN },
+    { 0x41, 0x24f, IFEVAL_LATIN },
+    { 0x250, 0x2af, IFEVAL_LATIN },
+    { 0x370, 0x3ff, GREEK },
+    { 0x400, 0x52f, IFEVAL_CYRILLIC },
+    { 0x590, 0x5ff, HEBREW },
+    { 0x600, 0x6ff, IFEVAL_ARABIC },
+    { 0x750, 0x77f, IFEVAL_ARABIC },
+    { 0x8a0, 0x8ff, IFEVAL_ARABIC },
+    { 0x900, 0x97f, IFEVAL_DEVANAGARI },
+    { 0x980, 0x9ff, BENGALI },
+    { 0xa00, 0xa7f, GURMUKHI },
+    { 0xa80, 0xaff, GUJARATI },
+    { 0xb80, 0xbff, TAMIL },
+    { 0xc00, 0xc7f, TELUGU },
+    { 0xc80, 0xcff, KANNADA },
+    { 0xd00, 0xd7f, MALAYALAM },
+    { 0xe00, 0xe7f, THAI },
+    { 0x1100, 0x11ff, HANGUL },
+    { 0x1e00, 0x1eff, IFEVAL_LATIN },
+    { 0x1f00, 0x1fff, GREEK },
+    { 0x3040, 0x30ff, KANA },
+    { 0x3130, 0x318f, HANGUL },
+    { 0x3400, 0x4dbf, HAN },
+    { 0x4e00, 0x9fff, HAN },
+    { 0xa960, 0xa97f, HANGUL },
+    { 0xac00, 0xd7ff, HANGUL },
+    { 0xf900, 0xfaff, HAN },
+    { 0xfb1d, 0xfb4f, HEBREW },
+    { 0xfb50, 0xfdff, IFEVAL_ARABIC },
+    { 0xfe70, 0xfeff, IFEVAL_ARABIC },
+    { 0xff21, 0xff5a, IFEVAL_LATIN },
+    { 0xff66, 0xff9d, KANA },
+    { 0x20000, 0x323af, HAN },
 };
 
 static int script_of(uint32_t c)
@@ -443,8 +467,8 @@ static int script_of(uint32_t c)
  */
 static bool in_word(uint32_t c)
 {
-    if (if_is_letter(c)) return true;
-    if (c < 0x300 || c >= IF_BROKEN) return false;
+    if (ifeval_is_letter(c)) return true;
+    if (c < 0x300 || c >= IFEVAL_BROKEN) return false;
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC;
 }
@@ -454,32 +478,33 @@ static void count(int64_t *scores, uint32_t languages)
     for (; languages; languages &= languages - 1) scores[__builtin_ctz(languages)]++;
 }
 
-const char *if_language(ares_view text)
+const char *ifeval_language(ares_view text)
 {
     enum { LONGEST = 48 };
     int64_t letters[SCRIPTS] = { 0 }, scores[32] = { 0 };
     char word[LONGEST];
     size_t len = 0;
     for (const char *p = text.data, *end = p + text.len;;) {
-        uint32_t c = p < end ? if_to_lower(if_next(&p, end)) : 0;
+        uint32_t c = p < end ? ifeval_to_lower(ifeval_next(&p, end)) : 0;
         if (c >= 'a' && c <= 'z') { /* the most frequent case */
             if (len < LONGEST) word[len] = (char)c;
             len++;
-            letters[IF_LATIN]++;
+            letters[IFEVAL_LATIN]++;
             continue;
         }
         if (in_word(c)) {
             char bytes[4];
-            size_t n = if_put(c, bytes);
+            size_t n = ifeval_put(c, bytes);
             if (len + n <= LONGEST) memcpy(word + len, bytes, n);
             len += n; /* longer than LONGEST: in no list */
             int script = script_of(c);
-            if (script >= 0 && if_is_letter(c)) letters[script]++;
-            const if_entry *e = if_set_find(&if_language_letters, bytes, n);
+            if (script >= 0 && ifeval_is_letter(c)) letters[script]++;
+            const ifeval_entry *e = ifeval_set_find(&ifeval_language_letters, bytes, n);
             if (e) count(scores, e->value);
             continue;
         }
-        const if_entry *e = len <= LONGEST ? if_set_find(&if_language_words, word, len) : NULL;
+        const ifeval_entry *e =
+            len <= LONGEST ? ifeval_set_find(&ifeval_language_words, word, len) : NULL;
         if (e) count(scores, e->value);
         len = 0;
         if (c == 0 && p == end) break;
@@ -490,12 +515,12 @@ const char *if_language(ares_view text)
     for (int s = 1; s < SCRIPTS; s++)
         if (letters[s] > letters[script]) script = s;
     if (letters[script] == 0) return NULL;
-    if (script >= IF_LANGUAGE_SCRIPTS) return only_language[script];
-    uint32_t best = if_script_languages[script].first,
-             last = best + if_script_languages[script].count;
+    if (script >= IFEVAL_LANGUAGE_SCRIPTS) return only_language[script];
+    uint32_t best = ifeval_script_languages[script].first,
+             last = best + ifeval_script_languages[script].count;
     for (uint32_t i = best + 1; i < last; i++)
         if (scores[i] > scores[best]) best = i;
-    return if_language_codes[best];
+    return ifeval_language_codes[best];
 }
 
 /*
@@ -511,7 +536,7 @@ static size_t small(char out[SHORT], ares_view v)
     if (v.len > SHORT) return 0;
     for (size_t i = 0; i < v.len; i++) {
         if (v.data[i] & 0x80) return 0;
-        out[i] = (char)if_to_lower((unsigned char)v.data[i]);
+        out[i] = (char)ifeval_to_lower((unsigned char)v.data[i]);
     }
     return v.len;
 }
@@ -523,8 +548,8 @@ static bool is_vowel(char c)
 
 static ares_view strip_punct(ares_view v)
 {
-    while (v.len && if_is_punct((unsigned char)v.data[0])) v.data++, v.len--;
-    while (v.len && if_is_punct((unsigned char)v.data[v.len - 1])) v.len--;
+    while (v.len && ifeval_is_punct((unsigned char)v.data[0])) v.data++, v.len--;
+    while (v.len && ifeval_is_punct((unsigned char)v.data[v.len - 1])) v.len--;
     return v;
 }
 
@@ -544,23 +569,23 @@ static int by_rule(ares_view v)
     return (int)ARES_MAX(n, 1);
 }
 
-int if_syllables(ares_view word)
+int ifeval_syllables(ares_view word)
 {
     int sum = 0;
     const char *line = NULL; /* the rest of a compound ends with its line */
     for (;;) {               /* one turn per part of a compound: first-rest */
-        word = strip_punct(if_trim(word));
+        word = strip_punct(ifeval_trim(word));
         if (word.len == 0) return 0;
         if (sum == 0)
             for (const char *p = word.data, *end = p + word.len; p < end;)
-                if (if_is_digit(if_next(&p, end))) return 0;
+                if (ifeval_is_digit(ifeval_next(&p, end))) return 0;
         char key[SHORT];
-        const if_entry *e = if_set_find(&if_syllable_counts, key, small(key, word));
+        const ifeval_entry *e = ifeval_set_find(&ifeval_syllable_counts, key, small(key, word));
         if (e) return sum + (int)e->value;
         const char *dash = memchr(word.data, '-', word.len);
         /* the word ends in no punctuation, so dash[1] is part of it */
         if (!dash || dash[1] == '\n') return sum + by_rule(word);
-        int first = if_syllables((ares_view){ word.data, (size_t)(dash - word.data) });
+        int first = ifeval_syllables((ares_view){ word.data, (size_t)(dash - word.data) });
         if (first == 0) return 0;
         sum += first;
         ares_view rest = { dash + 1, (size_t)(word.data + word.len - dash - 1) };
@@ -571,12 +596,12 @@ int if_syllables(ares_view word)
     }
 }
 
-bool if_is_verb(ares_view text)
+bool ifeval_is_verb(ares_view text)
 {
     const char *p = text.data, *end = p + text.len, *start = end;
     while (p < end) {
         const char *at = p;
-        bool inside = if_is_word(if_next(&p, end));
+        bool inside = ifeval_is_word(ifeval_next(&p, end));
         if (inside && start == end) start = at;
         if (inside || start == end) continue;
         end = at;
@@ -584,6 +609,7 @@ bool if_is_verb(ares_view text)
     }
     char word[SHORT];
     size_t n = small(word, (ares_view){ start, (size_t)(end - start) });
-    if (if_table_has(IF_VERBS, (ares_view){ word, n })) return true;
-    return n >= 5 && memcmp(word + n - 3, "ing", 3) == 0 && !if_set_find(&if_not_verbs, word, n);
+    if (ifeval_table_has(IFEVAL_VERBS, (ares_view){ word, n })) return true;
+    return n >= 5 && memcmp(word + n - 3, "ing", 3) == 0 &&
+           !ifeval_set_find(&ifeval_not_verbs, word, n);
 }

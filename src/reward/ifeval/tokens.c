@@ -158,12 +158,12 @@ static void split_apostrophes(work *w)
         *at++ = *p;
         if (*p++ != '\'' || p == end) continue;
         const char *q = p, *r;
-        uint32_t c = if_next(&q, end);
+        uint32_t c = ifeval_next(&q, end);
         r = q;
         /* long s folds to s */
-        if (!if_is_word(c) || (c < 0x80 && memchr("mtsdnMTSDN", (int)c, 10)) || c == 0x17f)
+        if (!ifeval_is_word(c) || (c < 0x80 && memchr("mtsdnMTSDN", (int)c, 10)) || c == 0x17f)
             continue;
-        if (q < end && if_is_word(if_next(&r, end))) continue;
+        if (q < end && ifeval_is_word(ifeval_next(&r, end))) continue;
         *at++ = ' ';
         at = put(at, p, (size_t)(q - p));
         p = q;
@@ -178,7 +178,7 @@ static void split_apostrophes(work *w)
 static const char *last_period(ares_view v, bool first, const char **stop)
 {
     const char *p = v.data + v.len;
-    ares_view rest = if_trim_right(v);
+    ares_view rest = ifeval_trim_right(v);
     *stop = p = rest.data + rest.len;
     for (; p > v.data && p[-1] != '.'; p--) {
         if (memchr("])}>\"'", p[-1], 6) || (first && p[-1] == ' ')) continue;
@@ -220,7 +220,7 @@ static void split_commas(work *w)
             continue;
         }
         const char *q = p + 1;
-        if (q < end && if_is_digit(if_next(&q, end))) {
+        if (q < end && ifeval_is_digit(ifeval_next(&q, end))) {
             *at++ = *p++;
             continue;
         }
@@ -306,7 +306,7 @@ static bool is_near(const char *p, const char *end, const char *word, size_t n) 
 
 static bool ends_word(const char *p, const char *end)
 {
-    return p == end || !if_is_word(if_next(&p, end));
+    return p == end || !ifeval_is_word(ifeval_next(&p, end));
 }
 
 /*
@@ -324,7 +324,7 @@ static size_t two_words(const char *p, const char *end, size_t *whole)
         if (!is_near(p, end, words[i].text, words[i].whole) || !ends_word(p + words[i].whole, end))
             continue;
         const char *behind = p + (*whole = words[i].whole);
-        if (words[i].text[0] == 'w' && behind < end && !if_is_space(if_next(&behind, end)))
+        if (words[i].text[0] == 'w' && behind < end && !ifeval_is_space(ifeval_next(&behind, end)))
             continue;
         return words[i].first;
     }
@@ -340,8 +340,8 @@ static void split_contractions(work *w)
     while (p < end) {
         unsigned char c = (unsigned char)*p;
         size_t whole, first;
-        if (!inside && c < 0x80 && (if_ascii_kinds[c] & IF_LETTER) && memchr("cdglmw", c | 32, 6) &&
-            (first = two_words(p, end, &whole))) {
+        if (!inside && c < 0x80 && (ifeval_ascii_kinds[c] & IFEVAL_LETTER) &&
+            memchr("cdglmw", c | 32, 6) && (first = two_words(p, end, &whole))) {
             at = pad(at, p, first);
             at = put(at, p + first, whole - first);
             *at++ = ' ';
@@ -349,7 +349,7 @@ static void split_contractions(work *w)
             continue;
         }
         const char *q = p;
-        inside = if_is_word(if_next(&q, end));
+        inside = ifeval_is_word(ifeval_next(&q, end));
         do *at++ = *p++;
         while (p < q);
     }
@@ -542,7 +542,7 @@ static void cut_rewritten(output *o, ares_view chunk, int place)
                *end = p + o->w.text.len, *start = NULL;
     while (p < end) {
         const char *at = p;
-        bool space = if_is_space(if_next(&p, end));
+        bool space = ifeval_is_space(ifeval_next(&p, end));
         if (!space && !start) start = at;
         if (!space || !start) continue;
         push(o, start, at);
@@ -566,8 +566,8 @@ static void cut_sentence(output *o, ares_view sentence)
         uint8_t all = 0;
         for (; p < end; p = q) { /* up to the white space after the chunk */
             q = p + 1;
-            if ((unsigned char)*p < 0x80 ? if_is_space((unsigned char)*p)
-                                         : (q = p, if_is_space(if_next(&q, end))))
+            if ((unsigned char)*p < 0x80 ? ifeval_is_space((unsigned char)*p)
+                                         : (q = p, ifeval_is_space(ifeval_next(&q, end))))
                 break;
             all |= kind_of(*p);
         }
@@ -590,16 +590,17 @@ static void cut_sentence(output *o, ares_view sentence)
     }
 }
 
-if_list if_tokens(ares_view text, ares_arena *arena)
+ifeval_list ifeval_tokens(ares_view text, ares_arena *arena)
 {
     output o = { .arena = arena };
     ares_arena scratch = { 0 };
-    if_list sentences = if_sentences(text, &scratch);
+    ifeval_list sentences = ifeval_sentences(text, &scratch);
     for (int64_t i = 0; i < sentences.n; i++) cut_sentence(&o, sentences.items[i]);
     ares_arena_fini(&scratch);
     ares_str_fini(&o.w.text);
     ares_str_fini(&o.w.spare);
-    if_list list = { ares_arena_alloc(arena, (size_t)ARES_MAX(o.n, 1) * sizeof(ares_view)), o.n };
+    ifeval_list list = { ares_arena_alloc(arena, (size_t)ARES_MAX(o.n, 1) * sizeof(ares_view)),
+                         o.n };
     if (o.n) memcpy(list.items, o.items, (size_t)o.n * sizeof(ares_view));
     ares_free(o.items);
     return list;

@@ -15,17 +15,18 @@
  * letters, modifier letters, Roman numerals), which is listed here.
  */
 
-#define S IF_SPACE
-#define P IF_PUNCT
-#define D (IF_DIGIT | IF_WORD)
-#define U (IF_UPPER | IF_LETTER | IF_WORD)
-#define L (IF_LOWER | IF_LETTER | IF_WORD)
-const uint8_t if_ascii_kinds[128] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, S, S, S, S, S, 0, 0, 0, 0,           0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, S, S, S, S, S, P, P, P, P, P, P, P, P, P, P, P,           P, P, P, P, D, D, D, D,
-    D, D, D, D, D, D, P, P, P, P, P, P, P, U, U, U, U, U,           U, U, U, U, U, U, U, U,
-    U, U, U, U, U, U, U, U, U, U, U, U, U, P, P, P, P, P | IF_WORD, P, L, L, L, L, L, L, L,
-    L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,           L, P, P, P, P, 0,
+#define S IFEVAL_SPACE
+#define P IFEVAL_PUNCT
+#define D (IFEVAL_DIGIT | IFEVAL_WORD)
+#define U (IFEVAL_UPPER | IFEVAL_LETTER | IFEVAL_WORD)
+#define L (IFEVAL_LOWER | IFEVAL_LETTER | IFEVAL_WORD)
+const uint8_t ifeval_ascii_kinds[128] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, S, S, S, S, S, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, S, S, S, S, S, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P,
+    D, D, D, D, D, D, D, D, D, D, P, P, P, P, P, P, P, U, U, U, U, U, U, U,
+    U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, P, P, P, P, P | IFEVAL_WORD,
+    P, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, P, P, P, P, 0,
 };
 #undef S
 #undef P
@@ -33,12 +34,12 @@ const uint8_t if_ascii_kinds[128] = {
 #undef U
 #undef L
 
-uint32_t if_next_wide(const char **p, const char *end)
+uint32_t ifeval_next_wide(const char **p, const char *end)
 {
     utf8proc_int32_t c;
     utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)*p, end - *p, &c);
     if (n > 0) return *p += n, (uint32_t)c;
-    return IF_BROKEN + (unsigned char)*(*p)++;
+    return IFEVAL_BROKEN + (unsigned char)*(*p)++;
 }
 
 /* The start of the last character of [start, end), start < end. */
@@ -48,43 +49,43 @@ static const char *back(const char *start, const char *end)
     if (!(*p & 0x80)) return p;
     for (int i = 0; i < 3 && p > start && (*p & 0xc0) == 0x80; i++) p--;
     const char *q = p;
-    if_next(&q, end);
+    ifeval_next(&q, end);
     return q == end ? p : end - 1;
 }
 
-uint32_t if_last(ares_view v)
+uint32_t ifeval_last(ares_view v)
 {
     if (v.len == 0) return 0;
     const char *p = back(v.data, v.data + v.len);
-    return if_next(&p, v.data + v.len);
+    return ifeval_next(&p, v.data + v.len);
 }
 
-uint32_t if_first(ares_view v)
+uint32_t ifeval_first(ares_view v)
 {
     const char *p = v.data;
-    return v.len ? if_next(&p, p + v.len) : 0;
+    return v.len ? ifeval_next(&p, p + v.len) : 0;
 }
 
-int64_t if_length(ares_view v)
+int64_t ifeval_length(ares_view v)
 {
     int64_t n = 0;
-    for (const char *p = v.data, *end = p + v.len; p < end; n++) if_next(&p, end);
+    for (const char *p = v.data, *end = p + v.len; p < end; n++) ifeval_next(&p, end);
     return n;
 }
 
-size_t if_offset(ares_view v, int64_t i)
+size_t ifeval_offset(ares_view v, int64_t i)
 {
     const char *p = v.data, *end = p + v.len;
-    for (; i > 0 && p < end; i--) if_next(&p, end);
+    for (; i > 0 && p < end; i--) ifeval_next(&p, end);
     return (size_t)(p - v.data);
 }
 
-size_t if_put(uint32_t c, char out[4])
+size_t ifeval_put(uint32_t c, char out[4])
 {
     if (c < 0x80) return out[0] = (char)c, 1;
-    if (c < IF_BROKEN)
+    if (c < IFEVAL_BROKEN)
         return (size_t)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
-    out[0] = (char)(unsigned char)(c - IF_BROKEN);
+    out[0] = (char)(unsigned char)(c - IFEVAL_BROKEN);
     return 1;
 }
 
@@ -111,31 +112,31 @@ static bool within(const range *ranges, int n, uint32_t c)
     return false;
 }
 
-bool if_is_wide(uint32_t c, int kind)
+bool ifeval_is_wide(uint32_t c, int kind)
 {
-    if (c >= IF_BROKEN) return false;
-    if (kind == IF_SPACE)
+    if (c >= IFEVAL_BROKEN) return false;
+    if (kind == IFEVAL_SPACE)
         return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
                c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     switch (kind) {
-    case IF_WORD:
+    case IFEVAL_WORD:
         return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
                (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
-    case IF_LETTER: return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-    case IF_DIGIT: return category == UTF8PROC_CATEGORY_ND;
-    case IF_UPPER:
+    case IFEVAL_LETTER: return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+    case IFEVAL_DIGIT: return category == UTF8PROC_CATEGORY_ND;
+    case IFEVAL_UPPER:
         return category == UTF8PROC_CATEGORY_LU || within(other_upper, ARES_COUNT(other_upper), c);
-    case IF_LOWER:
+    case IFEVAL_LOWER:
         return category == UTF8PROC_CATEGORY_LL || within(other_lower, ARES_COUNT(other_lower), c);
     default: return false;
     }
 }
 
-uint32_t if_to_lower(uint32_t c)
+uint32_t ifeval_to_lower(uint32_t c)
 {
     if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    return c < IF_BROKEN ? (uint32_t)utf8proc_tolower((utf8proc_int32_t)c) : c;
+    return c < IFEVAL_BROKEN ? (uint32_t)utf8proc_tolower((utf8proc_int32_t)c) : c;
 }
 
 /* ------------------------------------------------------------------ whole texts */
@@ -143,34 +144,34 @@ static bool cased_text(ares_view v, int wanted, int other)
 {
     bool found = false;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
-        uint32_t c = if_next(&p, end);
-        if (if_is(c, wanted)) found = true;
-        else if (if_is(c, other)) return false;
-        else if (c >= 0x80 && c < IF_BROKEN &&
+        uint32_t c = ifeval_next(&p, end);
+        if (ifeval_is(c, wanted)) found = true;
+        else if (ifeval_is(c, other)) return false;
+        else if (c >= 0x80 && c < IFEVAL_BROKEN &&
                  utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LT)
             return false;
     }
     return found;
 }
 
-bool if_upper_text(ares_view v)
+bool ifeval_upper_text(ares_view v)
 {
-    return cased_text(v, IF_UPPER, IF_LOWER);
+    return cased_text(v, IFEVAL_UPPER, IFEVAL_LOWER);
 }
-bool if_lower_text(ares_view v)
+bool ifeval_lower_text(ares_view v)
 {
-    return cased_text(v, IF_LOWER, IF_UPPER);
+    return cased_text(v, IFEVAL_LOWER, IFEVAL_UPPER);
 }
 
-bool if_is_blank(ares_view v)
+bool ifeval_is_blank(ares_view v)
 {
-    return if_trim_left(v).len == 0;
+    return ifeval_trim_left(v).len == 0;
 }
 
 /* Whether a character is trimmed: white space, or punctuation and the blank. */
 static bool is_trimmed(uint32_t c, int kind)
 {
-    return kind == IF_SPACE ? if_is_space(c) : c == ' ' || if_is_punct(c);
+    return kind == IFEVAL_SPACE ? ifeval_is_space(c) : c == ' ' || ifeval_is_punct(c);
 }
 
 static ares_view cut_left(ares_view v, int kind)
@@ -178,7 +179,7 @@ static ares_view cut_left(ares_view v, int kind)
     const char *p = v.data, *end = p + v.len;
     while (p < end) {
         const char *next = p;
-        if (!is_trimmed(if_next(&next, end), kind)) break;
+        if (!is_trimmed(ifeval_next(&next, end), kind)) break;
         p = next;
     }
     return (ares_view){ p, (size_t)(end - p) };
@@ -189,74 +190,74 @@ static ares_view cut_right(ares_view v, int kind)
     const char *end = v.data + v.len;
     while (end > v.data) {
         const char *last = back(v.data, end), *p = last;
-        if (!is_trimmed(if_next(&p, end), kind)) break;
+        if (!is_trimmed(ifeval_next(&p, end), kind)) break;
         end = last;
     }
     return (ares_view){ v.data, (size_t)(end - v.data) };
 }
 
-ares_view if_trim_left(ares_view v)
+ares_view ifeval_trim_left(ares_view v)
 {
-    return cut_left(v, IF_SPACE);
+    return cut_left(v, IFEVAL_SPACE);
 }
-ares_view if_trim_right(ares_view v)
+ares_view ifeval_trim_right(ares_view v)
 {
-    return cut_right(v, IF_SPACE);
+    return cut_right(v, IFEVAL_SPACE);
 }
-ares_view if_trim(ares_view v)
+ares_view ifeval_trim(ares_view v)
 {
-    return cut_right(cut_left(v, IF_SPACE), IF_SPACE);
+    return cut_right(cut_left(v, IFEVAL_SPACE), IFEVAL_SPACE);
 }
-ares_view if_strip_left(ares_view v)
+ares_view ifeval_strip_left(ares_view v)
 {
-    return cut_left(v, IF_PUNCT);
+    return cut_left(v, IFEVAL_PUNCT);
 }
-ares_view if_strip_right(ares_view v)
+ares_view ifeval_strip_right(ares_view v)
 {
-    return cut_right(v, IF_PUNCT);
+    return cut_right(v, IFEVAL_PUNCT);
 }
-ares_view if_strip(ares_view v)
+ares_view ifeval_strip(ares_view v)
 {
-    return cut_right(cut_left(v, IF_PUNCT), IF_PUNCT);
+    return cut_right(cut_left(v, IFEVAL_PUNCT), IFEVAL_PUNCT);
 }
 
-ares_view if_lower(ares_view v, ares_arena *arena)
+ares_view ifeval_lower(ares_view v, ares_arena *arena)
 {
     /* some letters of two bytes take three in lower case */
     char *out = ares_arena_alloc(arena, v.len + v.len / 2 + 4), *at = out;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
         unsigned char byte = (unsigned char)*p;
         if (byte < 0x80) {
-            *at++ = (char)(byte + ((if_ascii_kinds[byte] & IF_UPPER) ? 32 : 0));
+            *at++ = (char)(byte + ((ifeval_ascii_kinds[byte] & IFEVAL_UPPER) ? 32 : 0));
             p++;
         } else {
-            at += if_put(if_to_lower(if_next(&p, end)), at);
+            at += ifeval_put(ifeval_to_lower(ifeval_next(&p, end)), at);
         }
     }
     return (ares_view){ out, (size_t)(at - out) };
 }
 
-ares_view if_delete_punct(ares_view v, ares_arena *arena)
+ares_view ifeval_delete_punct(ares_view v, ares_arena *arena)
 {
     char *out = ares_arena_alloc(arena, v.len + 1), *at = out;
     for (size_t i = 0; i < v.len; i++)
-        if (!if_is_punct((unsigned char)v.data[i])) *at++ = v.data[i];
+        if (!ifeval_is_punct((unsigned char)v.data[i])) *at++ = v.data[i];
     return (ares_view){ out, (size_t)(at - out) };
 }
 
-ares_view if_ascii(ares_view v, ares_arena *arena)
+ares_view ifeval_ascii(ares_view v, ares_arena *arena)
 {
     size_t cap = 2 * v.len + 32; /* a character of three bytes gives at most five ASCII ones */
     char *out = ares_arena_alloc(arena, cap), *at = out;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
-        uint32_t c = if_next(&p, end);
+        uint32_t c = ifeval_next(&p, end);
         utf8proc_int32_t parts[32];
         int class = 0;
         if (c < 0x80) {
             *at++ = (char)c;
             continue;
         }
-        if (c >= IF_BROKEN) continue;
+        if (c >= IFEVAL_BROKEN) continue;
         utf8proc_ssize_t n =
             utf8proc_decompose_char((utf8proc_int32_t)c, parts, ARES_COUNT(parts),
                                     UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_STABLE, &class);
@@ -272,9 +273,9 @@ ares_view if_ascii(ares_view v, ares_arena *arena)
  * it takes only the memory it needs.
  */
 
-static if_list list_new(int64_t n, ares_arena *arena)
+static ifeval_list list_new(int64_t n, ares_arena *arena)
 {
-    return (if_list){ ares_arena_alloc(arena, (size_t)ARES_MAX(n, 1) * sizeof(ares_view)), 0 };
+    return (ifeval_list){ ares_arena_alloc(arena, (size_t)ARES_MAX(n, 1) * sizeof(ares_view)), 0 };
 }
 
 /*
@@ -287,7 +288,7 @@ static int64_t runs(ares_view v, int kind, bool of_kind, ares_view *items)
     const char *start = NULL, *end = v.data + v.len;
     for (const char *p = v.data; p < end;) {
         const char *at = p;
-        bool belongs = if_is(if_next(&p, end), kind) == of_kind;
+        bool belongs = ifeval_is(ifeval_next(&p, end), kind) == of_kind;
         if (belongs && !start) start = at;
         if (belongs || !start) continue;
         if (items) items[n] = (ares_view){ start, (size_t)(at - start) };
@@ -298,16 +299,16 @@ static int64_t runs(ares_view v, int kind, bool of_kind, ares_view *items)
     return n + (start != NULL);
 }
 
-if_list if_words(ares_view v, ares_arena *arena)
+ifeval_list ifeval_words(ares_view v, ares_arena *arena)
 {
-    if_list list = list_new(runs(v, IF_SPACE, false, NULL), arena);
-    list.n = runs(v, IF_SPACE, false, list.items);
+    ifeval_list list = list_new(runs(v, IFEVAL_SPACE, false, NULL), arena);
+    list.n = runs(v, IFEVAL_SPACE, false, list.items);
     return list;
 }
 
-int64_t if_count_words(ares_view v)
+int64_t ifeval_count_words(ares_view v)
 {
-    return runs(v, IF_WORD, true, NULL);
+    return runs(v, IFEVAL_WORD, true, NULL);
 }
 
 static int64_t split(ares_view v, ares_view separator, ares_view *items)
@@ -322,58 +323,60 @@ static int64_t split(ares_view v, ares_view separator, ares_view *items)
     }
 }
 
-if_list if_split(ares_view v, ares_view separator, ares_arena *arena)
+ifeval_list ifeval_split(ares_view v, ares_view separator, ares_arena *arena)
 {
     ARES_ASSERT(separator.len > 0);
-    if_list list = list_new(split(v, separator, NULL), arena);
+    ifeval_list list = list_new(split(v, separator, NULL), arena);
     list.n = split(v, separator, list.items);
     return list;
 }
 
-bool if_boundary(ares_view v, size_t at)
+bool ifeval_boundary(ares_view v, size_t at)
 {
     ARES_ASSERT(at <= v.len);
-    bool before = at > 0 && if_is_word(if_last((ares_view){ v.data, at }));
-    bool behind = at < v.len && if_is_word(if_first((ares_view){ v.data + at, v.len - at }));
+    bool before = at > 0 && ifeval_is_word(ifeval_last((ares_view){ v.data, at }));
+    bool behind =
+        at < v.len && ifeval_is_word(ifeval_first((ares_view){ v.data + at, v.len - at }));
     return before != behind;
 }
 
-bool if_has_word(ares_view v, ares_view word)
+bool ifeval_has_word(ares_view v, ares_view word)
 {
-    if (word.len == 0) return if_count_words(v) > 0;
+    if (word.len == 0) return ifeval_count_words(v) > 0;
     for (size_t from = 0;;) {
         int64_t at = ares_view_find(v, word, from);
         if (at < 0) return false;
-        if (if_boundary(v, (size_t)at) && if_boundary(v, (size_t)at + word.len)) return true;
+        if (ifeval_boundary(v, (size_t)at) && ifeval_boundary(v, (size_t)at + word.len))
+            return true;
         from = (size_t)at + 1;
     }
 }
 
-int64_t if_count(ares_view v, ares_view part)
+int64_t ifeval_count(ares_view v, ares_view part)
 {
     return part.len ? split(v, part, NULL) - 1 : 0;
 }
 
 /* Small scanners, and sets of words, that several families of checks use. */
 
-bool if_has(ares_view text, const char *part)
+bool ifeval_has(ares_view text, const char *part)
 {
     return ares_view_find(text, ares_view_of(part), 0) >= 0;
 }
 
-bool if_ends(ares_view text, ares_view end)
+bool ifeval_ends(ares_view text, ares_view end)
 {
-    return text.len >= end.len && ares_view_eq(if_from(text, text.len - end.len), end);
+    return text.len >= end.len && ares_view_eq(ifeval_from(text, text.len - end.len), end);
 }
 
-ares_view if_from(ares_view v, size_t at)
+ares_view ifeval_from(ares_view v, size_t at)
 {
     return (ares_view){ v.data + at, v.len - at };
 }
 
-ares_view if_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena)
+ares_view ifeval_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena)
 {
-    int64_t n = if_count(text, part);
+    int64_t n = ifeval_count(text, part);
     char *out = ares_arena_alloc(arena, text.len - (size_t)n * part.len + (size_t)n * by.len + 1),
          *w = out;
     size_t from = 0;
@@ -387,10 +390,11 @@ ares_view if_replace(ares_view text, ares_view part, ares_view by, ares_arena *a
     return (ares_view){ out, (size_t)(w - out) };
 }
 
-ares_view if_skip_one_space(ares_view v)
+ares_view ifeval_skip_one_space(ares_view v)
 {
     const char *p = v.data, *end = v.data + v.len;
-    return p < end && if_is_space(if_next(&p, end)) ? (ares_view){ p, (size_t)(end - p) } : v;
+    return p < end && ifeval_is_space(ifeval_next(&p, end)) ? (ares_view){ p, (size_t)(end - p) }
+                                                            : v;
 }
 
 static ares_view next_run(ares_view *v, bool (*belongs)(uint32_t c))
@@ -398,7 +402,7 @@ static ares_view next_run(ares_view *v, bool (*belongs)(uint32_t c))
     const char *p = v->data, *end = v->data + v->len, *from = NULL, *at = p;
     while (p < end) {
         at = p;
-        bool in = belongs(if_next(&p, end));
+        bool in = belongs(ifeval_next(&p, end));
         if (in && !from) from = at;
         if (!in && from) break;
         at = p;
@@ -407,26 +411,26 @@ static ares_view next_run(ares_view *v, bool (*belongs)(uint32_t c))
     return from ? (ares_view){ from, (size_t)(at - from) } : (ares_view){ NULL, 0 };
 }
 
-ares_view if_next_digits(ares_view *v)
+ares_view ifeval_next_digits(ares_view *v)
 {
-    return next_run(v, if_is_digit);
+    return next_run(v, ifeval_is_digit);
 }
-ares_view if_next_run(ares_view *v)
+ares_view ifeval_next_run(ares_view *v)
 {
-    return next_run(v, if_is_word);
+    return next_run(v, ifeval_is_word);
 }
 
 static bool is_no_space(uint32_t c)
 {
-    return !if_is_space(c);
+    return !ifeval_is_space(c);
 }
 
-ares_view if_first_word(ares_view v)
+ares_view ifeval_first_word(ares_view v)
 {
     return next_run(&v, is_no_space);
 }
 
-ares_view if_last_word(ares_view v)
+ares_view ifeval_last_word(ares_view v)
 {
     ares_view last = { NULL, 0 };
     for (ares_view word; (word = next_run(&v, is_no_space)).data;) last = word;
@@ -442,7 +446,7 @@ static uint64_t hash_of(ares_view v)
     return h;
 }
 
-uint32_t *if_group(if_list list, ares_arena *arena)
+uint32_t *ifeval_group(ifeval_list list, ares_arena *arena)
 {
     size_t slots = 16;
     while (slots < (size_t)list.n * 2) slots *= 2;
@@ -458,9 +462,9 @@ uint32_t *if_group(if_list list, ares_arena *arena)
     return first;
 }
 
-int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena)
+int64_t ifeval_distinct(ifeval_list list, int64_t *most, ares_arena *arena)
 {
-    uint32_t *first = if_group(list, arena),
+    uint32_t *first = ifeval_group(list, arena),
              *times = ares_arena_calloc(arena, (size_t)list.n + 1, sizeof *times);
     int64_t distinct = 0, top = 0;
     for (int64_t i = 0; i < list.n; i++) {
@@ -474,39 +478,40 @@ int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena)
 
 /* The word lists. Their data is tables_data.h, which the build makes from tables.json. */
 
-static const if_set *const tables[] = {
-    [IF_STOP_WORDS] = &stop_words,     [IF_PRONOUNS] = &pronouns, [IF_CONJUNCTIONS] = &conjunctions,
-    [IF_PERSON_NAMES] = &person_names, [IF_CAPITALS] = &capitals, [IF_VERBS] = &verbs,
+static const ifeval_set *const tables[] = {
+    [IFEVAL_STOP_WORDS] = &stop_words,     [IFEVAL_PRONOUNS] = &pronouns,
+    [IFEVAL_CONJUNCTIONS] = &conjunctions, [IFEVAL_PERSON_NAMES] = &person_names,
+    [IFEVAL_CAPITALS] = &capitals,         [IFEVAL_VERBS] = &verbs,
 };
 
-const if_entry *if_set_find(const if_set *s, const char *word, size_t len)
+const ifeval_entry *ifeval_set_find(const ifeval_set *s, const char *word, size_t len)
 {
     if (len == 0 || len > s->longest) return NULL;
-    for (uint32_t at = if_hash(word, len) & s->mask; s->slots[at]; at = (at + 1) & s->mask) {
-        const if_entry *e = &s->entries[s->slots[at] - 1];
+    for (uint32_t at = ifeval_hash(word, len) & s->mask; s->slots[at]; at = (at + 1) & s->mask) {
+        const ifeval_entry *e = &s->entries[s->slots[at] - 1];
         if (e->len == len && memcmp(e->text, word, len) == 0) return e;
     }
     return NULL;
 }
 
-bool if_table_has(if_table t, ares_view word)
+bool ifeval_table_has(ifeval_table t, ares_view word)
 {
-    return if_set_find(tables[t], word.data, word.len) != NULL;
+    return ifeval_set_find(tables[t], word.data, word.len) != NULL;
 }
 
-int if_table_count(if_table t)
+int ifeval_table_count(ifeval_table t)
 {
     return (int)tables[t]->count;
 }
 
-ares_view if_table_item(if_table t, int i)
+ares_view ifeval_table_item(ifeval_table t, int i)
 {
     ARES_ASSERT(i >= 0 && i < (int)tables[t]->count);
-    const if_entry *e = &tables[t]->entries[i];
+    const ifeval_entry *e = &tables[t]->entries[i];
     return (ares_view){ e->text, e->len };
 }
 
-bool if_is_emoji(uint32_t c)
+bool ifeval_is_emoji(uint32_t c)
 {
     int low = 0, high = ARES_COUNT(emoji_ranges);
     if (c < emoji_ranges[0][0]) return false;

@@ -757,4 +757,4 @@ static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
     return ARES_OK;
 }
 
-const answerer answer_agents = { "environments", answer, normalise_draw, report };
+const generator generate_episodes = { "environments", answer, normalise_draw, report };

@@ -183,7 +183,7 @@ typedef struct agents_row {
     int64_t first_id; /* number of its first environment within the step */
 } agents_row;
 
-extern const answerer answer_agents;
+extern const generator generate_episodes;
 
 /* Whether tags of environments are named, for training or for validation. */
 bool agents_wanted(const ares_train_config *c);

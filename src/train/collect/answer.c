@@ -83,7 +83,7 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
                              .key = ares_rng_sub(root, UINT64_MAX - (uint64_t)p->key, 0) };
     *out = ares_arena_calloc(arena, (size_t)k + 1, sizeof **out);
     *count = k;
-    return t->answerer->answer(t, &job, arena, *out);
+    return t->generator->answer(t, &job, arena, *out);
 }
 
 int32_t partial_budget(int32_t max_response_length, int32_t had)
@@ -502,4 +502,4 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     return rc == ARES_OK ? ares_signal_poll() : rc;
 }
 
-const answerer answer_engine = { .name = "engine", .answer = answer };
+const generator generate_single_turn = { .name = "engine", .answer = answer };

@@ -22,21 +22,21 @@ static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
     return (total - rank + ranks - 1) / ranks;
 }
 
-static void open_draw(ares_arena *arena, draw *d, int64_t total, int64_t attempt)
+static void open_draw(ares_arena *arena, prompt_draw *d, int64_t total, int64_t attempt)
 {
-    *d = (draw){ .total = total, .attempt = attempt };
+    *d = (prompt_draw){ .total = total, .attempt = attempt };
     d->prompts = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *d->prompts);
 }
 
-int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, prompt_draw *d)
 {
     open_draw(arena, d, total, 0);
     return ares_source_next(&t->run.source, total, arena, d->prompts);
 }
 
-void draw_again(ares_arena *arena, const bool *keep, draw *d)
+void draw_again(ares_arena *arena, const bool *keep, prompt_draw *d)
 {
-    draw before = *d;
+    prompt_draw before = *d;
     open_draw(arena, d, before.total, before.attempt + 1);
     d->total = 0;
     for (int64_t g = 0; g < before.total; g++) {
@@ -46,13 +46,13 @@ void draw_again(ares_arena *arena, const bool *keep, draw *d)
     }
 }
 
-static int64_t draw_owner(const draw *d, int64_t g, int64_t ranks)
+static int64_t draw_owner(const prompt_draw *d, int64_t g, int64_t ranks)
 {
     return d->owner ? d->owner[g] : g % ranks;
 }
 
 /* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
-static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, draw *d)
+static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, prompt_draw *d)
 {
     int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
     d->count = share_of(d->total, ranks, rank);
@@ -89,7 +89,7 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     job.n = 1;
     job.baseline = true;
     answer_expect(t, count, 1);
-    ARES_TRY(t->answerer->answer(t, &job, arena, baselines));
+    ARES_TRY(t->generator->answer(t, &job, arena, baselines));
     for (int64_t g = 0; g < count; g++) {
         groups[g].baseline = baselines[g].items[0].score;
         if (baselines[g].items[0].failed &&
@@ -100,7 +100,7 @@ int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64
     return ARES_OK;
 }
 
-int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
+int draw_answer(ares_trainer *t, ares_arena *arena, prompt_draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
     const answer_prompt *prompts = take_share(t, arena, d);
@@ -109,7 +109,7 @@ int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     job.attempt = d->attempt;
     answer_expect(t, d->count, job.n);
     d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
-    ARES_TRY(t->answerer->answer(t, &job, arena, d->groups));
+    ARES_TRY(t->generator->answer(t, &job, arena, d->groups));
     answer_discard(t, d->groups, d->count);
     for (int64_t g = 0; g < d->count; g++)
         for (int32_t i = 0; i < d->groups[g].n; i++)
@@ -119,7 +119,7 @@ int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 
 /* Arrays that grow in the step's arena, where nothing is freed one by one. */
 
-ares_group *collection_add(collection *c)
+ares_group *step_groups_add(step_groups *c)
 {
     if (c->count == c->capacity) {
         c->capacity = c->capacity * 2 + 64;
@@ -155,7 +155,7 @@ static answer_numbers numbers_of(const ares_trajectory *y)
 }
 
 /* Shows a draw to `see` as the batch it would make by itself. */
-static int in_trial_batch(ares_trainer *t, const draw *d,
+static int in_trial_batch(ares_trainer *t, const prompt_draw *d,
                           int (*see)(ares_trainer *t, ares_batch *b, answer_numbers *out),
                           answer_numbers *out)
 {
@@ -193,7 +193,7 @@ static bool filters_shaped_scores(const ares_trainer *t)
 }
 
 /* Answers of this rank's groups of a draw, and of all groups [total]. */
-static int count_of_groups(ares_trainer *t, const draw *d, ares_arena *arena, int64_t *count)
+static int count_of_groups(ares_trainer *t, const prompt_draw *d, ares_arena *arena, int64_t *count)
 {
     int64_t ranks = ares_world_size(t->run.world), at = 0,
             *mine = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *mine);
@@ -210,7 +210,7 @@ static int count_of_groups(ares_trainer *t, const draw *d, ares_arena *arena, in
 }
 
 /* The numbers of a draw's groups, of all ranks, in the order of the draw. */
-static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+static int gather_numbers(ares_trainer *t, step_draws *r, const prompt_draw *d, ares_arena *arena)
 {
     int64_t ranks = ares_world_size(t->run.world), drawn = r->draws.drawn, own = 0, answers = 0;
     int64_t *count = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *count);
@@ -242,7 +242,7 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
 }
 
 /* The caps of a draw's groups, by their data set and the step that each was drawn at. */
-static int find_caps(const ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+static int find_caps(const ares_trainer *t, step_draws *r, const prompt_draw *d, ares_arena *arena)
 {
     const ares_curriculum *c = &t->run.curriculum;
     int64_t drawn = r->draws.drawn, step = -1;
@@ -258,7 +258,7 @@ static int find_caps(const ares_trainer *t, rounds *r, const draw *d, ares_arena
 }
 
 /* Some of the groups drawn in the step, as filters take them. */
-static ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids,
+static ares_groups filter_view(const ares_trainer *t, const step_draws *r, const int64_t *ids,
                                int64_t groups, ares_arena *arena)
 {
     int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
@@ -292,7 +292,7 @@ static ares_groups filter_view(const ares_trainer *t, const rounds *r, const int
 }
 
 /* Groups that filters have seen of each data set of a curriculum (report/report.c). */
-static void count_judged(const ares_trainer *t, const draw *d, ares_metrics *m)
+static void count_judged(const ares_trainer *t, const prompt_draw *d, ares_metrics *m)
 {
     for (int64_t g = 0; g < d->total && t->run.curriculum.n; g++) {
         char name[120];
@@ -302,9 +302,9 @@ static void count_judged(const ares_trainer *t, const draw *d, ares_metrics *m)
     }
 }
 
-int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m)
+int filter_last_draw(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m)
 {
-    const draw *d = &r->last;
+    const prompt_draw *d = &r->last;
     int64_t drawn = r->draws.drawn;
     r->prompts = arena_grown(arena, r->prompts, drawn, drawn + d->total, sizeof *r->prompts);
     memcpy(r->prompts + drawn, d->prompts, (size_t)d->total * sizeof *r->prompts);
@@ -334,7 +334,7 @@ static int see_generated(ares_trainer *t, ares_batch *b, answer_numbers *out)
 }
 
 /* Controls see every group that is answered, the dropped ones included. */
-static int filter_show_generated(ares_trainer *t, const draw *d)
+static int filter_show_generated(ares_trainer *t, const prompt_draw *d)
 {
     return controls_want_generated(t->run.controls) ? in_trial_batch(t, d, see_generated, NULL)
                                                     : ARES_OK;
@@ -348,7 +348,7 @@ static int filter_show_generated(ares_trainer *t, const draw *d)
 
 enum { IDLE_DRAWS = 20 }; /* the default of trainer.max_try_make_batch */
 
-void progress_count(rounds *r, bool kept, int64_t prompts)
+void progress_count(step_draws *r, bool kept, int64_t prompts)
 {
     r->idle_draws = kept ? 0 : r->idle_draws + 1;
     r->idle_prompts = kept ? 0 : r->idle_prompts + prompts;
@@ -380,7 +380,7 @@ int progress_add_drops(const ares_metrics *m, int rc)
     return rc;
 }
 
-int progress_check(const ares_trainer *t, const rounds *r, const ares_metrics *m,
+int progress_check(const ares_trainer *t, const step_draws *r, const ares_metrics *m,
                    const char *remedy)
 {
     const ares_source *source = &t->run.source;
@@ -411,7 +411,8 @@ typedef struct batch_plan {
 } batch_plan;
 
 /* The batch that the draws have given. */
-static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *out)
+static int plan_batch(const ares_trainer *t, const step_draws *r, ares_arena *arena,
+                      batch_plan *out)
 {
     const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
     int64_t missing = r->draws.target - r->draws.kept;
@@ -430,7 +431,8 @@ static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena,
  * RAGEN's ranking of the groups that would be trained on. Those it drops leave the batch, or fill
  * it where on_exhausted is fill_masked.
  */
-static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan *b, ares_metrics *m)
+static int rank_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_plan *b,
+                      ares_metrics *m)
 {
     if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
     bool alone = !ares_filter_needs(&r->of_draws);
@@ -457,7 +459,7 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan 
     return ARES_OK;
 }
 
-static int64_t valid_answers(const rounds *r, int64_t id)
+static int64_t valid_answers(const step_draws *r, int64_t id)
 {
     int64_t valid = 0;
     for (int64_t i = r->first[id]; i < r->first[id + 1]; i++) valid += r->numbers[i].valid;
@@ -465,7 +467,7 @@ static int64_t valid_answers(const rounds *r, int64_t id)
 }
 
 /* Where discarded answers are dropped, a group with no other answer leaves the batch. */
-static void drop_empty(const rounds *r, batch_plan *b)
+static void drop_empty(const step_draws *r, batch_plan *b)
 {
     int64_t count = b->count, taught = b->taught;
     b->count = b->taught = 0;
@@ -480,7 +482,7 @@ static void drop_empty(const rounds *r, batch_plan *b)
  * Whether the discarded answers of a group become no rows. Where the estimator compares answers and
  * only one would be left, they stay, masked: a single answer has nothing to be compared with.
  */
-static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
+static bool loses_answers(const ares_trainer *t, const step_draws *r, int64_t id)
 {
     if (!r->drops) return false;
     bool compares = (t->adv->needs & ARES_NEEDS_GROUPS) && r->first[id + 1] - r->first[id] > 1;
@@ -492,7 +494,7 @@ static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
  * a multiple of the ranks. They come last, so that the others have the same places on any number of
  * ranks.
  */
-static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
+static void fill_up(const step_draws *r, int64_t ranks, ares_arena *arena, batch_plan *b)
 {
     bool *there = ares_arena_calloc(arena, (size_t)r->draws.drawn + 1, sizeof *there);
     for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
@@ -513,7 +515,7 @@ static int by_local_number(const void *a, const void *b)
 }
 
 /* The groups of several data sets take turns, by their numbers within their data set. */
-static void interleave(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *b)
+static void interleave(const ares_trainer *t, const step_draws *r, ares_arena *arena, batch_plan *b)
 {
     if (ares_source_parts(&t->run.source) == 1 || !b->taught) return;
     ordered *order = ares_arena_alloc(arena, (size_t)b->taught * sizeof *order);
@@ -526,7 +528,7 @@ static void interleave(const ares_trainer *t, const rounds *r, ares_arena *arena
 }
 
 /* Places of the groups in the batch, by their number in the step; -1: not in it. */
-static int64_t *places_of(const rounds *r, const batch_plan *b, ares_arena *arena)
+static int64_t *places_of(const step_draws *r, const batch_plan *b, ares_arena *arena)
 {
     int64_t *place = ares_arena_alloc(arena, ((size_t)r->draws.drawn + 1) * sizeof *place);
     for (int64_t i = 0; i < r->draws.drawn; i++) place[i] = -1;
@@ -545,7 +547,8 @@ static void shuffle(const ares_trainer *t, int64_t *ids, int64_t n)
  * c: this rank's groups with place = their number in the step; on return those of the batch, with
  * their place in it. *count: groups of the batch, over all ranks: a multiple of the ranks.
  */
-static int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+static int choose_groups(ares_trainer *t, step_draws *r, step_groups *c, int64_t *count,
+                         ares_metrics *m)
 {
     int64_t chosen = 0;
     batch_plan b = { 0 };
@@ -584,10 +587,10 @@ static int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *cou
 
 enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
 
-static int open_rounds(const ares_train_config *cfg, rounds *r)
+static int open_rounds(const ares_train_config *cfg, step_draws *r)
 {
     int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;
-    *r = (rounds){ .same_prompt = strcmp(cfg->filter.resample_mode, "same_prompt") == 0 };
+    *r = (step_draws){ .same_prompt = strcmp(cfg->filter.resample_mode, "same_prompt") == 0 };
     r->draws.target = cfg->data.rollout_batch_size;
     r->draws.batch = r->same_prompt ? 0 : drawn == ARES_NULL_I64 ? r->draws.target : drawn;
     r->draws.max_resample = cfg->filter.max_resample != ARES_NULL_I64 ? cfg->filter.max_resample
@@ -604,7 +607,7 @@ static int open_rounds(const ares_train_config *cfg, rounds *r)
 }
 
 /* Sums for metrics over all answers, those of dropped groups included. */
-static void count_answers(rounds *r, const draw *d)
+static void count_answers(step_draws *r, const prompt_draw *d)
 {
     r->tokens += (double)d->tokens;
     for (int64_t g = 0; g < d->count; g++)
@@ -620,11 +623,11 @@ static void count_answers(rounds *r, const draw *d)
 }
 
 /* The groups of the last draw join the collection, each with its place. */
-static int join(ares_trainer *t, rounds *r, collection *c)
+static int join(ares_trainer *t, step_draws *r, step_groups *c)
 {
     ARES_TRY(filter_show_generated(t, &r->last));
     count_answers(r, &r->last);
-    for (int64_t g = 0; g < r->last.count; g++) *collection_add(c) = r->last.groups[g];
+    for (int64_t g = 0; g < r->last.count; g++) *step_groups_add(c) = r->last.groups[g];
     return ARES_OK;
 }
 
@@ -652,15 +655,16 @@ static int check_failures(const ares_trainer *t, double failed, double answers)
 }
 
 /* One draw is answered, judged and filtered; its groups join the collection. */
-static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, ares_metrics *m)
+static int draw_round(ares_trainer *t, step_draws *r, int64_t size, step_groups *c, ares_metrics *m)
 {
     int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world),
             capacity = r->draws.drawn + size, dropped = ares_resampling_dropped(&r->draws);
-    draw *d = &r->last;
+    prompt_draw *d = &r->last;
     if (r->same_prompt && r->draws.rounds) draw_again(c->arena, r->keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
-    ARES_TRY(ares_world_agree(t->run.world, draw_answer(t, c->arena, d, m)));
-    if (t->answerer->normalise) ARES_TRY(t->answerer->normalise(t, d->groups, d->count, c->arena));
+    ARES_TRY(ares_world_share_error(t->run.world, draw_answer(t, c->arena, d, m)));
+    if (t->generator->normalise)
+        ARES_TRY(t->generator->normalise(t, d->groups, d->count, c->arena));
     for (int64_t g = 0; g < d->count; g++) d->groups[g].place = r->draws.drawn + g * ranks + rank;
     double before_it[2] = { r->failed, r->answers };
     ARES_TRY(join(t, r, c));
@@ -677,7 +681,8 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, a
     return ARES_OK;
 }
 
-static void report(const ares_train_config *cfg, const rounds *r, int64_t count, ares_metrics *m)
+static void report(const ares_train_config *cfg, const step_draws *r, int64_t count,
+                   ares_metrics *m)
 {
     static const char *const reasons[] = { "all_correct", "all_wrong" };
     const ares_resampling *s = &r->draws;
@@ -701,7 +706,7 @@ static void report(const ares_train_config *cfg, const rounds *r, int64_t count,
 }
 
 /* Metrics over all answers, those of dropped groups included. */
-static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
+static int report_generated(ares_trainer *t, step_draws *r, ares_metrics *m)
 {
     bool discards =
         ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->run.cfg->filter.mask_truncated;
@@ -713,11 +718,12 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
     if (sums[2] > 0) ares_metrics_set(m, "rollout/failed_frac", sums[1] / sums[2]);
     ARES_TRY(check_failures(t, sums[1], sums[2]));
     ares_metrics_set(m, "rollout/generated_tokens", sums[3]);
-    return t->answerer->report ? t->answerer->report(t, "train/", m) : ARES_OK;
+    return t->generator->report ? t->generator->report(t, "train/", m) : ARES_OK;
 }
 
 /* Draws until the batch is full or the draws are used up, and chooses its groups. */
-static int draw_batch(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+static int draw_batch(ares_trainer *t, step_draws *r, step_groups *c, int64_t *count,
+                      ares_metrics *m)
 {
     int64_t size;
     ARES_TRY(open_rounds(t->run.cfg, r));
@@ -738,7 +744,7 @@ static int draw_batch(ares_trainer *t, rounds *r, collection *c, int64_t *count,
 }
 
 /* What metrics tell of all draws of a step. */
-static void add_counts(rounds *r, const rounds *more)
+static void add_counts(step_draws *r, const step_draws *more)
 {
     r->draws.rounds += more->draws.rounds;
     r->draws.drawn += more->draws.drawn;
@@ -761,9 +767,9 @@ static int by_place(const void *a, const void *b)
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     const ares_train_config *cfg = t->run.cfg;
-    collection c = { .arena = &b->arena };
+    step_groups c = { .arena = &b->arena };
     const char *policy = cfg->filter.empty_policy;
-    rounds r, earlier = { 0 };
+    step_draws r, earlier = { 0 };
     int64_t count, attempts = 1;
     ARES_TRY(draw_batch(t, &r, &c, &count, m));
     for (; r.empty && policy && strcmp(policy, "retry") == 0 && attempts < EMPTY_ROUNDS;

@@ -55,7 +55,7 @@ typedef struct answer_job {
  * Answers and judges all prompts of a job: out [n_prompts], in the arena with all they point to.
  * What is written depends on the job and the weights alone, not on the order in which answers end.
  */
-typedef struct answerer {
+typedef struct generator {
     const char *name;
     int (*answer)(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out);
     /*
@@ -65,9 +65,9 @@ typedef struct answerer {
     int (*normalise)(ares_trainer *t, ares_group *groups, int64_t count, ares_arena *arena);
     /* Metrics of all that was answered since the last report; a collective. NULL: none. */
     int (*report)(ares_trainer *t, const char *prefix, ares_metrics *m);
-} answerer;
+} generator;
 /* The policy answers the prompt by itself, in one turn. */
-extern const answerer answer_engine;
+extern const generator generate_single_turn;
 
 /* The configured sampling; the answerer adds stop ids. */
 void answer_sampling(const ares_train_config *c, ares_sampling *out);
@@ -110,19 +110,19 @@ int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ra
 
 /* The groups that a rank has in a step. (collect.c) */
 
-typedef struct collection {
+typedef struct step_groups {
     ares_group *items; /* as their arrays and texts, in the step's arena */
     int64_t count, capacity;
     ares_arena *arena;
-} collection;
+} step_groups;
 
-ares_group *collection_add(collection *c); /* to be filled by the caller */
+ares_group *step_groups_add(step_groups *c); /* to be filled by the caller */
 /* In the arena: an array of `capacity` items and one more that begins with n items of another. */
 void *arena_grown(ares_arena *arena, const void *items, int64_t n, int64_t capacity, size_t size);
 
 /* Prompts that are drawn together, and this rank's answers to its share. (collect.c) */
 
-typedef struct draw {
+typedef struct prompt_draw {
     int64_t total, count; /* prompts: of all ranks, of this one */
     ares_drawn *prompts;  /* [total] */
     const int64_t *owner; /* [total] the ranks that answer them; NULL: ranks take turns */
@@ -130,14 +130,14 @@ typedef struct draw {
     /* this rank's share */
     ares_group *groups; /* [count] */
     int64_t tokens;     /* that were written, greedy baselines included */
-} draw;
+} prompt_draw;
 
 /* The next `total` prompts of the source. */
-int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, prompt_draw *d);
 /* The prompts of a draw whose groups were not kept, to be answered once more. */
-void draw_again(ares_arena *arena, const bool *keep, draw *d);
+void draw_again(ares_arena *arena, const bool *keep, prompt_draw *d);
 /* Samples and judges this rank's share of the prompts. */
-int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m);
+int draw_answer(ares_trainer *t, ares_arena *arena, prompt_draw *d, ares_metrics *m);
 /* The scores of greedy answers to the prompts of groups, where the estimator compares with them. */
 int draw_baselines(ares_trainer *t, ares_arena *arena, ares_group *groups, int64_t count,
                    int64_t *tokens, ares_metrics *m);
@@ -150,7 +150,7 @@ typedef struct answer_numbers {
     uint8_t valid; /* not discarded */
 } answer_numbers;
 
-typedef struct rounds {
+typedef struct step_draws {
     ares_resampling draws;
     ares_oversampling over; /* batch 0: groups are taken draw by draw */
     /* the filters that see each draw, and the one that sees the batch */
@@ -164,7 +164,7 @@ typedef struct rounds {
     int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
     /* since the last draw of which a group was kept */
     int64_t idle_draws, idle_prompts;
-    draw last;
+    prompt_draw last;
     bool *keep;          /* [last.total]: its groups that stay */
     ares_drawn *prompts; /* [draws.drawn] */
     /* where filters look, of all ranks: of group g [first[g], first[g + 1]) */
@@ -177,13 +177,13 @@ typedef struct rounds {
      * many there are */
     double discarded, failed, answers;
     double tokens; /* of this rank's answers, greedy baselines included */
-} rounds;
+} step_draws;
 
 /*
  * r->keep: which groups of the last draw stay. Filters see the groups of all ranks, in the order of
  * the draw, and decide alike on every rank. A collective.
  */
-int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
+int filter_last_draw(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m);
 
 /*
  * Fills a batch with the groups of the step that this rank trains on: samples with their scores,
@@ -231,7 +231,7 @@ ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of);
  * on, in no order. Every rank gets as many of each mini-batch, with even work where
  * trainer.balance_batch asks for it. A collective.
  */
-int exchange_groups(ares_trainer *t, collection *c, int64_t count);
+int exchange_groups(ares_trainer *t, step_groups *c, int64_t count);
 
 /* The groups of a step that are answered at the same time, and the clock they share. (oversample.c)
  */
@@ -246,7 +246,7 @@ typedef struct own_group {
 } own_group;
 
 /* What every rank knows of a group. */
-typedef struct in_play {
+typedef struct in_flight {
     ares_drawn prompt;
     int64_t rank;  /* that answers it */
     int64_t start; /* when it was fetched */
@@ -254,29 +254,29 @@ typedef struct in_play {
     enum { PLAYING, KEPT, SURPLUS, DROPPED } state;
     int64_t number; /* not PLAYING: of the group in the step, in the order in which they ended */
     own_group *own; /* NULL: another rank's */
-} in_play;
+} in_flight;
 
 typedef struct ended_answer {
     own_group *of;
     int32_t item;
 } ended_answer;
 
-typedef struct play {
+typedef struct in_flight_set {
     ares_trainer *t;
     ares_arena *arena;
     engine_queue queue;
-    int64_t clock;   /* the engine has run until then */
-    int64_t window;  /* of the clock, between two looks at what has ended */
-    bool behind;     /* groups were fetched since the engine ran */
-    in_play *groups; /* [n] as they were fetched */
-    int64_t *order;  /* [n] their numbers, in the order of their draws */
+    int64_t clock;     /* the engine has run until then */
+    int64_t window;    /* of the clock, between two looks at what has ended */
+    bool behind;       /* groups were fetched since the engine ran */
+    in_flight *groups; /* [n] as they were fetched */
+    int64_t *order;    /* [n] their numbers, in the order of their draws */
     int64_t n;
     int64_t *news; /* [n_news] own groups that have ended since all ranks were told */
     int64_t n_news;
     ended_answer *ended; /* [n_ended] answers that are not judged yet */
     int64_t n_ended, ended_capacity;
     int64_t preemptions;
-} play;
+} in_flight_set;
 
 /* Over-sampling: groups join the batch as they end. (oversample.c) */
 
@@ -286,7 +286,7 @@ typedef struct play {
  * those that go on later are given back to the source. Sets the metrics over_sampling/... A
  * collective.
  */
-int oversample(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
+int oversample(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m);
 
 /* Answers that go on in a later step: what they may still write, and what is trained. (answer.c)
  */
@@ -302,11 +302,11 @@ void partial_mask(uint8_t *mask, int32_t had, int32_t n, bool mask_offpolicy);
 /* Steps whose filters keep nothing. (collect.c) */
 
 /* Counts a draw of so many prompts; kept: a group of it is. */
-void progress_count(rounds *r, bool kept, int64_t prompts);
+void progress_count(step_draws *r, bool kept, int64_t prompts);
 /* Adds to the pending error how many groups of the step were dropped, by reason; returns rc. */
 int progress_add_drops(const ares_metrics *m, int rc);
 /* ARES_ELIMIT with the counts of what was dropped, where nothing will ever be kept. */
-int progress_check(const ares_trainer *t, const rounds *r, const ares_metrics *m,
+int progress_check(const ares_trainer *t, const step_draws *r, const ares_metrics *m,
                    const char *remedy);
 
 /* Answers on their way through the reward manager. (answer.c) */

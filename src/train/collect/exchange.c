@@ -78,7 +78,7 @@ static void write_group(const ares_group *g, ares_str *out)
 }
 
 /* Takes this rank's groups from those that all ranks have given away. */
-static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank, collection *c)
+static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank, step_groups *c)
 {
     wire_group head;
     int64_t row;
@@ -88,7 +88,7 @@ static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank,
         in.data = bytes.data + bytes.len;
         in.len -= sizeof head + bytes.len;
         if (rank[head.place] != ares_world_rank(t->run.world)) continue;
-        ares_group *g = collection_add(c);
+        ares_group *g = step_groups_add(c);
         ARES_TRY(ares_group_read(&bytes, c->arena, g, &row));
         ares_group_set_row(g, ares_source_row(&t->run.source, row));
     }
@@ -149,7 +149,7 @@ typedef struct wire_place {
  * The rank that trains on the group at each of `count` places, the same on every rank. *moves: some
  * group was answered by another rank.
  */
-static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int64_t *rank,
+static int choose_ranks(ares_trainer *t, const step_groups *c, int64_t count, int64_t *rank,
                         bool *moves)
 {
     wire_place *mine = ares_arena_alloc(c->arena, ((size_t)c->count + 1) * sizeof *mine);
@@ -171,7 +171,7 @@ static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int
     return rc;
 }
 
-int exchange_groups(ares_trainer *t, collection *c, int64_t count)
+int exchange_groups(ares_trainer *t, step_groups *c, int64_t count)
 {
     int64_t me = ares_world_rank(t->run.world), kept = 0;
     int64_t *rank = ares_arena_alloc(c->arena, ((size_t)count + 1) * sizeof *rank);
@@ -189,7 +189,7 @@ int exchange_groups(ares_trainer *t, collection *c, int64_t count)
     if (rc == ARES_OK) rc = read_groups(t, ares_str_view(&all), rank, c);
     ares_str_fini(&out);
     ares_str_fini(&all);
-    return ares_world_agree(t->run.world, rc);
+    return ares_world_share_error(t->run.world, rc);
 }
 
 /*

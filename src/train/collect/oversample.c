@@ -17,14 +17,14 @@
 
 enum { WINDOW = 16, WIDEST_WINDOW = 256 };
 
-static int play_open(play *p, ares_trainer *t, ares_arena *arena)
+static int in_flight_open(in_flight_set *p, ares_trainer *t, ares_arena *arena)
 {
     ares_sampling sampling;
     answer_sampling(t->run.cfg, &sampling);
-    *p = (play){ .t = t,
-                 .arena = arena,
-                 /* several ranks have to meet at every look */
-                 .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
+    *p = (in_flight_set){ .t = t,
+                          .arena = arena,
+                          /* several ranks have to meet at every look */
+                          .window = ares_world_size(t->run.world) > 1 ? WINDOW : 1 };
     return engine_queue_open(&p->queue, t, &sampling,
                              ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
                              arena);
@@ -33,7 +33,7 @@ static int play_open(play *p, ares_trainer *t, ares_arena *arena)
 #define NOT_YET INT64_MAX
 
 /* ---------------------------------------------------------------- prompts */
-static int begin_own(play *p, int64_t id)
+static int begin_own(in_flight_set *p, int64_t id)
 {
     const ares_drawn *d = &p->groups[id].prompt;
     const answer_prompt prompt = answer_prompt_of(&p->t->run.source, d);
@@ -63,7 +63,7 @@ static bool is_whole(const ares_group *begun)
 }
 
 /* Each of several data sets gives first what it was given back. */
-static void insert_by_draw(play *p, int64_t id)
+static void insert_by_draw(in_flight_set *p, int64_t id)
 {
     int64_t at = id, draw = p->groups[id].prompt.draw;
     for (; at > 0 && p->groups[p->order[at - 1]].prompt.draw > draw; at--)
@@ -72,7 +72,7 @@ static void insert_by_draw(play *p, int64_t id)
 }
 
 /* Draws n prompts and has them answered from `now` on. A collective. */
-static int play_fetch(play *p, int64_t n, int64_t now)
+static int in_flight_fetch(in_flight_set *p, int64_t n, int64_t now)
 {
     int64_t ranks = ares_world_size(p->t->run.world), rank = ares_world_rank(p->t->run.world),
             first = p->n;
@@ -85,10 +85,10 @@ static int play_fetch(play *p, int64_t n, int64_t now)
         p->n += n;
     }
     for (int64_t i = first; i < p->n && rc == ARES_OK; i++) {
-        p->groups[i] = (in_play){ .prompt = drawn[i - first],
-                                  .rank = i % ranks,
-                                  .start = now,
-                                  .ends = is_whole(drawn[i - first].begun) ? now : NOT_YET };
+        p->groups[i] = (in_flight){ .prompt = drawn[i - first],
+                                    .rank = i % ranks,
+                                    .start = now,
+                                    .ends = is_whole(drawn[i - first].begun) ? now : NOT_YET };
         insert_by_draw(p, i);
         if (i % ranks == rank) {
             rc = begin_own(p, i);
@@ -96,11 +96,11 @@ static int play_fetch(play *p, int64_t n, int64_t now)
         }
     }
     p->behind = true;
-    return ares_world_agree(p->t->run.world, rc);
+    return ares_world_share_error(p->t->run.world, rc);
 }
 
 /* ---------------------------------------------------------------- the clock */
-static void take_ended(play *p, own_group *of, const ares_trajectory *y)
+static void take_ended(in_flight_set *p, own_group *of, const ares_trajectory *y)
 {
     int32_t item = (int32_t)(y - of->group.items);
     int64_t last = 0;
@@ -116,7 +116,7 @@ static void take_ended(play *p, own_group *of, const ares_trajectory *y)
     p->news[p->n_news++] = of->id;
 }
 
-static int run_engine(play *p)
+static int run_engine(in_flight_set *p)
 {
     int64_t active = 1;
     ares_trajectory *y;
@@ -138,12 +138,12 @@ typedef struct wire_end {
 } wire_end;
 
 /* Where the cache is too small, longer windows lose it less often. The same on every rank. */
-static void widen(play *p, int64_t lost)
+static void widen(in_flight_set *p, int64_t lost)
 {
     if (lost) p->window = ARES_MIN(p->window * 2, WIDEST_WINDOW);
 }
 
-static int tell_ends(play *p)
+static int tell_ends(in_flight_set *p)
 {
     ares_rollout_stats stats;
     ares_str all = { 0 };
@@ -171,16 +171,16 @@ static int tell_ends(play *p)
  * Lets all answers go on to the next look, and tells all ranks which groups have ended. A
  * collective.
  */
-static int play_advance(play *p)
+static int in_flight_advance(in_flight_set *p)
 {
     if (!p->behind) p->clock += p->window;
     p->behind = false;
-    ARES_TRY(ares_world_agree(p->t->run.world, run_engine(p)));
+    ARES_TRY(ares_world_share_error(p->t->run.world, run_engine(p)));
     return tell_ends(p);
 }
 
 /* The next moment at which a group ends, as far as is known; false: none is. */
-static bool play_next_end(const play *p, int64_t *moment)
+static bool in_flight_next_end(const in_flight_set *p, int64_t *moment)
 {
     *moment = NOT_YET;
     for (int64_t i = 0; i < p->n; i++)
@@ -190,7 +190,7 @@ static bool play_next_end(const play *p, int64_t *moment)
 
 /* ---------------------------------------------------------------- cutting */
 /* Answers that run are cut by the engine; its queue says whose they are. */
-static void cut_running(play *p, int64_t moment)
+static void cut_running(in_flight_set *p, int64_t moment)
 {
     for (int64_t k = 0; k < p->queue.n; k++) {
         const queued *q = &p->queue.items[k];
@@ -217,7 +217,7 @@ static void cut_back(own_group *of, int32_t item, int64_t moment)
  * Cuts all answers of own groups in play that would have ended after `moment`, to where they were
  * then.
  */
-static void play_cut(play *p, int64_t moment)
+static void in_flight_cut(in_flight_set *p, int64_t moment)
 {
     ares_group *g;
     ares_trajectory *y;
@@ -233,7 +233,7 @@ static void play_cut(play *p, int64_t moment)
 }
 
 /* Tokens that an own group's answers have got by then. */
-static int64_t play_tokens(const own_group *g, int64_t moment)
+static int64_t in_flight_tokens(const own_group *g, int64_t moment)
 {
     int64_t tokens = 0;
     for (int32_t i = 0; i < g->group.n; i++) tokens += ARES_MIN(g->ends[i], moment) - g->start;
@@ -249,10 +249,10 @@ static int64_t play_tokens(const own_group *g, int64_t moment)
 
 typedef struct loop {
     ares_trainer *t;
-    rounds *r;
+    step_draws *r;
     ares_arena *arena;
     ares_metrics *m;
-    play play;
+    in_flight_set play;
     scoring scores;
     int64_t moment;   /* of the clock: groups that ended until then are taken */
     int64_t capacity; /* of r->kept and r->dropped */
@@ -263,7 +263,7 @@ typedef struct loop {
 /* Before a fetch: has the one before it brought anything? */
 static int check_progress(loop *l, int64_t n)
 {
-    rounds *r = l->r;
+    step_draws *r = l->r;
     bool first = r->draws.drawn == 0;
     progress_count(r, first || r->draws.kept > l->kept, n);
     l->kept = r->draws.kept;
@@ -281,7 +281,7 @@ static int fetch(loop *l)
         if (rc != ARES_OK) return progress_add_drops(l->m, rc);
         if (!n) return ARES_OK;
         ARES_TRY(check_progress(l, n));
-        ARES_TRY(play_fetch(&l->play, n, l->moment));
+        ARES_TRY(in_flight_fetch(&l->play, n, l->moment));
     }
 }
 
@@ -292,7 +292,7 @@ static int fetch(loop *l)
  */
 static int judge(loop *l, int64_t until, bool wait)
 {
-    play *p = &l->play;
+    in_flight_set *p = &l->play;
     int64_t waiting = 0;
     for (int64_t i = 0; i < p->n_ended; i++) {
         const ended_answer *e = &p->ended[i];
@@ -306,14 +306,14 @@ static int judge(loop *l, int64_t until, bool wait)
 }
 
 /* Some of the groups in play as a draw of their own. */
-static void as_draw(const loop *l, const int64_t *ids, int64_t n, draw *d)
+static void as_draw(const loop *l, const int64_t *ids, int64_t n, prompt_draw *d)
 {
     int64_t *owner = ares_arena_alloc(l->arena, ((size_t)n + 1) * sizeof *owner);
-    *d = (draw){ .total = n, .owner = owner };
+    *d = (prompt_draw){ .total = n, .owner = owner };
     d->prompts = ares_arena_alloc(l->arena, ((size_t)n + 1) * sizeof *d->prompts);
     d->groups = ares_arena_alloc(l->arena, ((size_t)n + 1) * sizeof *d->groups);
     for (int64_t i = 0; i < n; i++) {
-        const in_play *g = &l->play.groups[ids[i]];
+        const in_flight *g = &l->play.groups[ids[i]];
         d->prompts[i] = g->prompt;
         owner[i] = g->rank;
         if (g->own) d->groups[d->count++] = g->own->group;
@@ -322,7 +322,7 @@ static void as_draw(const loop *l, const int64_t *ids, int64_t n, draw *d)
 
 static void make_room(loop *l, int64_t n)
 {
-    rounds *r = l->r;
+    step_draws *r = l->r;
     int64_t had = r->draws.drawn, dropped = ares_resampling_dropped(&r->draws);
     if (had + n <= l->capacity) return;
     l->capacity = (had + n) * 2;
@@ -333,20 +333,20 @@ static void make_room(loop *l, int64_t n)
 /* Takes the groups that end at this moment: filters decide, and the batch takes what it needs. */
 static int take_moment(loop *l)
 {
-    rounds *r = l->r;
-    play *p = &l->play;
+    step_draws *r = l->r;
+    in_flight_set *p = &l->play;
     int64_t n = 0, *ids = ares_arena_alloc(l->arena, ((size_t)p->n + 1) * sizeof *ids);
     for (int64_t i = 0; i < p->n; i++) {
-        const in_play *g = &p->groups[p->order[i]];
+        const in_flight *g = &p->groups[p->order[i]];
         if (g->state == PLAYING && g->ends == l->moment) ids[n++] = p->order[i];
     }
-    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment, r->looks)));
+    ARES_TRY(ares_world_share_error(l->t->run.world, judge(l, l->moment, r->looks)));
     as_draw(l, ids, n, &r->last);
     answer_discard(l->t, r->last.groups, r->last.count);
     ARES_TRY(filter_last_draw(l->t, r, l->arena, l->m));
     make_room(l, n);
     for (int64_t i = 0; i < n; i++) {
-        in_play *g = &p->groups[ids[i]];
+        in_flight *g = &p->groups[ids[i]];
         g->number = r->draws.drawn + i;
         g->state = ares_oversampling_finish(&r->over, r->keep[i]) ? KEPT
                    : r->keep[i]                                   ? SURPLUS
@@ -361,19 +361,19 @@ static int fill_batch(loop *l)
     int64_t next;
     ARES_TRY(fetch(l));
     while (!ares_oversampling_done(&l->r->over)) {
-        bool known = play_next_end(&l->play, &next);
+        bool known = in_flight_next_end(&l->play, &next);
         /* what was fetched just now may end before all that is known, but not before this moment */
         if (known && next <= (l->play.behind ? l->moment : l->play.clock)) {
             l->moment = next;
             ARES_TRY(take_moment(l));
             ARES_TRY(fetch(l));
-        } else ARES_TRY(play_advance(&l->play));
+        } else ARES_TRY(in_flight_advance(&l->play));
     }
     return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- when the batch is full */
-static bool goes_back(const loop *l, const in_play *g)
+static bool goes_back(const loop *l, const in_flight *g)
 {
     const ares_oversampling_config *o = &l->t->run.cfg->oversampling;
     return (g->state == PLAYING && o->partial) || (g->state == SURPLUS && o->recycle_surplus);
@@ -420,7 +420,7 @@ static void count_old(const loop *l, const ares_group *g, int64_t *old, int64_t 
 
 static int report(loop *l)
 {
-    const play *p = &l->play;
+    const in_flight_set *p = &l->play;
     int64_t n[4] = { 0 }, back = 0, old[2] = { 0 };
     for (int64_t i = 0; i < p->n; i++) {
         n[p->groups[i].state]++;
@@ -448,12 +448,12 @@ static int report(loop *l)
 /* The groups that were taken become one draw, in the order in which their prompts were drawn. */
 static int join_taken(loop *l)
 {
-    rounds *r = l->r;
-    play *p = &l->play;
+    step_draws *r = l->r;
+    in_flight_set *p = &l->play;
     int64_t n = 0, kept = 0, own = 0,
             *ids = ares_arena_alloc(l->arena, ((size_t)p->n + 1) * sizeof *ids);
     for (int64_t i = 0; i < p->n; i++) {
-        const in_play *g = &p->groups[p->order[i]];
+        const in_flight *g = &p->groups[p->order[i]];
         if (g->state == PLAYING) continue;
         if (g->state == KEPT) r->kept[kept++] = g->number;
         ids[n++] = p->order[i];
@@ -463,25 +463,26 @@ static int join_taken(loop *l)
     for (int64_t i = 0; i < n; i++)
         if (p->groups[ids[i]].own) r->last.groups[own++].place = p->groups[ids[i]].number;
     for (int64_t i = 0; i < p->n; i++)
-        if (p->groups[i].own) r->last.tokens += play_tokens(p->groups[i].own, l->moment);
+        if (p->groups[i].own) r->last.tokens += in_flight_tokens(p->groups[i].own, l->moment);
     r->draws.rounds = r->over.fetches;
-    return ares_world_agree(l->t->run.world, draw_baselines(l->t, l->arena, r->last.groups,
-                                                            r->last.count, &r->last.tokens, l->m));
+    return ares_world_share_error(
+        l->t->run.world,
+        draw_baselines(l->t, l->arena, r->last.groups, r->last.count, &r->last.tokens, l->m));
 }
 
 static int end(loop *l)
 {
-    play_cut(&l->play, l->moment);
-    ARES_TRY(ares_world_agree(l->t->run.world, judge(l, l->moment, true)));
+    in_flight_cut(&l->play, l->moment);
+    ARES_TRY(ares_world_share_error(l->t->run.world, judge(l, l->moment, true)));
     ARES_TRY(give_back(l));
     ARES_TRY(report(l));
     return join_taken(l);
 }
 
-int oversample(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m)
+int oversample(ares_trainer *t, step_draws *r, ares_arena *arena, ares_metrics *m)
 {
     loop l = { .t = t, .r = r, .arena = arena, .m = m };
-    ARES_TRY(play_open(&l.play, t, arena));
+    ARES_TRY(in_flight_open(&l.play, t, arena));
     scoring_open(&l.scores, t, arena);
     int rc = fill_batch(&l);
     if (rc == ARES_OK) rc = end(&l);

@@ -24,7 +24,7 @@ static bool filters(const ares_train_config *c)
 }
 
 /* Blocks of 32 keys that attention lays out in a pass over so many groups of n rows, or rows. */
-static int64_t blocks(const largest_micro *m, int64_t n)
+static int64_t blocks(const peak_micro *m, int64_t n)
 {
     int64_t shared = m->prompt / 32, all = (m->prompt + m->response - 1 + 31) / 32,
             tokens = ARES_MAX(m->tokens, m->groups * m->group);
@@ -44,16 +44,16 @@ static ares_scratch_args of_model(const ares_model_config *m)
 static double scratch(const ares_trainer *t, const plan_where *where, const plan *p)
 {
     const ares_train_config *c = t->run.cfg;
-    const largest_micro *micro[] = { &p->micro, &p->pairs };
+    const peak_micro *micro[] = { &p->micro, &p->pairs };
     size_t most = 0;
     for (int i = 0; i < ARES_COUNT(micro); i++) {
-        const largest_micro *m = micro[i];
+        const peak_micro *m = micro[i];
         ares_scratch_args a = of_model(&t->run.model->cfg);
         if (i && !m->tokens) continue;
         a.threads = where->threads;
         a.trained = !c->trainer.val_only;
         if (a.trained) {
-            bool exact = where->reinforcement && actor_beside(&t->actor);
+            bool exact = where->reinforcement && actor_exact_kl_reference(&t->actor);
             bool share = where->reinforcement && c->actor.share_prompts;
             a.rows = m->out;
             a.blocks = blocks(m, share ? (i ? 2 : c->rollout.n) : 1);
@@ -111,7 +111,7 @@ static double in_batch(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     size_t f = sizeof(float), bytes = RECORDED + (t->agents ? MARKED : 0);
-    bool exact = actor_beside(&t->actor) != NULL;
+    bool exact = actor_exact_kl_reference(&t->actor) != NULL;
     bytes += 5 * f;                      /* scores, rewards, old, advantages, returns */
     bytes += (t->ref ? 2 : 0) * f;       /* log-probs, kl */
     bytes += 2 * sizeof(double) + 6 * f; /* of the estimator; of the update */

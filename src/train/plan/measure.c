@@ -20,7 +20,7 @@
  */
 
 /* ---------------- the largest micro-batch */
-static void full_rows(const ares_train_config *c, bool sft, int64_t longest, largest_micro *m)
+static void full_rows(const ares_train_config *c, bool sft, int64_t longest, peak_micro *m)
 {
     bool agents = c->agents_train.tags.count > 0;
     m->prompt = sft ? 1 : ARES_MAX(1, ARES_MIN(c->data.max_prompt_length, longest - 1));
@@ -29,13 +29,13 @@ static void full_rows(const ares_train_config *c, bool sft, int64_t longest, lar
 }
 
 /* Of a pass that can be asked about at all. */
-enum { LARGEST_TOKENS = 1 << 28 };
+enum { PEAK_TOKENS = 1 << 28 };
 
 /*
  * Groups of n rows of full length, as many as a mini-batch has on a rank, cut as a run cuts them.
  * budget: tokens of a micro-batch; m: prompt, response and per_optimizer are there
  */
-static void cut_groups(int64_t budget, int64_t n, bool share, largest_micro *m)
+static void cut_groups(int64_t budget, int64_t n, bool share, peak_micro *m)
 {
     int64_t count;
     /* two units more than fit tell all */
@@ -60,20 +60,20 @@ static void cut_groups(int64_t budget, int64_t n, bool share, largest_micro *m)
         m->out = (m->out * budget + m->tokens - 1) / m->tokens;
         m->tokens = budget;
     }
-    m->tokens = ARES_MIN(m->tokens, LARGEST_TOKENS);
-    m->out = ARES_MIN(m->out, LARGEST_TOKENS);
+    m->tokens = ARES_MIN(m->tokens, PEAK_TOKENS);
+    m->out = ARES_MIN(m->out, PEAK_TOKENS);
     ares_free(cuts);
     ares_free(prompt);
     ares_batch_fini(&b);
 }
 
 /* longest: tokens of a row at most; reinforcement false: supervised training */
-static void largest_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
-                             int64_t longest, largest_micro *m)
+static void peak_micro_of(const ares_train_config *c, int ranks, bool reinforcement,
+                          int64_t longest, peak_micro *m)
 {
     bool sft = !reinforcement, share = !sft && c->actor.share_prompts;
     int64_t n = sft ? 1 : c->rollout.n;
-    *m = (largest_micro){ 0 };
+    *m = (peak_micro){ 0 };
     full_rows(c, sft, longest, m);
     int64_t rows = sft                                             ? c->sft.batch_size
                    : strcmp(c->actor.mini_batch_unit, "rows") == 0 ? c->actor.global_batch_size
@@ -87,10 +87,10 @@ static void largest_micro_of(const ares_train_config *c, int ranks, bool reinfor
  * Two to each prompt of a mini-batch, with their prompts as long as they may be where that leaves
  * answers of data.max_response_length.
  */
-static void largest_pairs_of(const ares_train_config *c, int ranks, largest_micro *m)
+static void peak_pairs_of(const ares_train_config *c, int ranks, peak_micro *m)
 {
     int64_t longest = c->vapor.max_pair_length;
-    *m = (largest_micro){ 0 };
+    *m = (peak_micro){ 0 };
     if (!vapor_wanted(c) || (c->vapor.beta == 0 && c->vapor.dpo_coef == 0) || longest < 2) return;
     m->prompt =
         ARES_MIN(c->data.max_prompt_length, ARES_MAX(1, longest - c->data.max_response_length));
@@ -107,79 +107,77 @@ static int64_t divided(int64_t n, int64_t by)
 }
 
 /* Micro-batches of a rank in an update. */
-static int64_t largest_in_update(const largest_micro *m)
+static int64_t peak_in_update(const peak_micro *m)
 {
     return divided(m->per_optimizer, m->groups);
 }
-static int64_t in_batch(const ares_train_config *c, const largest_micro *m)
+static int64_t in_batch(const ares_train_config *c, const peak_micro *m)
 {
-    return largest_in_update(m) *
-           ARES_MAX(1, c->data.rollout_batch_size / c->actor.global_batch_size);
+    return peak_in_update(m) * ARES_MAX(1, c->data.rollout_batch_size / c->actor.global_batch_size);
 }
 
 /*
  * Of an update, n micro-batches as if all went together. most: tokens of a round at most, which
  * groups of less than full length fill up; null: all of the mini-batch. m: as the role cuts it
  */
-static largest_pass trained(const largest_micro *m, int64_t most)
+static peak_pass trained(const peak_micro *m, int64_t most)
 {
     int64_t units = m->per_optimizer, tokens = m->per_optimizer * m->group;
     if (most == ARES_NULL_I64) most = tokens;
     else units = ARES_MIN(units, ARES_MAX(1, most / m->group));
-    largest_pass r = { .tokens = m->tokens,
-                       .out = m->out,
-                       .n = divided(units, m->groups),
-                       .filled = divided(ARES_MIN(most, tokens), m->tokens),
-                       .rounds = divided(m->per_optimizer, units) };
+    peak_pass r = { .tokens = m->tokens,
+                    .out = m->out,
+                    .n = divided(units, m->groups),
+                    .filled = divided(ARES_MIN(most, tokens), m->tokens),
+                    .rounds = divided(m->per_optimizer, units) };
     if (m->tokens <= most) return r;
     r.tokens = ARES_MIN(m->tokens, ARES_MAX(m->group, most)); /* a round is less */
     r.out = divided(m->out * r.tokens, m->tokens);
     return r;
 }
 /* As many of them as go through together. */
-static void together(const learner *l, const learner *with, largest_pass *p)
+static void together(const learner *l, const learner *with, peak_pass *p)
 {
-    p->n = learner_together(l, with, p->n);
-    p->filled = learner_together(l, with, p->filled);
+    p->n = learner_micro_batches_per_round(l, with, p->n);
+    p->filled = learner_micro_batches_per_round(l, with, p->filled);
 }
 
 /* all: micro-batches there are */
-static largest_pass scored(const learner *l, const learner *with, const largest_micro *m,
-                           int64_t all)
+static peak_pass scored(const learner *l, const learner *with, const peak_micro *m, int64_t all)
 {
     int64_t n = learner_scored_together(l, with, all, m->groups * m->group);
-    return (largest_pass){ m->tokens, m->out, n, n, divided(all, n) };
+    return (peak_pass){ m->tokens, m->out, n, n, divided(all, n) };
 }
 
 /* Whether rewards have an exact KL, for which policy and reference go over a batch together. */
 static bool compares_batch(const ares_trainer *t)
 {
-    return t->ref && !t->actor.kl->value && !actor_beside(&t->actor);
+    return t->ref && !t->actor.kl->value && !actor_exact_kl_reference(&t->actor);
 }
 
-void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_passes *out)
+void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out)
 {
     const ares_train_config *c = t->run.cfg;
     const learner *l = &t->actor.learner;
-    *out = (largest_passes){ 0 };
+    *out = (peak_passes){ 0 };
     out->trained = trained(m, c->actor.round_tokens);
-    together(l, t->ref ? actor_beside(&t->actor) : NULL, &out->trained);
+    together(l, t->ref ? actor_exact_kl_reference(&t->actor) : NULL, &out->trained);
     out->scored = scored(l, compares_batch(t) ? &t->ref->learner : NULL, m, in_batch(c, m));
     if (!compares_batch(t) && !c->actor.recompute_log_probs) out->scored.rounds = 0;
 }
 
-void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest_passes *out)
+void peak_of_pairs(const ares_trainer *t, const peak_micro *pairs, peak_passes *out)
 {
     const learner *l = &t->actor.learner;
-    *out = (largest_passes){ 0 };
+    *out = (peak_passes){ 0 };
     if (!pairs->tokens) return;
     out->trained = trained(pairs, t->run.cfg->actor.round_tokens);
     together(l, NULL, &out->trained);
-    out->scored = scored(l, NULL, pairs, largest_in_update(pairs));
+    out->scored = scored(l, NULL, pairs, peak_in_update(pairs));
 }
 
 /* Its micro-batches are cut by limits of its own. m: the actor's */
-void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_passes *out)
+void peak_of_critic(const ares_trainer *t, const peak_micro *m, peak_passes *out)
 {
     const ares_train_config *c = t->run.cfg;
     const learner *l = &t->critic->learner;
@@ -188,31 +186,31 @@ void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_pa
             rows = m->per_optimizer * (c->actor.share_prompts ? n : 1), of_actor = rows;
     if (mini != ARES_NULL_I64)
         rows = (rows * mini + c->actor.global_batch_size - 1) / c->actor.global_batch_size;
-    largest_micro own = { .prompt = m->prompt,
-                          .response = m->response,
-                          .per_optimizer = share ? (rows + n - 1) / n : rows };
+    peak_micro own = { .prompt = m->prompt,
+                       .response = m->response,
+                       .per_optimizer = share ? (rows + n - 1) / n : rows };
     cut_groups(c->critic.max_token_len, n, share, &own);
     out->trained = trained(&own, c->critic.round_tokens);
     together(l, NULL, &out->trained);
     out->scored = scored(l, NULL, &own, divided(in_batch(c, &own) * of_actor, rows));
 }
 
-void largest_of_reference(const ares_trainer *t, const largest_micro *m, const largest_micro *pairs,
-                          largest_pass *own, largest_pass *of_pairs)
+void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_micro *pairs,
+                       peak_pass *own, peak_pass *of_pairs)
 {
     const ares_train_config *c = t->run.cfg;
     const learner *l = &t->ref->learner, *policy = &t->actor.learner;
     *own = scored(l, compares_batch(t) ? policy : NULL, m, in_batch(c, m));
-    *of_pairs = (largest_pass){ 0 };
+    *of_pairs = (peak_pass){ 0 };
     if (pairs->tokens) *of_pairs = scored(l, NULL, pairs, in_batch(c, pairs));
-    if (!actor_beside(&t->actor)) return;
-    const largest_pass beside = trained(m, c->actor.round_tokens); /* the policy's, in its update */
-    own->n = ARES_MAX(own->n, learner_together(l, policy, beside.n));
+    if (!actor_exact_kl_reference(&t->actor)) return;
+    const peak_pass beside = trained(m, c->actor.round_tokens); /* the policy's, in its update */
+    own->n = ARES_MAX(own->n, learner_micro_batches_per_round(l, policy, beside.n));
 }
 
 /* ---------------- images */
 /* Tokens of the largest image, of a prompt with room for so many. */
-static int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens)
+static int peak_image(const ares_trainer *t, int64_t room, int64_t *tokens)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_processor *p = &t->run.sight.processor;
@@ -226,13 +224,13 @@ static int largest_image(const ares_trainer *t, int64_t room, int64_t *tokens)
     return ARES_OK;
 }
 
-static int32_t largest_patches(const ares_model *m, int64_t tokens)
+static int32_t peak_patches(const ares_model *m, int64_t tokens)
 {
     return (int32_t)tokens * m->cfg.vision.merge * m->cfg.vision.merge;
 }
 
 /* ---------------- the memory of training's phase */
-static int64_t at_most(const largest_pass *p)
+static int64_t at_most(const peak_pass *p)
 {
     return ARES_MAX(p->n, p->filled);
 }
@@ -241,7 +239,7 @@ static int64_t at_most(const largest_pass *p)
  * Prompts may be short: any token may be an output. Where one buffer grew beyond what was
  * announced, the place that it had would be lost to the turn.
  */
-static void announce_pass(learner *l, const largest_pass *p, bool keep, size_t *bytes)
+static void announce_pass(learner *l, const peak_pass *p, bool keep, size_t *bytes)
 {
     int32_t rows = (int32_t)p->tokens;
     int64_t n = at_most(p);
@@ -249,7 +247,7 @@ static void announce_pass(learner *l, const largest_pass *p, bool keep, size_t *
 }
 
 /* Of gradients and activations. */
-static size_t announce(learner *l, const largest_passes *p)
+static size_t announce(learner *l, const peak_passes *p)
 {
     size_t bytes = 0;
     announce_pass(l, &p->scored, false, &bytes);
@@ -257,45 +255,45 @@ static size_t announce(learner *l, const largest_passes *p)
     return ares_phase_size(l->model->grads_bytes) + bytes;
 }
 
-static int announce_tower(ares_trainer *t, const largest_micro *m, size_t *bytes)
+static int announce_tower(ares_trainer *t, const peak_micro *m, size_t *bytes)
 {
     ares_model *model = t->run.model;
     int64_t tokens;
     if (!model->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
-    ARES_TRY(largest_image(t, m->prompt, &tokens));
-    *bytes += ares_phase_size(ares_model_features_bytes(model, largest_patches(model, tokens),
-                                                        t->actor.learner.tower_keep));
+    ARES_TRY(peak_image(t, m->prompt, &tokens));
+    *bytes += ares_phase_size(
+        ares_model_features_bytes(model, peak_patches(model, tokens), t->actor.learner.tower_keep));
     return ARES_OK;
 }
 
-int largest_announce(ares_trainer *t, int ranks, size_t *bytes)
+int peak_reserve(ares_trainer *t, int ranks, size_t *bytes)
 {
     const ares_train_config *c = t->run.cfg;
     learner *l = &t->actor.learner;
-    largest_micro m, pairs;
-    largest_passes p;
+    peak_micro m, pairs;
+    peak_passes p;
     *bytes = 0;
     if (c->trainer.val_only) return ARES_OK;
-    largest_micro_of(c, ranks, true, trainer_longest(t), &m);
-    largest_pairs_of(c, ranks, &pairs);
-    largest_of_actor(t, &m, &p);
+    peak_micro_of(c, ranks, true, trainer_longest(t), &m);
+    peak_pairs_of(c, ranks, &pairs);
+    peak_of_actor(t, &m, &p);
     size_t actor = announce(l, &p), of_pairs = 0,
            scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, at_most(&p.trained), 0);
     if (pairs.tokens) {
-        largest_of_pairs(t, &pairs, &p);
+        peak_of_pairs(t, &pairs, &p);
         of_pairs = announce(l, &p);
         scratch = learner_expect_backward(l, (int32_t)p.trained.tokens, at_most(&p.trained), 0);
     }
     *bytes = ARES_MAX(actor, of_pairs) + scratch;
     if (t->critic) {
-        largest_of_critic(t, &m, &p);
+        peak_of_critic(t, &m, &p);
         *bytes += announce(&t->critic->learner, &p);
         *bytes += critic_expect(t->critic, (int32_t)p.trained.tokens, at_most(&p.trained));
     }
     return announce_tower(t, &m, bytes);
 }
 
-void largest_forget(ares_trainer *t)
+void peak_unreserve(ares_trainer *t)
 {
     learner *all[] = { &t->actor.learner, t->critic ? &t->critic->learner : NULL };
     for (int i = 0; i < ARES_COUNT(all); i++) {
@@ -311,12 +309,12 @@ void largest_forget(ares_trainer *t)
  */
 
 /* Tokens of the largest image, and of all in a row. */
-static int measure_images(const ares_trainer *t, const plan_where *where, const largest_micro *m,
+static int measure_images(const ares_trainer *t, const plan_where *where, const peak_micro *m,
                           plan_pictures *s, int64_t *row)
 {
     int64_t limit = t->run.cfg->rollout.limit_images;
     s->room = where->reinforcement ? m->prompt : m->prompt + m->response;
-    ARES_TRY(largest_image(t, s->room, &s->tokens));
+    ARES_TRY(peak_image(t, s->room, &s->tokens));
     *row = limit ? ARES_MIN(s->room, limit * s->tokens) : s->room;
     return ARES_OK;
 }
@@ -359,10 +357,10 @@ static int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p
     rows = ARES_MAX(rows, validated_together(c, where));
     s->step = (rows + where->ranks - 1) / where->ranks * row;
     count_host(t, &m->cfg.vision, s);
-    ARES_TRY(ares_model_features_reserve(m, largest_patches(m, s->tokens), ARES_KEEP_NOTHING));
+    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, s->tokens), ARES_KEEP_NOTHING));
     if (t->ref && !c->actor.freeze_vision)
         ARES_TRY(ares_model_features_reserve(t->ref->learner.model,
-                                             largest_patches(t->ref->learner.model, s->tokens),
+                                             peak_patches(t->ref->learner.model, s->tokens),
                                              ARES_KEEP_NOTHING));
     for (int phase = 0; phase < PLAN_PHASES; phase++) {
         p->bytes[PLAN_TOWER][phase] += (double)t->run.device.allocated - before;
@@ -388,7 +386,7 @@ static int plan_count_tower_backward(ares_trainer *t, const plan *p, double *byt
     ares_model *m = t->run.model;
     *bytes = 0;
     if (!m->cfg.vision.depth || t->run.cfg->actor.freeze_vision) return ARES_OK;
-    ARES_TRY(ares_model_features_reserve(m, largest_patches(m, p->pictures.tokens),
+    ARES_TRY(ares_model_features_reserve(m, peak_patches(m, p->pictures.tokens),
                                          t->actor.learner.tower_keep));
     *bytes = (double)m->tower.of_training.bytes;
     return ARES_OK;
@@ -534,7 +532,7 @@ static void keep_activations(plan *p, plan_owner owner, double taken, double kep
     p->bytes[PLAN_SPARE][PLAN_TRAINING] -= lent - of_slice - of_cache;
 }
 
-static int reserve(learner *l, const largest_pass *p, bool keep)
+static int reserve(learner *l, const peak_pass *p, bool keep)
 {
     if (!p->n || !p->rounds) return ARES_OK;
     return ares_workspace_reserve(l->workspace, (int32_t)p->tokens, (int32_t)p->out, (int)p->n,
@@ -546,8 +544,8 @@ static int train_actor(ares_trainer *t, plan *p)
     learner *l = &t->actor.learner;
     size_t at = t->run.device.allocated;
     double kept;
-    largest_passes of;
-    largest_of_actor(t, &p->micro, &of);
+    peak_passes of;
+    peak_of_actor(t, &p->micro, &of);
     p->actor_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
@@ -570,8 +568,8 @@ static int train_pairs(ares_trainer *t, plan *p)
     learner *l = &t->actor.learner;
     size_t at = t->run.device.allocated;
     double before = (double)ares_workspace_bytes(l->workspace);
-    largest_passes of;
-    largest_of_pairs(t, &p->pairs, &of);
+    peak_passes of;
+    peak_of_pairs(t, &p->pairs, &of);
     if (!p->pairs.tokens) return ARES_OK;
     p->pair_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
@@ -588,8 +586,8 @@ static int train_pairs(ares_trainer *t, plan *p)
 static int train_reference(ares_trainer *t, plan *p)
 {
     size_t at = t->run.device.allocated;
-    largest_pass own, of_pairs;
-    largest_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
+    peak_pass own, of_pairs;
+    peak_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
     ARES_TRY(reserve(&t->ref->learner, &own, false));
     ARES_TRY(reserve(&t->ref->learner, &of_pairs, false));
     both(p, PLAN_PASSES, grown(&t->run.device, &at));
@@ -601,8 +599,8 @@ static int train_critic(ares_trainer *t, plan *p)
     learner *l = &t->critic->learner;
     size_t at = t->run.device.allocated;
     double kept;
-    largest_passes of;
-    largest_of_critic(t, &p->micro, &of);
+    peak_passes of;
+    peak_of_critic(t, &p->micro, &of);
     p->critic_rounds = of.trained.rounds;
     ARES_TRY(reserve(l, &of.scored, false));
     kept = (double)ares_workspace_bytes(l->workspace);
@@ -634,9 +632,9 @@ static int rehearse(ares_trainer *t, const plan_where *where, plan *p)
     ARES_TRY(open_actor(t, p, where));
     if (where->reinforcement && !c->trainer.val_only) ARES_TRY(open_others(t, p));
     int64_t longest = where->reinforcement ? trainer_longest(t) : c->sft.max_length;
-    largest_micro_of(c, where->ranks, where->reinforcement, longest, &p->micro);
+    peak_micro_of(c, where->ranks, where->reinforcement, longest, &p->micro);
     if (where->reinforcement) {
-        largest_pairs_of(c, where->ranks, &p->pairs);
+        peak_pairs_of(c, where->ranks, &p->pairs);
         p->answered = (c->data.rollout_batch_size * c->rollout.n + where->ranks - 1) / where->ranks;
     }
     ARES_TRY(plan_count_pictures(t, where, p));
@@ -686,14 +684,15 @@ static double left_for_micro_batch(const plan_where *where, const plan *p)
 static void most_that_fits(ares_trainer *t, const plan_where *where, plan *p)
 {
     const ares_train_config *c = t->run.cfg;
-    const largest_micro *m = &p->micro;
+    const peak_micro *m = &p->micro;
     double left = left_for_micro_batch(where, p);
     learner *l = &t->actor.learner;
     bool inputs = c->actor.gradient_checkpointing || ares_model_by_region(t->run.model);
-    int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = LARGEST_TOKENS,
+    int64_t lo = plan_fits(p, where) ? m->tokens : 0, hi = PEAK_TOKENS,
             all = (m->per_optimizer + p->actor_rounds - 1) / p->actor_rounds * m->group;
     while (lo + 1 < hi) {
-        int64_t mid = lo + (hi - lo) / 2, n = learner_together(l, NULL, (all + mid - 1) / mid);
+        int64_t mid = lo + (hi - lo) / 2,
+                n = learner_micro_batches_per_round(l, NULL, (all + mid - 1) / mid);
         if (pass_bytes(t->run.model, inputs, mid, n) <= left) lo = mid;
         else hi = mid;
     }
@@ -731,7 +730,7 @@ static void plan_speed(bool card, double *flops, double *link)
 static void replay_update(const ares_train_config *c, const plan_where *where,
                           const ares_model *model, plan *p)
 {
-    const largest_micro *m = &p->micro;
+    const peak_micro *m = &p->micro;
     double groups = (double)m->per_optimizer;
     plan_speed(p->card, &p->flops, &p->link);
     if (where->flops > 0) p->flops = where->flops;
@@ -748,7 +747,7 @@ static void replay_update(const ares_train_config *c, const plan_where *where,
                       .how = p->how,
                       .tokens = groups * (double)m->group,
                       .length = (double)(m->prompt + m->response),
-                      .micro_batches = (int)largest_in_update(m),
+                      .micro_batches = (int)peak_in_update(m),
                       .recompute = c->actor.gradient_checkpointing,
                       .flops = p->flops,
                       .link = p->link };

@@ -535,7 +535,7 @@ static double gb(double bytes)
 /* A table for people; JSON. */
 static void plan_print(const plan *p, const plan_where *where, ares_str *out)
 {
-    const largest_micro *m = &p->micro;
+    const peak_micro *m = &p->micro;
     ares_str_addf(out, "%.4g million parameters, %d rank%s, %.1f GB for each\n\n",
                   p->parameters / 1e6, where->ranks, where->ranks == 1 ? "" : "s",
                   gb(where->memory));

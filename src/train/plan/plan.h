@@ -46,39 +46,39 @@ void plan_replay(const replay_args *a, replay *out);
  */
 
 /* The largest micro-batch: groups of full length, or rows where prompts are not shared. */
-typedef struct largest_micro {
+typedef struct peak_micro {
     int64_t prompt, response;      /* of a row of full length */
     int64_t group;                 /* tokens fed for what is never cut: a group, or a row */
     int64_t groups, per_optimizer; /* such units in the micro-batch; of a rank, in a mini-batch */
     int64_t tokens, out;           /* of the micro-batch: fed, and rows of the head */
-} largest_micro;
+} peak_micro;
 
 /* n micro-batches that go through a model together, of so many tokens and rows of the head each. */
-typedef struct largest_pass {
+typedef struct peak_pass {
     int64_t tokens, out, n;
     int64_t filled; /* in place of n where shorter groups fill a round to its last token */
     int64_t rounds; /* such passes over a batch, of stored answers over a mini-batch */
-} largest_pass;
+} peak_pass;
 /* What a role makes of them. */
-typedef struct largest_passes {
+typedef struct peak_passes {
     /* forward alone; n 0: none. rounds 0: of some groups of a batch, not of each */
-    largest_pass scored;
-    largest_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
-} largest_passes;
-void largest_of_actor(const ares_trainer *t, const largest_micro *m, largest_passes *out);
+    peak_pass scored;
+    peak_pass trained; /* of its update, forward and back; rounds: of a mini-batch */
+} peak_passes;
+void peak_of_actor(const ares_trainer *t, const peak_micro *m, peak_passes *out);
 /* The actor's over stored answers: log-probs of all of a mini-batch, gradients round by round. */
-void largest_of_pairs(const ares_trainer *t, const largest_micro *pairs, largest_passes *out);
-void largest_of_critic(const ares_trainer *t, const largest_micro *m, largest_passes *out);
-void largest_of_reference(const ares_trainer *t, const largest_micro *m, const largest_micro *pairs,
-                          largest_pass *own, largest_pass *of_pairs);
+void peak_of_pairs(const ares_trainer *t, const peak_micro *pairs, peak_passes *out);
+void peak_of_critic(const ares_trainer *t, const peak_micro *m, peak_passes *out);
+void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_micro *pairs,
+                       peak_pass *own, peak_pass *of_pairs);
 
 /*
  * Tells the buffers of all roles how large they will be, so that each takes its memory of
  * training's phase once, and whole. *bytes: of all of them
  */
-int largest_announce(ares_trainer *t, int ranks, size_t *bytes);
+int peak_reserve(ares_trainer *t, int ranks, size_t *bytes);
 /* The buffers grow as passes come, as if nothing had been announced. */
-void largest_forget(ares_trainer *t);
+void peak_unreserve(ares_trainer *t);
 
 /*
  * What a run holds, sends and waits for, before it starts (docs/ranks.md#what-a-run-needs): the
@@ -149,8 +149,8 @@ typedef struct plan {
     double cache_tokens;
     int64_t cache_tokens_least; /* of one sample of full length */
     bool no_cache; /* gpu_memory_utilization leaves none; it is counted as cache_tokens_least */
-    largest_micro micro;
-    largest_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
+    peak_micro micro;
+    peak_micro pairs; /* of VAPOR's stored answers; tokens 0: there are none */
     plan_pictures pictures;
     /* with the memory given: the tokens of the largest micro-batch, and of the longest row */
     int64_t most_micro, most_row;

@@ -106,8 +106,8 @@ static double by_critic(const ares_trainer *t, const plan *p)
     double updates =
                (double)(ARES_MAX(1, c->data.rollout_batch_size / mini) * c->critic.ppo_epochs),
            rounds = (double)p->critic_rounds;
-    largest_passes of;
-    largest_of_critic(t, &p->micro, &of);
+    peak_passes of;
+    peak_of_critic(t, &p->micro, &of);
     return (double)of.scored.rounds * forward(m) +
            updates * (passes(m, rounds) + optimizer_step(m, rounds));
 }
@@ -115,9 +115,9 @@ static double by_critic(const ares_trainer *t, const plan *p)
 /* The reference goes over the batch once, or over each round beside the policy. */
 static double by_reference(const ares_trainer *t, const plan *p)
 {
-    const learner *beside = actor_beside(&t->actor);
-    largest_pass own, of_pairs; /* stored answers it has not seen before */
-    largest_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
+    const learner *beside = actor_exact_kl_reference(&t->actor);
+    peak_pass own, of_pairs; /* stored answers it has not seen before */
+    peak_of_reference(t, &p->micro, &p->pairs, &own, &of_pairs);
     int64_t times = beside ? p->updates * p->actor_rounds : own.rounds;
     return (double)(times + of_pairs.rounds) * forward(t->ref->learner.model);
 }
@@ -149,8 +149,8 @@ static double by_rollout(const ares_trainer *t, const plan *p)
 static double by_pairs(const ares_trainer *t, const plan *p)
 {
     const ares_model *m = t->run.model;
-    largest_passes of;
-    largest_of_pairs(t, &p->pairs, &of);
+    peak_passes of;
+    peak_of_pairs(t, &p->pairs, &of);
     return (double)of.scored.rounds * forward(m) + passes(m, (double)of.trained.rounds);
 }
 
@@ -172,8 +172,8 @@ double plan_sent(const ares_trainer *t, const plan *p)
     const ares_model *m = t->run.model;
     double rounds = (double)p->actor_rounds,
            summed = rounds + (m->share.by_round ? (double)p->pair_rounds : 0);
-    largest_passes of;
-    largest_of_actor(t, &p->micro, &of);
+    peak_passes of;
+    peak_of_actor(t, &p->micro, &of);
     double bytes =
         (double)p->updates * (passes(m, rounds) + by_pairs(t, p) + optimizer_step(m, summed));
     bytes += goes_ahead(t, p) * ahead(m, rounds);

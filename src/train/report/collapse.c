@@ -352,7 +352,7 @@ static int measure_draws(collapse_pool *p, const draws *d, bool by_group, const 
     if (c.prompts < 2) return ARES_OK; /* nothing to tell apart */
     double *sum = ares_arena_calloc(&p->arena, (size_t)(n * texts) + 1, sizeof *sum);
     ares_world *world = p->t->run.world;
-    ARES_TRY(ares_world_agree(world, score_share(p, turns, n, prompt, texts, sum)));
+    ARES_TRY(ares_world_share_error(world, score_share(p, turns, n, prompt, texts, sum)));
     ARES_TRY(ares_world_sum_f64(world, sum, n * texts));
     measure(p, &c, turns, sum, texts, kind, m);
     return ARES_OK;

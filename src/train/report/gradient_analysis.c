@@ -158,11 +158,11 @@ static int one_pass(analysis *a, bucket *k, update_part part, pass *out)
     update u = { .actor = &a->t->actor, .batch = k->minis.batch, .part = part };
     *out = (pass){ 0 };
     ares_loss_sums_init(&u.sums);
-    ARES_TRY(ares_world_agree(world, update_prepare(&u)));
+    ARES_TRY(ares_world_share_error(world, update_prepare(&u)));
     for (int64_t i = 0; i < k->minis.n; i++) {
         bool idle = false;
         double norm = NAN;
-        int rc = ares_world_agree(
+        int rc = ares_world_share_error(
             world, update_mini_batch(&u, k->minis.start[i], k->minis.start[i + 1], &idle));
         if (rc == ARES_OK && !idle) rc = optim_norm(l->model, &norm);
         if (rc == ARES_ENUMERIC) { /* which the update will meet and tell of */

@@ -749,5 +749,5 @@ int report_rollouts(const ares_trainer *t)
     ares_str_fini(&rows);
     ares_str_fini(&all);
     ares_str_fini(&path);
-    return ares_world_agree(t->run.world, rc);
+    return ares_world_share_error(t->run.world, rc);
 }

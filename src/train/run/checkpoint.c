@@ -212,8 +212,8 @@ static int write_state(const training *t, const step_begin *at, const state_sums
 }
 
 /* The tensors, which all ranks write together. behind: NULL: at once */
-static int write_tensors(const training *t, state_kind kind, const char *dir, ares_behind *behind,
-                         state_sums *sums)
+static int write_tensors(const training *t, state_kind kind, const char *dir,
+                         ares_write_queue *behind, state_sums *sums)
 {
     const ares_writers by = { t->world, t->same_files, behind };
     const ares_model *critic = t->critic ? t->critic->model : NULL;
@@ -266,13 +266,13 @@ static void forget(state_save *s)
 
 bool state_is_written(const state_save *s)
 {
-    return !s->behind || ares_behind_done(s->behind);
+    return !s->behind || ares_write_queue_done(s->behind);
 }
 
 void state_abandon(state_save *s)
 {
     char *message = ares_strdup(ares_error_message());
-    if (ares_behind_end(s->behind) != ARES_OK) (void)ares_fail(ARES_EIO, "%s", message);
+    if (ares_write_queue_end(s->behind) != ARES_OK) (void)ares_fail(ARES_EIO, "%s", message);
     ares_free(message);
     s->behind = NULL;
     if (s->temporary.len && s->lead) ares_checkpoint_abandon(s->temporary.data);
@@ -291,26 +291,26 @@ static int seal_late(void *ctx)
 /* Each rank's part of the tensors is on its disk when its own jobs are done. */
 static void go_on(state_save *s)
 {
-    if (s->lead) ares_behind_post(s->behind, seal_late, ares_strdup(s->temporary.data));
-    ares_behind_begin(s->behind);
+    if (s->lead) ares_write_queue_post(s->behind, seal_late, ares_strdup(s->temporary.data));
+    ares_write_queue_begin(s->behind);
 }
 
 static int write_all(training *t, state_kind kind, bool beside, const step_begin *at, state_save *s)
 {
     *s = (state_save){ .kind = kind, .lead = ares_world_rank(t->world) == 0, .step = t->step };
     beside = beside && (t->same_files || ares_world_size(t->world) == 1);
-    if (beside) s->behind = ares_behind_new();
+    if (beside) s->behind = ares_write_queue_new();
     snprintf(s->name, sizeof s->name, "%s_%06lld", kind == STATE_ROLLING ? "rolling" : "step",
              (long long)t->step);
     ares_path_join(&s->dir, t->run_dir.data, "checkpoints");
     state_sums sums = { 0 };
     int rc = ares_checkpoint_begin(s->dir.data, s->name, s->lead, &s->temporary);
-    rc = ares_world_agree(t->world, rc);
+    rc = ares_world_share_error(t->world, rc);
     if (rc == ARES_OK) rc = write_tensors(t, kind, s->temporary.data, s->behind, &sums);
     if (rc == ARES_OK) {
         if (s->lead) rc = write_files(t, kind, at, &sums, s->temporary.data);
         if (s->lead && rc == ARES_OK && !beside) rc = ares_checkpoint_seal(s->temporary.data);
-        rc = ares_world_agree(t->world, rc);
+        rc = ares_world_share_error(t->world, rc);
     }
     if (rc != ARES_OK) state_abandon(s);
     else if (beside) go_on(s);
@@ -370,9 +370,9 @@ int state_commit(training *t, state_save *s)
 {
     int rc = ARES_OK;
     if (s->behind) {
-        rc = ares_behind_end(s->behind);
+        rc = ares_write_queue_end(s->behind);
         s->behind = NULL;
-        rc = ares_world_agree(t->world, rc);
+        rc = ares_world_share_error(t->world, rc);
         if (rc != ARES_OK) state_abandon(s);
         ARES_TRY(rc);
     }
@@ -381,7 +381,7 @@ int state_commit(training *t, state_save *s)
         if (rc == ARES_OK) rc = remove_old(t, s);
     }
     forget(s);
-    return ares_world_agree(t->world, rc);
+    return ares_world_share_error(t->world, rc);
 }
 
 int64_t state_copied_bytes(const training *t, int ranks, int64_t *part)
@@ -724,7 +724,7 @@ int state_resume(training *t, const char *checkpoint)
     if (rc == ARES_OK && t->controls) rc = read_controls(t, path.data, controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply, &sums);
     ares_str_fini(&path);
-    ARES_TRY(ares_world_agree(t->world, rc));
+    ARES_TRY(ares_world_share_error(t->world, rc));
     ARES_TRY(check_sum(t, t->model, &sums.model, checkpoint, "model/", "optimizer.safetensors"));
     if (!t->critic) return ARES_OK;
     return check_sum(t, t->critic->model, &sums.critic, checkpoint, "critic/",
@@ -774,5 +774,5 @@ int state_look(training *t, const char *checkpoint)
         ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
         rc = read_controls(t, path.data, controls_look);
     ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
+    return ares_world_share_error(t->world, rc);
 }

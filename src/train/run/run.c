@@ -33,7 +33,7 @@ static int report(const run_kind *kind, training *t, const char *output)
     ares_str_fini(&mine);
     ares_str_fini(&all);
     ares_metrics_free(m);
-    return ares_world_agree(t->world, rc);
+    return ares_world_share_error(t->world, rc);
 }
 
 /*
@@ -164,7 +164,7 @@ static int validate(run *r)
     ares_str_fini(&mine);
     ares_str_fini(&all);
     ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
+    return ares_world_share_error(t->world, rc);
 }
 
 /* " (all rewards equal in 7 of 8 groups)": why a step has no gradient to show. */
@@ -320,7 +320,7 @@ static int stop(run *r)
     ARES_TRY(settle(r));
     if (r->saved != t->step && t->step != r->begun) {
         if (r->tracker) rc = ares_tracker_sync(r->tracker);
-        ARES_TRY(ares_world_agree(t->world, rc));
+        ARES_TRY(ares_world_share_error(t->world, rc));
         ARES_TRY(state_save_begun(t, &s));
     }
     return ares_fail(ARES_EINTERRUPTED,
@@ -337,12 +337,12 @@ static int step(run *r)
     int64_t sent = sharing_bytes(&t->groups), epoch = ares_source_epoch(&t->source);
     state_begin_step(t);
     ares_signal_expect(ARES_SIGNAL_DROPS); /* until the first step of an optimizer */
-    int rc = ares_world_agree(t->world, ares_signal_poll());
+    int rc = ares_world_share_error(t->world, ares_signal_poll());
     if (rc == ARES_OK) rc = ares_config_at_step(r->config, t->step);
     if (rc == ARES_OK) rc = r->kind->step(t, r->metrics);
     ares_signal_expect(ARES_SIGNAL_WAITS);
     if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
-    rc = ares_world_agree(t->world, rc);
+    rc = ares_world_share_error(t->world, rc);
     if (rc == ARES_EINTERRUPTED) return stop(r);
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
@@ -626,7 +626,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
               .saved = -1 };
     ares_signal_install(ARES_SIGNAL_ENDS);
     r.progress = train_progress(c, world);
-    int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
+    int rc = ares_world_share_error(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.writing) state_abandon(&r.written);
     if (r.tracker) {

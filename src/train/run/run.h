@@ -64,7 +64,7 @@ typedef struct state_save {
     int64_t step;
     char name[32];
     ares_str dir, temporary;
-    ares_behind *behind; /* writes it while the run goes on; NULL: it is written */
+    ares_write_queue *behind; /* writes it while the run goes on; NULL: it is written */
 } state_save;
 
 /*

@@ -53,15 +53,15 @@ static bool compare_lengths(differing *x, const ares_config *old, int64_t done)
     return longer;
 }
 
-enum { BEGUN_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
+enum { STARTED_HASH = 17 }; /* 16 hexadecimal digits and a NUL */
 
 /* What DONE of a directory says. False: there is none. */
-typedef struct begun_end {
+typedef struct started_end {
     int64_t step;
-    char hash[BEGUN_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
-} begun_end;
+    char hash[STARTED_HASH], stopped[64]; /* empty where it cannot be read; no control ended it */
+} started_end;
 
-static bool begun_is_done(const char *dir, begun_end *end);
+static bool started_is_done(const char *dir, started_end *end);
 
 /*
  * Compares the resolved configuration with config.yaml of the directory. changed: gets the
@@ -69,12 +69,12 @@ static bool begun_is_done(const char *dir, begun_end *end);
  * that of now; stays empty where none does. A length that grows is no such change: the run is
  * `longer`.
  */
-static int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
-                         ares_str *changed, bool *longer)
+static int started_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
+                           ares_str *changed, bool *longer)
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
-    begun_end end;
+    started_end end;
     ares_str saved = { 0 };
     differing x = { .cfg = cfg, .may = no_result_but_length, .between = ", now ", .text = changed };
     memset(&unused, 0, sizeof unused);
@@ -88,7 +88,7 @@ static int begun_compare(const char *dir, const ares_config *cfg, rundir_declare
     else if (now && then) {
         differ(&x, then, now, "");
         x.may = ares_config_no_result;
-        *longer = compare_lengths(&x, old, begun_is_done(dir, &end) ? end.step : -1);
+        *longer = compare_lengths(&x, old, started_is_done(dir, &end) ? end.step : -1);
     }
     ares_str_fini(&saved);
     ares_config_free(old);
@@ -127,20 +127,20 @@ static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const c
 }
 
 /* A hash of the options that change results, the run's names left out. */
-static void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH])
+static void started_hash(const ares_config *cfg, char hash[static STARTED_HASH])
 {
-    snprintf(hash, BEGUN_HASH, "%016llx",
+    snprintf(hash, STARTED_HASH, "%016llx",
              (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
 }
 
 /* ---------------------------------------------------------------- what a directory holds */
-static bool begun_is_done(const char *dir, begun_end *end)
+static bool started_is_done(const char *dir, started_end *end)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 };
     const ares_json *done;
     bool there = ares_file_exists(ares_path_join(&path, dir, "DONE"));
-    *end = (begun_end){ .step = -1 };
+    *end = (started_end){ .step = -1 };
     if (there && ares_file_read(path.data, &text) == ARES_OK &&
         ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), path.data, &done) ==
             ARES_OK) {
@@ -175,11 +175,11 @@ static int64_t last_row(const char *path)
  * Whether the directory holds nothing that another start would lose: no step was made, and no row
  * answered by a bootstrap pass. It may hold a validation, or a checkpoint of step 0.
  */
-static bool begun_is_empty(const char *dir)
+static bool started_is_empty(const char *dir)
 {
     ares_str path = { 0 }, name = { 0 };
-    begun_end end;
-    bool empty = !begun_is_done(dir, &end) &&
+    started_end end;
+    bool empty = !started_is_done(dir, &end) &&
                  !ares_file_exists(ares_path_join(&path, dir, "bootstrap.json")) &&
                  last_row(ares_path_join(&path, dir, "metrics.jsonl")) == 0;
     if (empty && ares_dir_exists(ares_path_join(&path, dir, "checkpoints")))
@@ -196,19 +196,19 @@ int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_s
                   ares_str *changed)
 {
     ares_str dir = { 0 }, options = { 0 };
-    char hash[BEGUN_HASH];
-    begun_end end;
+    char hash[STARTED_HASH];
+    started_end end;
     bool longer = false;
     ares_run_path(c, &dir);
-    begun_hash(cfg, hash);
-    bool finished = begun_is_done(dir.data, &end),
+    started_hash(cfg, hash);
+    bool finished = started_is_done(dir.data, &end),
          begun = ares_file_exists(ares_path_join(&options, dir.data, "config.yaml"));
     int rc = ARES_OK;
     *state = ARES_RUN_NONE;
     if (finished && strcmp(end.hash, hash) == 0) *state = ARES_RUN_FINISHED;
     else if (begun) {
-        rc = begun_compare(dir.data, cfg, ares_train_config_declare, changed, &longer);
-        *state = changed->len ? (begun_is_empty(dir.data) ? ARES_RUN_NONE : ARES_RUN_CHANGED)
+        rc = started_compare(dir.data, cfg, ares_train_config_declare, changed, &longer);
+        *state = changed->len ? (started_is_empty(dir.data) ? ARES_RUN_NONE : ARES_RUN_CHANGED)
                  : finished && !longer ? ARES_RUN_CHANGED
                                        : ARES_RUN_UNFINISHED;
     } else if (finished) *state = ARES_RUN_CHANGED;
@@ -222,7 +222,7 @@ int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_s
  * about it.
  */
 
-static int refuse_finished(const rundir *d, const begun_end *end)
+static int refuse_finished(const rundir *d, const started_end *end)
 {
     if (*end->stopped)
         return ares_fail(
@@ -246,13 +246,13 @@ static int refuse_finished(const rundir *d, const begun_end *end)
 static int compare(rundir *d, const ares_config *cfg, const ares_train_config *c,
                    rundir_declare *declare)
 {
-    begun_end end;
+    started_end end;
     ares_str changed = { 0 }, file = { 0 };
-    bool finished = begun_is_done(d->path.data, &end), longer = false;
+    bool finished = started_is_done(d->path.data, &end), longer = false;
     int rc = ARES_OK;
     if (ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
-        rc = begun_compare(d->path.data, cfg, declare, &changed, &longer);
-    d->anew = changed.len && begun_is_empty(d->path.data);
+        rc = started_compare(d->path.data, cfg, declare, &changed, &longer);
+    d->anew = changed.len && started_is_empty(d->path.data);
     if (rc == ARES_OK && finished && (!longer || *end.stopped)) rc = refuse_finished(d, &end);
     else if (rc == ARES_OK && d->anew && !c->trainer.force)
         ares_log(ARES_LOG_INFO, "run: %s made no step with other options; it begins anew (%s)",
@@ -409,13 +409,13 @@ static int claim(const rundir *d, const ares_config *cfg)
 
 int rundir_claim(const rundir *d, const ares_config *cfg, ares_world *world)
 {
-    return ares_world_agree(world, ares_world_rank(world) == 0 ? claim(d, cfg) : ARES_OK);
+    return ares_world_share_error(world, ares_world_rank(world) == 0 ? claim(d, cfg) : ARES_OK);
 }
 
 /* Rank 0 has looked: all ranks learn the outcome. */
 static int share(rundir *d, ares_world *world, int rc)
 {
-    ARES_TRY(ares_world_agree(world, rc));
+    ARES_TRY(ares_world_share_error(world, rc));
     int64_t found[2] = { (int64_t)d->checkpoint.len, d->own };
     ARES_TRY(ares_world_max_i64(world, found, 2));
     d->own = found[1];
@@ -439,8 +439,8 @@ static int probe(rundir *d, ares_world *world)
     if (lead) (void)snprintf(name, sizeof name, "seen.%.9f", ares_now_s());
     ARES_TRY(ares_world_broadcast(world, name, sizeof name, 0));
     ares_path_join(&path, d->path.data, name);
-    int rc = ares_world_agree(world, lead ? ares_file_write_atomic(path.data, name, strlen(name))
-                                          : ARES_OK);
+    int rc = ares_world_share_error(
+        world, lead ? ares_file_write_atomic(path.data, name, strlen(name)) : ARES_OK);
     int64_t missing = !ares_file_exists(path.data);
     if (rc == ARES_OK) rc = ares_world_max_i64(world, &missing, 1);
     if (lead && rc == ARES_OK) (void)remove(path.data);
@@ -458,7 +458,7 @@ static int probe(rundir *d, ares_world *world)
                  "(trainer.run_dir) is faster",
                  d->path.data);
     ares_str_fini(&path);
-    return ares_world_agree(world, rc);
+    return ares_world_share_error(world, rc);
 }
 
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
@@ -494,9 +494,9 @@ static void describe_end(const ares_config *cfg, const ares_train_config *c, con
                          ares_str *out)
 {
     ares_str name = { 0 };
-    char hash[BEGUN_HASH];
+    char hash[STARTED_HASH];
     ares_str_addf(&name, "%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-    begun_hash(cfg, hash);
+    started_hash(cfg, hash);
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "run"), ares_str_view(&name));
     ares_json_write_string(ares_json_key(out, "config"), ares_view_of(hash));

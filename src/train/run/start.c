@@ -198,7 +198,7 @@ int ares_train_same_start(const ares_config *cfg, const char *command, ares_worl
     if (rc == ARES_OK) rc = compare_start(cfg, mine, lead);
     ares_str_fini(&text);
     ares_arena_fini(&arena);
-    return ares_world_agree(world, rc);
+    return ares_world_share_error(world, rc);
 }
 
 /* ---------------------------------------------------------------- files
@@ -357,7 +357,7 @@ static int same_notes(ares_world *world, ares_str *text)
     if (rc == ARES_OK) rc = compare_files(mine, lead);
     ares_arena_fini(&arena);
     ares_str_fini(text);
-    return ares_world_agree(world, rc);
+    return ares_world_share_error(world, rc);
 }
 
 int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world)

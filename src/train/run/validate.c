@@ -314,7 +314,7 @@ static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_
     char prefix[200];
     ares_group *groups =
         ares_arena_calloc(arena, (size_t)ares_source_count(&e->source) + 1, sizeof *groups);
-    ARES_TRY(ares_world_agree(t->run.world, answer_set(t, &pass, arena, groups, &count)));
+    ARES_TRY(ares_world_share_error(t->run.world, answer_set(t, &pass, arena, groups, &count)));
     ARES_TRY(gather(t, e, groups, count, m));
     for (int64_t g = 0; g < count && samples; g++)
         for (int32_t i = 0; i < groups[g].n; i++)
@@ -751,7 +751,7 @@ static int report(validation *v, const ares_batch *b, ares_metrics *m)
     double format;
     ARES_TRY(put(v, &v->all, m));
     ARES_TRY(check_failures(v->t, m));
-    if (t->answerer->report) ARES_TRY(t->answerer->report(v->t, "val-env/", m));
+    if (t->generator->report) ARES_TRY(t->generator->report(v->t, "val-env/", m));
     ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
     if (ares_metrics_get(m, "val/reward/format", &format))
         ares_metrics_set(m, "val/format_reward", format);
@@ -766,9 +766,9 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
     int64_t total = ares_source_count(&t->run.val), row = 0, count;
     ares_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
     for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_source_row(&t->run.val, i));
-    ARES_TRY(ares_world_agree(t->run.world, answer(t, &v->arena, answered, &count)));
+    ARES_TRY(ares_world_share_error(t->run.world, answer(t, &v->arena, answered, &count)));
     ares_batch_fill(b, answered, count);
-    ARES_TRY(ares_world_agree(t->run.world, controls_validate(t->run.controls, b, m)));
+    ARES_TRY(ares_world_share_error(t->run.world, controls_validate(t->run.controls, b, m)));
     ares_reward_shape(t->reward, b);
     for (int64_t g = 0; g < count; g++) {
         tally *named = group_of(v, answered[g].row);
@@ -823,7 +823,7 @@ static int save(const ares_trainer *t, const char *path)
         rc = ares_file_write_atomic(path, json.data, json.len);
     }
     ares_str_fini(&json);
-    return ares_world_agree(t->run.world, rc);
+    return ares_world_share_error(t->run.world, rc);
 }
 
 static int load(ares_trainer *t, const char *path)
@@ -836,7 +836,7 @@ static int load(ares_trainer *t, const char *path)
     if (rc == ARES_OK && text.len) rc = controls_load(t->run.controls, json, path);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
-    return ares_world_agree(t->run.world, rc);
+    return ares_world_share_error(t->run.world, rc);
 }
 
 /* Rows [at, end) of the source, this rank's share: answered and shown to the controls. */
@@ -851,8 +851,8 @@ static int answer_bootstrap(ares_trainer *t, int64_t at, int64_t end, ares_metri
         .source = &t->run.source, .sampling = &sampling, .n = n, .key = ANSWER_BOOTSTRAP
     };
     ares_batch_clear(b);
-    ARES_TRY(
-        ares_world_agree(t->run.world, answer_rows(t, &pass, at, end, &b->arena, &groups, &count)));
+    ARES_TRY(ares_world_share_error(t->run.world,
+                                    answer_rows(t, &pass, at, end, &b->arena, &groups, &count)));
     answer_discard(t, groups, count);
     ares_batch_fill(b, groups, count);
     return controls_bootstrap_add(t->run.controls, b, m);
@@ -880,11 +880,12 @@ int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->run.controls, &done)) > 0;) {
         int signal = 0;
         if (done >= total) {
-            rc = ares_world_agree(t->run.world, controls_bootstrap_finish(t->run.controls, m));
+            rc =
+                ares_world_share_error(t->run.world, controls_bootstrap_finish(t->run.controls, m));
             continue;
         }
         int64_t end = ARES_MIN(total, done + size);
-        int answered = ares_world_agree(t->run.world, answer_bootstrap(t, done, end, m));
+        int answered = ares_world_share_error(t->run.world, answer_bootstrap(t, done, end, m));
         if (answered == ARES_EINTERRUPTED) end = done; /* what is saved is without this batch */
         else rc = answered == ARES_OK ? save(t, path.data) : answered;
         if (rc == ARES_OK) rc = ares_world_signal(t->run.world, &signal);

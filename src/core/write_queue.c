@@ -7,11 +7,11 @@
 #include "ares/io.h"
 
 typedef struct job {
-    ares_behind_fn *fn;
+    ares_write_queue_fn *fn;
     void *ctx;
 } job;
 
-struct ares_behind {
+struct ares_write_queue {
     job *jobs;
     int64_t n, cap;
     pthread_t thread;
@@ -21,12 +21,12 @@ struct ares_behind {
     char *message;
 };
 
-ares_behind *ares_behind_new(void)
+ares_write_queue *ares_write_queue_new(void)
 {
-    return ares_calloc(1, sizeof(ares_behind));
+    return ares_calloc(1, sizeof(ares_write_queue));
 }
 
-void ares_behind_post(ares_behind *b, ares_behind_fn *fn, void *ctx)
+void ares_write_queue_post(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx)
 {
     ARES_ASSERT(!b->begun);
     if (b->n == b->cap) {
@@ -39,7 +39,7 @@ void ares_behind_post(ares_behind *b, ares_behind_fn *fn, void *ctx)
 /* A job after one that failed is done, too: it releases what it has. */
 static void *work(void *ctx)
 {
-    ares_behind *b = ctx;
+    ares_write_queue *b = ctx;
     for (int64_t i = 0; i < b->n; i++) {
         int rc = b->jobs[i].fn(b->jobs[i].ctx);
         if (rc == ARES_OK || b->rc != ARES_OK) continue;
@@ -50,7 +50,7 @@ static void *work(void *ctx)
     return NULL;
 }
 
-void ares_behind_begin(ares_behind *b)
+void ares_write_queue_begin(ares_write_queue *b)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -61,16 +61,16 @@ void ares_behind_begin(ares_behind *b)
     if (!b->begun) work(b); /* no thread is to be had: the caller waits */
 }
 
-bool ares_behind_done(const ares_behind *b)
+bool ares_write_queue_done(const ares_write_queue *b)
 {
     return atomic_load(&b->done);
 }
 
-int ares_behind_end(ares_behind *b)
+int ares_write_queue_end(ares_write_queue *b)
 {
     if (!b) return ARES_OK;
     if (b->begun) pthread_join(b->thread, NULL);
-    else if (!ares_behind_done(b)) work(b);
+    else if (!ares_write_queue_done(b)) work(b);
     int rc = b->rc;
     if (rc != ARES_OK) (void)ares_fail(rc, "%s", b->message);
     ares_free(b->message);

@@ -285,6 +285,9 @@ if(TARGET ares-train) # reads the libraries and objects that the build left
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(check_unused PROPERTIES LABELS source)
 endif()
+add_test(NAME check_house COMMAND ${CMAKE_SOURCE_DIR}/scripts/house.py --check --self-test
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(check_house PROPERTIES LABELS source)
 add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(check_format PROPERTIES LABELS source)

@@ -252,16 +252,16 @@ static void skip(void *state, int64_t id)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_json_write_i64(ares_json_key(json, "prompts_per_draw"),
+    ares_json_write_i64(ares_json_key(json, "groups_drawn"),
                         ((const env_source *)state)->drawn);
 }
 
 static int load(void *state, const ares_json *json, bool other_rows)
 {
-    const ares_json *drawn = ares_json_get(json, "prompts_per_draw");
+    const ares_json *drawn = ares_json_get(json, "groups_drawn");
     (void)other_rows;
     if (!drawn || drawn->type != ARES_JSON_INT || drawn->big || drawn->integer < 0)
-        return ares_fail(ARES_EFORMAT, "no count 'prompts_per_draw'; the checkpoint is damaged");
+        return ares_fail(ARES_EFORMAT, "no count 'groups_drawn'; the checkpoint is damaged");
     ((env_source *)state)->drawn = drawn->integer;
     return ARES_OK;
 }

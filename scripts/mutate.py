@@ -32,17 +32,19 @@ HOME = "build-mutate"
 RESULTS = f"{HOME}/results.jsonl"
 EQUIVALENT = "tests/mutants_equivalent.txt"
 RULES = ["universal.rules", "c.rules", "c_like.rules"]  # those of its own command for a .c
-# room: its folder, and whether the folders in it count
+# room: its folder
 ROOMS = {
-    "train": ("src/train", True),
-    "rollout": ("src/rollout", True),
-    "algo": ("src/algo", True),
-    "data": ("src/data", True),
-    "reward": ("src/reward", False),  # the manager and its children
-    "io": ("src/core", True),
-    "model": ("src/model", True),
-    "kernels": ("src/kernels/cpu", True),
+    "train": "src/train",
+    "rollout": "src/rollout",
+    "algo": "src/algo",
+    "data": "src/data",
+    "reward": "src/reward",
+    "core": "src/core",
+    "model": "src/model",
+    "kernels": "src/kernels/cpu",
 }
+# Rooms that have more than one program of tests.
+PROGRAMS = {"core": ["core", "io"], "data": ["data", "media"], "reward": ["reward", "grade"]}
 LABELS_LEFT_OUT = "slow,mpi,gpu"
 # Of each process: its address space, and its largest file in blocks of 512 bytes.
 MEMORY_KIB, FILE_BLOCKS = 6 << 20, 4 << 20
@@ -68,11 +70,8 @@ class Stopped(Exception):
 
 
 def sources(room):
-    folder, deep = ROOMS[room]
-    for at, folders, names in os.walk(folder):
+    for at, folders, names in os.walk(ROOMS[room]):
         folders.sort()
-        if not deep:
-            folders.clear()
         yield from (os.path.join(at, name) for name in sorted(names) if name.endswith((".c", ".h")))
 
 
@@ -674,7 +673,8 @@ class Tree:
 
 def near(room):
     """The first wave: the fast programs."""
-    return list(dict.fromkeys((f"test_{room}", "test_train")))
+    own = [f"test_{name}" for name in PROGRAMS.get(room, [room])]
+    return list(dict.fromkeys((*own, "test_train")))
 
 
 def far(_):

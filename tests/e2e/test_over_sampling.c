@@ -165,13 +165,13 @@ TEST(a_run_that_dies_at_one_instant_after_the_other_goes_on_bit_for_bit)
         /* in fetches: before and after the source has moved */
         "ares_source_next", "engine_queue_add",
         /* in rounds */
-        "play_advance", "ares_rollout_step", "scoring_submit", "ares_reward_wait",
+        "engine_queue_next", "ares_rollout_step", "scoring_submit", "ares_reward_wait",
         "filter_last_draw", "ares_oversampling_finish",
         /* between cut and save */
-        "play_cut", "ares_rollout_cut", "ares_source_give_back", "ares_batch_fill",
-        "ares_adv_compute", "actor_update", "report_sources", "report_rollouts",
+        "step_groups_add", "ares_rollout_cut", "ares_source_give_back", "ares_batch_fill",
+        "ares_adv_compute", "actor_update", "sources_report", "report_rollouts",
         /* in evaluations */
-        "eval_sets_validate", "answer_rows", "validation_write",
+        "trainer_validate", "answer_rows", "ares_reward_report",
         /* in saves */
         "state_write", "ares_source_snapshot_write", "ares_checkpoint_seal",
         "ares_checkpoint_commit", "ares_checkpoint_prune"

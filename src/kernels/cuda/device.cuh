@@ -185,13 +185,11 @@ static __device__ inline float cuda_column_tree(float *tile, float sum)
 
 static __device__ inline float cuda_warp_sum(float v)
 {
-    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    return v;
+    return cuda_warp_tree(v, [](float a, float b) { return a + b; });
 }
 static __device__ inline float cuda_warp_max(float v)
 {
-    for (int step = 16; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
-    return v;
+    return cuda_warp_tree(v, [](float a, float b) { return fmaxf(a, b); });
 }
 /* Over a whole block of up to 32 warps, the same in every thread. */
 static __device__ inline float cuda_block_sum(float v)

@@ -115,8 +115,7 @@ typedef struct cut_room {
 
 static __device__ u64 warp_sum(u64 v)
 {
-    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    return v;
+    return cuda_warp_tree(v, [](u64 a, u64 b) { return a + b; });
 }
 /* Narrows [*lo, *hi] to the keys that lie in it; false where none does. */
 static __device__ bool narrow(const candidates &c, u64 *lo, u64 *hi, cut_room *m)

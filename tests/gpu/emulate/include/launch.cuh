@@ -14,4 +14,22 @@ static inline void cuda_start(const char *operation, void (*kernel)(P...), dim3 
                    [=]() { kernel(args...); });
 }
 
+/*
+ * The same sums as with five shuffles: what the lanes that this one depends on hold after each
+ * step, from what all of them held at first.
+ */
+template <typename T, typename F> static inline T cuda_warp_tree(T v, F merge)
+{
+    static_assert(sizeof v <= sizeof(uint64_t), "one word per lane");
+    uint64_t word = 0;
+    memcpy(&word, &v, sizeof v);
+    const uint64_t *words = emulate_words(0xffffffffu, EMULATE_SHUFFLE, word);
+    unsigned own = emulate_lane();
+    T held[32];
+    for (unsigned i = 0; i < 32; i++) memcpy(&held[i], &words[own ^ i], sizeof v);
+    for (unsigned step = 16; step; step /= 2)
+        for (unsigned i = 0; i < step; i++) held[i] = merge(held[i], held[i + step]);
+    return held[0];
+}
+
 #endif

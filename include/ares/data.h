@@ -262,7 +262,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
     X(int64_t, place, "among the groups drawn in the step, then in the batch")           \
     X(float, baseline, "score of the greedy answer to the prompt (remax)")               \
     X(uint8_t, masked, "1: it only fills the batch: its mask is 0")                      \
-    X(uint8_t, thinned, "1: discarded answers have no row")
+    X(uint8_t, drops_discarded, "1: discarded answers have no row")
 #define ARES_TRAJECTORY_FIELDS(X)                                                               \
     X(int32_t, index, "its number among the answers to the prompt")                             \
     X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length")    \

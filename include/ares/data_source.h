@@ -20,7 +20,7 @@ typedef struct ares_drawn {
     int64_t local, step;
     double weight;
     /* the answers that it was given back with, in the arena; NULL: none */
-    const ares_group *begun;
+    const ares_group *partial;
 } ares_drawn;
 
 /*

@@ -214,7 +214,7 @@ int64_t ares_trajectory_tokens(const ares_trajectory *y)
 
 bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y)
 {
-    return !(g->thinned && y->discarded);
+    return !(g->drops_discarded && y->discarded);
 }
 
 /* ---------------------------------------------------------------- into a batch */

@@ -18,7 +18,7 @@ typedef struct answers {
 } answers;
 typedef struct returned_prompt {
     int64_t draw, id, local;
-    answers *begun; /* NULL: it has no answers */
+    answers *partial; /* NULL: it has no answers */
 } returned_prompt;
 
 /* NULL for no bytes; it has one user. */
@@ -55,7 +55,7 @@ static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t
 static void drop_first(ares_source *s, int64_t n)
 {
     if (!n) return;
-    for (int64_t i = 0; i < n; i++) answers_drop(s->returned[i].begun);
+    for (int64_t i = 0; i < n; i++) answers_drop(s->returned[i].partial);
     s->n_returned -= n;
     memmove(s->returned, s->returned + n, (size_t)s->n_returned * sizeof *s->returned);
 }
@@ -73,11 +73,11 @@ static int draw_missing(ares_source *s, int64_t n, ares_arena *arena)
 }
 
 /* now: the id of its row, which the bytes may name by an older one */
-static int read_begun(const ares_source *s, const returned_prompt *p, int64_t now,
-                      ares_arena *arena, ares_group **out)
+static int read_partial(const ares_source *s, const returned_prompt *p, int64_t now,
+                        ares_arena *arena, ares_group **out)
 {
     int64_t row;
-    ares_view bytes = answers_view(p->begun);
+    ares_view bytes = answers_view(p->partial);
     ares_group *g = *out = ares_arena_calloc(arena, 1, sizeof *g);
     ARES_TRY(ares_group_read(&bytes, arena, g, &row));
     if (bytes.len || row != p->id || g->draw != p->draw)
@@ -90,10 +90,10 @@ static int read_begun(const ares_source *s, const returned_prompt *p, int64_t no
 static int take(const ares_source *s, int64_t at, ares_arena *arena, ares_drawn *out)
 {
     const returned_prompt *p = &s->returned[at];
-    ares_group *begun = NULL;
-    if (p->begun) ARES_TRY(read_begun(s, p, p->id, arena, &begun));
+    ares_group *partial = NULL;
+    if (p->partial) ARES_TRY(read_partial(s, p, p->id, arena, &partial));
     *out = (ares_drawn){
-        .draw = p->draw, .id = p->id, .begun = begun, .local = p->local, .weight = 1
+        .draw = p->draw, .id = p->id, .partial = partial, .local = p->local, .weight = 1
     };
     return ARES_OK;
 }
@@ -110,7 +110,7 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
             rc == ARES_OK && *taken < n && ares_source_row(s, s->returned[i].id)->part == part;
         if (wanted) rc = take(s, i, arena, &out[*taken]);
         if (wanted && rc == ARES_OK) {
-            answers_drop(s->returned[i].begun);
+            answers_drop(s->returned[i].partial);
             ++*taken;
         } else s->returned[kept++] = s->returned[i]; /* after a failure too */
     }
@@ -153,7 +153,7 @@ void ares_source_give_back(ares_source *s, const ares_group *g)
     int64_t local = s->kind->share ? g->local : g->draw;
     ares_str bytes = { 0 };
     ares_group_write(g, &bytes);
-    insert(s, g->draw, g->row->id, local)->begun = answers_new(ares_str_view(&bytes));
+    insert(s, g->draw, g->row->id, local)->partial = answers_new(ares_str_view(&bytes));
     ares_str_fini(&bytes);
 }
 
@@ -201,7 +201,7 @@ int64_t ares_source_skipped(const ares_source *s)
 static const char hex[] = "0123456789abcdef";
 
 /* As pairs of hexadecimal digits: the state is JSON. */
-static void write_begun(ares_view bytes, ares_str *json)
+static void write_partial(ares_view bytes, ares_str *json)
 {
     char pairs[4096];
     size_t n = 0;
@@ -236,7 +236,7 @@ static void write_returned(const returned_prompt *returned, int64_t n, bool part
         ares_json_write_i64(ares_json_key(json, "draw"), p->draw);
         ares_json_write_i64(ares_json_key(json, "row"), p->id);
         if (parts) ares_json_write_i64(ares_json_key(json, "local"), p->local);
-        write_begun(answers_view(p->begun), ares_json_key(json, "answers"));
+        write_partial(answers_view(p->partial), ares_json_key(json, "answers"));
         ares_json_end(json, '}');
     }
     if (n) ares_json_end(json, ']');
@@ -252,7 +252,7 @@ void ares_source_look(const ares_source *s, ares_source_snapshot *out)
     out->returned = ares_malloc((size_t)s->n_returned * sizeof *out->returned);
     memcpy(out->returned, s->returned, (size_t)s->n_returned * sizeof *out->returned);
     for (int64_t i = 0; i < out->n_returned; i++)
-        if (out->returned[i].begun) out->returned[i].begun->users++;
+        if (out->returned[i].partial) out->returned[i].partial->users++;
 }
 
 void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json)
@@ -264,7 +264,7 @@ void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json)
 
 void ares_source_snapshot_fini(ares_source_snapshot *p)
 {
-    for (int64_t i = 0; i < p->n_returned; i++) answers_drop(p->returned[i].begun);
+    for (int64_t i = 0; i < p->n_returned; i++) answers_drop(p->returned[i].partial);
     ares_free(p->returned);
     ares_str_fini(&p->begins);
     *p = (ares_source_snapshot){ 0 };
@@ -276,11 +276,11 @@ static bool is_count(const ares_json *v)
 }
 
 /* The answers of a prompt, which `row` is the row of now: the bytes name it. */
-static int move_begun(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
+static int move_partial(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
 {
     ares_arena arena = { 0 };
     ares_group *g;
-    int rc = read_begun(s, p, row, &arena, &g);
+    int rc = read_partial(s, p, row, &arena, &g);
     if (rc == ARES_OK && s->answers && g->n != s->answers && !any_number)
         rc = ares_fail(ARES_ESTATE,
                        "it has %d answers, and worker.rollout.n is %lld now; set that to %d, or "
@@ -289,8 +289,8 @@ static int move_begun(const ares_source *s, returned_prompt *p, int64_t row, boo
     if (rc == ARES_OK && row != p->id) {
         ares_str bytes = { 0 };
         ares_group_write(g, &bytes);
-        answers_drop(p->begun);
-        p->begun = answers_new(ares_str_view(&bytes));
+        answers_drop(p->partial);
+        p->partial = answers_new(ares_str_view(&bytes));
         ares_str_fini(&bytes);
     }
     p->id = row;
@@ -318,12 +318,12 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
     ARES_TRY(ares_json_get_string(json, "answers", "", &text));
     returned_prompt *p = insert(into, draw->integer, row->integer, local->integer);
     ares_str bytes = { 0 };
-    if (read_bytes(text, &bytes)) p->begun = answers_new(ares_str_view(&bytes));
+    if (read_bytes(text, &bytes)) p->partial = answers_new(ares_str_view(&bytes));
     else
         rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
                                      "checkpoint is damaged");
     ares_str_fini(&bytes);
-    if (rc == ARES_OK && p->begun) rc = move_begun(into, p, id, other_rows);
+    if (rc == ARES_OK && p->partial) rc = move_partial(into, p, id, other_rows);
     p->id = id;
     return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }

@@ -35,31 +35,21 @@ void actor_close(actor *a)
     learner_close(&a->learner);
 }
 
-/* Whether the rollout's log-prob is an old one: the token is current, or earlier ones may stand. */
-static bool recorded(const actor *a, const ares_batch *b, int64_t token)
+/*
+ * Whether the rollout's log-probs are the old ones, for all that is trained on of a group (prompts
+ * are shared within it): each token was sampled under these weights, or stored ones may stand.
+ */
+static bool has_old_log_probs(const actor *a, const ares_batch *b, int64_t group)
 {
     bool stored = strcmp(a->cfg->oversampling.old_log_probs, "stored") == 0 &&
                   a->cfg->rollout.temperature > 0;
-    return actor_current(a, b, token) ||
-           (stored && b->weight_versions && b->weight_versions[token] != ARES_NOT_SAMPLED);
-}
-
-/* Whether that holds for all that is trained on of a group: prompts are shared within it. */
-static bool fresh(const actor *a, const ares_batch *b, int64_t group)
-{
     if (a->cfg->actor.recompute_log_probs) return false;
     for (int64_t i = b->row_start[b->group_start[group]];
          i < b->row_start[b->group_start[group + 1]]; i++)
-        if (b->response_mask[i] && !recorded(a, b, i)) return false;
+        if (b->response_mask[i] && !actor_current(a, b, i) &&
+            !(stored && b->weight_versions && b->weight_versions[i] != ARES_NOT_SAMPLED))
+            return false;
     return true;
-}
-
-/* What was not sampled has no log-prob of the rollout: the policy's makes its ratio 1. */
-static void fill_rollout_log_probs(ares_batch *b)
-{
-    for (int64_t i = 0; i < b->tokens && b->weight_versions; i++)
-        if (b->weight_versions[i] == ARES_NOT_SAMPLED)
-            b->rollout_log_probs[i] = b->old_log_probs[i];
 }
 
 int actor_log_probs(actor *a, ares_batch *b)
@@ -71,14 +61,17 @@ int actor_log_probs(actor *a, ares_batch *b)
     learner_rows *runs = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *runs);
     int64_t n = 0;
     for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* adjacent groups go together */
-        for (end = g; end < b->groups && !fresh(a, b, end);) end++;
+        for (end = g; end < b->groups && !has_old_log_probs(a, b, end);) end++;
         if (end > g) runs[n++] = (learner_rows){ b->group_start[g], b->group_start[end] };
     }
     int64_t most = n;
     if (ares_model_by_region(a->learner.model)) /* all ranks bring the weights, or none */
         ARES_TRY(ares_world_max_i64(a->learner.world, &most, 1));
     if (most) ARES_TRY(learner_log_probs_of(&a->learner, &scoring, b, runs, n, b->old_log_probs));
-    fill_rollout_log_probs(b);
+    /* what was not sampled has no log-prob of the rollout: the policy's makes its ratio 1 */
+    for (int64_t i = 0; i < b->tokens && b->weight_versions; i++)
+        if (b->weight_versions[i] == ARES_NOT_SAMPLED)
+            b->rollout_log_probs[i] = b->old_log_probs[i];
     return ARES_OK;
 }
 

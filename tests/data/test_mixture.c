@@ -106,7 +106,7 @@ static void go_on(ares_source *s, int from, ares_drawn *out, ares_str *saved)
 static bool same(const ares_drawn *a, const ares_drawn *b)
 {
     return a->draw == b->draw && a->id == b->id && a->local == b->local && a->step == b->step &&
-           a->weight == b->weight && !a->begun == !b->begun;
+           a->weight == b->weight && !a->partial == !b->partial;
 }
 
 TEST(a_mixture_saved_at_any_fetch_goes_on_alike)
@@ -114,11 +114,11 @@ TEST(a_mixture_saved_at_any_fetch_goes_on_alike)
     mixed m, n;
     static ares_drawn whole[FETCHES * FETCH], rest[FETCHES * FETCH];
     ares_str saved[FETCHES] = { 0 }, again = { 0 };
-    int64_t begun = 0;
+    int64_t partial = 0;
     open_mixed(&m, 1, three);
     go_on(&m.s, 0, whole, saved);
-    for (int i = 0; i < FETCHES * FETCH; i++) begun += whole[i].begun != NULL;
-    CHECK(begun > FETCHES);
+    for (int i = 0; i < FETCHES * FETCH; i++) partial += whole[i].partial != NULL;
+    CHECK(partial > FETCHES);
     for (int f = FETCHES - 1; f >= 0; f--) {
         open_mixed(&n, 1, three);
         CHECK_OK(ares_source_load(&n.s, json_of(saved[f].data), false));
@@ -200,18 +200,18 @@ TEST(a_state_of_other_data_sets_says_what_becomes_of_each_and_is_taken_by_force)
     CHECK_OK(ares_source_next(&n.s, 3, &arena, d)); /* nothing is changed */
     CHECK_EQ(d[0].draw, 0);
     CHECK_OK(ares_source_load(&n.s, json_of(saved.data), true));
-    int64_t last = 0, begun = 0;
+    int64_t last = 0, partial = 0;
     for (int i = 0; i < FETCHES * FETCH; i++) last = ARES_MAX(last, drawn[i].draw);
     CHECK_OK(ares_source_next(&n.s, FETCH, &arena, d));
     for (int i = 0; i < FETCH; i++) {
         const ares_row *row = ares_source_row(&n.s, d[i].id);
-        begun += d[i].begun != NULL;
-        if (d[i].begun) CHECK_EQ(d[i].begun->row->id, row->id);
+        partial += d[i].partial != NULL;
+        if (d[i].partial) CHECK_EQ(d[i].partial->row->id, row->id);
         else CHECK(d[i].draw > last);
         if (row->part == 1) CHECK(d[i].local < FETCH);
         CHECK_EQ(d[i].step, FETCHES);
     }
-    CHECK(begun > 0);
+    CHECK(partial > 0);
     ares_str_fini(&saved);
     close_mixed(&m);
     close_mixed(&n);

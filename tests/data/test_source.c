@@ -218,7 +218,7 @@ TEST(fewer_rows_than_a_draw_are_refused_and_stay_the_callers)
 }
 
 /* A group of two answers to a prompt drawn; the second was cut after `tokens` tokens. */
-static ares_group *begun(const ares_source *s, const ares_drawn *d, int32_t tokens)
+static ares_group *partial(const ares_source *s, const ares_drawn *d, int32_t tokens)
 {
     ares_group *g = ares_arena_calloc(&arena, 1, sizeof *g);
     *g = (ares_group){ .draw = d->draw, .step = 3, .row = ares_source_row(s, d->id), .n = 2 };
@@ -234,10 +234,10 @@ static ares_group *begun(const ares_source *s, const ares_drawn *d, int32_t toke
 
 static void check_begun(const ares_drawn *d, int32_t tokens)
 {
-    REQUIRE(d->begun && d->begun->n == 2);
-    const ares_trajectory_row *x = &d->begun->items[1].rows[0];
-    CHECK(d->begun->draw == d->draw && d->begun->step == 3 && d->begun->row->id == d->id);
-    CHECK(!d->begun->items[0].cut && d->begun->items[1].cut);
+    REQUIRE(d->partial && d->partial->n == 2);
+    const ares_trajectory_row *x = &d->partial->items[1].rows[0];
+    CHECK(d->partial->draw == d->draw && d->partial->step == 3 && d->partial->row->id == d->id);
+    CHECK(!d->partial->items[0].cut && d->partial->items[1].cut);
     REQUIRE(x->n_tokens == tokens);
     for (int32_t t = 0; t < tokens; t++) CHECK_EQ(x->responses[t], 10 * d->draw + t);
 }
@@ -252,8 +252,8 @@ TEST(prompts_given_back_come_first_and_the_oldest_before_others)
     open_rows(ROWS, &loaded);
     CHECK_OK(ares_source_next(&plain, 14, &arena, all));
     CHECK_OK(ares_source_next(&s, 6, &arena, d));
-    ares_source_give_back(&s, begun(&s, &d[4], 7));
-    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    ares_source_give_back(&s, partial(&s, &d[4], 7));
+    ares_source_give_back(&s, partial(&s, &d[1], 3));
     saved_source(&s, &saved);
     CHECK_OK(load(&loaded, saved.data, false));
     for (ares_source *x = &s;; x = &loaded) {            /* and the same from its saved state */
@@ -262,10 +262,10 @@ TEST(prompts_given_back_come_first_and_the_oldest_before_others)
         check_begun(&again[0], 3);
         check_begun(&again[1], 7);
         for (int i = 2; i < 5; i++)
-            CHECK(!again[i].begun && again[i].draw == 4 + i && again[i].id == all[4 + i].id);
+            CHECK(!again[i].partial && again[i].draw == 4 + i && again[i].id == all[4 + i].id);
         CHECK_OK(ares_source_next(x, 5, &arena, again)); /* what the last draw had beyond it */
         for (int i = 0; i < 5; i++)
-            CHECK(!again[i].begun && again[i].draw == 9 + i && again[i].id == all[9 + i].id);
+            CHECK(!again[i].partial && again[i].draw == 9 + i && again[i].id == all[9 + i].id);
         if (x == &loaded) break;
     }
     ares_source_close(&s);
@@ -282,7 +282,7 @@ TEST(prompts_given_back_with_another_number_of_answers_are_refused_unless_that_i
     open_rows(ROWS, &s);
     open_rows(ROWS, &other);
     CHECK_OK(ares_source_next(&s, 4, &arena, d));
-    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    ares_source_give_back(&s, partial(&s, &d[1], 3));
     saved_source(&s, &saved);
     other.answers = 3;
     CHECK_FAIL(load(&other, saved.data, false), ARES_ESTATE,
@@ -312,14 +312,14 @@ TEST(a_snapshot_is_the_state_of_its_moment_whatever_becomes_of_the_source)
     ares_source_snapshot first, second;
     open_rows(ROWS, &s);
     CHECK_OK(ares_source_next(&s, 6, &arena, d));
-    ares_source_give_back(&s, begun(&s, &d[4], 7));
-    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    ares_source_give_back(&s, partial(&s, &d[4], 7));
+    ares_source_give_back(&s, partial(&s, &d[1], 3));
     saved_source(&s, &saved);
     ares_source_look(&s, &first);
     ares_source_look(&s, &second);
     ares_source_snapshot_fini(&first);
     CHECK_OK(ares_source_next(&s, 6, &arena, again)); /* takes both */
-    ares_source_give_back(&s, begun(&s, &again[0], 5));
+    ares_source_give_back(&s, partial(&s, &again[0], 5));
     ares_source_look(&s, &first);
     ares_source_close(&s);
     ares_source_snapshot_write(&second, &written);
@@ -354,7 +354,7 @@ TEST(a_damaged_list_of_prompts_given_back_is_refused_and_changes_nothing)
     ares_str saved = { 0 }, text = { 0 };
     open_rows(ROWS, &s);
     CHECK_OK(ares_source_next(&s, DRAW, &arena, d));
-    ares_source_give_back(&s, begun(&s, &d[1], 2));
+    ares_source_give_back(&s, partial(&s, &d[1], 2));
     saved_source(&s, &saved);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str_clear(&text);

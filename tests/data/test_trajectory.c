@@ -117,7 +117,7 @@ TEST(what_is_masked_or_discarded_has_mask_0_and_what_is_thinned_has_no_row)
     g[0].masked = 1;
     g[1].items[0].discarded = 1;
     g[2].items[0].discarded = 1;
-    g[2].thinned = 1;
+    g[2].drops_discarded = 1;
     ares_batch_fill(&b, g, GROUPS);
     REQUIRE(b.rows == 6 && b.tokens == 4 + 5 + 4 + 5 + 0 + 6);
     CHECK(b.samples[4].index == 1 && b.samples[5].index == 2);
@@ -213,7 +213,7 @@ TEST(groups_come_back_from_their_bytes)
     ares_batch_init(&b);
     ares_batch_init(&c);
     make_groups(g, true, &a);
-    g[2].thinned = 1;
+    g[2].drops_discarded = 1;
     g[2].items[2].discarded = 1;
     g[1].masked = 1;
     /* two rows whose prompt is that of the data row */

@@ -30,7 +30,7 @@ static void line_of(const char *run, int step, const shown *of, int n, ares_str 
 
 TEST(the_line_of_a_step_shows_its_row_of_metrics)
 {
-    static const shown by_rewards[] = {
+    static const shown rl_kind[] = {
         { "reward", "%.3f", "reward/overall" },
         { "acc", "%.3f", "reward/accuracy" },
         { "len", "%.1f", "response_length/mean" },
@@ -58,12 +58,12 @@ TEST(the_line_of_a_step_shows_its_row_of_metrics)
                     "worker.reward.accuracy=random 'worker.reward.rewards=[{name: random}]'",
                     e2e_train_words("run"), rows),
         0);
-    line_of("run", 0, by_rewards, ARES_COUNT(by_rewards), &line);
+    line_of("run", 0, rl_kind, ARES_COUNT(rl_kind), &line);
     ares_str_addf(&told, "before training: %s\n", line.data);
     CHECK_CONTAINS(line.data, "val reward ");
     CHECK_CONTAINS(out.data, told.data);
     for (int step = 1; step <= 2; step++) {
-        line_of("run", step, by_rewards, ARES_COUNT(by_rewards), &line);
+        line_of("run", step, rl_kind, ARES_COUNT(rl_kind), &line);
         ares_str_clear(&told);
         ares_str_addf(&told, "step %d/2 | %s | ", step, line.data);
         CHECK(strstr(line.data, "kl ") && !strstr(line.data, "val ") == (step == 1));

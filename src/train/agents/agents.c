@@ -252,8 +252,7 @@ static void skip(void *state, int64_t id)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_json_write_i64(ares_json_key(json, "groups_drawn"),
-                        ((const env_source *)state)->drawn);
+    ares_json_write_i64(ares_json_key(json, "groups_drawn"), ((const env_source *)state)->drawn);
 }
 
 static int load(void *state, const ares_json *json, bool other_rows)
@@ -543,7 +542,7 @@ static int open_group(agent_play *p, int64_t prompt)
     const answer_prompt *from = &p->job->prompts[prompt];
     const agents_row *row = (const agents_row *)(const void *)from->row;
     ares_group *g = &p->out[prompt];
-    if (from->begun)
+    if (from->partial)
         return ares_fail(ARES_EUNSUPPORTED, "env: episodes that were cut cannot go on");
     *g = (ares_group){ .draw = from->draw,
                        .local = from->local,
@@ -757,4 +756,4 @@ static int report(ares_trainer *t, const char *prefix, ares_metrics *m)
     return ARES_OK;
 }
 
-const generator generate_episodes = { "environments", answer, normalise_draw, report };
+const generator generate_episodes = { answer, normalise_draw, report };

@@ -49,7 +49,7 @@ answer_prompt answer_prompt_of(const ares_source *s, const ares_drawn *d)
 {
     return (answer_prompt){ .row = ares_source_row(s, d->id),
                             .draw = d->draw,
-                            .begun = d->begun,
+                            .partial = d->partial,
                             .local = d->local,
                             .source_step = d->step,
                             .source_weight = d->weight };
@@ -286,7 +286,7 @@ static ares_request request_of(const engine_queue *q, const ares_group *g, int64
 /* Goes on with a cut answer: its tokens are the beginning of the response. */
 static int add_rest(engine_queue *q, queued what, int64_t start)
 {
-    const ares_trajectory_row *x = &what.begun->rows[0];
+    const ares_trajectory_row *x = &what.partial->rows[0];
     ares_request r = request_of(q, what.group, start);
     size_t prompt = (size_t)x->prompt_len * sizeof *x->prompt,
            response = (size_t)x->n_tokens * sizeof *x->responses;
@@ -301,31 +301,32 @@ static int add_rest(engine_queue *q, queued what, int64_t start)
     r.prompt_len = x->prompt_len + x->n_tokens;
     r.response_len = x->n_tokens;
     r.n = 1;
-    r.first_index = what.begun->index;
+    r.first_index = what.partial->index;
     return add_request(q, &r, what);
 }
 
 int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t attempt,
                      int64_t start, ares_group *g)
 {
-    const ares_group *begun = p->begun;
+    const ares_group *partial = p->partial;
     *g = (ares_group){ .draw = p->draw,
                        .local = p->local,
                        .source_step = p->source_step,
                        .source_weight = p->source_weight,
-                       .step = begun ? begun->step : q->t->run.step,
-                       .attempt = begun ? begun->attempt : attempt,
+                       .step = partial ? partial->step : q->t->run.step,
+                       .attempt = partial ? partial->attempt : attempt,
                        .row = p->row,
-                       .n = begun ? begun->n : n };
+                       .n = partial ? partial->n : n };
     g->items = ares_arena_calloc(q->arena, (size_t)g->n + 1, sizeof *g->items);
-    if (!begun) {
+    if (!partial) {
         ares_request r = request_of(q, g, start);
         return add_request(q, &r, (queued){ .group = g });
     }
     for (int32_t i = 0; i < g->n; i++) {
-        g->items[i] = begun->items[i];
+        g->items[i] = partial->items[i];
         if (!g->items[i].cut) continue;
-        ARES_TRY(add_rest(q, (queued){ .group = g, .begun = &begun->items[i], .item = i }, start));
+        ARES_TRY(
+            add_rest(q, (queued){ .group = g, .partial = &partial->items[i], .item = i }, start));
     }
     return ARES_OK;
 }
@@ -339,10 +340,10 @@ int engine_queue_add(engine_queue *q, const answer_prompt *p, int32_t n, int64_t
 
 /* Copies what the engine holds until its next clear, after what the answer had before. */
 static void take_answer(const engine_queue *q, const ares_completion *c, const ares_row *row,
-                        const ares_trajectory *begun, ares_trajectory *y)
+                        const ares_trajectory *partial, ares_trajectory *y)
 {
     const ares_trainer *t = q->t;
-    const ares_trajectory_row *old = begun ? &begun->rows[0] : NULL;
+    const ares_trajectory_row *old = partial ? &partial->rows[0] : NULL;
     size_t n = (size_t)c->n_tokens, had = old ? (size_t)old->n_tokens : 0;
     ares_trajectory_row *x = ares_arena_alloc(q->arena, sizeof *x);
     ares_trajectory_row_init(x, row->prompt, row->prompt_len, (int32_t)(had + n), q->arena);
@@ -372,11 +373,11 @@ ares_trajectory *engine_queue_next(engine_queue *q, ares_group **of)
     queued what;
     if (q->n_full) {
         what = q->full[--q->n_full];
-        c.index = what.begun->index;
+        c.index = what.partial->index;
     } else if (ares_rollout_next(q->t->rollout, &c)) what = q->items[c.request];
     else return NULL;
-    ares_trajectory *y = &what.group->items[what.begun ? what.item : c.index];
-    take_answer(q, &c, what.group->row, what.begun, y);
+    ares_trajectory *y = &what.group->items[what.partial ? what.item : c.index];
+    take_answer(q, &c, what.group->row, what.partial, y);
     *of = what.group;
     return y;
 }
@@ -502,4 +503,4 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
     return rc == ARES_OK ? ares_signal_poll() : rc;
 }
 
-const generator generate_single_turn = { .name = "engine", .answer = answer };
+const generator generate_single_turn = { .answer = answer };

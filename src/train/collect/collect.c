@@ -42,7 +42,7 @@ void draw_again(ares_arena *arena, const bool *keep, prompt_draw *d)
     for (int64_t g = 0; g < before.total; g++) {
         if (keep[g]) continue;
         d->prompts[d->total] = before.prompts[g];
-        d->prompts[d->total++].begun = NULL;
+        d->prompts[d->total++].partial = NULL;
     }
 }
 
@@ -333,13 +333,6 @@ static int see_generated(ares_trainer *t, ares_batch *b, answer_numbers *out)
     return controls_generated(t->run.controls, b);
 }
 
-/* Controls see every group that is answered, the dropped ones included. */
-static int filter_show_generated(ares_trainer *t, const prompt_draw *d)
-{
-    return controls_want_generated(t->run.controls) ? in_trial_batch(t, d, see_generated, NULL)
-                                                    : ARES_OK;
-}
-
 /*
  * Whether a step that may draw without end still gets anywhere. Prompts come back in every epoch,
  * and their answers differ: only as many prompts as the source has rows, from which no group is
@@ -403,11 +396,11 @@ int progress_check(const ares_trainer *t, const step_draws *r, const ares_metric
  */
 
 /*
- * The batch: numbers of its groups, in its order. The first `taught` are trained on; the rest fill
- * it and are masked.
+ * The batch: numbers of its groups, in its order. The first `n_trained` are trained on; the rest
+ * fill it and are masked.
  */
 typedef struct batch_plan {
-    int64_t *ids, count, taught;
+    int64_t *ids, count, n_trained;
 } batch_plan;
 
 /* The batch that the draws have given. */
@@ -424,7 +417,7 @@ static int plan_batch(const ares_trainer *t, const step_draws *r, ares_arena *ar
     out->ids =
         ares_arena_alloc(arena, (size_t)(r->draws.drawn + r->draws.target + 1) * sizeof *out->ids);
     return ares_resampling_finish(&r->draws, action, r->kept, dropped, out->ids, &out->count,
-                                  &out->taught, &outcome);
+                                  &out->n_trained, &outcome);
 }
 
 /*
@@ -438,8 +431,8 @@ static int rank_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_p
     bool alone = !ares_filter_needs(&r->of_draws);
     const char *action =
         t->run.cfg->filter.on_exhausted ? t->run.cfg->filter.on_exhausted : "smaller_batch";
-    ares_groups view = filter_view(t, r, b->ids, b->taught, arena);
-    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->taught + 1, sizeof *verdict);
+    ares_groups view = filter_view(t, r, b->ids, b->n_trained, arena);
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->n_trained + 1, sizeof *verdict);
     ares_filter_counts counts = { 0 };
     ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
     ares_filter_count(&view, verdict, &counts, m);
@@ -452,9 +445,9 @@ static int rank_batch(ares_trainer *t, step_draws *r, ares_arena *arena, batch_p
             "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set "
             "algorithm.on_exhausted to fill_masked or smaller_batch",
             (long long)counts.kept, (long long)counts.groups);
-    for (int64_t i = 0; i < b->taught; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
-    memcpy(b->ids, ids, (size_t)b->taught * sizeof *ids);
-    b->taught = kept;
+    for (int64_t i = 0; i < b->n_trained; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
+    memcpy(b->ids, ids, (size_t)b->n_trained * sizeof *ids);
+    b->n_trained = kept;
     if (strcmp(action, "fill_masked") != 0) b->count = kept;
     return ARES_OK;
 }
@@ -469,11 +462,11 @@ static int64_t valid_answers(const step_draws *r, int64_t id)
 /* Where discarded answers are dropped, a group with no other answer leaves the batch. */
 static void drop_empty(const step_draws *r, batch_plan *b)
 {
-    int64_t count = b->count, taught = b->taught;
-    b->count = b->taught = 0;
+    int64_t count = b->count, n_trained = b->n_trained;
+    b->count = b->n_trained = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (i < taught && !valid_answers(r, b->ids[i])) continue;
-        b->taught += i < taught;
+        if (i < n_trained && !valid_answers(r, b->ids[i])) continue;
+        b->n_trained += i < n_trained;
         b->ids[b->count++] = b->ids[i];
     }
 }
@@ -517,14 +510,14 @@ static int by_local_number(const void *a, const void *b)
 /* The groups of several data sets take turns, by their numbers within their data set. */
 static void interleave(const ares_trainer *t, const step_draws *r, ares_arena *arena, batch_plan *b)
 {
-    if (ares_source_parts(&t->run.source) == 1 || !b->taught) return;
-    ordered *order = ares_arena_alloc(arena, (size_t)b->taught * sizeof *order);
-    for (int64_t i = 0; i < b->taught; i++) {
+    if (ares_source_parts(&t->run.source) == 1 || !b->n_trained) return;
+    ordered *order = ares_arena_alloc(arena, (size_t)b->n_trained * sizeof *order);
+    for (int64_t i = 0; i < b->n_trained; i++) {
         const ares_drawn *p = &r->prompts[b->ids[i]];
         order[i] = (ordered){ b->ids[i], p->local, ares_source_row(&t->run.source, p->id)->part };
     }
-    qsort(order, (size_t)b->taught, sizeof *order, by_local_number);
-    for (int64_t i = 0; i < b->taught; i++) b->ids[i] = order[i].id;
+    qsort(order, (size_t)b->n_trained, sizeof *order, by_local_number);
+    for (int64_t i = 0; i < b->n_trained; i++) b->ids[i] = order[i].id;
 }
 
 /* Places of the groups in the batch, by their number in the step; -1: not in it. */
@@ -556,20 +549,20 @@ static int choose_groups(ares_trainer *t, step_draws *r, step_groups *c, int64_t
     if (rc != ARES_OK) return progress_add_drops(m, rc);
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
     if (ares_filter_needs(&r->of_batch))
-        ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
+        ares_metrics_set(m, "rollout/empty_after_filter", b.n_trained == 0);
     if (r->drops) drop_empty(r, &b);
     interleave(t, r, c->arena, &b);
-    r->empty = b.taught == 0;
+    r->empty = b.n_trained == 0;
     r->filled_from = b.count;
     fill_up(r, ares_world_size(t->run.world), c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
-    for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
+    for (int64_t i = b.n_trained; i < b.count; i++) masked[b.ids[i]] = true;
     shuffle(t, b.ids, r->filled_from);
     const int64_t *place = places_of(r, &b, c->arena);
     for (int64_t g = 0; g < c->count; g++) {
         ares_group group = c->items[g];
         group.masked = masked[group.place];
-        group.thinned = !group.masked && loses_answers(t, r, group.place);
+        group.drops_discarded = !group.masked && loses_answers(t, r, group.place);
         group.place = place[group.place];
         if (group.place >= 0) c->items[chosen++] = group;
     }
@@ -623,9 +616,11 @@ static void count_answers(step_draws *r, const prompt_draw *d)
 }
 
 /* The groups of the last draw join the collection, each with its place. */
-static int join(ares_trainer *t, step_draws *r, step_groups *c)
+static int add_draw(ares_trainer *t, step_draws *r, step_groups *c)
 {
-    ARES_TRY(filter_show_generated(t, &r->last));
+    /* controls see every group that is answered, the dropped ones included */
+    if (controls_want_generated(t->run.controls))
+        ARES_TRY(in_trial_batch(t, &r->last, see_generated, NULL));
     count_answers(r, &r->last);
     for (int64_t g = 0; g < r->last.count; g++) *step_groups_add(c) = r->last.groups[g];
     return ARES_OK;
@@ -667,7 +662,7 @@ static int draw_round(ares_trainer *t, step_draws *r, int64_t size, step_groups 
         ARES_TRY(t->generator->normalise(t, d->groups, d->count, c->arena));
     for (int64_t g = 0; g < d->count; g++) d->groups[g].place = r->draws.drawn + g * ranks + rank;
     double before_it[2] = { r->failed, r->answers };
-    ARES_TRY(join(t, r, c));
+    ARES_TRY(add_draw(t, r, c));
     double of_draw[2] = { r->failed - before_it[0], r->answers - before_it[1] };
     ARES_TRY(ares_world_sum_f64(t->run.world, of_draw, 2));
     if (of_draw[0] == of_draw[1]) /* further draws would fail alike */
@@ -730,7 +725,7 @@ static int draw_batch(ares_trainer *t, step_draws *r, step_groups *c, int64_t *c
     c->count = 0;
     if (r->over.batch) {
         ARES_TRY(oversample(t, r, c->arena, m));
-        ARES_TRY(join(t, r, c));
+        ARES_TRY(add_draw(t, r, c));
     }
     while ((size = ares_resampling_draw(&r->draws)) > 0) {
         ARES_TRY(draw_round(t, r, size, c, m));

@@ -25,7 +25,7 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
                  ares_metrics *m);
 
 /*
- * Who answers prompts. An answerer turns prompts into groups of trajectories with their scores; a
+ * Who answers prompts. A generator turns prompts into groups of trajectories with their scores; a
  * step, the validation and the bootstrap pass know no more of it. (answer.c)
  */
 
@@ -33,7 +33,7 @@ typedef struct answer_prompt {
     const ares_row *row;
     int64_t draw; /* its number, part of the sampling key */
     /* what was answered before: whole answers stay, those that were cut go on; NULL: nothing */
-    const ares_group *begun;
+    const ares_group *partial;
     /* of a mixture of data sets: as ares_drawn has them */
     int64_t local, source_step;
     double source_weight;
@@ -56,7 +56,6 @@ typedef struct answer_job {
  * What is written depends on the job and the weights alone, not on the order in which answers end.
  */
 typedef struct generator {
-    const char *name;
     int (*answer)(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out);
     /*
      * Scores of a draw that depend on the answers of all ranks; a collective, after all ranks have
@@ -69,7 +68,7 @@ typedef struct generator {
 /* The policy answers the prompt by itself, in one turn. */
 extern const generator generate_single_turn;
 
-/* The configured sampling; the answerer adds stop ids. */
+/* The configured sampling; the generator adds stop ids. */
 void answer_sampling(const ares_train_config *c, ares_sampling *out);
 /* Whether answers that could not be judged, or whose environments failed, are discarded. */
 bool answer_discards_failures(const ares_trainer *t);
@@ -196,8 +195,8 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 /* What a number of the engine stands for. */
 typedef struct queued {
     ares_group *group;
-    const ares_trajectory *begun; /* the answer that goes on; NULL: all answers of the group */
-    int32_t item;                 /* of the group: where that answer is */
+    const ares_trajectory *partial; /* the answer that goes on; NULL: all answers of the group */
+    int32_t item;                   /* of the group: where that answer is */
 } queued;
 
 typedef struct engine_queue {

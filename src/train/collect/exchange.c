@@ -269,14 +269,6 @@ static int take_rows(const ares_train_config *cfg, ares_world *world, int64_t st
     return ARES_OK;
 }
 
-/* The rows of a mini-batch, as the actor and the critic have them. */
-static int64_t divisor_of(const ares_train_config *cfg)
-{
-    int64_t actor = ares_batch_adjust_divisor(cfg->data.rollout_batch_size,
-                                              mini_batch_size_of_actor(cfg).count, 1);
-    return ares_batch_adjust_divisor(actor, mini_batch_size_of_critic(cfg).count, 1);
-}
-
 int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
                  ares_metrics *m)
 {
@@ -285,7 +277,10 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
     int64_t total, rows;
     if (strcmp(mode, "none") == 0) return ARES_OK;
     ARES_TRY(drop_idle(cfg, world, b, &total));
-    rows = ares_batch_adjust_target(strcmp(mode, "copy") == 0, total, divisor_of(cfg));
+    /* the rows of a mini-batch, as the actor and the critic have them */
+    int64_t divisor = ares_batch_adjust_divisor(cfg->data.rollout_batch_size, size.count, 1);
+    divisor = ares_batch_adjust_divisor(divisor, mini_batch_size_of_critic(cfg).count, 1);
+    rows = ares_batch_adjust_target(strcmp(mode, "copy") == 0, total, divisor);
     /* fewer rows than a mini-batch, to be deleted: they stay, masked, and train nothing */
     if (total && !rows) memset(b->response_mask, 0, (size_t)b->tokens);
     else if (rows != total) ARES_TRY(take_rows(cfg, world, step, b, total, rows));

@@ -46,8 +46,8 @@ static int begin_own(in_flight_set *p, int64_t id)
     own->had = ares_arena_calloc(p->arena, (size_t)g->n + 1, sizeof *own->had);
     own->ends = ares_arena_calloc(p->arena, (size_t)g->n + 1, sizeof *own->ends);
     for (int32_t i = 0; i < g->n; i++) {
-        bool whole = d->begun && !d->begun->items[i].cut;
-        own->had[i] = d->begun ? d->begun->items[i].rows[0].n_tokens : 0;
+        bool whole = d->partial && !d->partial->items[i].cut;
+        own->had[i] = d->partial ? d->partial->items[i].rows[0].n_tokens : 0;
         own->ends[i] = whole ? own->start : NOT_YET;
         own->left += !whole;
     }
@@ -55,11 +55,11 @@ static int begin_own(in_flight_set *p, int64_t id)
     return ARES_OK;
 }
 
-static bool is_whole(const ares_group *begun)
+static bool is_whole(const ares_group *partial)
 {
-    for (int32_t i = 0; begun && i < begun->n; i++)
-        if (begun->items[i].cut) return false;
-    return begun != NULL;
+    for (int32_t i = 0; partial && i < partial->n; i++)
+        if (partial->items[i].cut) return false;
+    return partial != NULL;
 }
 
 /* Each of several data sets gives first what it was given back. */
@@ -88,7 +88,7 @@ static int in_flight_fetch(in_flight_set *p, int64_t n, int64_t now)
         p->groups[i] = (in_flight){ .prompt = drawn[i - first],
                                     .rank = i % ranks,
                                     .start = now,
-                                    .ends = is_whole(drawn[i - first].begun) ? now : NOT_YET };
+                                    .ends = is_whole(drawn[i - first].partial) ? now : NOT_YET };
         insert_by_draw(p, i);
         if (i % ranks == rank) {
             rc = begin_own(p, i);
@@ -197,8 +197,8 @@ static void cut_running(in_flight_set *p, int64_t moment)
         const own_group *of = (const own_group *)q->group;
         int32_t n = (int32_t)(moment - of->start);
         if (!of->left) continue;
-        if (q->begun) (void)ares_rollout_cut(p->t->rollout, k, q->begun->index, n);
-        for (int32_t i = 0; i < q->group->n && !q->begun; i++)
+        if (q->partial) (void)ares_rollout_cut(p->t->rollout, k, q->partial->index, n);
+        for (int32_t i = 0; i < q->group->n && !q->partial; i++)
             (void)ares_rollout_cut(p->t->rollout, k, i, n);
     }
 }

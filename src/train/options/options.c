@@ -74,11 +74,6 @@ ARES_OPTION_TABLE(oversampling_options, ares_oversampling_config, ARES_OVERSAMPL
 #define OVER "curriculum.over_sampling_batch_size"
 #define PARTIAL "curriculum.partial_rollout"
 
-static void oversampling_declare(ares_config *cfg, ares_train_config *out)
-{
-    ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
-}
-
 bool oversampling_wanted(const ares_train_config *c)
 {
     return c->oversampling.batch != ARES_NULL_I64 || c->oversampling.partial;
@@ -184,16 +179,6 @@ static void translate_agents(ares_config *cfg)
     if (!given_tag(cfg, "env.train.tags", 0)) return;
     follow_agents(cfg, "data.rollout_batch_size", "env.train.groups", ARES_AGENT_TRAIN_GROUPS);
     follow_agents(cfg, "worker.rollout.n", "env.train.group_size", ARES_AGENT_TRAIN_GROUP_SIZE);
-}
-
-/* Gives the options that follow from env.* their values. */
-static void agents_declare(ares_config *cfg, ares_train_config *out)
-{
-    ares_env_declare_options(cfg);
-    ares_config_add_options(cfg, "env", agents_options, &out->agents);
-    ares_config_add_options(cfg, "env.train", train_options, &out->agents_train);
-    ares_config_add_options(cfg, "env.val", val_options, &out->agents_val);
-    ares_config_translate_with(cfg, translate_agents);
 }
 
 static void check_side(ares_config *cfg, const ares_agent_side_config *s, const char *path)
@@ -392,13 +377,6 @@ static void translate_vapor(ares_config *cfg)
         follow_vapor(cfg, followed[i][0], followed[i][1], gives_way[i]);
 }
 
-/* The options vapor.*, and what follows from them. */
-static void vapor_declare(ares_config *cfg, ares_train_config *out)
-{
-    ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
-    ares_config_translate_with(cfg, translate_vapor);
-}
-
 /* Each option, the value that it must have, and why. */
 static const struct {
     const char *option, *value, *why;
@@ -499,11 +477,16 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "report.gradient_analysis", gradients_options, &out->gradients);
     ares_config_add_options(cfg, "eval", eval_options, &out->eval);
     published_declare(cfg, out);
-    agents_declare(cfg, out); /* its translations come first: others read sizes that it sets */
+    ares_env_declare_options(cfg);
+    ares_config_add_options(cfg, "env", agents_options, &out->agents);
+    ares_config_add_options(cfg, "env.train", train_options, &out->agents_train);
+    ares_config_add_options(cfg, "env.val", val_options, &out->agents_val);
+    ares_config_translate_with(cfg, translate_agents); /* first: others read sizes that it sets */
     slime_declare(cfg, out);
     dapo_declare(cfg, out);
-    oversampling_declare(cfg, out);
-    vapor_declare(cfg, out);
+    ares_config_add_options(cfg, "curriculum", oversampling_options, &out->oversampling);
+    ares_config_add_options(cfg, "vapor", ares_vapor_options, &out->vapor);
+    ares_config_translate_with(cfg, translate_vapor);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
@@ -634,12 +617,6 @@ static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
             "worker.actor.micro_batch_size_per_device_for_update, or take the default");
 }
 
-static void loss_complaint(void *ctx, char severity, const char *option, const char *message)
-{
-    if (severity == 'e') ares_config_fault(ctx, option, "%s", message);
-    else ares_log(ARES_LOG_WARN, "config: %s: %s", option, message);
-}
-
 /*
  * A greedy answer is judged like the sampled ones, penalties of length included, but no control
  * counts its HWE tokens. Its score would lack what shaping adds to the scores of the sampled
@@ -739,17 +716,6 @@ static void check_diagnostics(ares_config *cfg, const ares_train_config *c)
                           "nothing is drawn: report.collapse.first_turn and "
                           "report.collapse.multi_turn are false; set one of them to true, or this "
                           "to 0");
-}
-
-/* Both options weigh by exp(old - rollout log-prob). */
-static void check_corrections(ares_config *cfg, const ares_train_config *c)
-{
-    if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
-        ares_config_fault(
-            cfg, "algorithm.importance_sampling_fix",
-            "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
-            "'%s'; set one of them only",
-            c->loss.rollout_is);
 }
 
 /*
@@ -931,10 +897,16 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(cfg, "worker.rollout.temperature",
                           "greedy samples of a prompt are all the same; set a temperature above 0 "
                           "(val_override_config may be greedy)");
-    ares_loss_check(&c->loss, loss_complaint, cfg);
+    ares_loss_check(&c->loss, warn_or_fault, cfg);
     check_kl(cfg, &c->algorithm, vapor_wanted(c));
     check_warmup(cfg, c);
-    check_corrections(cfg, c);
+    /* both options weigh by exp(old - rollout log-prob) */
+    if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
+        ares_config_fault(
+            cfg, "algorithm.importance_sampling_fix",
+            "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
+            "'%s'; set one of them only",
+            c->loss.rollout_is);
     check_diagnostics(cfg, c);
     device_check(cfg, &c->trainer);
     if (!c->trainer.val_only) check_curriculum(cfg, c);

@@ -459,15 +459,6 @@ static void see_answer(row_sums *y, const ares_batch *b, int64_t first, int64_t 
     y->judged++;
 }
 
-static void see_answers(row_sums *y, const ares_batch *b)
-{
-    for (int64_t g = 0; g < b->groups; g++)
-        for (int64_t r = b->group_start[g], end; r < b->group_start[g + 1]; r = end) {
-            end = last_turn_end(b, r, b->group_start[g + 1]);
-            see_answer(y, b, r, end);
-        }
-}
-
 /* Groups whose scores are not all equal; masked answers count nowhere. */
 static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
@@ -511,7 +502,11 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     row_sums y = { 0 };
     ares_rollout_stats stats;
     for (int64_t r = 0; r < b->rows; r++) see_row(&y, &t->run.cfg->data, b, r);
-    see_answers(&y, b);
+    for (int64_t g = 0; g < b->groups; g++)
+        for (int64_t r = b->group_start[g], end; r < b->group_start[g + 1]; r = end) {
+            end = last_turn_end(b, r, b->group_start[g + 1]);
+            see_answer(&y, b, r, end);
+        }
     ARES_TRY(put(t, m, "critic/score", &y.score));
     ARES_TRY(put(t, m, "critic/rewards", &y.reward));
     ARES_TRY(put(t, m, "critic/advantages", &y.advantage));

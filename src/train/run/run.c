@@ -216,7 +216,7 @@ static int log_step(run *r)
     else if (r->progress && line.len) ares_say("before training: %s\n", line.data);
     ares_str_fini(&line);
     ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
-    return r->kind->draw ? r->kind->draw(r->training, r->tracker) : ARES_OK;
+    return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
 static bool has_video(const ares_sight *s)
@@ -347,8 +347,8 @@ static int step(run *r)
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
     double write_started = ares_now_s();
-    if (r->kind->record) {
-        ARES_TRY(r->kind->record(t, r->tracker));
+    if (r->kind->write_rollouts) {
+        ARES_TRY(r->kind->write_rollouts(t, r->tracker));
         ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
     }
     double seconds = ares_now_s() - started;
@@ -685,13 +685,13 @@ static int validate_rl(training *t, ares_metrics *m, ares_str *samples)
     return trainer_validate(trainer_of(t), m, samples);
 }
 
-static int record(training *t, ares_tracker *tracker)
+static int write_rollouts(training *t, ares_tracker *tracker)
 {
     ARES_TRY(report_rollouts(trainer_of(t)));
     return report_histograms(trainer_of(t), tracker);
 }
 
-static int draw(training *t, ares_tracker *tracker)
+static int log_histograms(training *t, ares_tracker *tracker)
 {
     const ares_loss_sums *sums = &trainer_of(t)->actor.sums; /* empty before the first update */
     double edge[ARES_LOSS_BINS + 1];
@@ -699,22 +699,22 @@ static int draw(training *t, ares_tracker *tracker)
     return ares_tracker_bins(tracker, t->step, "actor/log_ratio", edge, sums->bins, ARES_LOSS_BINS);
 }
 
-static const run_kind by_rewards = { .declare = ares_train_config_declare,
-                                     .open = open_trainer,
-                                     .close = close_trainer,
-                                     .begin = begin_rl,
-                                     .step = rl_step,
-                                     .validate = validate_rl,
-                                     .record = record,
-                                     .draw = draw };
+static const run_kind rl_kind = { .declare = ares_train_config_declare,
+                                  .open = open_trainer,
+                                  .close = close_trainer,
+                                  .begin = begin_rl,
+                                  .step = rl_step,
+                                  .validate = validate_rl,
+                                  .write_rollouts = write_rollouts,
+                                  .log_histograms = log_histograms };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    return train_run(&by_rewards, cfg, c, world);
+    return train_run(&rl_kind, cfg, c, world);
 }
 
 int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                   const char *output)
 {
-    return train_validate_only(&by_rewards, cfg, c, world, false, output);
+    return train_validate_only(&rl_kind, cfg, c, world, false, output);
 }

@@ -24,9 +24,9 @@ typedef struct run_kind {
     int (*step)(training *t, ares_metrics *m);
     int (*validate)(training *t, ares_metrics *m, ares_str *samples);
     /* Files and distributions of the step just made, a collective. NULL: none */
-    int (*record)(training *t, ares_tracker *tracker);
+    int (*write_rollouts)(training *t, ares_tracker *tracker);
     /* Histograms beside the metrics that rank 0 logs. NULL: none */
-    int (*draw)(training *t, ares_tracker *tracker);
+    int (*log_histograms)(training *t, ares_tracker *tracker);
 } run_kind;
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
               ares_world *world);

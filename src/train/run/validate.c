@@ -284,7 +284,8 @@ static int gather(ares_trainer *t, const eval_set *e, const ares_group *groups, 
     return rc == ARES_OK ? several_put(&together, t->run.world, e->n, prefix, m) : rc;
 }
 
-static int answer_set(ares_trainer *t, const answer_pass *pass, ares_arena *arena, ares_group *out,
+/* All rows of a source, this rank's share, answered in draws of val_batch_size. */
+static int answer_all(ares_trainer *t, const answer_pass *pass, ares_arena *arena, ares_group *out,
                       int64_t *count)
 {
     int64_t total = ares_source_count(pass->source), size = t->run.cfg->data.val_batch_size;
@@ -314,7 +315,7 @@ static int validate_set(ares_trainer *t, int64_t which, ares_arena *arena, ares_
     char prefix[200];
     ares_group *groups =
         ares_arena_calloc(arena, (size_t)ares_source_count(&e->source) + 1, sizeof *groups);
-    ARES_TRY(ares_world_share_error(t->run.world, answer_set(t, &pass, arena, groups, &count)));
+    ARES_TRY(ares_world_share_error(t->run.world, answer_all(t, &pass, arena, groups, &count)));
     ARES_TRY(gather(t, e, groups, count, m));
     for (int64_t g = 0; g < count && samples; g++)
         for (int32_t i = 0; i < groups[g].n; i++)
@@ -707,25 +708,6 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* All rows, this rank's share, answered in draws of val_batch_size. */
-static int answer(ares_trainer *t, ares_arena *arena, ares_group *out, int64_t *count)
-{
-    int64_t total = ares_source_count(&t->run.val), size = t->run.cfg->data.val_batch_size;
-    const answer_pass pass = {
-        .source = &t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
-    };
-    if (size <= 0) size = total;
-    *count = 0;
-    for (int64_t at = 0; at < total; at += size) {
-        ares_group *groups;
-        int64_t n;
-        ARES_TRY(answer_rows(t, &pass, at, ARES_MIN(total, at + size), arena, &groups, &n));
-        if (n) memcpy(out + *count, groups, (size_t)n * sizeof *out);
-        *count += n;
-    }
-    return ARES_OK;
-}
-
 /*
  * A first validation in which nothing could be judged ends the run, after a step once that is
  * saved; a later one says so.
@@ -766,7 +748,11 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
     int64_t total = ares_source_count(&t->run.val), row = 0, count;
     ares_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
     for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_source_row(&t->run.val, i));
-    ARES_TRY(ares_world_share_error(t->run.world, answer(t, &v->arena, answered, &count)));
+    const answer_pass pass = {
+        .source = &t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
+    };
+    ARES_TRY(
+        ares_world_share_error(t->run.world, answer_all(t, &pass, &v->arena, answered, &count)));
     ares_batch_fill(b, answered, count);
     ARES_TRY(ares_world_share_error(t->run.world, controls_validate(t->run.controls, b, m)));
     ares_reward_shape(t->reward, b);

@@ -332,7 +332,7 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
 {
     ares_view kind;
     const ares_json *list = ares_json_get(json, "given_back");
-    /* the states of older checkpoints do not name it, and are of a data set */
+    /* a state that does not name its source is of a data set */
     ARES_TRY(ares_json_get_string(json, "source", "dataset", &kind));
     if (!ares_view_is(kind, s->kind->name)) {
         if (!other_rows)
@@ -603,7 +603,6 @@ static int64_t skipped(const void *state)
     return s->loader.n_skipped;
 }
 
-/* Older checkpoints hold these members in state.json. */
 static void save(const void *state, ares_str *json)
 {
     const loader *l = &((const dataset_source *)state)->loader;

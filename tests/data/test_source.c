@@ -109,7 +109,7 @@ TEST(a_state_saved_anywhere_in_an_epoch_goes_on_alike)
     ares_source_close(&s);
 }
 
-TEST(the_state_of_an_older_checkpoint_is_read)
+TEST(a_state_that_names_no_source_is_of_a_data_set)
 {
     ares_source s;
     ares_drawn all[4 * EPOCH], rest[DRAW];
@@ -117,7 +117,7 @@ TEST(the_state_of_an_older_checkpoint_is_read)
     draw_and_skip(&s, 7, all, NULL); /* row 0 in the first epoch, row 1 in the second */
     CHECK_OK(ares_source_next(&s, DRAW, &arena, all));
     CHECK_OK(load(&s,
-                  "{\"version\": 2, \"prompts_drawn\": 14, \"training_rows\": 11, "
+                  "{\"prompts_drawn\": 14, \"training_rows\": 11, "
                   "\"skipped_rows\": [[0, 0], [1, 1]]}",
                   false));
     CHECK_OK(ares_source_next(&s, DRAW, &arena, rest));

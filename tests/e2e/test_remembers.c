@@ -122,17 +122,4 @@ TEST(a_resumed_run_draws_no_row_that_was_dropped_before_the_last_of_the_file_inc
                         test_file("run/rollouts/step_000004.jsonl")),
              0);
     e2e_same_runs("whole", "run", 4);
-    if (!e2e_go_back("run", "whole", 3)) return;
-    /* an older checkpoint, which holds the source's state in state.json */
-    CHECK_EQ(
-        test_shell(NULL,
-                   "set -e; cd '%s/checkpoints/step_000003'\n"
-                   "members=$(sed 's/^{\"source\":\"dataset\",//; s/}$//' source.json)\n"
-                   "sed -i \"s/\\\"version\\\":[^0-9]*3,/\\\"version\\\": 2, $members,/\" "
-                   "state.json\n"
-                   "grep -q 'version\": 2, \"prompts_drawn.*\\[3,0\\]' state.json; rm source.json",
-                   test_file("run")),
-        0);
-    trains("run", words);
-    e2e_same_runs("whole", "run", 4);
 }

@@ -202,7 +202,7 @@ TEST(a_state_of_the_source_that_is_missing_or_forged_is_refused_and_the_file_nam
         { "sed -i 's/\"prompts_drawn\":8/\"prompts_drawn\":9/' source.json",
           "9 prompts drawn are not a whole number of draws of 4" },
         { "sed -i 's/\"version\":[^0-9]*3,/\"version\": 2,/' state.json",
-          "state.json: no count 'prompts_drawn'" },
+          "version 2 of the state; this program reads version 3: begin a new run" },
         { "true", "going on from" },
     };
     ares_str out = { 0 };

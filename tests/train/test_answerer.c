@@ -110,7 +110,7 @@ static int answer_in_turns(ares_trainer *t, const answer_job *job, ares_arena *a
     }
     return ARES_OK;
 }
-static const generator in_turns = { .name = "turns", .answer = answer_in_turns };
+static const generator in_turns = { .answer = answer_in_turns };
 
 static double metric(const opened *o, const char *name)
 {
@@ -365,7 +365,7 @@ TEST(some_of_the_answers_go_on_in_their_own_places)
         part->items[i] = part->items[chosen[i]];
     }
     part->n = SOME;
-    d.begun = part;
+    d.partial = part;
     const ares_group *rest = answers(&o, &d, 1);
     REQUIRE(rest->n == SOME);
     for (int i = 0; i < SOME; i++) {
@@ -389,14 +389,14 @@ static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *
         for (int i = 0; i < job->n; i++)
             y[i] = (ares_trajectory){ .index = i,
                                       .stopped = 1,
-                                      .score = x->begun ? 7
+                                      .score = x->partial ? 7
                                                : greedy ? -(float)x->draw - 1
                                                         : 0 };
         out[p] = (ares_group){ .draw = x->draw, .row = x->row, .n = job->n, .items = y };
     }
     return ARES_OK;
 }
-static const generator by_prompt = { .name = "by prompt", .answer = answer_by_prompt };
+static const generator by_prompt = { .answer = answer_by_prompt };
 
 /*
  * The greedy baseline of a prompt is answered anew where its answers go on, and it is the prompt's
@@ -415,7 +415,7 @@ TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
     o.t.generator = &by_prompt;
     REQUIRE_OK(draw_answer(&o.t, a, &fresh, NULL));
     d = fresh;
-    for (int i = 0; i < PROMPTS; i++) fresh.prompts[i].begun = &fresh.groups[i];
+    for (int i = 0; i < PROMPTS; i++) fresh.prompts[i].partial = &fresh.groups[i];
     REQUIRE_OK(draw_answer(&o.t, a, &d, NULL));
     for (int i = 0; i < PROMPTS; i++) {
         CHECK_NEAR(fresh.groups[i].baseline, -(float)fresh.prompts[i].draw - 1, 0);
@@ -425,7 +425,7 @@ TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
     draw_again(a, keep, &d);
     REQUIRE(d.total == 2 && d.attempt == 1);
     CHECK(d.prompts[0].id == fresh.prompts[0].id && d.prompts[1].id == fresh.prompts[2].id);
-    CHECK(!d.prompts[0].begun && !d.prompts[1].begun);
+    CHECK(!d.prompts[0].partial && !d.prompts[1].partial);
     close_trainer(&o);
 }
 
@@ -492,7 +492,7 @@ static int answer_at_length(ares_trainer *t, const answer_job *job, ares_arena *
     }
     return ARES_OK;
 }
-static const generator at_length = { .name = "at length", .answer = answer_at_length };
+static const generator at_length = { .answer = answer_at_length };
 
 TEST(a_group_whose_answers_are_all_dropped_leaves_the_batch)
 {

@@ -183,9 +183,9 @@ static void check_waiting(opened *run, opened *whole)
         REQUIRE_OK(ares_source_next(&whole->t.run.source, OVER, &whole->t.batch.arena, e));
         for (int at = 0; at < OVER; at++) {
             const account *a = account_of(e[at].draw);
-            REQUIRE(d[at].draw == e[at].draw && !d[at].begun == !a);
+            REQUIRE(d[at].draw == e[at].draw && !d[at].partial == !a);
             for (int i = 0; i < N && a; i++) {
-                const ares_trajectory *y = &d[at].begun->items[i], *full = &a->group.items[i];
+                const ares_trajectory *y = &d[at].partial->items[i], *full = &a->group.items[i];
                 CHECK_EQ(y->rows[0].n_tokens, a->had[i]);
                 CHECK_EQ(y->cut, a->had[i] < length_of(a, i));
                 CHECK(y->cut ||

@@ -160,11 +160,8 @@ typedef struct state_sums {
     model_sums model, critic;
 } state_sums;
 
-/*
- * The version of state.json that this program writes, and an older one that it also reads, which
- * holds what is in source.json now.
- */
-enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
+/* The version of state.json that this program writes and reads. */
+enum { STATE_VERSION = 3 };
 
 static int write_state(const training *t, const step_begin *at, const state_sums *sums,
                        const char *path)
@@ -559,13 +556,16 @@ static double get_or(const ares_json *o, const char *key, double otherwise)
     return is_number(v) ? v->number : otherwise;
 }
 
-static int check_version(const ares_json *o, const char *path, double *version)
+static int check_version(const ares_json *o, const char *path)
 {
-    ARES_TRY(get(o, path, "version", version));
-    if (*version != STATE_VERSION && *version != STATE_WITHOUT_SOURCE)
+    double version = 0;
+    ARES_TRY(get(o, path, "version", &version));
+    if (version != STATE_VERSION)
         return ares_fail(ARES_EUNSUPPORTED,
-                         "train: %s: version %g of the state; this program reads %d and %d", path,
-                         *version, STATE_WITHOUT_SOURCE, STATE_VERSION);
+                         "train: %s: version %g of the state; this program reads version %d: begin "
+                         "a new run (trainer.experiment_name) from its weights "
+                         "(worker.actor.model.model_path)",
+                         path, version, STATE_VERSION);
     return ARES_OK;
 }
 
@@ -591,13 +591,12 @@ static int states_are_there(const char *checkpoint, ares_str *path)
                     "or damaged");
 }
 
-/* Older checkpoints hold the source's state in state.json. */
-static int load_source(training *t, const char *checkpoint, bool in_state)
+static int load_source(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
     ares_arena arena = { 0 };
     const ares_json *json;
-    ares_path_join(&path, checkpoint, in_state ? "state.json" : "source.json");
+    ares_path_join(&path, checkpoint, "source.json");
     int rc = is_there(checkpoint, path.data, "the checkpoint is damaged");
     if (rc == ARES_OK) rc = read_json(path.data, &arena, &json);
     if (rc == ARES_OK) {
@@ -639,13 +638,13 @@ static int apply(training *t, const ares_json *o, const char *checkpoint, const 
 {
     *sums = (state_sums){ { sum_of(o, "weights_sum"), sum_of(o, "states_sum") },
                           { sum_of(o, "critic_weights_sum"), sum_of(o, "critic_states_sum") } };
-    double version = 0, step = 0, updates = 0, best_score = 0, best_step = 0;
-    ARES_TRY(check_version(o, path, &version));
+    double step = 0, updates = 0, best_score = 0, best_step = 0;
+    ARES_TRY(check_version(o, path));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(get(o, path, "optimizer_steps", &updates));
     ARES_TRY(get(o, path, "best_score", &best_score));
     ARES_TRY(get(o, path, "best_step", &best_step));
-    ARES_TRY(load_source(t, checkpoint, version == STATE_WITHOUT_SOURCE));
+    ARES_TRY(load_source(t, checkpoint));
     ARES_TRY(check_origin(t, o, path));
     double critic_updates = 0;
     if (t->critic) {
@@ -736,8 +735,7 @@ static int apply_fit(training *t, const ares_json *o, const char *checkpoint, co
                      state_sums *unused)
 {
     (void)checkpoint, (void)unused;
-    double version = 0;
-    ARES_TRY(check_version(o, path, &version));
+    ARES_TRY(check_version(o, path));
     if (!t->cfg->trainer.val_only)
         ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
     return check_model(t, o, path, NULL, force_of(t));
@@ -757,8 +755,8 @@ static int apply_look(training *t, const ares_json *o, const char *checkpoint, c
                       state_sums *unused)
 {
     (void)checkpoint, (void)unused;
-    double version = 0, step = 0;
-    ARES_TRY(check_version(o, path, &version));
+    double step = 0;
+    ARES_TRY(check_version(o, path));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
     t->step =

@@ -17,6 +17,8 @@ extern "C" {
 #define ARES_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define ARES_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ARES_MAX(a, b) ((a) > (b) ? (a) : (b))
+/* -1, 0 or 1, as qsort wants it: a before b; ARES_CMP(b, a) for descending order */
+#define ARES_CMP(a, b) (((a) > (b)) - ((a) < (b)))
 
 /* How a number of a tensor is stored, in files and in devices' memory. */
 typedef enum { ARES_F32, ARES_BF16, ARES_F16 } ares_dtype;
@@ -350,6 +352,10 @@ bool ares_metrics_get(const ares_metrics *m, const char *name, double *value);
 int ares_metrics_count(const ares_metrics *m);
 const char *ares_metrics_name(const ares_metrics *m, int i);
 double ares_metrics_value(const ares_metrics *m, int i);
+
+/* ---------------- ascending order (map.c) */
+void ares_sort_f64(double *x, int64_t n); /* no NaN among them */
+void ares_sort_i64(int64_t *x, int64_t n);
 
 /* ---------------- lookup (map.c): "did you mean" */
 /* the name most like the word; NULL when none is like it */

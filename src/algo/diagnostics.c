@@ -101,8 +101,7 @@ typedef struct ranked {
 static int ascending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    return x->std != y->std ? (x->std > y->std) - (x->std < y->std)
-                            : (x->index > y->index) - (x->index < y->index);
+    return x->std != y->std ? ARES_CMP(x->std, y->std) : ARES_CMP(x->index, y->index);
 }
 
 static void sort(const double *std, int64_t n, int64_t *order)

@@ -6,7 +6,6 @@
 #include "stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -18,17 +17,11 @@
  * number as wide as the range of doubles that is rounded once.
  */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double *sorted(const double *x, int64_t n)
 {
     double *s = ares_malloc((size_t)n * sizeof *s);
     memcpy(s, x, (size_t)n * sizeof *s);
-    qsort(s, (size_t)n, sizeof *s, ascending);
+    ares_sort_f64(s, n);
     return s;
 }
 
@@ -318,7 +311,7 @@ static double select_kth(double *x, int64_t n, int64_t k)
         k -= below;
         n = kept;
     }
-    if (n > FEW) qsort(x, (size_t)n, sizeof *x, ascending);
+    if (n > FEW) ares_sort_f64(x, n);
     else sort_few(x, n);
     return x[k];
 }

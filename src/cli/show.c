@@ -43,12 +43,6 @@ static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int6
     return d ? ARES_OK : ARES_EUSE;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* "1 to 4, 7" */
 static void add_ranges(ares_str *out, const int64_t *step, int64_t n)
 {
@@ -74,7 +68,7 @@ static int find_file(ares_arena *arena, const char *verb, const char *dir, const
                                "(data.val_files, trainer.val_freq)",
                          verb, dir, folder);
     if (!n) return ares_fail(ARES_EUSE, "%s: '%s': %s has no step yet", verb, dir, folder);
-    qsort(steps, (size_t)n, sizeof *steps, ascending);
+    ares_sort_i64(steps, n);
     if (*step < 0) *step = steps[n - 1];
     *path = ares_arena_printf(arena, "%s/%s/step_%06lld.jsonl", dir, folder, (long long)*step);
     if (ares_file_exists(*path)) return ARES_OK;
@@ -203,7 +197,7 @@ static int by_number(const void *a, const void *b)
     if (sets) return sets;
     for (int i = 0; i < ARES_COUNT(keys); i++) {
         double k = rollouts_number(x, keys[i], 0), l = rollouts_number(y, keys[i], 0);
-        if (k != l) return k < l ? -1 : 1;
+        if (k != l) return ARES_CMP(k, l);
     }
     return 0;
 }

@@ -202,9 +202,9 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
 static int by_place(const void *a, const void *b)
 {
     const config_fault *x = a, *y = b;
-    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
-    if (x->line != y->line) return x->line < y->line ? -1 : 1;
-    return (x->order > y->order) - (x->order < y->order);
+    if (x->layer != y->layer) return ARES_CMP(x->layer, y->layer);
+    if (x->line != y->line) return ARES_CMP(x->line, y->line);
+    return ARES_CMP(x->order, y->order);
 }
 
 int config_report(ares_config *cfg)

@@ -54,7 +54,7 @@ static void merge(config_node *into, config_node *node)
 int config_order(const config_node *a, const config_node *b)
 {
     if (!a->line && !b->line && a->layer && b->layer) return 0;
-    return (a->layer > b->layer) - (a->layer < b->layer);
+    return ARES_CMP(a->layer, b->layer);
 }
 
 bool config_asks_nothing(const config_node *node)

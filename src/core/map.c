@@ -1,10 +1,11 @@
 /*
  * Look-up of names: a hash map from bytes to integers, and the name that a misspelt one probably
- * meant.
+ * meant. Sorted numbers.
  */
 #include "internal.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ares/core.h"
@@ -184,4 +185,26 @@ int ares_lookup(int code, const char *subject, const char *name, const char *con
               n ? choices.data : "none");
     ares_str_fini(&choices);
     return subject ? ares_fail_in(code, "%s = '%s'", subject, name) : code;
+}
+
+/* ---------------- ascending order */
+
+static int by_f64(const void *a, const void *b)
+{
+    return ARES_CMP(*(const double *)a, *(const double *)b);
+}
+
+void ares_sort_f64(double *x, int64_t n)
+{
+    if (n > 1) qsort(x, (size_t)n, sizeof *x, by_f64);
+}
+
+static int by_i64(const void *a, const void *b)
+{
+    return ARES_CMP(*(const int64_t *)a, *(const int64_t *)b);
+}
+
+void ares_sort_i64(int64_t *x, int64_t n)
+{
+    if (n > 1) qsort(x, (size_t)n, sizeof *x, by_i64);
 }

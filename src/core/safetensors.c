@@ -48,8 +48,8 @@ static const struct {
 static int by_data(const void *a, const void *b)
 {
     const ares_tensor_info *x = a, *y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    if (x->data != y->data) return ARES_CMP(x->data, y->data);
+    return ARES_CMP(x->bytes, y->bytes);
 }
 
 static int read_dtype(const char *path, const ares_json *dtype, ares_tensor_info *t, int *bits)

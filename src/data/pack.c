@@ -35,15 +35,14 @@ typedef struct work {
 static int by_weight(const void *a, const void *b)
 {
     const item *x = a, *y = b;
-    return x->weight != y->weight ? (x->weight > y->weight) - (x->weight < y->weight)
-                                  : (x->index > y->index) - (x->index < y->index);
+    return x->weight != y->weight ? ARES_CMP(x->weight, y->weight) : ARES_CMP(x->index, y->index);
 }
 
 /* By sum, then number of items, then the items one by one. */
 static int compare_sets(const work *w, const set *x, const set *y)
 {
-    if (x->sum != y->sum) return (x->sum > y->sum) - (x->sum < y->sum);
-    if (x->count != y->count) return (x->count > y->count) - (x->count < y->count);
+    if (x->sum != y->sum) return ARES_CMP(x->sum, y->sum);
+    if (x->count != y->count) return ARES_CMP(x->count, y->count);
     for (int64_t i = x->first, j = y->first; i >= 0; i = w->next[i], j = w->next[j])
         if (w->items[i].index != w->items[j].index)
             return w->items[i].index > w->items[j].index ? 1 : -1;
@@ -213,8 +212,8 @@ typedef struct part_cost {
 static int by_cost(const void *a, const void *b)
 {
     const part_cost *x = a, *y = b;
-    return x->squares != y->squares ? (x->squares < y->squares) - (x->squares > y->squares)
-                                    : (x->first < y->first) - (x->first > y->first);
+    return x->squares != y->squares ? ARES_CMP(y->squares, x->squares)
+                                    : ARES_CMP(y->first, x->first);
 }
 
 int balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,

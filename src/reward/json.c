@@ -21,7 +21,7 @@ static int compare_mixed(int64_t a, double b)
 {
     if (fabs(b) >= 0x1p63) return -sign_of(b);
     int64_t whole = (int64_t)b;
-    return a != whole ? (a > whole) - (a < whole) : -sign_of(b - (double)whole);
+    return a != whole ? ARES_CMP(a, whole) : -sign_of(b - (double)whole);
 }
 
 /* Integers as digits, without leading zeros; at least one is beyond 64 bits. */
@@ -46,14 +46,14 @@ static int schema_compare(const ares_json *a, const ares_json *b)
 {
     char digits_a[400], digits_b[400];
     bool int_a = a->type == ARES_JSON_INT, int_b = b->type == ARES_JSON_INT;
-    if (!int_a && !int_b) return (a->number > b->number) - (a->number < b->number);
+    if (!int_a && !int_b) return ARES_CMP(a->number, b->number);
     if ((int_a && a->big) || (int_b && b->big)) {
         if (!int_a && fabs(a->number) < 0x1p63) return b->integer < 0 ? 1 : -1;
         if (!int_b && fabs(b->number) < 0x1p63) return a->integer < 0 ? -1 : 1;
         return compare_digits(integer_text(a, digits_a, sizeof digits_a),
                               integer_text(b, digits_b, sizeof digits_b));
     }
-    if (int_a && int_b) return (a->integer > b->integer) - (a->integer < b->integer);
+    if (int_a && int_b) return ARES_CMP(a->integer, b->integer);
     return int_a ? compare_mixed(a->integer, b->number) : -compare_mixed(b->integer, a->number);
 }
 

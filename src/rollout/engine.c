@@ -662,9 +662,9 @@ void ares_rollout_hold(ares_rollout *r, int64_t until)
 static int by_length(const void *a, const void *b)
 {
     const sequence *x = *(sequence *const *)a, *y = *(sequence *const *)b;
-    if (x->n != y->n) return x->n < y->n ? -1 : 1;
-    if (x->request->id != y->request->id) return x->request->id < y->request->id ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
+    if (x->n != y->n) return ARES_CMP(x->n, y->n);
+    if (x->request->id != y->request->id) return ARES_CMP(x->request->id, y->request->id);
+    return ARES_CMP(x->index, y->index);
 }
 
 /* A log-prob that is not finite comes from such weights: say so instead of sampling on. */

@@ -505,7 +505,7 @@ static ares_view token_text(const ares_json *json)
 static int by_id(const void *a, const void *b)
 {
     int32_t x = ((const added_token *)a)->id, y = ((const added_token *)b)->id;
-    return (x > y) - (x < y);
+    return ARES_CMP(x, y);
 }
 
 /* ---------------- tokenizer_config.json with special_tokens_map.json */

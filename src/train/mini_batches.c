@@ -50,8 +50,8 @@ typedef struct placed {
 static int by_place(const void *a, const void *b)
 {
     const placed *x = a, *y = b;
-    if (x->place != y->place) return (x->place > y->place) - (x->place < y->place);
-    return (x->index > y->index) - (x->index < y->index);
+    if (x->place != y->place) return ARES_CMP(x->place, y->place);
+    return ARES_CMP(x->index, y->index);
 }
 
 /*
@@ -117,12 +117,6 @@ static int cut_groups(int64_t count, ares_batch *b, ares_world *world, mini_batc
     return ARES_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Rows of all ranks that stand before those that only fill the batch. */
 static int rows_before_filling(const ares_batch *b, ares_world *world, int64_t *n)
 {
@@ -151,7 +145,7 @@ static int order_numbers(const mini_batch_size *size, ares_batch *b, ares_world 
     ARES_TRY(ares_world_sum_i64(world, length, total));
     ares_balance_order(length, total, order);
     for (int64_t at = 0; at < total && !size->in_order; at += size->count)
-        qsort(order + at, (size_t)ARES_MIN(size->count, total - at), sizeof *order, ascending);
+        ares_sort_i64(order + at, ARES_MIN(size->count, total - at));
     return ARES_OK;
 }
 

@@ -62,12 +62,6 @@ TEST(answers_shorter_than_the_window_have_none)
     CHECK_EQ(mask[0], 0);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 TEST(percentiles_are_those_of_the_sorted_list)
 {
     enum { N = 3000 };
@@ -84,7 +78,7 @@ TEST(percentiles_are_those_of_the_sorted_list)
                                    : (u < 0.9 ? 1e-300 * u : u);
             }
             memcpy(sorted, x, (size_t)n * sizeof *x);
-            qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+            ares_sort_f64(sorted, n);
             for (int k = 0; k < ARES_COUNT(qs); k++) {
                 double rank = (double)(n - 1) * (qs[k] / 100);
                 int64_t at = (int64_t)rank;

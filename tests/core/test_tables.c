@@ -241,3 +241,17 @@ TEST(the_clock_goes_forward_and_memory_is_counted)
     CHECK(ares_peak_memory_bytes() >= (int64_t)bytes);
     ares_pages_free(pages, bytes);
 }
+
+TEST(numbers_are_sorted_in_ascending_order)
+{
+    double x[] = { 3, -INFINITY, 0.5, -2, 3, INFINITY };
+    const double x_sorted[] = { -INFINITY, -2, 0.5, 3, 3, INFINITY };
+    int64_t i[] = { 0, INT64_MAX, INT64_MIN, -1, 0 };
+    const int64_t i_sorted[] = { INT64_MIN, -1, 0, 0, INT64_MAX };
+    ares_sort_f64(x, ARES_COUNT(x));
+    for (int k = 0; k < ARES_COUNT(x); k++) CHECK_EQ(x[k], x_sorted[k]);
+    ares_sort_i64(i, ARES_COUNT(i));
+    for (int k = 0; k < ARES_COUNT(i); k++) CHECK_EQ(i[k], i_sorted[k]);
+    ares_sort_f64(NULL, 0);
+    ares_sort_i64(NULL, 0);
+}

@@ -87,8 +87,7 @@ typedef struct entry {
 static int by_logit(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
-    return x->z != y->z ? (x->z < y->z) - (x->z > y->z)
-                        : (x->token > y->token) - (x->token < y->token);
+    return x->z != y->z ? ARES_CMP(y->z, x->z) : ARES_CMP(x->token, y->token);
 }
 static int nucleus_of(const float *z, int vocab, float temperature, float top_p, int top_k,
                       entry *e)

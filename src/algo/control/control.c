@@ -22,14 +22,14 @@ typedef struct group_header {
 static int by_draw(const void *a, const void *b)
 {
     const control_group *x = a, *y = b;
-    if (x->draw != y->draw) return x->draw < y->draw ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    if (x->draw != y->draw) return ARES_CMP(x->draw, y->draw);
+    return ARES_CMP(x->first, y->first);
 }
 
 static int by_index(const void *a, const void *b)
 {
     const control_sample *x = a, *y = b;
-    return (x->index > y->index) - (x->index < y->index);
+    return ARES_CMP(x->index, y->index);
 }
 
 static bool gathers(const ares_batch *b, const control_sample *local, int64_t r)

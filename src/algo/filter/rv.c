@@ -19,21 +19,19 @@ typedef struct ranked {
 static int descending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    return x->value != y->value ? (x->value < y->value) - (x->value > y->value)
-                                : (x->index > y->index) - (x->index < y->index);
+    return x->value != y->value ? ARES_CMP(y->value, x->value) : ARES_CMP(x->index, y->index);
 }
 
 static int ascending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    return x->value != y->value ? (x->value > y->value) - (x->value < y->value)
-                                : (x->index > y->index) - (x->index < y->index);
+    return x->value != y->value ? ARES_CMP(x->value, y->value) : ARES_CMP(x->index, y->index);
 }
 
 static int by_index(const void *a, const void *b)
 {
     int64_t x = ((const ranked *)a)->index, y = ((const ranked *)b)->index;
-    return (x > y) - (x < y);
+    return ARES_CMP(x, y);
 }
 
 /*

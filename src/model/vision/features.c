@@ -372,7 +372,7 @@ static void drop(ares_features *f, entry *e)
 static int by_use(const void *a, const void *b)
 {
     const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
-    return (x->used > y->used) - (x->used < y->used);
+    return ARES_CMP(x->used, y->used);
 }
 
 void ares_features_trim(ares_features *f)

@@ -615,7 +615,7 @@ static int compare(ares_view a, ares_view b)
 {
     size_t n = ARES_MIN(a.len, b.len);
     int c = n ? memcmp(a.data, b.data, n) : 0;
-    return c ? c : (a.len > b.len) - (a.len < b.len);
+    return c ? c : ARES_CMP(a.len, b.len);
 }
 
 bool ifeval_check_reverse_newline(ifeval_args *a)

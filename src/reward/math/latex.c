@@ -245,7 +245,7 @@ static int by_name(const void *key, const void *entry)
     const char *other = ((const symbol *)entry)->name;
     size_t n = strlen(other);
     int order = memcmp(name->data, other, ARES_MIN(name->len, n));
-    return order ? order : (name->len > n) - (name->len < n);
+    return order ? order : ARES_CMP(name->len, n);
 }
 
 /* The character that a control word stands for (name without backslash), or NULL. */

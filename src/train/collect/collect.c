@@ -502,9 +502,9 @@ typedef struct ordered {
 static int by_local_number(const void *a, const void *b)
 {
     const ordered *x = a, *y = b;
-    return x->local != y->local ? (x->local > y->local) - (x->local < y->local)
-           : x->part != y->part ? (x->part > y->part) - (x->part < y->part)
-                                : (x->id > y->id) - (x->id < y->id);
+    return x->local != y->local ? ARES_CMP(x->local, y->local)
+           : x->part != y->part ? ARES_CMP(x->part, y->part)
+                                : ARES_CMP(x->id, y->id);
 }
 
 /* The groups of several data sets take turns, by their numbers within their data set. */
@@ -756,7 +756,7 @@ static void add_counts(step_draws *r, const step_draws *more)
 static int by_place(const void *a, const void *b)
 {
     int64_t x = ((const ares_group *)a)->place, y = ((const ares_group *)b)->place;
-    return (x > y) - (x < y);
+    return ARES_CMP(x, y);
 }
 
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)

@@ -49,9 +49,9 @@ bool report_collapse_due(const ares_trainer *t)
 static int by_number(const void *a, const void *b)
 {
     const known_turn *x = a, *y = b;
-    if (x->group != y->group) return (x->group > y->group) - (x->group < y->group);
-    if (x->episode != y->episode) return (x->episode > y->episode) - (x->episode < y->episode);
-    return (x->turn > y->turn) - (x->turn < y->turn);
+    if (x->group != y->group) return ARES_CMP(x->group, y->group);
+    if (x->episode != y->episode) return ARES_CMP(x->episode, y->episode);
+    return ARES_CMP(x->turn, y->turn);
 }
 
 static int gather(collapse_pool *p, int64_t n)
@@ -91,12 +91,6 @@ static ares_rng_key key_of(const ares_trainer *t, uint64_t kind)
     return ares_rng_sub(root, (uint64_t)t->run.step, kind);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* First turns with a thought, none twice. */
 static void draw_first(collapse_pool *p, draws *d, ares_metrics *m)
 {
@@ -113,7 +107,7 @@ static void draw_first(collapse_pool *p, draws *d, ares_metrics *m)
     if (d->n <= wanted) return;
     ares_rng_shuffle(key_of(p->t, FIRST_TURN), d->turn, d->n);
     d->n = wanted;
-    qsort(d->turn, (size_t)d->n, sizeof *d->turn, ascending);
+    ares_sort_i64(d->turn, d->n);
 }
 
 /* An episode that has a thought, then one of its turns that have: as many draws as turns at most.

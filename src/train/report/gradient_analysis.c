@@ -45,8 +45,8 @@ bool report_gradients_due(const ares_trainer *t)
 static int by_place(const void *a, const void *b)
 {
     const known_group *x = a, *y = b;
-    if (x->place != y->place) return (x->place > y->place) - (x->place < y->place);
-    return (x->index > y->index) - (x->index < y->index);
+    if (x->place != y->place) return ARES_CMP(x->place, y->place);
+    return ARES_CMP(x->index, y->index);
 }
 
 static bool look_at(const ares_batch *b, int64_t g, known_group *out)

@@ -28,8 +28,8 @@ typedef struct row_length {
 static int by_draw(const void *a, const void *b)
 {
     const row_length *x = a, *y = b;
-    if (x->draw != y->draw) return x->draw < y->draw ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
+    if (x->draw != y->draw) return ARES_CMP(x->draw, y->draw);
+    return ARES_CMP(x->index, y->index);
 }
 
 /* The balance of tokens between ranks: as the rows were drawn, and as they were divided. */
@@ -155,12 +155,6 @@ bool repetition_in(ares_view text)
  * whole.
  */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void put_of_source(ares_metrics *m, const char *source, const char *name, double value)
 {
     char key[200];
@@ -176,7 +170,7 @@ static void put_statistics(ares_metrics *m, const char *source, const char *name
     double sum = 0;
     if (!n) return;
     for (int64_t i = 0; i < n; i++) sum += x[i];
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    ares_sort_f64(x, n);
     const struct {
         const char *name;
         double value;
@@ -297,8 +291,7 @@ int sources_report(const ares_curriculum *c, const source_sample *x, int64_t n, 
 static int by_place(const void *a, const void *b)
 {
     const source_sample *x = a, *y = b;
-    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
-                                : (x->index > y->index) - (x->index < y->index);
+    return x->place != y->place ? ARES_CMP(x->place, y->place) : ARES_CMP(x->index, y->index);
 }
 
 /* Metrics by data set of a curriculum; none without one. A collective. */

@@ -179,14 +179,7 @@ typedef struct answered {
 static int by_row(const void *a, const void *b)
 {
     const answered *x = a, *y = b;
-    return x->row != y->row ? (x->row > y->row) - (x->row < y->row)
-                            : (x->index > y->index) - (x->index < y->index);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return x->row != y->row ? ARES_CMP(x->row, y->row) : ARES_CMP(x->index, y->index);
 }
 
 static void put_of_set(ares_metrics *m, const char *set, const char *name, double value)
@@ -232,7 +225,7 @@ static void put_set(ares_metrics *m, const eval_set *e, const answered *x, int64
         right += x[i].accuracy;
         judged++;
     }
-    qsort(length, (size_t)n, sizeof *length, ascending);
+    ares_sort_f64(length, n);
     if (scored > 0) put_of_set(m, e->name, "", score / scored);
     put_of_set(m, e->name, "/failed_frac", failed / (double)n);
     if (judged > 0) put_of_set(m, e->name, "/accuracy", right / judged);

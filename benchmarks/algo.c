@@ -179,7 +179,7 @@ static int gae(bench *b)
         memcpy(batch.token_level_rewards, reward, (size_t)batch.tokens * sizeof(float));
         memcpy(batch.values, value, (size_t)batch.tokens * sizeof(float));
         double t = ares_now_s();
-        ARES_TRY(ares_adv_compute(&b->d, adv, &cfg, NULL, &batch));
+        ARES_TRY(adv->compute(&cfg, NULL, &batch));
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
     for (int64_t t = 0; t < batch.tokens; t++)

@@ -1,9 +1,8 @@
 /*
  * The goals of docs/performance.md#goals-on-a-card as JSON lines, each the best of many runs: G7
  * sampling from logits that lie on the card, with top-k and top-p, G12 the loss pass with KL and
- * all sums, G13 window entropy with a percentile per row. kernel_s: time of the kernels alone, by
- * the card's clock; call_s: time of the whole call, with the copies of host arrays to the card and
- * back.
+ * all sums. kernel_s: time of the kernels alone, by the card's clock; call_s: time of the whole
+ * call.
  *
  *   bench_algo_cuda [device=cuda] [tokens=1048576] [batch=256] [vocab=151936] [repeat=30]
  */
@@ -125,64 +124,6 @@ static int losses(ares_device *d, const algo_twins *twins, const options *o)
     return ARES_OK;
 }
 
-/* ---------------------------------------------------------------- G13, and advantages beside it */
-static int rows(ares_device *d, const algo_twins *twins, const options *o)
-{
-    enum { MOST = 4096 };
-    int64_t most = 4 * o->tokens;
-    float *h = numbers(most, 0.5, 2), *values = numbers(most, 1, 0);
-    double *window = ares_malloc((size_t)most * sizeof *window),
-           *returned = ares_malloc((size_t)most * sizeof *returned), threshold[MOST];
-    uint8_t *mask = ares_malloc((size_t)most);
-    int64_t start[MOST + 1];
-    static const int64_t counts[] = { 1024, 256, 4096 }, w[] = { 4, 64 };
-    for (int i = 0; i < ARES_COUNT(counts) * ARES_COUNT(w); i++) {
-        int64_t n = counts[i / 2], length = o->tokens / n;
-        double kernel = INFINITY, whole = INFINITY;
-        char what[64];
-        for (int64_t r = 0; r <= n; r++) start[r] = r * length;
-        for (int64_t run = 0; run < o->repeat; run++) {
-            twin_windows_args t = { .of = { n, start },
-                                    .entropy = h,
-                                    .w = w[i % 2],
-                                    .q = 80,
-                                    .tau = 2,
-                                    .window = window,
-                                    .threshold = threshold,
-                                    .mask = mask };
-            double begin = ares_now_s();
-            ARES_TRY(twins->windows(d, &t));
-            keep(&whole, ares_now_s() - begin);
-            keep(&kernel, twins->kernel_s(d));
-        }
-        (void)snprintf(what, sizeof what, "windows of %lld, %lld rows of %lld", (long long)w[i % 2],
-                       (long long)n, (long long)length);
-        line("G13", what, kernel, whole, (double)(n * length) * (4 + 8 + 1));
-    }
-    memset(mask, 1, (size_t)most);
-    for (int64_t r = 0; r <= 1024; r++) start[r] = r * most / 1024;
-    double kernel = INFINITY, whole = INFINITY;
-    for (int64_t run = 0; run < o->repeat; run++) {
-        twin_gae_args t = { .of = { 1024, start },
-                            .rewards = h,
-                            .values = values,
-                            .mask = mask,
-                            .gamma = 0.99,
-                            .lam = 0.95,
-                            .advantages = window,
-                            .returns = returned };
-        double begin = ares_now_s();
-        ARES_TRY(twins->gae(d, &t));
-        keep(&whole, ares_now_s() - begin);
-        keep(&kernel, twins->kernel_s(d));
-    }
-    char what[64];
-    (void)snprintf(what, sizeof what, "gae, 1024 rows of %lld", (long long)(most / 1024));
-    line("", what, kernel, whole, (double)most * (2 * 4 + 1 + 2 * 8));
-    ares_free(h), ares_free(values), ares_free(window), ares_free(returned), ares_free(mask);
-    return ARES_OK;
-}
-
 /* ---------------------------------------------------------------- G7 */
 /* The logits are read once at least; what is drawn from each row is small beside them. */
 static int samples(ares_device *d, const algo_twins *twins, const options *o)
@@ -251,7 +192,6 @@ int main(int argc, char **argv)
                        "cuda:N",
                        o.device);
     if (rc == ARES_OK) rc = losses(&d, twins, &o);
-    if (rc == ARES_OK) rc = rows(&d, twins, &o);
     if (rc == ARES_OK) rc = samples(&d, twins, &o);
     if (rc != ARES_OK) (void)fprintf(stderr, "%s\n", ares_error_message());
     ares_device_close(&d);

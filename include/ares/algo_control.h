@@ -17,8 +17,7 @@
  * file in control/ and a word in control/control.c.
  */
 typedef struct ares_control_env {
-    ares_world *world;   /* may be NULL: one rank */
-    ares_device *device; /* computes what touches every token; NULL: the CPU */
+    ares_world *world; /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
     bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
                           */
@@ -48,7 +47,7 @@ typedef struct ares_control {
     bool (*wanted)(const void *options, const ares_control_env *env);
     /*
      * Reports, before a run opens anything, what makes no sense of the options of a control that is
-     * wanted; NULL: nothing does. env has no world, device or gids yet.
+     * wanted; NULL: nothing does. env has no world and no gids yet.
      */
     void (*check)(ares_config *cfg, const void *options, const ares_control_env *env);
     /* options and env's pointers outlive the state */

@@ -93,7 +93,6 @@ int controls_open(const ares_trainer *t, controls **out)
     const ares_train_config *cfg = t->run.cfg;
     controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = t->run.world,
-                                 .device = t->run.model->device,
                                  .algorithm = &cfg->algorithm,
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;

@@ -67,8 +67,7 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
                (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value)
-        ARES_TRY(LOCAL(ares_kl_column_on(t->run.model->device, t->actor.kl, b)));
+    if (t->actor.kl->value) ARES_TRY(LOCAL(ares_kl_column(t->actor.kl, b)));
     else
         ARES_TRY(
             LOCAL(reference_kl(t->ref, &t->actor.learner, t->run.cfg->rollout.temperature, b)));
@@ -103,8 +102,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->vapor) STAGE("pairs", vapor_pairs(t->vapor, t->ref, t->run.world, b, m));
     if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv",
-          LOCAL(ares_adv_compute(t->run.model->device, t->adv, &cfg->algorithm, t->run.world, b)));
+    STAGE("adv", LOCAL(t->adv->compute(&cfg->algorithm, t->run.world, b)));
     scale_advantages(b); /* the critic's returns stay as they are */
     bool learns = !cfg->gradients.only;
     if (t->critic && learns) STAGE("update_critic", critic_update(t->critic, b, m));

@@ -856,7 +856,6 @@ int update_prepare(update *u)
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (u->host.rollout_weight)
-        ARES_TRY(ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows,
-                                         u->host.rollout_weight, &u->sums));
+        ARES_TRY(ares_rollout_weights(&cfg->loss, b, 0, b->rows, u->host.rollout_weight, &u->sums));
     return update_card_open(u);
 }

@@ -11,7 +11,6 @@
 #include "../../src/algo/adv/adv.h"
 #include "../../src/algo/stats.h"
 #include "ares/algo.h"
-#include "golden_twin.h"
 
 typedef struct adv_case {
     ares_batch b;
@@ -76,10 +75,7 @@ static bool run(golden *g, adv_case *c, const char *name)
 {
     const ares_adv *adv = ares_adv_find(name);
     golden_in_single(g);
-    ares_device *device;
-    const algo_twins *twins = golden_twins(&device);
-    return golden_ok(g, adv ? twin_adv_compute(twins, device, adv, &c->cfg, NULL, &c->b)
-                            : ARES_ECONFIG);
+    return golden_ok(g, adv ? adv->compute(&c->cfg, NULL, &c->b) : ARES_ECONFIG);
 }
 
 /* The advantage of each row's first token, in the order of the case. */

@@ -358,7 +358,7 @@ GOLDEN(agentic, apply_kl_in_reward)
            (size_t)b.tokens * sizeof(float));
     golden_in_single(g);
     const ares_kl *kl = ares_kl_find(golden_z(g, "kl_penalty"));
-    if (golden_ok(g, kl ? kl_column(kl, &b) : ARES_ECONFIG)) {
+    if (golden_ok(g, kl ? ares_kl_column(kl, &b) : ARES_ECONFIG)) {
         double beta = golden_number(g, "beta");
         const ares_json *m = golden_want(g, "metrics");
         ares_kl_in_reward(&b, beta, sums);

@@ -12,12 +12,10 @@
 
 #include "loss/loss.h"
 #include "loss_on_card.h"
-#include "stats.h"
 
 typedef struct machine {
     ares_device d;
     const algo_twins *twins;
-    bool bits; /* exp is the CPU's */
 } machine;
 
 static bool open_card(machine *m)
@@ -31,7 +29,6 @@ static bool open_card(machine *m)
     }
     if (!CHECK_OK(rc)) return false;
     m->twins = twin_table_of(&m->d);
-    m->bits = strcmp(ares_device_card(&m->d), "emulated") == 0;
     return CHECK(m->twins);
 }
 
@@ -73,22 +70,18 @@ static void random_batch(ares_batch *b, uint64_t seed)
                                            .accuracy = r % 3 == 2 ? NAN : (float)(r % 3) },
                            lengths[r]);
     }
-    ARES_PUT(b, response_mask), ARES_PUT(b, old_log_probs), ARES_PUT(b, rollout_log_probs),
-        ARES_PUT(b, ref_log_probs), ARES_PUT(b, advantages), ARES_PUT(b, entropies),
-        ARES_PUT(b, values), ARES_PUT(b, token_level_rewards), ARES_PUT(b, turn_ends),
+    ARES_PUT(b, response_mask), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs),
+        ARES_PUT(b, advantages), ARES_PUT(b, entropies), ARES_PUT(b, values),
         ARES_PUT(b, kl_weight);
     for (int64_t r = 0; r < b->rows; r++) {
         float advantage = (float)normal();
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
             b->response_mask[t] = r != 7 && uniform() < 0.8;
             b->old_log_probs[t] = (float)(-3 * uniform());
-            b->rollout_log_probs[t] = b->old_log_probs[t] + (float)(0.2 * normal());
             b->ref_log_probs[t] = b->old_log_probs[t] + (float)normal();
             b->advantages[t] = r == 8 ? (float)normal() : r == 9 ? 0 : advantage;
             b->entropies[t] = (float)fabs(normal());
             b->values[t] = (float)normal();
-            b->token_level_rewards[t] = uniform() < 0.1 ? (float)normal() : 0;
-            b->turn_ends[t] = b->response_mask[t] && uniform() < 0.1;
             b->kl_weight[t] = (float)(2 * uniform());
         }
     }
@@ -268,17 +261,6 @@ TWIN_TEST(kl_terms_agree)
             compare(m, names[i], loss, &a, &k, d);
             if (l == 1) compare(m, "terms alone", NULL, &a, &k, d);
         }
-    b.kl = NULL;
-    ares_batch copy = b;
-    for (int i = 0; i + 1 < ARES_COUNT(names); i++) {
-        b.kl = copy.kl = NULL;
-        CHECK_OK(twin_kl_column(NULL, NULL, ares_kl_find(names[i]), &b));
-        float *want = copy_of(b.kl, b.tokens);
-        b.kl = NULL;
-        if (CHECK_OK(twin_kl_column(m->twins, &m->d, ares_kl_find(names[i]), &b)))
-            floats_agree(names[i], b.kl, want, b.tokens);
-        ares_free(want);
-    }
     ares_free(log_prob), ares_free(weight), ares_free(d), ares_free(full);
     ares_batch_fini(&b);
 }
@@ -445,119 +427,6 @@ TWIN_TEST(value_loss_agrees)
     ares_batch_fini(&b);
 }
 
-TWIN_TEST(rollout_weights_agree)
-{
-    ares_batch b;
-    random_batch(&b, 6);
-    static const char *const by[] = { "token", "sequence", "geometric", "none" }, *const modes[] = {
-        "truncate", "mask"
-    };
-    float *got = random_floats(b.tokens, 9), *want = random_floats(b.tokens, 9);
-    for (int i = 0; i < 8; i++)
-        for (int64_t row = 0; row < 3; row += 2) {
-            ares_loss_config cfg = { .clip_ratio_low = 0.2,
-                                     .clip_ratio_high = 0.3,
-                                     ARES_LOSS_DEFAULTS };
-            ares_loss_sums sums[2];
-            cfg.rollout_is = by[i % 4];
-            cfg.rollout_is_mode = modes[i / 4];
-            cfg.rollout_is_threshold = 1.2;
-            ares_loss_sums_init(&sums[0]), ares_loss_sums_init(&sums[1]);
-            CHECK_OK(twin_rollout_weights(NULL, NULL, &cfg, &b, row, b.rows, want, &sums[0]));
-            CHECK_OK(twin_rollout_weights(m->twins, &m->d, &cfg, &b, row, b.rows, got, &sums[1]));
-            floats_agree(by[i % 4], got, want, b.row_start[b.rows] - b.row_start[row]);
-            sums_agree(by[i % 4], &sums[1], &sums[0]);
-        }
-    ares_loss_config cfg = { .rollout_is = "token",
-                             .rollout_is_mode = "mask",
-                             .rollout_is_threshold = 2,
-                             .rollout_is_threshold_lower = NAN };
-    b.response_mask[7] = 1;
-    b.old_log_probs[7] = -INFINITY;
-    CHECK_FAIL(twin_rollout_weights(m->twins, &m->d, &cfg, &b, 0, b.rows, got, NULL), ARES_ENUMERIC,
-               "row 3, token 1");
-    ares_free(got), ares_free(want);
-    ares_batch_fini(&b);
-}
-
-/* ---------------------------------------------------------------- rows */
-
-TWIN_TEST(advantages_agree_to_the_bit)
-{
-    for (int i = 0; i < 3; i++) {
-        ares_batch b, c;
-        random_batch(&b, 7), random_batch(&c, 7);
-        ares_algorithm_config cfg = { .gamma = 0.99, .lam = 0.95, .high_level_gamma = 0.9 };
-        const ares_adv *adv = ares_adv_find(i == 0 ? "gae" : "bi_level_gae");
-        if (i == 2) b.turn_ends = c.turn_ends = NULL;
-        b.advantages = b.returns = c.advantages = c.returns = NULL;
-        CHECK_OK(twin_adv_compute(NULL, NULL, adv, &cfg, NULL, &b));
-        if (CHECK_OK(twin_adv_compute(m->twins, &m->d, adv, &cfg, NULL, &c))) {
-            CHECK_MEM(c.returns, b.returns, (size_t)b.tokens * sizeof *b.returns);
-            CHECK_MEM(c.advantages, b.advantages, (size_t)b.tokens * sizeof *b.advantages);
-        }
-        ares_batch_fini(&b), ares_batch_fini(&c);
-    }
-}
-
-static void check_windows(machine *m, const ares_batch *b, const float *entropy, int64_t w,
-                          double q, double tau, const uint8_t *candidates)
-{
-    size_t n = (size_t)b->tokens + 1, rows = (size_t)b->rows;
-    double *window = ares_malloc(n * sizeof *window), *want = ares_malloc(n * sizeof *want),
-           *h = ares_malloc(n * sizeof *h), *threshold = ares_malloc(rows * sizeof *threshold);
-    uint8_t *mask = ares_malloc(n), *want_mask = ares_malloc(n);
-    hwe_marked *hwe = ares_malloc(rows * sizeof *hwe);
-    twin_windows_args t = { .of = { b->rows, b->row_start },
-                            .entropy = entropy,
-                            .w = w,
-                            .q = q,
-                            .tau = tau,
-                            .candidates = candidates,
-                            .window = window,
-                            .threshold = threshold,
-                            .mask = mask,
-                            .hwe = hwe };
-    REQUIRE_OK(m->twins->windows(&m->d, &t));
-    for (int64_t i = 0; i < b->tokens; i++) h[i] = (double)entropy[i], want[i] = 0;
-    for (int64_t r = 0; r < b->rows; r++) {
-        int64_t from = b->row_start[r], length = b->row_start[r + 1] - from;
-        int64_t windows = entropy_windows(h + from, length, w, want + from);
-        hwe_marked of = hwe_mark(want + from, windows, length, tau,
-                                 candidates ? candidates + from : NULL, want_mask + from);
-        double at = entropy_sample_threshold(h + from, length, w, q);
-        CHECK_MSG(fabs(threshold[r] - at) <= 1e-13 * fabs(at),
-                  "w %lld, q %g, row %lld: threshold %.17g, the CPU has %.17g", (long long)w, q,
-                  (long long)r, threshold[r], at);
-        CHECK_EQ(hwe[r].count, of.count);
-        CHECK_EQ(hwe[r].invalid, of.invalid);
-        CHECK_NEAR(hwe[r].soft_cost, of.soft_cost, 1e-12 * (1 + of.soft_cost));
-    }
-    CHECK_MEM(window, want, (size_t)b->tokens * sizeof *window);
-    CHECK_MEM(mask, want_mask, (size_t)b->tokens);
-    ares_free(window), ares_free(want), ares_free(h), ares_free(threshold), ares_free(mask),
-        ares_free(want_mask), ares_free(hwe);
-}
-
-TWIN_TEST(windows_agree_to_the_bit)
-{
-    ares_batch b;
-    random_batch(&b, 8);
-    static const int64_t width[] = { 1, 4, 7, 32, 33, 64, 500, 9000 };
-    static const double q[] = { 0, 100, 80, 95.5, 50, 33.3, 80, 80 };
-    for (int i = 0; i < ARES_COUNT(width); i++)
-        check_windows(m, &b, b.entropies, width[i], q[i], 0.9, i % 2 ? b.response_mask : NULL);
-    /* values that are there many times, zeros of both signs, negative ones */
-    float *few = random_floats(b.tokens, 1);
-    for (int64_t t = 0; t < b.tokens; t++) few[t] = roundf(few[t] * 4 - 2) / 2 * (t % 3 ? 1 : -1);
-    check_windows(m, &b, few, 1, 40, 0.5, NULL);
-    check_windows(m, &b, few, 2, 99, 0.5, b.response_mask);
-    for (int64_t t = 0; t < b.tokens; t++) few[t] = 0.1f;
-    check_windows(m, &b, few, 3, 75, (double)0.1f, NULL);
-    ares_free(few);
-    ares_batch_fini(&b);
-}
-
 /* Nothing to do is done without a launch. */
 TWIN_TEST(nothing_is_fine)
 {
@@ -568,16 +437,10 @@ TWIN_TEST(nothing_is_fine)
     };
     ares_loss_sums sums;
     int64_t zero[2] = { 0, 0 };
-    double threshold = 7;
     ares_loss_sums_init(&sums);
     ares_loss_args a = { .cfg = &cfg, .row_start = zero, .end = 1, .sums = &sums };
     CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("default"), &a, NULL));
     CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
-    CHECK_OK(m->twins->windows(
-        &m->d,
-        &(twin_windows_args){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
-    CHECK_NEAR(threshold, 0, 0);
-    CHECK_OK(m->twins->gae(&m->d, &(twin_gae_args){ .of = { 1, zero } }));
     CHECK_NEAR(sums.tokens, 0, 0);
     ares_batch_fini(&b);
 }

@@ -169,7 +169,7 @@ TEST(a_run_that_dies_at_one_instant_after_the_other_goes_on_bit_for_bit)
         "filter_last_draw", "ares_oversampling_finish",
         /* between cut and save */
         "step_groups_add", "ares_rollout_cut", "ares_source_give_back", "ares_batch_fill",
-        "ares_adv_compute", "actor_update", "sources_report", "report_rollouts",
+        "adv_open", "actor_update", "sources_report", "report_rollouts",
         /* in evaluations */
         "trainer_validate", "answer_rows", "ares_reward_report",
         /* in saves */

@@ -57,13 +57,6 @@ void adv_spread(adv_estimate *p);
  */
 int adv_close(adv_estimate *p);
 
-/*
- * The batch's turn_ends; where they are NULL, a row is one turn, which ends on its last token of
- * mask
- * 1. Allocated from the batch's arena. (gae.c)
- */
-int adv_turn_ends(const adv_estimate *p, const uint8_t **out);
-
 /* A whole estimator: fn gives each answer of a group its advantage. */
 int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
                   ares_batch *b, adv_group_fn *fn);

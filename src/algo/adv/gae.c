@@ -50,7 +50,11 @@ bool ares_adv_sees_turns(const ares_adv *adv, const ares_algorithm_config *cfg)
     return adv == &ares_adv_bi_level_gae || (adv == &ares_adv_gae && cfg->bi_level_gae);
 }
 
-int adv_turn_ends(const adv_estimate *p, const uint8_t **out)
+/*
+ * The batch's turn_ends; where they are NULL, a row is one turn, which ends on its last token of
+ * mask 1. Allocated from the batch's arena.
+ */
+static int turn_ends(const adv_estimate *p, const uint8_t **out)
 {
     const ares_batch *b = p->b;
     uint8_t *ends = ares_arena_calloc(&p->b->arena, (size_t)b->tokens + 1, 1);
@@ -80,7 +84,7 @@ static int estimate(const ares_adv *adv, const ares_algorithm_config *cfg, ares_
     const uint8_t *ends = NULL;
     bool bi_level = ares_adv_sees_turns(adv, cfg);
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
-    if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));
+    if (bi_level) ARES_TRY(turn_ends(&p, &ends));
     double *reward = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *reward);
     for (int64_t t = 0; t < b->tokens; t++) reward[t] = (double)b->token_level_rewards[t];
     for (int64_t r = 0; r < b->rows; r++) {

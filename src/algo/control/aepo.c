@@ -5,7 +5,6 @@
  */
 #include "aepo.h"
 #include "stats.h"
-#include "twin.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,68 +15,36 @@
  * row's percentile and HWE tokens, and the rows pooled by prompt.
  */
 
-/*
- * The policy's own tokens, row by row, without what stands between its turns: their entropies,
- * which of them are candidates, and where each is in the batch.
- */
+/* The policy's own tokens of a row, without what stands between its turns; room for the longest. */
 typedef struct own_tokens {
-    twin_rows of;
-    float *h;
-    uint8_t *candidates;
-    int64_t *at;
+    int64_t n, *at; /* where each is in the batch */
+    double *h, *window;
+    uint8_t *candidates, *marked;
 } own_tokens;
 
-static own_tokens read_tokens(const ares_batch *b, ares_arena *arena)
+static own_tokens room_for_a_row(const ares_batch *b, ares_arena *arena)
 {
-    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
-    size_t most = (size_t)b->tokens + 1;
-    int64_t n = 0, *start = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *start);
-    own_tokens x = { .of = { b->rows, start },
-                     .h = ares_arena_alloc(arena, most * sizeof *x.h),
-                     .candidates = ares_arena_alloc(arena, most),
-                     .at = ares_arena_alloc(arena, most * sizeof *x.at) };
-    for (int64_t r = 0; r < b->rows; r++) {
-        start[r] = n;
-        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
-            if (!b->response_mask[i]) continue;
-            x.h[n] = h[i];
-            x.candidates[n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
-            x.at[n++] = i;
-        }
-    }
-    start[b->rows] = n;
-    return x;
+    int64_t longest = 0;
+    for (int64_t r = 0; r < b->rows; r++)
+        longest = ARES_MAX(longest, b->row_start[r + 1] - b->row_start[r]);
+    size_t n = (size_t)longest + 1;
+    return (own_tokens){ .at = ares_arena_alloc(arena, n * sizeof(int64_t)),
+                         .h = ares_arena_alloc(arena, n * sizeof(double)),
+                         .window = ares_arena_alloc(arena, n * sizeof(double)),
+                         .candidates = ares_arena_alloc(arena, n),
+                         .marked = ares_arena_alloc(arena, n) };
 }
 
-/*
- * The windows of all rows, some at a time, so that a card's scratch is bounded. t: what is wanted
- * of them, with q and tau
- */
-static int windows_on(const aepo *s, const own_tokens *x, twin_windows_args t)
+static void read_row(const ares_batch *b, int64_t r, own_tokens *x)
 {
-    enum { TOKENS = 1 << 20 };
-    ares_device *d = s->env.device;
-    const algo_twins *twins = d ? twin_table_of(d) : NULL;
-    const int64_t *start = x->of.row_start;
-    int64_t rows = x->of.rows, *own = ares_malloc((size_t)(rows + 1) * sizeof *own);
-    int rc = ARES_OK;
-    for (int64_t row = 0, end; row < rows && rc == ARES_OK; row = end) {
-        for (end = row; end < rows && (end == row || start[end + 1] - start[row] <= TOKENS);) end++;
-        for (int64_t r = row; r <= end; r++) own[r - row] = start[r] - start[row];
-        twin_windows_args part = { .of = { end - row, own },
-                                   .entropy = x->h + start[row],
-                                   .w = s->options->rollout.window_size,
-                                   .q = t.q,
-                                   .tau = t.tau,
-                                   .candidates = x->candidates + start[row],
-                                   .window = t.window ? t.window + start[row] : NULL,
-                                   .threshold = t.threshold ? t.threshold + row : NULL,
-                                   .mask = t.mask ? t.mask + start[row] : NULL,
-                                   .hwe = t.hwe ? t.hwe + row : NULL };
-        rc = twin_windows(twins, d, &part);
+    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
+    x->n = 0;
+    for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+        if (!b->response_mask[i]) continue;
+        x->h[x->n] = (double)h[i];
+        x->candidates[x->n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
+        x->at[x->n++] = i;
     }
-    ares_free(own);
-    return rc;
 }
 
 static int aepo_check_batch(const ares_batch *b, bool need_accuracy)
@@ -102,49 +69,36 @@ static int aepo_check_batch(const ares_batch *b, bool need_accuracy)
     return ARES_OK;
 }
 
-int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
+void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
 {
-    own_tokens x = read_tokens(b, arena);
-    double *threshold = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *threshold);
-    ARES_TRY(windows_on(s, &x,
-                        (twin_windows_args){ .q = s->options->algorithm.entropy_percentile,
-                                             .threshold = threshold }));
-    for (int64_t r = 0; r < b->rows; r++)
+    own_tokens x = room_for_a_row(b, arena);
+    for (int64_t r = 0; r < b->rows; r++) {
+        read_row(b, r, &x);
         local[r] = (control_sample){ .index = b->samples[r].index,
                                      .difficulty = b->samples[r].difficulty,
-                                     .length = (int32_t)(x.of.row_start[r + 1] - x.of.row_start[r]),
+                                     .length = (int32_t)x.n,
                                      .accuracy = b->samples[r].accuracy,
-                                     .threshold = threshold[r] };
-    return ARES_OK;
+                                     .threshold = entropy_sample_threshold(
+                                         x.h, x.n, s->options->rollout.window_size,
+                                         s->options->algorithm.entropy_percentile) };
+    }
 }
 
-int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
-              uint8_t *column, float *window_column, double *soft_cost)
+void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+               uint8_t *column, float *window_column, double *soft_cost)
 {
-    own_tokens x = read_tokens(b, arena);
-    int64_t n = x.of.row_start[b->rows], w = s->options->rollout.window_size;
-    size_t most = (size_t)n + 1;
-    hwe_marked *hwe = ares_arena_alloc(arena, (size_t)(b->rows + 1) * sizeof *hwe);
-    twin_windows_args t = { .of = x.of,
-                            .entropy = x.h,
-                            .w = w,
-                            .tau = s->tau,
-                            .candidates = x.candidates,
-                            .window = window_column ? ares_arena_alloc(arena, most * sizeof(double))
-                                                    : NULL,
-                            .mask = column ? ares_arena_alloc(arena, most) : NULL,
-                            .hwe = hwe };
-    ARES_TRY(windows_on(s, &x, t));
+    own_tokens x = room_for_a_row(b, arena);
     for (int64_t r = 0; r < b->rows; r++) {
-        int64_t from = x.of.row_start[r], to = x.of.row_start[r + 1];
-        local[r].hwe = (int32_t)hwe[r].count;
-        local[r].invalid = (int32_t)hwe[r].invalid;
-        if (soft_cost) soft_cost[r] = hwe[r].soft_cost;
-        for (int64_t i = from; i < to && column; i++) column[x.at[i]] = t.mask[i];
-        for (int64_t i = from; i < to && window_column; i++)
-            window_column[x.at[i]] = i < to - w ? (float)t.window[i] : -1;
+        read_row(b, r, &x);
+        int64_t windows = entropy_windows(x.h, x.n, s->options->rollout.window_size, x.window);
+        hwe_marked hwe = hwe_mark(x.window, windows, x.n, s->tau, x.candidates, x.marked);
+        local[r].hwe = (int32_t)hwe.count;
+        local[r].invalid = (int32_t)hwe.invalid;
+        if (soft_cost) soft_cost[r] = hwe.soft_cost;
+        for (int64_t i = 0; i < x.n && column; i++) column[x.at[i]] = x.marked[i];
+        for (int64_t i = 0; i < x.n && window_column; i++)
+            window_column[x.at[i]] = i < windows ? (float)x.window[i] : -1;
     }
-    return ARES_OK;
 }
 
 /* Groups of the same gid are one prompt. *place [n_groups] says which. */
@@ -314,11 +268,7 @@ static int aepo_generated(void *state, const ares_batch *b)
     s->generated = true;
     ares_arena arena = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    int rc = ares_world_share_error(s->env.world, aepo_mark(s, b, &arena, local, NULL, NULL, NULL));
-    if (rc != ARES_OK) {
-        ares_arena_fini(&arena);
-        return rc;
-    }
+    aepo_mark(s, b, &arena, local, NULL, NULL, NULL);
     for (int64_t g = 0; g < b->groups; g++) {
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
@@ -533,7 +483,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
     *all = (control_gathered){ 0 };
     ARES_TRY(check_rows(s, b));
     ARES_TRY(ares_world_share_error(s->env.world, aepo_check_batch(b, x->need_accuracy)));
-    ARES_TRY(ares_world_share_error(s->env.world, aepo_measure(s, b, arena, x->local)));
+    aepo_measure(s, b, arena, x->local);
     if (!s->tau_known) {
         int rc = control_gather(s->env.world, b, x->local, all);
         if (rc == ARES_OK && all->n_samples) {
@@ -547,8 +497,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    ARES_TRY(ares_world_share_error(
-        s->env.world, aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost)));
+    aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost);
     return control_gather(s->env.world, b, x->local, all);
 }
 

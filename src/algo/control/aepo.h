@@ -260,13 +260,13 @@ int aepo_load(void *state, const ares_json *json);
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero when it is new */
 
 /* local [b->rows]: index, length, accuracy and percentile of every row. */
-int aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
+void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
 /*
  * Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows]
  * too where they are not NULL.
  */
-int aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
-              uint8_t *column, float *window_column, double *soft_cost);
+void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+               uint8_t *column, float *window_column, double *soft_cost);
 
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena);

@@ -9,15 +9,140 @@
  * Derivatives are added to what d_log_prob holds in the order of the CPU: the policy's, then the
  * KL's.
  */
-#include "twin.cuh"
-
 #include <math.h>
 #include <string.h>
 
-#include <vector>
-
+#include "device.cuh"
 #include "loss/formula.h"
 #include "loss/formulas.h"
+#include "twin.h"
+
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    BLOCKS = 528, /* 4 on each multiprocessor of an H100 */
+    /*
+     * Blocks that a multiprocessor must hold of a kernel with many f64 values per thread. It leaves
+     * 128 registers per thread; without it ptxas aims lower and spills some of them to memory.
+     */
+    HELD = 2
+};
+#define ALL_LANES 0xffffffffu
+
+/* ------------------------------------------------------------------ the clock around kernels */
+
+static cudaEvent_t begun, ended; /* of the process, because a rank has one card */
+static bool timed;
+
+static void clock_begin(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!begun) {
+        cuda_check(c, cudaEventCreate(&begun), "event");
+        cuda_check(c, cudaEventCreate(&ended), "event");
+    }
+    timed = false;
+    if (!c->failed) cuda_check(c, cudaEventRecord(begun, c->stream), "event");
+}
+static void clock_end(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!c->failed) timed = cuda_check(c, cudaEventRecord(ended, c->stream), "event");
+}
+
+static double kernel_s(ares_device *d)
+{
+    float ms = 0;
+    cuda_context *c = cuda_enter(d);
+    if (!timed || c->failed || !cuda_check(c, cudaEventElapsedTime(&ms, begun, ended), "event"))
+        return (double)NAN;
+    return (double)ms * 1e-3;
+}
+
+/* ------------------------------------------------------------------ sums of a block */
+
+static unsigned blocks_for(int64_t n)
+{
+    return (unsigned)(n < BLOCKS ? n : (int64_t)BLOCKS);
+}
+
+static __device__ bool is_finite(double x)
+{
+    return x - x == 0;
+}
+
+static __device__ double warp_sum(double v)
+{
+    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(ALL_LANES, v, step);
+    return v;
+}
+/* The sum over a block of THREADS, in one tree; every thread gets it. */
+static __device__ double block_sum(double v)
+{
+    __shared__ double of_warp[WARPS];
+    __syncthreads(); /* the result of an earlier call may still be read */
+    v = warp_sum(v);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+    __syncthreads();
+    double sum = 0;
+    for (int i = 0; i < WARPS; i++) sum += of_warp[i];
+    return sum;
+}
+static __device__ double block_max(double v) /* ignores NaN */
+{
+    __shared__ double of_warp[WARPS];
+    __syncthreads();
+    for (int step = 16; step; step /= 2) {
+        double other = __shfl_xor_sync(ALL_LANES, v, step);
+        v = other > v ? other : v;
+    }
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+    __syncthreads();
+    double most = of_warp[0];
+    for (int i = 1; i < WARPS; i++) most = of_warp[i] > most ? of_warp[i] : most;
+    return most;
+}
+/* Notes the first place of an input that cannot be computed with. */
+template <typename U> static __device__ void note_fault(U *fault, int64_t t)
+{
+    atomicMin((unsigned long long *)fault, (unsigned long long)t);
+}
+static __device__ void add_count(uint64_t *to, unsigned n)
+{
+    atomicAdd((unsigned long long *)to, (unsigned long long)n);
+}
+
+/*
+ * Whether this block is the last of its launch to come here: then what the others wrote before they
+ * came is there to read.
+ */
+static __device__ bool last_block(ares_card_sums *s)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd((unsigned long long *)&s->blocks, 1ull) == gridDim.x - 1;
+    __syncthreads();
+    if (last) __threadfence();
+    if (last && threadIdx.x == 0) s->blocks = 0; /* for the next launch */
+    return last;
+}
+/*
+ * Adds the first n of the `width` sums of every block to the card's, a warp per sum: lane i adds
+ * the blocks i, i + 32 ... in order, and the lanes meet in one tree.
+ */
+static __device__ void add_blocks(const double *partial, int width, int n, ares_card_sums *to)
+{
+    for (int i = (int)threadIdx.x / 32; i < n; i += WARPS) {
+        double sum = 0;
+        for (unsigned b = threadIdx.x % 32; b < gridDim.x; b += 32)
+            sum += partial[(int64_t)b * width + i];
+        sum = warp_sum(sum);
+        if (threadIdx.x % 32 == 0) to->sum[i] += sum;
+    }
+}
+
+/* ------------------------------------------------------------------ a token */
 
 typedef struct loss_job {
     int64_t n, rows, row, first; /* rows of the batch: [row, row + rows) */
@@ -71,11 +196,11 @@ static __device__ loss_token token_at(const loss_job &j, int64_t t)
 static __device__ bool counts(const loss_job &j, int64_t t)
 {
     if (j.mask[t] == 0) return false;
-    bool good = j.mask[t] == 1 && twin_finite((double)j.log_prob[t]) &&
-                twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
-                twin_finite((double)j.weight[t]) &&
-                (!j.rollout_weight || twin_finite((double)j.rollout_weight[t]));
-    if (!good) twin_fault(&j.sums->fault, j.first + t);
+    bool good = j.mask[t] == 1 && is_finite((double)j.log_prob[t]) &&
+                is_finite((double)j.old_log_prob[t]) && is_finite((double)j.advantage[t]) &&
+                is_finite((double)j.weight[t]) &&
+                (!j.rollout_weight || is_finite((double)j.rollout_weight[t]));
+    if (!good) note_fault(&j.sums->fault, j.first + t);
     return good;
 }
 
@@ -105,7 +230,7 @@ static __device__ void see_bin(unsigned *bins, bool active, double log_ratio)
     double x = ares_loss_bound(log_ratio);
     int bin = x < -2 ? 0 : (int)((x + 2) * 16);
     bin = bin < 0 ? 0 : bin >= ARES_LOSS_BINS ? ARES_LOSS_BINS - 1 : bin;
-    unsigned same = __match_any_sync(TWIN_ALL, active ? bin : ARES_LOSS_BINS);
+    unsigned same = __match_any_sync(ALL_LANES, active ? bin : ARES_LOSS_BINS);
     if (active && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0)
         atomicAdd(&bins[bin], (unsigned)__popc(same));
 }
@@ -139,7 +264,7 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
             x = (double)j.log_prob[t] - (double)j.ref[t];
             value = kl_of(j.kl_value, x);
         }
-        if (!twin_finite(value) || !twin_finite(scale)) twin_fault(&j.sums->fault, j.first + t);
+        if (!is_finite(value) || !is_finite(scale)) note_fault(&j.sums->fault, j.first + t);
         s->v[SUM_kl] += w * scale * value;
         s->v[SUM_kl_plain] += value;
         s->v[SUM_kl_tokens] += 1;
@@ -153,7 +278,7 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
     if (j.entropy) {
         double entropy = (double)j.entropy[t];
         int right = j.right ? j.right[j.row + row_of(j, t)] : 2;
-        if (!twin_finite(entropy)) twin_fault(&j.sums->fault, j.first + t);
+        if (!is_finite(entropy)) note_fault(&j.sums->fault, j.first + t);
         s->v[SUM_entropy] += w * entropy;
         s->v[SUM_entropy_plain] += entropy;
         s->v[SUM_entropy_tokens] += 1;
@@ -178,22 +303,22 @@ static __device__ void tally_close(const loss_job &j, const tally &s, const unsi
 {
     double *to = j.partial + (int64_t)blockIdx.x * SUM_WIDTH;
     for (int i = 0; i < SUM_COUNT; i++) {
-        double sum = twin_block_sum(s.v[i]);
+        double sum = block_sum(s.v[i]);
         if (threadIdx.x == 0) to[i] = sum;
     }
-    double low = -twin_block_max(-s.low), high = twin_block_max(s.high);
+    double low = -block_max(-s.low), high = block_max(s.high);
     if (threadIdx.x == 0) to[SUM_MIN] = low, to[SUM_MAX] = high;
     if (threadIdx.x < ARES_LOSS_BINS && bins[threadIdx.x])
-        twin_count(&j.sums->bins[threadIdx.x], bins[threadIdx.x]);
-    if (!twin_last_block(j.sums)) return;
-    twin_add_blocks(j.partial, SUM_WIDTH, SUM_COUNT, j.sums);
+        add_count(&j.sums->bins[threadIdx.x], bins[threadIdx.x]);
+    if (!last_block(j.sums)) return;
+    add_blocks(j.partial, SUM_WIDTH, SUM_COUNT, j.sums);
     low = INFINITY, high = -INFINITY;
-    for (unsigned b = threadIdx.x; b < gridDim.x; b += TWIN_THREADS) {
+    for (unsigned b = threadIdx.x; b < gridDim.x; b += THREADS) {
         const double *of = j.partial + (int64_t)b * SUM_WIDTH;
         low = of[SUM_MIN] < low ? of[SUM_MIN] : low;
         high = of[SUM_MAX] > high ? of[SUM_MAX] : high;
     }
-    low = -twin_block_max(-low), high = twin_block_max(high);
+    low = -block_max(-low), high = block_max(high);
     if (threadIdx.x) return;
     j.sums->sum[SUM_MIN] = low < j.sums->sum[SUM_MIN] ? low : j.sums->sum[SUM_MIN];
     j.sums->sum[SUM_MAX] = high > j.sums->sum[SUM_MAX] ? high : j.sums->sum[SUM_MAX];
@@ -207,13 +332,13 @@ static __device__ void bins_new(unsigned *bins)
 /* ------------------------------------------------------------------ a token per thread */
 
 template <class loss>
-static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD) loss_tokens(loss_job j)
+static __global__ void __launch_bounds__(THREADS, HELD) loss_tokens(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
     bins_new(bins);
-    for (int64_t base = (int64_t)blockIdx.x * TWIN_THREADS; base < j.n;
-         base += (int64_t)gridDim.x * TWIN_THREADS) {
+    for (int64_t base = (int64_t)blockIdx.x * THREADS; base < j.n;
+         base += (int64_t)gridDim.x * THREADS) {
         int64_t t = base + threadIdx.x;
         bool active = t < j.n && counts(j, t);
         loss_token x = {};
@@ -231,13 +356,13 @@ static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD) loss_tokens(lo
 }
 
 /* The terms of tokens whose loss is computed elsewhere. */
-static __global__ void __launch_bounds__(TWIN_THREADS) loss_terms_alone(loss_job j)
+static __global__ void __launch_bounds__(THREADS) loss_terms_alone(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
     bins_new(bins);
-    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < j.n;
-         t += (int64_t)gridDim.x * TWIN_THREADS)
+    for (int64_t t = (int64_t)blockIdx.x * THREADS + threadIdx.x; t < j.n;
+         t += (int64_t)gridDim.x * THREADS)
         if (j.mask[t]) terms(j, t, &s);
     __syncthreads();
     tally_close(j, s, bins);
@@ -249,17 +374,17 @@ template <class loss>
 static __device__ loss_row sums_of_row(const loss_job &j, int64_t from, int64_t to)
 {
     loss_row r = {};
-    for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
+    for (int64_t t = from + threadIdx.x; t < to; t += THREADS) {
         if (!counts(j, t)) continue;
         loss_token x = token_at(j, t);
         loss::gather(&r, &x, &j.settings);
         r.tokens += 1;
     }
-    r.tokens = twin_block_sum(r.tokens);
-    r.log_ratio = twin_block_sum(r.log_ratio);
-    r.advantage = twin_block_sum(r.advantage);
-    r.weight = twin_block_sum(r.weight);
-    r.log_correction = twin_block_sum(r.log_correction);
+    r.tokens = block_sum(r.tokens);
+    r.log_ratio = block_sum(r.log_ratio);
+    r.advantage = block_sum(r.advantage);
+    r.weight = block_sum(r.weight);
+    r.log_correction = block_sum(r.log_correction);
     return r;
 }
 
@@ -269,7 +394,7 @@ static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, co
                                  tally *s, unsigned *bins)
 {
     double sum = 0;
-    for (int64_t base = from; base < to; base += TWIN_THREADS) {
+    for (int64_t base = from; base < to; base += THREADS) {
         int64_t t = base + threadIdx.x;
         bool active = t < to && counts(j, t);
         loss_token x = {};
@@ -284,7 +409,7 @@ static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, co
     return sum;
 }
 
-template <class loss> static __global__ void __launch_bounds__(TWIN_THREADS) loss_rows(loss_job j)
+template <class loss> static __global__ void __launch_bounds__(THREADS) loss_rows(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
@@ -295,8 +420,8 @@ template <class loss> static __global__ void __launch_bounds__(TWIN_THREADS) los
         if (r.tokens == 0) continue; /* the same in every thread */
         loss::row(&r, &j.settings);
         double sum = see_row<loss>(j, from, to, r, &s, bins);
-        if (loss::SPREAD) sum = twin_block_sum(sum);
-        for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
+        if (loss::SPREAD) sum = block_sum(sum);
+        for (int64_t t = from + threadIdx.x; t < to; t += THREADS) {
             if (j.mask[t] != 1) continue;
             if (loss::SPREAD) j.d_log_prob[t] += (float)(sum / r.tokens);
             terms(j, t, &s);
@@ -345,7 +470,7 @@ static void add_kl(loss_job *j, const ares_kl_args *k)
     else j->full = k->full, j->d_full = k->d_full;
 }
 
-int cuda_algo_loss(ares_device *d, const twin_loss_args *t)
+static int loss_pass(ares_device *d, const twin_loss_args *t)
 {
     const ares_loss_args *a = t->args;
     const loss_kernel kernel =
@@ -365,14 +490,14 @@ int cuda_algo_loss(ares_device *d, const twin_loss_args *t)
     if (t->loss) j.settings = loss_settings_of(a, t->loss);
     if (t->kl) add_kl(&j, t->kl);
     j.sums = a->card->sums;
-    unsigned blocks =
-        twin_blocks(kernel.by_row ? j.rows : (a->n + TWIN_THREADS - 1) / TWIN_THREADS);
-    twin_memory m = twin_open(d, (size_t)blocks * SUM_WIDTH * sizeof(double), 1);
-    j.partial = twin_take<double>(&m, (int64_t)blocks * SUM_WIDTH);
-    if (!m.c) return ARES_OK; /* sync tells */
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: loss", kernel.run, blocks, TWIN_THREADS, 0, j);
-    twin_end(&m);
+    unsigned blocks = blocks_for(kernel.by_row ? j.rows : (a->n + THREADS - 1) / THREADS);
+    cuda_context *c = cuda_enter(d);
+    j.partial =
+        (double *)cuda_scratch(c, CUDA_TWIN, (size_t)blocks * SUM_WIDTH * sizeof *j.partial);
+    if (!j.partial) return ARES_OK; /* sync tells */
+    clock_begin(d);
+    cuda_launch(c, "algo: loss", kernel.run, blocks, THREADS, 0, j);
+    clock_end(d);
     return ARES_OK;
 }
 
@@ -391,17 +516,16 @@ typedef struct value_job {
     ares_card_sums *sums;
 } value_job;
 
-static __global__ void __launch_bounds__(TWIN_THREADS) value_tokens(value_job j)
+static __global__ void __launch_bounds__(THREADS) value_tokens(value_job j)
 {
     double s[VALUE_SUMS] = { 0, 0, 0, 0 };
-    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < j.n;
-         t += (int64_t)gridDim.x * TWIN_THREADS) {
+    for (int64_t t = (int64_t)blockIdx.x * THREADS + threadIdx.x; t < j.n;
+         t += (int64_t)gridDim.x * THREADS) {
         if (!j.mask[t]) continue;
         double v = (double)j.value[t], old = (double)j.old_value[t], r = (double)j.target[t],
                w = (double)j.weight[t];
-        if (j.mask[t] != 1 || !twin_finite(v) || !twin_finite(old) || !twin_finite(r) ||
-            !twin_finite(w)) {
-            twin_fault(&j.sums->fault, j.first + t);
+        if (j.mask[t] != 1 || !is_finite(v) || !is_finite(old) || !is_finite(r) || !is_finite(w)) {
+            note_fault(&j.sums->fault, j.first + t);
             continue;
         }
         ares_token_term e = ares_value_token(v, old, r, j.range);
@@ -412,158 +536,44 @@ static __global__ void __launch_bounds__(TWIN_THREADS) value_tokens(value_job j)
         s[3] += v;
     }
     for (int i = 0; i < VALUE_SUMS; i++) {
-        double sum = twin_block_sum(s[i]);
+        double sum = block_sum(s[i]);
         if (threadIdx.x == 0) j.partial[(int64_t)blockIdx.x * VALUE_SUMS + i] = sum;
     }
-    if (twin_last_block(j.sums)) twin_add_blocks(j.partial, VALUE_SUMS, VALUE_SUMS, j.sums);
+    if (last_block(j.sums)) add_blocks(j.partial, VALUE_SUMS, VALUE_SUMS, j.sums);
 }
 
-int cuda_algo_value(ares_device *d, const ares_value_args *a)
+static int value_pass(ares_device *d, const ares_value_args *a)
 {
     ARES_ASSERT(a->card);
     if (a->n == 0) return ARES_OK;
-    unsigned blocks = twin_blocks((a->n + TWIN_THREADS - 1) / TWIN_THREADS);
-    twin_memory m = twin_open(d, (size_t)blocks * VALUE_SUMS * sizeof(double), 1);
-    double *partial = twin_take<double>(&m, (int64_t)blocks * VALUE_SUMS);
+    unsigned blocks = blocks_for((a->n + THREADS - 1) / THREADS);
+    cuda_context *c = cuda_enter(d);
+    double *partial =
+        (double *)cuda_scratch(c, CUDA_TWIN, (size_t)blocks * VALUE_SUMS * sizeof *partial);
+    if (!partial) return ARES_OK; /* sync tells */
     const value_job j = { a->n,       a->first,  a->value, a->old_value,
                           a->target,  a->weight, a->mask,  a->cliprange_value,
                           a->d_value, partial,   a->card };
-    if (!m.c) return ARES_OK; /* sync tells */
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, j);
-    twin_end(&m);
+    clock_begin(d);
+    cuda_launch(c, "algo: value loss", value_tokens, blocks, THREADS, 0, j);
+    clock_end(d);
     return ARES_OK;
 }
 
-/* ------------------------------------------------------------------ KL of stored log-probs */
+/* ------------------------------------------------------------------ the table */
 
-static __global__ void __launch_bounds__(TWIN_THREADS)
-    kl_tokens(int kl, int64_t n, const float *log_prob, const float *ref, const uint8_t *mask,
-              float *out, unsigned long long *fault)
-{
-    CUDA_EACH(t, n)
-    {
-        double x = mask[t] ? kl_of(kl, (double)log_prob[t] - (double)ref[t]) : 0;
-        if (!twin_finite(x)) twin_fault(fault, t);
-        out[t] = (float)x;
-    }
+static const algo_twins table = {
+    .loss = loss_pass,
+    .value = value_pass,
+    .kernel_s = kernel_s,
+    .clock_begin = clock_begin,
+    .clock_end = clock_end,
+};
+
+extern "C" {
+const algo_twins *ares_cuda_algo_twins(void);
 }
-
-int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
-                 const float *ref_log_prob, const uint8_t *mask, float *out)
+const algo_twins *ares_cuda_algo_twins(void)
 {
-    if (n == 0) return ARES_OK;
-    ARES_ASSERT(kl->value);
-    unsigned long long fault = TWIN_NO_FAULT;
-    twin_memory m = twin_open(d, (size_t)n * (3 * sizeof(float) + 1) + sizeof fault, 5);
-    const float *x = twin_up(&m, log_prob, n), *ref = twin_up(&m, ref_log_prob, n);
-    const uint8_t *seen = twin_up(&m, mask, n);
-    float *y = twin_take<float>(&m, n);
-    unsigned long long *at_fault = twin_up(&m, (const unsigned long long *)&fault, 1);
-    if (!m.c) return twin_close(&m);
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: kl", kl_tokens, twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS),
-                TWIN_THREADS, 0, (int)kl->value_formula, n, x, ref, seen, y, at_fault);
-    twin_end(&m);
-    if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
-    if (fault != TWIN_NO_FAULT) return TWIN_FAULT;
-    twin_down(&m, out, y, n);
-    return twin_close(&m);
-}
-
-/* ------------------------------------------------------------------ weights of rollout_is */
-
-typedef struct rollout_weights_job {
-    int64_t rows;
-    const int64_t *start;
-    const float *log_prob, *rollout;
-    const uint8_t *response_mask;
-    bool by_token, mean, mask; /* mask: rollout_is_mode */
-    double lower, upper;
-    float *weight;
-    double *partial; /* [blocks][3] */
-    unsigned long long *fault;
-} rollout_weights_job;
-
-static __global__ void __launch_bounds__(TWIN_THREADS, TWIN_HELD)
-    rollout_weights_rows(rollout_weights_job j)
-{
-    double s[3] = { 0, 0, 0 };
-    for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {
-        int64_t from = j.start[row], to = j.start[row + 1];
-        double sum = 0, n = 0;
-        for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
-            if (!j.response_mask[t]) continue;
-            double x = (double)j.log_prob[t] - (double)j.rollout[t];
-            if (!twin_finite(x)) twin_fault(j.fault, t);
-            sum += x;
-            n += 1;
-        }
-        sum = twin_block_sum(sum);
-        n = twin_block_sum(n);
-        for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
-            if (!j.response_mask[t]) {
-                j.weight[t] = 0;
-                continue;
-            }
-            double x = j.by_token ? (double)j.log_prob[t] - (double)j.rollout[t]
-                       : j.mean   ? sum / n
-                                  : sum;
-            double w = ares_rollout_weight(x, j.mask, j.lower, j.upper),
-                   whole = ares_loss_exp(ares_loss_bound(x));
-            j.weight[t] = (float)w;
-            s[0] += w;
-            s[1] += w < whole || w > whole;
-            s[2] += 1;
-        }
-    }
-    for (int i = 0; i < 3; i++) {
-        double sum = twin_block_sum(s[i]);
-        if (threadIdx.x == 0) j.partial[(int64_t)blockIdx.x * 3 + i] = sum;
-    }
-}
-
-int cuda_algo_rollout_weights(ares_device *d, const twin_rollout_weights_args *t)
-{
-    const ares_loss_config *cfg = t->cfg;
-    int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
-    if (n == 0) return ARES_OK;
-    unsigned blocks = twin_blocks(rows);
-    std::vector<double> partial((size_t)blocks * 3);
-    unsigned long long fault = TWIN_NO_FAULT;
-    twin_memory m =
-        twin_open(d,
-                  (size_t)n * (3 * sizeof(float) + 1) + (size_t)(rows + 1) * sizeof(int64_t) +
-                      partial.size() * sizeof(double) + sizeof fault,
-                  7);
-    rollout_weights_job j = {};
-    j.rows = rows;
-    j.start = twin_up(&m, t->of.row_start, rows + 1);
-    j.log_prob = twin_up(&m, t->log_prob, n);
-    j.rollout = twin_up(&m, t->rollout_log_prob, n);
-    j.response_mask = twin_up(&m, t->mask, n);
-    j.by_token = strcmp(cfg->rollout_is, "token") == 0;
-    j.mean = strcmp(cfg->rollout_is, "geometric") == 0;
-    j.mask = strcmp(cfg->rollout_is_mode, "mask") == 0;
-    j.upper = cfg->rollout_is_threshold;
-    j.lower = ares_is_null_f64(cfg->rollout_is_threshold_lower) ? 1 / j.upper
-                                                                : cfg->rollout_is_threshold_lower;
-    j.weight = twin_take<float>(&m, n);
-    j.partial = twin_take<double>(&m, (int64_t)partial.size());
-    j.fault = twin_up(&m, (const unsigned long long *)&fault, 1);
-    if (!m.c) return twin_close(&m);
-    twin_begin(&m);
-    cuda_launch(m.c, "algo: rollout_is", rollout_weights_rows, blocks, TWIN_THREADS, 0, j);
-    twin_end(&m);
-    if (!twin_down(&m, &fault, j.fault, 1)) return twin_close(&m);
-    if (fault != TWIN_NO_FAULT) return TWIN_FAULT;
-    twin_down(&m, t->weight, j.weight, n);
-    twin_down(&m, partial.data(), j.partial, (int64_t)partial.size());
-    int rc = twin_close(&m);
-    for (size_t i = 0; rc == ARES_OK && t->sums && i < partial.size(); i += 3) {
-        t->sums->weight += partial[i];
-        t->sums->weight_cut += partial[i + 1];
-        t->sums->weight_tokens += partial[i + 2];
-    }
-    return rc;
+    return &table;
 }

@@ -102,7 +102,7 @@ ares_kl_place ares_kl_acts(const ares_algorithm_config *a)
                                                                             : ARES_KL_IN_REWARD;
 }
 
-int kl_column(const ares_kl *kl, ares_batch *b)
+int ares_kl_column(const ares_kl *kl, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", old_log_probs));
     ARES_TRY(ARES_NEED(b, "shape", ref_log_probs));

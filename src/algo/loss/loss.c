@@ -379,8 +379,8 @@ static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, f
                      (double)rollout);
 }
 
-int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                    float *weight, ares_loss_sums *sums)
+int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                         float *weight, ares_loss_sums *sums)
 {
     bool by_token = strcmp(cfg->rollout_is, "token") == 0,
          mean = strcmp(cfg->rollout_is, "geometric") == 0,

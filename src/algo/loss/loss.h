@@ -158,9 +158,8 @@ LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int
 bool choice_has(const char *words, const char *name);
 
 /*
- * What no other room calls: the functions of this folder without a device (a training step calls
- * those of ares/algo_loss.h, which fall back to these), and the lists that documentation and tests
- * read.
+ * What no other room calls: the losses without a device (a training step calls those of
+ * ares/algo_loss.h, which fall back to these), and the lists that documentation and tests read.
  */
 
 const ares_loss *const *loss_list(int *n); /* (loss.c) */
@@ -171,18 +170,6 @@ typedef struct agg_mode {
 } agg_mode;
 const agg_mode *agg_list(int *n); /* (loss.c) */
 
-/*
- * Writes column kl: the estimate from old_log_probs and ref_log_probs, 0 where the mask is 0. Not
- * for the exact KL.
- */
-int kl_column(const ares_kl *kl, ares_batch *b);
-/*
- * Weights of rollout_is (docs/dapo.md#when-the-sampler-is-not-the-trainer): weight, written, one
- * per token of rows [row, end), from row_start[row] on; 1 with rollout_is none, 0 where the mask is
- * 0. sums, which may be NULL, is added to.
- */
-int rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                    float *weight, ares_loss_sums *sums);
 /*
  * The KL (k NULL: none) and entropy terms of a loss over the same arrays: + coef x weight x kl and
  * - entropy_coeff x entropy. (loss.c)

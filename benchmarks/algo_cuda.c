@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../src/algo/twin.h"
+#include "../src/algo/loss/on_device.h"
 #include "ares/algo.h"
 #include "ares/algo_loss.h"
 #include "options.h"
@@ -62,7 +62,7 @@ static void *up(ares_device *d, const void *host, size_t bytes)
 }
 
 /* ---------------------------------------------------------------- G12 */
-static int losses(ares_device *d, const algo_twins *twins, const options *o)
+static int losses(ares_device *d, const options *o)
 {
     enum { ROWS = 1024 };
     int64_t n = o->tokens;
@@ -106,12 +106,11 @@ static int losses(ares_device *d, const algo_twins *twins, const options *o)
             ares_kl_args k = { .kl = ares_kl_find("low_var_kl"),
                                .coef = 0.01,
                                .ref_log_prob = x[2] };
-            twin_loss_args t = { .loss = ares_loss_find(names[i]), .args = &a, .kl = &k };
             double begin = ares_now_s();
-            ARES_TRY(twins->loss(d, &t));
+            ARES_TRY(d->losses->loss(d, ares_loss_find(names[i]), &a, &k));
             ARES_TRY(d->k->sync(d));
             keep(&whole, ares_now_s() - begin);
-            keep(&kernel, twins->kernel_s(d));
+            keep(&kernel, d->losses->kernel_s(d));
         }
         /* six columns and the mask read, the derivative read and written */
         line("G12", names[i], kernel, whole, (double)n * (6 * 4 + 2 * 4 + 1));
@@ -126,7 +125,7 @@ static int losses(ares_device *d, const algo_twins *twins, const options *o)
 
 /* ---------------------------------------------------------------- G7 */
 /* The logits are read once at least; what is drawn from each row is small beside them. */
-static int samples(ares_device *d, const algo_twins *twins, const options *o)
+static int samples(ares_device *d, const options *o)
 {
     size_t b = (size_t)o->batch, bytes = b * (size_t)o->vocab * sizeof(float);
     float *host = numbers(o->batch * o->vocab, 3, 0),
@@ -158,12 +157,12 @@ static int samples(ares_device *d, const algo_twins *twins, const options *o)
         for (int64_t run = 0; run <= o->repeat; run++) { /* the first one takes memory */
             ARES_TRY(d->k->sync(d));
             double begin = ares_now_s();
-            twins->clock_begin(d);
+            d->losses->clock_begin(d);
             d->k->sample(d, &s);
-            twins->clock_end(d);
+            d->losses->clock_end(d);
             ARES_TRY(d->k->sync(d));
             if (run) keep(&whole, ares_now_s() - begin);
-            if (run) keep(&kernel, twins->kernel_s(d));
+            if (run) keep(&kernel, d->losses->kernel_s(d));
         }
         (void)snprintf(what, sizeof what, "sampler, %lld rows of f32 logits%s%s",
                        (long long)o->batch, i / 2 ? ", top_k 50" : "", i % 2 ? ", top_p 0.95" : "");
@@ -185,14 +184,11 @@ int main(int argc, char **argv)
     int rc = ARES_OK;
     for (int i = 1; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
     if (rc == ARES_OK) rc = ares_device_open_table(o.device, "native", ARES_BF16, 0, &d);
-    const algo_twins *twins = rc == ARES_OK ? twin_table_of(&d) : NULL;
-    if (rc == ARES_OK && !twins)
-        rc = ares_fail(ARES_EUSE,
-                       "bench_algo_cuda: device = '%s': it has no twins; give cuda or "
-                       "cuda:N",
+    if (rc == ARES_OK && !d.losses)
+        rc = ares_fail(ARES_EUSE, "bench_algo_cuda: device = '%s': not a card; give cuda or cuda:N",
                        o.device);
-    if (rc == ARES_OK) rc = losses(&d, twins, &o);
-    if (rc == ARES_OK) rc = samples(&d, twins, &o);
+    if (rc == ARES_OK) rc = losses(&d, &o);
+    if (rc == ARES_OK) rc = samples(&d, &o);
     if (rc != ARES_OK) (void)fprintf(stderr, "%s\n", ares_error_message());
     ares_device_close(&d);
     return rc != ARES_OK;

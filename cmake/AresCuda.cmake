@@ -1,8 +1,8 @@
-# libares_cuda.so: the CUDA twins of the kernels, of algo and of groups. The program never links it; it opens
+# libares_cuda.so: the kernels, losses and groups of a CUDA device. The program never links it; it opens
 # it when a device is cuda.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
-file(GLOB algo_twins CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/algo/cuda/*.cu)
-file(GLOB dist_twins CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/dist/cuda/*.cu)
+file(GLOB algo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/algo/cuda/*.cu)
+file(GLOB dist_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/dist/cuda/*.cu)
 if(ARES_CUDA STREQUAL "OFF" OR NOT sources)
     return()
 endif()
@@ -28,11 +28,11 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA: ${CUDAToolkit_VERSION}")
 
-add_library(ares_cuda SHARED ${sources} ${algo_twins} ${dist_twins})
+add_library(ares_cuda SHARED ${sources} ${algo_sources} ${dist_sources})
 target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include
     ${CMAKE_SOURCE_DIR}/src/kernels/cuda ${CMAKE_SOURCE_DIR}/src/algo)
 # f64 arithmetic as the C files are compiled: the same bits as on the CPU
-set_source_files_properties(${algo_twins} PROPERTIES COMPILE_OPTIONS --fmad=false)
+set_source_files_properties(${algo_sources} PROPERTIES COMPILE_OPTIONS --fmad=false)
 target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
 # Machine code for Hopper; everything from Ampere on by just-in-time compilation. A kernel that
 # spills registers to memory is refused: scripts/kernel_resources.sh lists what each one takes.

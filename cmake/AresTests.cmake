@@ -234,7 +234,7 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
         add_test(NAME golden COMMAND ares-golden ${cases} ${allow}
             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(golden PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
-        if(TARGET ares_cuda_emulated) # losses and KL through the twins
+        if(TARGET ares_cuda_emulated) # losses and KL by a card's functions
             add_dependencies(ares-golden ares_cuda_emulated)
             add_test(NAME golden.emulated COMMAND ares-golden ${cases} ${allow}
                 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

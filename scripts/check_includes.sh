@@ -20,7 +20,7 @@ left[rollout]="${left[model]} model env reward algo"
 left[train]="${left[rollout]} rollout"
 left[cli]="${left[train]} train"
 left[main]="${left[cli]} cli"
-left[cuda]="${left[model]}" # the twins of kernels, and NCCL behind dist
+left[cuda]="${left[model]}" # kernels, losses, and NCCL of dist
 
 # Headers in include/ares whose name is not that of their room.
 declare -A room_of=([at]=kernels [grade]=reward [io]=core [media]=data)
@@ -56,7 +56,7 @@ check() { # room file...
                 fi
                 continue
             fi
-            # the CUDA twins of all rooms share one library
+            # the CUDA files of all rooms share one library
             [[ $file == src/*/cuda/*.cu* && -e src/kernels/cuda/$name ]] && continue
             if [[ -n $(find src include -path "*/$name" -print -quit) ]]; then
                 echo "$file:$line: \"$name\" is private to another room"

@@ -96,7 +96,7 @@ typedef struct ares_loss_sums {
 /*
  * What launches on a card have seen, in its memory: each adds, none waits. It starts as
  * ares_card_sums_init leaves it, and is copied to the host when a mini-batch is done.
- * (src/algo/twin.c)
+ * (src/algo/loss/on_device.c)
  */
 typedef struct ares_card_sums {
     double sum[32];
@@ -338,11 +338,12 @@ void ares_vapor_check(const ares_vapor_config *cfg, int64_t num_generations,
                       ares_algo_complain *complain, void *ctx);
 
 /*
- * The losses on a device, a CUDA device or the CPU, with the same messages (src/algo/twin.c). They
- * run inside a micro-batch. Their arrays with one number per token lie where the device computes,
- * as the kernels' do: in host memory on the CPU, on a card in the card's. There a call launches and
- * returns: what it sees is added to the card's sums, which the caller copies to the host when it
- * wants them; a fault is found then, and the derivatives are not to be used.
+ * The losses on a device, a CUDA device or the CPU, with the same messages
+ * (src/algo/loss/on_device.c). They run inside a micro-batch. Their arrays with one number per
+ * token lie where the device computes, as the kernels' do: in host memory on the CPU, on a card in
+ * the card's. There a call launches and returns: what it sees is added to the card's sums, which
+ * the caller copies to the host when it wants them; a fault is found then, and the derivatives are
+ * not to be used.
  */
 
 /* loss->compute, then the KL and entropy terms: + coef x weight x kl and - entropy_coeff x entropy;

@@ -17,8 +17,8 @@
  * elements. Functions return nothing: a CPU kernel cannot fail, and another device reports its
  * first failure at sync.
  *
- * A kernel has one implementation per table, its twins: the CPU's in cpu/, the CUDA device's in
- * cuda/, libtorch's in aten/. They take the same arguments. The order of summation is the CPU
+ * A kernel has one implementation per table: the CPU's in cpu/, the CUDA device's in cuda/,
+ * libtorch's in aten/. They take the same arguments. The order of summation is the CPU
  * table's promise; libtorch chooses its own.
  */
 #ifndef ARES_KERNELS_H
@@ -62,6 +62,7 @@ void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dt
 void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype);
 
 struct ares_kernels;
+struct ares_card_losses;
 /*
  * Where arithmetic happens: one table, and one pool (CPU) or stream (CUDA). An aten device has the
  * memory, pool and index of the CPU.
@@ -70,10 +71,11 @@ typedef struct ares_device {
     const struct ares_kernels *k;
     /* the host's threads: the CPU's kernels, and on any device encoding and rewards; NULL: one */
     ares_pool *pool;
-    void *scratch;                    /* owned by the device: grows on demand and is kept */
-    void *stream;                     /* CUDA */
-    void *aten;                       /* what libares_torch.so keeps; NULL: it is not in use */
-    int index;                        /* CUDA ordinal; -1 on the CPU */
+    void *scratch;                         /* owned by the device: grows on demand and is kept */
+    void *stream;                          /* CUDA */
+    const struct ares_card_losses *losses; /* of algo, on a card; NULL: on the CPU */
+    void *aten;                            /* what libares_torch.so keeps; NULL: it is not in use */
+    int index;                             /* CUDA ordinal; -1 on the CPU */
     size_t allocated, most_allocated; /* bytes handed out by k->alloc: now, and at most so far */
     struct ares_phases *phases;       /* memory that rollout and training share; NULL: none */
     /* of ares_device_open_counting: nothing computes, and no address may be read or written */
@@ -705,7 +707,7 @@ typedef struct ares_scratch_args {
 } ares_scratch_args;
 size_t ares_kernels_scratch_bytes(const ares_scratch_args *a);
 /*
- * What libares_cuda.so exports under a name, for rooms that have CUDA twins of their own there;
+ * What libares_cuda.so exports under a name, for rooms that have functions of their own there;
  * NULL on the CPU and where there is no such name.
  */
 void *ares_device_symbol(const ares_device *d, const char *name);

@@ -235,6 +235,7 @@ static ares_pool *pool_beside_a_card(int threads)
 static int open_cuda(const char *name, int index, ares_dtype act, int threads, ares_device *out)
 {
     typedef const ares_kernels *table_fn(ares_dtype act);
+    typedef const struct ares_card_losses *losses_fn(void);
     typedef int open_fn(ares_device * d, int index, char *message, size_t size);
     if (!ares_cuda_expected())
         return ares_fail(ARES_EDEVICE,
@@ -254,16 +255,18 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
                          dlerror());
     table_fn *table;
     open_fn *open;
+    losses_fn *losses;
     *(void **)&table = dlsym(library, "ares_cuda_kernels");
+    *(void **)&losses = dlsym(library, "ares_cuda_losses");
     *(void **)&open = dlsym(library, "ares_cuda_open");
     *(void **)&close_cuda = dlsym(library, "ares_cuda_close");
-    if (!table || !open || !close_cuda)
+    if (!table || !losses || !open || !close_cuda)
         return ares_fail(ARES_EDEVICE,
                          "kernels: device = '%s': %s is of another version; build it again", name,
                          path);
     cuda_library = library;
     char message[512] = "";
-    *out = (ares_device){ .k = table(act), .index = index };
+    *out = (ares_device){ .k = table(act), .losses = losses(), .index = index };
     /* for deterministic products of libtorch's cuBLAS; set before there are threads that read it */
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     if (open(out, index, message, sizeof message) == ARES_OK) {

@@ -13,7 +13,7 @@
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
 #include "ares/train.h"
-#include "golden_twin.h"
+#include "golden_device.h"
 #include "loss_on_card.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)
@@ -331,10 +331,8 @@ GOLDEN(agentic, kl_loss)
                              .mask = b.response_mask,
                              .d_log_prob = d,
                              .sums = &sums };
-        ares_device *device;
-        const algo_twins *twins = golden_twins(&device);
         ares_kl_args k = { .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref };
-        ok = golden_ok(g, on_card_loss(twins, device, ares_loss_find("default"), &a, &k));
+        ok = golden_ok(g, on_card_loss(golden_device(), ares_loss_find("default"), &a, &k));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));
@@ -423,9 +421,7 @@ static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, con
                          .mask = mask,
                          .d_log_prob = d_log_prob,
                          .sums = sums };
-    ares_device *device;
-    const algo_twins *twins = golden_twins(&device);
-    return golden_ok(g, on_card_loss(twins, device, c->loss, &a, NULL));
+    return golden_ok(g, on_card_loss(golden_device(), c->loss, &a, NULL));
 }
 
 /* The loss of every token by itself; those that the mask hides are 0 where hide says so. */

@@ -1,11 +1,12 @@
 /*
- * Losses through a card's twins, from arrays of the host: copies them to the device, launches,
- * copies back what was written, and names a fault, as an update does. twins NULL: the CPU.
+ * Losses on a device, from arrays of the host: copies them to a card, launches, copies back what
+ * was written, and names a fault, as an update does. On the CPU nothing is copied.
  */
 #ifndef ARES_TEST_LOSS_ON_CARD_H
 #define ARES_TEST_LOSS_ON_CARD_H
 
-#include "../../src/algo/twin.h"
+#include "ares/algo_loss.h"
+#include "ares/kernels.h"
 
 /* One array on the device; dirty: it is copied back and released by on_card_close. */
 typedef struct on_card_array {
@@ -56,24 +57,25 @@ static inline ares_kl_args on_card_kl(on_card *c, const ares_kl_args *k, int64_t
 }
 
 /* A loss on the host, its choice of tokens first, as an update does. kl may be NULL. */
-static inline int on_host_loss(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+static inline int on_host_loss(const ares_loss *loss, const ares_loss_args *a,
                                const ares_kl_args *kl)
 {
     uint8_t *chosen = ares_calloc((size_t)a->n + 1, 1);
+    ares_device cpu = { .index = -1 };
     ares_loss_args on = *a;
     bool any;
     int rc = loss->choose ? loss->choose(a, chosen, &any) : ARES_OK;
     if (loss->choose) on.chosen = chosen;
-    if (rc == ARES_OK) rc = twin_loss_compute(NULL, d, loss, &on, kl);
+    if (rc == ARES_OK) rc = ares_loss_compute(&cpu, loss, &on, kl);
     ares_free(chosen);
     return rc;
 }
 
 /* loss NULL: the terms alone */
-static inline int on_card_loss(const algo_twins *twins, ares_device *d, const ares_loss *loss,
-                               const ares_loss_args *a, const ares_kl_args *kl)
+static inline int on_card_loss(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                               const ares_kl_args *kl)
 {
-    if (!twins) return loss ? on_host_loss(d, loss, a, kl) : twin_loss_terms(NULL, d, a, kl);
+    if (!d->losses) return loss ? on_host_loss(loss, a, kl) : ares_loss_terms(d, a, kl);
     on_card c = { .d = d };
     size_t floats = (size_t)a->n * sizeof(float), rows = (size_t)(a->row_start ? a->end : 0);
     uint8_t *chosen = ares_calloc((size_t)a->n + 1, 1), *right = ares_calloc(rows + 1, 1);
@@ -100,8 +102,8 @@ static inline int on_card_loss(const algo_twins *twins, ares_device *d, const ar
     on.d_entropy = on_card_up(&c, a->d_entropy, floats, true);
     ares_kl_args k = kl ? on_card_kl(&c, kl, a->n) : (ares_kl_args){ 0 };
     if (rc == ARES_OK)
-        rc = loss ? twin_loss_compute(twins, d, loss, &on, kl ? &k : NULL)
-                  : twin_loss_terms(twins, d, &on, kl ? &k : NULL);
+        rc = loss ? ares_loss_compute(d, loss, &on, kl ? &k : NULL)
+                  : ares_loss_terms(d, &on, kl ? &k : NULL);
     int closed = on_card_close(&c);
     if (rc == ARES_OK) rc = closed;
     if (rc == ARES_OK && sums.fault != UINT64_MAX) rc = ares_loss_fault(loss, a, kl);
@@ -110,10 +112,9 @@ static inline int on_card_loss(const algo_twins *twins, ares_device *d, const ar
     return rc;
 }
 
-static inline int on_card_value_loss(const algo_twins *twins, ares_device *d,
-                                     const ares_value_args *a)
+static inline int on_card_value_loss(ares_device *d, const ares_value_args *a)
 {
-    if (!twins) return twin_value_loss(NULL, d, a);
+    if (!d->losses) return ares_value_loss_on(d, a);
     on_card c = { .d = d };
     size_t floats = (size_t)a->n * sizeof(float);
     ares_card_sums sums;
@@ -126,7 +127,7 @@ static inline int on_card_value_loss(const algo_twins *twins, ares_device *d,
     on.mask = on_card_up(&c, a->mask, (size_t)a->n, false);
     on.d_value = on_card_up(&c, a->d_value, floats, true);
     on.card = on_card_up(&c, &sums, sizeof sums, true);
-    int rc = twin_value_loss(twins, d, &on), closed = on_card_close(&c);
+    int rc = ares_value_loss_on(d, &on), closed = on_card_close(&c);
     if (rc == ARES_OK) rc = closed;
     if (rc == ARES_OK && sums.fault != UINT64_MAX) rc = ares_value_fault(a);
     if (rc == ARES_OK) ares_card_value_sums_add(&sums, a->sums);

@@ -477,7 +477,7 @@ static int state_run(state *s, const char *name, int64_t row, int64_t end, ares_
                          .samples = s->b.samples,
                          .world = w,
                          .key = ares_rng_root(3, ARES_RNG_LOSS) };
-    return on_host_loss(NULL, ares_loss_find(name), &a, NULL);
+    return on_host_loss(ares_loss_find(name), &a, NULL);
 }
 
 /*

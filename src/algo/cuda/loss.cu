@@ -15,7 +15,7 @@
 #include "device.cuh"
 #include "loss/formula.h"
 #include "loss/formulas.h"
-#include "twin.h"
+#include "loss/on_device.h"
 
 enum {
     THREADS = 256,
@@ -470,12 +470,12 @@ static void add_kl(loss_job *j, const ares_kl_args *k)
     else j->full = k->full, j->d_full = k->d_full;
 }
 
-static int loss_pass(ares_device *d, const twin_loss_args *t)
+static int loss_pass(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                     const ares_kl_args *k)
 {
-    const ares_loss_args *a = t->args;
     const loss_kernel kernel =
-        t->loss ? kernel_named(t->loss->name) : loss_kernel{ loss_terms_alone, false };
-    ARES_ASSERT(kernel.run && a->card && (!t->loss || !t->loss->choose || a->chosen));
+        loss ? kernel_named(loss->name) : loss_kernel{ loss_terms_alone, false };
+    ARES_ASSERT(kernel.run && a->card && (!loss || !loss->choose || a->chosen));
     if (a->n == 0) return ARES_OK;
     loss_job j = {};
     j.n = a->n, j.row = a->row, j.first = a->first;
@@ -487,13 +487,13 @@ static int loss_pass(ares_device *d, const twin_loss_args *t)
     j.right = a->row_start ? a->card->right : NULL;
     j.d_log_prob = a->d_log_prob, j.d_entropy = a->d_entropy;
     j.entropy_coeff = a->cfg->entropy_coeff;
-    if (t->loss) j.settings = loss_settings_of(a, t->loss);
-    if (t->kl) add_kl(&j, t->kl);
+    if (loss) j.settings = loss_settings_of(a, loss);
+    if (k) add_kl(&j, k);
     j.sums = a->card->sums;
     unsigned blocks = blocks_for(kernel.by_row ? j.rows : (a->n + THREADS - 1) / THREADS);
     cuda_context *c = cuda_enter(d);
     j.partial =
-        (double *)cuda_scratch(c, CUDA_TWIN, (size_t)blocks * SUM_WIDTH * sizeof *j.partial);
+        (double *)cuda_scratch(c, CUDA_LOSS, (size_t)blocks * SUM_WIDTH * sizeof *j.partial);
     if (!j.partial) return ARES_OK; /* sync tells */
     clock_begin(d);
     cuda_launch(c, "algo: loss", kernel.run, blocks, THREADS, 0, j);
@@ -504,7 +504,7 @@ static int loss_pass(ares_device *d, const twin_loss_args *t)
 /* ------------------------------------------------------------------ the critic's loss */
 
 #define VALUE_ONE(name) +1
-enum { VALUE_SUMS = TWIN_VALUE_SUMS(VALUE_ONE) };
+enum { VALUE_SUMS = CARD_VALUE_SUMS(VALUE_ONE) };
 
 typedef struct value_job {
     int64_t n, first;
@@ -549,7 +549,7 @@ static int value_pass(ares_device *d, const ares_value_args *a)
     unsigned blocks = blocks_for((a->n + THREADS - 1) / THREADS);
     cuda_context *c = cuda_enter(d);
     double *partial =
-        (double *)cuda_scratch(c, CUDA_TWIN, (size_t)blocks * VALUE_SUMS * sizeof *partial);
+        (double *)cuda_scratch(c, CUDA_LOSS, (size_t)blocks * VALUE_SUMS * sizeof *partial);
     if (!partial) return ARES_OK; /* sync tells */
     const value_job j = { a->n,       a->first,  a->value, a->old_value,
                           a->target,  a->weight, a->mask,  a->cliprange_value,
@@ -562,7 +562,7 @@ static int value_pass(ares_device *d, const ares_value_args *a)
 
 /* ------------------------------------------------------------------ the table */
 
-static const algo_twins table = {
+static const struct ares_card_losses table = {
     .loss = loss_pass,
     .value = value_pass,
     .kernel_s = kernel_s,
@@ -571,9 +571,9 @@ static const algo_twins table = {
 };
 
 extern "C" {
-const algo_twins *ares_cuda_algo_twins(void);
+const struct ares_card_losses *ares_cuda_losses(void);
 }
-const algo_twins *ares_cuda_algo_twins(void)
+const struct ares_card_losses *ares_cuda_losses(void)
 {
     return &table;
 }

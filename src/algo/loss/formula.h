@@ -93,8 +93,7 @@ ARES_LOSS_FN int ares_loss_beyond(double log_ratio)
     return log_ratio > ARES_LOG_RATIO_BOUND || log_ratio < -ARES_LOG_RATIO_BOUND;
 }
 
-/* The settings of a loss's formulas, from the options: for the C and for the host side of the
- * twins. */
+/* The settings of a loss's formulas, from the options; on a card the launch takes them along. */
 
 static inline loss_settings loss_settings_of(const ares_loss_args *a, const ares_loss *loss)
 {

@@ -11,8 +11,8 @@
 #include "formula.h"
 
 /*
- * How a loss goes over its tokens and rows in C, and what a token adds to the sums. The CUDA twin
- * of each walk is in cuda/loss.cu.
+ * How a loss goes over its tokens and rows in C, and what a token adds to the sums. A
+ * card's walks are in cuda/loss.cu.
  */
 
 #define LOSS_DECLARE(name) extern const ares_loss ares_loss_##name;

@@ -175,7 +175,7 @@ static char *copy_slots(const ares_device *d, const ares_gather_args *a, const i
     return to;
 }
 
-/* The CPU's twin of gather_kv. */
+/* On the CPU. */
 static void gather_kv(ares_device *d, const ares_gather_args *a)
 {
     const ares_attention_args of = { .seg = a->seg, .window = a->window };

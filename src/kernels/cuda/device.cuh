@@ -21,12 +21,12 @@
  * and training agree closely here, not bit for bit.
  */
 
-/* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
+/* What scratch is for. CUDA_LOSS belongs to src/algo/cuda, which head_fused's callback may call. */
 enum cuda_slot {
     CUDA_WEIGHT,
     CUDA_LOGITS,
     CUDA_ROWS,
-    CUDA_TWIN,
+    CUDA_LOSS,
     CUDA_PARTS,   /* of what several blocks compute: decode.cu, head.cu, sample.cu, columns */
     CUDA_TICKETS, /* which of these blocks ends last: all 0 between kernels */
     CUDA_SLOTS

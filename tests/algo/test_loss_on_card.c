@@ -1,9 +1,8 @@
 /*
- * The CUDA twins of this room against its own functions, on random ragged rows: on a card, or on
- * the emulator (tests/gpu/emulate), where the kernels' logic, barriers and shared memory are judged
- * but not the card's arithmetic. A double of the twin
- * differs from the CPU's by the order of its sum, 1e-12 of the largest; a float by one rounding of
- * it, 1e-6.
+ * The losses on a card against the CPU's, on random ragged rows: on a card, or on the emulator
+ * (tests/gpu/emulate), where the kernels' logic, barriers and shared memory are judged but not the
+ * card's arithmetic. A double differs from the CPU's by the order of its sum, 1e-12 of the largest;
+ * a float by one rounding of it, 1e-6.
  */
 #include "test.h"
 
@@ -13,33 +12,27 @@
 #include "loss/loss.h"
 #include "loss_on_card.h"
 
-typedef struct machine {
-    ares_device d;
-    const algo_twins *twins;
-} machine;
+static ares_device cpu = { .index = -1 };
 
-static bool open_card(machine *m)
+static bool open_card(ares_device *d)
 {
-    *m = (machine){ 0 };
-    int rc = ares_device_open("cuda", 0, &m->d);
+    int rc = ares_device_open("cuda", 0, d);
     const char *required = getenv("ARES_REQUIRE_CUDA");
     if (rc != ARES_OK && !(required && *required)) {
         test_skip(ares_error_message());
         return false;
     }
-    if (!CHECK_OK(rc)) return false;
-    m->twins = twin_table_of(&m->d);
-    return CHECK(m->twins);
+    return CHECK_OK(rc) && CHECK(d->losses);
 }
 
-#define TWIN_TEST(name)                                               \
-    static void check_##name(machine *m);                             \
-    TEST_GPU(twin_##name)                                             \
-    {                                                                 \
-        machine m;                                                    \
-        if (open_card(&m)) check_##name(&m), ares_device_close(&m.d); \
-    }                                                                 \
-    static void check_##name(machine *m)
+#define CARD_TEST(name)                                             \
+    static void check_##name(ares_device *d);                       \
+    TEST_GPU(on_a_card_##name)                                      \
+    {                                                               \
+        ares_device d;                                              \
+        if (open_card(&d)) check_##name(&d), ares_device_close(&d); \
+    }                                                               \
+    static void check_##name(ares_device *card)
 
 /* ---------------------------------------------------------------- random batches */
 
@@ -159,8 +152,8 @@ static void pass_close(pass *p)
     ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full);
 }
 
-static int run_loss(const algo_twins *twins, ares_device *d, const ares_loss *loss,
-                    ares_loss_args a, const ares_kl_args *kl, pass *p)
+static int run_loss(ares_device *d, const ares_loss *loss, ares_loss_args a, const ares_kl_args *kl,
+                    pass *p)
 {
     a.sums = &p->sums;
     a.d_log_prob = p->d_log_prob;
@@ -168,16 +161,16 @@ static int run_loss(const algo_twins *twins, ares_device *d, const ares_loss *lo
     ares_kl_args k = kl ? *kl : (ares_kl_args){ 0 };
     if (k.out) k.out = p->kl;
     if (k.d_full) k.d_full = p->d_full;
-    return on_card_loss(twins, d, loss, &a, kl ? &k : NULL);
+    return on_card_loss(d, loss, &a, kl ? &k : NULL);
 }
 
-static void compare(machine *m, const char *what, const ares_loss *loss, const ares_loss_args *a,
-                    const ares_kl_args *kl, const float *d)
+static void compare(ares_device *card, const char *what, const ares_loss *loss,
+                    const ares_loss_args *a, const ares_kl_args *kl, const float *d)
 {
     pass got, want;
     pass_open(&got, d, a->n), pass_open(&want, d, a->n);
-    CHECK_OK(run_loss(NULL, NULL, loss, *a, kl, &want));
-    if (CHECK_OK(run_loss(m->twins, &m->d, loss, *a, kl, &got))) {
+    CHECK_OK(run_loss(&cpu, loss, *a, kl, &want));
+    if (CHECK_OK(run_loss(card, loss, *a, kl, &got))) {
         sums_agree(what, &got.sums, &want.sums);
         floats_agree(what, got.d_log_prob, want.d_log_prob, a->n);
         floats_agree(what, got.d_entropy, want.d_entropy, a->n);
@@ -205,7 +198,7 @@ static ares_loss_args args_of(const ares_loss_config *cfg, const ares_batch *b,
                              .key = ares_rng_root(3, ARES_RNG_TEST) };
 }
 
-TWIN_TEST(losses_agree)
+CARD_TEST(losses_agree)
 {
     ares_batch b;
     random_batch(&b, 1);
@@ -229,14 +222,14 @@ TWIN_TEST(losses_agree)
             a.rollout_weight = variant == 1 ? is : NULL;
             cfg.clip_ratio_dual = variant == 2 ? 1.5 : NAN;
             cfg.entropy_coeff = variant == 3 ? 0 : 0.01;
-            compare(m, what, list[i], &a, NULL, d);
+            compare(card, what, list[i], &a, NULL, d);
         }
     }
     ares_free(log_prob), ares_free(weight), ares_free(is), ares_free(d);
     ares_batch_fini(&b);
 }
 
-TWIN_TEST(kl_terms_agree)
+CARD_TEST(kl_terms_agree)
 {
     ares_batch b;
     random_batch(&b, 2);
@@ -258,15 +251,15 @@ TWIN_TEST(kl_terms_agree)
                                .out = d };
             *(k.kl->value ? &k.ref_log_prob : &k.full) = k.kl->value ? b.ref_log_probs : full;
             if (!k.kl->value) k.d_full = d;
-            compare(m, names[i], loss, &a, &k, d);
-            if (l == 1) compare(m, "terms alone", NULL, &a, &k, d);
+            compare(card, names[i], loss, &a, &k, d);
+            if (l == 1) compare(card, "terms alone", NULL, &a, &k, d);
         }
     ares_free(log_prob), ares_free(weight), ares_free(d), ares_free(full);
     ares_batch_fini(&b);
 }
 
 /* A chunk of the head: tokens from the middle of one row into the middle of another. */
-TWIN_TEST(parts_of_rows_agree)
+CARD_TEST(parts_of_rows_agree)
 {
     ares_batch b;
     random_batch(&b, 3);
@@ -284,7 +277,7 @@ TWIN_TEST(parts_of_rows_agree)
         a.n = cuts[i + 1] - t;
         a.first = t;
         a.old_log_prob += t, a.advantage += t, a.mask += t, a.entropy += t;
-        compare(m, "part", ares_loss_find("default"), &a, NULL, d);
+        compare(card, "part", ares_loss_find("default"), &a, NULL, d);
     }
     ares_free(log_prob), ares_free(weight), ares_free(d);
     ares_batch_fini(&b);
@@ -294,7 +287,7 @@ TWIN_TEST(parts_of_rows_agree)
  * An update copies the sums to the host once, after many launches: chunks of a loss of tokens, then
  * rows of another loss.
  */
-TWIN_TEST(launches_add_to_the_same_sums)
+CARD_TEST(launches_add_to_the_same_sums)
 {
     ares_batch b;
     random_batch(&b, 9);
@@ -307,15 +300,15 @@ TWIN_TEST(launches_add_to_the_same_sums)
     ares_card_sums sums;
     ares_card_sums_init(&sums);
     ares_loss_sums_init(&got), ares_loss_sums_init(&want);
-    on_card c = { .d = &m->d };
+    on_card c = { .d = card };
     size_t floats = (size_t)b.tokens * sizeof(float);
-    ares_loss_card card = { .row_start = on_card_up(&c, b.row_start,
-                                                    (size_t)(b.rows + 1) * sizeof(int64_t), false),
-                            .sums = on_card_up(&c, &sums, sizeof sums, true) };
+    ares_loss_card on_it = { .row_start = on_card_up(&c, b.row_start,
+                                                     (size_t)(b.rows + 1) * sizeof(int64_t), false),
+                             .sums = on_card_up(&c, &sums, sizeof sums, true) };
     ares_loss_args host = args_of(&cfg, &b, log_prob, weight, NULL), on = host;
     host.samples = on.samples = NULL;
     host.sums = &want, host.d_log_prob = d;
-    on.card = &card;
+    on.card = &on_it;
     on.log_prob = on_card_up(&c, log_prob, floats, false);
     on.old_log_prob = on_card_up(&c, b.old_log_probs, floats, false);
     on.advantage = on_card_up(&c, b.advantages, floats, false);
@@ -330,19 +323,19 @@ TWIN_TEST(launches_add_to_the_same_sums)
         part.n = cut[i + 1] - t;
         part.log_prob += t, part.old_log_prob += t, part.advantage += t, part.weight += t;
         part.mask += t, part.entropy += t, part.d_log_prob += t;
-        CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("default"), &part, NULL));
+        CHECK_OK(ares_loss_compute(card, ares_loss_find("default"), &part, NULL));
     }
-    CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("gspo"), &on, NULL));
+    CHECK_OK(ares_loss_compute(card, ares_loss_find("gspo"), &on, NULL));
     CHECK_OK(on_card_close(&c));
-    CHECK_OK(twin_loss_compute(NULL, NULL, ares_loss_find("default"), &host, NULL));
-    CHECK_OK(twin_loss_compute(NULL, NULL, ares_loss_find("gspo"), &host, NULL));
+    CHECK_OK(ares_loss_compute(&cpu, ares_loss_find("default"), &host, NULL));
+    CHECK_OK(ares_loss_compute(&cpu, ares_loss_find("gspo"), &host, NULL));
     ares_card_sums_add(&sums, &got);
     sums_agree("launches", &got, &want);
     ares_free(log_prob), ares_free(weight), ares_free(d);
     ares_batch_fini(&b);
 }
 
-TWIN_TEST(faults_are_named_as_on_the_cpu)
+CARD_TEST(faults_are_named_as_on_the_cpu)
 {
     ares_batch b;
     random_batch(&b, 4);
@@ -360,15 +353,15 @@ TWIN_TEST(faults_are_named_as_on_the_cpu)
         float old = log_prob[t];
         pass_open(&p, d, b.tokens);
         log_prob[t] = NAN;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+        CHECK_FAIL(run_loss(card, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
                    "row 3, token 4000");
         log_prob[t] = old;
         b.response_mask[t] = 2;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+        CHECK_FAIL(run_loss(card, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
                    "mask of row 3, token 4000 is 2");
         b.response_mask[t] = 1;
         b.entropies[t] = INFINITY;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+        CHECK_FAIL(run_loss(card, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
                    "entropy of row 3, token 4000");
         b.entropies[t] = 1;
         pass_close(&p);
@@ -377,7 +370,7 @@ TWIN_TEST(faults_are_named_as_on_the_cpu)
     ares_batch_fini(&b);
 }
 
-TWIN_TEST(value_loss_agrees)
+CARD_TEST(value_loss_agrees)
 {
     ares_batch b;
     random_batch(&b, 5);
@@ -397,10 +390,10 @@ TWIN_TEST(value_loss_agrees)
                               .sums = &sums[0],
                               .row_start = b.row_start,
                               .end = b.rows };
-        CHECK_OK(on_card_value_loss(NULL, NULL, &a));
+        CHECK_OK(on_card_value_loss(&cpu, &a));
         a.d_value = got;
         a.sums = &sums[1];
-        CHECK_OK(on_card_value_loss(m->twins, &m->d, &a));
+        CHECK_OK(on_card_value_loss(card, &a));
         CHECK_MEM(got, want, (size_t)b.tokens * sizeof *got);
         doubles_agree("value sums", &sums[1].loss, &sums[0].loss, 4, 1e-12);
         CHECK(sums[0].clip > 0 || !clip);
@@ -421,14 +414,14 @@ TWIN_TEST(value_loss_agrees)
                           .sums = &sums,
                           .row_start = b.row_start,
                           .end = b.rows };
-    CHECK_FAIL(on_card_value_loss(m->twins, &m->d, &a), ARES_ENUMERIC, "return nan");
+    CHECK_FAIL(on_card_value_loss(card, &a), ARES_ENUMERIC, "return nan");
     target[8000] = old;
     ares_free(value), ares_free(target), ares_free(weight), ares_free(d);
     ares_batch_fini(&b);
 }
 
 /* Nothing to do is done without a launch. */
-TWIN_TEST(nothing_is_fine)
+CARD_TEST(nothing_is_fine)
 {
     ares_batch b;
     ares_batch_init(&b);
@@ -439,17 +432,17 @@ TWIN_TEST(nothing_is_fine)
     int64_t zero[2] = { 0, 0 };
     ares_loss_sums_init(&sums);
     ares_loss_args a = { .cfg = &cfg, .row_start = zero, .end = 1, .sums = &sums };
-    CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("default"), &a, NULL));
-    CHECK_OK(on_card_loss(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
+    CHECK_OK(on_card_loss(card, ares_loss_find("default"), &a, NULL));
+    CHECK_OK(on_card_loss(card, ares_loss_find("gspo"), &a, NULL));
     CHECK_NEAR(sums.tokens, 0, 0);
     ares_batch_fini(&b);
 }
 
-TEST(a_cpu_has_no_twins)
+TEST(a_cpu_has_no_losses_of_a_card)
 {
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 1, &d));
-    CHECK(!twin_table_of(&d));
+    CHECK(!d.losses);
     CHECK(!ares_device_symbol(&d, "ares_cuda_open"));
     ares_device_close(&d);
 }

@@ -1,42 +1,30 @@
 /*
- * The losses on a device: its twin on a card, else the CPU's. After a fault on a card the CPU
- * computes too, and names it.
+ * The losses on a device: a card's or the CPU's functions, and what a card's have added up. After a
+ * fault on a card the CPU computes the tokens too, and names the place.
  */
-#include "twin.h"
+#include "loss/on_device.h"
 
 #include <assert.h>
 #include <math.h>
 
 #include "loss/loss.h"
 
-const algo_twins *twin_table_of(const ares_device *d)
+int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                      const ares_kl_args *k)
 {
-    typedef const algo_twins *table_fn(void);
-    table_fn *table;
-    *(void **)&table = ares_device_symbol(d, "ares_cuda_algo_twins");
-    return table ? table() : NULL;
-}
-
-/* ---------------------------------------------------------------- calls */
-
-int twin_loss_compute(const algo_twins *twins, ares_device *d, const ares_loss *loss,
-                      const ares_loss_args *a, const ares_kl_args *k)
-{
-    if (twins) return twins->loss(d, &(twin_loss_args){ .loss = loss, .args = a, .kl = k });
+    if (d->losses) return d->losses->loss(d, loss, a, k);
     ARES_TRY(loss->compute(a));
     return loss_terms(a, k);
 }
 
-int twin_loss_terms(const algo_twins *twins, ares_device *d, const ares_loss_args *a,
-                    const ares_kl_args *k)
+int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)
 {
-    if (twins) return twins->loss(d, &(twin_loss_args){ .args = a, .kl = k });
-    return loss_terms(a, k);
+    return d->losses ? d->losses->loss(d, NULL, a, k) : loss_terms(a, k);
 }
 
-int twin_value_loss(const algo_twins *twins, ares_device *d, const ares_value_args *a)
+int ares_value_loss_on(ares_device *d, const ares_value_args *a)
 {
-    return twins ? twins->value(d, a) : value_loss(a);
+    return d->losses ? d->losses->value(d, a) : value_loss(a);
 }
 
 /* ---------------------------------------------------------------- a card's sums */
@@ -52,7 +40,7 @@ void ares_card_sums_init(ares_card_sums *s)
 void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to)
 {
 #define ADD(name) to->name += s->sum[SUM_##name];
-    TWIN_LOSS_SUMS(ADD)
+    CARD_LOSS_SUMS(ADD)
 #undef ADD
     to->ratio_min = ARES_MIN(to->ratio_min, s->sum[SUM_MIN]);
     to->ratio_max = ARES_MAX(to->ratio_max, s->sum[SUM_MAX]);
@@ -63,7 +51,7 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to)
 {
     int i = 0;
 #define ADD(name) to->name += s->sum[i++];
-    TWIN_VALUE_SUMS(ADD)
+    CARD_VALUE_SUMS(ADD)
 #undef ADD
 }
 
@@ -97,20 +85,4 @@ int ares_value_fault(const ares_value_args *host)
     int rc = value_loss(&a);
     ares_free(d);
     return rc == ARES_OK ? unnamed("value") : rc;
-}
-
-/* ---------------------------------------------------------------- of a device */
-
-int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
-                      const ares_kl_args *k)
-{
-    return twin_loss_compute(twin_table_of(d), d, loss, a, k);
-}
-int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k)
-{
-    return twin_loss_terms(twin_table_of(d), d, a, k);
-}
-int ares_value_loss_on(ares_device *d, const ares_value_args *a)
-{
-    return twin_value_loss(twin_table_of(d), d, a);
 }

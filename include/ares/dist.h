@@ -39,7 +39,7 @@ int ares_world_local_size(const ares_world *w); /* ranks of this machine */
 int ares_world_threads(const ares_world *w);
 /*
  * How long this rank waits for the others in a collective before it ends the run and says which
- * rank stands where (watch.c). 0, the default: for ever. A rank of this machine that is gone ends
+ * rank stands where (stall.c). 0, the default: for ever. A rank of this machine that is gone ends
  * the run in any case.
  */
 void ares_world_set_timeout(ares_world *w, double seconds);
@@ -174,7 +174,7 @@ int ares_world_signal(ares_world *w, int *signal);
 
 /*
  * What libares_cuda.so does for a group of ranks (src/dist/cuda): work on a stream of the group's
- * own, beside the device's. src/dist/group.c call it.
+ * own, beside the device's. src/dist/group.c calls it.
  */
 
 /* One rank's side of a group. */
@@ -202,7 +202,7 @@ typedef struct ares_dist_side {
  * Between begin and end, copies, sums and what goes between ranks are queued in order; they wait
  * for what was launched on the device before begin. A failure is the device's: k->sync has it too.
  */
-typedef struct ares_dist_twins {
+typedef struct ares_dist_ops {
     /* device and host_bytes are set; allocates the pinned memory */
     int (*open)(ares_dist_side *s);
     void (*close)(ares_dist_side *s);
@@ -235,7 +235,7 @@ typedef struct ares_dist_twins {
     int (*exchange)(ares_dist_side *s, const void *to_each, size_t apart, void *from_each,
                     size_t bytes);
     void (*abort)(ares_dist_side *s); /* ends what waits for other ranks; nothing can follow */
-} ares_dist_twins;
+} ares_dist_ops;
 
-typedef const ares_dist_twins *ares_cuda_dist_twins_fn(void);
+typedef const ares_dist_ops *ares_cuda_dist_ops_fn(void);
 #endif

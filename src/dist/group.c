@@ -1,7 +1,7 @@
 /*
- * Collectives on the memory of devices, for groups of ranks. In order: the choice of a way
- * between cards; that by NCCL; the groups themselves, with the way between CPUs; the way of cards
- * through host memory.
+ * Collectives on the memory of devices, for groups of ranks. In order: the choice of a
+ * transport between cards; the one by NCCL; the groups themselves, with what CPUs do; the transport
+ * of cards through host memory.
  */
 #include "internal.h"
 
@@ -10,27 +10,27 @@
 #include <unistd.h>
 
 /*
- * How the bytes of groups travel between cards. Every rank tells which card it has and whether it
- * has NCCL; all see what all have told and come to the same choice.
+ * How the bytes of groups travel between cards. Every rank sends which card it has and
+ * whether it has NCCL; all see what all have sent and come to the same choice.
  */
 
-typedef struct told {
+typedef struct card_info {
     uint8_t card[16];
     int version;
     char lacks[240]; /* why this rank has no NCCL; "": it has */
-} told;
+} card_info;
 
-static void tell(ares_device *d, const ares_dist_twins *twins, told *t)
+static void read_card_info(ares_device *d, const ares_dist_ops *ops, card_info *t)
 {
-    *t = (told){ .version = -1 };
-    twins->card(d, t->card);
-    if (twins->find(&t->version) == ARES_OK) return;
+    *t = (card_info){ .version = -1 };
+    ops->card(d, t->card);
+    if (ops->find(&t->version) == ARES_OK) return;
     snprintf(t->lacks, sizeof t->lacks, "%s", ares_error_message());
     ares_error_clear();
 }
 
 /* Two ranks on one card, as NCCL allows it only where its own options say so. */
-static bool find_shared(const told *t, int n, ares_str *why)
+static bool find_shared(const card_info *t, int n, ares_str *why)
 {
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
@@ -40,7 +40,7 @@ static bool find_shared(const told *t, int n, ares_str *why)
             }
     return false;
 }
-static bool find_lack(const told *t, int n, ares_str *why)
+static bool find_lack(const card_info *t, int n, ares_str *why)
 {
     for (int r = 0; r < n; r++) {
         if (*t[r].lacks) ares_str_addf(why, "rank %d has no NCCL: %s", r, t[r].lacks);
@@ -54,7 +54,8 @@ static bool find_lack(const told *t, int n, ares_str *why)
 }
 
 /* NULL: what was asked for is not to be had. */
-static const dist_way *choose(dist_transport wanted, const told *t, int n, ares_str *why)
+static const dist_card_transport *choose(dist_transport wanted, const card_info *t, int n,
+                                         ares_str *why)
 {
     if (wanted == DIST_STAGED) ares_str_add_z(why, "trainer.comm_transport = staged");
     else if (wanted == DIST_NCCL) {
@@ -66,34 +67,35 @@ static const dist_way *choose(dist_transport wanted, const told *t, int n, ares_
     return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
 }
 
-static int count_same(const told *t, int n, const told *mine)
+static int count_same(const card_info *t, int n, const card_info *mine)
 {
     int same = 0;
     for (int r = 0; r < n; r++) same += memcmp(t[r].card, mine->card, sizeof mine->card) == 0;
     return same;
 }
 
-static void say(const dist_way *way, const told *t, int size, const char *why)
+static void log_choice(const dist_card_transport *chosen, const card_info *t, int size,
+                       const char *why)
 {
-    if (way == &dist_nccl)
+    if (chosen == &dist_nccl)
         ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", size,
                   t->version / 10000, t->version / 100 % 100, t->version % 100, why);
     else ares_info("dist: groups of %d ranks exchange over host memory: %s", size, why);
 }
 
-/* Sets way, the same on every rank, says it, and counts on_card. */
-static int dist_way_choose(ares_group *g)
+/* Sets transport, the same on every rank, logs it, and counts on_card. */
+static int choose_transport(ares_group *g)
 {
-    told mine;
+    card_info mine;
     ares_world *w = g->world;
     ares_str all = { 0 }, why = { 0 };
-    tell(g->device, g->twins, &mine);
+    read_card_info(g->device, g->ops, &mine);
     int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
     if (rc == ARES_OK) {
-        const told *t = (const told *)(const void *)all.data;
+        const card_info *t = (const card_info *)(const void *)all.data;
         g->on_card = count_same(t, w->size, &mine);
-        g->way = choose(w->transport, t, w->size, &why);
-        if (g->way) say(g->way, t, g->size, why.data);
+        g->transport = choose(w->transport, t, w->size, &why);
+        if (g->transport) log_choice(g->transport, t, g->size, why.data);
         else
             rc =
                 ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s", why.data);
@@ -109,7 +111,7 @@ static int dist_way_choose(ares_group *g)
  *
  * A call is queued and the host goes on; what NCCL does later is only seen by who waits for the
  * card. While the host waits, it asks NCCL for failures, and shows the other ranks the collective
- * that its card is at (watch.c).
+ * that its card is at (stall.c).
  */
 
 enum {
@@ -173,14 +175,14 @@ static int open_nccl(ares_group *g)
     g->side.pause = pause_at;
     g->side.resume = resume;
     g->side.fail = end_all;
-    ARES_TRY(g->twins->open(&g->side));
+    ARES_TRY(g->ops->open(&g->side));
     return dist_side_memory(g, NCCL_BYTES);
 }
 
 static int exchange_ids(ares_group *g, ares_str *all)
 {
     uint8_t id[DIST_NCCL_ID] = { 0 };
-    ARES_TRY(ares_world_share_error(g->world, g->rank == 0 ? g->twins->id(id) : ARES_OK));
+    ARES_TRY(ares_world_share_error(g->world, g->rank == 0 ? g->ops->id(id) : ARES_OK));
     return ares_world_gather_all(g->world, id, sizeof id, all, NULL);
 }
 
@@ -194,7 +196,7 @@ static int connect_side(ares_group *g)
         const char *of_first = ids.data + (w->rank - g->rank * g->stride) * DIST_NCCL_ID;
         dist_watch_name(w, DIST_GROUP_OPEN, g->size);
         g->at[0] = dist_watch_issue(w, g->size, g->stride);
-        rc = g->twins->connect(&g->side, (const uint8_t *)of_first);
+        rc = g->ops->connect(&g->side, (const uint8_t *)of_first);
         if (rc != ARES_OK) {
             rc = ares_fail(rc, "%s; trainer.comm_transport=staged needs no NCCL",
                            ares_error_message());
@@ -220,7 +222,7 @@ static void dist_nccl_close(ares_group *g)
 void dist_groups_abort(const ares_world *w)
 {
     if (w->groups) alarm(ABORT_S);
-    for (ares_group *g = w->groups; g; g = g->next) g->twins->abort(&g->side);
+    for (ares_group *g = w->groups; g; g = g->next) g->ops->abort(&g->side);
 }
 
 /* ---------------- calls */
@@ -234,9 +236,9 @@ static void dist_must(ares_group *g, int rc);
 
 static ares_ticket nccl_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
-    g->twins->begin(&g->side);
-    dist_must(g, g->twins->gather(&g->side, mine, all, bytes));
-    return g->twins->end(&g->side);
+    g->ops->begin(&g->side);
+    dist_must(g, g->ops->gather(&g->side, mine, all, bytes));
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket nccl_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
@@ -245,54 +247,54 @@ static ares_ticket nccl_gather_columns(ares_group *g, const void *mine, void *al
     size_t row = bytes * (size_t)g->size;
     int64_t most = nccl_most_of_each(g, bytes), n;
     ARES_ASSERT(most > 0);
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < rows; at += n) {
         n = ARES_MIN(rows - at, most);
         size_t slab = (size_t)n * bytes;
-        dist_must(g, g->twins->gather(&g->side, (const char *)mine + (size_t)at * bytes,
-                                      g->side.on_device, slab));
+        dist_must(g, g->ops->gather(&g->side, (const char *)mine + (size_t)at * bytes,
+                                    g->side.on_device, slab));
         for (int r = 0; r < g->size; r++)
-            g->twins->copy_rows(&g->side, (char *)all + (size_t)at * row + (size_t)r * bytes, row,
-                                g->side.on_device + (size_t)r * slab, bytes, bytes, n);
+            g->ops->copy_rows(&g->side, (char *)all + (size_t)at * row + (size_t)r * bytes, row,
+                              g->side.on_device + (size_t)r * slab, bytes, bytes, n);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket nccl_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
                                     bool add)
 {
     int64_t most = nccl_most_of_each(g, sizeof *all), piece;
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
-        dist_must(g, g->twins->exchange(&g->side, all + at, (size_t)n * sizeof *all,
-                                        g->side.on_device, (size_t)piece * sizeof *all));
-        g->twins->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
-                        piece, add);
+        dist_must(g, g->ops->exchange(&g->side, all + at, (size_t)n * sizeof *all,
+                                      g->side.on_device, (size_t)piece * sizeof *all));
+        g->ops->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
+                      piece, add);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket nccl_sum(ares_group *g, float *x, int64_t n)
 {
     int64_t most = nccl_most_of_each(g, sizeof *x), piece;
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
         dist_must(g,
-                  g->twins->gather(&g->side, x + at, g->side.on_device, (size_t)piece * sizeof *x));
-        g->twins->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
+                  g->ops->gather(&g->side, x + at, g->side.on_device, (size_t)piece * sizeof *x));
+        g->ops->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
-const dist_way dist_nccl = { .name = "nccl",
-                             .open = open_nccl,
-                             .connect = connect_side,
-                             .gather = nccl_gather,
-                             .gather_columns = nccl_gather_columns,
-                             .sum_scatter = nccl_sum_scatter,
-                             .sum = nccl_sum };
+const dist_card_transport dist_nccl = { .name = "nccl",
+                                        .open = open_nccl,
+                                        .connect = connect_side,
+                                        .gather = nccl_gather,
+                                        .gather_columns = nccl_gather_columns,
+                                        .sum_scatter = nccl_sum_scatter,
+                                        .sum = nccl_sum };
 
 /*
  * Groups: collectives on the memory of the devices of several ranks. Bytes are only moved between
@@ -307,16 +309,17 @@ enum {
     TASK_ELEMENTS = 1 << 15   /* of a sum, for one thread */
 };
 
-/* A rank's side between cards, by the way that all ranks take. A collective of the world. */
+/* A rank's side between cards, by the transport that all ranks have chosen. A collective of the
+ * world. */
 static int open_side(ares_group *g)
 {
-    ares_cuda_dist_twins_fn *twins;
-    *(void **)&twins = ares_device_symbol(g->device, "ares_cuda_dist_twins");
-    ARES_ASSERT(twins); /* the library and the program are of one build */
-    g->twins = twins();
+    ares_cuda_dist_ops_fn *ops;
+    *(void **)&ops = ares_device_symbol(g->device, "ares_cuda_dist_ops");
+    ARES_ASSERT(ops); /* the library and the program are of one build */
+    g->ops = ops();
     g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
-    ARES_TRY(dist_way_choose(g));
-    return ares_world_share_error(g->world, g->way->open(g)); /* a wait that is watched */
+    ARES_TRY(choose_transport(g));
+    return ares_world_share_error(g->world, g->transport->open(g)); /* a wait that is watched */
 }
 
 /* Memory of the device for `bytes` of what other ranks send. */
@@ -355,8 +358,8 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
     if (size > 1 && d->index >= 0) rc = open_side(g);
     else if (size > 1) rc = ares_world_share_error(w, ARES_OK); /* a wait that is watched */
     if (rc == ARES_OK && size > 1)
-        rc = g->way && g->way->connect ? g->way->connect(g)
-                                       : dist_comm_open(w, size, stride, &g->comm);
+        rc = g->transport && g->transport->connect ? g->transport->connect(g)
+                                                   : dist_comm_open(w, size, stride, &g->comm);
     if (rc != ARES_OK) {
         ares_group_close(g);
         return rc;
@@ -368,9 +371,9 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
 void ares_group_close(ares_group *g)
 {
     if (!g) return;
-    if (g->twins) {
+    if (g->ops) {
         dist_nccl_close(g);
-        g->twins->close(&g->side);
+        g->ops->close(&g->side);
         g->device->k->release(g->device, g->side.on_device, g->side.bytes);
     }
     dist_comm_close(g->comm);
@@ -414,7 +417,7 @@ static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
 {
     ares_world *w = g->world;
     g->bytes += bytes * (g->size - 1);
-    if (g->way == &dist_nccl) dist_nccl_issue(g, kind, size);
+    if (g->transport == &dist_nccl) dist_nccl_issue(g, kind, size);
     else dist_watch_name(w, kind, size);
     if (g->size < w->size) return; /* other groups may make other calls */
     uint64_t call = (uint64_t)size * 31 + (uint64_t)kind;
@@ -442,7 +445,7 @@ ares_ticket ares_group_gather(ares_group *g, const void *mine, void *all, size_t
 {
     char *own = (char *)all + (size_t)g->rank * bytes;
     if (g->size > 1) begin(g, DIST_GROUP_GATHER, (int64_t)bytes, (int64_t)bytes);
-    if (g->way) return g->way->gather(g, mine, all, bytes);
+    if (g->transport) return g->transport->gather(g, mine, all, bytes);
     copy(g, own, mine, bytes);
     if (g->size == 1) return 0;
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
@@ -465,7 +468,7 @@ ares_ticket ares_group_gather_columns(ares_group *g, const void *mine, void *all
     }
     int64_t most = (int64_t)(PIECE_BYTES / bytes);
     begin(g, DIST_GROUP_COLUMNS, rows * (int64_t)bytes, rows * (int64_t)bytes);
-    if (g->way) return g->way->gather_columns(g, mine, all, rows, bytes);
+    if (g->transport) return g->transport->gather_columns(g, mine, all, rows, bytes);
     for (int64_t at = 0; at < rows; at += most)
         if (!keep(g, dist_comm_gather(g->world, g->comm, (const char *)mine + (size_t)at * bytes,
                                       (char *)all + (size_t)at * row, ARES_MIN(rows - at, most),
@@ -516,7 +519,7 @@ ares_ticket ares_group_sum_scatter(ares_group *g, const float *all, float *mine,
         return 0;
     }
     begin(g, DIST_GROUP_SUM_SCATTER, n, n * (int64_t)sizeof *all);
-    if (g->way) return g->way->sum_scatter(g, all, mine, n, add);
+    if (g->transport) return g->transport->sum_scatter(g, all, mine, n, add);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         float *slices = slices_of(g, piece);
@@ -533,7 +536,7 @@ ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
     ARES_ASSERT(n >= 0);
     if (g->size == 1) return 0;
     begin(g, DIST_GROUP_SUM, n, n * (int64_t)sizeof *x);
-    if (g->way) return g->way->sum(g, x, n);
+    if (g->transport) return g->transport->sum(g, x, n);
     for (int64_t at = 0; at < n; at += PIECE_ELEMENTS) {
         int64_t piece = ARES_MIN(n - at, PIECE_ELEMENTS);
         size_t bytes = (size_t)piece * sizeof *x;
@@ -548,7 +551,7 @@ ares_ticket ares_group_sum(ares_group *g, float *x, int64_t n)
 /* ---------------- waiting */
 void ares_group_join(ares_group *g, ares_ticket t)
 {
-    if (g->twins) g->twins->join(&g->side, t);
+    if (g->ops) g->ops->join(&g->side, t);
     else ARES_ASSERT(t == 0);
 }
 
@@ -557,7 +560,7 @@ int ares_group_sync(ares_group *g)
     int rc = g->failure;
     g->failure = ARES_OK;
     if (rc != ARES_OK) return ares_fail(rc, "%s", g->message.data);
-    if (g->twins) ARES_TRY(g->twins->wait(&g->side));
+    if (g->ops) ARES_TRY(g->ops->wait(&g->side));
     return g->device->k->sync(g->device);
 }
 
@@ -576,7 +579,7 @@ enum { STAGED_BYTES = 8 << 20 }; /* of each of the three buffers */
 static int open_staged(ares_group *g)
 {
     g->side.host_bytes = STAGED_BYTES;
-    int rc = g->twins->open(&g->side);
+    int rc = g->ops->open(&g->side);
     return rc == ARES_OK ? dist_side_memory(g, STAGED_BYTES) : rc;
 }
 
@@ -589,13 +592,13 @@ static size_t staged_most_of_each(const ares_group *g)
 
 static void queue(ares_group *g, void *to, const void *from, size_t bytes)
 {
-    g->twins->copy(&g->side, to, from, bytes);
+    g->ops->copy(&g->side, to, from, bytes);
 }
 
 /* What was queued is done, and MPI may move it. */
 static void sent(ares_group *g)
 {
-    dist_must(g, g->twins->wait(&g->side));
+    dist_must(g, g->ops->wait(&g->side));
 }
 
 /* The pieces of all ranks, one after the other, into side.arrived. */
@@ -621,7 +624,7 @@ static ares_ticket staged_gather(ares_group *g, const void *mine, void *all, siz
 {
     char *to = all, *own = to + (size_t)g->rank * bytes;
     size_t most = staged_most_of_each(g), piece;
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     if (mine != own) queue(g, own, mine, bytes);
     for (size_t at = 0; at < bytes; at += piece) {
         piece = ARES_MIN(bytes - at, most);
@@ -630,7 +633,7 @@ static ares_ticket staged_gather(ares_group *g, const void *mine, void *all, siz
             if (r != g->rank)
                 queue(g, to + (size_t)r * bytes + at, g->side.arrived + (size_t)r * piece, piece);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *all, int64_t rows,
@@ -639,7 +642,7 @@ static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *
     size_t row = bytes * (size_t)g->size;
     int64_t most = (int64_t)(STAGED_BYTES / row), n;
     ARES_ASSERT(most > 0);
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < rows; at += n) {
         n = ARES_MIN(rows - at, most);
         queue(g, g->side.sent, (const char *)mine + (size_t)at * bytes, (size_t)n * bytes);
@@ -648,14 +651,14 @@ static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *
                                       row, bytes));
         queue(g, (char *)all + (size_t)at * row, g->side.arrived, (size_t)n * row);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mine, int64_t n,
                                       bool add)
 {
     int64_t most = (int64_t)(staged_most_of_each(g) / sizeof *all), piece;
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
         size_t bytes = (size_t)piece * sizeof *all;
@@ -665,29 +668,29 @@ static ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mi
         dist_must(
             g, dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
         receive(g, bytes);
-        g->twins->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
-                        piece, add);
+        g->ops->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
+                      piece, add);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
 static ares_ticket staged_sum(ares_group *g, float *x, int64_t n)
 {
     int64_t most = (int64_t)(staged_most_of_each(g) / sizeof *x), piece;
-    g->twins->begin(&g->side);
+    g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
         size_t bytes = (size_t)piece * sizeof *x;
         gather_piece(g, x + at, bytes);
         receive(g, bytes);
-        g->twins->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
+        g->ops->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
     }
-    return g->twins->end(&g->side);
+    return g->ops->end(&g->side);
 }
 
-const dist_way dist_staged = { .name = "staged",
-                               .open = open_staged,
-                               .gather = staged_gather,
-                               .gather_columns = staged_gather_columns,
-                               .sum_scatter = staged_sum_scatter,
-                               .sum = staged_sum };
+const dist_card_transport dist_staged = { .name = "staged",
+                                          .open = open_staged,
+                                          .gather = staged_gather,
+                                          .gather_columns = staged_gather_columns,
+                                          .sum_scatter = staged_sum_scatter,
+                                          .sum = staged_sum };

@@ -1,6 +1,6 @@
 /*
- * Private to dist: the world and what uses MPI, then groups and the ways in which their bytes
- * travel.
+ * Private to dist: the world and what uses MPI, then groups and the transports of
+ * their bytes.
  */
 #ifndef ARES_DIST_INTERNAL_H
 #define ARES_DIST_INTERNAL_H
@@ -34,9 +34,9 @@ typedef enum { DIST_KINDS(DIST_KIND_) } dist_kind;
 
 /*
  * Where a rank stands, for the other ranks of its machine to read. It lies in shared memory, and
- * only its own rank writes it, except `told` of the first entry.
+ * only its own rank writes it, except the last two members of the first entry.
  */
-typedef struct dist_standing {
+typedef struct dist_rank_status {
     int rank; /* in the world */
     pid_t pid;
     ino_t pids;            /* its pid namespace: in another one its pid says nothing */
@@ -53,11 +53,14 @@ typedef struct dist_standing {
     _Atomic double since;                 /* when it began or left the last one, by ares_now_s */
     _Atomic bool inside;                  /* is in it */
     _Atomic bool ended;                   /* ends in order, or has said why not */
-    /* of the first entry: a rank of this machine has said who does not come; why all ranks end */
-    _Atomic bool told, reported;
-} dist_standing;
+    /*
+     * of the first entry: whether a rank of this machine has taken it on to say who does not come;
+     * and why all ranks end
+     */
+    _Atomic bool claimed, reported;
+} dist_rank_status;
 
-/* Where a rank stood or stands: of a dist_standing, what changes with each collective. */
+/* Where a rank stood or stands: of a dist_rank_status, what changes with each collective. */
 typedef struct dist_place {
     int kind;
     int64_t size, count, inner;
@@ -75,7 +78,7 @@ struct ares_world {
     uint64_t calls;
     char *buffer; /* of the collectives; kept, because gradients are summed in every step */
     size_t buffer_bytes;
-    dist_standing *standing;  /* [local_size]; NULL in a world of one */
+    dist_rank_status *status; /* [local_size]; NULL in a world of one */
     double timeout_s;         /* 0: wait for ever */
     dist_transport transport; /* that was asked for */
     ares_group *groups;       /* that are open and whose cards wait for each other */
@@ -87,7 +90,7 @@ void dist_groups_abort(const ares_world *w); /* ends what their cards wait for (
 
 /* transport.c, with and without MPI. Sizes are in bytes, each block below 2^31. */
 int dist_transport_size(void); /* ranks that a launcher announced; 1 without one */
-/* fills rank, size, local_rank, local_size, threads, standing */
+/* fills rank, size, local_rank, local_size, threads, status */
 int dist_transport_open(ares_world *w);
 void dist_transport_close(ares_world *w);
 void dist_transport_abort(int exit_code) __attribute__((noreturn));
@@ -110,8 +113,8 @@ int dist_comm_gather(ares_world *w, dist_comm *c, const void *mine, void *all, i
 int dist_comm_exchange(ares_world *w, dist_comm *c, const void *to_each, size_t apart,
                        void *from_each, size_t bytes);
 
-/* ---------------- who waits for whom (watch.c) */
-/* Begins to show this rank in w->standing. */
+/* ---------------- who waits for whom (stall.c) */
+/* Begins to show this rank in w->status. */
 void dist_watch_open(ares_world *w);
 /* What the collectives that follow are called. */
 void dist_watch_name(ares_world *w, dist_kind kind, int64_t size);
@@ -120,7 +123,7 @@ typedef struct dist_wait {
     double last, waited,
         looked;     /* when it was polled last; seconds until then, and to the last look */
     double pause_s; /* between two polls */
-    const dist_standing *gone; /* seen in the last look */
+    const dist_rank_status *gone; /* seen in the last look */
 } dist_wait;
 /* Before, while and after a collective of MPI runs. */
 dist_wait dist_watch_enter(ares_world *w);
@@ -145,13 +148,13 @@ void dist_watch_close(void);
 /* Says which rank of this machine is gone, if one is. May be called by a signal handler. */
 void dist_watch_tell_gone(void);
 /* Appends which rank keeps s[me] waiting; s: the n ranks of this machine, of `world` in all. */
-void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
+void dist_watch_describe(const dist_rank_status *s, int n, int world, int me, double now,
                          ares_str *out);
 
-/* A group, for the ways in which its bytes travel: group.c (CPU), group.c (cards). */
+/* A group, for the transports of its bytes (group.c). */
 
 /* The functions of dist.h between cards; begin has counted the call. */
-typedef struct dist_way {
+typedef struct dist_card_transport {
     const char *name;
     /* this rank's side, with all that a call needs; host memory is the side's */
     int (*open)(ares_group *g);
@@ -161,8 +164,8 @@ typedef struct dist_way {
                                   size_t bytes);
     ares_ticket (*sum_scatter)(ares_group *g, const float *all, float *mine, int64_t n, bool add);
     ares_ticket (*sum)(ares_group *g, float *x, int64_t n);
-} dist_way;
-extern const dist_way dist_staged, dist_nccl;
+} dist_card_transport;
+extern const dist_card_transport dist_staged, dist_nccl;
 
 enum { DIST_PLACES = 64, DIST_NCCL_ID = 128 };
 
@@ -175,8 +178,8 @@ struct ares_group {
     int failure; /* the first since the last sync, and its message */
     ares_str message;
     /* of several ranks with cards */
-    const dist_way *way; /* NULL: the CPU's */
-    const ares_dist_twins *twins;
+    const dist_card_transport *transport; /* NULL: the CPU's */
+    const ares_dist_ops *ops;
     ares_dist_side side;
     int on_card; /* ranks of the world, this one among them, that use this rank's card */
     /* of NCCL: the tickets so far; where a rank stands whose card is at one, and before it is */

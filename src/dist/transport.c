@@ -97,17 +97,16 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
 }
 
 /* Memory that the ranks of this machine share. The system frees it with the last of them. */
-static int share_standing(MPI_Comm local, ares_world *w)
+static int share_status(MPI_Comm local, ares_world *w)
 {
     MPI_Win window;
-    MPI_Aint bytes = (MPI_Aint)sizeof *w->standing;
+    MPI_Aint bytes = (MPI_Aint)sizeof *w->status;
     int unit;
     void *own;
     ARES_TRY(checked(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, local, &own, &window),
                      "shared memory"));
     /* contiguous: the memory of rank 0 goes on with that of the others */
-    ARES_TRY(
-        checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->standing), "shared memory"));
+    ARES_TRY(checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->status), "shared memory"));
     dist_watch_open(w);
     return checked(MPI_Barrier(local), "start");
 }
@@ -160,7 +159,7 @@ int dist_transport_open(ares_world *w)
     MPI_Comm_rank(local, &w->local_rank);
     MPI_Comm_size(local, &w->local_size);
     int rc = share_of_cpus(local, w->local_size, &w->threads);
-    if (rc == ARES_OK) rc = share_standing(local, w);
+    if (rc == ARES_OK) rc = share_status(local, w);
     MPI_Comm_free(&local);
     return rc;
 }

@@ -104,7 +104,7 @@ TEST_GPU(nccl_gives_the_sums_and_columns_of_the_host)
         return;
     }
     REQUIRE_OK(start(&r));
-    CHECK(ares_world_size(r.w) == 1 || r.g->way == &dist_nccl);
+    CHECK(ares_world_size(r.w) == 1 || r.g->transport == &dist_nccl);
     size_t bytes = r.g->side.bytes;
     sums_of_a_group(r.g, &r.d);
     if (bytes > 0) r.g->side.bytes = 2 << 20; /* many pieces, the last one shorter */
@@ -128,7 +128,7 @@ TEST_GPU(nccl_keeps_groups_of_the_world_apart)
         int rank = ares_world_rank(r.w), first = stride == 1 ? rank / 2 * 2 : rank % 2;
         ares_group *g;
         REQUIRE_OK(ares_group_open(r.w, &r.d, 2, stride, &g));
-        CHECK(g->way == &dist_nccl);
+        CHECK(g->transport == &dist_nccl);
         for (int i = 0; i < 1 + first * 3; i++) {
             float want[2] = { (float)((double)element(first, i) + element(first + stride, i)),
                               (float)(2 * first + stride) },
@@ -181,16 +181,16 @@ TEST_GPU(a_missing_join_and_a_missing_event_show_on_the_emulator)
         return;
     }
     REQUIRE_OK(start(&r));
-    ares_dist_twins hasty = *r.g->twins;
+    ares_dist_ops hasty = *r.g->ops;
     hasty.begin = begin_at_once;
     CHECK_EQ(wrong_rounds(&r, true), 0);
     CHECK(wrong_rounds(&r, false) > 0);
-    r.g->twins = &hasty;
+    r.g->ops = &hasty;
     CHECK(wrong_rounds(&r, true) > 0);
     end(&r);
 }
 
-/* ---------------- which way is taken */
+/* ---------------- which transport is chosen */
 static void says_of(const char *test, int ranks, const char *name, const char *value,
                     const char *words)
 {

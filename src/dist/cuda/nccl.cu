@@ -446,7 +446,7 @@ static int group_wait(ares_dist_side *s)
     return c->failed ? cuda_sync(s->device) : ARES_OK;
 }
 
-static const ares_dist_twins table = {
+static const ares_dist_ops table = {
     .open = group_open,
     .close = group_close,
     .begin = group_begin,
@@ -465,8 +465,8 @@ static const ares_dist_twins table = {
     .abort = group_abort,
 };
 
-extern "C" const ares_dist_twins *ares_cuda_dist_twins(void);
-const ares_dist_twins *ares_cuda_dist_twins(void)
+extern "C" const ares_dist_ops *ares_cuda_dist_ops(void);
+const ares_dist_ops *ares_cuda_dist_ops(void)
 {
     return &table;
 }

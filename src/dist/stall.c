@@ -20,16 +20,18 @@
  * a rank that waits leaves its CPU to those that work.
  */
 static const double spin_s = 1e-3, least_pause_s = 2e-5, most_pause_s = 1e-3, look_s = 0.25;
-/* How much longer a rank waits that cannot say who is missing, so that one that can speaks first.
+/*
+ * Extra wait before a rank that does not know who is missing reports, so that a rank that knows
+ * reports first.
  */
 static const double later_s = 5;
 
 /* What a signal handler reads; NULL in a world of one. */
-static dist_standing *own, *first;
+static dist_rank_status *own, *first;
 static int ranks;
 
 /* ---------------- a rank that is gone */
-static const dist_standing *find_gone(void)
+static const dist_rank_status *find_gone(void)
 {
     for (int i = 0; i < ranks; i++)
         if (!first[i].ended && first[i].pids == own->pids && kill(first[i].pid, 0) != 0 &&
@@ -38,10 +40,10 @@ static const dist_standing *find_gone(void)
     return NULL;
 }
 
-/* One rank of a machine speaks; the others wait to be ended with it. */
-static bool may_tell(void)
+/* One rank of a machine reports; the others wait to be ended with it. */
+static bool claim_report(void)
 {
-    return !atomic_exchange(&first->told, true);
+    return !atomic_exchange(&first->claimed, true);
 }
 
 bool dist_watch_reports(void)
@@ -64,8 +66,8 @@ void dist_watch_close(void)
 void dist_watch_tell_gone(void)
 {
     int before = errno;
-    const dist_standing *gone = own ? find_gone() : NULL;
-    if (gone && may_tell() && write(STDERR_FILENO, gone->gone, strlen(gone->gone)) < 0) {
+    const dist_rank_status *gone = own ? find_gone() : NULL;
+    if (gone && claim_report() && write(STDERR_FILENO, gone->gone, strlen(gone->gone)) < 0) {
         /* nothing else to do */
     }
     errno = before;
@@ -85,10 +87,10 @@ static void tell_and_end(int signal, siginfo_t *from, void *context)
 void dist_watch_open(ares_world *w)
 {
     struct stat pids;
-    first = w->standing;
+    first = w->status;
     own = &first[w->local_rank];
     ranks = w->local_size;
-    *own = (dist_standing){ .rank = w->rank, .pid = getpid(), .since = ares_now_s() };
+    *own = (dist_rank_status){ .rank = w->rank, .pid = getpid(), .since = ares_now_s() };
     if (stat("/proc/self/ns/pid", &pids) == 0) own->pids = pids.st_ino;
     snprintf(own->gone, sizeof own->gone,
              "error: dist: rank %d (process %d) is gone; ending all ranks\n", w->rank, own->pid);
@@ -100,7 +102,7 @@ void dist_watch_open(ares_world *w)
 }
 
 /* ---------------- what a message says */
-static void add_name(const dist_standing *s, ares_str *out)
+static void add_name(const dist_rank_status *s, ares_str *out)
 {
 #define NAME(name, text) text,
     static const char *const names[] = { DIST_KINDS(NAME) };
@@ -116,7 +118,7 @@ static void add_name(const dist_standing *s, ares_str *out)
  * Whether rank b takes part in the collective that a is in, or was in last: of the world, or of a
  * group.
  */
-static bool takes_part(const dist_standing *a, const dist_standing *b)
+static bool takes_part(const dist_rank_status *a, const dist_rank_status *b)
 {
     int size = a->group_size, stride = a->group_stride;
     return size == 0 || (a->rank / (size * stride) == b->rank / (size * stride) &&
@@ -125,19 +127,19 @@ static bool takes_part(const dist_standing *a, const dist_standing *b)
 
 /* Before (< 0) or after (> 0) another rank, in the order of the collectives that both take part in.
  */
-static int compare(const dist_standing *a, const dist_standing *b)
+static int compare(const dist_rank_status *a, const dist_rank_status *b)
 {
     int64_t count = a->count - b->count, inner = a->inner - b->inner;
     return count ? (count > 0) - (count < 0) : (inner > 0) - (inner < 0);
 }
 
-static bool together(const dist_standing *a, const dist_standing *b)
+static bool together(const dist_rank_status *a, const dist_rank_status *b)
 {
     return takes_part(a, b) && compare(a, b) == 0;
 }
 
 /* "ranks 0-2, 5": those that stand where `at` does. Gives their number. */
-static int add_ranks(const dist_standing *s, int n, const dist_standing *at, ares_str *out)
+static int add_ranks(const dist_rank_status *s, int n, const dist_rank_status *at, ares_str *out)
 {
     int found = 0;
     ares_str list = { 0 };
@@ -158,7 +160,7 @@ static int add_ranks(const dist_standing *s, int n, const dist_standing *at, are
 
 static const char runs[] = "runs", sleeps[] = "sleeps";
 /* The state of a process of this machine; NULL: it cannot be seen from here. */
-static const char *state_of(const dist_standing *s, ino_t pids)
+static const char *state_of(const dist_rank_status *s, ino_t pids)
 {
     char path[32], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", s->pid);
@@ -181,7 +183,7 @@ static const char *state_of(const dist_standing *s, ino_t pids)
     }
 }
 
-static void add_states(const dist_standing *s, int n, const dist_standing *at, ino_t pids,
+static void add_states(const dist_rank_status *s, int n, const dist_rank_status *at, ino_t pids,
                        ares_str *out)
 {
     for (int i = 0; i < n; i++) {
@@ -193,7 +195,7 @@ static void add_states(const dist_standing *s, int n, const dist_standing *at, i
 }
 
 /* A rank whose process neither runs nor sleeps, and what it does; otherwise `me`, and NULL. */
-static int halted(const dist_standing *s, int n, int me, const char **state)
+static int halted(const dist_rank_status *s, int n, int me, const char **state)
 {
     for (int i = 0; i < n; i++) {
         *state = i == me || !takes_part(&s[me], &s[i]) ? NULL : state_of(&s[i], s[me].pids);
@@ -207,7 +209,7 @@ static int halted(const dist_standing *s, int n, int me, const char **state)
  * All ranks of this machine have begun the same collective, or what their cards do is queued.
  * state: what keeps this one, or NULL
  */
-static void describe_others(const dist_standing *s, int n, int world, int me, const char *state,
+static void describe_others(const dist_rank_status *s, int n, int world, int me, const char *state,
                             ares_str *out)
 {
     bool same = true;
@@ -227,7 +229,7 @@ static void describe_others(const dist_standing *s, int n, int world, int me, co
 }
 
 /* The first rank, of those that take part in my collective, that has come least far. */
-static int slowest(const dist_standing *s, int n, int me)
+static int slowest(const dist_rank_status *s, int n, int me)
 {
     int least = me;
     for (int i = 0; i < n; i++) {
@@ -237,10 +239,10 @@ static int slowest(const dist_standing *s, int n, int me)
     return least;
 }
 
-void dist_watch_describe(const dist_standing *s, int n, int world, int me, double now,
+void dist_watch_describe(const dist_rank_status *s, int n, int world, int me, double now,
                          ares_str *out)
 {
-    const dist_standing *slow = &s[slowest(s, n, me)];
+    const dist_rank_status *slow = &s[slowest(s, n, me)];
     bool here = compare(slow, &s[me]) >= 0;
     const char *state = NULL;
     if (here) slow = &s[halted(s, n, me, &state)];
@@ -263,12 +265,12 @@ void dist_watch_describe(const dist_standing *s, int n, int world, int me, doubl
 /* ---------------- waiting */
 void dist_watch_name(ares_world *w, dist_kind kind, int64_t size)
 {
-    dist_standing *s = &w->standing[w->local_rank];
+    dist_rank_status *s = &w->status[w->local_rank];
     s->kind = (int)kind;
     s->size = size;
 }
 
-static dist_wait enter(dist_standing *s, int size, int stride)
+static dist_wait enter(dist_rank_status *s, int size, int stride)
 {
     double now = ares_now_s();
     s->since = now;
@@ -280,7 +282,7 @@ static dist_wait enter(dist_standing *s, int size, int stride)
 
 dist_wait dist_watch_enter(ares_world *w)
 {
-    dist_standing *s = &w->standing[w->local_rank];
+    dist_rank_status *s = &w->status[w->local_rank];
     s->inner = 0;
     s->count++;
     return enter(s, 0, 0);
@@ -288,14 +290,14 @@ dist_wait dist_watch_enter(ares_world *w)
 
 dist_wait dist_watch_enter_group(ares_world *w, int size, int stride)
 {
-    dist_standing *s = &w->standing[w->local_rank];
+    dist_rank_status *s = &w->status[w->local_rank];
     s->inner++;
     return enter(s, size, stride);
 }
 
 void dist_watch_leave(ares_world *w)
 {
-    dist_standing *s = &w->standing[w->local_rank];
+    dist_rank_status *s = &w->status[w->local_rank];
     s->since = ares_now_s();
     s->inside = false;
 }
@@ -310,13 +312,13 @@ dist_place dist_watch_issue(ares_world *w, int size, int stride)
 
 dist_place dist_watch_place(const ares_world *w)
 {
-    const dist_standing *s = &w->standing[w->local_rank];
+    const dist_rank_status *s = &w->status[w->local_rank];
     return (dist_place){ s->kind, s->size, s->count, s->inner, s->group_size, s->group_stride };
 }
 
 void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
 {
-    dist_standing *s = &w->standing[w->local_rank];
+    dist_rank_status *s = &w->status[w->local_rank];
     s->kind = p->kind;
     s->size = p->size;
     s->count = p->count;
@@ -329,26 +331,26 @@ void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
 
 static void end_if_gone(ares_world *w, dist_wait *wait)
 {
-    const dist_standing *gone = find_gone(), *before = wait->gone;
+    const dist_rank_status *gone = find_gone(), *before = wait->gone;
     wait->gone = gone;
     /* seen twice: mpirun ends the ranks itself, and then a signal handler speaks */
-    if (!gone || gone != before || !may_tell()) return;
+    if (!gone || gone != before || !claim_report()) return;
     (void)ares_fail(ARES_EDIST, "dist: rank %d (process %d) is gone", gone->rank, gone->pid);
     ares_world_abort(w, ARES_EDIST);
 }
 
 static void end_if_late(ares_world *w, const dist_wait *wait)
 {
-    const dist_standing *s = w->standing;
+    const dist_rank_status *s = w->status;
     int n = w->local_size, me = w->local_rank;
     bool known = compare(&s[slowest(s, n, me)], &s[me]) < 0;
     double over = w->timeout_s > 0 ? wait->waited - w->timeout_s : -1;
-    if (over > 2 * later_s) { /* a rank that has told it could not end the run */
+    if (over > 2 * later_s) { /* the rank that reported it could not end the run */
         (void)ares_fail(ARES_EDIST, "dist: no rank has come (trainer.comm_timeout_s = %g)",
                         w->timeout_s);
         ares_world_abort(w, ARES_EDIST);
     }
-    if (over < (known ? 0 : later_s) || !may_tell()) return;
+    if (over < (known ? 0 : later_s) || !claim_report()) return;
     ares_str text = { 0 };
     dist_watch_describe(s, n, w->size, me, ares_now_s(), &text);
     (void)ares_fail(ARES_EDIST,

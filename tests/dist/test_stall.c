@@ -15,7 +15,7 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
 }
 
-static void stand(dist_standing *s, dist_kind kind, int64_t size, int64_t count, double since,
+static void stand(dist_rank_status *s, dist_kind kind, int64_t size, int64_t count, double since,
                   bool inside)
 {
     s->kind = (int)kind;
@@ -26,17 +26,17 @@ static void stand(dist_standing *s, dist_kind kind, int64_t size, int64_t count,
 }
 
 /* Four ranks of one machine in the same collective since second 90. */
-static void four_wait(dist_standing s[4])
+static void four_wait(dist_rank_status s[4])
 {
     struct stat pids = { 0 };
     CHECK_EQ(stat("/proc/self/ns/pid", &pids), 0);
     for (int i = 0; i < 4; i++) {
-        s[i] = (dist_standing){ .rank = i, .pid = getpid(), .pids = pids.st_ino };
+        s[i] = (dist_rank_status){ .rank = i, .pid = getpid(), .pids = pids.st_ino };
         stand(&s[i], DIST_SUM_F64, 33, 7, 90, true);
     }
 }
 
-static void says(const dist_standing *s, int n, int world, int me, const char *want)
+static void says(const dist_rank_status *s, int n, int world, int me, const char *want)
 {
     ares_str text = { 0 };
     dist_watch_describe(s, n, world, me, 100, &text);
@@ -46,7 +46,7 @@ static void says(const dist_standing *s, int n, int world, int me, const char *w
 
 TEST(the_rank_that_does_not_come_is_described)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     char want[300];
     int pid = getpid();
     four_wait(s);
@@ -76,7 +76,7 @@ TEST(the_rank_that_does_not_come_is_described)
 
 TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     four_wait(s);
     says(s, 4, 8, 1,
          "rank 1 stands at collective 7 (sum of 33 f64) for 10 s, and so do all ranks of this "
@@ -89,7 +89,7 @@ TEST(a_rank_of_another_machine_is_meant_where_all_ranks_of_this_one_wait)
 
 TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     char want[200];
     int status;
     four_wait(s);
@@ -111,7 +111,7 @@ TEST(a_rank_that_stopped_inside_is_meant_where_all_ranks_have_come)
 
 TEST(a_group_waits_for_its_own_ranks)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     char want[300];
     four_wait(s);
     for (int i = 0; i < 4; i++) { /* groups { 0, 2 } and { 1, 3 } */
@@ -142,7 +142,7 @@ TEST(a_group_waits_for_its_own_ranks)
 /* What a rank has queued for its card may be further than what the card is at. */
 TEST(ranks_whose_cards_wait_for_each_other_are_described)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     char want[300];
     four_wait(s);
     for (int i = 0; i < 4; i++) stand(&s[i], DIST_GROUP_GATHER, 64, 7, 90, true);
@@ -166,9 +166,9 @@ TEST(ranks_whose_cards_wait_for_each_other_are_described)
 
 TEST(a_place_is_shown_and_left)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     four_wait(s);
-    ares_world w = { .size = 4, .local_size = 4, .standing = s };
+    ares_world w = { .size = 4, .local_size = 4, .status = s };
     dist_watch_name(&w, DIST_GROUP_SUM, 5);
     dist_place first = dist_watch_issue(&w, 4, 1);
     dist_watch_name(&w, DIST_GROUP_GATHER, 12);
@@ -189,10 +189,10 @@ TEST(a_place_is_shown_and_left)
 
 TEST(time_in_which_the_waiting_rank_was_stopped_does_not_count)
 {
-    dist_standing s[4];
+    dist_rank_status s[4];
     four_wait(s);
     s[1].count = 6;
-    ares_world w = { .size = 4, .local_size = 4, .standing = s, .timeout_s = 5 };
+    ares_world w = { .size = 4, .local_size = 4, .status = s, .timeout_s = 5 };
     dist_wait wait = dist_watch_enter(&w);
     wait.last -= 1000;
     dist_watch_pause(&w, &wait); /* would end this process */

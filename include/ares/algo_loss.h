@@ -70,26 +70,29 @@ const char *const *ares_kl_names(int *n);
  * also count what lies beyond them.
  */
 enum { ARES_LOSS_BINS = 64 };
-/* Sums over tokens of mask 1; plain: not weighted. */
+/* Sums over tokens of mask 1, one double each; plain: not weighted. A pass of a loss adds to: */
+/* clang-format off */
+#define ARES_LOSS_PASS_SUMS(X)                                                                    \
+    /* weighted by the aggregation, without coefficients; kl by kl_weight too */                  \
+    X(loss) X(kl) X(entropy)                                                                      \
+    /* the same, plain */                                                                         \
+    X(kl_plain) X(entropy_plain)                                                                  \
+    /* counts: tokens with a KL, those where a clamp of its estimator acts, with an entropy */    \
+    X(kl_tokens) X(kl_clamped) X(entropy_tokens)                                                  \
+    X(tokens) X(clip_high) X(clip_low) /* counts */                                               \
+    /* plain: estimators of KL(old || pi), with log-ratios clamped to +-20 */                     \
+    X(neg_log_ratio) X(k2) X(k3)                                                                  \
+    /* plain: the loss's ratio, the ratio clamped to the clip's bounds, |ratio - 1|, |loss| */    \
+    X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs)                                            \
+    X(saturated) /* count: tokens whose log-ratio lies beyond the clamp */                        \
+    /* plain, in rows whose accuracy is known (right: above 1/2) */                               \
+    X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* rollout_is: sum of the weights, count of those capped or zeroed, count of all; 0 without it */
+#define ARES_LOSS_SUMS(X) ARES_LOSS_PASS_SUMS(X) X(weight) X(weight_cut) X(weight_tokens)
+/* clang-format on */
+#define ARES_SUM_MEMBER(name) double name;
 typedef struct ares_loss_sums {
-    /* weighted by the aggregation, without coefficients; kl by kl_weight too */
-    double loss, kl, entropy;
-    /* the same, plain */
-    double kl_plain, entropy_plain;
-    /* counts: tokens with a KL, those where a clamp of its estimator acts, tokens with an entropy
-     */
-    double kl_tokens, kl_clamped, entropy_tokens;
-    double tokens, clip_high, clip_low; /* counts */
-    /* plain: estimators of KL(old || pi), with log-ratios clamped to +-20 */
-    double neg_log_ratio, k2, k3;
-    /* plain: the loss's ratio, the ratio clamped to the clip's bounds, |ratio - 1|, |token loss| */
-    double ratio, ratio_clipped, ratio_off, loss_abs;
-    double saturated; /* count: tokens whose log-ratio lies beyond the clamp */
-    /* rollout_is: sum of the weights, count of those capped or zeroed, count of all; 0 without it
-     */
-    double weight, weight_cut, weight_tokens;
-    /* plain, in rows whose accuracy is known (right: above 1/2) */
-    double entropy_right, tokens_right, entropy_wrong, tokens_wrong;
+    ARES_LOSS_SUMS(ARES_SUM_MEMBER)
     double ratio_min, ratio_max;
     double bins[ARES_LOSS_BINS]; /* counts */
 } ares_loss_sums;
@@ -214,11 +217,14 @@ bool ares_early_stop(const double *ratio, int ranks, double threshold, double *a
 /* Adds the ratios of the tokens of mask 1 to *sum and their number to *count, for early stop. */
 void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count);
 
-/* The critic's loss over some tokens (loss/loss.c; docs/update.md#critic). */
+/*
+ * The critic's loss over some tokens (loss/loss.c; docs/update.md#critic). Its sums: the weighted
+ * loss; counts of all tokens and of those whose clipped error is the larger; the plain sum of
+ * values.
+ */
+#define ARES_VALUE_SUMS(X) X(loss) X(tokens) X(clip) X(value)
 typedef struct ares_value_sums {
-    double loss;         /* weighted */
-    double tokens, clip; /* counts: all, and those whose clipped error is the larger */
-    double value;        /* plain sum */
+    ARES_VALUE_SUMS(ARES_SUM_MEMBER)
 } ares_value_sums;
 typedef struct ares_value_args {
     int64_t n;

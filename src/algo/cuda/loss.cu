@@ -504,7 +504,7 @@ static int loss_pass(ares_device *d, const ares_loss *loss, const ares_loss_args
 /* ------------------------------------------------------------------ the critic's loss */
 
 #define VALUE_ONE(name) +1
-enum { VALUE_SUMS = CARD_VALUE_SUMS(VALUE_ONE) };
+enum { VALUE_SUMS = ARES_VALUE_SUMS(VALUE_ONE) };
 
 typedef struct value_job {
     int64_t n, first;

@@ -114,15 +114,6 @@ int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss)
 
 /* Sums of a loss: added over ranks and reported as metrics (docs/update.md#metrics). */
 
-/* Every member that simply adds up. */
-/* clang-format off */
-#define SUM_LIST(X) \
-    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
-    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) \
-    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(weight) X(weight_cut) \
-    X(weight_tokens) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
-/* clang-format on */
-
 void ares_loss_sums_init(ares_loss_sums *s)
 {
     *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY };
@@ -133,14 +124,14 @@ int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
     double sums[64], bounds[2] = { s->ratio_max, -s->ratio_min };
     int n = 0;
 #define PUT(name) sums[n++] = s->name;
-    SUM_LIST(PUT)
+    ARES_LOSS_SUMS(PUT)
 #undef PUT
     ARES_TRY(ares_world_sum_f64(w, sums, n));
     ARES_TRY(ares_world_sum_f64(w, s->bins, ARES_LOSS_BINS));
     ARES_TRY(ares_world_max_f64(w, bounds, 2));
     n = 0;
 #define TAKE(name) s->name = sums[n++];
-    SUM_LIST(TAKE)
+    ARES_LOSS_SUMS(TAKE)
 #undef TAKE
     s->ratio_max = bounds[0];
     s->ratio_min = -bounds[1];

@@ -40,7 +40,7 @@ void ares_card_sums_init(ares_card_sums *s)
 void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to)
 {
 #define ADD(name) to->name += s->sum[SUM_##name];
-    CARD_LOSS_SUMS(ADD)
+    ARES_LOSS_PASS_SUMS(ADD)
 #undef ADD
     to->ratio_min = ARES_MIN(to->ratio_min, s->sum[SUM_MIN]);
     to->ratio_max = ARES_MAX(to->ratio_max, s->sum[SUM_MAX]);
@@ -51,7 +51,7 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to)
 {
     int i = 0;
 #define ADD(name) to->name += s->sum[i++];
-    CARD_VALUE_SUMS(ADD)
+    ARES_VALUE_SUMS(ADD)
 #undef ADD
 }
 

@@ -16,18 +16,10 @@
 
 #include "ares/algo_loss.h"
 
-/* Members of ares_loss_sums that a loss on a card adds up, in the order of ares_card_sums.sum. */
-/* clang-format off */
-#define CARD_LOSS_SUMS(X) \
-    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(entropy_plain) \
-    X(entropy_tokens) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) \
-    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) \
-    X(entropy_wrong) X(tokens_wrong)
-/* clang-format on */
-#define CARD_SUM_NUMBER(name) SUM_##name,
+/* Places of ares_loss_sums' members in ares_card_sums.sum. */
+#define CARD_SUM_PLACE(name) SUM_##name,
 /* after them the bounds of the ratio, which do not add up */
-enum { CARD_LOSS_SUMS(CARD_SUM_NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
-#define CARD_VALUE_SUMS(X) X(loss) X(tokens) X(clip) X(value) /* the same of ares_value_sums */
+enum { ARES_LOSS_PASS_SUMS(CARD_SUM_PLACE) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
 
 struct ares_card_losses {
     /*

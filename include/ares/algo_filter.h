@@ -245,8 +245,4 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
  */
 int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks);
 int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor);
-/* rounded down to whole batches; fewer than one is an error */
-int ares_trim_to_global_batch(int64_t samples, int64_t global_batch, int64_t *out);
-/* rounded down to a multiple of ranks, at least ranks */
-int64_t ares_dynamic_global_batch(int64_t samples, int64_t ranks);
 #endif

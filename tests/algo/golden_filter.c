@@ -367,25 +367,7 @@ GOLDEN(dapo, dynamic_sampling)
     if (hidden) golden_numbers(g, "masked", x + masked, count - masked, hidden);
 }
 
-/* ---------------------------------------------------------------- whole batches, pass@k */
-GOLDEN(curriculum, trim_to_global_batch)
-{
-    int64_t n;
-    int rc = ares_trim_to_global_batch((int64_t)golden_number(g, "num_samples"),
-                                       (int64_t)golden_number(g, "global_batch_size"), &n);
-    if (g->expected->type == ARES_JSON_STRING)
-        golden_text(g, "result", ares_view_of(rc == ARES_OK ? "ok" : "error"), g->expected);
-    else if (golden_ok(g, rc)) golden_equal(g, "result", n, g->expected);
-}
-
-GOLDEN(curriculum, dynamic_global_batch)
-{
-    golden_equal(g, "result",
-                 ares_dynamic_global_batch((int64_t)golden_number(g, "num_samples"),
-                                           (int64_t)golden_number(g, "dp_size")),
-                 g->expected);
-}
-
+/* ---------------------------------------------------------------- pass@k */
 GOLDEN(curriculum, pass_at_k)
 {
     int64_t n, size = (int64_t)golden_number(g, "group_size");

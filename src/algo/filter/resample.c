@@ -126,17 +126,3 @@ int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor)
 {
     return (rows + (copy ? divisor - 1 : 0)) / divisor * divisor;
 }
-
-int ares_trim_to_global_batch(int64_t samples, int64_t global_batch, int64_t *out)
-{
-    *out = samples / global_batch * global_batch;
-    if (*out == 0)
-        return ares_fail(ARES_ELIMIT, "filter: %lld samples do not make one batch of %lld",
-                         (long long)samples, (long long)global_batch);
-    return ARES_OK;
-}
-
-int64_t ares_dynamic_global_batch(int64_t samples, int64_t ranks)
-{
-    return samples < ranks ? ranks : samples / ranks * ranks;
-}

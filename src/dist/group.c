@@ -67,13 +67,6 @@ static const dist_card_transport *choose(dist_transport wanted, const card_info 
     return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
 }
 
-static int count_same(const card_info *t, int n, const card_info *mine)
-{
-    int same = 0;
-    for (int r = 0; r < n; r++) same += memcmp(t[r].card, mine->card, sizeof mine->card) == 0;
-    return same;
-}
-
 static void log_choice(const dist_card_transport *chosen, const card_info *t, int size,
                        const char *why)
 {
@@ -93,7 +86,9 @@ static int choose_transport(ares_group *g)
     int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
     if (rc == ARES_OK) {
         const card_info *t = (const card_info *)(const void *)all.data;
-        g->on_card = count_same(t, w->size, &mine);
+        g->on_card = 0;
+        for (int r = 0; r < w->size; r++)
+            g->on_card += memcmp(t[r].card, mine.card, sizeof mine.card) == 0;
         g->transport = choose(w->transport, t, w->size, &why);
         if (g->transport) log_choice(g->transport, t, g->size, why.data);
         else

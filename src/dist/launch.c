@@ -82,12 +82,6 @@ static int open_roll_call(int ranks, roll_call *r)
     return ARES_OK;
 }
 
-static void close_roll_call(roll_call *r)
-{
-    close(r->socket);
-    ares_free(r->pids);
-}
-
 static void receive(roll_call *r)
 {
     for (;;) {
@@ -393,7 +387,8 @@ int ares_launch(const ares_launch_plan *p, int argc, char *const *argv, int *exi
         rc = open_roll_call(p->ranks, &r);
         if (rc != ARES_OK) break;
         rc = start(words, &r, signals, &before, &o);
-        close_roll_call(&r);
+        close(r.socket);
+        ares_free(r.pids);
         if (rc == ARES_OK) *exit_code = exit_code_of(&o, p->ranks);
         go = rc == ARES_OK && goes_on(p, again++, &o, *exit_code, &begun);
     }

@@ -97,11 +97,6 @@ void ares_device_open_counting(const char *name, const char *table, ares_dtype a
     out->total_bytes = total_bytes;
 }
 
-static void kernels_counting_close(ares_device *d)
-{
-    ares_free(d->scratch);
-}
-
 /*
  * Opening a device by its name: the CPU with the best instruction set of the machine, or a CUDA
  * device. The tables of CUDA and of libtorch live in shared objects that are opened only when one
@@ -222,16 +217,6 @@ bool ares_cuda_expected(void)
     return (given && *given) || access("/dev/nvidiactl", F_OK) == 0;
 }
 
-/*
- * Threads beside a card: the caller mostly waits for the card, so that there is always another one
- * for the host's work.
- */
-static ares_pool *pool_beside_a_card(int threads)
-{
-    if (threads <= 0) threads = ares_cpu_count();
-    return ares_pool_new(ARES_MAX(threads, 2));
-}
-
 static int open_cuda(const char *name, int index, ares_dtype act, int threads, ares_device *out)
 {
     typedef const ares_kernels *table_fn(ares_dtype act);
@@ -270,7 +255,9 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     /* for deterministic products of libtorch's cuBLAS; set before there are threads that read it */
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     if (open(out, index, message, sizeof message) == ARES_OK) {
-        out->pool = pool_beside_a_card(threads);
+        /* the caller mostly waits for the card: there is always another thread for the host's work
+         */
+        out->pool = ares_pool_new(ARES_MAX(threads > 0 ? threads : ares_cpu_count(), 2));
         take_from_torch(out);
         return ARES_OK;
     }
@@ -381,7 +368,7 @@ void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
     if (d->aten) close_aten(d);
-    if (d->counting) kernels_counting_close(d);
+    if (d->counting) ares_free(d->scratch);
     else if (d->index < 0) kernels_scratch_free(d);
     else close_cuda(d);
     ares_pool_free(d->pool);

@@ -253,12 +253,6 @@ void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accu
  * nothing is dropped.
  */
 
-static void forget_generated(aepo *s)
-{
-    ares_batch_clear(&s->made);
-    s->generated = false;
-}
-
 static int aepo_generated(void *state, const ares_batch *b)
 {
     aepo *s = state;
@@ -315,7 +309,8 @@ static int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *ar
                 ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));
     }
     control_gathered_fini(&made);
-    forget_generated(s);
+    ares_batch_clear(&s->made);
+    s->generated = false;
     return ARES_OK;
 }
 
@@ -453,14 +448,6 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
     return x;
 }
 
-static int check_rows(const aepo *s, const ares_batch *b)
-{
-    int64_t rows = b->rows;
-    ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
-    return rows ? ARES_OK
-                : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", AEPO_WHO);
-}
-
 /* A threshold where there is none yet: from the samples of these rows. */
 typedef enum { FROM_MEDIAN, FROM_MEAN } first_tau;
 
@@ -480,8 +467,10 @@ typedef struct measurement {
 static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, ares_arena *arena,
                             control_gathered *all)
 {
+    int64_t rows = b->rows;
     *all = (control_gathered){ 0 };
-    ARES_TRY(check_rows(s, b));
+    ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
+    if (!rows) return ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", AEPO_WHO);
     ARES_TRY(ares_world_share_error(s->env.world, aepo_check_batch(b, x->need_accuracy)));
     aepo_measure(s, b, arena, x->local);
     if (!s->tau_known) {

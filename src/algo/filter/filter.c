@@ -159,11 +159,6 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return rc;
 }
 
-static bool ranks(const ares_filter_config *cfg)
-{
-    return ares_filter_rv.wanted(cfg);
-}
-
 /* whether a filter besides the ranking is wanted */
 static bool replaces(const ares_filter_config *cfg)
 {
@@ -186,7 +181,7 @@ const char *ares_filter_on_exhausted(const ares_filter_config *cfg)
 {
     if (cfg->on_exhausted) return cfg->on_exhausted;
     if (cfg->informative) return "fill_masked";
-    return ranks(cfg) && !replaces(cfg) ? "smaller_batch" : "error";
+    return ares_filter_rv.wanted(cfg) && !replaces(cfg) ? "smaller_batch" : "error";
 }
 
 void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_counts *c,

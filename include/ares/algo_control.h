@@ -63,14 +63,15 @@ typedef struct ares_control {
     /* every batch of groups made for the step, with accuracies, before any group is filtered out */
     int (*generated)(void *state, const ares_batch *b);
     /*
-     * Asked after observe, and before a run goes on: a word for the reason to end the run, or NULL.
-     * The step in which observe brings it about makes no update. It follows from the saved state.
+     * Reason to end the run, as a word, or NULL. Asked after observe and when a run is resumed; the
+     * step that raises it makes no update. Must follow from the saved state, so that a resumed run
+     * stops too.
      */
     const char *(*stop)(const void *state);
     /*
-     * Groups that a filter of shaped scores is about to judge: writes samples' difficulty,
-     * hwe_count, hwe_target and entropy_alpha from what is known so far and each group's own
-     * accuracy; the state does not change.
+     * Filters may compare shaped scores before observe has run for this step: writes samples'
+     * difficulty, hwe_count, hwe_target and entropy_alpha from the last step's state and each
+     * group's own accuracy. Does not change the state.
      */
     int (*provisional)(const void *state, ares_batch *b);
     /* the i-th prompt that is left out from the next epoch on; false: no more */
@@ -81,8 +82,9 @@ typedef struct ares_control {
      */
     int (*validate)(void *state, ares_batch *b, ares_metrics *m);
     /*
-     * A validation during training is complete: its metrics, the same on every rank. Not after the
-     * one before the first step, nor after one that a run makes only to show where it goes on.
+     * Called after a validation during training, with its metrics, which are the same on every
+     * rank. Not called after the validation before the first step, nor after that of a resumed
+     * run's start.
      */
     int (*validated)(void *state, const ares_metrics *m);
     /*

@@ -158,8 +158,8 @@ int ares_signal_poll(void);
  */
 void ares_signal_block(sigset_t *set, sigset_t *before);
 /*
- * After SIGHUP: whoever has read this program's output through a pipe is gone, too, which is no
- * reason to end before the state is saved. May be called by a signal handler.
+ * After SIGHUP: the process that read this program's output through a pipe may be gone too. Writing
+ * to it must not end the program before the state is saved. May be called by a signal handler.
  */
 void ares_signal_lose_readers(void);
 /* noted by this process, or by another rank and agreed upon: 0, SIGHUP, SIGINT or SIGTERM */

@@ -129,12 +129,12 @@ typedef struct dist_wait {
 dist_wait dist_watch_enter(ares_world *w);
 dist_wait dist_watch_enter_group(ares_world *w, int size, int stride);
 void dist_watch_pause(ares_world *w, dist_wait *wait);
-void dist_watch_rest(dist_wait *wait); /* the same for a wait that is nobody's fault */
+void dist_watch_rest(dist_wait *wait); /* the pause alone: no look at the other ranks */
 void dist_watch_leave(ares_world *w);
 /*
- * Calls that a card works off later, one after the other. dist_watch_issue counts one and gives its
- * place; a rank whose host waits for the card stands at a place, or behind it, until it stands
- * again where it was.
+ * Calls that a card executes later, in their order. dist_watch_issue counts one and returns its
+ * place. While the host waits for the card, dist_watch_stand shows the other ranks the place that
+ * the card has come to (inside), or has not reached; afterwards the place before the wait.
  */
 dist_place dist_watch_issue(ares_world *w, int size, int stride);
 dist_place dist_watch_place(const ares_world *w);

@@ -194,7 +194,7 @@ static void add_states(const dist_rank_status *s, int n, const dist_rank_status 
     }
 }
 
-/* A rank whose process neither runs nor sleeps, and what it does; otherwise `me`, and NULL. */
+/* A rank whose process is stopped, gone or waits for a disk, and its state; else `me` and NULL. */
 static int halted(const dist_rank_status *s, int n, int me, const char **state)
 {
     for (int i = 0; i < n; i++) {

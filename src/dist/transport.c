@@ -105,15 +105,15 @@ static int share_status(MPI_Comm local, ares_world *w)
     void *own;
     ARES_TRY(checked(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, local, &own, &window),
                      "shared memory"));
-    /* contiguous: the memory of rank 0 goes on with that of the others */
+    /* contiguous: the memory of the other ranks follows that of rank 0 */
     ARES_TRY(checked(MPI_Win_shared_query(window, 0, &bytes, &unit, &w->status), "shared memory"));
     dist_watch_open(w);
     return checked(MPI_Barrier(local), "start");
 }
 
 /*
- * Processes that each believe to be the only one would all write to one run directory. Where
- * Slurm says which one this is, the first speaks for all.
+ * Processes that MPI has not connected would each run alone and write to the same run directory.
+ * Where Slurm gives a process its number, only the first prints the error.
  */
 static int refuse_to_be_alone(void)
 {

@@ -16,7 +16,7 @@
 /*
  * A device that only counts: what opens on it allocates as on the device it stands for, so that the
  * memory of a run is known before there is any (docs/ranks.md#what-a-run-needs). Addresses are
- * reserved and hold nothing: whoever reads or writes one by mistake faults at once.
+ * reserved and hold nothing: reading or writing one by mistake faults at once.
  */
 
 /* Memory of the host: none of a card's, and all there is of a CPU. */
@@ -67,7 +67,7 @@ static int count_sync(ares_device *d)
     (void)d;
     return ARES_OK;
 }
-/* Its presence tells that steps of decoding are launched ahead, for which buffers are kept. */
+/* Never called: a table that has it makes the engine keep buffers for steps launched ahead. */
 static void advance(ares_device *d, const ares_advance_args *a)
 {
     (void)d, (void)a;
@@ -294,7 +294,7 @@ double ares_device_total_bytes(const ares_device *d)
     return memory_figure(d, "ares_cuda_total_bytes");
 }
 
-/* Small amounts are told in bytes. */
+/* Small amounts are written in bytes. */
 static void size_of(size_t bytes, char text[static 32])
 {
     double gib = (double)bytes / 1073741824.0;

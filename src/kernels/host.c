@@ -282,7 +282,7 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
     return shared + (size_t)a->threads * own;
 }
 
-/* What the host knows of the segments of a packed batch. */
+/* Sizes of the segments of a packed batch, and the rows of their keys. */
 
 static int32_t prefix_of(const ares_segments *seg, int32_t s)
 {
@@ -315,7 +315,7 @@ void ares_segments_list_keys(const ares_segments *seg, int32_t *key_start, int32
     key_start[seg->n] = at;
 }
 
-/* How much the ranks of a divided head tell each other; cpu/sample.c sends it. */
+/* Bytes that a rank of a divided head sends to the others; cpu/sample.c sends them. */
 
 size_t ares_sample_sent_bytes(int32_t vocab, int32_t parts, int32_t n_likely, bool filtered)
 {

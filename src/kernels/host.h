@@ -51,7 +51,7 @@ uint16_t kernels_f32_to_bf16(float x);
 float kernels_f16_to_f32(uint16_t x);
 uint16_t kernels_f32_to_f16(float x);
 
-/* What is known of a row's logits, chunk by chunk, and what ranks tell each other of it. */
+/* Statistics of a row's logits per chunk of the vocabulary, and what ranks exchange of them. */
 
 /* Of a chunk, with e = exp(z - max): the sum of e, and of e (z - max). */
 typedef struct vocab_part {
@@ -68,7 +68,7 @@ typedef struct likely {
     int32_t token;
 } likely; /* z before temperature */
 
-/* What a part knows of a chunk of a row. */
+/* A chunk of a row as one part of the vocabulary has computed it. */
 typedef struct chunk_result {
     vocab_part part, part_1;
     best best;

@@ -772,7 +772,7 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     }
     if (m) ares_metrics_set(m, "rollout/generated_tokens", (double)s->bootstrap_tokens);
     ares_free(prompts);
-    ares_map_free(s->bootstrap_index); /* what it taught is in the state's other members */
+    ares_map_free(s->bootstrap_index); /* its results are in other members of the state */
     s->bootstrap_index = ares_map_new();
     s->bootstrap_done = true;
     if (m) aepo_report_state(s, m, "aepo");

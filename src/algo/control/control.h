@@ -16,9 +16,9 @@
       "keeps it and sets kl_bucket_controller to dual_ascent")
 
 /*
- * What the ranks know of a step, gathered: groups in the order of draw numbers, their samples in
- * that of their index, whatever rank had them, so that sums over them have the same bits on any
- * number of ranks.
+ * The groups and samples of a step from all ranks. Groups are in the order of draw numbers and
+ * samples in that of their index, whichever rank had them, so that sums over them have the same
+ * bits on any number of ranks.
  */
 typedef struct control_sample {
     int32_t index, difficulty, hwe, invalid, length;
@@ -39,7 +39,7 @@ typedef struct control_gathered {
     int64_t n_groups, n_samples;
 } control_gathered;
 /*
- * local [b->rows]: what this rank knows of its rows. Rows that do not count (ares_batch_row_counts)
+ * local [b->rows]: one entry per row of this rank. Rows that do not count (ares_batch_row_counts)
  * are left out, and so are groups without any other row. Release with control_gathered_fini, also
  * after a failure.
  */

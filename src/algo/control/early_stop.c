@@ -83,7 +83,7 @@ static int early_stop_observe(void *state, ares_batch *b, ares_metrics *m)
     s->sum = s->groups = 0;
     s->generated = false;
     ARES_TRY(ares_world_sum_f64(s->world, step, 2));
-    if (step[1] == 0) return ARES_OK; /* no group with a score: not a step that tells anything */
+    if (step[1] == 0) return ARES_OK; /* no group with a score: the step counts neither way */
     double deviation = step[0] / step[1];
     if (m) ares_metrics_set(m, "rollout/in_group_reward_std", deviation);
     if (s->steps++ < BASE_STEPS) s->base += deviation;

@@ -179,15 +179,16 @@ int loss_terms(const ares_loss_args *a, const ares_kl_args *k);
 int value_loss(const ares_value_args *a);
 
 /*
- * What cov.c share (Cui et al., "The entropy mechanism of reinforcement
- * learning", arXiv 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for
- * the tokens whose share of the covariance of log-prob and advantage is large:
+ * The two losses of cov.c (Cui et al., "The entropy mechanism of reinforcement learning", arXiv
+ * 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for the tokens whose
+ * share of the covariance of log-prob and advantage is large:
  *
  *   cov_t = (A_t - mean A)(log pi_t - mean log pi)
  *
  * with means over the masked tokens of the mini-batch and no gradient through them. verl takes
  * means, shares and selections of a micro-batch; here they are of the mini-batch over all ranks, so
- * that no micro-batch size changes them, and the lots that clip_cov draws belong to the tokens.
+ * that no micro-batch size changes them, and each token has a random number of its own for
+ * clip_cov.
  */
 
 /*

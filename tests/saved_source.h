@@ -7,7 +7,7 @@
 static inline void saved_source(const ares_source *s, ares_str *json)
 {
     ares_source_snapshot now;
-    ares_source_look(s, &now);
+    ares_source_take_snapshot(s, &now);
     ares_source_snapshot_write(&now, json);
     ares_source_snapshot_fini(&now);
 }

@@ -208,7 +208,7 @@ void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
 
 /*
  * algo: what a sampler records for AEPO: the entropy of a token and its text as a trigger word
- * (src/algo/entropy.c; docs/aepo.md#entropy-windows-and-hwe-tokens).
+ * (src/algo/stats.c; docs/aepo.md#entropy-windows-and-hwe-tokens).
  */
 
 /*

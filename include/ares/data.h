@@ -87,8 +87,8 @@ typedef struct ares_row {
     int32_t part;          /* number of the file or folder that it was read from */
     const int32_t *prompt; /* [prompt_len] token ids; set by ares_dataset_encode */
     int32_t prompt_len;
-    const ares_sight *sight; /* of the prompt; NULL: it is text alone */
-    ares_view prompt_text;   /* the text that was encoded */
+    const ares_row_media *row_media; /* of the prompt; NULL: it is text alone */
+    ares_view prompt_text;           /* the text that was encoded */
     /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
     bool structured; /* ground_truth is a list or an object, which few verifiers read */
@@ -166,9 +166,9 @@ typedef struct ares_prompt_encoder ares_prompt_encoder;
 typedef struct ares_prompt_options {
     const ares_data_config *cfg; /* these three are borrowed for the encoder's life */
     const ares_tokenizer *tokenizer;
-    const ares_sight_rules *sight; /* NULL: the model reads text alone */
-    int64_t limit_images;          /* of a row; 0: any number */
-    const char *model_dir;         /* whose chat template is used */
+    const ares_media_rules *row_media; /* NULL: the model reads text alone */
+    int64_t limit_images;              /* of a row; 0: any number */
+    const char *model_dir;             /* whose chat template is used */
 } ares_prompt_options;
 int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **out);
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
@@ -200,7 +200,7 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key);
 /*
- * The images and videos of a row (sight.c; docs/vision.md#prompts): lists of entries for
+ * The images and videos of a row (row_media.c; docs/vision.md#prompts): lists of entries for
  * ares_media_open, under the row's keys or in parts of its messages (NULL: there are none). In the
  * arena.
  */
@@ -225,7 +225,7 @@ const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_
  * must live as long; NULL: there are none, and the ids stay as they are.
  */
 int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
-                    ares_ids *ids, const ares_sight **sight);
+                    ares_ids *ids, const ares_row_media **row_media);
 /*
  * Rows that are left out because of their images or videos (prompt.c), where the options say so:
  * with a side that is too long for the other, or that cannot be read or do not fit their places.
@@ -234,7 +234,7 @@ typedef struct ares_unseen {
     int64_t thin, unreadable;
 } ares_unseen;
 /* Decodes them where unreadable ones are left out, so that these are known. sight: may be NULL */
-int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_sight *sight);
+int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_row_media *row_media);
 /* Counts a row whose media failed with rc and message, or fails with its place. */
 int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int rc,
                           const char *message, ares_unseen *n);
@@ -291,7 +291,8 @@ typedef struct ares_sample {
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
-    const ares_sight *sight; /* of prompt and response together; NULL: they are text alone */
+    const ares_row_media
+        *row_media; /* of prompt and response together; NULL: they are text alone */
     /* of a trajectory (data.h) */
     ares_view response, turns, details;
     const float *reward_parts; /* one per configured reward, unweighted */

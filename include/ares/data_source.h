@@ -103,7 +103,7 @@ typedef struct ares_source_snapshot {
     int64_t n_returned;
     bool parts;
 } ares_source_snapshot;
-void ares_source_look(const ares_source *s, ares_source_snapshot *out);
+void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out);
 /* Appends an object that holds all that moved the source then. */
 void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json);
 void ares_source_snapshot_fini(ares_source_snapshot *p);

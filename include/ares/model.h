@@ -229,7 +229,8 @@ typedef struct ares_model {
     ares_model_layer *layer;
     ares_tower tower; /* where cfg.vision.depth is not 0 */
     struct ares_rope *rope;
-    /* a slice (slice.c): among whom the model is divided, borrowed, and its rows of the head */
+    /* a slice (rollout_weights.c): among whom the model is divided, borrowed, and its rows of the
+     * head */
     ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
     ares_matrix head;
     bool slice, filled;    /* a slice; whether its weights are there since the last fill */
@@ -260,11 +261,11 @@ typedef struct ares_model {
  */
 bool ares_model_by_region(const ares_model *m); /* whether some are not */
 /* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */
-void ares_region_hold(ares_model *m, int r);
+void ares_region_load(ares_model *m, int r);
 /* The same where own_weights alone are read or written: nothing is gathered for it. */
-void ares_region_hold_own(ares_model *m, int r);
+void ares_region_load_own(ares_model *m, int r);
 /* And at NULL again, so that whoever reads them anyway faults at once. */
-void ares_region_drop(ares_model *m, int r);
+void ares_region_unload(ares_model *m, int r);
 /*
  * The weights of a region were written: held ones of the host go back to where they lie, which the
  * host reads after a sync, and what has been gathered ahead of own ones is out of date.
@@ -459,14 +460,14 @@ ares_vocab_parts ares_model_head_parts(const ares_model *m);
  * places. sight: of the sequence; NULL: it is text
  */
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
-                         const ares_sight *sight);
+                         const ares_row_media *row_media);
 
 /* ---------------- vision (vision/; docs/vision.md) */
 /* Memory for pictures and videos of up to so many patches; keep: as in the pass to come. */
 int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
 size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep); /* of it */
 
-/* ---------------- tensor parallelism (slice.c)
+/* ---------------- tensor parallelism (rollout_weights.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share
  * of heads, kv heads and the intermediate width, which its cfg says, of the rows of o and down, and
  * of the vocabulary chunks of the head; the embedding and the norms whole. Activations are gathered
@@ -497,7 +498,7 @@ int ares_model_slice_fill(ares_model *slice, ares_model *whole);
  * How a model directory makes tokens of pictures: by its config.json, which cfg is of, and the
  * files of its processor, which must agree with it.
  */
-int ares_sight_rules_load(const ares_model_config *cfg, const char *dir, ares_sight_rules *out);
+int ares_media_rules_load(const ares_model_config *cfg, const char *dir, ares_media_rules *out);
 
 /* ---------------- features of pictures, computed once and stored (vision/features.c)
  * A picture's features depend on its pixels and the tower's weights alone, so whoever asks again is
@@ -516,9 +517,9 @@ int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
                       ares_features **out);
 void ares_features_free(ares_features *f);
 /* Begins to decode, on the pool of the model's device, what is not stored. */
-void ares_features_ahead(ares_features *f, const ares_sight *s);
+void ares_features_ahead(ares_features *f, const ares_row_media *s);
 /* Whether features of all pictures can be had without waiting for a decoder. */
-bool ares_features_ready(ares_features *f, const ares_sight *s);
+bool ares_features_ready(ares_features *f, const ares_row_media *s);
 int ares_features_get(ares_features *f, const ares_medium *x, ares_seen *out);
 /*
  * Features of rows of packed tokens that show pictures, at p->features. in: memory for

@@ -56,7 +56,7 @@ typedef struct ares_request {
      * images and videos of the prompt, and what stands in each of its places; NULL: it is text.
      * Borrowed until the next clear, features included.
      */
-    const ares_sight *sight;
+    const ares_row_media *row_media;
     const ares_seen *seen; /* [sight->n_places] */
 } ares_request;
 

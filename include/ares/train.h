@@ -622,13 +622,13 @@ int ares_train_plan_check(ares_config *cfg, const ares_train_config *c, int rank
 /*
  * What a run would say of the files that it reads, weights apart: of the first rows of each, its
  * tokenizer and template, and of trainer.load_checkpoint_path. Rows and a model that are not on
- * this machine are warned of: the configuration may be another's. (run/check_inputs.c)
+ * this machine are warned of: the configuration may be another's. (run/start.c)
  */
 int ares_train_check_files(ares_config *cfg, const ares_train_config *c);
 
 /*
  * Starts each program of the user's once, a reward with the first row and an environment with a
- * reset. ARES_ECHILD: one does not work. (run/check_inputs.c)
+ * reset. ARES_ECHILD: one does not work. (run/start.c)
  */
 int ares_train_try_programs(ares_config *cfg, const ares_train_config *c);
 
@@ -666,13 +666,13 @@ void ares_run_path(const ares_train_config *c, ares_str *path);
  * What the run directory of a resolved configuration holds. changed: gets the options that differ,
  * with both values (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/rundir.c)
  */
-int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
-                  ares_str *changed);
+int ares_run_inspect(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
+                     ares_str *changed);
 /*
  * A collective, before anything depends on the options: fails on all ranks where one was not
  * started as rank 0 was, with another program, command (the verb and what it is to do) or
  * configuration, and names rank, option and both values. Paths of models and trainer.threads may
- * differ. A run compares itself what its models and files hold. (run/same_start.c)
+ * differ. A run compares itself what its models and files hold. (run/start.c)
  */
 int ares_train_same_start(const ares_config *cfg, const char *command, ares_world *world);
 /* Trains from a checked configuration until done, stopped or failed. */

@@ -56,7 +56,7 @@ double stats_median(const double *x, int64_t n);
 double collapse_zscore(double mi, double deviation);
 
 /*
- * Entropy of windows and the tokens of high window entropy, all in double (entropy.c;
+ * Entropy of windows and the tokens of high window entropy, all in double (stats.c;
  * docs/aepo.md#entropy-windows-and-hwe-tokens).
  */
 

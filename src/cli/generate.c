@@ -15,13 +15,13 @@
 /* Images and videos beside the lines of generate, score and render. */
 
 /* Options of a command line; rows of its table. */
-typedef struct cli_see_options {
+typedef struct cli_media_options {
     const char *image_dir;
     int64_t min_pixels, max_pixels;
     double video_fps;
-} cli_see_options;
-#define CLI_SEE_DEFAULTS { .video_fps = 2 }
-#define CLI_SEE(o)                                                                     \
+} cli_media_options;
+#define CLI_MEDIA_DEFAULTS { .video_fps = 2 }
+#define CLI_MEDIA(o)                                                                   \
     CLI_OPTION(TEXT, (o).image_dir, "--image-dir", "DIR",                              \
                "where relative paths of images and videos begin"),                     \
         CLI_OPTION(I64, (o).min_pixels, "--min-pixels", "N",                           \
@@ -33,33 +33,33 @@ typedef struct cli_see_options {
         CLI_OPTION(F64, (o).video_fps, "--video-fps", "X", "frames per second of a video")
 
 /* What lines of a model are encoded with. */
-typedef struct cli_see {
+typedef struct cli_media {
     const char *dir; /* the model's */
     ares_data_config cfg;
-    ares_sight_rules rules;
+    ares_media_rules rules;
     ares_tokenizer *tokenizer; /* NULL: it cannot be loaded, for the reason that follows */
     char *tokenizer_error;
     ares_prompt_encoder *encoder; /* opened without a chat template */
     ares_chat *chat;              /* NULL: not needed yet, or none */
     ares_features *features;      /* NULL: the model reads text alone */
     ares_arena arena;             /* of everything that lines leave behind */
-} cli_see;
+} cli_media;
 
 /* From a line of JSON to the ids and pictures that a model reads, as for rows of a data set. */
 
 enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
 
 /* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
-static int cli_see_open(cli_see *s, const cli_see_options *o, const char *dir, ares_model *m)
+static int cli_media_open(cli_media *s, const cli_media_options *o, const char *dir, ares_model *m)
 {
-    *s = (cli_see){ .dir = dir,
-                    .cfg = { .prompt_key = "prompt",
-                             .image_key = "images",
-                             .video_key = "videos",
-                             .image_dir = o->image_dir,
-                             .min_pixels = o->min_pixels ? o->min_pixels : ARES_NULL_I64,
-                             .max_pixels = o->max_pixels ? o->max_pixels : ARES_NULL_I64,
-                             .video_fps = o->video_fps } };
+    *s = (cli_media){ .dir = dir,
+                      .cfg = { .prompt_key = "prompt",
+                               .image_key = "images",
+                               .video_key = "videos",
+                               .image_dir = o->image_dir,
+                               .min_pixels = o->min_pixels ? o->min_pixels : ARES_NULL_I64,
+                               .max_pixels = o->max_pixels ? o->max_pixels : ARES_NULL_I64,
+                               .video_fps = o->video_fps } };
     if (!(o->video_fps > 0))
         return ares_fail(ARES_EUSE, "--video-fps = %g: must be above 0", o->video_fps);
     if (o->min_pixels && o->max_pixels && o->min_pixels > o->max_pixels)
@@ -74,16 +74,16 @@ static int cli_see_open(cli_see *s, const cli_see_options *o, const char *dir, a
         ARES_TRY(
             ares_model_add_eos(&m->cfg, ares_tokenizer_role_id(s->tokenizer, ARES_TOKEN_EOS), dir));
     if (sees) {
-        ARES_TRY(ares_sight_rules_load(&m->cfg, dir, &s->rules));
+        ARES_TRY(ares_media_rules_load(&m->cfg, dir, &s->rules));
         ARES_TRY(ares_features_new(m, &s->rules.processor, KEPT_BYTES, &s->features));
     }
     return ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &s->cfg,
                                                            .tokenizer = s->tokenizer,
-                                                           .sight = sees ? &s->rules : NULL },
+                                                           .row_media = sees ? &s->rules : NULL },
                                    &s->encoder);
 }
 
-static void cli_see_close(cli_see *s)
+static void cli_media_close(cli_media *s)
 {
     ares_features_free(s->features);
     ares_prompt_encoder_free(s->encoder);
@@ -128,7 +128,7 @@ static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *l
     return out;
 }
 
-static int need_tokenizer(const cli_see *s)
+static int need_tokenizer(const cli_media *s)
 {
     return s->tokenizer
                ? ARES_OK
@@ -136,8 +136,8 @@ static int need_tokenizer(const cli_see *s)
 }
 
 /* A conversation's ids. line: has the images; variables: of the template */
-static int encode_chat(cli_see *s, const ares_json *line, const ares_json *variables, ares_ids *ids,
-                       const ares_sight **sight)
+static int encode_chat(cli_media *s, const ares_json *line, const ares_json *variables,
+                       ares_ids *ids, const ares_row_media **row_media)
 {
     ares_prompt_media media;
     ares_str text = { 0 };
@@ -149,20 +149,20 @@ static int encode_chat(cli_see *s, const ares_json *line, const ares_json *varia
         ares_prompt_place_media(with_generation_prompt(&s->arena, variables), &media, &s->arena);
     int rc = ares_chat_render(s->chat, variables, NULL, &text);
     if (rc == ARES_OK) rc = ares_tokenizer_encode(s->tokenizer, ares_str_view(&text), false, ids);
-    if (rc == ARES_OK) rc = ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+    if (rc == ARES_OK) rc = ares_prompt_see(s->encoder, &media, &s->arena, ids, row_media);
     ares_str_fini(&text);
     return rc;
 }
 
 /* The same of a text as it is, with the images and videos of a line. */
-static int cli_see_text(cli_see *s, const ares_json *line, ares_view text, ares_ids *ids,
-                        const ares_sight **sight)
+static int cli_media_text(cli_media *s, const ares_json *line, ares_view text, ares_ids *ids,
+                          const ares_row_media **row_media)
 {
     ares_prompt_media media;
     ARES_TRY(need_tokenizer(s));
     ARES_TRY(ares_prompt_media_of(&s->cfg, line, NULL, &s->arena, &media));
     ARES_TRY(ares_tokenizer_encode(s->tokenizer, text, true, ids));
-    return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+    return ares_prompt_see(s->encoder, &media, &s->arena, ids, row_media);
 }
 
 /*
@@ -170,8 +170,8 @@ static int cli_see_text(cli_see *s, const ares_json *line, ares_view text, ares_
  * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
  * must live until their features have been asked for.
  */
-static int cli_see_encode(cli_see *s, const char *verb, const ares_json *line, bool raw,
-                          ares_ids *ids, const ares_sight **sight)
+static int cli_media_encode(cli_media *s, const char *verb, const ares_json *line, bool raw,
+                            ares_ids *ids, const ares_row_media **row_media)
 {
     ARES_TRY(ares_row_adopt(line, "messages", false, &s->arena, &line));
     const ares_json *given = ares_json_get(line, "input_ids"),
@@ -182,21 +182,21 @@ static int cli_see_encode(cli_see *s, const char *verb, const ares_json *line, b
         ares_prompt_media media;
         ARES_TRY(ares_prompt_media_of(&s->cfg, line, NULL, &s->arena, &media));
         ARES_TRY(cli_read_ids(verb, line, "input_ids", ids));
-        return ares_prompt_see(s->encoder, &media, &s->arena, ids, sight);
+        return ares_prompt_see(s->encoder, &media, &s->arena, ids, row_media);
     }
     ARES_TRY(need_tokenizer(s));
     if (messages && messages->type == ARES_JSON_ARRAY)
-        return encode_chat(s, line, line, ids, sight);
+        return encode_chat(s, line, line, ids, row_media);
     if (!prompt || prompt->type != ARES_JSON_STRING)
         return ares_fail(ARES_EFORMAT,
                          "%s: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)",
                          verb);
     if (raw || !ares_tokenizer_chat_template(s->tokenizer, NULL).data)
-        return cli_see_text(s, line, prompt->text, ids, sight);
+        return cli_media_text(s, line, prompt->text, ids, row_media);
     const ares_json *one = user_message(&s->arena, prompt->text);
     return encode_chat(
         s, line, ares_prompt_variables(line, one, ARES_VIEW("add_generation_prompt"), &s->arena),
-        ids, sight);
+        ids, row_media);
 }
 
 /*
@@ -219,8 +219,8 @@ typedef struct generate_job {
     ares_str dir, text;
     ares_device d;
     ares_model *m;
-    cli_see_options sight;
-    cli_see see;
+    cli_media_options row_media;
+    cli_media see;
     ares_rollout *rollout;
     ares_ids ids;
     ares_arena arena;
@@ -230,27 +230,28 @@ typedef struct generate_job {
 } generate_job;
 
 /* What stands in the places of the line's images and videos. */
-static int see(generate_job *j, const ares_sight *sight, ares_request *r)
+static int see(generate_job *j, const ares_row_media *row_media, ares_request *r)
 {
-    if (!sight) return ARES_OK;
-    ares_seen *seen = ares_arena_alloc(&j->see.arena, (size_t)(sight->n_places + 1) * sizeof *seen);
-    for (int32_t i = 0; i < sight->n_places; i++)
-        ARES_TRY(ares_features_get(j->see.features, sight->places[i].medium, &seen[i]));
-    r->sight = sight;
+    if (!row_media) return ARES_OK;
+    ares_seen *seen =
+        ares_arena_alloc(&j->see.arena, (size_t)(row_media->n_places + 1) * sizeof *seen);
+    for (int32_t i = 0; i < row_media->n_places; i++)
+        ARES_TRY(ares_features_get(j->see.features, row_media->places[i].medium, &seen[i]));
+    r->row_media = row_media;
     r->seen = seen;
     return ARES_OK;
 }
 
 static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t *request)
 {
-    const ares_sight *sight = NULL;
-    ARES_TRY(cli_see_encode(&j->see, "generate", line, j->raw, &j->ids, &sight));
+    const ares_row_media *row_media = NULL;
+    ARES_TRY(cli_media_encode(&j->see, "generate", line, j->raw, &j->ids, &row_media));
     ares_request r = { .prompt = j->ids.ids,
                        .prompt_len = (int32_t)j->ids.n,
                        .n = (int32_t)j->n,
                        .sampling = j->sampling,
                        .key = key };
-    ARES_TRY(see(j, sight, &r));
+    ARES_TRY(see(j, row_media, &r));
     return ares_rollout_add(j->rollout, &r, request);
 }
 
@@ -404,7 +405,7 @@ static int open_all(generate_job *j)
                                            { "top_p", "--top-p", j->top_p },
                                            { "top_k", "--top-k", (double)j->top_k } };
     ARES_TRY(ares_model_tell_sampling(j->dir.data, sampled, ARES_COUNT(sampled)));
-    ARES_TRY(cli_see_open(&j->see, &j->sight, j->dir.data, j->m));
+    ARES_TRY(cli_media_open(&j->see, &j->row_media, j->dir.data, j->m));
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,
                                .cache_tokens = j->cache_tokens };
@@ -424,7 +425,7 @@ static void close_all(generate_job *j)
     ares_free(j->answers);
     ares_free(j->samples);
     ares_rollout_free(j->rollout);
-    cli_see_close(&j->see);
+    cli_media_close(&j->see);
     if (j->m) ares_model_free(j->m);
     ares_device_close(&j->d);
     ares_ids_fini(&j->ids);
@@ -444,7 +445,7 @@ int ares_cli_generate(int argc, char **argv)
                        .top_k = -1,
                        .n = 1,
                        .seed = 1,
-                       .sight = CLI_SEE_DEFAULTS,
+                       .row_media = CLI_MEDIA_DEFAULTS,
                        .max_num_seqs = 64 };
     bool helped;
     const cli_option options[] = {
@@ -456,7 +457,7 @@ int ares_cli_generate(int argc, char **argv)
                    "an image that --prompt asks about; it comes first, or where the prompt says "
                    "<image>"),
         CLI_OPTION(TEXT, j.video, "--video", "FILE", "likewise a video; <video>"),
-        CLI_SEE(j.sight),
+        CLI_MEDIA(j.row_media),
         CLI_OPTION(FLAG, j.raw, "--raw", NULL, "prompts are plain text, no chat template"),
         CLI_OPTION(I64, j.max_new_tokens, "--max-new-tokens", "N", "tokens of an answer at most",
                    .least = 1, .most = 1 << 30),
@@ -517,7 +518,7 @@ int ares_cli_generate(int argc, char **argv)
 typedef struct score_job {
     ares_model *model;
     ares_workspace *workspace;
-    cli_see see;
+    cli_media see;
     ares_ids ids;
     ares_batch batch;
     ares_train_config cfg;
@@ -533,17 +534,17 @@ static int add_response(score_job *j, const ares_json *line)
     return ares_tokenizer_encode(j->see.tokenizer, response->text, false, &j->ids);
 }
 
-static int read_ids(score_job *j, const ares_json *line, const ares_sight **sight)
+static int read_ids(score_job *j, const ares_json *line, const ares_row_media **row_media)
 {
     const ares_json *text = ares_json_get(line, "text");
     bool asked = ares_json_get(line, "messages") || ares_json_get(line, "prompt");
     ares_ids_clear(&j->ids);
-    *sight = NULL;
+    *row_media = NULL;
     if (ares_json_get(line, "input_ids") || asked) {
-        ARES_TRY(cli_see_encode(&j->see, "score", line, false, &j->ids, sight));
+        ARES_TRY(cli_media_encode(&j->see, "score", line, false, &j->ids, row_media));
         if (asked) ARES_TRY(add_response(j, line));
     } else if (text && text->type == ARES_JSON_STRING) {
-        ARES_TRY(cli_see_text(&j->see, line, text->text, &j->ids, sight));
+        ARES_TRY(cli_media_text(&j->see, line, text->text, &j->ids, row_media));
     } else
         return ares_fail(ARES_EFORMAT,
                          "score: a line needs 'input_ids' (a list), 'text' (a string), or 'prompt' "
@@ -552,18 +553,18 @@ static int read_ids(score_job *j, const ares_json *line, const ares_sight **sigh
     if (j->ids.n > j->model->cfg.max_position)
         return ares_fail(ARES_ELIMIT, "score: %lld tokens; the model has %d positions",
                          (long long)j->ids.n, j->model->cfg.max_position);
-    return ares_model_check_ids(j->model, j->ids.ids, j->ids.n, *sight);
+    return ares_model_check_ids(j->model, j->ids.ids, j->ids.n, *row_media);
 }
 
 static int score_line(void *ctx, const ares_json *line, ares_str *out)
 {
     score_job *j = ctx;
-    const ares_sight *sight;
-    ARES_TRY(read_ids(j, line, &sight));
+    const ares_row_media *row_media;
+    ARES_TRY(read_ids(j, line, &row_media));
     ares_batch *b = &j->batch;
     int64_t n = j->ids.n - 1;
     ares_batch_clear(b);
-    ares_sample row = { .prompt = j->ids.ids, .prompt_len = 1, .sight = sight };
+    ares_sample row = { .prompt = j->ids.ids, .prompt_len = 1, .row_media = row_media };
     ares_batch_begin_group(b);
     ares_batch_add_row(b, &row, n);
     ARES_PUT(b, responses);
@@ -590,7 +591,7 @@ int ares_cli_score(int argc, char **argv)
 {
     const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
     int64_t threads = 0;
-    cli_see_options sight = CLI_SEE_DEFAULTS;
+    cli_media_options row_media = CLI_MEDIA_DEFAULTS;
     bool helped;
     const cli_option options[] = {
         CLI_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
@@ -600,7 +601,7 @@ int ares_cli_score(int argc, char **argv)
         CLI_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand",
                    .most = 1 << 16),
         CLI_DTYPE(dtype),
-        CLI_SEE(sight),
+        CLI_MEDIA(row_media),
     };
     const cli_command command = {
         .name = "score",
@@ -629,9 +630,9 @@ int ares_cli_score(int argc, char **argv)
     int rc = ares_model_load(model, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK) rc = ares_model_find(model, &dir);
-    if (rc == ARES_OK) rc = cli_see_open(&j.see, &sight, dir.data, j.model);
+    if (rc == ARES_OK) rc = cli_media_open(&j.see, &row_media, dir.data, j.model);
     if (rc == ARES_OK) rc = cli_each_line("score", input, score_line, &j);
-    cli_see_close(&j.see);
+    cli_media_close(&j.see);
     ares_str_fini(&dir);
     ares_batch_fini(&j.batch);
     ares_ids_fini(&j.ids);

@@ -38,7 +38,7 @@ static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares
     ares_run_state state;
     ares_str changed = { 0 };
     ARES_TRY(check_unlocked(r));
-    int rc = ares_run_look(cfg, c, &state, &changed);
+    int rc = ares_run_inspect(cfg, c, &state, &changed);
     if (rc == ARES_OK) {
         r->begins_anew = s->force && (state == ARES_RUN_FINISHED || state == ARES_RUN_CHANGED);
         r->goes_on = state == ARES_RUN_UNFINISHED;

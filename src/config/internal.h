@@ -208,7 +208,7 @@ void config_note(ares_config *cfg, ares_log_level level, const char *format, ...
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
 int config_report(ares_config *cfg);
 
-/* ---- node.c: the tree */
+/* ---- yaml.c: the tree */
 /* in the layer being read; NULL when there are too many nodes */
 config_node *config_node_new(ares_config *cfg, config_kind kind);
 config_node *config_node_scalar(ares_config *cfg, const char *text, size_t len, bool quoted);
@@ -228,7 +228,7 @@ void config_node_path(const config_node *node, ares_str *out);
 /* sets the place of the node and of everything below it */
 void config_node_stamp(config_node *node, int layer, int line, const char *source);
 
-/* ---- node.c */
+/* ---- yaml.c: the tree as JSON */
 void config_build_json(ares_config *cfg);
 
 /* ---- yaml.c: text -> tree. NULL after noting a fault. */

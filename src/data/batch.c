@@ -228,7 +228,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
                                .row = g->row,
                                .prompt = x->prompt,
                                .prompt_len = x->prompt_len,
-                               .sight = x->prompt == g->row->prompt ? g->row->sight : NULL,
+                               .row_media = x->prompt == g->row->prompt ? g->row->row_media : NULL,
                                .response = y->response,
                                .turns = y->turns,
                                .details = y->details,

@@ -106,13 +106,13 @@ int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena
 struct ares_prompt_encoder {
     const ares_data_config *cfg;
     const ares_tokenizer *tokenizer;
-    const ares_sight_rules *sight; /* NULL: the model reads text alone */
-    int64_t limit_images;          /* of a row; 0: any number */
+    const ares_media_rules *row_media; /* NULL: the model reads text alone */
+    int64_t limit_images;              /* of a row; 0: any number */
     ares_template *format;
     ares_chat *chat;
 };
 
-/* Ids of prompts with images and videos. (sight.c) */
+/* Ids of prompts with images and videos. (row_media.c) */
 
 /*
  * Ids in which one token stands for each picture and video, as a chat template writes them: it is
@@ -120,12 +120,12 @@ struct ares_prompt_encoder {
  * they are. offsets of a repeated token are those of the one. Another number of tokens is an error
  * that names both.
  */
-int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
+int media_expand(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out);
 /*
  * The places and positions of expanded ids (docs/vision.md#positions; Wang et al., arXiv
  * 2409.12191, section 2.1). In the arena; media is borrowed.
  */
-int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
-             ares_arena *arena, ares_sight *out);
+int row_media_of(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
+                 ares_arena *arena, ares_row_media *out);
 #endif

@@ -287,7 +287,7 @@ static int64_t group_end(const ares_batch *b, int64_t row)
 static bool same_prompt(const ares_batch *b, int64_t row, int64_t other)
 {
     const ares_sample *x = &b->samples[row], *y = &b->samples[other];
-    return x->prompt_len == y->prompt_len && x->sight == y->sight &&
+    return x->prompt_len == y->prompt_len && x->row_media == y->row_media &&
            (x->prompt == y->prompt ||
             memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0);
 }
@@ -350,10 +350,10 @@ static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t
 }
 
 /* Tokens [first, first + n) of a sequence that stand for pictures; they come next. */
-static void put_features(builder *p, const ares_sight *sight, int32_t first, int64_t n)
+static void put_features(builder *p, const ares_row_media *row_media, int32_t first, int64_t n)
 {
-    for (int32_t i = 0; sight && i < sight->n_places; i++) {
-        const ares_place *x = &sight->places[i];
+    for (int32_t i = 0; row_media && i < row_media->n_places; i++) {
+        const ares_place *x = &row_media->places[i];
         int32_t from = ARES_MAX(x->first, first),
                 end = (int32_t)ARES_MIN((int64_t)x->first + x->n, first + n);
         if (from >= end) continue;
@@ -365,12 +365,13 @@ static void put_features(builder *p, const ares_sight *sight, int32_t first, int
 }
 
 /* Tokens of a sequence from number `first` on. */
-static void put(builder *p, const int32_t *ids, int64_t n, const ares_sight *sight, int32_t first)
+static void put(builder *p, const int32_t *ids, int64_t n, const ares_row_media *row_media,
+                int32_t first)
 {
-    put_features(p, sight, first, n);
+    put_features(p, row_media, first, n);
     for (int64_t i = 0; i < n; i++) {
         int32_t t, h, w;
-        ares_sight_position(sight, first + (int32_t)i, &t, &h, &w);
+        ares_media_position(row_media, first + (int32_t)i, &t, &h, &w);
         p->ids[p->rows] = ids[i];
         p->positions[p->rows] = t;
         if (p->by_row) {
@@ -403,12 +404,12 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     if (*at < 0) {
         open_segment(p, 0, 0, share ? s->prompt_len : s->prompt_len + n);
         *at = p->rows;
-        put(p, s->prompt, s->prompt_len, s->sight, 0);
+        put(p, s->prompt, s->prompt_len, s->row_media, 0);
     }
     int32_t prompt_row = *at;
     if (share && own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
     int32_t first = p->rows;
-    put(p, response, own, s->sight, s->prompt_len);
+    put(p, response, own, s->row_media, s->prompt_len);
     for (int64_t i = 0; i < n; i++) {
         p->out_rows[p->n_out] = i ? first + (int32_t)i - 1 : prompt_row + s->prompt_len - 1;
         p->targets[p->n_out++] = response[i];
@@ -437,12 +438,12 @@ static int32_t put_run(builder *p, const ares_batch *b, const ares_micro_batch *
 }
 
 /* Room for what rows with pictures need besides. */
-static void open_sight(builder *p, const ares_batch *b, const ares_micro_set *m, ares_arena *arena)
+static void open_media(builder *p, const ares_batch *b, const ares_micro_set *m, ares_arena *arena)
 {
     size_t places = 0, tokens = 0, rows = (size_t)m->tokens + 1;
     for (int64_t i = 0; i < m->n; i++)
         for (int64_t r = m->runs[i].row; r < m->runs[i].end; r++) {
-            const ares_sight *s = b->samples[r].sight;
+            const ares_row_media *s = b->samples[r].row_media;
             /* one that begins in the prompt may end in the response */
             for (int32_t k = 0; s && k < s->n_places; k++, places += 2)
                 tokens += (size_t)s->places[k].n;
@@ -468,7 +469,7 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32),
                   .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
     int32_t at = -1;
-    open_sight(&p, b, m, arena);
+    open_media(&p, b, m, arena);
     for (int64_t i = 0; i < m->n; i++)
         at = put_run(&p, b, &m->runs[i], share, share && shares_with_last(b, m->runs, i) ? at : -1,
                      arena);

@@ -9,12 +9,14 @@
 
 /* Rows that are left out because of their images or videos. */
 
-int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_sight *sight)
+int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_row_media *row_media)
 {
-    for (int32_t i = 0; sight && e->cfg->filter_unreadable_media && i < sight->n_places; i++) {
+    for (int32_t i = 0; row_media && e->cfg->filter_unreadable_media && i < row_media->n_places;
+         i++) {
         uint8_t *pixels = NULL;
         uint64_t key;
-        ARES_TRY(ares_medium_read(sight->places[i].medium, &e->sight->processor, &pixels, &key));
+        ARES_TRY(
+            ares_medium_read(row_media->places[i].medium, &e->row_media->processor, &pixels, &key));
         ares_free(pixels);
     }
     return ARES_OK;
@@ -54,7 +56,7 @@ int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **
     ares_prompt_encoder *e = ares_calloc(1, sizeof *e);
     e->cfg = cfg;
     e->tokenizer = o->tokenizer;
-    e->sight = o->sight;
+    e->row_media = o->row_media;
     e->limit_images = o->limit_images;
     int rc = ARES_OK;
     const ares_json *kwargs = cfg->chat_template_kwargs;
@@ -230,7 +232,7 @@ static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena 
 typedef struct slot {
     ares_str text;
     ares_ids ids;
-    const ares_sight *sight;
+    const ares_row_media *row_media;
     bool unseen; /* rc is of its images or videos */
     int rc;
     char *message;
@@ -249,8 +251,8 @@ static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena,
     ARES_TRY(render(e, &j->d->rows[i], arena, &media, &s->text));
     ARES_TRY(
         ares_tokenizer_encode(e->tokenizer, ares_str_view(&s->text), e->chat == NULL, &s->ids));
-    int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->sight);
-    if (rc == ARES_OK) rc = ares_prompt_try_media(e, s->sight);
+    int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->row_media);
+    if (rc == ARES_OK) rc = ares_prompt_try_media(e, s->row_media);
     s->unseen = rc != ARES_OK;
     ARES_TRY(rc);
     return s->ids.n ? ARES_OK : ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
@@ -297,8 +299,8 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
         row->prompt = (const int32_t *)ares_arena_copy(&d->arena, (const char *)s->ids.ids,
                                                        (size_t)s->ids.n * sizeof(int32_t));
         row->prompt_len = (int32_t)s->ids.n;
-        row->sight = s->sight;
-        turned += s->sight ? s->sight->turned : 0;
+        row->row_media = s->row_media;
+        turned += s->row_media ? s->row_media->turned : 0;
         row->prompt_text =
             (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len),
                          s->text.len };
@@ -560,11 +562,11 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     ares_ids *ids = &s->ids[which];
     ares_stored_answer *a = &s->at[which];
     ares_prompt_media media = { 0 };
-    const ares_sight *sight; /* that of the row says the same of the prompt */
+    const ares_row_media *row_media; /* that of the row says the same of the prompt */
     int rc = render_answer(j, row, answer, &arena, &media, &text);
     if (rc == ARES_OK)
         rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&text), !j->e->chat, ids);
-    if (rc == ARES_OK) rc = ares_prompt_see(j->e, &media, &arena, ids, &sight);
+    if (rc == ARES_OK) rc = ares_prompt_see(j->e, &media, &arena, ids, &row_media);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     if (rc != ARES_OK) return rc;

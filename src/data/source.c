@@ -242,7 +242,7 @@ static void write_returned(const returned_prompt *returned, int64_t n, bool part
     if (n) ares_json_end(json, ']');
 }
 
-void ares_source_look(const ares_source *s, ares_source_snapshot *out)
+void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out)
 {
     *out = (ares_source_snapshot){ .n_returned = s->n_returned, .parts = s->kind->share != NULL };
     ares_json_begin(&out->begins, '{');

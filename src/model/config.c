@@ -896,11 +896,11 @@ int model_config_save(const ares_model_config *c, const char *dir)
 
 /* A model directory's rules for pictures, of its config.json and its processor's files. */
 
-int ares_sight_rules_load(const ares_model_config *cfg, const char *dir, ares_sight_rules *out)
+int ares_media_rules_load(const ares_model_config *cfg, const char *dir, ares_media_rules *out)
 {
     const ares_vision_config *v = &cfg->vision;
     ARES_ASSERT(v->depth);
-    *out = (ares_sight_rules){ .image_token = v->image_token,
+    *out = (ares_media_rules){ .image_token = v->image_token,
                                .video_token = v->video_token,
                                .tokens_per_second = v->tokens_per_second };
     ARES_TRY(ares_processor_load(dir, &out->processor));

@@ -462,23 +462,23 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     const ares_kernels *k = d->k;
     int32_t width = m->cfg.hidden, layers = m->cfg.layers;
     int n = w->n_micro;
-    ares_region_hold(m, m->embed->region);
-    region_ahead(m, region_of(m, 0));
+    ares_region_load(m, m->embed->region);
+    region_prefetch(m, region_of(m, 0));
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
                      width);
         place_features(w, &w->micro[j], &p[j]);
     }
-    ares_region_drop(m, m->embed->region);
+    ares_region_unload(m, m->embed->region);
     for (int32_t i = 0; i < layers; i++) {
-        ares_region_hold(m, region_of(m, i));
-        region_ahead(m, i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
+        ares_region_load(m, region_of(m, i));
+        region_prefetch(m, i + 1 < layers ? region_of(m, i + 1) : ares_model_head_region(m));
         for (int j = 0; j < n; j++) {
             micro *u = &w->micro[j];
             u->pass.cache = p[j].cache ? (char *)p[j].cache + i * p[j].cache_layer_bytes : NULL;
             block_forward(m, i, &u->pass, saved_of(w, i, u), &w->scratch, stream(w, i + 1, u));
         }
-        ares_region_drop(m, region_of(m, i));
+        ares_region_unload(m, region_of(m, i));
     }
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
@@ -554,7 +554,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     bool again = w->keep == ARES_KEEP_INPUTS || n > 1;
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->n_micro == n);
     ARES_ASSERT(ares_phase_holds(d, &m->of_training)); /* since ares_model_zero_grad */
-    if (layers) region_ahead(m, region_of(m, layers - 1));
+    if (layers) region_prefetch(m, region_of(m, layers - 1));
     ares_region_grad(m, head); /* where no micro-batch has reached the head, too */
     if (head != m->embed->region) gradients_leave(m, head);
     for (int j = 0; j < n; j++) {
@@ -563,9 +563,9 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
         tail_backward(w, u, d_hidden[j], stream(w, layers, u));
     }
     for (int32_t i = layers - 1; i >= 0; i--) {
-        ares_region_hold(m, region_of(m, i));
+        ares_region_load(m, region_of(m, i));
         ares_region_grad(m, region_of(m, i));
-        if (i > 0) region_ahead(m, region_of(m, i - 1));
+        if (i > 0) region_prefetch(m, region_of(m, i - 1));
         for (int j = 0; j < n; j++) {
             const micro *u = &w->micro[j];
             const block_saved *s = saved_of(w, i, u);
@@ -574,7 +574,7 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
             if (again) block_forward(m, i, &u->pass, s, &w->scratch, w->scratch.d_h);
             block_backward(m, i, &u->pass, s, &w->scratch, stream(w, layers, u));
         }
-        ares_region_drop(m, region_of(m, i));
+        ares_region_unload(m, region_of(m, i));
         gradients_leave(m, region_of(m, i));
     }
     gradients_begin_look_up(m);

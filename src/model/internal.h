@@ -189,7 +189,7 @@ void regions_give_memory(ares_model *m); /* m->weights among regions and paramet
 void regions_release(ares_model *m);     /* weights, gradients, optimizer states */
 
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
-void region_ahead(ares_model *m, int r);
+void region_prefetch(ares_model *m, int r);
 
 /* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
 void gradients_leave(ares_model *m, int region);

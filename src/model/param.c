@@ -215,7 +215,7 @@ const ares_matrix *ares_model_head_grad(const ares_model *m)
 }
 
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
-                         const ares_sight *sight)
+                         const ares_row_media *row_media)
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->cfg.vocab)
@@ -224,8 +224,8 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
                              "the model's own tokenizer?",
                              (long long)i, ids[i], m->cfg.vocab - 1);
     const ares_vision_config *v = &m->cfg.vision;
-    const ares_place *place = sight ? sight->places : NULL,
-                     *end = sight ? place + sight->n_places : NULL;
+    const ares_place *place = row_media ? row_media->places : NULL,
+                     *end = row_media ? place + row_media->n_places : NULL;
     for (int64_t i = 0; i < n && v->depth; i++) {
         while (place < end && i >= place->first + place->n) place++;
         bool is_place = ids[i] == v->image_token || ids[i] == v->video_token;

@@ -167,14 +167,14 @@ static void point_at(ares_model *m, int r, void *weights)
                 weights ? (char *)weights + (size_t)m->params[i].at * each : NULL;
 }
 
-void region_ahead(ares_model *m, int r)
+void region_prefetch(ares_model *m, int r)
 {
     if (!region_apart(&m->regions[r]) || slot_of(m, r)) return;
     weight_slot *s = free_slot(m);
     if (s) begin_fill(m, s, r);
 }
 
-void ares_region_hold(ares_model *m, int r)
+void ares_region_load(ares_model *m, int r)
 {
     if (!region_apart(&m->regions[r])) return;
     weight_slot *s = slot_of(m, r);
@@ -187,11 +187,11 @@ void ares_region_hold(ares_model *m, int r)
     if (s->holds++ == 0) point_at(m, r, s->memory);
 }
 
-void ares_region_hold_own(ares_model *m, int r)
+void ares_region_load_own(ares_model *m, int r)
 {
     const ares_region *from = &m->regions[r];
     if (!from->in_parts || !from->host || slot_of(m, r)) {
-        ares_region_hold(m, r);
+        ares_region_load(m, r);
         return;
     }
     weight_slot *s = free_slot(m);
@@ -204,7 +204,7 @@ void ares_region_hold_own(ares_model *m, int r)
     point_at(m, r, s->memory);
 }
 
-void ares_region_drop(ares_model *m, int r)
+void ares_region_unload(ares_model *m, int r)
 {
     if (!region_apart(&m->regions[r])) return;
     weight_slot *s = slot_of(m, r);
@@ -644,13 +644,13 @@ static void begin_master(ares_model *m, int region)
     const ares_region *r = &m->regions[region];
     bool apart = !r->own_weights; /* on the host */
     ares_states s = { 0 };
-    if (apart) ares_region_hold_own(m, region);
+    if (apart) ares_region_load_own(m, region);
     while (ares_states_next(m, region, &s)) {
         const char *from =
             (const char *)r->own_weights + (size_t)s.first * ares_dtype_bytes(r->dtype);
         d->k->convert(d, s.master, ARES_F32, from, r->dtype, s.n);
     }
-    if (apart) ares_region_drop(m, region);
+    if (apart) ares_region_unload(m, region);
 }
 
 int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)

@@ -1185,9 +1185,9 @@ int ares_model_interpolate(ares_model *into, ares_model *from, double share)
     int rc = ARES_OK;
     ARES_ASSERT(into->n_params == from->n_params && into->n_regions == from->n_regions);
     for (int i = 0; i < regions_count(into); i++) { /* a rank that has failed gathers on */
-        if (gathers) ares_region_hold(from, i);
+        if (gathers) ares_region_load(from, i);
         if (rc == ARES_OK) rc = pieces_held_of(into, i, OF_WEIGHTS, mix_piece, &j);
-        if (gathers) ares_region_drop(from, i);
+        if (gathers) ares_region_unload(from, i);
     }
     if (rc == ARES_OK && gathers) rc = ares_model_sync(from);
     return rc == ARES_OK ? regions_refresh(into) : rc;

@@ -370,9 +370,9 @@ void ares_rollout_free(ares_rollout *r)
     ares_free(r);
 }
 
-static int check_sight(const ares_rollout *r, const ares_request *q)
+static int check_media(const ares_rollout *r, const ares_request *q)
 {
-    ARES_ASSERT(q->sight->n <= q->prompt_len);
+    ARES_ASSERT(q->row_media->n <= q->prompt_len);
     if (!rollout_sees(r))
         return ares_fail(
             ARES_EUNSUPPORTED,
@@ -383,8 +383,8 @@ static int check_sight(const ares_rollout *r, const ares_request *q)
                          "images or videos; set worker.rollout.tensor_parallel_size=1");
     int32_t limit =
                 ARES_MIN(q->sampling.max_new_tokens - q->response_len, r->max_len - q->prompt_len),
-            last = q->prompt_len + q->sight->delta;
-    for (int32_t i = 0; i < q->sight->n; i++) last = ARES_MAX(last, q->sight->t[i]);
+            last = q->prompt_len + q->row_media->delta;
+    for (int32_t i = 0; i < q->row_media->n; i++) last = ARES_MAX(last, q->row_media->t[i]);
     /* a card has a table of angles */
     if (!r->ahead || last + limit <= r->max_len) return ARES_OK;
     return ares_fail(
@@ -422,7 +422,7 @@ static int check_request(const ares_rollout *r, const ares_request *q)
             ARES_ELIMIT,
             "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d",
             prompt_len, r->max_len);
-    if (q->sight) ARES_TRY(check_sight(r, q));
+    if (q->row_media) ARES_TRY(check_media(r, q));
     /* a sample alone needs its own blocks and, while it starts, the prompt's partial one */
     int32_t longest = ARES_MIN(r->max_len, prompt_len + left), need = blocks_for(longest) + 1;
     if (need > r->blocks.total)
@@ -430,7 +430,7 @@ static int check_request(const ares_rollout *r, const ares_request *q)
                          "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
-    return ares_model_check_ids(r->model, q->prompt, prompt_len, q->sight);
+    return ares_model_check_ids(r->model, q->prompt, prompt_len, q->row_media);
 }
 
 /*
@@ -439,12 +439,12 @@ static int check_request(const ares_rollout *r, const ares_request *q)
  */
 static const int32_t *content_of(const request *q, ares_arena *arena)
 {
-    if (!q->sight) return q->prompt;
+    if (!q->row_media) return q->prompt;
     size_t bytes = (size_t)q->prompt_len * sizeof *q->prompt;
     int32_t *out = ares_arena_alloc(arena, bytes);
     memcpy(out, q->prompt, bytes);
-    for (int32_t k = 0; k < q->sight->n_places; k++) {
-        const ares_place *x = &q->sight->places[k];
+    for (int32_t k = 0; k < q->row_media->n_places; k++) {
+        const ares_place *x = &q->row_media->places[k];
         for (int32_t t = x->first; t < x->first + x->n; t++) out[t] = -1 - q->seen[k].number;
     }
     return out;
@@ -467,7 +467,7 @@ static void rollout_take_request(ares_rollout *r, const ares_request *asked, int
                     .waiting = n,
                     .start = asked->start,
                     .sampling = *s,
-                    .sight = asked->sight,
+                    .row_media = asked->row_media,
                     .seen = asked->seen };
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);

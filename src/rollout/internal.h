@@ -56,8 +56,8 @@ typedef struct request {
     int64_t id;  /* in the order of arrival, the same on all ranks of a group */
     int64_t own; /* what ares_rollout_add called it; -1: another rank's, whose samples it gets */
     const int32_t *prompt;
-    const int32_t *content;  /* [prompt_len] the prompt, with what is seen in place of its tokens */
-    const ares_sight *sight; /* NULL: text alone */
+    const int32_t *content; /* [prompt_len] the prompt, with what is seen in place of its tokens */
+    const ares_row_media *row_media; /* NULL: text alone */
     const ares_seen *seen;
     int32_t prompt_len, response_len;
     int32_t n, first_index, waiting; /* samples; those that have lost their cache, or have none */
@@ -202,7 +202,8 @@ static inline bool sequence_full(const ares_rollout *r, const sequence *s)
 ares_packed rollout_packed(const ares_rollout *r);
 ares_sample_args rollout_sampler(const ares_rollout *r);
 
-/* ---------------- ahead.c: steps launched before the tokens of the step before have been read */
+/* ---------------- pipelined.c: steps launched before the tokens of the step before have been read
+ */
 /* *out: NULL where the device computes at once. */
 int rollout_ahead_new(ares_rollout *r, rollout_ahead **out);
 void rollout_ahead_free(ares_rollout *r, rollout_ahead *a);

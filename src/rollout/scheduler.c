@@ -172,7 +172,7 @@ void rollout_block_drop(rollout_blocks *b, int32_t block)
  * state is needed. A sample starts by sharing the whole blocks of its prompt and copying the last,
  * partial one; those of all samples that start in a step are copied at once.
  *
- * Where steps are planned ahead (ahead.c), the tokens of the step before are not known yet. A
+ * Where steps are planned ahead (pipelined.c), the tokens of the step before are not known yet. A
  * sample that ends with one of them has a row too many in this step, whose token is dropped.
  *
  * When blocks run out, prompts that only wait lose theirs first, then samples that the clock of
@@ -271,7 +271,7 @@ static void put_position(const ares_rollout *r, const request *q, int32_t t)
 {
     plan *p = r->plan;
     int32_t axes[3];
-    ares_sight_position(q->sight, t, &axes[0], &axes[1], &axes[2]);
+    ares_media_position(q->row_media, t, &axes[0], &axes[1], &axes[2]);
     p->positions[p->rows] = axes[0];
     if (!p->positions_h) return;
     p->positions_h[p->rows] = axes[1];
@@ -283,8 +283,8 @@ static void put_features(const ares_rollout *r, const request *q, int32_t from, 
 {
     plan *p = r->plan;
     size_t width = (size_t)r->model->cfg.hidden;
-    for (int32_t k = 0; q->sight && k < q->sight->n_places; k++) {
-        const ares_place *x = &q->sight->places[k];
+    for (int32_t k = 0; q->row_media && k < q->row_media->n_places; k++) {
+        const ares_place *x = &q->row_media->places[k];
         for (int32_t t = ARES_MAX(x->first, from); t < ARES_MIN(x->first + x->n, to); t++) {
             memcpy(p->features + (size_t)p->n_features * width,
                    q->seen[k].features + (size_t)(t - x->first) * width,

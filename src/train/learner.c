@@ -101,7 +101,7 @@ static bool trained(const learner *l)
  * Features of what stands in the passes, in the learner's arena. keep: for a backward. A trained
  * tower makes those of an update anew, so that exact/vision_max_abs compares two computations.
  */
-static int sight_show(learner *l, ares_packed *packed, int n, bool keep)
+static int media_show(learner *l, ares_packed *packed, int n, bool keep)
 {
     size_t row = (size_t)l->model->cfg.hidden * sizeof(float);
     bool fresh = keep && trained(l);
@@ -122,7 +122,7 @@ static int sight_show(learner *l, ares_packed *packed, int n, bool keep)
 }
 
 /* Before a backward: memory for the derivatives by features, where the tower is trained. */
-static void sight_wants(learner *l, ares_packed *packed, int n)
+static void media_wants(learner *l, ares_packed *packed, int n)
 {
     size_t row = (size_t)l->model->cfg.hidden * ares_dtype_bytes(l->model->device->k->act);
     for (int i = 0; i < n && trained(l); i++)
@@ -130,7 +130,7 @@ static void sight_wants(learner *l, ares_packed *packed, int n)
 }
 
 /* After it: these derivatives go back through the tower, pass by pass. */
-static int sight_backward(learner *l, const ares_packed *packed, int n)
+static int media_backward(learner *l, const ares_packed *packed, int n)
 {
     ares_model *m = l->model;
     if (!trained(l)) return ARES_OK;
@@ -148,13 +148,13 @@ static int sight_backward(learner *l, const ares_packed *packed, int n)
     return ARES_OK;
 }
 
-int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m)
+int media_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m)
 {
     if (!l->features) return ARES_OK;
     int64_t tokens = 0;
     for (int64_t r = 0; r < b->rows; r++) {
-        const ares_sight *s = b->samples[r].sight;
-        bool again = r > 0 && s == b->samples[r - 1].sight; /* another answer to the prompt */
+        const ares_row_media *s = b->samples[r].row_media;
+        bool again = r > 0 && s == b->samples[r - 1].row_media; /* another answer to the prompt */
         for (int32_t i = 0; s && !again && i < s->n_places; i++) tokens += s->places[i].n;
     }
     ARES_TRY(ares_world_sum_i64(l->world, &tokens, 1));
@@ -351,7 +351,7 @@ static int run_round(learner *l, const learner_pass *p, int64_t n, bool keep, vo
     ares_packed *packed;
     void **found = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *found);
     int present = packed_of(l, p, n, &packed);
-    ARES_TRY(agree(l, sight_show(l, packed, present, keep)));
+    ARES_TRY(agree(l, media_show(l, packed, present, keep)));
     ARES_TRY(ares_model_forward_round(l->model, l->workspace, packed, present, keep, found));
     for (int64_t i = 0, k = 0; i < n; i++) hidden[i] = p[i].packed.n_out ? found[k++] : NULL;
     return ARES_OK;
@@ -405,12 +405,12 @@ int learner_reserve_round(learner *l, learner_pass *p, int64_t n, size_t more, v
 
 void learner_hold_head(const learner *l)
 {
-    ares_region_hold(l->model, ares_model_head_region(l->model));
+    ares_region_load(l->model, ares_model_head_region(l->model));
 }
 
 void learner_drop_head(const learner *l)
 {
-    ares_region_drop(l->model, ares_model_head_region(l->model));
+    ares_region_unload(l->model, ares_model_head_region(l->model));
 }
 
 ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
@@ -467,11 +467,11 @@ int learner_backward_round(learner *l, const learner_pass *p, int64_t n)
     ares_packed *packed;
     const void **d_hidden = ares_arena_alloc(&l->arena, (size_t)(n + 1) * sizeof *d_hidden);
     int present = packed_of(l, p, n, &packed);
-    sight_wants(l, packed, present);
+    media_wants(l, packed, present);
     for (int64_t i = 0, k = 0; i < n; i++)
         if (p[i].packed.n_out) d_hidden[k++] = p[i].d_hidden;
     ARES_TRY(ares_model_backward_round(l->model, l->workspace, packed, present, d_hidden));
-    return sight_backward(l, packed, present);
+    return media_backward(l, packed, present);
 }
 
 learner_scoring learner_scoring_of(const ares_train_config *cfg)

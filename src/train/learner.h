@@ -291,5 +291,5 @@ double learner_lr(const learner *l); /* of the training step at hand */
  * tower, exact/vision_max_abs. Nothing for a model that reads text alone. other: whose seconds
  * count, too, or NULL. A collective.
  */
-int sight_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m);
+int media_report(learner *l, learner *other, const ares_batch *b, ares_metrics *m);
 #endif

@@ -241,11 +241,11 @@ int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max
         const ares_region *r = &m->regions[i];
         bool apart = !r->own_weights; /* on the host */
         ares_states s = { 0 };
-        if (apart) ares_region_hold_own(m, i);
+        if (apart) ares_region_load_own(m, i);
         while (ares_states_next(m, i, &s)) step_stretch(o, m, r, &s, lr, scale);
         gather_weights(m, r);
         ares_region_store(m, i);
-        if (apart) ares_region_drop(m, i);
+        if (apart) ares_region_unload(m, i);
     }
     return ares_model_sync(m);
 }

@@ -163,7 +163,7 @@ size_t critic_expect(critic *c, int32_t rows, int64_t n); /* as learner_expect_b
 int critic_values(critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
 int critic_update(critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
 
-/* The frozen copy of the starting policy. (reference.c) */
+/* The frozen copy of the starting policy. (actor.c) */
 
 typedef struct reference {
     learner learner;         /* its model is its own */

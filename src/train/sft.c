@@ -21,7 +21,7 @@
 
 typedef struct slot {
     ares_ids ids;
-    const ares_sight *sight;
+    const ares_row_media *row_media;
     uint8_t *trained;
     bool no_end, unseen; /* unseen: rc is of its images or videos */
     int rc;
@@ -157,8 +157,8 @@ static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
 /* What the ids show, in an arena that lives as long as the rows. */
 static int see(const sft_encoder *e, const ares_prompt_media *media, ares_arena *arena, slot *s)
 {
-    int rc = ares_prompt_see(e->prompts, media, arena, &s->ids, &s->sight);
-    if (rc == ARES_OK) rc = ares_prompt_try_media(e->prompts, s->sight);
+    int rc = ares_prompt_see(e->prompts, media, arena, &s->ids, &s->row_media);
+    if (rc == ARES_OK) rc = ares_prompt_try_media(e->prompts, s->row_media);
     s->unseen = rc != ARES_OK;
     return rc;
 }
@@ -178,8 +178,10 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables, int64_t
     if (rc == ARES_OK) {
         s->trained = ares_calloc((size_t)s->ids.n + 1, 1);
         for (int64_t i = 0; i < spans.n; i++) mark_span(e, &spans.items[i], s);
-        for (int32_t i = 0; s->sight && i < s->sight->n_places; i++) /* nobody writes an image */
-            memset(s->trained + s->sight->places[i].first, 0, (size_t)s->sight->places[i].n);
+        for (int32_t i = 0; s->row_media && i < s->row_media->n_places;
+             i++) /* nobody writes an image */
+            memset(s->trained + s->row_media->places[i].first, 0,
+                   (size_t)s->row_media->places[i].n);
     }
     ares_str_fini(&text);
     ares_text_spans_fini(&spans);
@@ -315,9 +317,10 @@ static bool measure(const slot *s, int64_t limit, sft_row *row)
 }
 
 /* Whether part of an image or video lies behind so many tokens. */
-static bool sees_behind(const ares_sight *sight, int64_t tokens)
+static bool sees_behind(const ares_row_media *row_media, int64_t tokens)
 {
-    const ares_place *last = sight && sight->n_places ? &sight->places[sight->n_places - 1] : NULL;
+    const ares_place *last =
+        row_media && row_media->n_places ? &row_media->places[row_media->n_places - 1] : NULL;
     return last && last->first + last->n > tokens;
 }
 
@@ -352,7 +355,7 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
                                  "set sft.truncation to drop or cut",
                                  row->row->file, (long long)row->row->line, row->n, name,
                                  (long long)limit);
-            if (strcmp(how, "cut") == 0 && sees_behind(s->sight, limit))
+            if (strcmp(how, "cut") == 0 && sees_behind(s->row_media, limit))
                 return ares_fail(ARES_ELIMIT,
                                  "data: %s:%lld: row of %d tokens exceeds %s = %lld, and an image "
                                  "or video stands where it would be cut; raise it, or set "
@@ -366,7 +369,7 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
             out->cut++;
         }
         no_end += s->no_end;
-        row->sight = s->sight;
+        row->row_media = s->row_media;
         row->ids = (const int32_t *)ares_arena_copy(&out->arena, (const char *)s->ids.ids,
                                                     (size_t)row->n * sizeof(int32_t));
         row->trained =
@@ -648,7 +651,7 @@ static void add_row(ares_batch *b, const sft_row *row)
                       .row = row->row,
                       .prompt = row->ids,
                       .prompt_len = row->prompt,
-                      .sight = row->sight };
+                      .row_media = row->row_media };
     ares_batch_begin_group(b);
     ares_batch_add_row(b, &s, row->n - row->prompt);
 }
@@ -780,7 +783,7 @@ static int step_sft(training *run, ares_metrics *m)
     ares_metrics_set(m, "actor/lr", lr);
     ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     if (l->features) ares_features_trim(l->features);
-    return sight_report(l, NULL, &t->batch, m);
+    return media_report(l, NULL, &t->batch, m);
 }
 
 /* ------------------------------------------------------------------ validation */

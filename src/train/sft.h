@@ -11,7 +11,7 @@
 typedef struct sft_row {
     const int32_t *ids;
     const uint8_t *trained; /* [n] */
-    const ares_sight *sight;
+    const ares_row_media *row_media;
     int32_t n, prompt; /* 0 < prompt < n */
     const ares_row *row;
 } sft_row;

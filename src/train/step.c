@@ -114,7 +114,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     ares_signal_expect(ARES_SIGNAL_WAITS); /* what follows belongs to the update */
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
-    ARES_TRY(sight_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));
+    ARES_TRY(media_report(&t->actor.learner, t->ref ? &t->ref->learner : NULL, b, m));
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

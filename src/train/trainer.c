@@ -236,9 +236,9 @@ int training_open_model(training *t, const char *weights)
     ARES_TRY(ares_model_add_eos(
         &t->model->cfg, ares_tokenizer_role_id(t->tokenizer, ARES_TOKEN_EOS), t->model_dir.data));
     if (!t->model->cfg.vision.depth) return ARES_OK;
-    ARES_TRY(ares_sight_rules_load(&t->model->cfg, t->model_dir.data, &t->sight));
-    return ares_features_new(t->model, &t->sight.processor, (size_t)(c->data.vision_cache_gb * 1e9),
-                             &t->features);
+    ARES_TRY(ares_media_rules_load(&t->model->cfg, t->model_dir.data, &t->row_media));
+    return ares_features_new(t->model, &t->row_media.processor,
+                             (size_t)(c->data.vision_cache_gb * 1e9), &t->features);
 }
 
 int training_open_encoder(training *t, const ares_data_config *data, ares_prompt_encoder **out)
@@ -247,7 +247,7 @@ int training_open_encoder(training *t, const ares_data_config *data, ares_prompt
     return ares_prompt_encoder_new(
         &(ares_prompt_options){ .cfg = data,
                                 .tokenizer = t->tokenizer,
-                                .sight = t->features ? &t->sight : NULL,
+                                .row_media = t->features ? &t->row_media : NULL,
                                 .limit_images = c->rollout.limit_images,
                                 .model_dir = c->actor.tokenizer_path ? c->actor.tokenizer_path
                                                                      : t->model_dir.data },
@@ -322,11 +322,11 @@ static int open_environments(ares_trainer *t)
 static const ares_row *first_seen(const ares_source *s)
 {
     for (int64_t i = 0; i < ares_source_count(s); i++)
-        if (ares_source_row(s, i)->sight) return ares_source_row(s, i);
+        if (ares_source_row(s, i)->row_media) return ares_source_row(s, i);
     return NULL;
 }
 
-int trainer_check_sight(const ares_trainer *t)
+int trainer_check_media(const ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     const ares_row *row = first_seen(&t->run.source);
@@ -391,7 +391,7 @@ static int open_data(ares_trainer *t, ares_config *cfg)
     ARES_TRY(eval_sets_open(t));
     if (c->data.val_files.count)
         ARES_TRY(open_source(t, &c->data.val_files, NULL, &(ares_order){ .draw = 1 }, &t->run.val));
-    return trainer_check_sight(t);
+    return trainer_check_media(t);
 }
 
 /* Tokens of prompt and response together at most; each turn has what is read and an answer. */
@@ -534,7 +534,7 @@ static int let_reference_see(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
     if (t->run.features && ares_features_trained(t->run.features))
-        ARES_TRY(ares_features_new(t->ref->learner.model, &t->run.sight.processor,
+        ARES_TRY(ares_features_new(t->ref->learner.model, &t->run.row_media.processor,
                                    (size_t)(c->data.vision_cache_gb * 1e9), &t->ref->features));
     t->ref->learner.features = t->ref->features ? t->ref->features : t->run.features;
     return ARES_OK;

@@ -41,11 +41,11 @@ typedef struct training {
     ares_source val;            /* closed: none */
     bool validates;             /* there are rows to validate on, here or in an evaluation */
     ares_model *model;
-    ares_sight_rules sight;  /* of a vision model */
-    ares_features *features; /* that the policy's tower makes; NULL: it reads text alone */
-    learner *policy;         /* of the model; where it is only validated, without an optimizer */
-    learner *critic;         /* NULL: none */
-    controls *controls;      /* NULL: none; their state is part of a checkpoint */
+    ares_media_rules row_media; /* of a vision model */
+    ares_features *features;    /* that the policy's tower makes; NULL: it reads text alone */
+    learner *policy;            /* of the model; where it is only validated, without an optimizer */
+    learner *critic;            /* NULL: none */
+    controls *controls;         /* NULL: none; their state is part of a checkpoint */
     const ares_model *moved_reference; /* part of a checkpoint; NULL: none, or it never moves */
     struct vapor *vapor; /* NULL: none; what its reference has said is part of a checkpoint */
     /* validations are compared by accuracy: a shaper would change what the score means */
@@ -164,7 +164,7 @@ void trainer_init(ares_trainer *t, const ares_train_config *c, ares_world *world
 int trainer_take_rows(const ares_trainer *t, ares_dataset *d, const ares_prompt_encoder *encoder,
                       bool trained);
 /* Refuses by name what rows with images or videos cannot go together with. */
-int trainer_check_sight(const ares_trainer *t);
+int trainer_check_media(const ares_trainer *t);
 /* Empties the engine, whose next samples are the policy's as it is now. */
 int trainer_renew_rollout(ares_trainer *t);
 /* Whether training compares with the model it began from. */

@@ -228,7 +228,7 @@ static void add_answer(ares_batch *b, const ares_stored_answer *a, int32_t index
                                        .row = of->row,
                                        .prompt = a->ids,
                                        .prompt_len = a->prompt_len,
-                                       .sight = of->row->sight,
+                                       .row_media = of->row->row_media,
                                        .span = a->span,
                                        .span_end = a->span_end },
                        a->n);

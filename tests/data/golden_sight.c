@@ -26,7 +26,7 @@ static void positions(golden *g)
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)list[i];
     const ares_json *type = ares_json_get(g->inputs, "model_type");
     bool seconds = type && ares_view_is(type->text, "qwen2_5_vl");
-    const ares_sight_rules rules = {
+    const ares_media_rules rules = {
         .processor.merge = (int32_t)golden_number(g, "merge_size"),
         .image_token = (int32_t)golden_number(g, "image_pad"),
         .video_token = (int32_t)golden_number(g, "video_pad"),
@@ -37,8 +37,8 @@ static void positions(golden *g)
     media.n = media.n_images;
     add_grids(g, "video_grid_thw", ares_json_get(g->inputs, "second_per_grid"), items, &media.n);
     media.n_videos = media.n - media.n_images;
-    ares_sight s;
-    if (!golden_ok(g, sight_of(&rules, &media, ids, (int32_t)n, g->arena, &s))) return;
+    ares_row_media s;
+    if (!golden_ok(g, row_media_of(&rules, &media, ids, (int32_t)n, g->arena, &s))) return;
     static const char *const keys[] = { "t", "h", "w" };
     const int32_t *const axis[] = { s.t, s.h, s.w };
     double *got = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *got);
@@ -100,7 +100,7 @@ GOLDEN(vision, expand_ids)
     const double *list = golden_flat(g, golden_in(g, "ids"), &n);
     int32_t *ids = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *ids);
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)list[i];
-    const ares_sight_rules rules = { .processor.merge = 1,
+    const ares_media_rules rules = { .processor.merge = 1,
                                      .image_token = (int32_t)golden_number(g, "image_pad"),
                                      .video_token = (int32_t)golden_number(g, "video_pad") };
     ares_media media = { .items = items };
@@ -111,7 +111,7 @@ GOLDEN(vision, expand_ids)
             items[media.n++] = (ares_medium){ .video = k, .grid = { 1, 1, (int32_t)each[i] } };
         *(k ? &media.n_videos : &media.n_images) = (int32_t)tokens;
     }
-    int rc = sight_expand(&rules, &media, ids, n, NULL, &out);
+    int rc = media_expand(&rules, &media, ids, n, NULL, &out);
     if (ares_json_get(g->expected, "error"))
         golden_equal(g, "fails", rc != ARES_OK, golden_want(g, "error"));
     else if (golden_ok(g, rc)) {

@@ -129,7 +129,7 @@ static int encode(const ares_data_config *more, bool sees, int64_t limit, const 
     cfg.apply_chat_template = true;
     cfg.override_chat_template = chat;
     cfg.max_prompt_length = 40;
-    const ares_sight_rules rules = { .processor = { .patch = 4,
+    const ares_media_rules rules = { .processor = { .patch = 4,
                                                     .merge = 2,
                                                     .temporal = 2,
                                                     .image_min = 64,
@@ -146,7 +146,7 @@ static int encode(const ares_data_config *more, bool sees, int64_t limit, const 
                                      .video_token = -5 };
     int rc = ares_prompt_encoder_new(&(ares_prompt_options){ .cfg = &cfg,
                                                              .tokenizer = t,
-                                                             .sight = sees ? &rules : NULL,
+                                                             .row_media = sees ? &rules : NULL,
                                                              .limit_images = limit,
                                                              .model_dir = test_dir() },
                                      &e);
@@ -179,10 +179,11 @@ TEST(a_rows_prompt_has_its_pictures_tokens_and_knows_where_they_stand)
                       &x));
     const ares_row *r = ares_dataset_row(x.d, 0);
     CHECK_EQ(r->prompt_len, 2 + 1 + 9);
-    REQUIRE(r->sight && r->sight->n_places == 2);
-    CHECK(r->sight->n == 12 && r->sight->places[0].n == 2 && r->sight->places[1].first == 3);
+    REQUIRE(r->row_media && r->row_media->n_places == 2);
+    CHECK(r->row_media->n == 12 && r->row_media->places[0].n == 2 &&
+          r->row_media->places[1].first == 3);
     CHECK(r->prompt[0] == r->prompt[1] && r->prompt[2] != r->prompt[0]);
-    CHECK(ares_dataset_row(x.d, 1)->sight == NULL);
+    CHECK(ares_dataset_row(x.d, 1)->row_media == NULL);
     ares_dataset_free(x.d);
 }
 

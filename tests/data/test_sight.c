@@ -6,7 +6,7 @@
 #include "test.h"
 
 enum { IMAGE = 90, VIDEO = 91 };
-static const ares_sight_rules qwen2_5 = { .processor = { .patch = 4, .merge = 2, .temporal = 2 },
+static const ares_media_rules qwen2_5 = { .processor = { .patch = 4, .merge = 2, .temporal = 2 },
                                           .image_token = IMAGE,
                                           .video_token = VIDEO,
                                           .tokens_per_second = 2 };
@@ -31,13 +31,13 @@ TEST(one_token_for_a_picture_becomes_as_many_as_it_has_with_the_ones_offsets)
     const ares_medium items[] = { small, wide, clip };
     const ares_media media = media_of(items, 2, 1);
     ares_ids out = { .want_offsets = true }, again = { 0 };
-    REQUIRE_OK(sight_expand(&qwen2_5, &media, ids, 5, offsets, &out));
+    REQUIRE_OK(media_expand(&qwen2_5, &media, ids, 5, offsets, &out));
     REQUIRE(out.n == ARES_COUNT(want));
     CHECK_MEM(out.ids, want, sizeof want);
     CHECK(out.offsets[1][0] == 1 && out.offsets[6][0] == 1 && out.offsets[6][1] == 5);
     CHECK(out.offsets[8][0] == 6 && out.offsets[9][0] == 9 && out.offsets[14][1] == 12);
     /* ids that have them all stay as they are */
-    REQUIRE_OK(sight_expand(&qwen2_5, &media, want, ARES_COUNT(want), NULL, &again));
+    REQUIRE_OK(media_expand(&qwen2_5, &media, want, ARES_COUNT(want), NULL, &again));
     REQUIRE(again.n == ARES_COUNT(want));
     CHECK_MEM(again.ids, want, sizeof want);
     ares_ids_fini(&out);
@@ -50,37 +50,37 @@ TEST(other_numbers_of_places_are_an_error_with_both)
     const ares_medium items[] = { wide, clip };
     ares_media media = media_of(items, 1, 1);
     ares_ids out = { 0 };
-    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(media_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
                "1 images and 2 places for them in the prompt; put <image>");
-    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 1, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(media_expand(&qwen2_5, &media, ids, 1, NULL, &out), ARES_EFORMAT,
                "1 videos and 0 places for them in the prompt; put <video>");
     media = media_of(items, 0, 0);
-    CHECK_FAIL(sight_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
+    CHECK_FAIL(media_expand(&qwen2_5, &media, ids, 4, NULL, &out), ARES_EFORMAT,
                "0 images and 2 places");
-    CHECK_OK(sight_expand(&qwen2_5, &media, ids + 1, 1, NULL, &out));
+    CHECK_OK(media_expand(&qwen2_5, &media, ids + 1, 1, NULL, &out));
     CHECK(out.n == 1 && out.ids[0] == 1);
     ares_ids_fini(&out);
 }
 
 /* ---------------------------------------------------------------- positions */
-static void check_positions(const ares_sight_rules *r, const ares_media *media, const int32_t *ids,
+static void check_positions(const ares_media_rules *r, const ares_media *media, const int32_t *ids,
                             int32_t n, const int32_t *t, const int32_t *h, const int32_t *w,
                             int32_t delta)
 {
     ares_arena arena = { 0 };
-    ares_sight s;
-    if (CHECK_OK(sight_of(r, media, ids, n, &arena, &s))) {
+    ares_row_media s;
+    if (CHECK_OK(row_media_of(r, media, ids, n, &arena, &s))) {
         CHECK_EQ(s.n, n);
         CHECK_MEM(s.t, t, (size_t)n * sizeof *t);
         CHECK_MEM(s.h, h, (size_t)n * sizeof *h);
         CHECK_MEM(s.w, w, (size_t)n * sizeof *w);
         CHECK_EQ(s.delta, delta);
         int32_t a[3];
-        ares_sight_position(&s, n + 5, &a[0], &a[1], &a[2]);
+        ares_media_position(&s, n + 5, &a[0], &a[1], &a[2]);
         for (int i = 0; i < 3; i++) CHECK_EQ(a[i], n + 5 + delta);
-        ares_sight_position(&s, n - 1, &a[0], &a[1], &a[2]);
+        ares_media_position(&s, n - 1, &a[0], &a[1], &a[2]);
         CHECK(a[0] == t[n - 1] && a[1] == h[n - 1] && a[2] == w[n - 1]);
-        ares_sight_position(NULL, 3, &a[0], &a[1], &a[2]);
+        ares_media_position(NULL, 3, &a[0], &a[1], &a[2]);
         CHECK(a[0] == 3 && a[1] == 3 && a[2] == 3);
     }
     ares_arena_fini(&arena);
@@ -117,7 +117,7 @@ TEST(times_of_a_video_are_those_of_its_family)
                          t[][8] = { { 0, 1, 1, 3, 3, 5, 5, 6 },   /* two steps a second */
                                     { 0, 1, 1, 2, 2, 3, 3, 4 },   /* one a pair of frames */
                                     { 0, 1, 1, 1, 1, 2, 2, 3 } }; /* 0, 0.8, 1.6 cut */
-    ares_sight_rules qwen2 = qwen2_5;
+    ares_media_rules qwen2 = qwen2_5;
     qwen2.tokens_per_second = 0;
     ares_medium slow = clip;
     slow.second_per_grid = 0.4;
@@ -134,15 +134,15 @@ TEST(images_and_videos_take_their_places_each_in_their_own_order)
     const ares_medium items[] = { small, wide, clip };
     const ares_media media = media_of(items, 2, 1);
     ares_arena arena = { 0 };
-    ares_sight s;
-    REQUIRE_OK(sight_of(&qwen2_5, &media, ids, ARES_COUNT(ids), &arena, &s));
+    ares_row_media s;
+    REQUIRE_OK(row_media_of(&qwen2_5, &media, ids, ARES_COUNT(ids), &arena, &s));
     REQUIRE(s.n_places == 3);
     CHECK(s.places[0].medium == &items[2] && s.places[0].first == 0 && s.places[0].n == 6);
     CHECK(s.places[1].medium == &items[0] && s.places[1].first == 6 && s.places[1].n == 1);
     CHECK(s.places[2].medium == &items[1] && s.places[2].first == 8 && s.places[2].n == 6);
-    CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 10, &arena, &s), ARES_EFORMAT,
+    CHECK_FAIL(row_media_of(&qwen2_5, &media, ids, 10, &arena, &s), ARES_EFORMAT,
                "2 tokens of an image from token 8 on, and what is given for that place needs 6");
-    CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 8, &arena, &s), ARES_EFORMAT,
+    CHECK_FAIL(row_media_of(&qwen2_5, &media, ids, 8, &arena, &s), ARES_EFORMAT,
                "3 images and videos, and places of only 2");
     ares_arena_fini(&arena);
 }
@@ -156,8 +156,8 @@ TEST(a_video_that_lasts_longer_than_positions_reach_is_an_error)
         x.second_per_grid = seconds[i];
         const ares_media media = media_of(&x, 0, 1);
         ares_arena arena = { 0 };
-        ares_sight s;
-        CHECK_FAIL(sight_of(&qwen2_5, &media, ids, 6, &arena, &s), ARES_EFORMAT,
+        ares_row_media s;
+        CHECK_FAIL(row_media_of(&qwen2_5, &media, ids, 6, &arena, &s), ARES_EFORMAT,
                    "must last from 0 to");
         ares_arena_fini(&arena);
     }
@@ -165,12 +165,14 @@ TEST(a_video_that_lasts_longer_than_positions_reach_is_an_error)
 
 /* ---------------------------------------------------------------- packed tokens */
 /* A group of two rows after `prompt` of n ids; the answers of lens tokens go on with ids + n. */
-static void add_group(ares_batch *b, const int32_t *ids, int32_t n, const ares_sight *sight,
+static void add_group(ares_batch *b, const int32_t *ids, int32_t n, const ares_row_media *row_media,
                       const int *lens)
 {
     ares_batch_begin_group(b);
     for (int i = 0; i < 2; i++) {
-        const ares_sample s = { .index = i, .prompt = ids, .prompt_len = n, .sight = sight };
+        const ares_sample s = {
+            .index = i, .prompt = ids, .prompt_len = n, .row_media = row_media
+        };
         ares_batch_add_row(b, &s, lens[i]);
     }
 }
@@ -178,7 +180,7 @@ static void add_group(ares_batch *b, const int32_t *ids, int32_t n, const ares_s
 typedef struct packed_case {
     ares_arena arena;
     ares_batch b;
-    ares_sight sight[2];
+    ares_row_media row_media[2];
     ares_medium items[2];
 } packed_case;
 
@@ -193,11 +195,11 @@ static bool open_case(packed_case *c)
     *c = (packed_case){ .items = { wide, small } };
     const ares_media one = media_of(c->items, 1, 0), two = media_of(c->items, 2, 0);
     ares_batch_init(&c->b);
-    if (!CHECK_OK(sight_of(&qwen2_5, &one, in_prompt, FIRST, &c->arena, &c->sight[0])) ||
-        !CHECK_OK(sight_of(&qwen2_5, &two, in_both, 11, &c->arena, &c->sight[1])))
+    if (!CHECK_OK(row_media_of(&qwen2_5, &one, in_prompt, FIRST, &c->arena, &c->row_media[0])) ||
+        !CHECK_OK(row_media_of(&qwen2_5, &two, in_both, 11, &c->arena, &c->row_media[1])))
         return false;
-    add_group(&c->b, in_prompt, FIRST, &c->sight[0], first);
-    add_group(&c->b, in_both, SECOND, &c->sight[1], second);
+    add_group(&c->b, in_prompt, FIRST, &c->row_media[0], first);
+    add_group(&c->b, in_both, SECOND, &c->row_media[1], second);
     ARES_PUT(&c->b, responses);
     for (int64_t r = 0; r < c->b.rows; r++)
         for (int64_t t = c->b.row_start[r]; t < c->b.row_start[r + 1]; t++)
@@ -257,16 +259,16 @@ TEST(rows_of_the_same_ids_and_other_pictures_share_no_prompt)
 {
     ares_batch b;
     ares_arena arena = { 0 };
-    ares_sight sight[2];
+    ares_row_media row_media[2];
     const ares_medium other = wide;
     const ares_media one = media_of(&wide, 1, 0), two = media_of(&other, 1, 0);
     ares_batch_init(&b);
-    REQUIRE_OK(sight_of(&qwen2_5, &one, in_prompt, FIRST, &arena, &sight[0]));
-    REQUIRE_OK(sight_of(&qwen2_5, &two, in_prompt, FIRST, &arena, &sight[1]));
+    REQUIRE_OK(row_media_of(&qwen2_5, &one, in_prompt, FIRST, &arena, &row_media[0]));
+    REQUIRE_OK(row_media_of(&qwen2_5, &two, in_prompt, FIRST, &arena, &row_media[1]));
     ares_batch_begin_group(&b);
     for (int i = 0; i < 3; i++) {
         const ares_sample s = {
-            .index = i, .prompt = in_prompt, .prompt_len = FIRST, .sight = &sight[i == 2]
+            .index = i, .prompt = in_prompt, .prompt_len = FIRST, .row_media = &row_media[i == 2]
         };
         ares_batch_add_row(&b, &s, 2);
     }

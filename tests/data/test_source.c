@@ -315,12 +315,12 @@ TEST(a_snapshot_is_the_state_of_its_moment_whatever_becomes_of_the_source)
     ares_source_give_back(&s, partial(&s, &d[4], 7));
     ares_source_give_back(&s, partial(&s, &d[1], 3));
     saved_source(&s, &saved);
-    ares_source_look(&s, &first);
-    ares_source_look(&s, &second);
+    ares_source_take_snapshot(&s, &first);
+    ares_source_take_snapshot(&s, &second);
     ares_source_snapshot_fini(&first);
     CHECK_OK(ares_source_next(&s, 6, &arena, again)); /* takes both */
     ares_source_give_back(&s, partial(&s, &again[0], 5));
-    ares_source_look(&s, &first);
+    ares_source_take_snapshot(&s, &first);
     ares_source_close(&s);
     ares_source_snapshot_write(&second, &written);
     CHECK_STR(written.data, saved.data);

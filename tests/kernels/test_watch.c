@@ -1,6 +1,6 @@
 /*
  * Tiles run without the sanitizer's check at every access and check what they touch before
- * (watch.h): memory that is one number short must still be reported, and memory that is not, not.
+ * (isa.h): memory that is one number short must still be reported, and memory that is not, not.
  */
 #include "kernels_test.h"
 

@@ -9,7 +9,7 @@
 typedef struct store {
     ares_device device;
     ares_model *model;
-    ares_sight_rules rules;
+    ares_media_rules rules;
     ares_features *features;
     ares_arena arena;
 } store;
@@ -21,7 +21,7 @@ static bool open_store(store *s, size_t keep_bytes, bool trained)
     ares_model_options opt = { .storage = ARES_F32, .trainable = trained };
     return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
            CHECK_OK(ares_model_load(path, &s->device, &opt, &s->model)) &&
-           CHECK_OK(ares_sight_rules_load(&s->model->cfg, path, &s->rules)) &&
+           CHECK_OK(ares_media_rules_load(&s->model->cfg, path, &s->rules)) &&
            CHECK_OK(ares_features_new(s->model, &s->rules.processor, keep_bytes, &s->features));
 }
 
@@ -170,7 +170,7 @@ TEST(decoders_at_work_change_nothing_and_their_errors_come_when_features_are_ask
     store s, other;
     char name[N][16];
     ares_place places[N] = { { 0 } };
-    const ares_sight sight = { .n_places = N, .places = places };
+    const ares_row_media row_media = { .n_places = N, .places = places };
     if (!open_store(&s, SIZE_MAX, false) || !open_store(&other, SIZE_MAX, false)) return;
     for (int i = 0; i < N; i++) {
         snprintf(name[i], sizeof name[i], "%d.png", i);
@@ -178,9 +178,9 @@ TEST(decoders_at_work_change_nothing_and_their_errors_come_when_features_are_ask
         places[i].medium = open_file(&s, name[i]);
     }
     CHECK_EQ(test_shell(NULL, "truncate -s 300 '%s'", test_file(name[7])), 0);
-    CHECK(!ares_features_ready(s.features, &sight));
-    ares_features_ahead(s.features, &sight);
-    ares_features_ahead(s.features, &sight);
+    CHECK(!ares_features_ready(s.features, &row_media));
+    ares_features_ahead(s.features, &row_media);
+    ares_features_ahead(s.features, &row_media);
     for (int i = 0; i < N; i++) { /* some wait, some decode themselves */
         ares_seen a, b;
         if (i == 7) {
@@ -193,7 +193,7 @@ TEST(decoders_at_work_change_nothing_and_their_errors_come_when_features_are_ask
         REQUIRE_OK(ares_features_get(other.features, open_file(&other, name[i]), &b));
         CHECK_MEM(a.features, b.features, bytes_of(&s, places[i].medium));
     }
-    CHECK(ares_features_ready(s.features, &sight)); /* the error, too, is there at once */
+    CHECK(ares_features_ready(s.features, &row_media)); /* the error, too, is there at once */
     close_store(&s);
     close_store(&other);
 }

@@ -99,19 +99,19 @@ static inline int vision_place(vision_row *x)
         for (int32_t i = 0; i < x->n; i++)
             if (x->ids[i] == (kind ? v->video_token : v->image_token))
                 x->feature_rows[x->n_features++] = i;
-    const ares_sight_rules rules = { .processor.merge = v->merge,
+    const ares_media_rules rules = { .processor.merge = v->merge,
                                      .image_token = v->image_token,
                                      .video_token = v->video_token,
                                      .tokens_per_second = v->tokens_per_second };
     ares_media media = { .n = x->n_media, .items = x->media };
     for (int32_t i = 0; i < x->n_media; i++) media.n_videos += x->media[i].video;
     media.n_images = media.n - media.n_videos;
-    ares_sight sight;
-    ARES_TRY(sight_of(&rules, &media, x->ids, x->n, x->arena, &sight));
+    ares_row_media row_media;
+    ARES_TRY(row_media_of(&rules, &media, x->ids, x->n, x->arena, &row_media));
     for (int i = 0; i < 3; i++)
-        memcpy(x->position[i], (const int32_t *[]){ sight.t, sight.h, sight.w }[i],
+        memcpy(x->position[i], (const int32_t *[]){ row_media.t, row_media.h, row_media.w }[i],
                (size_t)x->n * sizeof(int32_t));
-    x->delta = sight.delta;
+    x->delta = row_media.delta;
     return ARES_OK;
 }
 

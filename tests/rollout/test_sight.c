@@ -17,7 +17,7 @@ static const ares_medium pictures[] = { { .grid = { 1, 10, 16 }, .frames = 1 },
 
 typedef struct prompt {
     int32_t ids[LENGTH];
-    ares_sight sight;
+    ares_row_media row_media;
     ares_seen seen;
 } prompt;
 
@@ -48,13 +48,13 @@ static void close_all(ares_rollout *r)
 static void make(prompt *p, ares_arena *arena, int kind, const float *features, int32_t number)
 {
     const ares_vision_config *v = &model->cfg.vision;
-    const ares_sight_rules rules = { .processor = { .merge = v->merge },
+    const ares_media_rules rules = { .processor = { .merge = v->merge },
                                      .image_token = v->image_token,
                                      .video_token = v->video_token };
     const ares_media media = { .n = 1, .n_images = 1, .items = &pictures[kind] };
     for (int i = 0; i < LENGTH; i++)
         p->ids[i] = i >= BEFORE && i < BEFORE + TOKENS ? v->image_token : 1 + i % 20;
-    CHECK_OK(sight_of(&rules, &media, p->ids, LENGTH, arena, &p->sight));
+    CHECK_OK(row_media_of(&rules, &media, p->ids, LENGTH, arena, &p->row_media));
     p->seen = (ares_seen){ features, number };
 }
 
@@ -77,7 +77,7 @@ static ares_completion answer(ares_rollout *r, const prompt *p, int64_t *reused,
         .prompt = p->ids,
         .prompt_len = LENGTH,
         .n = 1,
-        .sight = &p->sight,
+        .row_media = &p->row_media,
         .seen = &p->seen,
         .sampling = { .temperature = 1, .top_p = 1, .max_new_tokens = NEW, .ignore_eos = true },
         .key = ares_rng_root(5, ARES_RNG_SAMPLE)

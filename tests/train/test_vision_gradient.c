@@ -18,14 +18,14 @@ static const double scores[ROWS] = { 1, 0, 0.25, -1, 0.5, 0.75 };
 typedef struct run {
     ares_device device;
     ares_model *model;
-    ares_sight_rules rules;
+    ares_media_rules rules;
     ares_features *features;
     actor actor;
     ares_batch batch;
     ares_train_config cfg;
     ares_metrics *metrics;
     ares_arena arena;
-    ares_sight sight[GROUPS];
+    ares_row_media row_media[GROUPS];
 } run;
 
 static const double betas[] = { 0.9, 0.999 };
@@ -78,8 +78,9 @@ static void see(run *r, int group, int32_t *ids, int32_t *n)
     const ares_media_options o = { .video_fps = 2 };
     CHECK_OK(ares_media_open(picture_json(&r->arena, "[%s]", list.data), NULL, &r->rules.processor,
                              &o, &r->arena, media));
-    CHECK_OK(sight_expand(&r->rules, media, short_ids.ids, short_ids.n, NULL, &out));
-    CHECK_OK(sight_of(&r->rules, media, out.ids, (int32_t)out.n, &r->arena, &r->sight[group]));
+    CHECK_OK(media_expand(&r->rules, media, short_ids.ids, short_ids.n, NULL, &out));
+    CHECK_OK(
+        row_media_of(&r->rules, media, out.ids, (int32_t)out.n, &r->arena, &r->row_media[group]));
     ARES_ASSERT(out.n <= 200);
     memcpy(ids, out.ids, (size_t)out.n * sizeof *ids);
     *n = (int32_t)out.n;
@@ -103,7 +104,7 @@ static void fill_batch(run *r)
                                                .place = g,
                                                .prompt = ids,
                                                .prompt_len = n,
-                                               .sight = &r->sight[g] },
+                                               .row_media = &r->row_media[g] },
                                response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);
@@ -125,7 +126,7 @@ static bool run_open(run *r, const char *name, const ares_train_config *cfg, boo
     ares_model_options opt = { .storage = ARES_F32, .trainable = true, .freeze_vision = freeze };
     if (!CHECK_OK(ares_device_open("cpu", 2, &r->device)) ||
         !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)) ||
-        !CHECK_OK(ares_sight_rules_load(&r->model->cfg, path, &r->rules)) ||
+        !CHECK_OK(ares_media_rules_load(&r->model->cfg, path, &r->rules)) ||
         !CHECK_OK(ares_features_new(r->model, &r->rules.processor, SIZE_MAX, &r->features)))
         return false;
     fill_batch(r);

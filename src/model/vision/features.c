@@ -143,7 +143,7 @@ static bool stored(const ares_features *f, const picture *p)
     return p->entry >= 0 && f->entries[p->entry].features;
 }
 
-void ares_features_ahead(ares_features *f, const ares_sight *s)
+void ares_features_ahead(ares_features *f, const ares_row_media *s)
 {
     for (int32_t i = 0; i < s->n_places; i++) {
         picture *p = picture_of(f, s->places[i].medium);
@@ -160,7 +160,7 @@ static bool is_read(picture *p)
     return read;
 }
 
-bool ares_features_ready(ares_features *f, const ares_sight *s)
+bool ares_features_ready(ares_features *f, const ares_row_media *s)
 {
     for (int32_t i = 0; i < s->n_places; i++) {
         picture *p = picture_of(f, s->places[i].medium);

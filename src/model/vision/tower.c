@@ -671,20 +671,20 @@ static void forward(const picture *u)
 {
     ares_model *m = u->p.m;
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_hold(m, ends);
-    region_ahead(m, region_of(m, 0));
+    ares_region_load(m, ends);
+    region_prefetch(m, region_of(m, 0));
     embed(u);
-    ares_region_drop(m, ends);
+    ares_region_unload(m, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
     for (int i = 0; i < depth; i++) {
-        ares_region_hold(m, region_of(m, i));
-        region_ahead(m, i + 1 < depth ? region_of(m, i + 1) : ends);
+        ares_region_load(m, region_of(m, i));
+        region_prefetch(m, i + 1 < depth ? region_of(m, i + 1) : ends);
         tower_block_forward(&u->p, i, saved_of(u, i), u->x[i + 1]);
-        ares_region_drop(m, region_of(m, i));
+        ares_region_unload(m, region_of(m, i));
     }
-    ares_region_hold(m, ends);
+    ares_region_load(m, ends);
     merge(u);
-    ares_region_drop(m, ends);
+    ares_region_unload(m, ends);
 }
 
 /* From u->last, the derivatives of what it held, to u->d_x. */
@@ -710,18 +710,18 @@ static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
-    ares_region_hold(m, ends);
-    region_ahead(m, region_of(m, depth - 1));
+    ares_region_load(m, ends);
+    region_prefetch(m, region_of(m, depth - 1));
     merge_backward(u);
-    ares_region_drop(m, ends);
+    ares_region_unload(m, ends);
     for (int i = depth - 1; i >= 0; i--) {
         const tower_saved *s = saved_of(u, i);
-        ares_region_hold(m, region_of(m, i));
-        if (i > 0) region_ahead(m, region_of(m, i - 1));
+        ares_region_load(m, region_of(m, i));
+        if (i > 0) region_prefetch(m, region_of(m, i - 1));
         /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
         if (u->n_saved < depth && i + 1 < depth) tower_block_forward(&u->p, i, s, u->p.t.d_h);
         tower_block_backward(&u->p, i, s, u->d_x);
-        ares_region_drop(m, region_of(m, i));
+        ares_region_unload(m, region_of(m, i));
     }
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
     embed_backward(u);

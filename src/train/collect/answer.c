@@ -252,12 +252,12 @@ static void append(ares_arena *arena, queued what, queued **items, int64_t *n, i
 /* What stands in the places of the row's images and videos. */
 static int see(const engine_queue *q, const ares_row *row, ares_request *r)
 {
-    const ares_sight *s = row->sight;
+    const ares_row_media *s = row->row_media;
     if (!s) return ARES_OK;
     ares_seen *seen = ares_arena_alloc(q->arena, (size_t)(s->n_places + 1) * sizeof *seen);
     for (int32_t i = 0; i < s->n_places; i++)
         ARES_TRY(ares_features_get(q->t->run.features, s->places[i].medium, &seen[i]));
-    r->sight = s;
+    r->row_media = s;
     r->seen = seen;
     return ARES_OK;
 }
@@ -478,9 +478,9 @@ static int ask(engine_queue *q, const answer_job *job, scoring *scores, ares_gro
 {
     ares_features *f = q->t->run.features;
     for (int64_t p = 0; f && p < job->n_prompts; p++)
-        if (job->prompts[p].row->sight) ares_features_ahead(f, job->prompts[p].row->sight);
+        if (job->prompts[p].row->row_media) ares_features_ahead(f, job->prompts[p].row->row_media);
     for (int64_t p = 0, active = 0; p < job->n_prompts; p++) {
-        const ares_sight *s = job->prompts[p].row->sight;
+        const ares_row_media *s = job->prompts[p].row->row_media;
         while (s && active && !ares_features_ready(f, s)) ARES_TRY(step(q, scores, &active));
         ARES_TRY(engine_queue_add(q, &job->prompts[p], job->n, job->attempt, 0, &out[p]));
         active = 1;

@@ -213,7 +213,7 @@ void peak_of_reference(const ares_trainer *t, const peak_micro *m, const peak_mi
 static int peak_image(const ares_trainer *t, int64_t room, int64_t *tokens)
 {
     const ares_train_config *c = t->run.cfg;
-    const ares_processor *p = &t->run.sight.processor;
+    const ares_processor *p = &t->run.row_media.processor;
     const ares_media_options o = {
         .min_pixels = c->data.min_pixels == ARES_NULL_I64 ? 0 : c->data.min_pixels,
         .max_pixels = c->data.max_pixels == ARES_NULL_I64 ? 0 : c->data.max_pixels,
@@ -352,7 +352,7 @@ static int plan_count_pictures(ares_trainer *t, const plan_where *where, plan *p
     int64_t row, rows = where->reinforcement ? c->data.rollout_batch_size : c->sft.batch_size;
     if (!m->cfg.vision.depth) return ARES_OK;
     ARES_TRY(ares_model_find(c->actor.model_path, &t->run.model_dir));
-    ARES_TRY(ares_sight_rules_load(&m->cfg, t->run.model_dir.data, &t->run.sight));
+    ARES_TRY(ares_media_rules_load(&m->cfg, t->run.model_dir.data, &t->run.row_media));
     ARES_TRY(measure_images(t, where, &p->micro, s, &row));
     rows = ARES_MAX(rows, validated_together(c, where));
     s->step = (rows + where->ranks - 1) / where->ranks * row;

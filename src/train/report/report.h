@@ -72,7 +72,7 @@ int report_memory(const training *t, ares_metrics *m);
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*
  * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: what was
- * asked and answered, its scores and its advantage. A collective. (rollout_log.c)
+ * asked and answered, its scores and its advantage. A collective. (report.c)
  */
 int report_rollouts(const ares_trainer *t);
 

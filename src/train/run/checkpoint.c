@@ -13,7 +13,7 @@
 /* Fingerprints that tell a run's own state from that of other data or another model. */
 
 /* Of a row with images or videos: which they are, and their sizes. */
-static uint64_t sight_hash(uint64_t h, const ares_data_config *c, const ares_row *row)
+static uint64_t row_media_hash(uint64_t h, const ares_data_config *c, const ares_row *row)
 {
     const char *const keys[] = { c->prompt_key, c->image_key, c->video_key };
     ares_str text = { 0 };
@@ -22,8 +22,8 @@ static uint64_t sight_hash(uint64_t h, const ares_data_config *c, const ares_row
         if (v) ares_json_write(&text, v);
         ares_str_add_char(&text, '\xff');
     }
-    for (int32_t i = 0; i < row->sight->n_places; i++) {
-        const ares_grid *g = &row->sight->places[i].medium->grid;
+    for (int32_t i = 0; i < row->row_media->n_places; i++) {
+        const ares_grid *g = &row->row_media->places[i].medium->grid;
         ares_str_addf(&text, "%dx%dx%d ", g->t, g->h, g->w);
     }
     h = ares_fnv1a(h, text.data, text.len);
@@ -40,7 +40,7 @@ static uint64_t data_hash(const ares_source *s, const ares_data_config *c)
                                     row->ground_truth };
         for (int k = 0; k < ARES_COUNT(parts); k++)
             h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
-        if (row->sight) h = sight_hash(h, c, row);
+        if (row->row_media) h = row_media_hash(h, c, row);
     }
     return h;
 }
@@ -336,7 +336,7 @@ static void remember(const training *t, step_begin *b)
     ares_source_snapshot_fini(&b->source);
     if (ares_world_rank(t->world) != 0) return;
     if (t->controls) controls_save(t->controls, &b->controls);
-    ares_source_look(&t->source, &b->source);
+    ares_source_take_snapshot(&t->source, &b->source);
 }
 
 int state_write(training *t, state_kind kind, bool beside, state_save *s)

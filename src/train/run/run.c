@@ -219,7 +219,7 @@ static int log_step(run *r)
     return r->kind->log_histograms ? r->kind->log_histograms(r->training, r->tracker) : ARES_OK;
 }
 
-static bool has_video(const ares_sight *s)
+static bool has_video(const ares_row_media *s)
 {
     for (int32_t i = 0; s && i < s->n_places; i++)
         if (s->places[i].medium->video) return true;
@@ -233,7 +233,7 @@ static void warn_of_videos(run *r)
     int64_t n = t->features ? ares_source_count(&t->source) : 0, i = 0;
     if (r->told_videos || r->dir.own || !lead(r)) return;
     r->told_videos = true;
-    while (i < n && !has_video(ares_source_row(&t->source, i)->sight)) i++;
+    while (i < n && !has_video(ares_source_row(&t->source, i)->row_media)) i++;
     if (i == n) return;
     ares_log(ARES_LOG_WARN,
              "run: the model is trained with videos, which versions of transformers give other "

@@ -169,7 +169,7 @@ typedef struct train_origin {
 } train_origin;
 train_origin train_origin_of(const training *t);
 
-/* Parts of --check that runs by rewards and supervised ones have in common. (check_inputs.c) */
+/* Parts of --check that runs by rewards and supervised ones have in common. (start.c) */
 
 /*
  * Model and tokenizer, without a weight, and whether a checkpoint that is named fits them. Without
@@ -185,7 +185,7 @@ int check_open_rows(const ares_row_file *file, const ares_data_config *data, boo
  */
 int check_lengths(int rc, bool drops);
 
-/* Which options differ between two configurations, in words. (same_start.c) */
+/* Which options differ between two configurations, in words. (start.c) */
 
 typedef struct differing {
     const ares_config *cfg;
@@ -197,7 +197,7 @@ typedef struct differing {
 /* a, b: values of one option, or of a section, which is walked; NULL: there is none. */
 void differ(differing *x, const ares_json *a, const ares_json *b, const char *path);
 
-/* What all ranks must have been started with, told before they work together. (same_start.c) */
+/* What all ranks must have been started with, told before they work together. (start.c) */
 
 /* Collectives, which fail on all ranks where one has read other files than rank 0. */
 int same_files(ares_config *cfg, const ares_train_config *c, ares_world *world);

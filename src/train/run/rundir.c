@@ -192,8 +192,8 @@ static bool started_is_empty(const char *dir)
     return empty;
 }
 
-int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
-                  ares_str *changed)
+int ares_run_inspect(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
+                     ares_str *changed)
 {
     ares_str dir = { 0 }, options = { 0 };
     char hash[STARTED_HASH];

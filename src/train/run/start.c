@@ -455,7 +455,7 @@ static int check_file(ares_trainer *t, const ares_row_file *file, const ares_dat
     if (rc == ARES_OK && e) rc = ares_source_of_dataset(d, &(ares_order){ .draw = 1 }, into);
     if (rc != ARES_OK || !e) ares_dataset_free(d);
     t->run.encoder = e;
-    if (rc == ARES_OK && e) rc = trainer_check_sight(t);
+    if (rc == ARES_OK && e) rc = trainer_check_media(t);
     if (rc == ARES_OK && e && trained) rc = check_pairs(t);
     ares_source_close(into);
     t->run.encoder = NULL;

@@ -16,7 +16,7 @@ typedef struct token_kind {
     const char *name, *option;
 } token_kind;
 
-static token_kind kind_of(const ares_sight_rules *r, const ares_media *m, bool video)
+static token_kind kind_of(const ares_media_rules *r, const ares_media *m, bool video)
 {
     token_kind k = { .token = video ? r->video_token : r->image_token,
                      .media = video ? m->n_videos : m->n_images,
@@ -46,7 +46,7 @@ static bool stands_whole(const token_kind *k, const int32_t *ids, int64_t n, int
     return run == tokens;
 }
 
-int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
+int media_expand(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out)
 {
     token_kind kinds[] = { kind_of(r, media, false), kind_of(r, media, true) };
@@ -87,14 +87,14 @@ int sight_expand(const ares_sight_rules *r, const ares_media *media, const int32
 static const double last_time = 1 << 24;
 
 /* Steps of time: none in an image, pairs of frames or parts of seconds in a video. */
-static int32_t time_of(const ares_sight_rules *r, const ares_medium *x, int32_t frame)
+static int32_t time_of(const ares_media_rules *r, const ares_medium *x, int32_t frame)
 {
     if (!x->video) return 0;
     if (r->tokens_per_second <= 0) return frame;
     return (int32_t)((float)frame * (float)x->second_per_grid * (float)r->tokens_per_second);
 }
 
-static int check_times(const ares_sight_rules *r, const ares_medium *x)
+static int check_times(const ares_media_rules *r, const ares_medium *x)
 {
     double last = (double)x->grid.t * x->second_per_grid * r->tokens_per_second;
     if (!x->video || r->tokens_per_second <= 0 || (last >= 0 && last < last_time)) return ARES_OK;
@@ -105,7 +105,7 @@ static int check_times(const ares_sight_rules *r, const ares_medium *x)
 }
 
 typedef struct walk {
-    const ares_sight_rules *rules;
+    const ares_media_rules *rules;
     const ares_media *media;
     const int32_t *ids;
     int32_t n, i, next;     /* tokens, the token at hand, the next position */
@@ -149,8 +149,8 @@ static int place(walk *k)
     return ARES_OK;
 }
 
-int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
-             ares_arena *arena, ares_sight *out)
+int row_media_of(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
+             ares_arena *arena, ares_row_media *out)
 {
     int32_t *axes = ares_arena_alloc(arena, ((size_t)n * 3 + 1) * sizeof *axes);
     walk k = { .rules = r,
@@ -171,7 +171,7 @@ int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *
     if (k.n_places < media->n)
         return ares_fail(ARES_EFORMAT, "%d images and videos, and places of only %d in the prompt",
                          media->n, k.n_places);
-    *out = (ares_sight){ .n = n,
+    *out = (ares_row_media){ .n = n,
                          .t = k.t,
                          .h = k.h,
                          .w = k.w,
@@ -181,7 +181,7 @@ int sight_of(const ares_sight_rules *r, const ares_media *media, const int32_t *
     return ARES_OK;
 }
 
-void ares_sight_position(const ares_sight *s, int32_t i, int32_t *t, int32_t *h, int32_t *w)
+void ares_media_position(const ares_row_media *s, int32_t i, int32_t *t, int32_t *h, int32_t *w)
 {
     bool inside = s && i < s->n;
     int32_t behind = s ? i + s->delta : i;
@@ -307,12 +307,12 @@ int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_medi
         ares_str_fini(&part);
         return rc;
     }
-    if (e->sight && m->unread)
+    if (e->row_media && m->unread)
         return ares_fail(ARES_EFORMAT,
                          "row has '%s' and nothing under '%s', where it would be read; set "
                          "data.%s_key=%s, or rename it",
                          m->unread, m->key, m->unread, m->unread);
-    if (e->sight || (!m->images && !m->videos)) return ARES_OK;
+    if (e->row_media || (!m->images && !m->videos)) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED,
                      "'%s' holds images or videos, and the model reads text alone; choose a vision "
                      "model, or leave such rows out",
@@ -419,7 +419,7 @@ const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_
 
 /* ------------------------------------------------------------------ ids */
 int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
-                    ares_ids *ids, const ares_sight **sight)
+                    ares_ids *ids, const ares_row_media **row_media)
 {
     const ares_data_config *c = e->cfg;
     const ares_media_options o = {
@@ -428,9 +428,9 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
         .video_fps = c->video_fps,
         .image_dir = c->image_dir,
     };
-    *sight = NULL;
+    *row_media = NULL;
     ARES_TRY(ares_prompt_check_media(e, m));
-    if (!e->sight) return ARES_OK;
+    if (!e->row_media) return ARES_OK;
     int64_t images = m->images ? m->images->count : 0;
     if (e->limit_images && images > e->limit_images)
         return ares_fail(ARES_EFORMAT,
@@ -438,16 +438,16 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
                          "leave the row out",
                          (long long)images, (long long)e->limit_images);
     ares_media *media = ares_arena_calloc(arena, 1, sizeof *media);
-    ares_sight *out = ares_arena_calloc(arena, 1, sizeof *out);
+    ares_row_media *out = ares_arena_calloc(arena, 1, sizeof *out);
     ares_ids expanded = { .want_offsets = ids->want_offsets };
-    int rc = ares_media_open(m->images, m->videos, &e->sight->processor, &o, arena, media);
+    int rc = ares_media_open(m->images, m->videos, &e->row_media->processor, &o, arena, media);
     if (rc == ARES_OK)
-        rc = sight_expand(e->sight, media, ids->ids, ids->n, (const int64_t(*)[2])ids->offsets,
+        rc = media_expand(e->row_media, media, ids->ids, ids->n, (const int64_t(*)[2])ids->offsets,
                           &expanded);
     if (rc == ARES_OK && expanded.n > INT32_MAX / 4)
         rc = ares_fail(ARES_ELIMIT, "%lld tokens of images and videos", (long long)expanded.n);
     if (rc == ARES_OK && media->n)
-        rc = sight_of(e->sight, media, expanded.ids, (int32_t)expanded.n, arena, out);
+        rc = row_media_of(e->row_media, media, expanded.ids, (int32_t)expanded.n, arena, out);
     if (rc != ARES_OK) {
         ares_ids_fini(&expanded);
         return rc;
@@ -455,6 +455,6 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
     ares_ids_fini(ids);
     *ids = expanded;
     out->turned = media->turned;
-    if (media->n) *sight = out;
+    if (media->n) *row_media = out;
     return ARES_OK;
 }

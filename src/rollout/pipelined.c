@@ -18,8 +18,8 @@
     X(int32_t, ids, rows)            \
     X(int32_t, from, rows)           \
     X(int32_t, positions, rows)      \
-    X(int32_t, positions_h, sighted) \
-    X(int32_t, positions_w, sighted) \
+    X(int32_t, positions_h, with_media) \
+    X(int32_t, positions_w, with_media) \
     X(int32_t, slots, rows)          \
     X(int32_t, start, segments + 1)  \
     X(int32_t, prefix_len, segments) \
@@ -61,7 +61,7 @@ typedef struct step {
     int32_t rows, segments, outs;
     int32_t max_rows, max_keys; /* of one segment */
     int32_t changed;            /* entries of block tables */
-    int32_t sighted;            /* rows, of a model whose positions have three axes; else 0 */
+    int32_t with_media;            /* rows, of a model whose positions have three axes; else 0 */
     int64_t features;           /* numbers that stand in place of embeddings */
     inputs in;                  /* on the device */
     outputs out;
@@ -138,7 +138,7 @@ static size_t carve_inputs(inputs *in, char *base, const step *s)
 {
     size_t at = 0;
     int64_t rows = s->rows, segments = s->segments, outs = s->outs, changed = s->changed,
-            sighted = s->sighted, features = s->features;
+            with_media = s->with_media, features = s->features;
 #define CARVE(type, name, count) \
     in->name = (type *)(void *)carved(base, &at, (size_t)(count) * sizeof(type));
     INPUTS(CARVE)
@@ -194,7 +194,7 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
     COPY(ids, p->rows);
     COPY(from, p->rows);
     COPY(positions, p->rows);
-    if (s->sighted) {
+    if (s->with_media) {
         COPY(positions_h, p->rows);
         COPY(positions_w, p->rows);
     }
@@ -214,7 +214,7 @@ static void fill(const ares_rollout *r, const plan *p, const step *s, const inpu
         to->ids[i] = 0;
         to->from[i] = -1;
         to->positions[i] = 0;
-        if (s->sighted) to->positions_h[i] = to->positions_w[i] = 0;
+        if (s->with_media) to->positions_h[i] = to->positions_w[i] = 0;
         to->slots[i] = r->blocks.total * ARES_KV_BLOCK;
         to->start[i + 1] = i + 1;
         to->prefix_len[i] = 0;
@@ -295,7 +295,7 @@ static int enqueue(ares_rollout *r, const plan *p, const step *s)
                                   .from = s->in.from,
                                   .token = s->out.token,
                                   .positions = s->in.positions,
-                                  .positions_h = s->sighted ? s->in.positions_h : NULL,
+                                  .positions_h = s->with_media ? s->in.positions_h : NULL,
                                   .positions_w = s->in.positions_w,
                                   .by_time = r->model->cfg.rope.section[0],
                                   .by_row = r->model->cfg.rope.section[1],
@@ -409,7 +409,7 @@ static int launch(ares_rollout *r, const plan *p)
         s.rows = s.segments = s.outs = sizes[size];
         s.max_keys = KEYS << keys;
     }
-    if (rollout_sees(r)) s.sighted = s.rows;
+    if (rollout_sees(r)) s.with_media = s.rows;
     ARES_TRY(upload(r, p, &s));
     if (size >= 0) ARES_TRY(replay(r, p, &s, &r->ahead->graphs[size][keys]));
     else ARES_TRY(enqueue(r, p, &s));

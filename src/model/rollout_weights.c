@@ -125,10 +125,10 @@ int ares_model_slice_fill(ares_model *slice, ares_model *whole)
     ARES_TRY(ares_model_slice_take(slice));
     int last = slice->n_regions - 1; /* of norms and biases, which nobody has to hold */
     for (int r = 0; r < last; r++) {
-        ares_region_hold(whole, r);
-        if (r + 1 < last) region_ahead(whole, r + 1);
+        ares_region_load(whole, r);
+        if (r + 1 < last) region_prefetch(whole, r + 1);
         fill_region(slice, whole, r);
-        ares_region_drop(whole, r);
+        ares_region_unload(whole, r);
     }
     fill_region(slice, whole, last);
     if (whole->share.how == ARES_SHARE_ALL) ARES_TRY(ares_group_sync(whole->share.group));

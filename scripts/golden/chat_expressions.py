@@ -156,12 +156,6 @@ true + true
 (1, 'a', none)
 1, 2
 -'a'
-'%s and %d' % ('x', 5)
-'%05.2f|%-5s|%x|%%' % (3.14159, 'ab', 255)
-'%s' % [1, 2]
-'%r' % 'a'
-'%d' % 'a'
-'%s %s' % 'a'
 1 == 1.0
 1 == true
 '1' == 1
@@ -336,7 +330,6 @@ s.upper()
 s.lower()
 s.title()
 s.capitalize()
-s.swapcase()
 s.strip()
 t.strip()
 t.lstrip() ~ '|'
@@ -358,7 +351,6 @@ s.split('o', 1)
 s.split('')
 multi.split(',')
 multi.split(',', 2)
-multi.rsplit(',', 1)
 multi.split(',', maxsplit=1)
 t.split()
 ' a  b '.split(' ')
@@ -368,9 +360,6 @@ n.splitlines()
 n.split('\n')
 'a\x0bb\x0cc\x1cd\x85e\u2028f'.splitlines()
 n.splitlines(true)
-multi.partition(',')
-multi.rpartition(',')
-'abc'.partition('x')
 s.replace('o', '0')
 s.replace('o', '0', 1)
 s.replace('', '-')
@@ -393,34 +382,8 @@ s.count('')
 ''.join([])
 ','.join(l)
 ', '.join('abc')
-s.isupper()
-s.islower()
-'ABC'.isupper()
-'abc1'.isalnum()
-'abc'.isalpha()
-'é日'.isalpha()
-num.isdigit()
-'²'.isdigit()
-'½'.isnumeric()
-'١'.isdecimal()
-''.isdigit()
-' \t'.isspace()
-'Hello World'.istitle()
-'a1_'.isidentifier()
-'abc'.center(9, '*')
-'abc'.ljust(5) ~ '|'
-'abc'.rjust(5) ~ '|'
-'42'.zfill(5)
-'-42'.zfill(5)
-'{} {}'.format(1, 'a')
-'{0} {1} {0}'.format('x', 'y')
-'{name}!'.format(name='Z')
-'{:>5}|{:05d}|{:.2f}'.format('a', 42, 3.14159)
-'{{}}'.format()
-'{}'.format()
 'a-b'.removeprefix('a')
 'a-b'.removesuffix('b')
-'a\tb'.expandtabs(4)
 'ß'.upper()
 'İ'.lower() | length
 'ŉ'.upper()
@@ -430,15 +393,11 @@ num.isdigit()
 'they\'re bill\'s'.title()
 "they're bill's" | title
 'HELLO wOrld' | capitalize
-'straße'.casefold()
 u.upper()
-u.encode('utf-8')
 s.__class__
 s._private
 ''.__class__.__mro__
 d.__class__
-s.format_map({})
-'{0.__class__}'.format(1)
 l.append(4)
 l.pop()
 l.sort()
@@ -458,9 +417,6 @@ l.copy()
 d.z.copy()
 (1, 2, 1).count(1)
 (1, 2).index(2)
-a.bit_length()
-f.is_integer()
-whole.is_integer()
 l | length
 s | length
 d | length
@@ -606,43 +562,18 @@ mix | select | list
 mix | reject('none') | list
 mix | select('mapping') | list
 l | select('odd')
-users | groupby('age') | list | length
-users | groupby('age') | map(attribute='grouper') | list
-users | groupby('age') | map('last') | map('length') | list
-[{'t': 'B'}, {'t': 'a'}, {'t': 'b'}] | groupby('t') | map(attribute='grouper') | list
-[{'t': 'B'}, {'t': 'a'}, {'t': 'b'}] | groupby('t', case_sensitive=true) | map('first') | list
-range(5) | batch(2) | list
-range(5) | batch(2, 'x') | list
-range(5) | slice(2) | list
-range(5) | slice(3, 'x') | list
-range(6) | slice(3, 'x') | list
 s | replace('o', '0')
 s | replace('o', '0', 1)
 5 | replace('5', '6')
-s | truncate(8)
-s | truncate(8, true)
-s | truncate(8, true, '…', 0)
-s | wordcount
-s | center(15) ~ '|'
 n | indent
 n | indent(2, true)
 n | indent(width='> ')
 'a\n\nb' | indent(2)
 'a\n\nb' | indent(2, blank=true)
-'the quick brown fox' | wordwrap(10)
 html | escape
 html | e
 html | safe
-html | forceescape
-html | striptags
 'a' | escape ~ '<b>'
-html | urlencode
-'a b/c?d=é' | urlencode
-{'a': 1, 'b c': 'é'} | urlencode
-1234567 | filesizeformat
-'%s-%s' | format('a', 1)
-'%d' | format(3.7)
-'%05d' | format(42)
 s | default('x')
 e | default('x')
 e | default('x', true)
@@ -654,13 +585,6 @@ nope.x | default('y')
 d.nope | default('y')
 d.nope.x | default('y')
 0 | default(5, boolean=true)
-d | attr('x')
-s | attr('upper')
-a | attr('real')
-l | random is defined
-s | pprint
-d | xmlattr
-{'class': 'a', 'id': none, 'n': 5} | xmlattr
 s | nofilter
 s | upper | lower | title
 s | upper ~ 'x' | lower
@@ -739,9 +663,6 @@ range(5)[-1]
 3 in range(5)
 range(100001) | length
 range(1, 2, 0)
-lipsum is defined
-cycler('a', 'b').next()
-joiner(', ')() ~ 'x'
 raise_exception('boom')
 raise_exception()
 strftime_now('%Y-%m-%d')
@@ -807,20 +728,11 @@ a is divisibleby zero
 1 is in [1, 2]
 'x' is in d
 5 is not in l
-s is lower
-'abc' is lower
-'ABC' is upper
-s is upper
 namespace is callable
 s is callable
 s.upper is callable
 a is sameas a
 none is sameas none
-html is escaped
-(html | safe) is escaped
-'upper' is filter
-'nofilter' is filter
-'odd' is test
 s is notest
 not s is string
 s is not string
@@ -910,16 +822,6 @@ true and not false or nope
 'a' in 'abc' in ['abc']
 none ~ nope ~ ''
 [none] ~ ''
-"%s" % none
-"%.3s|" % 'abcdef'
-'%c' % 65
-'%i%%' % 5.9
-'%(a)s' % {'a': 1}
-'%e' % 12345.678
-'%g' % 0.00001234
-'%10.3f|' % f
-'%+d' % 5
-'%#x' % 255
 """
 
 STATEMENTS = [
@@ -1070,11 +972,6 @@ STATEMENTS = [
     "{% for m in messages[::-1] %}{{ m.content }}{% endfor %}",
     "{% for m in messages | reverse %}{{ m.content }}{% endfor %}",
     "{% for x in l | sort %}{{ x }}{% endfor %}",
-    (
-        "{% for x in users | groupby('age') %}{{ x.grouper }}"
-        ":{{ x.list | map(attribute='name') | join('+') }};{% endfor %}"
-    ),
-    "{% for g, us in users | groupby('age') %}{{ g }}={{ us | length }} {% endfor %}",
     "{% for x in [3, 1] + [2] %}{{ x }}{% endfor %}",
     "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}",
     "{% for x in (a if no else l) %}{{ x }}{% endfor %}",
@@ -1195,9 +1092,6 @@ STATEMENTS = [
     "{% if yes %}{{ raise_exception('stop') }}{% endif %}",
     "{% if no %}{{ raise_exception('stop') }}{% endif %}fine",
     "{% for x in l %}{{ raise_exception('in loop') if x == 2 }}{% endfor %}",
-    "{{ cycler(1, 2).current }}",
-    "{% set c = cycler('x', 'y') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}",
-    "{% set j = joiner('|') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}",
     "{{ dict }}",
     "{{ range }}",
     "{{ namespace }}",
@@ -1206,7 +1100,6 @@ STATEMENTS = [
     "{{ ''.join(['a', 1]) }}",
     "{{ (l | list).append }}",
     "{{ [].__len__() }}",
-    "{{ s.format.__globals__ }}",
     "{{ a.__add__(1) }}",
     # As templates write them.
     (
@@ -1300,7 +1193,6 @@ PLAIN = [
     "{{ [1].append(2) }}",
     "{% set x = [1] %}{% set y = x.append(2) %}{{ x }}",
     "{{ content ~ 1 }}",
-    "{{ '%s' % content }}",
     "a\n  {# c #}\nb",
     "a\n  {% set x = 1 %}\nb",
 ]

@@ -249,10 +249,6 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
     case JV_LOOP:
         if (loop_attribute(r, obj.u.loop, name, out)) return true;
         break;
-    case JV_TUPLE:
-        if (obj.flag && (ares_view_is(name, "grouper") || ares_view_is(name, "list")))
-            return *out = obj.u.l->items[ares_view_is(name, "list")], true;
-        break;
     case JV_RANGE:
         known = true;
         if (ares_view_is(name, "start")) *out = jinja_int(obj.u.r->start);
@@ -260,10 +256,6 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
         else if (ares_view_is(name, "step")) *out = jinja_int(obj.u.r->step);
         else known = false;
         if (known) return true;
-        break;
-    case JV_CYCLER:
-        if (ares_view_is(name, "current"))
-            return *out = obj.u.cycler->items.items[obj.u.cycler->at], true;
         break;
     case JV_MACRO:
         if (ares_view_is(name, "name") && obj.u.macro->node->kind == JN_MACRO)
@@ -457,11 +449,6 @@ static jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
         if (!f.u.loop->node)
             JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
         v = run_recursive(r, f.u.loop->act, f.u.loop->node, a->pos[0], f.u.loop->depth0 + 1);
-        break;
-    case JV_JOINER:
-        jinja_bind(r, "joiner", "", a);
-        v = f.u.joiner->used ? f.u.joiner->separator : jinja_str_view(r, "", 0);
-        f.u.joiner->used = true;
         break;
     default: JINJA_FAIL(r, "'%s' object is not callable", jinja_type_name(f));
     }

@@ -31,7 +31,6 @@ KIND(test_string, self.kind == JV_STR)
 KIND(test_mapping, self.kind == JV_DICT)
 KIND(test_iterable, jinja_is_iterable(self))
 KIND(test_callable, jinja_is_callable(self))
-KIND(test_escaped, self.kind == JV_STR && self.flag)
 KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE ||
                         self.kind == JV_DICT || self.kind == JV_RANGE || self.kind == JV_UNDEFINED)
 TEST(test_odd)
@@ -47,16 +46,6 @@ TEST(test_even)
 TEST(test_divisibleby)
 {
     return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0)));
-}
-TEST(test_lower)
-{
-    (void)a;
-    return jinja_str_call(r, "islower", jinja_plain(r, self), NULL, 0);
-}
-TEST(test_upper)
-{
-    (void)a;
-    return jinja_str_call(r, "isupper", jinja_plain(r, self), NULL, 0);
 }
 TEST(test_in)
 {
@@ -86,23 +75,6 @@ TEST(test_le)
 {
     return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0)));
 }
-static void want_hashable(jinja_run *r, jinja_value v)
-{
-    jinja_dict_find(r, jinja_dict_new(r), v);
-}
-TEST(test_filter)
-{
-    (void)a;
-    want_hashable(r, self);
-    return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect));
-}
-TEST(test_test)
-{
-    (void)a;
-    want_hashable(r, self);
-    return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self)));
-}
-
 /*
  * Identity. In Python equal numbers or strings may or may not be one object; where the result would
  * depend on it, it is an error.
@@ -139,16 +111,12 @@ static const jinja_builtin tests[] = {
     { "divisibleby", test_divisibleby, "num", NULL },
     { "defined", test_defined, "", NULL },
     { "undefined", test_undefined, "", NULL },
-    { "filter", test_filter, "", NULL },
-    { "test", test_test, "", NULL },
     { "none", test_none, "", NULL },
     { "boolean", test_boolean, "", NULL },
     { "false", test_false, "", NULL },
     { "true", test_true, "", NULL },
     { "integer", test_integer, "", NULL },
     { "float", test_float, "", NULL },
-    { "lower", test_lower, "", NULL },
-    { "upper", test_upper, "", NULL },
     { "string", test_string, "", NULL },
     { "mapping", test_mapping, "", NULL },
     { "number", test_number, "", NULL },
@@ -156,7 +124,6 @@ static const jinja_builtin tests[] = {
     { "iterable", test_iterable, "", NULL },
     { "callable", test_callable, "/", NULL },
     { "sameas", test_sameas, "other", NULL },
-    { "escaped", test_escaped, "", NULL },
     { "in", test_in, "seq", NULL },
     { "==", test_eq, "/b", NULL },
     { "eq", test_eq, "/b", NULL },
@@ -273,24 +240,12 @@ FILTER(filter_escape)
     (void)a;
     return jinja_escape(r, self);
 }
-FILTER(filter_forceescape)
-{
-    (void)a;
-    return jinja_escape(r, jinja_plain(r, self));
-}
-
 FILTER(filter_safe)
 {
     (void)a;
     jinja_value v = jinja_to_str(r, self);
     v.flag = 1;
     return v;
-}
-
-FILTER(filter_center)
-{
-    jinja_value width = GIVEN(0) ? ARG(0) : jinja_int(80);
-    return jinja_str_call(r, "center", jinja_to_str(r, self), &width, 1);
 }
 
 FILTER(filter_title)
@@ -361,59 +316,6 @@ FILTER(filter_indent)
         jinja_add_str(r, &b, line);
     }
     return jinja_str_buf(r, &b);
-}
-
-FILTER(filter_truncate)
-{
-    int64_t length = jinja_int_arg(r, ARG(0), 255),
-            leeway = SET(3) ? jinja_int_arg(r, ARG(3), 5) : 5;
-    jinja_value end = GIVEN(2) ? ARG(2) : jinja_str_view(r, "...", 3);
-    int64_t tail = jinja_len(r, end);
-    if (length < tail)
-        JINJA_FAIL(r, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
-    if (leeway < 0) JINJA_FAIL(r, "expected leeway >= 0, got %lld", (long long)leeway);
-    if (jinja_len(r, self) <= length + leeway) return self;
-    if (self.kind != JV_STR || self.flag)
-        JINJA_UNSUPPORTED(r, "truncate of anything but a plain str");
-    jinja_value head = jinja_slice(r, self, jinja_none(), jinja_int(length - tail), jinja_none());
-    if (!bool_arg(r, ARG(1))) {
-        jinja_value by[2] = { jinja_str_view(r, " ", 1), jinja_int(1) };
-        head = jinja_str_call(r, "rsplit", head, by, 2).u.l->items[0];
-    }
-    return jinja_binary(r, JOP_ADD, head, end);
-}
-
-FILTER(filter_wordcount)
-{
-    (void)a;
-    ares_view t = jinja_text(jinja_to_str(r, self));
-    int64_t n = 0;
-    bool inside = false;
-    jinja_work(r, t.len * 4);
-    for (size_t i = 0; i < t.len;) {
-        uint32_t cp;
-        i += (size_t)jinja_decode(t.data + i, t.len - i, &cp);
-        bool word = cp == '_' || jinja_is_alnum(cp);
-        n += word && !inside;
-        inside = word;
-    }
-    return jinja_int(n);
-}
-
-FILTER(filter_format)
-{
-    jinja_value s = jinja_to_str(r, self);
-    if (s.flag) JINJA_UNSUPPORTED(r, "format of text marked safe");
-    if (a->n && a->n_kw)
-        JINJA_FAIL(r, "can't handle positional and keyword arguments at the same time");
-    jinja_dict *d = jinja_dict_new(r);
-    for (int64_t i = 0; i < a->n_kw; i++)
-        jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len),
-                       a->kw[i].value);
-    if (a->n_kw) return jinja_percent(r, s, (jinja_value){ .kind = JV_DICT, .u.d = d }, NULL);
-    jinja_value args = jinja_list_new(r, a->n, JV_TUPLE);
-    if (a->n) memcpy(args.u.l->items, a->pos, (size_t)a->n * sizeof args);
-    return jinja_percent(r, s, args, NULL);
 }
 
 FILTER(filter_tojson)
@@ -623,19 +525,6 @@ FILTER(filter_items)
     return (jinja_value){ .kind = JV_ITER, .u.it = jinja_iterate(r, view) };
 }
 
-FILTER(filter_attr)
-{
-    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
-    if (ARG(0).kind != JV_STR)
-        JINJA_FAIL(r, "attribute name must be string, not '%s'", jinja_type_name(ARG(0)));
-    if (self.kind == JV_DICT) { /* a method, never an item of the dict */
-        bool known;
-        jinja_value v = jinja_method_of(r, self, jinja_text(ARG(0)), &known);
-        return known ? v : jinja_undefined("no such attribute");
-    }
-    return jinja_getattr(r, self, jinja_text(ARG(0)));
-}
-
 static jinja_value two(jinja_run *r, jinja_value a, jinja_value b)
 {
     jinja_value v = jinja_list_new(r, 2, JV_TUPLE);
@@ -718,64 +607,6 @@ FILTER(filter_sum)
     if (total.kind == JV_STR) JINJA_FAIL(r, "sum() can't sum strings [use ''.join(seq) instead]");
     while (it->next(r, it, &v)) total = jinja_binary(r, JOP_ADD, total, follow(r, p, v, missing));
     return total;
-}
-
-FILTER(filter_batch)
-{
-    jinja_value list = jinja_to_list(r, self);
-    int64_t n = list.u.l->n, size = jinja_int_arg(r, ARG(0), 0);
-    if (size <= 0) JINJA_UNSUPPORTED(r, "batches of %lld", (long long)size);
-    jinja_value out = jinja_list_new(r, (n + size - 1) / size, JV_LIST);
-    for (int64_t i = 0; i < out.u.l->n; i++) {
-        int64_t have = ARES_MIN(size, n - i * size), want = SET(1) ? size : have;
-        jinja_value part = jinja_list_new(r, want, JV_LIST);
-        for (int64_t k = 0; k < want; k++)
-            part.u.l->items[k] = k < have ? list.u.l->items[i * size + k] : ARG(1);
-        out.u.l->items[i] = part;
-    }
-    return jinja_iter_of_list(r, out);
-}
-
-FILTER(filter_slice)
-{
-    jinja_value list = jinja_to_list(r, self);
-    int64_t n = list.u.l->n, slices = jinja_int_arg(r, ARG(0), 0), at = 0;
-    if (slices == 0) JINJA_FAIL(r, "integer division or modulo by zero");
-    if (slices < 0) slices = 0;
-    jinja_value out = jinja_list_new(r, slices, JV_LIST);
-    for (int64_t i = 0; i < slices; i++) {
-        bool extra = i < n % slices, fill = SET(1) && !extra;
-        int64_t have = n / slices + extra;
-        jinja_value part = jinja_list_new(r, have + fill, JV_LIST);
-        for (int64_t k = 0; k < have; k++) part.u.l->items[k] = list.u.l->items[at++];
-        if (fill) part.u.l->items[have] = ARG(1);
-        out.u.l->items[i] = part;
-    }
-    return jinja_iter_of_list(r, out);
-}
-
-FILTER(filter_groupby)
-{
-    path p = path_of(r, ARG(0));
-    jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
-    int64_t n = list.u.l->n, groups = 0;
-    for (int64_t i = 0; i < n; i++)
-        keys.u.l->items[i] =
-            folded(r, follow(r, p, list.u.l->items[i], ARG(1)), bool_arg(r, ARG(2)));
-    jinja_sort(r, keys.u.l->items, list.u.l->items, n, false);
-    jinja_value out = jinja_list_new(r, n, JV_LIST);
-    for (int64_t i = 0; i < n;) {
-        int64_t j = i + 1;
-        while (j < n && jinja_equal(r, keys.u.l->items[i], keys.u.l->items[j])) j++;
-        jinja_value part = jinja_list_new(r, j - i, JV_LIST);
-        memcpy(part.u.l->items, list.u.l->items + i, (size_t)(j - i) * sizeof part);
-        jinja_value group = two(r, follow(r, p, list.u.l->items[i], ARG(1)), part);
-        group.flag = 1;
-        out.u.l->items[groups++] = group;
-        i = j;
-    }
-    out.u.l->n = groups;
-    return out;
 }
 
 /* ------------------------------------------------------------------ lazy ones */
@@ -915,31 +746,18 @@ FILTER(filter_unique)
                     (lazy){ .p = path_of(r, ARG(1)), .case_sensitive = bool_arg(r, ARG(0)) });
 }
 
-FILTER(filter_refused)
-{
-    (void)self, (void)a;
-    JINJA_UNSUPPORTED(r, "this filter of jinja2 is not supported");
-}
-
 /* ------------------------------------------------------------------ the table */
 static const jinja_builtin filters[] = {
     { "abs", filter_abs, "/", NULL },
-    { "attr", filter_attr, "name", NULL },
-    { "batch", filter_batch, "linecount|fill_with", NULL },
     { "capitalize", filter_capitalize, "", NULL },
-    { "center", filter_center, "|width", NULL },
     { "count", filter_length, "/", NULL },
     { "d", filter_default, "|default_value boolean", NULL },
     { "default", filter_default, "|default_value boolean", NULL },
     { "dictsort", filter_dictsort, "|case_sensitive by reverse", NULL },
     { "e", filter_escape, "/", NULL },
     { "escape", filter_escape, "/", NULL },
-    { "filesizeformat", filter_refused, "*", NULL },
     { "first", filter_first, "", NULL },
     { "float", filter_float, "|default", NULL },
-    { "forceescape", filter_forceescape, "", NULL },
-    { "format", filter_format, "*", NULL },
-    { "groupby", filter_groupby, "attribute|default case_sensitive", NULL },
     { "indent", filter_indent, "|width first blank", NULL },
     { "int", filter_int, "|default base", NULL },
     { "items", filter_items, "", NULL },
@@ -951,8 +769,6 @@ static const jinja_builtin filters[] = {
     { "map", filter_map, "*", NULL },
     { "max", filter_max, "|case_sensitive attribute", NULL },
     { "min", filter_min, "|case_sensitive attribute", NULL },
-    { "pprint", filter_refused, "*", NULL },
-    { "random", filter_refused, "*", NULL },
     { "reject", filter_reject, "*", NULL },
     { "rejectattr", filter_rejectattr, "*", NULL },
     { "replace", filter_replace, "old new|count", NULL },
@@ -961,21 +777,13 @@ static const jinja_builtin filters[] = {
     { "safe", filter_safe, "", NULL },
     { "select", filter_select, "*", NULL },
     { "selectattr", filter_selectattr, "*", NULL },
-    { "slice", filter_slice, "slices|fill_with", NULL },
     { "sort", filter_sort, "|reverse case_sensitive attribute", NULL },
     { "string", filter_string, "", NULL },
-    { "striptags", filter_refused, "*", NULL },
     { "sum", filter_sum, "|attribute start", NULL },
     { "title", filter_title, "", NULL },
     { "trim", filter_trim, "|chars", NULL },
-    { "truncate", filter_truncate, "|length killwords end leeway", NULL },
     { "unique", filter_unique, "|case_sensitive attribute", NULL },
     { "upper", filter_upper, "", NULL },
-    { "urlencode", filter_refused, "*", NULL },
-    { "urlize", filter_refused, "*", NULL },
-    { "wordcount", filter_wordcount, "", NULL },
-    { "wordwrap", filter_refused, "*", NULL },
-    { "xmlattr", filter_refused, "*", NULL },
 };
 
 const jinja_builtin *jinja_find_filter(ares_view name, template_dialect dialect)

@@ -3,11 +3,9 @@
  * renderer leave by longjmp from the place that knows the cause; everything they allocate lies in
  * an arena, so nothing leaks.
  *
- * Files call those before them: faults; values, numbers, dicts, sequences, order, text; formats,
- * filters, tests, methods; evaluation. Two circles are the language's own. "{0.name}".format(x)
- * reads an attribute, and attributes are methods: eval.c, str.c and
- * format.c. select('odd') names a test, and the test `filter` names a filter:
- * filters.c and filters.c.
+ * Files call those before them: characters; values; text of values; methods; filters and tests;
+ * evaluation. One circle is the language's own: map('upper') names a filter, and a filter reads
+ * attributes, which eval.c finds.
  */
 #ifndef ARES_TEMPLATE_JINJA_H
 #define ARES_TEMPLATE_JINJA_H
@@ -50,8 +48,6 @@ typedef enum {
     JV_NAMESPACE,
     JV_MACRO,
     JV_LOOP,
-    JV_CYCLER,
-    JV_JOINER,
     JV_FUNC,
     JV_METHOD
 } jinja_kind;
@@ -66,7 +62,7 @@ typedef struct jinja_string {
 
 typedef struct jinja_value {
     uint8_t kind;
-    uint8_t flag; /* STR: 1 for Markup; TUPLE: 1 for a group of groupby; VIEW: 'k', 'v', 'i' */
+    uint8_t flag; /* STR: 1 for Markup; VIEW: 'k', 'v', 'i' */
     union {
         bool b;
         int64_t i;
@@ -78,8 +74,6 @@ typedef struct jinja_value {
         struct jinja_iter *it;
         struct jinja_macro *macro;
         struct jinja_loop *loop;
-        struct jinja_cycler *cycler;
-        struct jinja_joiner *joiner;
         const struct jinja_builtin *fn;
         struct jinja_method *method;
         const char *hint; /* UNDEFINED: why, for errors */
@@ -112,14 +106,6 @@ typedef struct jinja_method {
     jinja_value self;
     const struct jinja_method_entry *entry;
 } jinja_method;
-typedef struct jinja_cycler {
-    jinja_list items;
-    int64_t at;
-} jinja_cycler;
-typedef struct jinja_joiner {
-    jinja_value separator;
-    bool used;
-} jinja_joiner;
 /* activation: the variables of a function being run */
 typedef struct jinja_act {
     struct jinja_act *up;
@@ -450,9 +436,6 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
 extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
-/* "..." % args */
-jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, jinja_dict *named);
-jinja_value jinja_str_format(jinja_run *r, jinja_value format, jinja_args *args, jinja_dict *named);
 jinja_value jinja_strftime(jinja_run *r, jinja_value format);
 jinja_value jinja_escape(jinja_run *r, jinja_value v);
 /* Python's int(str, base) */
@@ -469,20 +452,14 @@ int jinja_encode(uint32_t cp, char out[4]);
 bool jinja_is_space(uint32_t cp);
 ares_view jinja_strip(ares_view s); /* as str.strip(); the text is valid UTF-8 */
 bool jinja_is_line_end(uint32_t cp);
-bool jinja_is_alpha(uint32_t cp);
 bool jinja_is_decimal(uint32_t cp);
-bool jinja_is_digit(uint32_t cp);
-bool jinja_is_numeric(uint32_t cp);
-bool jinja_is_alnum(uint32_t cp);
 bool jinja_is_lower(uint32_t cp);
 bool jinja_is_upper(uint32_t cp);
 bool jinja_is_title(uint32_t cp);
 bool jinja_is_printable(uint32_t cp);
-bool jinja_is_identifier(ares_view s);
 bool jinja_is_case_ignorable(uint32_t cp);
 int jinja_upper(uint32_t cp, uint32_t out[3]);
 int jinja_title(uint32_t cp, uint32_t out[3]);
-int jinja_fold(uint32_t cp, uint32_t out[4]);
 int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
 int template_parse(const char *name, ares_view source, template_dialect dialect,
                    ares_template **out);

@@ -237,20 +237,13 @@ static size_t int_end(const lexer *x, size_t i)
     return run_of_digits(x, i + 1, 1);
 }
 
+/* Python's names may have any letters; no template needs more than ASCII's. */
 static size_t name_end(const lexer *x, size_t i)
 {
-    while (i < x->n) {
-        uint32_t cp;
-        int k = jinja_decode(x->s + i, x->n - i, &cp);
-        bool word = jinja_is_alnum(cp) || cp == '_';
-        if (!word && cp >= 0x80) { /* marks continue a word */
-            char probe[8] = "a";
-            memcpy(probe + 1, x->s + i, (size_t)k);
-            word = jinja_is_identifier((ares_view){ probe, (size_t)k + 1 });
-        }
-        if (!word) break;
-        i += (size_t)k;
-    }
+    size_t start = i;
+    while (i < x->n && (((x->s[i] | 32) >= 'a' && (x->s[i] | 32) <= 'z') || x->s[i] == '_' ||
+                        (i > start && is_digit(x, i))))
+        i++;
     return i;
 }
 
@@ -382,9 +375,6 @@ static void lex_tag(lexer *x, bool block)
             emit(x, JT_INT, i, v.data, v.len);
         } else if ((end = name_end(x, i)) > i) {
             ares_view name = { x->s + i, end - i };
-            if (!jinja_is_identifier(name))
-                jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i,
-                                  "Invalid character in identifier");
             emit(x, JT_NAME, i, name.data, name.len);
         } else if ((x->s[i] == '\'' || x->s[i] == '"') && (end = string_end(x, i)) > i) {
             ares_view v = unescape(x, i, x->s + i + 1, end - i - 2);

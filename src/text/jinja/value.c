@@ -188,8 +188,6 @@ const char *jinja_type_name(jinja_value v)
         [JV_NAMESPACE] = "Namespace",
         [JV_MACRO] = "Macro",
         [JV_LOOP] = "LoopContext",
-        [JV_CYCLER] = "Cycler",
-        [JV_JOINER] = "Joiner",
         [JV_FUNC] = "function",
         [JV_METHOD] = "builtin_function_or_method",
     };
@@ -198,8 +196,8 @@ const char *jinja_type_name(jinja_value v)
 
 bool jinja_is_callable(jinja_value v)
 {
-    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP ||
-           v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
+    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP || v.kind == JV_FUNC ||
+           v.kind == JV_METHOD;
 }
 
 /* Numbers among values, their order, and text to numbers as Python's int() and float() read it. */
@@ -1031,11 +1029,8 @@ static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
 jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 {
     int64_t i, j;
-    if (op == JOP_MOD && a.kind == JV_STR) {
-        if (a.flag || (b.kind == JV_STR && b.flag))
-            JINJA_UNSUPPORTED(r, "%% with text marked safe");
-        return jinja_percent(r, a, b, NULL);
-    }
+    if (op == JOP_MOD && a.kind == JV_STR)
+        JINJA_UNSUPPORTED(r, "'%%' of a str (formatting) is not supported; join with '~'");
     if (jinja_is_number(a) && jinja_is_number(b)) {
         if (a.kind == JV_BIG || b.kind == JV_BIG) too_big(r);
         if (op == JOP_POW) return jinja_power(r, a, b);

@@ -76,28 +76,10 @@ double easyr1_r1v_format(ares_view t)
     return 0;
 }
 
-static ares_view last_box(ares_view t)
-{
-    ares_view found = { NULL, 0 };
-    for (size_t i = t.len; i-- > 0 && !found.data;) {
-        size_t depth = 0;
-        if (t.data[i] != '\\' ||
-            !ares_view_starts((ares_view){ t.data + i, t.len - i }, ARES_VIEW("\\boxed{")))
-            continue;
-        for (size_t k = i + 6; k < t.len; k++) {
-            depth += t.data[k] == '{';
-            if (t.data[k] == '}' && --depth == 0)
-                return ifeval_trim((ares_view){ t.data + i + 7, k - i - 7 });
-        }
-        break; /* it never closes */
-    }
-    return found;
-}
-
 ares_view easyr1_boxed(ares_view response)
 {
-    ares_view v = last_box(response);
-    return v.data ? v : ARES_VIEW("None");
+    ares_view v = verifier_last_boxed(response, 0);
+    return v.data ? ifeval_trim(v) : ARES_VIEW("None");
 }
 
 /* Whether two answers are equal for MathRuler; sets out->exhausted when the budget ended first. */
@@ -119,7 +101,7 @@ static void easyr1_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out
                                   ares_view *extracted)
 {
     *extracted = easyr1_boxed(in->response);
-    out->no_answer = !last_box(in->response).data;
+    out->no_answer = !verifier_last_boxed(in->response, 0).data;
     out->accuracy = easyr1_equal(*extracted, in->ground_truth, out);
 }
 

@@ -164,37 +164,29 @@ static bool grade_whole_number(ares_view t, grade_number *out)
     return t.len && starts(t, 0) && scan(t.data, t.len, negative, out) == t.len;
 }
 
-/* Where the brace opens of a box that begins at i; 0 if none begins there. */
-static size_t box_at(ares_view t, size_t i)
+ares_view verifier_last_boxed(ares_view t, int flags)
 {
-    static const char *const words[] = { "\\boxed", "\\fbox" };
-    for (int k = 0; k < ARES_COUNT(words); k++) {
-        size_t n = strlen(words[k]), open = i + n;
-        if (open >= t.len || memcmp(t.data + i, words[k], n) != 0) continue;
-        while (open < t.len && t.data[open] == ' ') open++;
-        if (open < t.len && t.data[open] == '{') return open;
-    }
-    return 0;
-}
-
-/*
- * Content of the last \boxed{...} (or \fbox{...}) up to the brace that closes it, escaped braces
- * counted like others; NULL data when there is none, or the last one never closes. Of a box in a
- * box the inner one counts (docs/rewards.md#mathruler).
- */
-static ares_view grade_last_boxed(ares_view t)
-{
+    const ares_view none = { NULL, 0 };
+    bool loose = flags & BOX_LOOSE;
     for (size_t i = t.len; i-- > 0;) {
-        size_t open = t.data[i] == '\\' ? box_at(t, i) : 0, depth = 0;
+        ares_view rest = { t.data + i, t.len - i };
+        size_t open = ares_view_starts(rest, ARES_VIEW("\\boxed"))           ? i + 6
+                      : loose && ares_view_starts(rest, ARES_VIEW("\\fbox")) ? i + 5
+                                                                             : 0;
         if (!open) continue;
-        for (size_t j = open; j < t.len; j++) {
+        while (loose && open < t.len && t.data[open] == ' ') open++;
+        if (open == t.len || t.data[open] != '{') {
+            if (flags & BOX_BRACE_NEEDED) return none;
+            continue;
+        }
+        for (size_t j = open, depth = 0; j < t.len; j++) {
             depth += t.data[j] == '{';
             if (t.data[j] == '}' && --depth == 0)
                 return (ares_view){ t.data + open + 1, j - open - 1 };
         }
-        break; /* the last box counts, and it never closes */
+        return none; /* the last box counts, and it never closes */
     }
-    return (ares_view){ NULL, 0 };
+    return none;
 }
 
 /*
@@ -250,8 +242,8 @@ static bool same_text(ares_view a, ares_view b)
 
 static int boxed(const ares_verify_in *in, ares_verify_out *out)
 {
-    ares_view answer = grade_last_boxed(in->response), truth = in->ground_truth,
-              inner = grade_last_boxed(truth);
+    ares_view answer = verifier_last_boxed(in->response, BOX_LOOSE), truth = in->ground_truth,
+              inner = verifier_last_boxed(truth, BOX_LOOSE);
     grade_number a, b;
     if (inner.data) truth = inner;
     out->score = out->accuracy = 0;

@@ -32,8 +32,9 @@ static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_
     ares_arena arena = { 0 };
     math_budget budget = { .steps = MATH_STEPS };
     const char *by = "no";
-    ares_view answer = text.data ? math_last_boxed(text) : text;
-    if (ares_view_find(truth, ARES_VIEW("\\boxed"), 0) >= 0) truth = math_last_boxed(truth);
+    ares_view answer = text.data ? verifier_last_boxed(text, BOX_BRACE_NEEDED) : text;
+    if (ares_view_find(truth, ARES_VIEW("\\boxed"), 0) >= 0)
+        truth = verifier_last_boxed(truth, BOX_BRACE_NEEDED);
     bool reference = mode && strcmp(mode, "reference") == 0;
     bool same =
         answer.data && truth.len &&
@@ -127,11 +128,21 @@ const ares_verifier ares_verifier_gsm8k = {
  * the data set's own normalisation (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 
+/* As verl reads it, the text after the last "\boxed " up to a "$" comes before any box. */
+static ares_view hendrycks_answer(ares_view t)
+{
+    int64_t spaced = edit_find_last(t, "\\boxed ");
+    if (spaced < 0) return verifier_last_boxed(t, BOX_BRACE_NEEDED);
+    ares_view rest = edit_from(t, (size_t)spaced + 7);
+    const char *dollar = rest.len ? memchr(rest.data, '$', rest.len) : NULL;
+    return dollar ? edit_cut(rest, 0, (size_t)(dollar - rest.data)) : rest;
+}
+
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
 {
     ARES_TRY(grade_need_truth(in, "math_hendrycks"));
     ares_arena arena = { 0 };
-    ares_view answer = math_last_boxed_hendrycks(in->response);
+    ares_view answer = hendrycks_answer(in->response);
     bool fits = answer.len <= MATH_MAX_BYTES && in->ground_truth.len <= MATH_MAX_BYTES;
     bool same = answer.data && fits && math_same_hendrycks(answer, in->ground_truth, &arena);
     out->score = out->accuracy = same;
@@ -228,7 +239,8 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     bool box = o && o->strict_box, fits = in->ground_truth.len <= MATH_MAX_BYTES, same;
     ARES_TRY(grade_need_truth(in, "dapo"));
     ares_arena arena = { 0 };
-    ares_view answer = box ? math_last_boxed_strict(in->response) : math_dapo_answer(in->response),
+    ares_view answer = box ? verifier_last_boxed(edit_tail(in->response, 100), 0)
+                           : math_dapo_answer(in->response),
               pred = answer, truth = in->ground_truth;
     if (!box) {
         pred = answer.data ? math_dapo_normal(answer, &arena) : ARES_VIEW("[INVALID]");

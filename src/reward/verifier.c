@@ -104,7 +104,7 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
     if (j->unusable)
         return ares_fail(ARES_ECONFIG, "reward: %s: it needs options: %s", j->name, j->unusable);
     if (j->boxed) {
-        own.response = math_last_boxed(in->response);
+        own.response = verifier_last_boxed(in->response, BOX_BRACE_NEEDED);
         out->no_answer = !own.response.data;
     }
     if (in->structured && !j->verifier->any_truth)

@@ -83,7 +83,16 @@ double easyr1_r1v_format(ares_view response);
  */
 ares_view easyr1_boxed(ares_view response);
 
-/* Finds the answer in a text: its last number, its last \boxed{}. */
+/*
+ * Content of the last \boxed{...}, untrimmed, up to the brace that closes it, where escaped braces
+ * count like others. data NULL: there is none, or the last one never closes, even if an earlier one
+ * does. Of a box in a box the inner one counts (docs/rewards.md#mathruler).
+ */
+enum {
+    BOX_LOOSE = 1,       /* \fbox{} is a box, too, and blanks may stand before the brace */
+    BOX_BRACE_NEEDED = 2 /* a last \boxed without a brace means that there is no answer */
+};
+ares_view verifier_last_boxed(ares_view text, int flags);
 
 /* What `auto`, which opens judges itself, and the table of verifiers need of judges. */
 

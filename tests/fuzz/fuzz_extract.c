@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../src/reward/math/math.h"
+#include "../../src/reward/verifier.h"
 #include "ares/grade.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -47,9 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
               truth = split ? (ares_view){ text, (size_t)(split - text) } : all;
     ares_view response = split ? (ares_view){ split + 1, size - truth.len - 1 } : all;
     ares_arena arena = { 0 };
-    inside(response, math_last_boxed(response));
-    inside(response, math_last_boxed_hendrycks(response));
-    inside(response, math_last_boxed_strict(response));
+    for (int flags = 0; flags < 4; flags++) inside(response, verifier_last_boxed(response, flags));
     inside(response, math_after_think(response));
     inside(response, math_gsm8k_flexible(response));
     inside(response, math_dapo_answer(response));

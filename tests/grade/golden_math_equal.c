@@ -82,7 +82,8 @@ GOLDEN(math_equal, strip_thousands)
 }
 GOLDEN(math_equal, extract_last_boxed)
 {
-    golden_text(g, "box", math_last_boxed(golden_string(g, "text")), g->expected);
+    golden_text(g, "box", verifier_last_boxed(golden_string(g, "text"), BOX_BRACE_NEEDED),
+                g->expected);
 }
 GOLDEN(math_equal, gsm8k_extract_strict)
 {

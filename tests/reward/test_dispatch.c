@@ -189,7 +189,7 @@ TEST(the_last_box_is_judged_in_the_responses_place)
         { "", NULL },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        ares_view box = math_last_boxed(ares_view_of(cases[i].text));
+        ares_view box = verifier_last_boxed(ares_view_of(cases[i].text), BOX_BRACE_NEEDED);
         CHECK_MSG((box.data != NULL) == (cases[i].box != NULL), "a box in '%s'", cases[i].text);
         if (cases[i].box) CHECK_VIEW(box, cases[i].box);
     }

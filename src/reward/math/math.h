@@ -32,18 +32,10 @@ typedef struct math_budget {
 enum { MATH_STEPS = 4000000, MATH_MAX_BYTES = 2000, MATH_MAX_DEPTH = 100 };
 
 /*
- * normal_forms.c: linear scans. data is NULL when there is nothing; "the last 300" and "the last
- * 100" count characters.
+ * normal_forms.c: linear scans. data is NULL when there is nothing; "the last 300" counts
+ * characters.
  */
 
-/*
- * Content of the last \boxed{...}, untrimmed; NULL when the last \boxed is not followed by "{" or
- * never closes, even if an earlier one does.
- */
-ares_view math_last_boxed(ares_view text);
-/* verl's, for the MATH data set: the text after the last "\boxed " up to a "$", else as above */
-ares_view math_last_boxed_hendrycks(ares_view text);
-ares_view math_last_boxed_strict(ares_view text); /* DAPO's: within the last 100 */
 /*
  * What deepscaler judges: the text after the last </think>, else from the first ###Response to the
  * second.

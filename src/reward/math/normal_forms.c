@@ -278,49 +278,6 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
 
 static const ares_view none = { NULL, 0 };
 
-/*
- * The index of the brace that brings the depth back to 0, counted from `at`; -1 when none does. As
- * in the original, braces before the box's own count too.
- */
-static int64_t box_end(ares_view t, size_t at)
-{
-    int64_t depth = 0;
-    for (size_t i = at; i < t.len; i++) {
-        if (t.data[i] == '{') depth++;
-        else if (t.data[i] == '}' && --depth == 0) return (int64_t)i;
-    }
-    return -1;
-}
-
-static ares_view box_from(ares_view t, int64_t at)
-{
-    if (at < 0 || !edit_at(t, (size_t)at, "\\boxed{")) return none;
-    int64_t end = box_end(t, (size_t)at);
-    return end < 0 ? none : edit_cut(t, (size_t)at + 7, (size_t)end);
-}
-
-ares_view math_last_boxed(ares_view t)
-{
-    return box_from(t, edit_find_last(t, "\\boxed"));
-}
-
-ares_view math_last_boxed_hendrycks(ares_view t)
-{
-    int64_t spaced = edit_find_last(t, "\\boxed "), at = edit_find_last(t, "\\boxed");
-    if (spaced >= 0) {
-        ares_view rest = edit_from(t, (size_t)spaced + 7);
-        const char *dollar = rest.len ? memchr(rest.data, '$', rest.len) : NULL;
-        return dollar ? edit_cut(rest, 0, (size_t)(dollar - rest.data)) : rest;
-    }
-    return box_from(t, at);
-}
-
-ares_view math_last_boxed_strict(ares_view t)
-{
-    ares_view tail = edit_tail(edit_tail(t, 300), 100);
-    return box_from(tail, edit_find_last(tail, "\\boxed{"));
-}
-
 ares_view math_after_think(ares_view t)
 {
     int64_t at = edit_find_last(t, "</think>");

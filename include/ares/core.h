@@ -120,7 +120,33 @@ ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);
 bool ares_view_is(ares_view a, const char *s);
 bool ares_view_starts(ares_view a, ares_view prefix);
-/* strict: no overlong forms, no surrogates, nothing beyond U+10FFFF */
+/*
+ * One step through UTF-8, strict: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+ * Returns the length, 1 to 4, of the character at p (p < end); *c is the character. Or minus the
+ * length of the broken piece there, which a reader replaces by one U+FFFD: the longest start of a
+ * valid character, as in the Unicode standard (section 3.9) and in Python; *c is the piece's first
+ * byte.
+ */
+static inline int ares_utf8_next(const char *p, const char *end, uint32_t *c)
+{
+    const unsigned char *s = (const unsigned char *)p;
+    unsigned char lead = s[0], low = 0x80, high = 0xBF;
+    *c = lead;
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return -1;
+    int len = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (lead == 0xE0) low = 0xA0;
+    if (lead == 0xF0) low = 0x90;
+    if (lead == 0xED) high = 0x9F;
+    if (lead == 0xF4) high = 0x8F;
+    uint32_t code = lead & (0xFFu >> (len + 1));
+    for (int i = 1; i < len; i++, low = 0x80, high = 0xBF) {
+        if (p + i == end || s[i] < low || s[i] > high) return -i;
+        code = code << 6 | (s[i] & 0x3Fu);
+    }
+    *c = code;
+    return len;
+}
 bool ares_view_is_utf8(ares_view a);
 int64_t ares_view_find(ares_view a, ares_view needle, size_t from); /* -1 when absent */
 ares_view ares_view_trim(ares_view a);                              /* ASCII white space */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ares/core.h"
@@ -147,10 +148,10 @@ static int read_string(reader *r, ares_view *out)
         } else if (c < 0x80) {
             *to++ = *r->p++;
         } else {
-            size_t len;
-            if (!core_utf8_step(r->p, r->end, &len))
-                return bad(r, "a string holds bytes that are not UTF-8");
-            if (to != r->p) memmove(to, r->p, len);
+            uint32_t code;
+            int len = ares_utf8_next(r->p, r->end, &code);
+            if (len < 0) return bad(r, "a string holds bytes that are not UTF-8");
+            if (to != r->p) memmove(to, r->p, (size_t)len);
             to += len;
             r->p += len;
         }
@@ -528,19 +529,20 @@ void ares_json_write_string(ares_str *out, ares_view s)
         ares_str_add(out, plain, (size_t)(p - plain));
         if (p == end) break;
         unsigned char c = (unsigned char)*p;
-        size_t len = 1;
+        uint32_t code;
+        int len = ares_utf8_next(p, end, &code);
         const char *hit = c ? strchr(names, c) : NULL;
         if (hit) {
             ares_str_add_char(out, '\\');
             ares_str_add_char(out, letters[hit - names]);
         } else if (c < 0x20) {
             ares_str_addf(out, "\\u%04x", c);
-        } else if (core_utf8_step(p, end, &len)) {
-            ares_str_add(out, p, len);
+        } else if (len > 0) {
+            ares_str_add(out, p, (size_t)len);
         } else {
             ares_str_add_z(out, "\xEF\xBF\xBD");
         }
-        p += len;
+        p += abs(len);
     }
     ares_str_add_char(out, '"');
 }

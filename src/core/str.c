@@ -50,9 +50,10 @@ bool ares_view_starts(ares_view a, ares_view prefix)
 
 bool ares_view_is_utf8(ares_view a)
 {
-    size_t bytes;
+    uint32_t c;
+    int bytes;
     for (const char *p = a.data, *end = a.data + a.len; p < end; p += bytes)
-        if (!core_utf8_step(p, end, &bytes)) return false;
+        if ((bytes = ares_utf8_next(p, end, &c)) < 0) return false;
     return true;
 }
 

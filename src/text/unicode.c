@@ -65,20 +65,10 @@ int unicode_put(uint32_t c, unsigned char *out)
 
 int unicode_piece(const unsigned char *s, size_t len, bool *open)
 {
-    unsigned char lead = s[0], low = 0x80, high = 0xbf;
-    *open = false;
-    if (lead < 0x80) return 1;
-    if (lead < 0xc2 || lead > 0xf4) return -1;
-    int want = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (lead == 0xe0) low = 0xa0; /* no overlong forms, */
-    if (lead == 0xf0) low = 0x90;
-    if (lead == 0xed) high = 0x9f; /* no surrogates, */
-    if (lead == 0xf4) high = 0x8f; /* nothing beyond U+10FFFF */
-    for (int i = 1; i < want; i++, low = 0x80, high = 0xbf) {
-        if ((size_t)i == len) return *open = true, -i;
-        if (s[i] < low || s[i] > high) return -i;
-    }
-    return want;
+    uint32_t c;
+    int n = ares_utf8_next((const char *)s, (const char *)s + len, &c);
+    *open = n < 0 && (size_t)-n == len && s[0] >= 0xc2 && s[0] <= 0xf4;
+    return n;
 }
 
 size_t unicode_valid(const unsigned char *text, size_t len)

@@ -24,18 +24,13 @@ const unicode_range *unicode_new_script_ranges(int *n);
 extern const uint16_t unicode_of_byte[256];
 int unicode_byte_of(uint32_t c);
 
-/* The character at *p, which must be valid UTF-8; moves *p past it. */
+/* The character at *p in valid UTF-8; moves *p past it. */
 static inline uint32_t unicode_next(const unsigned char **p)
 {
-    const unsigned char *s = *p;
-    if (s[0] < 0x80) return *p += 1, s[0];
-    if (s[0] < 0xe0) return *p += 2, (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f);
-    if (s[0] < 0xf0)
-        return *p += 3,
-               (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
-    *p += 4;
-    return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 |
-           (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
+    const char *s = (const char *)*p;
+    uint32_t c;
+    *p += ares_utf8_next(s, s + 4, &c);
+    return c;
 }
 
 static inline bool unicode_is_start(unsigned char byte)
@@ -47,9 +42,8 @@ int unicode_put(uint32_t c, unsigned char *out); /* UTF-8 of c into out [4]; its
 /* Number of bytes of valid UTF-8 that `text` begins with. */
 size_t unicode_valid(const unsigned char *text, size_t len);
 /*
- * The length of the valid character at text (len >= 1), or minus the length of the maximal broken
- * piece there, which a reader replaces by one U+FFFD (Unicode Standard, section 3.9, table 3-8).
- * *open: more bytes could complete the piece.
+ * The length of the valid character at text (len >= 1), or minus the length of the broken piece
+ * there, as ares_utf8_next says. *open: more bytes could complete the piece.
  */
 int unicode_piece(const unsigned char *text, size_t len, bool *open);
 /* Appends text with every broken piece replaced. */

@@ -36,10 +36,10 @@ const uint8_t ifeval_ascii_kinds[128] = {
 
 uint32_t ifeval_next_wide(const char **p, const char *end)
 {
-    utf8proc_int32_t c;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)*p, end - *p, &c);
-    if (n > 0) return *p += n, (uint32_t)c;
-    return IFEVAL_BROKEN + (unsigned char)*(*p)++;
+    uint32_t c;
+    int n = ares_utf8_next(*p, end, &c);
+    if (n > 0) return *p += n, c;
+    return ++*p, IFEVAL_BROKEN + c;
 }
 
 /* The start of the last character of [start, end), start < end. */

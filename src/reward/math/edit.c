@@ -12,21 +12,16 @@ bool edit_at(ares_view t, size_t i, const char *literal)
 
 size_t edit_char(ares_view t, size_t i)
 {
-    unsigned char c = (unsigned char)t.data[i];
-    if (c < 0x80) return 1;
-    utf8proc_int32_t point;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
-                                          (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &point);
+    uint32_t c;
+    int n = ares_utf8_next(t.data + i, t.data + t.len, &c);
     return n > 0 ? (size_t)n : 1;
 }
 
 size_t edit_space(ares_view t, size_t i)
 {
-    unsigned char c = (unsigned char)t.data[i];
-    if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
-    utf8proc_int32_t p;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
-                                          (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p);
+    uint32_t p;
+    int n = ares_utf8_next(t.data + i, t.data + t.len, &p);
+    if (p < 0x80) return (p >= 9 && p <= 13) || (p >= 28 && p <= 32);
     bool space = p == 0x85 || p == 0xa0 || p == 0x1680 || (p >= 0x2000 && p <= 0x200a) ||
                  p == 0x2028 || p == 0x2029 || p == 0x202f || p == 0x205f || p == 0x3000;
     return n > 0 && space ? (size_t)n : 0;
@@ -89,14 +84,12 @@ ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
     return (ares_view){ out, a.len + b.len + c.len };
 }
 
-bool edit_alpha(ares_view t, size_t i)
+uint32_t edit_alpha(ares_view t, size_t i)
 {
-    utf8proc_int32_t p = 0;
-    if (i >= t.len || utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
-                                       (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p) <= 0)
-        return false;
-    return utf8proc_category(p) >= UTF8PROC_CATEGORY_LU &&
-           utf8proc_category(p) <= UTF8PROC_CATEGORY_LO;
+    uint32_t p;
+    if (i >= t.len || ares_utf8_next(t.data + i, t.data + t.len, &p) < 0) return 0;
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)p);
+    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO ? p : 0;
 }
 
 ares_view edit_lower(ares_view t, ares_arena *arena)
@@ -105,22 +98,22 @@ ares_view edit_lower(ares_view t, ares_arena *arena)
     edit_out out = { .arena = arena };
     for (size_t i = 0, n; i < t.len; i += n) {
         utf8proc_uint8_t bytes[4];
-        utf8proc_int32_t point = (unsigned char)t.data[i];
+        uint32_t point;
         n = edit_char(t, i);
         bool letter = edit_alpha(t, i);
-        if (point >= 0x80 && n == 1) {
+        if (ares_utf8_next(t.data + i, t.data + t.len, &point) < 0) {
             edit_add(&out, edit_cut(t, i, i + 1));
             in_word = false;
             continue;
         }
-        utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)n, &point);
         /* U+0130 is the one capital whose lower case is two characters */
         if (point == 0x130) edit_add_z(&out, "i\xcc\x87");
         else if (point == 0x3a3 && in_word && !edit_alpha(t, i + n))
             edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
         else
-            edit_add(&out, (ares_view){ (const char *)bytes, (size_t)utf8proc_encode_char(
-                                                                 utf8proc_tolower(point), bytes) });
+            edit_add(&out, (ares_view){ (const char *)bytes,
+                                        (size_t)utf8proc_encode_char(
+                                            utf8proc_tolower((utf8proc_int32_t)point), bytes) });
         in_word = letter;
     }
     return edit_view(&out);

@@ -115,8 +115,8 @@ bool edit_at(ares_view t, size_t i, const char *literal);
 size_t edit_char(ares_view t, size_t i);
 /* Bytes of the Unicode white space character at i; 0 when there is none. */
 size_t edit_space(ares_view t, size_t i);
-/* Whether a letter of any alphabet stands at i. */
-bool edit_alpha(ares_view t, size_t i);
+/* The letter of any alphabet at i; 0 when there is none. */
+uint32_t edit_alpha(ares_view t, size_t i);
 ares_view edit_trim(ares_view t); /* Unicode white space */
 /* The last n characters. */
 ares_view edit_tail(ares_view t, size_t n);

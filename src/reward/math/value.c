@@ -5,7 +5,6 @@
 #include "math.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 /*
  * The two evaluators: loops over a postfix program with a stack of operands. Exponents, factorials
@@ -621,19 +620,6 @@ static const word *name_here(const parser *s, size_t *bytes)
     return NULL;
 }
 
-/* A letter outside ASCII, which is one variable: returns its bytes, 0 when it is no letter. */
-static size_t wide_letter(const parser *s, int32_t *code)
-{
-    utf8proc_int32_t c;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)s->text.data + s->at,
-                                          (utf8proc_ssize_t)(s->text.len - s->at), &c);
-    if (n < 2) return 0;
-    utf8proc_category_t category = utf8proc_category(c);
-    if (category < UTF8PROC_CATEGORY_LU || category > UTF8PROC_CATEGORY_LO) return 0;
-    *code = c;
-    return (size_t)n;
-}
-
 static bool letters_of_name(parser *s, size_t bytes)
 {
     ares_view name = { s->text.data + s->at, bytes };
@@ -696,11 +682,11 @@ static bool primary(parser *s)
         value_emit(s->p, w->kind, 0);
         return true;
     }
-    int32_t code = 0;
-    size_t n = (unsigned char)c >= 0x80 ? wide_letter(s, &code) : 0;
-    if (n == 0) return fail(s);
-    value_emit(s->p, VALUE_VARIABLE, code);
-    s->at += n;
+    /* a letter outside ASCII is one variable */
+    uint32_t wide = (unsigned char)c >= 0x80 ? edit_alpha(s->text, s->at) : 0;
+    if (!wide) return fail(s);
+    value_emit(s->p, VALUE_VARIABLE, (int32_t)wide);
+    s->at += edit_char(s->text, s->at);
     return true;
 }
 
@@ -818,13 +804,9 @@ static void count_letters(ares_view t, int32_t seen[3], int *count)
             i += 4;
             continue;
         }
-        utf8proc_int32_t c;
-        utf8proc_ssize_t n =
-            utf8proc_iterate((const utf8proc_uint8_t *)rest.data, (utf8proc_ssize_t)rest.len, &c);
-        i += n > 0 ? (size_t)n : 1;
-        if (n <= 0 || utf8proc_category(c) < UTF8PROC_CATEGORY_LU ||
-            utf8proc_category(c) > UTF8PROC_CATEGORY_LO)
-            continue;
+        int32_t c = (int32_t)edit_alpha(t, i);
+        i += edit_char(t, i);
+        if (!c) continue;
         int k = 0;
         while (k < *count && seen[k] != c) k++;
         if (k == *count && k < 3) seen[(*count)++] = c;

@@ -3,6 +3,7 @@
  * of Unicode 14 for the properties that it lacks (Other_Lowercase, Other_Uppercase, case mappings
  * to several characters).
  */
+#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -130,13 +131,7 @@ static int special(const uint32_t (*map)[4], int n, uint32_t cp, uint32_t out[3]
 
 int jinja_decode(const char *s, size_t len, uint32_t *cp)
 {
-    const unsigned char *u = (const unsigned char *)s;
-    if (u[0] < 0x80 || len < 2) return *cp = u[0], 1;
-    if (u[0] < 0xE0 || len < 3) return *cp = (uint32_t)((u[0] & 31) << 6 | (u[1] & 63)), 2;
-    if (u[0] < 0xF0 || len < 4)
-        return *cp = (uint32_t)((u[0] & 15) << 12 | (u[1] & 63) << 6 | (u[2] & 63)), 3;
-    return *cp = (uint32_t)((u[0] & 7) << 18 | (u[1] & 63) << 12 | (u[2] & 63) << 6 | (u[3] & 63)),
-           4;
+    return abs(ares_utf8_next(s, s + len, cp));
 }
 
 int jinja_encode(uint32_t cp, char out[4])

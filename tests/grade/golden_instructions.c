@@ -4,7 +4,7 @@
 
 #include "../../src/reward/ifeval/ifeval.h"
 
-GOLDEN(ifeval_rewards, ifeval_check)
+GOLDEN(if_rewards, if_check)
 {
     ares_view id = golden_string(g, "instruction_id"), text = golden_string(g, "response");
     const ares_json *kwargs = ifeval_coerce_kwargs(golden_in(g, "kwargs"), 1, g->arena)->items;
@@ -26,7 +26,7 @@ static void flags(golden *g, const char *key, const bool *got, int64_t n)
         golden_equal(g, key, got[i], &want->items[i]);
 }
 
-GOLDEN(ifeval_rewards, ifeval_reward)
+GOLDEN(if_rewards, if_reward)
 {
     static const char *const modes[] = {
 #define NAME(name) #name,
@@ -41,7 +41,7 @@ GOLDEN(ifeval_rewards, ifeval_reward)
         golden_near(g, modes[i], ifeval_score(&v, (ifeval_mode)i), golden_want(g, modes[i]));
 }
 
-GOLDEN(ifeval_rewards, ifbench_coerce_kwargs)
+GOLDEN(if_rewards, ifbench_coerce_kwargs)
 {
     ares_str got = { 0 }, want = { 0 };
     ares_json_write(&got, ifeval_coerce_kwargs(golden_in(g, "kwargs"),

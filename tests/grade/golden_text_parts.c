@@ -13,22 +13,22 @@ static void list_equal(golden *g, const char *what, ifeval_list got, const ares_
         golden_text(g, what, got.items[i], &want->items[i]);
 }
 
-GOLDEN(ifeval_rewards, split_sentences)
+GOLDEN(if_rewards, split_sentences)
 {
     list_equal(g, "sentence", ifeval_sentences(golden_string(g, "text"), g->arena), g->expected);
 }
 
-GOLDEN(ifeval_rewards, word_tokenize)
+GOLDEN(if_rewards, word_tokenize)
 {
     list_equal(g, "token", ifeval_tokens(golden_string(g, "text"), g->arena), g->expected);
 }
 
-GOLDEN(ifeval_rewards, count_words)
+GOLDEN(if_rewards, count_words)
 {
     golden_equal(g, "words", ifeval_count_words(golden_string(g, "text")), g->expected);
 }
 
-GOLDEN(ifeval_rewards, syllables)
+GOLDEN(if_rewards, syllables)
 {
     golden_equal(g, "syllables", ifeval_syllables(golden_string(g, "word")), g->expected);
 }
@@ -37,11 +37,11 @@ GOLDEN(ifeval_rewards, syllables)
  * ifeval_text.json: the same of random texts, and CSV; count is -1 where the reference refuses the
  * text.
  */
-GOLDEN_ALSO(ifeval_text, split_sentences, ifeval_rewards, split_sentences)
-GOLDEN_ALSO(ifeval_text, word_tokenize, ifeval_rewards, word_tokenize)
-GOLDEN_ALSO(ifeval_text, syllables, ifeval_rewards, syllables)
+GOLDEN_ALSO(if_text, split_sentences, if_rewards, split_sentences)
+GOLDEN_ALSO(if_text, word_tokenize, if_rewards, word_tokenize)
+GOLDEN_ALSO(if_text, syllables, if_rewards, syllables)
 
-GOLDEN(ifeval_text, csv)
+GOLDEN(if_text, csv)
 {
     ifeval_rows got = ifeval_csv(golden_string(g, "text"), ',', g->arena);
     const ares_json *rows = golden_want(g, "rows");

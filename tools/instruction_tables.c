@@ -90,8 +90,8 @@ static void write_set(const char *name, const list *l)
     for (uint32_t i = 0; i < size; i++) fprintf(out, "%s%u,", i % 20 ? " " : "\n    ", slots[i]);
     /* the others are words.c's own */
     const char *linkage = strncmp(name, "ifeval_", 7) == 0 ? "" : "static ";
-    fprintf(out, "\n};\n%sconst ifeval_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name,
-            name, name, size - 1, l->n, longest);
+    fprintf(out, "\n};\n%sconst ifeval_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage,
+            name, name, name, size - 1, l->n, longest);
     free(slots);
 }
 

@@ -14,22 +14,22 @@
 #include <string.h>
 
 /* What the host gives a step: X(type, name, count), [count]. */
-#define INPUTS(X)                    \
-    X(int32_t, ids, rows)            \
-    X(int32_t, from, rows)           \
-    X(int32_t, positions, rows)      \
+#define INPUTS(X)                       \
+    X(int32_t, ids, rows)               \
+    X(int32_t, from, rows)              \
+    X(int32_t, positions, rows)         \
     X(int32_t, positions_h, with_media) \
     X(int32_t, positions_w, with_media) \
-    X(int32_t, slots, rows)          \
-    X(int32_t, start, segments + 1)  \
-    X(int32_t, prefix_len, segments) \
-    X(int32_t, out_rows, outs)       \
-    X(float, temperature, outs)      \
-    X(float, top_p, outs)            \
-    X(int32_t, top_k, outs)          \
-    X(ares_rng_key, key, outs)       \
-    X(float, features, features)     \
-    X(int32_t, changes, 1)           \
+    X(int32_t, slots, rows)             \
+    X(int32_t, start, segments + 1)     \
+    X(int32_t, prefix_len, segments)    \
+    X(int32_t, out_rows, outs)          \
+    X(float, temperature, outs)         \
+    X(float, top_p, outs)               \
+    X(int32_t, top_k, outs)             \
+    X(ares_rng_key, key, outs)          \
+    X(float, features, features)        \
+    X(int32_t, changes, 1)              \
     X(int32_t, change, 2 * changed) /* of block tables; last, so that no address depends on it */
 /* What it gives back: X(type, name, numbers per token). */
 #define OUTPUTS(X)                   \
@@ -61,7 +61,7 @@ typedef struct step {
     int32_t rows, segments, outs;
     int32_t max_rows, max_keys; /* of one segment */
     int32_t changed;            /* entries of block tables */
-    int32_t with_media;            /* rows, of a model whose positions have three axes; else 0 */
+    int32_t with_media;         /* rows, of a model whose positions have three axes; else 0 */
     int64_t features;           /* numbers that stand in place of embeddings */
     inputs in;                  /* on the device */
     outputs out;

@@ -390,8 +390,8 @@ static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *
             y[i] = (ares_trajectory){ .index = i,
                                       .stopped = 1,
                                       .score = x->partial ? 7
-                                               : greedy ? -(float)x->draw - 1
-                                                        : 0 };
+                                               : greedy   ? -(float)x->draw - 1
+                                                          : 0 };
         out[p] = (ares_group){ .draw = x->draw, .row = x->row, .n = job->n, .items = y };
     }
     return ARES_OK;

@@ -90,7 +90,7 @@ static int from_file(job *j)
     uint64_t key;
     ares_free(j->pixels);
     j->pixels = NULL;
-    int rc = ares_media_open(j->list, NULL, &j->p, &(ares_media_options){ 0 }, &arena, &media);
+    int rc = media_open(j->list, NULL, &j->p, &(ares_media_options){ 0 }, &arena, &media);
     if (rc == ARES_OK) {
         j->m = media.items[0];
         rc = ares_medium_read(&j->m, &j->p, &j->pixels, &key);

@@ -201,7 +201,7 @@ void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d
                              const char *messages_key);
 /*
  * The images and videos of a row (row_media.c; docs/vision.md#prompts): lists of entries for
- * ares_media_open, under the row's keys or in parts of its messages (NULL: there are none). In the
+ * media_open, under the row's keys or in parts of its messages (NULL: there are none). In the
  * arena.
  */
 typedef struct ares_prompt_media {

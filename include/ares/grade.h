@@ -78,7 +78,6 @@ const char *const *ares_verifier_names(int *n);
 typedef struct ares_judge ares_judge;
 int ares_judge_new(const char *name, ares_judge **out);
 void ares_judge_free(ares_judge *j);
-const char *ares_judge_name(const ares_judge *j);
 ares_option_table *ares_judge_options(ares_judge *j, void **into); /* NULL: it has none */
 /* Faults go to cfg; path is where its options stand. */
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path);
@@ -89,13 +88,6 @@ void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path);
  * before a run starts.
  */
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out);
-/* Gives all options their defaults. Without a default for one of them, ares_judge_run fails. */
-void ares_judge_use_defaults(ares_judge *j);
-/*
- * Whether it penalises length; *limit: the tokens beyond which a response is too long; *penalty:
- * the full penalty, 0 or more.
- */
-bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
 
 /* Options of `length`, which worker.reward.safe_length, max_length and len_reward_penalty fill. */
 #define ARES_LENGTH_OPTIONS(X)                                                                 \

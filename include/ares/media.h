@@ -3,7 +3,7 @@
  * EasyR1's data path and the image processors of Qwen2-VL and Qwen2.5-VL make them
  * (docs/vision.md).
  *
- * What a file's header says is read first (ares_media_open): sizes, and so the number of tokens,
+ * What a file's header says is read first (ares_row_media): sizes, and so the number of tokens,
  * are known before anything is decoded, and what is too large is refused before memory is asked
  * for. All functions may be called on any thread of the pool; results depend on nothing else.
  */
@@ -42,7 +42,7 @@ typedef struct ares_medium {
     ares_grid grid;
     int32_t frames;         /* in the bytes of ares_medium_read; of an image 1 */
     double second_per_grid; /* of a video: between pairs of frames */
-    /* where it comes from and how it is sized: of ares_media_open and ares_medium_read alone */
+    /* where it comes from and how it is sized: of media_open and ares_medium_read alone */
     const struct media_source *source;
 } ares_medium;
 typedef struct ares_media {
@@ -54,15 +54,6 @@ typedef struct ares_media {
 int32_t ares_medium_tokens(const ares_medium *m, int32_t merge);
 /* The patches of the largest square that both resizes let through. */
 int ares_media_largest(const ares_processor *p, const ares_media_options *o, int32_t *patches);
-/*
- * Reads the headers of a row's images and videos: lists of entries, or NULL. An entry is a path, a
- * data: URL, bare base64, {"bytes": ..., "path": ...}, and of a video also a list of frames
- * (docs/vision.md#rows). In the arena, which must live as long as `out`; entries are borrowed. The
- * error names the entry. ARES_ELIMIT: the picture's sides differ too much (docs/vision.md#limits),
- * so that the row is one to be dropped like one that is too long.
- */
-int ares_media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
-                    const ares_media_options *o, ares_arena *arena, ares_media *out);
 /*
  * Decodes and resizes it. *pixels: RGB, 8 bits, [frames][14 h][14 w][3] (an image: one frame), to
  * be freed by ares_free; *key: of these bytes and sizes, two pictures with one key are one.

@@ -80,11 +80,9 @@ int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role);
  */
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name);
 /*
- * What tokenizer_config.json and special_tokens_map.json of a directory say together, as
- * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_load.c)
+ * What tokenizer_config.json and special_tokens_map.json of its directory say together, as
+ * transformers 5 joins them. NULL: it has neither.
  */
-int ares_tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out);
-/* That of the tokenizer's own directory. */
 const ares_json *ares_tokenizer_config(const ares_tokenizer *t);
 
 /*
@@ -195,7 +193,7 @@ typedef struct ares_chat ares_chat; /* immutable once it is used */
  * model's processor has it there), chat_template.jinja, or the key chat_template of
  * tokenizer_config.json, a string or a list of {name, template}. `name` chooses one (NULL:
  * "default"); another is looked for in additional_chat_templates/<name>.jinja first. Special tokens
- * are those of ares_tokenizer_config_read. `path` may also be a .jinja file.
+ * are those of ares_tokenizer_config. `path` may also be a .jinja file.
  */
 int ares_chat_load(const char *path, const char *name, ares_chat **out);
 /* The same from memory; tokenizer_config (may be NULL) gives the special tokens. */

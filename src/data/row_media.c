@@ -3,6 +3,7 @@
  * positions of tokens on three axes; reading a row's media and placing them in its prompt.
  */
 #include "internal.h"
+#include "media/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,7 @@ static int place(walk *k)
 }
 
 int row_media_of(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int32_t n,
-             ares_arena *arena, ares_row_media *out)
+                 ares_arena *arena, ares_row_media *out)
 {
     int32_t *axes = ares_arena_alloc(arena, ((size_t)n * 3 + 1) * sizeof *axes);
     walk k = { .rules = r,
@@ -172,12 +173,12 @@ int row_media_of(const ares_media_rules *r, const ares_media *media, const int32
         return ares_fail(ARES_EFORMAT, "%d images and videos, and places of only %d in the prompt",
                          media->n, k.n_places);
     *out = (ares_row_media){ .n = n,
-                         .t = k.t,
-                         .h = k.h,
-                         .w = k.w,
-                         .delta = k.next - n,
-                         .n_places = k.n_places,
-                         .places = k.places };
+                             .t = k.t,
+                             .h = k.h,
+                             .w = k.w,
+                             .delta = k.next - n,
+                             .n_places = k.n_places,
+                             .places = k.places };
     return ARES_OK;
 }
 
@@ -440,7 +441,7 @@ int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ar
     ares_media *media = ares_arena_calloc(arena, 1, sizeof *media);
     ares_row_media *out = ares_arena_calloc(arena, 1, sizeof *out);
     ares_ids expanded = { .want_offsets = ids->want_offsets };
-    int rc = ares_media_open(m->images, m->videos, &e->row_media->processor, &o, arena, media);
+    int rc = media_open(m->images, m->videos, &e->row_media->processor, &o, arena, media);
     if (rc == ARES_OK)
         rc = media_expand(e->row_media, media, ids->ids, ids->n, (const int64_t(*)[2])ids->offsets,
                           &expanded);

@@ -120,7 +120,7 @@ static int fail_without_judge(const auto_options *o, const ares_json *row, ares_
                          "reward: auto: data_source = '%s': stands for no verifier; "
                          "give the row an rm_type, or set rm_type or sources of the reward",
                          word);
-    for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = ares_judge_name(o->set.judges[n]);
+    for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = judge_name(o->set.judges[n]);
     nearest = ares_nearest(word, names, n);
     return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
                      nearest ? "; did you mean '" : "", nearest ? nearest : "",
@@ -133,7 +133,7 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
     ares_view name = auto_rm_type(in->row, o->sources, o->rm_type);
     const ares_judge *j = find_judge(&o->set, name);
     if (!j || has_no_name(in->row)) return fail_without_judge(o, in->row, name);
-    const char *judge_name = out->judged_by = ares_judge_name(j), *plain = judge_name,
+    const char *name_of_judge = out->judged_by = judge_name(j), *plain = name_of_judge,
                *missing = judge_unusable(j);
     size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
     if (strncmp(plain, ARES_BOXED_PREFIX, prefix) == 0) plain += prefix;
@@ -141,7 +141,7 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
         return ares_fail(
             ARES_ECONFIG,
             "reward: auto: rm_type = '%s': it needs options: %s; set types.%s of the reward",
-            judge_name, missing, plain);
+            name_of_judge, missing, plain);
     return ares_judge_run(j, in, out);
 }
 
@@ -176,7 +176,7 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
     double penalty;
     ares_judge *j = judge_of(verifier, boxed);
     ares_str key = { 0 }, where = { 0 };
-    ares_map_put(set->names, ares_view_of(ares_judge_name(j)), set->n);
+    ares_map_put(set->names, ares_view_of(judge_name(j)), set->n);
     set->judges[set->n++] = j;
     if (ares_json_get(o->types, plain)) {
         ares_str_addf(&key, "types.%s", plain);
@@ -185,12 +185,12 @@ static void open_judge(auto_options *o, const ares_verifier *verifier, bool boxe
         if (table) ares_config_bind(cfg, where.data, table, options);
         if (!boxed || ares_config_fault_count(cfg) == 0) /* no fault twice */
             ares_judge_check(j, cfg, where.data);
-        if (!boxed && ares_judge_limit(j, &limit, &penalty))
+        if (!boxed && judge_limit(j, &limit, &penalty))
             ares_config_fault(cfg, where.data,
                               "a limit of length applies to all rows, and auto judges some; make "
                               "it an entry of worker.reward.rewards: {name: %s, ...}",
                               plain);
-    } else ares_judge_use_defaults(j);
+    } else judge_use_defaults(j);
     ares_str_fini(&key);
     ares_str_fini(&where);
 }

@@ -77,7 +77,7 @@ static void run_verifiers(void *ctx)
         if (e->judge) judge_response(e->judge, e->name, j->item, &j->verdicts[i]);
     }
     if (r->accuracy_judge)
-        judge_response(r->accuracy_judge, ares_judge_name(r->accuracy_judge), j->item,
+        judge_response(r->accuracy_judge, judge_name(r->accuracy_judge), j->item,
                        &j->verdicts[r->n]);
     reward_judged(&j->left);
 }
@@ -852,7 +852,7 @@ static void open_with_defaults(reward_entry *e, const char *verifier)
     *e = (reward_entry){ .o = { .weight = 1 }, .name = ares_strdup(verifier) };
     int rc = ares_judge_new(e->name, &e->judge);
     ARES_ASSERT(rc == ARES_OK);
-    ares_judge_use_defaults(e->judge);
+    judge_use_defaults(e->judge);
 }
 
 /*
@@ -884,7 +884,7 @@ static bool penalises_length(const reward_entry *e)
 {
     int64_t limit;
     double penalty;
-    return e->judge && ares_judge_limit(e->judge, &limit, &penalty);
+    return e->judge && judge_limit(e->judge, &limit, &penalty);
 }
 
 static const char *name_of(const reward_entry *e)
@@ -1026,8 +1026,7 @@ static void find_limit(ares_config *cfg, ares_reward *r)
     double penalty;
     r->max_length = r->cfg.max_length;
     for (int i = 0; i < r->n; i++) {
-        if (!r->entries[i].judge || !ares_judge_limit(r->entries[i].judge, &limit, &penalty))
-            continue;
+        if (!r->entries[i].judge || !judge_limit(r->entries[i].judge, &limit, &penalty)) continue;
         if (r->cfg.reward_function)
             snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
         else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
@@ -1050,7 +1049,7 @@ static void open_accuracy(ares_config *cfg, ares_reward *r)
     if (r->accuracy_entry >= 0) return;
     if (reward_open_judge(cfg, "worker.reward.accuracy", r->cfg.accuracy, &r->accuracy_judge) ==
         ARES_OK)
-        ares_judge_use_defaults(r->accuracy_judge);
+        judge_use_defaults(r->accuracy_judge);
 }
 
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,
@@ -1145,7 +1144,7 @@ bool ares_reward_worth(const ares_reward *r, double *right, double *wrong, doubl
         double scores[2], most;
         int64_t limit;
         if (e->child) return false;
-        if (ares_judge_limit(e->judge, &limit, &most)) *penalty += e->o.weight * most;
+        if (judge_limit(e->judge, &limit, &most)) *penalty += e->o.weight * most;
         if (!judge_worth(e->judge, &scores[true], &scores[false])) continue;
         judged = true;
         *right += e->o.weight * reward_score(&r->cfg, true, scores[true]);
@@ -1175,7 +1174,7 @@ static const reward_shaper *reward_shaper_find(const char *name)
 
 static const reward_shaper *shaper_of(const reward_entry *e)
 {
-    return e->judge ? reward_shaper_find(ares_judge_name(e->judge)) : NULL;
+    return e->judge ? reward_shaper_find(judge_name(e->judge)) : NULL;
 }
 
 bool ares_reward_shapes(const ares_reward *r)

@@ -40,7 +40,7 @@ void ares_judge_free(ares_judge *j)
     ares_free(j);
 }
 
-const char *ares_judge_name(const ares_judge *j)
+const char *judge_name(const ares_judge *j)
 {
     return j->name;
 }
@@ -63,7 +63,7 @@ void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path)
         ares_config_fault(cfg, path, "%s", ares_error_message());
 }
 
-void ares_judge_use_defaults(ares_judge *j)
+void judge_use_defaults(ares_judge *j)
 {
     j->defaults = ares_config_new();
     if (j->verifier->options)
@@ -75,7 +75,7 @@ void ares_judge_use_defaults(ares_judge *j)
     ares_error_clear();
 }
 
-bool ares_judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
+bool judge_limit(const ares_judge *j, int64_t *limit, double *penalty)
 {
     if (j->verifier->limit) *limit = j->verifier->limit(j->options, penalty);
     return j->verifier->limit;

@@ -94,11 +94,19 @@ enum {
 };
 ares_view verifier_last_boxed(ares_view text, int flags);
 
-/* What `auto`, which opens judges itself, and the table of verifiers need of judges. */
+/* What the reward manager, `auto`, which opens judges itself, and the table of verifiers need. */
 
+const char *judge_name(const ares_judge *j);
+/* Gives all options their defaults. Without a default for one of them, ares_judge_run fails. */
+void judge_use_defaults(ares_judge *j);
+/*
+ * Whether it penalises length; *limit: the tokens beyond which a response is too long; *penalty:
+ * the full penalty, 0 or more.
+ */
+bool judge_limit(const ares_judge *j, int64_t *limit, double *penalty);
 /* A judge of v, plain or of the content of the last \boxed{}. ares_judge_free. */
 ares_judge *judge_of(const ares_verifier *v, bool boxed);
-/* Which option without a default is missing, after ares_judge_use_defaults; NULL: none. */
+/* Which option without a default is missing, after judge_use_defaults; NULL: none. */
 const char *judge_unusable(const ares_judge *j);
 
 /* Penalties of length, in [-1, 0] (docs/dapo.md#penalty-of-length). */

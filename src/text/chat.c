@@ -4,6 +4,7 @@
  * in jinja/.
  */
 #include "jinja/jinja.h"
+#include "tokenizer.h"
 
 #include <string.h>
 
@@ -342,7 +343,7 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         } else {
             ares_path_join(&template_path, path, "chat_template.jinja");
         }
-        rc = ares_tokenizer_config_read(path, arena, &config);
+        rc = tokenizer_config_read(path, arena, &config);
     } else {
         ares_str_add_z(&template_path, path);
     }
@@ -376,7 +377,7 @@ static int knows_tools(const char *dir, ares_arena *arena, bool *out)
     ares_str_addf(&path, "%s/additional_chat_templates/" WITH_TOOLS ".jinja", dir);
     *out = ares_file_exists(path.data);
     ares_str_fini(&path);
-    ARES_TRY(ares_tokenizer_config_read(dir, arena, &config));
+    ARES_TRY(tokenizer_config_read(dir, arena, &config));
     *out = *out || (config && listed(ares_json_get(config, "chat_template"), WITH_TOOLS));
     return ARES_OK;
 }

@@ -11,6 +11,12 @@
 #include "ares/text.h"
 #include "unicode.h"
 
+/*
+ * What tokenizer_config.json and special_tokens_map.json of a directory say together, as
+ * transformers 5 joins them; lives in the arena. NULL: it has neither. (tokenizer_load.c)
+ */
+int tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out);
+
 /* Byte-pair encoding of one word (pre-token): bytes to token ids by the file's ranked merges. */
 
 typedef struct bpe bpe;

@@ -619,7 +619,7 @@ static int join(const char *dir, ares_arena *arena, bool tell, const ares_json *
     return ARES_OK;
 }
 
-int ares_tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out)
+int tokenizer_config_read(const char *dir, ares_arena *arena, const ares_json **out)
 {
     return join(dir, arena, false, out);
 }

@@ -59,8 +59,8 @@ static void open_list(const char *text, bool videos, size_t size)
                                    .video_fps = 2,
                                    .image_dir = "/nowhere" };
     if (ares_json_parse(&arena, ares_view_of(text), "row", &list) == ARES_OK) {
-        int rc = ares_media_open(videos ? NULL : list, videos ? list : NULL, &processor, &o, &arena,
-                                 &media);
+        int rc =
+            media_open(videos ? NULL : list, videos ? list : NULL, &processor, &o, &arena, &media);
         ARES_ASSERT(rc == ARES_OK || ares_error_message()[0]);
         for (int32_t i = 0; rc == ARES_OK && i < media.n; i++) read_twice(&media.items[i]);
     }

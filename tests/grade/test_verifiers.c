@@ -800,7 +800,7 @@ TEST(verifiers_that_judge_give_an_accuracy_and_others_none)
                                     .row = row,
                                     .stopped = true };
         REQUIRE_OK(ares_judge_new(names[i], &j));
-        ares_judge_use_defaults(j);
+        judge_use_defaults(j);
         bool judges = judge_judges(j), ran = ares_judge_run(j, &in, &out) == ARES_OK;
         if (ran)
             CHECK_MSG(isnan(out.accuracy) == !judges, "%s: accuracy %g", names[i], out.accuracy);

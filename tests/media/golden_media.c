@@ -127,7 +127,7 @@ GOLDEN(vision, image_plan)
     ares_view file =
         picture_base64(g->arena, picture_png_header(g->arena, (uint32_t)in.w, (uint32_t)in.h));
     const ares_json *images = picture_json(g->arena, "[{\"bytes\": \"%s\"}]", file.data);
-    if (!right(g, ares_media_open(images, NULL, &p, &o, g->arena, &media))) return;
+    if (!right(g, media_open(images, NULL, &p, &o, g->arena, &media))) return;
     const ares_medium *m = media.items;
     golden_numbers(g, "pre", (double[]){ m->source->sized.w, m->source->sized.h }, 2,
                    golden_want(g, "pre"));
@@ -204,8 +204,8 @@ static void pixel_values(golden *g, bool video)
     }
     const ares_json *entries = picture_json(g->arena, video ? "[[%s]]" : "[%s]", list.data);
     ares_str_fini(&list);
-    if (golden_ok(g, ares_media_open(video ? NULL : entries, video ? entries : NULL, &p, &o,
-                                     g->arena, &media)))
+    if (golden_ok(g, media_open(video ? NULL : entries, video ? entries : NULL, &p, &o, g->arena,
+                                &media)))
         check_patches(g, &p, media.items);
 }
 
@@ -254,8 +254,7 @@ GOLDEN(media, media_row)
             g, ares_processor_load(
                    ares_arena_printf(g->arena, "%s%s", g->folder, golden_z(g, "processor")), &p)))
         return;
-    int rc =
-        ares_media_open(golden_in(g, "images"), golden_in(g, "videos"), &p, &o, g->arena, &media);
+    int rc = media_open(golden_in(g, "images"), golden_in(g, "videos"), &p, &o, g->arena, &media);
     if (rc == ARES_EUNSUPPORTED && strstr(ares_error_message(), "this build does not read files"))
         golden_unknown(g);
     else if (golden_ok(g, rc) &&

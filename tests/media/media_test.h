@@ -32,7 +32,7 @@ static inline int open_list(ares_arena *arena, bool videos, const char *text, ar
     const ares_json *list = picture_json(arena, "%s", json);
     const ares_processor p = small_processor();
     const ares_media_options o = { .video_fps = 2 };
-    return ares_media_open(videos ? NULL : list, videos ? list : NULL, &p, &o, arena, out);
+    return media_open(videos ? NULL : list, videos ? list : NULL, &p, &o, arena, out);
 }
 
 /* A noisy picture as an entry: "{'bytes': '...'}". */

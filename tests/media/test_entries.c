@@ -20,9 +20,9 @@ TEST(a_row_without_pictures_has_none)
     ares_media media;
     ares_processor p = small_processor();
     ares_json null = { .type = ARES_JSON_NULL };
-    REQUIRE_OK(ares_media_open(NULL, NULL, &p, &(ares_media_options){ 0 }, &arena, &media));
+    REQUIRE_OK(media_open(NULL, NULL, &p, &(ares_media_options){ 0 }, &arena, &media));
     CHECK_EQ(media.n, 0);
-    REQUIRE_OK(ares_media_open(&null, &null, &p, &(ares_media_options){ 0 }, &arena, &media));
+    REQUIRE_OK(media_open(&null, &null, &p, &(ares_media_options){ 0 }, &arena, &media));
     CHECK_EQ(media.n, 0);
     REQUIRE_OK(open_list(&arena, false, "[]", &media));
     CHECK_EQ(media.n, 0);
@@ -96,13 +96,13 @@ TEST(relative_paths_begin_at_image_dir)
     ares_media_options o = { .image_dir = dir };
     const ares_json *list = picture_json(
         &arena, "[\"media/a.png\", {\"path\": \"media/b.png\"}, \"file://%s/media/c.png\"]", dir);
-    REQUIRE_OK(ares_media_open(list, NULL, &p, &o, &arena, &media));
+    REQUIRE_OK(media_open(list, NULL, &p, &o, &arena, &media));
     CHECK_EQ(media.n_images, 3);
     CHECK_EQ(media.items[0].source->size.w, 131);
     CHECK_EQ(media.items[1].source->size.w, 60);
     CHECK_EQ(media.items[2].source->size.w, 230);
     o.image_dir = "/nowhere";
-    CHECK_FAIL(ares_media_open(list, NULL, &p, &o, &arena, &media), ARES_EIO,
+    CHECK_FAIL(media_open(list, NULL, &p, &o, &arena, &media), ARES_EIO,
                "media: images[0] = 'media/a.png': No such file");
     ares_arena_fini(&arena);
 }

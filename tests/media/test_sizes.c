@@ -10,7 +10,7 @@ static int open_header(ares_arena *arena, uint32_t w, uint32_t h, const ares_med
     const ares_json *list =
         picture_json(arena, "[{\"path\": \"x.png\", \"bytes\": \"%s\"}]", file.data);
     const ares_processor p = small_processor();
-    return ares_media_open(list, NULL, &p, o, arena, out);
+    return media_open(list, NULL, &p, o, arena, out);
 }
 
 TEST(a_picture_is_planned_from_its_header_alone)
@@ -88,7 +88,7 @@ TEST(a_processor_that_does_not_resize_takes_whole_blocks_only)
     for (int odd = 0; odd < 2; odd++) {
         ares_view file = picture_base64(&arena, picture_png_header(&arena, 24, odd ? 20 : 16));
         const ares_json *list = picture_json(&arena, "[{\"bytes\": \"%s\"}]", file.data);
-        int rc = ares_media_open(list, NULL, &p, &(ares_media_options){ 0 }, &arena, &media);
+        int rc = media_open(list, NULL, &p, &(ares_media_options){ 0 }, &arena, &media);
         if (odd) CHECK_FAIL(rc, ARES_EUNSUPPORTED, "does not resize");
         else if (CHECK_OK(rc)) CHECK_EQ(media.items[0].grid.w * media.items[0].grid.h, 24);
     }

@@ -2,6 +2,7 @@
  * The store of what a tower makes of pictures: equal pixels are one entry, what was asked for
  * longest ago goes first, and what comes back has the same bits.
  */
+#include "../../src/data/media/internal.h"
 #include "../media/pictures.h"
 #include "ares/model.h"
 #include "test.h"
@@ -45,8 +46,8 @@ static const ares_medium *open_file(store *s, const char *name)
 {
     ares_media m = { 0 };
     const ares_media_options o = { .video_fps = 2 };
-    CHECK_OK(ares_media_open(picture_json(&s->arena, "[\"%s\"]", test_file(name)), NULL,
-                             &s->rules.processor, &o, &s->arena, &m));
+    CHECK_OK(media_open(picture_json(&s->arena, "[\"%s\"]", test_file(name)), NULL,
+                        &s->rules.processor, &o, &s->arena, &m));
     return m.items;
 }
 
@@ -82,8 +83,8 @@ static const ares_medium *open_clip(store *s, double fps)
     const char *list =
         ares_arena_printf(&s->arena, "[{\"frames\": [\"%s\", \"%s\"], \"sample_fps\": %g}]",
                           test_file("a.png"), test_file("b.png"), fps);
-    CHECK_OK(ares_media_open(NULL, picture_json(&s->arena, list), &s->rules.processor, &o,
-                             &s->arena, &m));
+    CHECK_OK(
+        media_open(NULL, picture_json(&s->arena, list), &s->rules.processor, &o, &s->arena, &m));
     return m.items;
 }
 

@@ -161,7 +161,7 @@ TEST(a_ground_truth_of_parts_reaches_only_those_who_read_it)
         ares_judge *j;
         ares_verify_out out = { .accuracy = NAN };
         REQUIRE_OK(ares_judge_new(cases[i].verifier, &j));
-        ares_judge_use_defaults(j);
+        judge_use_defaults(j);
         int rc = ares_judge_run(j, &in, &out);
         if (cases[i].reads) CHECK_OK(rc);
         else CHECK_FAIL(rc, ARES_ECONFIG, "no_comma\"]} is a list or an object");
@@ -238,7 +238,7 @@ TEST(a_row_without_a_verifier_is_told_why)
     ares_judge *judge;
     ares_arena arena = { 0 };
     REQUIRE_OK(ares_judge_new("auto", &judge));
-    ares_judge_use_defaults(judge);
+    judge_use_defaults(judge);
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const ares_json *row;
         ares_verify_out out = { .accuracy = NAN };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "../../src/data/internal.h"
+#include "../../src/data/media/internal.h"
 #include "../media/pictures.h"
 #include "ares/model.h"
 #include "roles.h"
@@ -76,8 +77,8 @@ static void see(run *r, int group, int32_t *ids, int32_t *n)
     }
     ares_ids_add(&short_ids, 9, 0, 0);
     const ares_media_options o = { .video_fps = 2 };
-    CHECK_OK(ares_media_open(picture_json(&r->arena, "[%s]", list.data), NULL, &r->rules.processor,
-                             &o, &r->arena, media));
+    CHECK_OK(media_open(picture_json(&r->arena, "[%s]", list.data), NULL, &r->rules.processor, &o,
+                        &r->arena, media));
     CHECK_OK(media_expand(&r->rules, media, short_ids.ids, short_ids.n, NULL, &out));
     CHECK_OK(
         row_media_of(&r->rules, media, out.ids, (int32_t)out.n, &r->arena, &r->row_media[group]));

@@ -8,6 +8,16 @@
 #include "ares/core.h"
 #include "ares/media.h"
 
+/*
+ * Reads the headers of a row's images and videos: lists of entries, or NULL. An entry is a path, a
+ * data: URL, bare base64, {"bytes": ..., "path": ...}, and of a video also a list of frames
+ * (docs/vision.md#rows). In the arena, which must live as long as `out`; entries are borrowed. The
+ * error names the entry. ARES_ELIMIT: the picture's sides differ too much (docs/vision.md#limits),
+ * so that the row is one to be dropped like one that is too long.
+ */
+int media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
+               const ares_media_options *o, ares_arena *arena, ares_media *out);
+
 /* The bytes of a picture or video: in memory, or of a regular file, read where they are needed. */
 
 typedef struct media_input {

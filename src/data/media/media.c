@@ -543,8 +543,8 @@ static int count(const ares_json *list, const char *what, int32_t *n)
     return ARES_OK;
 }
 
-int ares_media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
-                    const ares_media_options *o, ares_arena *arena, ares_media *out)
+int media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
+               const ares_media_options *o, ares_arena *arena, ares_media *out)
 {
     opener a = { p, o, arena, out };
     *out = (ares_media){ 0 };

@@ -54,7 +54,8 @@
     X(flag, disable_kl, "disable_kl", "false", "",                                                 \
       "open no reference model and use no KL anywhere")                                            \
     X(flag, use_kl_loss, "use_kl_loss", "false", "",                                               \
-      "add the KL to the reference model to the loss, times kl_coef")                              \
+      "add the KL to the reference model to the loss, times kl_coef; false: it is part of the "    \
+      "reward (use_kl_in_reward) unless disable_kl is true")                                       \
     X(choice, use_kl_in_reward, "use_kl_in_reward", "null", "true=True|false=False",               \
       "subtract the KL to the reference model, times kl_coef, from the reward; null: unless "      \
       "use_kl_loss is true")                                                                       \

@@ -168,7 +168,7 @@ typedef struct ares_loss {
     /* formula: of a token; r = exp(log pi - log old), A its advantage, sg: no gradient */
     const char *doc, *formula, *paper;
     unsigned flags; /* one of ARES_LOSS_LOCAL, _ROWS, _BATCH, _PAIRS */
-    unsigned clips; /* ARES_LOSS_CLIPS, _CLIPS_DUAL */
+    unsigned clips; /* ARES_LOSS_CLIPS, _CLIPS_DUAL; 0: clip_ratio_dual is not read */
     int (*compute)(const ares_loss_args *a);
     /*
      * For ARES_LOSS_BATCH, else NULL: checks the input, marks in chosen [n] (zeroed by the caller)

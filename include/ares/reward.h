@@ -35,8 +35,9 @@
     X(text, python, "python", "python3", "nonempty",                                              \
       "interpreter of Python functions: that of the environment with what they import")           \
     X(i64, max_length, "max_length", "null", "[1,)",                                              \
-      "DAPO: tokens from which the penalty of length is full; for longer answers see "            \
-      "algorithm.over_length_action")                                                             \
+      "tokens from which DAPO's penalty of length is full; longer answers are discarded, "        \
+      "whatever "                                                                                 \
+      "the algorithm (algorithm.over_length_action)")                                             \
     X(i64, safe_length, "safe_length", "null", "[0,)",                                            \
       "DAPO: tokens without a penalty of length; setting it or len_reward_penalty adds {name: "   \
       "length} with these options to the rewards")                                                \

@@ -185,10 +185,7 @@ static void losses(ares_str *out)
                             : f & ARES_LOSS_ROWS  ? "whole rows"
                             : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks"
                                                   : "stored answers beside the completions";
-        /* The trainer refuses losses of pairs (ares_loss_check). */
-        if (f & ARES_LOSS_PAIRS)
-            (void)snprintf(option, sizeof option, "ares_%s_loss in C", list[i]->name);
-        else option_of(option, "worker.actor.loss_type", list[i]->name);
+        option_of(option, "worker.actor.loss_type", list[i]->name);
         row(out, list[i]->words,
             &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
                      option });

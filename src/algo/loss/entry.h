@@ -14,7 +14,8 @@
  *                                    share: what becomes of the tokens' derivatives
  *   LOSS_OF_PAIRS(name, ...)         needs stored answers as well: no loss of a batch's tokens
  *
- * `...`: members of ares_loss, at least .words, .doc, .formula and .paper. formulas.h compiles the
+ * `...`: members of ares_loss: .words, .doc, .formula, .paper ("": none), .reads where it reads
+ * options, and .clips where it reads clip_ratio_dual. formulas.h compiles the
  * same files for nvcc, where a macro makes the struct loss_of_NAME instead, from which
  * cuda/loss.cu makes its kernel.
  */

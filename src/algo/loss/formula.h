@@ -12,7 +12,7 @@
 
 /*
  * The policy losses, in the order of worker.actor.loss_type's choices. To add one: NAME.c in this
- * folder, with its formula and its entry, and a word here (docs/algorithms.md).
+ * folder, with its formula and its entry; a word here; its #include in formulas.h.
  */
 
 /* clang-format off */
@@ -58,9 +58,13 @@ typedef struct loss_token {
 } loss_token;
 
 typedef struct ares_token_term {
-    double loss, gradient;   /* of one token, before any weight; gradient by its log-prob */
-    double ratio;            /* exp of the clamped log-ratio that the loss looks at */
-    int clip_high, clip_low; /* the clip took the token (l1 < l2); the dual bound acts */
+    double loss, gradient; /* of one token, before any weight; gradient by its log-prob */
+    double ratio;          /* exp of the clamped log-ratio that the loss looks at */
+    /*
+     * Counted in actor/pg_clipfrac_higher and _lower (verl's names). Of PPO's losses: the clip, at
+     * either end, took the token (l1 < l2); the dual bound acts. Others say what they count.
+     */
+    int clip_high, clip_low;
 } ares_token_term;
 
 /* Sums over the tokens of a row whose mask is 1, and what a loss of rows makes of them. */
@@ -284,7 +288,7 @@ double vapor_ratio(double log_ratio, double bound);
 
 /*
  * Group sequence policy optimisation (Zheng et al., arXiv 2507.18071): PPO's clip on the sequence
- * ratio s = exp(mean over the row of log pi - log old). gspo.c differ in where the
+ * ratio s = exp(mean over the row of log pi - log old). gspo and gspo_token differ in where the
  * gradient goes.
  */
 

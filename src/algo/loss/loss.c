@@ -25,7 +25,7 @@ bool choice_has(const char *words, const char *name)
     return false;
 }
 
-/* The table of policy losses. To add one: a file in this folder and a word in formula.h. */
+/* The table of policy losses. To add one: formula.h says what. */
 
 #define ENTRY(name) &ares_loss_##name,
 static const ares_loss *const table[] = { LOSS_LIST(ENTRY) };

@@ -687,6 +687,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     const ares_sample *s = &b->samples[row];
     int64_t tokens = b->row_start[row + 1] - b->row_start[row];
     bool unscored = s->failed && answer_discards_failures(t);
+    double reward = 0;
     ares_json_begin(out, '{');
     ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
     ares_json_write_i64(ares_json_key(out, "draw"), s->draw);
@@ -708,6 +709,11 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     if (s->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
     if (s->details.len) ares_json_splice(ares_json_key(out, "details"), s->details);
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
+    if (b->token_level_rewards && ares_batch_row_counts(b, row)) {
+        for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++)
+            if (b->response_mask[i]) reward += (double)b->token_level_rewards[i];
+        ares_json_write_float(ares_json_key(out, "reward"), (float)reward);
+    }
     ares_json_write_float(ares_json_key(out, "advantage"),
                           tokens && b->advantages ? b->advantages[b->row_start[row]] : 0);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), tokens);

@@ -385,6 +385,8 @@ TEST_SLOW(a_process_on_the_cpu_takes_as_much_memory_as_plan_says)
         "worker.actor.fsdp.torch_dtype=bf16",
         "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
         "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
+        "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16 "
+        "worker.actor.model.enable_gradient_checkpointing=true worker.actor.share_prompts=false",
         "worker.rollout.top_p=0.9",
         "worker.rollout.n=32 worker.rollout.max_num_seqs=128 worker.rollout.cache_tokens=8192",
     };

@@ -82,17 +82,41 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
  */
 void ares_source_give_back(ares_source *s, const ares_group *g);
 /* Before the first draw of a training step, counted from 0. */
-void ares_source_begin_step(ares_source *s, int64_t step);
+static inline void ares_source_begin_step(ares_source *s, int64_t step)
+{
+    if (s->kind && s->kind->begin_step) s->kind->begin_step(s->state, step);
+}
 /* Its parts; 1 where it has none. The part of a row is ares_row.part. */
-int ares_source_parts(const ares_source *s);
-const ares_row *ares_source_row(const ares_source *s, int64_t id);
+static inline int ares_source_parts(const ares_source *s)
+{
+    return s->kind && s->kind->parts ? s->kind->parts(s->state) : 1;
+}
+static inline const ares_row *ares_source_row(const ares_source *s, int64_t id)
+{
+    return s->kind->row(s->state, id);
+}
 /* All rows, with those that are skipped: what a pass over ids 0 .. count - 1 sees. */
-int64_t ares_source_count(const ares_source *s);
-int64_t ares_source_epoch(const ares_source *s);
-int64_t ares_source_epoch_draws(const ares_source *s);
+static inline int64_t ares_source_count(const ares_source *s)
+{
+    return s->kind ? s->kind->count(s->state) : 0;
+}
+static inline int64_t ares_source_epoch(const ares_source *s)
+{
+    return s->kind->epoch(s->state);
+}
+static inline int64_t ares_source_epoch_draws(const ares_source *s)
+{
+    return s->kind->epoch_draws(s->state);
+}
 /* Leaves the row out from the next epoch on; never undone. */
-void ares_source_skip(ares_source *s, int64_t id);
-int64_t ares_source_skipped(const ares_source *s);
+static inline void ares_source_skip(ares_source *s, int64_t id)
+{
+    s->kind->skip(s->state, id);
+}
+static inline int64_t ares_source_skipped(const ares_source *s)
+{
+    return s->kind->skipped(s->state);
+}
 /*
  * All that moves the source as it is now, to be written later. Answers that were given back are
  * shared with the source, not copied.

@@ -29,6 +29,12 @@ struct ares_dataset {
 int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
                  ares_dataset **out);
 
+/* Whether a saved state has a count there, from 0 to the limit. */
+static inline bool is_count(const ares_json *v, int64_t limit)
+{
+    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0 && v->integer <= limit;
+}
+
 /* ---------------- row.c */
 /* NULL: the row has no answer; JSON's null counts as none. */
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);

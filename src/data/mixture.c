@@ -12,27 +12,6 @@ ARES_OPTION_TABLE(ares_curriculum_options, ares_curriculum_config, ARES_CURRICUL
 
 enum { NAME_BYTES = 80 };
 enum { STEPS_CHECKED = 10000 }; /* values of schedules that are tried before a run begins */
-
-static bool is_asked_for(const ares_curriculum_config *o)
-{
-    return o->names.count || o->weights->type != ARES_JSON_NULL ||
-           o->reward_caps->type != ARES_JSON_NULL;
-}
-
-static const char *const *read_names(ares_config *cfg, const ares_curriculum_config *o,
-                                     const ares_texts *files)
-{
-    if (o->names.count) return o->names.items;
-    const char **names = ares_config_alloc(cfg, (size_t)files->count * sizeof *names);
-    for (int64_t i = 0; i < files->count; i++) {
-        ares_view name = path_name(files->items[i]);
-        char *copy = ares_config_alloc(cfg, name.len + 1);
-        memcpy(copy, name.data, name.len);
-        names[i] = copy;
-    }
-    return names;
-}
-
 static void check_names(ares_config *cfg, const ares_curriculum *c)
 {
     static const char option[] = "curriculum.names";
@@ -49,38 +28,17 @@ static void check_names(ares_config *cfg, const ares_curriculum *c)
                                   "'%s' is the name of two data sets; give each its own", name);
     }
 }
-
-static const ares_scheduled *const *read_weights(ares_config *cfg, const ares_texts *files)
+/* The weight of a part at a step; one that is not finite is an error. */
+static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight)
 {
-    static const char path[] = "curriculum.weights";
-    int64_t n;
-    const ares_scheduled *const *items =
-        ares_config_schedules(cfg, path, ARES_SCHEDULE_WEIGHT, "curriculum.schedules", &n);
-    if (!items || n == files->count) return items;
-    ares_config_fault(cfg, path, "has %lld entries, and data.train_files %lld; give one for each",
-                      (long long)n, (long long)files->count);
-    return NULL;
+    *weight = 1;
+    if (!c->weights) return ARES_OK;
+    int rc = ares_scheduled_at(c->weights[part], step, weight);
+    if (rc != ARES_OK) return ares_fail_in(rc, "weight of '%s'", c->names[part]);
+    if (isfinite(*weight)) return ARES_OK;
+    return ares_fail(ARES_ECONFIG, "weight of '%s': %s: is not finite at step %lld", c->names[part],
+                     ares_scheduled_text(c->weights[part]), (long long)step);
 }
-
-/* slime switches the caps off where their number does not fit; here that has to be asked for. */
-static const ares_scheduled *const *read_caps(ares_config *cfg, const ares_texts *files, bool force,
-                                              bool *left_out)
-{
-    static const char path[] = "curriculum.reward_caps";
-    int64_t n;
-    const ares_scheduled *const *caps =
-        ares_config_schedules(cfg, path, ARES_SCHEDULE_CAP, "curriculum.schedules", &n);
-    if (!caps || n == files->count) return caps;
-    *left_out = force;
-    if (!force)
-        ares_config_fault(cfg, path,
-                          "has %lld entries, and data.train_files %lld; give one for each, null "
-                          "where there is no cap, or pass --force to train without caps",
-                          (long long)n, (long long)files->count);
-    return NULL;
-}
-
-static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight);
 
 /* A weight is a number; all that is wrong with the weights of a step, in one message. */
 static int check_weights(const ares_curriculum *c, int64_t step)
@@ -100,20 +58,6 @@ static int check_weights(const ares_curriculum *c, int64_t step)
                      "at step %lld no data set has a weight above 0; let one be positive",
                      (long long)step);
 }
-
-static int check_caps(const ares_curriculum *c, int64_t step)
-{
-    double cap;
-    for (int64_t i = 0; i < c->n; i++) {
-        ARES_TRY(ares_scheduled_at(c->caps[i], step, &cap));
-        if (cap < 0)
-            return ares_fail(ARES_ECONFIG,
-                             "'%s': the cap is %g at step %lld; caps are 0 or more, null is none",
-                             c->names[i], cap, (long long)step);
-    }
-    return ARES_OK;
-}
-
 static void check_steps(ares_config *cfg, const ares_curriculum *c, int64_t steps)
 {
     bool weights = c->weights, caps = c->caps;
@@ -122,7 +66,14 @@ static void check_steps(ares_config *cfg, const ares_curriculum *c, int64_t step
             ares_config_fault(cfg, "curriculum.weights", "%s", ares_error_message());
             weights = false;
         }
-        if (caps && check_caps(c, step) != ARES_OK) {
+        for (int64_t i = 0; i < c->n && caps; i++) {
+            double cap;
+            int rc = ares_scheduled_at(c->caps[i], step, &cap);
+            if (rc == ARES_OK && cap < 0)
+                rc = ares_fail(ARES_ECONFIG,
+                               "'%s': the cap is %g at step %lld; caps are 0 or more, null is none",
+                               c->names[i], cap, (long long)step);
+            if (rc == ARES_OK) continue;
             ares_config_fault(cfg, "curriculum.reward_caps", "%s", ares_error_message());
             caps = false;
         }
@@ -132,9 +83,14 @@ static void check_steps(ares_config *cfg, const ares_curriculum *c, int64_t step
 void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
                           const ares_texts *files, int64_t steps, bool force, ares_curriculum *out)
 {
+    static const char schedules[] = "curriculum.schedules", weights[] = "curriculum.weights",
+                      caps[] = "curriculum.reward_caps";
+    int64_t n;
     *out = (ares_curriculum){ .by_rollout = strcmp(o->step_unit, "rollout") == 0 };
-    ares_config_check_schedules(cfg, "curriculum.schedules");
-    if (!is_asked_for(o)) return;
+    ares_config_check_schedules(cfg, schedules);
+    if (!o->names.count && o->weights->type == ARES_JSON_NULL &&
+        o->reward_caps->type == ARES_JSON_NULL)
+        return;
     out->n = files->count;
     if (o->names.count && o->names.count != files->count) {
         ares_config_fault(cfg, "curriculum.names",
@@ -143,23 +99,37 @@ void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
         out->n = 0;
         return;
     }
-    out->names = read_names(cfg, o, files);
-    out->weights = read_weights(cfg, files);
-    out->caps = read_caps(cfg, files, force, &out->caps_left_out);
+    out->names = o->names.items;
+    if (!o->names.count) {
+        const char **names = ares_config_alloc(cfg, (size_t)files->count * sizeof *names);
+        for (int64_t i = 0; i < files->count; i++) {
+            ares_view name = path_name(files->items[i]);
+            char *copy = ares_config_alloc(cfg, name.len + 1);
+            memcpy(copy, name.data, name.len);
+            names[i] = copy;
+        }
+        out->names = names;
+    }
+    out->weights = ares_config_schedules(cfg, weights, ARES_SCHEDULE_WEIGHT, schedules, &n);
+    if (out->weights && n != files->count) {
+        ares_config_fault(cfg, weights,
+                          "has %lld entries, and data.train_files %lld; give one for each",
+                          (long long)n, (long long)files->count);
+        out->weights = NULL;
+    }
+    out->caps = ares_config_schedules(cfg, caps, ARES_SCHEDULE_CAP, schedules, &n);
+    if (out->caps && n != files->count) {
+        /* slime trains without caps where their number does not fit; here --force has to say so */
+        out->caps_left_out = force;
+        out->caps = NULL;
+        if (!force)
+            ares_config_fault(cfg, caps,
+                              "has %lld entries, and data.train_files %lld; give one for each, "
+                              "null where there is no cap, or pass --force to train without caps",
+                              (long long)n, (long long)files->count);
+    }
     check_names(cfg, out);
     check_steps(cfg, out, steps);
-}
-
-/* The weight of a part at a step; one that is not finite is an error. */
-static int curriculum_weight(const ares_curriculum *c, int64_t part, int64_t step, double *weight)
-{
-    *weight = 1;
-    if (!c->weights) return ARES_OK;
-    int rc = ares_scheduled_at(c->weights[part], step, weight);
-    if (rc != ARES_OK) return ares_fail_in(rc, "weight of '%s'", c->names[part]);
-    if (isfinite(*weight)) return ARES_OK;
-    return ares_fail(ARES_ECONFIG, "weight of '%s': %s: is not finite at step %lld", c->names[part],
-                     ares_scheduled_text(c->weights[part]), (long long)step);
 }
 
 int ares_curriculum_caps(const ares_curriculum *c, int64_t step, double *caps)
@@ -312,7 +282,7 @@ static void begin_step(void *state, int64_t step)
 /* ---------------------------------------------------------------- as one source */
 static int64_t draw(const void *state)
 {
-    (void)state;
+    (void)state; /* any number of prompts can be drawn */
     return 1;
 }
 
@@ -394,12 +364,6 @@ static void save(const void *state, ares_str *json)
     }
     ares_json_end(json, ']');
 }
-
-static bool is_count(const ares_json *v, int64_t limit)
-{
-    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0 && v->integer <= limit;
-}
-
 static int get_count(const ares_json *json, const char *key, int64_t *out)
 {
     const ares_json *v = ares_json_get(json, key);
@@ -423,31 +387,26 @@ static int find_part(const mixture *m, ares_view name)
     return -1;
 }
 
-/* What becomes of each saved and of each present part. */
-static void tell(const mixture *m, const ares_json *saved, ares_str *out)
-{
-    for (int64_t i = 0; i < saved->count; i++) {
-        ares_view name = name_of(&saved->items[i]);
-        ares_str_addf(out, "%s'%.*s' %s", i ? ", " : "", (int)name.len, name.data,
-                      find_part(m, name) < 0 ? "is gone" : "goes on where it was");
-    }
-    for (int i = 0; i < m->n; i++) {
-        bool there = false;
-        for (int64_t k = 0; k < saved->count; k++)
-            there = there || ares_view_is(name_of(&saved->items[k]), m->curriculum->names[i]);
-        if (!there) ares_str_addf(out, ", '%s' begins anew", m->curriculum->names[i]);
-    }
-}
-
 static int check_list(const mixture *m, const ares_json *saved, bool other_rows)
 {
     bool same = saved->count == m->n;
     for (int64_t i = 0; same && i < saved->count; i++)
         same = ares_view_is(name_of(&saved->items[i]), m->curriculum->names[i]);
     if (same) return ARES_OK;
+    /* what becomes of each saved and of each present part */
     ares_str text = { 0 };
     int rc = ARES_OK;
-    tell(m, saved, &text);
+    for (int64_t i = 0; i < saved->count; i++) {
+        ares_view name = name_of(&saved->items[i]);
+        ares_str_addf(&text, "%s'%.*s' %s", i ? ", " : "", (int)name.len, name.data,
+                      find_part(m, name) < 0 ? "is gone" : "goes on where it was");
+    }
+    for (int i = 0; i < m->n; i++) {
+        bool there = false;
+        for (int64_t k = 0; k < saved->count; k++)
+            there = there || ares_view_is(name_of(&saved->items[k]), m->curriculum->names[i]);
+        if (!there) ares_str_addf(&text, ", '%s' begins anew", m->curriculum->names[i]);
+    }
     if (other_rows) ares_warn("data: curriculum: other data sets than before: %s", text.data);
     else
         rc = ares_fail(ARES_ESTATE,

@@ -60,18 +60,6 @@ static void drop_first(ares_source *s, int64_t n)
     memmove(s->returned, s->returned + n, (size_t)s->n_returned * sizeof *s->returned);
 }
 
-/* Draws until n prompts wait. */
-static int draw_missing(ares_source *s, int64_t n, ares_arena *arena)
-{
-    int64_t draw = s->kind->draw(s->state), missing = n - s->n_returned;
-    if (missing <= 0) return ARES_OK;
-    int64_t fresh = (missing + draw - 1) / draw * draw;
-    ares_drawn *drawn = ares_arena_alloc(arena, (size_t)fresh * sizeof *drawn);
-    ARES_TRY(s->kind->next(s->state, fresh, drawn));
-    for (int64_t i = 0; i < fresh; i++) insert(s, drawn[i].draw, drawn[i].id, drawn[i].draw);
-    return ARES_OK;
-}
-
 /* now: the id of its row, which the bytes may name by an older one */
 static int read_partial(const ares_source *s, const returned_prompt *p, int64_t now,
                         ares_arena *arena, ares_group **out)
@@ -142,7 +130,14 @@ int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *o
 {
     if (!n) return ARES_OK;
     if (s->kind->share) return next_of_parts(s, n, arena, out);
-    ARES_TRY(draw_missing(s, n, arena));
+    int64_t draw = s->kind->draw(s->state), missing = n - s->n_returned;
+    if (missing > 0) {
+        int64_t fresh = (missing + draw - 1) / draw * draw;
+        ares_drawn *drawn = ares_arena_alloc(arena, (size_t)fresh * sizeof *drawn);
+        ARES_TRY(s->kind->next(s->state, fresh, drawn));
+        /* fresh prompts wait among those given back, which orders all of them by draw number */
+        for (int64_t i = 0; i < fresh; i++) insert(s, drawn[i].draw, drawn[i].id, drawn[i].draw);
+    }
     for (int64_t i = 0; i < n; i++) ARES_TRY(take(s, i, arena, &out[i]));
     drop_first(s, n);
     return ARES_OK;
@@ -156,65 +151,9 @@ void ares_source_give_back(ares_source *s, const ares_group *g)
     insert(s, g->draw, g->row->id, local)->partial = answers_new(ares_str_view(&bytes));
     ares_str_fini(&bytes);
 }
-
-void ares_source_begin_step(ares_source *s, int64_t step)
-{
-    if (s->kind && s->kind->begin_step) s->kind->begin_step(s->state, step);
-}
-
-int ares_source_parts(const ares_source *s)
-{
-    return s->kind && s->kind->parts ? s->kind->parts(s->state) : 1;
-}
-
-const ares_row *ares_source_row(const ares_source *s, int64_t id)
-{
-    return s->kind->row(s->state, id);
-}
-
-int64_t ares_source_count(const ares_source *s)
-{
-    return s->kind ? s->kind->count(s->state) : 0;
-}
-
-int64_t ares_source_epoch(const ares_source *s)
-{
-    return s->kind->epoch(s->state);
-}
-
-int64_t ares_source_epoch_draws(const ares_source *s)
-{
-    return s->kind->epoch_draws(s->state);
-}
-
-void ares_source_skip(ares_source *s, int64_t id)
-{
-    s->kind->skip(s->state, id);
-}
-
-int64_t ares_source_skipped(const ares_source *s)
-{
-    return s->kind->skipped(s->state);
-}
-
 /* ---------------------------------------------------------------- state */
+/* Answers are written as pairs of hexadecimal digits, because the state is JSON. */
 static const char hex[] = "0123456789abcdef";
-
-/* As pairs of hexadecimal digits: the state is JSON. */
-static void write_partial(ares_view bytes, ares_str *json)
-{
-    char pairs[4096];
-    size_t n = 0;
-    ares_str_add_char(json, '"');
-    for (size_t i = 0; i < bytes.len; i++) {
-        pairs[n++] = hex[(uint8_t)bytes.data[i] >> 4];
-        pairs[n++] = hex[(uint8_t)bytes.data[i] & 15];
-        if (n < sizeof pairs && i + 1 < bytes.len) continue;
-        ares_str_add(json, pairs, n);
-        n = 0;
-    }
-    ares_str_add_char(json, '"');
-}
 
 static bool read_bytes(ares_view text, ares_str *out)
 {
@@ -226,22 +165,6 @@ static bool read_bytes(ares_view text, ares_str *out)
     }
     return true;
 }
-
-static void write_returned(const returned_prompt *returned, int64_t n, bool parts, ares_str *json)
-{
-    if (n) ares_json_begin(ares_json_key(json, "given_back"), '[');
-    for (int64_t i = 0; i < n; i++) {
-        const returned_prompt *p = &returned[i];
-        ares_json_begin(json, '{');
-        ares_json_write_i64(ares_json_key(json, "draw"), p->draw);
-        ares_json_write_i64(ares_json_key(json, "row"), p->id);
-        if (parts) ares_json_write_i64(ares_json_key(json, "local"), p->local);
-        write_partial(answers_view(p->partial), ares_json_key(json, "answers"));
-        ares_json_end(json, '}');
-    }
-    if (n) ares_json_end(json, ']');
-}
-
 void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out)
 {
     *out = (ares_source_snapshot){ .n_returned = s->n_returned, .parts = s->kind->share != NULL };
@@ -258,7 +181,28 @@ void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out)
 void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json)
 {
     ares_json_splice(json, ares_str_view(&p->begins));
-    write_returned(p->returned, p->n_returned, p->parts, json);
+    if (p->n_returned) ares_json_begin(ares_json_key(json, "given_back"), '[');
+    for (int64_t i = 0; i < p->n_returned; i++) {
+        const returned_prompt *x = &p->returned[i];
+        ares_view bytes = answers_view(x->partial);
+        char pairs[4096];
+        size_t n = 0;
+        ares_json_begin(json, '{');
+        ares_json_write_i64(ares_json_key(json, "draw"), x->draw);
+        ares_json_write_i64(ares_json_key(json, "row"), x->id);
+        if (p->parts) ares_json_write_i64(ares_json_key(json, "local"), x->local);
+        ares_str_add_char(ares_json_key(json, "answers"), '"');
+        for (size_t k = 0; k < bytes.len; k++) {
+            pairs[n++] = hex[(uint8_t)bytes.data[k] >> 4];
+            pairs[n++] = hex[(uint8_t)bytes.data[k] & 15];
+            if (n < sizeof pairs && k + 1 < bytes.len) continue;
+            ares_str_add(json, pairs, n);
+            n = 0;
+        }
+        ares_str_add_char(json, '"');
+        ares_json_end(json, '}');
+    }
+    if (p->n_returned) ares_json_end(json, ']');
     ares_json_end(json, '}');
 }
 
@@ -269,12 +213,6 @@ void ares_source_snapshot_fini(ares_source_snapshot *p)
     ares_str_fini(&p->begins);
     *p = (ares_source_snapshot){ 0 };
 }
-
-static bool is_count(const ares_json *v)
-{
-    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0;
-}
-
 /* The answers of a prompt, which `row` is the row of now: the bytes name it. */
 static int move_partial(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
 {
@@ -306,7 +244,7 @@ static int load_returned(const ares_json *state, const ares_json *json, bool oth
                     *local = into->kind->share ? ares_json_get(json, "local") : draw;
     ares_view text;
     int rc = ARES_OK;
-    bool good = is_count(draw) && is_count(row) && is_count(local);
+    bool good = is_count(draw, INT64_MAX) && is_count(row, INT64_MAX) && is_count(local, INT64_MAX);
     int64_t id = !good               ? ARES_ROW_NONE
                  : into->kind->moved ? into->kind->moved(into->state, state, row->integer)
                                      : row->integer;
@@ -405,7 +343,13 @@ int ares_source_gids(const ares_source *s, ares_map **out)
  * so the rows of an epoch are known when it begins.
  */
 
-static void loader_reset(loader *l, int64_t drawn);
+static void loader_reset(loader *l, int64_t drawn)
+{
+    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;
+    l->n_skipped = 0;
+    l->drawn = drawn;
+    l->order_epoch = -1;
+}
 
 int loader_init(loader *l, int64_t rows, const ares_order *order)
 {
@@ -430,27 +374,12 @@ void loader_fini(loader *l)
     ares_free(l->skipped);
     *l = (loader){ 0 };
 }
-
-static bool in_epoch(const loader *l, int64_t row, int64_t epoch)
-{
-    return l->skipped[row] >= epoch;
-}
-
 /* Rows of an epoch that fill whole batches. */
 static int64_t usable(const loader *l, int64_t epoch)
 {
     int64_t rows = l->n_skipped ? 0 : l->rows;
-    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += in_epoch(l, i, epoch);
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += l->skipped[i] >= epoch;
     return rows / l->batch * l->batch;
-}
-
-/* The last of the epochs from this one on that have the same rows. */
-static int64_t last_alike(const loader *l, int64_t epoch)
-{
-    int64_t last = LOADER_KEPT;
-    for (int64_t i = 0; i < l->rows && l->n_skipped; i++)
-        if (in_epoch(l, i, epoch)) last = ARES_MIN(last, l->skipped[i]);
-    return last;
 }
 
 /*
@@ -463,7 +392,10 @@ static int64_t epoch_of(const loader *l, int64_t drawn, int64_t *begins)
     int64_t epoch = 0, n;
     *begins = 0;
     while ((n = usable(l, epoch)) > 0) {
-        int64_t last = last_alike(l, epoch), passed = (drawn - *begins) / n;
+        /* epochs from this one to `last` have the same rows */
+        int64_t last = LOADER_KEPT, passed = (drawn - *begins) / n;
+        for (int64_t i = 0; i < l->rows && l->n_skipped; i++)
+            if (l->skipped[i] >= epoch) last = ARES_MIN(last, l->skipped[i]);
         if (passed <= last - epoch) {
             *begins += passed * n;
             return epoch + passed;
@@ -490,32 +422,12 @@ void loader_skip(loader *l, int64_t row)
     l->n_skipped++;
 }
 
-static void loader_reset(loader *l, int64_t drawn)
-{
-    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;
-    l->n_skipped = 0;
-    l->drawn = drawn;
-    l->order_epoch = -1;
-}
-
 void loader_restore(loader *l, int64_t row, int64_t epoch)
 {
     ARES_ASSERT(row >= 0 && row < l->rows);
     l->n_skipped += l->skipped[row] == LOADER_KEPT;
     l->skipped[row] = epoch;
 }
-
-static void order(loader *l, int64_t epoch)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < l->rows; i++)
-        if (in_epoch(l, i, epoch)) l->order[n++] = i;
-    if (l->shuffle)
-        ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0),
-                         l->order, n);
-    l->order_epoch = epoch;
-}
-
 int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
 {
     int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
@@ -529,7 +441,15 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
                          "data: %lld of %lld rows are skipped, and the rest fills no batch of "
                          "%lld; end the run, or add rows",
                          (long long)l->n_skipped, (long long)l->rows, (long long)l->batch);
-    if (l->order_epoch != epoch) order(l, epoch);
+    if (l->order_epoch != epoch) {
+        ares_rng_key key =
+            ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0);
+        int64_t n = 0;
+        for (int64_t i = 0; i < l->rows; i++)
+            if (l->skipped[i] >= epoch) l->order[n++] = i;
+        if (l->shuffle) ares_rng_shuffle(key, l->order, n);
+        l->order_epoch = epoch;
+    }
     for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[l->drawn - begins + i];
     *first_draw = l->drawn;
     l->drawn += l->batch;
@@ -619,26 +539,13 @@ static void save(const void *state, ares_str *json)
     }
     ares_json_end(json, ']');
 }
-
-static bool is_count_up_to(const ares_json *v, int64_t limit)
-{
-    return v && v->type == ARES_JSON_INT && !v->big && v->integer >= 0 && v->integer <= limit;
-}
-
 static int load_count(const ares_json *json, const char *key, int64_t *out)
 {
     const ares_json *v = ares_json_get(json, key);
-    if (!is_count_up_to(v, INT64_MAX / 2))
+    if (!is_count(v, INT64_MAX / 2))
         return ares_fail(ARES_EFORMAT, "no count '%s'; the checkpoint is damaged", key);
     *out = v->integer;
     return ARES_OK;
-}
-
-/* A row is skipped after an epoch that has begun, and an epoch has at least one prompt. */
-static bool is_skip(const ares_json *pair, int64_t rows, int64_t drawn)
-{
-    return pair->type == ARES_JSON_ARRAY && pair->count == 2 &&
-           is_count_up_to(&pair->items[0], rows - 1) && is_count_up_to(&pair->items[1], drawn);
 }
 
 static int load(void *state, const ares_json *json, bool other_rows)
@@ -654,8 +561,12 @@ static int load(void *state, const ares_json *json, bool other_rows)
                          "data.train_files, or pass --force to go on nevertheless",
                          (long long)rows, (long long)l->rows);
     bool good = skips && skips->type == ARES_JSON_ARRAY;
-    for (int64_t i = 0; good && i < skips->count; i++)
-        good = is_skip(&skips->items[i], rows, drawn);
+    for (int64_t i = 0; good && i < skips->count; i++) {
+        const ares_json *pair = &skips->items[i];
+        /* a row is skipped after an epoch that has begun, and an epoch has at least one prompt */
+        good = pair->type == ARES_JSON_ARRAY && pair->count == 2 &&
+               is_count(&pair->items[0], rows - 1) && is_count(&pair->items[1], drawn);
+    }
     if (!good)
         return ares_fail(ARES_EFORMAT,
                          "'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is "

@@ -315,20 +315,6 @@ static void put(ares_str *out, const void *data, size_t bytes)
     if (bytes) ares_str_add(out, data, bytes);
 }
 #define PUT_FIELD(type, name, text) put(out, &x->name, sizeof x->name);
-
-static void write_row(const ares_trajectory_row *x, const ares_row *data_row, ares_str *out)
-{
-    bool own = data_row && x->prompt == data_row->prompt;
-    int32_t head[2] = { own ? OWN_PROMPT : x->prompt_len, x->n_tokens };
-    put(out, head, sizeof head);
-    if (!own) put(out, x->prompt, (size_t)x->prompt_len * sizeof *x->prompt);
-#define PUT_COLUMN(type, name, stage, doc)      \
-    put(out, &(uint8_t){ x->name != NULL }, 1); \
-    if (x->name) put(out, x->name, (size_t)x->n_tokens * sizeof *x->name);
-    ARES_BATCH_SAMPLED(PUT_COLUMN)
-#undef PUT_COLUMN
-}
-
 static void write_trajectory(const ares_trajectory *x, const ares_row *data_row, ares_str *out)
 {
     int64_t head[5] = { x->n_rows, x->n_parts, (int64_t)x->response.len, (int64_t)x->turns.len,
@@ -339,7 +325,18 @@ static void write_trajectory(const ares_trajectory *x, const ares_row *data_row,
     put(out, x->response.data, x->response.len);
     put(out, x->turns.data, x->turns.len);
     put(out, x->details.data, x->details.len);
-    for (int32_t r = 0; r < x->n_rows; r++) write_row(&x->rows[r], data_row, out);
+    for (int32_t r = 0; r < x->n_rows; r++) {
+        const ares_trajectory_row *y = &x->rows[r];
+        bool own = data_row && y->prompt == data_row->prompt;
+        int32_t of_row[2] = { own ? OWN_PROMPT : y->prompt_len, y->n_tokens };
+        put(out, of_row, sizeof of_row);
+        if (!own) put(out, y->prompt, (size_t)y->prompt_len * sizeof *y->prompt);
+#define PUT_COLUMN(type, name, stage, doc)      \
+    put(out, &(uint8_t){ y->name != NULL }, 1); \
+    if (y->name) put(out, y->name, (size_t)y->n_tokens * sizeof *y->name);
+        ARES_BATCH_SAMPLED(PUT_COLUMN)
+#undef PUT_COLUMN
+    }
 }
 
 void ares_group_write(const ares_group *x, ares_str *out)
@@ -388,26 +385,6 @@ static void *room_for(reader *r, int64_t n, size_t size)
     return r->bad ? NULL : ares_arena_calloc(r->arena, (size_t)n + 1, size);
 }
 #define TAKE_FIELD(type, name, text) take(r, &x->name, sizeof x->name);
-
-static void read_row(reader *r, ares_trajectory_row *x)
-{
-    int32_t head[2];
-    take(r, head, sizeof head);
-    x->prompt_len = head[0];
-    x->n_tokens = head[1];
-    r->bad = r->bad || x->n_tokens < 0;
-    if (head[0] != OWN_PROMPT) x->prompt = take_array(r, head[0], sizeof *x->prompt);
-#define TAKE_COLUMN(type, name, stage, doc) \
-    take(r, &present, 1);                   \
-    if (present) x->name = take_array(r, x->n_tokens, sizeof *x->name);
-#define IS_RECORDED(type, name, stage, doc) r->bad = r->bad || !x->name;
-    uint8_t present;
-    ARES_BATCH_SAMPLED(TAKE_COLUMN)
-    ARES_BATCH_RECORDED(IS_RECORDED)
-#undef TAKE_COLUMN
-#undef IS_RECORDED
-}
-
 static void read_trajectory(reader *r, ares_trajectory *x)
 {
     int64_t head[5];
@@ -421,7 +398,24 @@ static void read_trajectory(reader *r, ares_trajectory *x)
     if (r->bad) return;
     x->n_rows = (int32_t)head[0];
     x->n_parts = (int32_t)head[1];
-    for (int32_t i = 0; i < x->n_rows && !r->bad; i++) read_row(r, &x->rows[i]);
+    for (int32_t i = 0; i < x->n_rows && !r->bad; i++) {
+        ares_trajectory_row *y = &x->rows[i];
+        int32_t of_row[2];
+        uint8_t present;
+        take(r, of_row, sizeof of_row);
+        y->prompt_len = of_row[0];
+        y->n_tokens = of_row[1];
+        r->bad = r->bad || y->n_tokens < 0;
+        if (of_row[0] != OWN_PROMPT) y->prompt = take_array(r, of_row[0], sizeof *y->prompt);
+#define TAKE_COLUMN(type, name, stage, doc) \
+    take(r, &present, 1);                   \
+    if (present) y->name = take_array(r, y->n_tokens, sizeof *y->name);
+#define IS_RECORDED(type, name, stage, doc) r->bad = r->bad || !y->name;
+        ARES_BATCH_SAMPLED(TAKE_COLUMN)
+        ARES_BATCH_RECORDED(IS_RECORDED)
+#undef TAKE_COLUMN
+#undef IS_RECORDED
+    }
 }
 
 int ares_group_read(ares_view *in, ares_arena *arena, ares_group *x, int64_t *row)

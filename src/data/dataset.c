@@ -161,23 +161,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The different splits of the files, "test, train"; *named: whether any file names one. */
-static int64_t splits_of(const listing *l, ares_str *out, bool *named)
-{
-    int64_t n = 0;
-    *named = false;
-    for (int i = 0; i < l->n; i++) {
-        ares_view split = split_of(l->names[i]);
-        bool first = split.len > 0;
-        for (int k = 0; k < i && first; k++) first = !ares_view_eq(split_of(l->names[k]), split);
-        if (!first) continue;
-        *named = true;
-        ares_str_add_z(out, n++ ? ", " : "");
-        ares_str_add_view(out, split);
-    }
-    return n;
-}
-
 /* Whether a data set's card names several configurations, each in a folder of its own. */
 static bool has_configurations(const char *folder)
 {
@@ -219,12 +202,21 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
 {
     ares_str file = { 0 }, splits = { 0 };
     listing l = { 0 };
-    bool named, top = false;
+    bool named = false, top = false; /* whether a file names a split, or lies in no folder within */
+    int64_t n = 0;                   /* different splits, listed as in "test, train" */
     int rc = ARES_OK, read = 0;
     list_folder(path, "", 0, &l);
     if (l.n) qsort(l.names, (size_t)l.n, sizeof *l.names, by_name);
     for (int i = 0; i < l.n; i++) top = top || !strchr(l.names[i], '/');
-    int64_t n = splits_of(&l, &splits, &named);
+    for (int i = 0; i < l.n; i++) {
+        ares_view own = split_of(l.names[i]);
+        bool first = own.len > 0;
+        for (int k = 0; k < i && first; k++) first = !ares_view_eq(split_of(l.names[k]), own);
+        if (!first) continue;
+        named = true;
+        ares_str_add_z(&splits, n++ ? ", " : "");
+        ares_str_add_view(&splits, own);
+    }
     const char *train = n > 1 ? strstr(splits.data, "train") : NULL,
                *one = train ? train : splits.data;
     if (!l.n)
@@ -486,29 +478,6 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
     return ARES_OK;
 }
 
-/* A file that is one list of rows; a row's place in it, from 1, stands for its line. */
-static int read_list(reader *r, const char *file, ares_view text)
-{
-    const ares_json *list;
-    ARES_TRY(ares_json_parse(&r->d->arena, text, file, &list));
-    for (int64_t i = 0; i < list->count; i++) ARES_TRY(add_row(r, file, i + 1, &list->items[i]));
-    return list->count ? ARES_OK : ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
-}
-
-/* *list: the text of a file that is one list; empty for JSON lines. */
-static int look_for_list(ares_dataset *d, const char *path, ares_view *list)
-{
-    ares_str text = { 0 };
-    *list = (ares_view){ NULL, 0 };
-    if (!path_ends(path, ".json")) return ARES_OK;
-    int rc = ares_file_read(path, &text);
-    size_t at = rc == ARES_OK && text.len ? strspn(text.data, " \t\r\n") : 0;
-    if (rc == ARES_OK && at < text.len && text.data[at] == '[')
-        *list = (ares_view){ ares_arena_copy(&d->arena, text.data, text.len), text.len };
-    ares_str_fini(&text);
-    return rc;
-}
-
 static int read_rows(void *ctx, const char *path)
 {
     reader *r = ctx;
@@ -517,12 +486,25 @@ static int read_rows(void *ctx, const char *path)
     const ares_json *row;
     int64_t line, before = r->seen;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
-    ares_view list;
     if (d->count >= r->last || (r->slice.has_end && r->seen >= r->slice.end)) return ARES_OK;
-    ARES_TRY(look_for_list(d, path, &list));
-    if (list.len) return read_list(r, file, list);
+    int rc = ARES_OK;
+    if (path_ends(path, ".json")) { /* may be one list; a row's place in it stands for its line */
+        const ares_json *list = NULL;
+        ares_str text = { 0 };
+        rc = ares_file_read(path, &text);
+        size_t at = rc == ARES_OK && text.len ? strspn(text.data, " \t\r\n") : 0;
+        if (rc == ARES_OK && at < text.len && text.data[at] == '[') {
+            ares_view kept = { ares_arena_copy(&d->arena, text.data, text.len), text.len };
+            rc = ares_json_parse(&d->arena, kept, file, &list);
+        }
+        ares_str_fini(&text);
+        for (int64_t i = 0; rc == ARES_OK && list && i < list->count; i++)
+            rc = add_row(r, file, i + 1, &list->items[i]);
+        if (rc == ARES_OK && list && !list->count)
+            rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
+        if (rc != ARES_OK || list) return rc;
+    }
     ARES_TRY(ares_jsonl_open(path, &lines));
-    int rc;
     while ((rc = ares_jsonl_next(lines, &row, &line)) > 0) {
         if (is_left_out(&r->slice, r->seen)) {
             r->seen++;

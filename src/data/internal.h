@@ -29,6 +29,12 @@ struct ares_dataset {
 int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
                  ares_dataset **out);
 
+/* JSON's null counts as nothing. */
+static inline bool is_there(const ares_json *v)
+{
+    return v && v->type != ARES_JSON_NULL;
+}
+
 /* Whether a saved state has a count there, from 0 to the limit. */
 static inline bool is_count(const ares_json *v, int64_t limit)
 {
@@ -43,6 +49,8 @@ const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
 /* given: the row as it was before its prompt was adopted, whose answer is looked at */
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer);
+/* Appends {role, content} to a list, which has room for it. */
+void row_add_message(ares_json *list, const char *role, ares_view content, ares_arena *arena);
 
 /* ---------------- dataset.c: what a path of rows stands for */
 /*

@@ -59,17 +59,6 @@ static void sort_sets(const work *w, set *s)
         s[at] = moved;
     }
 }
-
-static void append(const work *w, set *to, const set *from)
-{
-    if (!from->count) return;
-    if (to->count) w->next[to->last] = from->first;
-    else to->first = from->first;
-    to->last = from->last;
-    to->count += from->count;
-    to->sum += from->sum;
-}
-
 /* Whether the heap gives state a before state b. */
 static bool wider(const work *w, int64_t a, int64_t b)
 {
@@ -100,7 +89,15 @@ static void difference(work *w, int64_t *heap, int64_t states)
         heap[0] = heap[--states];
         sift_down(w, heap, states, 0);
         set *a = w->sets + first * w->k, *b = w->sets + heap[0] * w->k;
-        for (int64_t i = 0; i < w->k; i++) append(w, &a[i], &b[w->k - 1 - i]);
+        for (int64_t i = 0; i < w->k; i++) {
+            const set *from = &b[w->k - 1 - i];
+            if (!from->count) continue;
+            if (a[i].count) w->next[a[i].last] = from->first;
+            else a[i].first = from->first;
+            a[i].last = from->last;
+            a[i].count += from->count;
+            a[i].sum += from->sum;
+        }
         sort_sets(w, a);
         heap[0] = first;
         sift_down(w, heap, states, 0);
@@ -349,26 +346,20 @@ static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t
     p->start[p->n_seg++] = p->rows;
 }
 
-/* Tokens [first, first + n) of a sequence that stand for pictures; they come next. */
-static void put_features(builder *p, const ares_row_media *row_media, int32_t first, int64_t n)
+/* Tokens of a sequence from number `first` on. */
+static void put(builder *p, const int32_t *ids, int64_t n, const ares_row_media *row_media,
+                int32_t first)
 {
     for (int32_t i = 0; row_media && i < row_media->n_places; i++) {
         const ares_place *x = &row_media->places[i];
         int32_t from = ARES_MAX(x->first, first),
                 end = (int32_t)ARES_MIN((int64_t)x->first + x->n, first + n);
-        if (from >= end) continue;
+        if (from >= end) continue; /* none of the place's tokens is put */
         p->shown[p->n_shown++] = (ares_shown){
             .medium = x->medium, .at = p->n_features, .from = from - x->first, .n = end - from
         };
         for (int32_t t = from; t < end; t++) p->feature_rows[p->n_features++] = p->rows + t - first;
     }
-}
-
-/* Tokens of a sequence from number `first` on. */
-static void put(builder *p, const int32_t *ids, int64_t n, const ares_row_media *row_media,
-                int32_t first)
-{
-    put_features(p, row_media, first, n);
     for (int64_t i = 0; i < n; i++) {
         int32_t t, h, w;
         ares_media_position(row_media, first + (int32_t)i, &t, &h, &w);

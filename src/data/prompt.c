@@ -117,19 +117,6 @@ int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *o
     ares_str_add_view(out, text);
     return ARES_OK;
 }
-
-static void add_message(ares_json *list, const char *role, ares_view content, ares_arena *arena)
-{
-    ares_json *texts = ares_arena_calloc(arena, 2, sizeof *texts);
-    ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
-    texts[0] = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(role) };
-    texts[1] = (ares_json){ .type = ARES_JSON_STRING, .text = content };
-    members[0] = (ares_json_member){ ARES_VIEW("role"), &texts[0] };
-    members[1] = (ares_json_member){ ARES_VIEW("content"), &texts[1] };
-    ((ares_json *)list->items)[list->count++] =
-        (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
-}
-
 /* Puts the answer after the text of the last message. */
 static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer,
                        ares_arena *arena)
@@ -199,35 +186,17 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
         ares_str_fini(&content);
         ARES_TRY(rc);
         if (e->cfg->system_prompt)
-            add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
-        add_message(messages, "user", kept, arena);
+            row_add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
+        row_add_message(messages, "user", kept, arena);
     }
     ares_view ready = ares_chat_prompt_variable(messages);
     if (answer && ares_view_is(ready, "continue_final_message"))
         ARES_TRY(extend_last(e, messages, *answer, arena));
-    else if (answer) add_message(messages, "assistant", *answer, arena);
+    else if (answer) row_add_message(messages, "assistant", *answer, arena);
     *variables =
         ares_prompt_variables(row, messages, answer ? (ares_view){ NULL, 0 } : ready, arena);
     return ARES_OK;
 }
-
-static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena,
-                  ares_prompt_media *media, ares_str *out)
-{
-    const ares_json *prompt = ares_row_at(row->json, e->cfg->prompt_key), *variables;
-    bool list = prompt->type == ARES_JSON_ARRAY;
-    if (!e->chat && list)
-        return ares_fail(
-            ARES_ECONFIG,
-            "a list of messages needs a chat template; set data.apply_chat_template=true");
-    ARES_TRY(ares_prompt_media_of(e->cfg, row->json, list ? prompt : NULL, arena, media));
-    ARES_TRY(ares_prompt_check_media(e, media));
-    if (!e->chat) return ares_prompt_format(e, prompt->text, out);
-    ARES_TRY(ares_prompt_conversation(e, row->json, prompt, NULL, arena, &variables));
-    variables = ares_prompt_place_media(variables, media, arena);
-    return ares_chat_render(e->chat, variables, NULL, out);
-}
-
 /* Rows are encoded in parallel; each writes its result or its error to its own slot. */
 typedef struct slot {
     ares_str text;
@@ -243,12 +212,24 @@ typedef struct encode_job {
     ares_arena *arenas; /* of the threads */
     slot *slots;
 } encode_job;
-
 static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena, slot *s)
 {
     const ares_prompt_encoder *e = j->e;
+    const ares_row *row = &j->d->rows[i];
+    const ares_json *prompt = ares_row_at(row->json, e->cfg->prompt_key), *variables;
+    bool list = prompt->type == ARES_JSON_ARRAY;
     ares_prompt_media media;
-    ARES_TRY(render(e, &j->d->rows[i], arena, &media, &s->text));
+    if (!e->chat && list)
+        return ares_fail(
+            ARES_ECONFIG,
+            "a list of messages needs a chat template; set data.apply_chat_template=true");
+    ARES_TRY(ares_prompt_media_of(e->cfg, row->json, list ? prompt : NULL, arena, &media));
+    ARES_TRY(ares_prompt_check_media(e, &media));
+    if (e->chat) {
+        ARES_TRY(ares_prompt_conversation(e, row->json, prompt, NULL, arena, &variables));
+        variables = ares_prompt_place_media(variables, &media, arena);
+        ARES_TRY(ares_chat_render(e->chat, variables, NULL, &s->text));
+    } else ARES_TRY(ares_prompt_format(e, prompt->text, &s->text));
     ARES_TRY(
         ares_tokenizer_encode(e->tokenizer, ares_str_view(&s->text), e->chat == NULL, &s->ids));
     int rc = ares_prompt_see(e, &media, &j->arenas[worker], &s->ids, &s->row_media);
@@ -331,12 +312,6 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
     d->count = kept;
     return ARES_OK;
 }
-
-static bool is_there(const ares_json *v)
-{
-    return v && v->type != ARES_JSON_NULL;
-}
-
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key)
 {
@@ -531,29 +506,6 @@ static int render_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(j->e->chat, variables, NULL, text);
 }
-
-static void add_eos(const pair_encode_job *j, ares_ids *ids)
-{
-    if (j->e->chat || j->o->eos < 0 || ids->ids[ids->n - 1] == j->o->eos) return;
-    ids->ids = ares_realloc(ids->ids, (size_t)(ids->n + 1) * sizeof *ids->ids);
-    ids->ids[ids->n++] = j->o->eos;
-    ids->cap = ids->n;
-}
-
-static void find_span(const pair_encode_job *j, const ares_ids *ids, ares_stored_answer *a)
-{
-    ares_str text = { 0 };
-    int64_t(*offsets)[2] = ares_calloc((size_t)a->n + 1, sizeof *offsets), first, end;
-    ares_span_offsets(j->e->tokenizer, ids->ids + a->prompt_len, a->n, &text, offsets);
-    if (ares_span_find(ares_str_view(&text), (const int64_t(*)[2])offsets, a->n, j->o->start_tag,
-                       j->o->end_tag, &first, &end)) {
-        a->span = (int32_t)first;
-        a->span_end = (int32_t)end;
-    }
-    ares_free(offsets);
-    ares_str_fini(&text);
-}
-
 static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_view answer, int which,
                          pair_slot *s)
 {
@@ -570,7 +522,12 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     if (rc != ARES_OK) return rc;
-    if (ids->n) add_eos(j, ids);
+    int32_t eos = j->o->eos;
+    if (ids->n && !j->e->chat && eos >= 0 && ids->ids[ids->n - 1] != eos) {
+        ids->ids = ares_realloc(ids->ids, (size_t)(ids->n + 1) * sizeof *ids->ids);
+        ids->ids[ids->n++] = eos;
+        ids->cap = ids->n;
+    }
     s->merged |= ids->n < row->prompt_len ||
                  memcmp(ids->ids, row->prompt, (size_t)row->prompt_len * sizeof *ids->ids) != 0;
     s->shortened |= ids->n > j->o->max_length;
@@ -578,7 +535,17 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     a->prompt_len = row->prompt_len;
     a->n = (int32_t)ARES_MAX(0, ids->n - row->prompt_len);
     s->no_room |= a->n == 0;
-    if (a->n) find_span(j, ids, a);
+    if (!a->n) return ARES_OK;
+    ares_str of_answer = { 0 }; /* its text by the bytes of its tokens, as cut above */
+    int64_t(*offsets)[2] = ares_calloc((size_t)a->n + 1, sizeof *offsets), first, end;
+    ares_span_offsets(j->e->tokenizer, ids->ids + a->prompt_len, a->n, &of_answer, offsets);
+    if (ares_span_find(ares_str_view(&of_answer), (const int64_t(*)[2])offsets, a->n,
+                       j->o->start_tag, j->o->end_tag, &first, &end)) {
+        a->span = (int32_t)first;
+        a->span_end = (int32_t)end;
+    }
+    ares_free(offsets);
+    ares_str_fini(&of_answer);
     return ARES_OK;
 }
 
@@ -600,19 +567,6 @@ static void encode_pair(void *ctx, int64_t i, int worker)
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
     ares_arena_fini(&arena);
 }
-
-static bool has_spans(const pair_slot *s)
-{
-    return s->at[0].span_end > s->at[0].span && s->at[1].span_end > s->at[1].span;
-}
-
-/* Where the end of both is cut, or a chat template trims them, nothing may be left to compare. */
-static bool equal_tokens(const pair_slot *s)
-{
-    return s->ids[0].n == s->ids[1].n &&
-           memcmp(s->ids[0].ids, s->ids[1].ids, (size_t)s->ids[0].n * sizeof *s->ids[0].ids) == 0;
-}
-
 static void keep(ares_pairs *out, int64_t i, const pair_slot *s, bool without_span)
 {
     ares_stored_answer *into[2] = { &out->pair[i].chosen, &out->pair[i].rejected };
@@ -622,10 +576,14 @@ static void keep(ares_pairs *out, int64_t i, const pair_slot *s, bool without_sp
     c->merged += s->merged;
     if (!s->there) return;
     c->without_room += s->no_room;
-    bool equal = !s->no_room && equal_tokens(s);
+    /* where the end of both is cut, or a chat template trims them, nothing may be left to compare
+     */
+    bool equal = !s->no_room && s->ids[0].n == s->ids[1].n &&
+                 memcmp(s->ids[0].ids, s->ids[1].ids, (size_t)s->ids[0].n * sizeof(int32_t)) == 0;
+    bool spans = s->at[0].span_end > s->at[0].span && s->at[1].span_end > s->at[1].span;
     c->equal += equal;
-    c->without_span += !s->no_room && !equal && !has_spans(s);
-    if (s->no_room || equal || !(has_spans(s) || without_span)) return;
+    c->without_span += !s->no_room && !equal && !spans;
+    if (s->no_room || equal || !(spans || without_span)) return;
     c->pairs++;
     for (int k = 0; k < 2; k++) {
         size_t bytes = (size_t)s->ids[k].n * sizeof(int32_t);

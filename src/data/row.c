@@ -108,24 +108,6 @@ static bool has(const ares_json *row, const char *key)
     return (v && v->type != ARES_JSON_NULL) || (inner && inner->type != ARES_JSON_NULL);
 }
 
-/* A row needs an answer, unless it names instructions that the response must follow. */
-static int check_answer(const ares_data_config *cfg, const char *file, int64_t line,
-                        const ares_json *row)
-{
-    if (row_answer(cfg, row) || has(row, "instruction_id_list") || has(row, "checkers"))
-        return ARES_OK;
-    if (has(row, "functions"))
-        return ares_fail(ARES_EFORMAT,
-                         "data: %s:%lld: the row has 'functions' in Python, which is not run, and "
-                         "neither 'checkers' nor '%s'; give it checkers: [{\"id\": \"..\", "
-                         "\"kwargs\": {..}}], or set data.answer_key",
-                         file, (long long)line, cfg->answer_key);
-    const char *key = cfg->answer_key;
-    if (strcmp(key, "answer") == 0 && !ares_row_at(row, key) && ares_row_at(row, ROW_VERL_ANSWER))
-        key = ROW_VERL_ANSWER;
-    return missing_key(file, line, "data.answer_key", key, row);
-}
-
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer)
 {
@@ -138,7 +120,21 @@ int row_check(const ares_data_config *cfg, const char *file, int64_t line, const
     int rc =
         prompt->type == ARES_JSON_ARRAY ? row_check_messages(prompt, cfg->prompt_key) : ARES_OK;
     if (rc != ARES_OK) return ares_fail_in(rc, "data: %s:%lld", file, (long long)line);
-    return need_answer ? check_answer(cfg, file, line, given) : ARES_OK;
+    /* a row needs an answer, unless it names instructions that the response must follow */
+    if (!need_answer || row_answer(cfg, given) || has(given, "instruction_id_list") ||
+        has(given, "checkers"))
+        return ARES_OK;
+    if (has(given, "functions"))
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: the row has 'functions' in Python, which is not run, and "
+                         "neither 'checkers' nor '%s'; give it checkers: [{\"id\": \"..\", "
+                         "\"kwargs\": {..}}], or set data.answer_key",
+                         file, (long long)line, cfg->answer_key);
+    const char *key = cfg->answer_key;
+    if (strcmp(key, "answer") == 0 && !ares_row_at(given, key) &&
+        ares_row_at(given, ROW_VERL_ANSWER))
+        key = ROW_VERL_ANSWER;
+    return missing_key(file, line, "data.answer_key", key, given);
 }
 
 /*
@@ -152,12 +148,6 @@ static ares_view string_of(const ares_json *row, const char *key)
     const ares_json *v = ares_json_get(row, key);
     return v && v->type == ARES_JSON_STRING ? v->text : (ares_view){ NULL, 0 };
 }
-
-static bool is_there(const ares_json *v)
-{
-    return v && v->type != ARES_JSON_NULL;
-}
-
 /* ---------------------------------------------------------------- ShareGPT */
 static bool is_of_sharegpt(const ares_json *message)
 {
@@ -212,7 +202,7 @@ int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
 }
 
 /* ---------------------------------------------------------------- a list that grows */
-static void add_text(ares_json *list, const char *role, ares_view content, ares_arena *arena)
+void row_add_message(ares_json *list, const char *role, ares_view content, ares_arena *arena)
 {
     ares_json *texts = ares_arena_calloc(arena, 2, sizeof *texts);
     ares_json_member *m = ares_arena_calloc(arena, 2, sizeof *m);
@@ -262,7 +252,7 @@ static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json
                          key);
     if (system.len) {
         ares_json *all = new_list(list->count + 1, arena);
-        add_text(all, "system", system, arena);
+        row_add_message(all, "system", system, arena);
         memcpy((ares_json *)all->items + 1, list->items, (size_t)list->count * sizeof *list);
         all->count += list->count;
         list = all;
@@ -277,25 +267,6 @@ bool ares_row_is_alpaca(const ares_json *row)
     return string_of(row, "instruction").data &&
            (is_there(ares_json_get(row, "output")) || is_there(ares_json_get(row, "chosen")));
 }
-
-static int add_history(ares_json *list, const ares_json *history, ares_arena *arena)
-{
-    for (int64_t i = 0; history && i < history->count; i++) {
-        const ares_json *turn = &history->items[i];
-        bool pair = turn->type == ARES_JSON_ARRAY && turn->count == 2 &&
-                    turn->items[0].type == ARES_JSON_STRING &&
-                    turn->items[1].type == ARES_JSON_STRING;
-        if (!pair)
-            return ares_fail(ARES_EFORMAT,
-                             "'history'[%lld] is not what Alpaca's rows have there: a list of a "
-                             "question and its answer",
-                             (long long)i);
-        add_text(list, "user", turn->items[0].text, arena);
-        add_text(list, "assistant", turn->items[1].text, arena);
-    }
-    return ARES_OK;
-}
-
 /* instruction and input, a line each; with `system` or `history` the last of messages. */
 static int adopt_alpaca(const ares_json *row, const char *key, ares_arena *arena,
                         const ares_json **out)
@@ -318,9 +289,19 @@ static int adopt_alpaca(const ares_json *row, const char *key, ares_arena *arena
     bool turns = is_there(history) && history->count;
     if (system.len || turns) {
         prompt = new_list(2 + (turns ? 2 * history->count : 0), arena);
-        if (system.len) add_text(prompt, "system", system, arena);
-        if (turns) ARES_TRY(add_history(prompt, history, arena));
-        add_text(prompt, "user", text, arena);
+        if (system.len) row_add_message(prompt, "system", system, arena);
+        for (int64_t i = 0; turns && i < history->count; i++) {
+            const ares_json *turn = &history->items[i];
+            if (turn->type != ARES_JSON_ARRAY || turn->count != 2 ||
+                turn->items[0].type != ARES_JSON_STRING || turn->items[1].type != ARES_JSON_STRING)
+                return ares_fail(ARES_EFORMAT,
+                                 "'history'[%lld] is not what Alpaca's rows have there: a list of "
+                                 "a question and its answer",
+                                 (long long)i);
+            row_add_message(prompt, "user", turn->items[0].text, arena);
+            row_add_message(prompt, "assistant", turn->items[1].text, arena);
+        }
+        row_add_message(prompt, "user", text, arena);
     }
     *out = with(row, key, prompt, taken, arena);
     return ARES_OK;

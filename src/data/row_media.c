@@ -28,25 +28,6 @@ static token_kind kind_of(const ares_media_rules *r, const ares_media *m, bool v
         k.wanted += ares_medium_tokens(&k.items[i], r->processor.merge);
     return k;
 }
-
-static int check_count(const token_kind *k)
-{
-    if (k->found == k->media || k->found == k->wanted) return ARES_OK;
-    return ares_fail(ARES_EFORMAT,
-                     "%lld %ss and %lld places for them in the prompt; put %s into it once "
-                     "for each",
-                     (long long)k->media, k->name, (long long)k->found, k->option);
-}
-
-/* Of ids that are expanded already: whether the next medium's tokens stand together from i on. */
-static bool stands_whole(const token_kind *k, const int32_t *ids, int64_t n, int64_t i,
-                         int64_t tokens)
-{
-    int64_t run = 0;
-    while (i + run < n && run < tokens && ids[i + run] == k->token) run++;
-    return run == tokens;
-}
-
 int media_expand(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out)
 {
@@ -54,7 +35,12 @@ int media_expand(const ares_media_rules *r, const ares_media *media, const int32
     int64_t next[ARES_COUNT(kinds)] = { 0 };
     for (int k = 0; k < ARES_COUNT(kinds); k++) {
         for (int64_t i = 0; i < n; i++) kinds[k].found += ids[i] == kinds[k].token;
-        ARES_TRY(check_count(&kinds[k]));
+        if (kinds[k].found == kinds[k].media || kinds[k].found == kinds[k].wanted) continue;
+        return ares_fail(ARES_EFORMAT,
+                         "%lld %ss and %lld places for them in the prompt; put %s into it once "
+                         "for each",
+                         (long long)kinds[k].media, kinds[k].name, (long long)kinds[k].found,
+                         kinds[k].option);
     }
     for (int64_t i = 0; i < n;) {
         const token_kind *k = ids[i] == kinds[0].token   ? &kinds[0]
@@ -63,8 +49,10 @@ int media_expand(const ares_media_rules *r, const ares_media *media, const int32
         int64_t copies = 1, taken = 1;
         if (k) {
             copies = ares_medium_tokens(&k->items[next[k - kinds]++], r->processor.merge);
-            if (k->found != k->media) taken = copies;
-            if (taken > 1 && !stands_whole(k, ids, n, i, taken))
+            if (k->found != k->media) taken = copies; /* the ids are expanded already */
+            int64_t run = 1;
+            while (run < taken && i + run < n && ids[i + run] == k->token) run++;
+            if (run < taken)
                 return ares_fail(ARES_EFORMAT,
                                  "the %lld tokens of %s number %lld, from token %lld on, do not "
                                  "stand together",
@@ -86,25 +74,6 @@ int media_expand(const ares_media_rules *r, const ares_media *media, const int32
 
 /* Positions stay far from the end of int32_t: no model is as long. */
 static const double last_time = 1 << 24;
-
-/* Steps of time: none in an image, pairs of frames or parts of seconds in a video. */
-static int32_t time_of(const ares_media_rules *r, const ares_medium *x, int32_t frame)
-{
-    if (!x->video) return 0;
-    if (r->tokens_per_second <= 0) return frame;
-    return (int32_t)((float)frame * (float)x->second_per_grid * (float)r->tokens_per_second);
-}
-
-static int check_times(const ares_media_rules *r, const ares_medium *x)
-{
-    double last = (double)x->grid.t * x->second_per_grid * r->tokens_per_second;
-    if (!x->video || r->tokens_per_second <= 0 || (last >= 0 && last < last_time)) return ARES_OK;
-    return ares_fail(ARES_EFORMAT,
-                     "a video of %d pairs of frames, %g seconds apart: must last from 0 to "
-                     "%g seconds",
-                     x->grid.t, x->second_per_grid, last_time / r->tokens_per_second);
-}
-
 typedef struct walk {
     const ares_media_rules *rules;
     const ares_media *media;
@@ -116,26 +85,32 @@ typedef struct walk {
     int32_t n_places;
 } walk;
 
-/* The next picture or video that has no place yet; NULL: there is none. */
-static const ares_medium *next_medium(walk *k, bool video)
-{
-    const ares_media *m = k->media;
-    if (video) return k->videos < m->n_videos ? &m->items[m->n_images + k->videos++] : NULL;
-    return k->images < m->n_images ? &m->items[k->images++] : NULL;
-}
-
 /* The tokens of one picture or video, of which the token at hand is the first. */
 static int place(walk *k)
 {
     bool video = k->ids[k->i] == k->rules->video_token;
-    const ares_medium *x = next_medium(k, video);
+    const ares_media *m = k->media;
+    const ares_medium *x = NULL; /* the next that has no place yet */
+    if (video && k->videos < m->n_videos) x = &m->items[m->n_images + k->videos++];
+    if (!video && k->images < m->n_images) x = &m->items[k->images++];
     int32_t merge = k->rules->processor.merge, tokens = x ? ares_medium_tokens(x, merge) : 0,
             high = x ? x->grid.h / merge : 1, wide = x ? x->grid.w / merge : 1, first = k->i,
             s = k->next, last = s;
-    if (x) ARES_TRY(check_times(k->rules, x));
+    /* steps of time: none in an image, pairs of frames or parts of seconds in a video */
+    double steps_per_s = k->rules->tokens_per_second,
+           end = x ? (double)x->grid.t * x->second_per_grid * steps_per_s : 0;
+    bool timed = x && x->video && steps_per_s > 0;
+    if (timed && !(end >= 0 && end < last_time))
+        return ares_fail(ARES_EFORMAT,
+                         "a video of %d pairs of frames, %g seconds apart: must last from 0 to "
+                         "%g seconds",
+                         x->grid.t, x->second_per_grid, last_time / steps_per_s);
     for (; k->i < k->n && k->i - first < tokens && k->ids[k->i] == k->ids[first]; k->i++) {
-        int32_t at = k->i - first;
-        k->t[k->i] = s + time_of(k->rules, x, at / (high * wide));
+        int32_t at = k->i - first, frame = at / (high * wide);
+        k->t[k->i] =
+            s + (timed ? (int32_t)((float)frame * (float)x->second_per_grid * (float)steps_per_s)
+                 : x->video ? frame
+                            : 0);
         k->h[k->i] = s + at / wide % high;
         k->w[k->i] = s + at % wide;
         last = ARES_MAX(last, ARES_MAX(k->t[k->i], ARES_MAX(k->h[k->i], k->w[k->i])));
@@ -202,12 +177,6 @@ typedef struct part_kind {
 static const part_kind part_kinds[] = { { "image", "image_url", "<image>" },
                                         { "video", "video_url", "<video>" } };
 enum { IMAGE, VIDEO, KINDS };
-
-static bool is_null(const ares_json *v)
-{
-    return !v || v->type == ARES_JSON_NULL;
-}
-
 static bool is_part(const ares_json *part, const part_kind *k)
 {
     const ares_json *type = ares_json_get(part, "type");
@@ -221,11 +190,11 @@ static const char *const places[] = { "url", "path", "base64" };
 static const ares_json *entry_of(const ares_json *part, const part_kind *k)
 {
     const ares_json *v = ares_json_get(part, k->name);
-    if (is_null(v)) v = ares_json_get(part, k->url);
+    if (!is_there(v)) v = ares_json_get(part, k->url);
     if (v && v->type == ARES_JSON_OBJECT && ares_json_get(v, "url")) v = ares_json_get(v, "url");
     /* {"type": "image", "url": ..}, as transformers has it */
-    for (int i = 0; i < ARES_COUNT(places) && is_null(v); i++) v = ares_json_get(part, places[i]);
-    if (!is_null(v)) return v;
+    for (int i = 0; i < ARES_COUNT(places) && !is_there(v); i++) v = ares_json_get(part, places[i]);
+    if (is_there(v)) return v;
     return k == &part_kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
 }
 
@@ -260,17 +229,6 @@ static const ares_json *entries_of(const ares_json *messages, const part_kind *k
     return list;
 }
 
-/* The list under a row's key: one entry counts as a list of one, an empty list as none. */
-static const ares_json *listed(const ares_json *row, const char *key, ares_arena *arena)
-{
-    const ares_json *v = key ? ares_row_at(row, key) : NULL;
-    if (is_null(v) || (v->type == ARES_JSON_ARRAY && !v->count)) return NULL;
-    if (v->type == ARES_JSON_ARRAY) return v;
-    ares_json *list = NULL;
-    append(arena, &list, v);
-    return list;
-}
-
 int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                          const ares_json *messages, ares_arena *arena, ares_prompt_media *out)
 {
@@ -279,8 +237,15 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
     out->bare = NULL;
     out->unread = out->key = NULL;
     for (int k = 0; k < KINDS; k++) {
-        const ares_json *list = listed(row, keys[k], arena), *bare = NULL,
+        const ares_json *list = keys[k] ? ares_row_at(row, keys[k]) : NULL, *bare = NULL,
                         *parts = entries_of(messages, &part_kinds[k], arena, &bare);
+        /* one entry counts as a list of one, an empty list as none */
+        if (!is_there(list) || (list->type == ARES_JSON_ARRAY && !list->count)) list = NULL;
+        if (list && list->type != ARES_JSON_ARRAY) {
+            ares_json *one = NULL;
+            append(arena, &one, list);
+            list = one;
+        }
         if (!list && bare) out->bare = bare;
         if (list && parts)
             return ares_fail(ARES_EFORMAT,
@@ -288,7 +253,7 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                              keys[k], part_kinds[k].name);
         *to[k] = list ? list : parts;
         bool other = keys[k] && strcmp(keys[k], part_kinds[k].name) != 0;
-        if (*to[k] || !other || is_null(ares_json_get(row, part_kinds[k].name))) continue;
+        if (*to[k] || !other || !is_there(ares_json_get(row, part_kinds[k].name))) continue;
         out->unread = part_kinds[k].name;
         out->key = keys[k];
     }

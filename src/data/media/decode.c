@@ -1,4 +1,4 @@
-/* From files of pictures to pixels: PNG, WebP, the choice by the first bytes, and JPEG. */
+/* From files of pictures to pixels: PNG, WebP, JPEG, and the choice by the first bytes. */
 #include "internal.h"
 
 #include <stdio.h> /* first: jpeglib.h needs it */
@@ -10,25 +10,27 @@
 #include <string.h>
 #include <webp/decode.h>
 
+/* Numbers of n bytes in files, with the highest byte first (big) or last. */
+static uint32_t number(const uint8_t *at, int n, bool big)
+{
+    uint32_t x = 0;
+    for (int i = 0; i < n; i++) x = x << 8 | at[big ? i : n - 1 - i];
+    return x;
+}
+
 /*
  * PNG by libpng. What depends on libpng's defaults: a wrong check sum of a chunk that a picture
  * needs is an error, of another one it is passed over.
  */
 
 enum { PNG_MOST_CHUNKS = 4096, CHUNK_MEMORY = 8 << 20, CACHED_CHUNKS = 128 };
-
-static uint32_t big_endian(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
 /* Chunks up to the picture's data: the header, EXIF data, the mark of an animation. */
 static int media_png_header(const media_input *in, media_header *header)
 {
     uint8_t chunk[16];
     if (media_input_at(in, 8, chunk, 16) != 16 || memcmp(chunk + 4, "IHDR", 4) != 0)
         return ares_fail(ARES_EFORMAT, "PNG: no header");
-    uint32_t w = big_endian(chunk + 8), h = big_endian(chunk + 12);
+    uint32_t w = number(chunk + 8, 4, true), h = number(chunk + 12, 4, true);
     if (w > INT32_MAX || h > INT32_MAX)
         return ares_fail(ARES_EFORMAT, "PNG: a header of %u x %u pixels", w, h);
     header->size = (media_size){ (int32_t)w, (int32_t)h };
@@ -36,7 +38,7 @@ static int media_png_header(const media_input *in, media_header *header)
     for (int i = 0; i < PNG_MOST_CHUNKS; i++) {
         if (media_input_at(in, at, chunk, 8) != 8)
             return ares_fail(ARES_EFORMAT, "PNG: it ends before the picture's data");
-        uint32_t bytes = big_endian(chunk);
+        uint32_t bytes = number(chunk, 4, true);
         if (memcmp(chunk + 4, "IDAT", 4) == 0) return ARES_OK;
         if (memcmp(chunk + 4, "acTL", 4) == 0)
             return ares_fail(ARES_EUNSUPPORTED, "an animated PNG; give a picture of it, or its "
@@ -76,20 +78,6 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     r->at += n;
 }
 
-/* Any PNG to RGB of 8 bits: alpha dropped, grey repeated, the high byte of two. */
-static void set_rgb(png_structp png, png_infop info)
-{
-    int type = png_get_color_type(png, info);
-    if (png_get_bit_depth(png, info) == 16) png_set_strip_16(png);
-    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
-    if (type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) < 8)
-        png_set_expand_gray_1_2_4_to_8(png);
-    if (!(type & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(png);
-    png_set_strip_alpha(png);
-    png_set_interlace_handling(png);
-    png_read_update_info(png, info);
-}
-
 /* false: libpng has jumped here, and r->message says why */
 static bool png_read_picture(png_structp png, png_infop info, png_reader *r, media_size want,
                              uint8_t *rgb)
@@ -105,7 +93,16 @@ static bool png_read_picture(png_structp png, png_infop info, png_reader *r, med
     if (png_get_image_width(png, info) != (uint32_t)want.w ||
         png_get_image_height(png, info) != (uint32_t)want.h)
         png_error(png, "its size is another than in its header");
-    set_rgb(png, info);
+    /* any PNG to RGB of 8 bits: alpha dropped, grey repeated, the high byte of two */
+    int type = png_get_color_type(png, info);
+    if (png_get_bit_depth(png, info) == 16) png_set_strip_16(png);
+    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+    if (type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) < 8)
+        png_set_expand_gray_1_2_4_to_8(png);
+    if (!(type & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(png);
+    png_set_strip_alpha(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
     if (png_get_rowbytes(png, info) != (size_t)want.w * 3) png_error(png, "not three channels");
     r->rows = ares_malloc((size_t)want.h * sizeof *r->rows);
     for (int32_t y = 0; y < want.h; y++) r->rows[y] = rgb + (int64_t)y * want.w * 3;
@@ -137,26 +134,6 @@ static const char *status_text(VP8StatusCode status)
     default: return "damaged data";
     }
 }
-
-static uint32_t little_endian(const uint8_t *at)
-{
-    return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
-}
-
-/* EXIF data stand in a chunk of their own, after the picture. */
-static bool turned(const media_input *in)
-{
-    enum { MOST_CHUNKS = 64 };
-    uint8_t chunk[8];
-    int64_t at = 12;
-    for (int i = 0; i < MOST_CHUNKS && media_input_at(in, at, chunk, 8) == 8; i++) {
-        int64_t bytes = little_endian(chunk + 4);
-        if (memcmp(chunk, "EXIF", 4) == 0) return media_exif_turns(in, at + 8, bytes);
-        at += 8 + bytes + (bytes & 1);
-    }
-    return false;
-}
-
 static int media_webp_header(const media_input *in, media_header *header)
 {
     WebPBitstreamFeatures f = { 0 };
@@ -175,7 +152,18 @@ static int media_webp_header(const media_input *in, media_header *header)
         return ares_fail(ARES_EUNSUPPORTED, "an animated WebP; give a picture of it, or its "
                                             "frames as a video");
     header->size = (media_size){ f.width, f.height };
-    header->turned = turned(in);
+    enum { MOST_CHUNKS = 64 };
+    uint8_t chunk[8];
+    int64_t at = 12;
+    /* EXIF data stand in a chunk of their own, after the picture */
+    for (int i = 0; i < MOST_CHUNKS && media_input_at(in, at, chunk, 8) == 8; i++) {
+        int64_t bytes = number(chunk + 4, 4, false);
+        if (memcmp(chunk, "EXIF", 4) == 0) {
+            header->turned = media_exif_turns(in, at + 8, bytes);
+            break;
+        }
+        at += 8 + bytes + (bytes & 1);
+    }
     return ARES_OK;
 }
 
@@ -198,129 +186,9 @@ static int media_webp_decode(const uint8_t *data, size_t size, media_size want, 
                                    : ares_fail(ARES_EFORMAT, "WebP: %s", status_text(status));
 }
 
-/* Which format, by the first bytes; the name of a file says nothing. */
-
-/* Kinds that are told apart only to name them: bytes at an offset. */
-static const struct {
-    int at;
-    const char *bytes, *name;
-} others[] = {
-    { 0, "GIF8", "a GIF" },
-    { 0, "BM", "a BMP picture" },
-    { 0, "II*", "a TIFF picture" },
-    { 0, "MM\0*", "a TIFF picture" },
-    { 4, "ftypavi", "an AVIF picture" },
-    { 4, "ftyphei", "a HEIC picture" },
-    { 4, "ftyphev", "a HEIC picture" },
-    { 4, "ftypmif1", "a HEIC or AVIF picture" },
-    { 4, "ftypmsf1", "a HEIC or AVIF picture" },
-    { 4, "ftyp", "a video (MP4 or its kin)" },
-    { 4, "JXL ", "a JPEG XL picture" },
-    { 0, "\xff\x0a", "a JPEG XL picture" },
-    { 4, "jP  ", "a JPEG 2000 picture" },
-    { 0, "\xff\x4f\xff\x51", "a JPEG 2000 picture" },
-    { 0, "\x1a\x45\xdf\xa3", "a video (Matroska or WebM)" },
-    { 8, "AVI ", "a video (AVI)" },
-    { 0, "%PDF", "a PDF document" },
-    { 0, "<svg", "an SVG drawing" },
-    { 0, "<?xml", "an XML document" },
-    { 0, "<!DOCTYPE", "an HTML page" },
-    { 0, "<html", "an HTML page" },
-    { 0, "version https://git-lfs", "a pointer of Git LFS (git lfs pull fetches the file)" },
-};
-
-static int refuse(const uint8_t *start, size_t n)
-{
-    for (int i = 0; i < ARES_COUNT(others); i++) {
-        size_t len = others[i].bytes[0] == 'M' && !others[i].bytes[2] ? 4 : strlen(others[i].bytes);
-        if ((size_t)others[i].at + len <= n &&
-            memcmp(start + others[i].at, others[i].bytes, len) == 0)
-            return ares_fail(ARES_EUNSUPPORTED, "%s; convert it to PNG, JPEG or WebP",
-                             others[i].name);
-    }
-    char hex[3 * 8 + 1] = "";
-    for (size_t i = 0; i < n && i < 8; i++) snprintf(hex + 3 * i, 4, " %02x", start[i]);
-    return ares_fail(ARES_EFORMAT, "not a picture: no PNG, JPEG or WebP begins with the bytes%s",
-                     hex);
-}
-
-static int media_jpeg_header(const media_input *in, media_header *header);
-
-int media_header_read(const media_input *in, media_header *out)
-{
-    uint8_t start[32] = { 0 };
-    size_t n = media_input_at(in, 0, start, sizeof start);
-    *out = (media_header){ 0 };
-    if (n >= 8 && memcmp(start, "\x89PNG\r\n\x1a\n", 8) == 0) {
-        out->format = MEDIA_PNG;
-        ARES_TRY(media_png_header(in, out));
-    } else if (n >= 3 && memcmp(start, "\xff\xd8\xff", 3) == 0) {
-        out->format = MEDIA_JPEG;
-        ARES_TRY(media_jpeg_header(in, out));
-    } else if (n >= 12 && memcmp(start, "RIFF", 4) == 0 && memcmp(start + 8, "WEBP", 4) == 0) {
-        out->format = MEDIA_WEBP;
-        ARES_TRY(media_webp_header(in, out));
-    } else return refuse(start, n);
-    return media_check_size(out->size, "a header of");
-}
-
-static int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, const char *place,
-                             uint8_t *rgb);
-
-int media_decode(const media_input *in, const media_header *header, const char *place, uint8_t *rgb)
-{
-    ARES_ASSERT(in->data);
-    switch (header->format) {
-    case MEDIA_PNG: return media_png_decode(in->data, (size_t)in->size, header->size, rgb);
-    case MEDIA_JPEG: return media_jpeg_decode(in->data, (size_t)in->size, header->size, place, rgb);
-    default: return media_webp_decode(in->data, (size_t)in->size, header->size, rgb);
-    }
-}
-
-int media_changed(void)
-{
-    return ares_fail(ARES_EIO, "its size is another than when its header was read");
-}
-
-/* Numbers of TIFF, in the order of bytes that the structure's first two letters give. */
-static uint32_t number(const uint8_t *at, int bytes, bool big)
-{
-    uint32_t x = 0;
-    for (int i = 0; i < bytes; i++) x = x << 8 | at[big ? i : bytes - 1 - i];
-    return x;
-}
-
-bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes)
-{
-    enum { ORIENTATION = 0x112, SHORT = 3, MOST_ENTRIES = 512 };
-    uint8_t head[8], entry[12];
-    if (media_input_at(in, offset, head, 6) == 6 && memcmp(head, "Exif\0\0", 6) == 0)
-        offset += 6, bytes -= 6;
-    if (bytes < 8 || media_input_at(in, offset, head, 8) != 8) return false;
-    bool big = head[0] == 'M';
-    if (memcmp(head, big ? "MM\0*" : "II*\0", 4) != 0) return false;
-    int64_t at = number(head + 4, 4, big);
-    if (at + 2 > bytes || media_input_at(in, offset + at, entry, 2) != 2) return false;
-    int n = (int)number(entry, 2, big);
-    for (int i = 0; i < n && i < MOST_ENTRIES; i++) {
-        int64_t where = at + 2 + 12 * (int64_t)i;
-        if (where + 12 > bytes || media_input_at(in, offset + where, entry, 12) != 12) return false;
-        if (number(entry, 2, big) != ORIENTATION || number(entry + 2, 2, big) != SHORT) continue;
-        uint32_t turn = number(entry + 8, 2, big);
-        return turn >= 2 && turn <= 8;
-    }
-    return false;
-}
-
 /* JPEG by libjpeg-turbo, with its default arithmetic, which is Pillow's. */
 
 enum { MOST_SCANS = 500, MOST_SEGMENTS = 4096 };
-
-/* SOF markers of processes that libjpeg has: baseline, extended, progressive, and arithmetic. */
-static bool readable(int marker)
-{
-    return marker == 0xc0 || marker == 0xc1 || marker == 0xc2 || marker == 0xc9 || marker == 0xca;
-}
 
 static int media_jpeg_header(const media_input *in, media_header *header)
 {
@@ -344,7 +212,10 @@ static int media_jpeg_header(const media_input *in, media_header *header)
         if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
             marker != 0xcc) {
             if (media_input_at(in, at, s, 10) != 10) break;
-            if (!readable(marker) || s[4] != 8)
+            /* processes that libjpeg has: baseline, extended, progressive, and arithmetic ones */
+            bool readable = marker == 0xc0 || marker == 0xc1 || marker == 0xc2 || marker == 0xc9 ||
+                            marker == 0xca;
+            if (!readable || s[4] != 8)
                 return ares_fail(ARES_EUNSUPPORTED,
                                  "JPEG: %d bits and process %d (lossless, hierarchical or more "
                                  "than 8 bits); convert it",
@@ -395,17 +266,14 @@ static void watch_scans(j_common_ptr jpeg)
     longjmp(r->jump, 1);
 }
 
-static int product(int a, int b) /* a b / 255, rounded as Pillow does */
-{
-    int t = a * b + 128;
-    return ((t >> 8) + t) >> 8;
-}
-
 /* Four inks, stored inverted as Adobe's programs do (and as Pillow takes every one of these). */
 static void inks_to_rgb(const uint8_t *in, int32_t w, uint8_t *rgb)
 {
     for (int32_t x = 0; x < w; x++, in += 4, rgb += 3)
-        for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(in[3] - product(255 - in[c], in[3]));
+        for (int c = 0; c < 3; c++) {
+            int t = (255 - in[c]) * in[3] + 128; /* a product / 255, rounded as Pillow does */
+            rgb[c] = (uint8_t)(in[3] - (((t >> 8) + t) >> 8));
+        }
 }
 
 /* false: libjpeg has jumped here, and r->message says why */
@@ -451,4 +319,105 @@ static int media_jpeg_decode(const uint8_t *data, size_t size, media_size want, 
                   "%s)",
                   place, r.errors.num_warnings, r.message);
     return ARES_OK;
+}
+
+/* Which format, by the first bytes; the name of a file says nothing. */
+
+/* Kinds that are told apart only to name them: bytes at an offset. */
+static const struct {
+    int at;
+    const char *bytes, *name;
+} others[] = {
+    { 0, "GIF8", "a GIF" },
+    { 0, "BM", "a BMP picture" },
+    { 0, "II*", "a TIFF picture" },
+    { 0, "MM\0*", "a TIFF picture" },
+    { 4, "ftypavi", "an AVIF picture" },
+    { 4, "ftyphei", "a HEIC picture" },
+    { 4, "ftyphev", "a HEIC picture" },
+    { 4, "ftypmif1", "a HEIC or AVIF picture" },
+    { 4, "ftypmsf1", "a HEIC or AVIF picture" },
+    { 4, "ftyp", "a video (MP4 or its kin)" },
+    { 4, "JXL ", "a JPEG XL picture" },
+    { 0, "\xff\x0a", "a JPEG XL picture" },
+    { 4, "jP  ", "a JPEG 2000 picture" },
+    { 0, "\xff\x4f\xff\x51", "a JPEG 2000 picture" },
+    { 0, "\x1a\x45\xdf\xa3", "a video (Matroska or WebM)" },
+    { 8, "AVI ", "a video (AVI)" },
+    { 0, "%PDF", "a PDF document" },
+    { 0, "<svg", "an SVG drawing" },
+    { 0, "<?xml", "an XML document" },
+    { 0, "<!DOCTYPE", "an HTML page" },
+    { 0, "<html", "an HTML page" },
+    { 0, "version https://git-lfs", "a pointer of Git LFS (git lfs pull fetches the file)" },
+};
+
+static int refuse(const uint8_t *start, size_t n)
+{
+    for (int i = 0; i < ARES_COUNT(others); i++) {
+        size_t len = others[i].bytes[0] == 'M' && !others[i].bytes[2] ? 4 : strlen(others[i].bytes);
+        if ((size_t)others[i].at + len <= n &&
+            memcmp(start + others[i].at, others[i].bytes, len) == 0)
+            return ares_fail(ARES_EUNSUPPORTED, "%s; convert it to PNG, JPEG or WebP",
+                             others[i].name);
+    }
+    char hex[3 * 8 + 1] = "";
+    for (size_t i = 0; i < n && i < 8; i++) snprintf(hex + 3 * i, 4, " %02x", start[i]);
+    return ares_fail(ARES_EFORMAT, "not a picture: no PNG, JPEG or WebP begins with the bytes%s",
+                     hex);
+}
+
+int media_header_read(const media_input *in, media_header *out)
+{
+    uint8_t start[32] = { 0 };
+    size_t n = media_input_at(in, 0, start, sizeof start);
+    *out = (media_header){ 0 };
+    if (n >= 8 && memcmp(start, "\x89PNG\r\n\x1a\n", 8) == 0) {
+        out->format = MEDIA_PNG;
+        ARES_TRY(media_png_header(in, out));
+    } else if (n >= 3 && memcmp(start, "\xff\xd8\xff", 3) == 0) {
+        out->format = MEDIA_JPEG;
+        ARES_TRY(media_jpeg_header(in, out));
+    } else if (n >= 12 && memcmp(start, "RIFF", 4) == 0 && memcmp(start + 8, "WEBP", 4) == 0) {
+        out->format = MEDIA_WEBP;
+        ARES_TRY(media_webp_header(in, out));
+    } else return refuse(start, n);
+    return media_check_size(out->size, "a header of");
+}
+
+int media_decode(const media_input *in, const media_header *header, const char *place, uint8_t *rgb)
+{
+    ARES_ASSERT(in->data);
+    switch (header->format) {
+    case MEDIA_PNG: return media_png_decode(in->data, (size_t)in->size, header->size, rgb);
+    case MEDIA_JPEG: return media_jpeg_decode(in->data, (size_t)in->size, header->size, place, rgb);
+    default: return media_webp_decode(in->data, (size_t)in->size, header->size, rgb);
+    }
+}
+
+int media_changed(void)
+{
+    return ares_fail(ARES_EIO, "its size is another than when its header was read");
+}
+
+bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes)
+{
+    enum { ORIENTATION = 0x112, SHORT = 3, MOST_ENTRIES = 512 };
+    uint8_t head[8], entry[12];
+    if (media_input_at(in, offset, head, 6) == 6 && memcmp(head, "Exif\0\0", 6) == 0)
+        offset += 6, bytes -= 6;
+    if (bytes < 8 || media_input_at(in, offset, head, 8) != 8) return false;
+    bool big = head[0] == 'M';
+    if (memcmp(head, big ? "MM\0*" : "II*\0", 4) != 0) return false;
+    int64_t at = number(head + 4, 4, big);
+    if (at + 2 > bytes || media_input_at(in, offset + at, entry, 2) != 2) return false;
+    int n = (int)number(entry, 2, big);
+    for (int i = 0; i < n && i < MOST_ENTRIES; i++) {
+        int64_t where = at + 2 + 12 * (int64_t)i;
+        if (where + 12 > bytes || media_input_at(in, offset + where, entry, 12) != 12) return false;
+        if (number(entry, 2, big) != ORIENTATION || number(entry + 2, 2, big) != SHORT) continue;
+        uint32_t turn = number(entry + 8, 2, big);
+        return turn >= 2 && turn <= 8;
+    }
+    return false;
 }

@@ -91,9 +91,10 @@ static int open_format(reader *r)
     return rc < 0 ? fail(r, "no streams", rc) : 0;
 }
 
-static int open_codec(reader *r, int64_t most_pixels)
+static int open_reader(reader *r, int64_t most_pixels)
 {
     const AVCodec *codec = NULL;
+    if (open_format(r) != 0) return -1;
     int rc = av_find_best_stream(r->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
     if (rc < 0 || !codec) return fail(r, "no video in it that FFmpeg decodes", rc);
     r->stream = rc;
@@ -108,13 +109,6 @@ static int open_codec(reader *r, int64_t most_pixels)
     if (rc >= 0) rc = avcodec_open2(r->codec, codec, NULL);
     return rc < 0 ? fail(r, "the video's codec", rc) : 0;
 }
-
-static int open_reader(reader *r, int64_t most_pixels)
-{
-    if (open_format(r) != 0) return -1;
-    return open_codec(r, most_pixels);
-}
-
 static void close_reader(reader *r)
 {
     av_frame_free(&r->frame);
@@ -124,23 +118,19 @@ static void close_reader(reader *r)
     if (r->io) av_freep(&r->io->buffer);
     avio_context_free(&r->io);
 }
-
-static int check_frame(reader *r)
-{
-    if (!r->w) r->w = r->frame->width, r->h = r->frame->height;
-    if (r->frame->width != r->w || r->frame->height != r->h)
-        return fail(r, "its frames are not all of one size", 0);
-    if (r->frame->decode_error_flags || r->frame->flags & AV_FRAME_FLAG_CORRUPT)
-        return fail(r, "a damaged frame", 0);
-    return 1;
-}
-
 /* 1 and r->frame; 0: the end; -1: an error. */
 static int next_frame(reader *r)
 {
     for (;;) {
         int rc = avcodec_receive_frame(r->codec, r->frame);
-        if (rc == 0) return check_frame(r);
+        if (rc == 0) {
+            if (!r->w) r->w = r->frame->width, r->h = r->frame->height;
+            if (r->frame->width != r->w || r->frame->height != r->h)
+                return fail(r, "its frames are not all of one size", 0);
+            if (r->frame->decode_error_flags || r->frame->flags & AV_FRAME_FLAG_CORRUPT)
+                return fail(r, "a damaged frame", 0);
+            return 1;
+        }
         if (rc == AVERROR_EOF) return 0;
         if (rc != AVERROR(EAGAIN)) return fail(r, "a frame cannot be decoded", rc);
         do {

@@ -132,29 +132,6 @@ int media_input_load(media_input *in)
 /* Longer texts are bytes: no path has so many. */
 enum { MOST_PATH = 4096, MOST_SHOWN = 200 };
 
-/* "media: images[1] = '...'", with the end of a long text left out and no control characters. */
-static const char *name_place(ares_arena *arena, const char *where, ares_view text)
-{
-    size_t n = ARES_MIN(text.len, (size_t)MOST_SHOWN);
-    char *place = ares_arena_printf(arena, "media: %s = '%.*s%s'", where, (int)n, text.data,
-                                    n < text.len ? "..." : "");
-    for (char *c = place; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    return place;
-}
-
-/* The text after "scheme://", or an empty one. */
-static ares_view scheme(ares_view text)
-{
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-.";
-    size_t n = 0;
-    while (n < text.len && memchr(allowed, text.data[n], sizeof allowed - 1)) n++;
-    ares_view rest = { text.data + n, text.len - n };
-    return n && ares_view_starts(rest, ARES_VIEW("://")) ? (ares_view){ text.data, n }
-                                                         : (ares_view){ text.data, 0 };
-}
-
 /* data:image/png;base64,... */
 static int read_data_url(ares_view text, media_entry *out)
 {
@@ -178,10 +155,13 @@ static int read_path(ares_view text, const char *image_dir, ares_arena *arena, m
     ares_str joined = { 0 };
     if (ares_view_starts(text, ARES_VIEW("file://")))
         text = (ares_view){ text.data + 7, text.len - 7 };
-    ares_view url = scheme(text);
-    if (url.len)
-        return ares_fail(ARES_EUNSUPPORTED, "URLs (%.*s) are not fetched; give a path",
-                         (int)url.len, url.data);
+    static const char of_scheme[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-.";
+    size_t n = 0;
+    while (n < text.len && memchr(of_scheme, text.data[n], sizeof of_scheme - 1)) n++;
+    if (n && ares_view_starts((ares_view){ text.data + n, text.len - n }, ARES_VIEW("://")))
+        return ares_fail(ARES_EUNSUPPORTED, "URLs (%.*s) are not fetched; give a path", (int)n,
+                         text.data);
     if (text.len == 0) return ares_fail(ARES_EFORMAT, "an empty path");
     if (memchr(text.data, 0, text.len)) return ares_fail(ARES_EFORMAT, "a path with a NUL in it");
     const char *path = ares_arena_copy(arena, text.data, text.len);
@@ -190,19 +170,16 @@ static int read_path(ares_view text, const char *image_dir, ares_arena *arena, m
     ares_str_fini(&joined);
     return ARES_OK;
 }
-
-static int read_text(ares_view text, const char *image_dir, ares_arena *arena, media_entry *out)
-{
-    if (ares_view_starts(text, ARES_VIEW("data:"))) return read_data_url(text, out);
-    if (text.len <= MOST_PATH) return read_path(text, image_dir, arena, out);
-    out->base64 = text;
-    return ARES_OK;
-}
-
 static int read_entry(const ares_json *entry, const char *image_dir, ares_arena *arena,
                       media_entry *out)
 {
-    if (entry->type == ARES_JSON_STRING) return read_text(entry->text, image_dir, arena, out);
+    if (entry->type == ARES_JSON_STRING) {
+        ares_view text = entry->text;
+        if (ares_view_starts(text, ARES_VIEW("data:"))) return read_data_url(text, out);
+        if (text.len <= MOST_PATH) return read_path(text, image_dir, arena, out);
+        out->base64 = text;
+        return ARES_OK;
+    }
     const ares_json *bytes = ares_json_get(entry, "bytes"), *path = ares_json_get(entry, "path");
     if (bytes && bytes->type == ARES_JSON_STRING) {
         out->base64 = bytes->text;
@@ -223,7 +200,13 @@ int media_entry_read(const ares_json *entry, const char *where, const char *imag
     if (path && path->type == ARES_JSON_STRING) ares_str_add_view(&shown, path->text);
     else if (entry->type == ARES_JSON_STRING) ares_str_add_view(&shown, entry->text);
     else ares_json_write(&shown, entry);
-    *out = (media_entry){ .place = name_place(arena, where, ares_str_view(&shown)) };
+    /* "media: images[1] = '...'", with the end of a long text left out and no control characters */
+    size_t n = ARES_MIN(shown.len, (size_t)MOST_SHOWN);
+    char *place = ares_arena_printf(arena, "media: %s = '%.*s%s'", where, (int)n,
+                                    ares_str_view(&shown).data, n < shown.len ? "..." : "");
+    for (char *c = place; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    *out = (media_entry){ .place = place };
     ares_str_fini(&shown);
     int rc = read_entry(entry, image_dir, arena, out);
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", out->place);
@@ -642,22 +625,6 @@ static uint8_t *room(media_size s, int32_t frames)
 {
     return ares_malloc((size_t)s.w * (size_t)s.h * 3 * (size_t)frames);
 }
-
-static int read_frames(const ares_medium *m, reading *r, uint8_t *rgb)
-{
-    const media_source *s = m->source;
-    if (s->file) {
-        int rc = media_video_read(s->entries, &s->chosen, s->size, rgb, take_frame, r);
-        return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", s->entries->place);
-    }
-    for (int32_t i = 0; i < m->frames; i++) {
-        int rc = decode(&s->entries[i], s->size, rgb);
-        if (rc != ARES_OK) return ares_fail_in(rc, "%s", s->entries[i].place);
-        take_frame(r, i, rgb);
-    }
-    return ARES_OK;
-}
-
 int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pixels, uint64_t *key)
 {
     const media_source *s = m->source;
@@ -665,7 +632,16 @@ int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pi
     bool first = s->size.w != s->sized.w || s->size.h != s->sized.h;
     uint8_t *rgb = room(s->size, 1);
     reading r = { s, to, first ? room(s->sized, 1) : NULL, room(to, m->frames) };
-    int rc = read_frames(m, &r, rgb);
+    int rc = ARES_OK;
+    if (s->file) {
+        rc = media_video_read(s->entries, &s->chosen, s->size, rgb, take_frame, &r);
+        if (rc != ARES_OK) rc = ares_fail_in(rc, "%s", s->entries->place);
+    }
+    for (int32_t i = 0; i < m->frames && !s->file && rc == ARES_OK; i++) {
+        rc = decode(&s->entries[i], s->size, rgb);
+        if (rc == ARES_OK) take_frame(&r, i, rgb);
+        else rc = ares_fail_in(rc, "%s", s->entries[i].place);
+    }
     ares_free(rgb);
     ares_free(r.spare);
     *pixels = r.out;

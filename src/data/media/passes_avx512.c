@@ -21,12 +21,6 @@
  */
 enum { PIXELS = 16, BYTES = 3 * PIXELS, ROWS = 4, WIDTH = 64, SPARE = 3 * WIDTH };
 
-/* The byte of its block that lane n of register j holds. */
-static int byte_of(int j, int n)
-{
-    return n / 4 * 12 + 4 * j + n % 4;
-}
-
 /*
  * For each block: which bytes of the input, counted from its first pixel's first, meet a lane's
  * first two weights, and the weights themselves, two of 16 bits per lane. The next two weights meet
@@ -52,7 +46,8 @@ void media_blocks_init(axis *a)
                 begin = a->first[b * PIXELS];
         for (int j = 0; j < 3; j++)
             for (int lane = 0; lane < 16; lane++) {
-                int byte = byte_of(j, lane), at = j * 16 + lane;
+                /* the byte of its block that the lane of register j holds */
+                int byte = lane / 4 * 12 + 4 * j + lane % 4, at = j * 16 + lane;
                 int32_t i = ARES_MIN(b * PIXELS + byte / 3, a->n_out - 1),
                         from = (a->first[i] - begin) * 3 + byte % 3;
                 where[at] = from | (from + 3) << 16;

@@ -155,20 +155,6 @@ static void sum_pixels(const uint8_t *in, const axis *a, uint8_t *out)
         for (int j = 0; j < 3 * LANES; j++) out[j] = clamp(acc[j] >> a->bits);
     }
 }
-
-/* out[c][r] = in[r][c]; rows beyond `rows` repeat the last, so that every lane holds numbers */
-static void transpose_in(const uint8_t *in, int32_t rows, int64_t bytes, uint8_t *out)
-{
-    for (int64_t c = 0; c < bytes; c++)
-        for (int r = 0; r < LANES; r++)
-            out[c * LANES + r] = in[(int64_t)ARES_MIN(r, rows - 1) * bytes + c];
-}
-static void transpose_out(const uint8_t *in, int32_t rows, int64_t bytes, uint8_t *out)
-{
-    for (int32_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < bytes; c++) out[r * bytes + c] = in[c * LANES + r];
-}
-
 void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t *out)
 {
     int64_t in_bytes = (int64_t)from.w * 3, out_bytes = (int64_t)a->n_out * 3;
@@ -176,9 +162,14 @@ void media_rows_plain(const axis *a, const uint8_t *in, media_size from, uint8_t
             *summed = lanes + in_bytes * LANES;
     for (int32_t y = 0; y < from.h; y += LANES) {
         int32_t rows = ARES_MIN(LANES, from.h - y);
-        transpose_in(in + y * in_bytes, rows, in_bytes, lanes);
+        /* rows beyond the last repeat it, so that every lane holds numbers */
+        for (int64_t c = 0; c < in_bytes; c++)
+            for (int r = 0; r < LANES; r++)
+                lanes[c * LANES + r] = in[(y + ARES_MIN(r, rows - 1)) * in_bytes + c];
         sum_pixels(lanes, a, summed);
-        transpose_out(summed, rows, out_bytes, out + y * out_bytes);
+        for (int32_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < out_bytes; c++)
+                out[(y + r) * out_bytes + c] = summed[c * LANES + r];
     }
     ares_free(lanes);
 }
@@ -231,21 +222,6 @@ static void both_passes(const passes *p, const axis *across, const axis *down, c
     }
     ares_free(between);
 }
-
-static void resample_bytes(axis *across, const axis *down, const uint8_t *in, media_size from,
-                           uint8_t *out, media_size to)
-{
-    const passes p = passes_of();
-    int64_t row = (int64_t)to.w * 3;
-    if (p.init && from.w != to.w) p.init(across);
-    if (from.w != to.w && from.h != to.h) both_passes(&p, across, down, in, from, out);
-    else if (from.w != to.w) p.rows(across, in, from, out);
-    else if (from.h != to.h)
-        for (int32_t i = 0; i < to.h; i++)
-            p.column(down, i, in + down->first[i] * row, row, out + i * row);
-    else memcpy(out, in, (size_t)from.w * (size_t)from.h * 3);
-}
-
 /* out[x] += w * in[x], in one rounding as torch's build computes it */
 FOR_THIS_CPU
 static void add_row(const float *in, float w, float *out, int64_t n)
@@ -301,7 +277,15 @@ void media_resample(media_filter filter, const uint8_t *in, media_size from, uin
     } else {
         axis_round(&across, filter);
         axis_round(&down, filter);
-        resample_bytes(&across, &down, in, from, out, to);
+        const passes p = passes_of();
+        int64_t row = (int64_t)to.w * 3;
+        if (p.init && from.w != to.w) p.init(&across);
+        if (from.w != to.w && from.h != to.h) both_passes(&p, &across, &down, in, from, out);
+        else if (from.w != to.w) p.rows(&across, in, from, out);
+        else if (from.h != to.h)
+            for (int32_t i = 0; i < to.h; i++)
+                p.column(&down, i, in + down.first[i] * row, row, out + i * row);
+        else memcpy(out, in, (size_t)from.w * (size_t)from.h * 3);
     }
     axis_fini(&across);
     axis_fini(&down);

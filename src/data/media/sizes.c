@@ -264,32 +264,6 @@ static int read_processor(const ares_json *o, ares_processor *p)
     return ARES_OK;
 }
 
-/* Pictures and frames pass through one set of these. */
-static int check_same(const ares_processor *a, const ares_processor *b)
-{
-    bool same = a->patch == b->patch && a->merge == b->merge && a->temporal == b->temporal &&
-                a->resize == b->resize && a->rescale == b->rescale &&
-                a->normalize == b->normalize && a->rescale_factor == b->rescale_factor;
-    for (int i = 0; i < 3; i++) same &= a->mean[i] == b->mean[i] && a->std[i] == b->std[i];
-    return same ? ARES_OK
-                : ares_fail(ARES_EUNSUPPORTED,
-                            "videos differ from images in more than their limits of pixels (%d x "
-                            "%d x %d and %d x %d x %d pixels to a patch and its merge, or others)",
-                            a->patch, a->merge, a->temporal, b->patch, b->merge, b->temporal);
-}
-
-/* Beside the limits of a video, one for each of its frames. */
-static int check_cap(const ares_json *video)
-{
-    bool cap;
-    ARES_TRY(ares_json_get_bool(video, "cap_pixels_per_frame", false, &cap));
-    return cap ? ares_fail(ARES_EUNSUPPORTED,
-                           "cap_pixels_per_frame = true: a further limit of pixels for each frame "
-                           "is not offered; set it to false, and lower max_pixels where frames "
-                           "become too large")
-               : ARES_OK;
-}
-
 static int load(const char *dir, ares_arena *arena, char **name, ares_processor *out)
 {
     const ares_json *image, *video;
@@ -308,9 +282,25 @@ static int load(const char *dir, ares_arena *arena, char **name, ares_processor 
         if (!video) *name = image_name;
     }
     ARES_TRY(read_processor(video, &of_video));
-    ARES_TRY(check_cap(video));
+    bool cap; /* beside the limits of a video, one for each of its frames */
+    ARES_TRY(ares_json_get_bool(video, "cap_pixels_per_frame", false, &cap));
+    if (cap)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "cap_pixels_per_frame = true: a further limit of pixels for each frame "
+                         "is not offered; set it to false, and lower max_pixels where frames "
+                         "become too large");
     ARES_TRY(read_limits(video, VIDEO_MIN, VIDEO_MAX, &out->video_min, &out->video_max));
-    return check_same(out, &of_video);
+    /* pictures and frames pass through one set of all but the limits */
+    const ares_processor *a = out, *b = &of_video;
+    bool same = a->patch == b->patch && a->merge == b->merge && a->temporal == b->temporal &&
+                a->resize == b->resize && a->rescale == b->rescale &&
+                a->normalize == b->normalize && a->rescale_factor == b->rescale_factor;
+    for (int i = 0; i < 3; i++) same &= a->mean[i] == b->mean[i] && a->std[i] == b->std[i];
+    return same ? ARES_OK
+                : ares_fail(ARES_EUNSUPPORTED,
+                            "videos differ from images in more than their limits of pixels (%d x "
+                            "%d x %d and %d x %d x %d pixels to a patch and its merge, or others)",
+                            a->patch, a->merge, a->temporal, b->patch, b->merge, b->temporal);
 }
 
 int ares_processor_load(const char *dir, ares_processor *out)
@@ -324,24 +314,6 @@ int ares_processor_load(const char *dir, ares_processor *out)
         rc = ares_fail_in(rc, "media: %s", name);
     ares_arena_fini(&arena);
     return rc;
-}
-
-/*
- * Bytes to the numbers that a tower reads. A byte has one value per channel, so that a table of 3 x
- * 256 holds all of them, computed in f32 as transformers does: the mean and the deviation times the
- * factor's inverse first, then one subtraction and one division.
- */
-
-static void fill_table(const ares_processor *p, float table[3][256])
-{
-    float scale = p->rescale ? (float)(1 / p->rescale_factor) : 1;
-    for (int c = 0; c < 3; c++) {
-        float m = p->mean[c] * scale, d = p->std[c] * scale;
-        for (int b = 0; b < 256; b++)
-            table[c][b] = p->normalize ? ((float)b - m) / d
-                          : p->rescale ? (float)b * (float)p->rescale_factor
-                                       : (float)b;
-    }
 }
 
 int32_t ares_medium_tokens(const ares_medium *m, int32_t merge)
@@ -361,35 +333,35 @@ static void write_patch(const float table[3][256], const uint8_t *at, int64_t ro
         }
 }
 
-/* One row: the times of a patch whose upper left pixel lies `at` bytes into each frame. */
-static void write_row(const ares_medium *m, const ares_processor *p, const float table[3][256],
-                      const uint8_t *pixels, int32_t t, int64_t at, float *out)
-{
-    int64_t area = (int64_t)p->patch * p->patch, plane = p->temporal * area,
-            row = (int64_t)m->grid.w * p->patch * 3, frame = row * m->grid.h * p->patch;
-    for (int32_t k = 0; k < p->temporal; k++, out += area) {
-        int32_t f = t * p->temporal + k;
-        if (k == 0 || f < m->frames)
-            write_patch(table, pixels + ARES_MIN(f, m->frames - 1) * frame + at, row, p->patch, out,
-                        plane);
-        else /* no frame is left: the one of the time before */
-            for (int c = 0; c < 3; c++)
-                memcpy(out + c * plane, out + c * plane - area, (size_t)area * sizeof *out);
-    }
-}
-
 void ares_medium_patches(const ares_medium *m, const ares_processor *p, const uint8_t *pixels,
                          int32_t first, int32_t n, float *patches)
 {
-    float table[3][256];
-    fill_table(p, table);
+    float table[3][256], scale = p->rescale ? (float)(1 / p->rescale_factor) : 1;
+    for (int c = 0; c < 3; c++) {
+        float mean = p->mean[c] * scale, std = p->std[c] * scale;
+        for (int b = 0; b < 256; b++)
+            table[c][b] = p->normalize ? ((float)b - mean) / std
+                          : p->rescale ? (float)b * (float)p->rescale_factor
+                                       : (float)b;
+    }
     int32_t merge = p->merge, each = merge * merge, wide = m->grid.w / merge,
-            frame = m->grid.h * m->grid.w;
-    int64_t pixel = (int64_t)p->patch * 3, row = pixel * m->grid.w * p->patch,
-            width = 3 * (int64_t)p->temporal * p->patch * p->patch;
+            frame = m->grid.h * m->grid.w; /* patches of a time */
+    int64_t pixel = (int64_t)p->patch * 3, line = pixel * m->grid.w, row = line * p->patch,
+            frame_bytes = row * m->grid.h, area = (int64_t)p->patch * p->patch,
+            plane = p->temporal * area, width = 3 * plane;
     for (int32_t i = first; i < first + n; i++, patches += width) {
         int32_t block = i % frame / each, in = i % each, y = block / wide * merge + in / merge,
                 x = block % wide * merge + in % merge;
-        write_row(m, p, table, pixels, i / frame, y * row + x * pixel, patches);
+        const uint8_t *at = pixels + y * row + x * pixel; /* in the first frame */
+        float *out = patches;
+        for (int32_t k = 0; k < p->temporal; k++, out += area) {
+            int32_t f = i / frame * p->temporal + k;
+            if (k == 0 || f < m->frames)
+                write_patch(table, at + ARES_MIN(f, m->frames - 1) * frame_bytes, line, p->patch,
+                            out, plane);
+            else /* no frame is left: the one of the time before */
+                for (int c = 0; c < 3; c++)
+                    memcpy(out + c * plane, out + c * plane - area, (size_t)area * sizeof *out);
+        }
     }
 }

@@ -341,28 +341,6 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     add_to_stream(m, p, s, t, &l->down, gathered(m, rows, t->act, n.wide, t->all), s->x_mid, x_out);
 }
 
-/* dx as in block_backward, of the MLP alone. */
-static void mlp_backward(const ares_model *m, const ares_model_layer *l, int32_t rows,
-                         const block_saved *s, const block_scratch *t, void *dx)
-{
-    ares_device *d = m->device;
-    int32_t hidden = m->cfg.hidden, wide = m->cfg.intermediate;
-    /* the activation and the normed stream are computed again, which is cheaper than memory */
-    linear_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
-    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
-    act.dy = t->d_act;
-    act.lddy = wide;
-    act.d_gate = t->d_gate_up;
-    act.d_up = acts_at(d, t->d_gate_up, wide);
-    act.lddgu = 2 * (int64_t)wide;
-    d->k->silu_mul_backward(d, &act);
-    linear_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
-    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
-    linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
-                     2 * (int64_t)wide, t->h, t->d_h);
-    rms_norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
-}
-
 void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
                     const block_scratch *t, void *dx)
 {
@@ -374,7 +352,21 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     widths n = widths_of(c);
     void *d_qk = c->qk_norm ? t->d_qk : t->d_qkv;
 
-    mlp_backward(m, l, rows, s, t, dx);
+    /* the MLP; its activation and the normed stream are computed again, cheaper than memory */
+    linear_backward(d, &l->down, rows, dx, hidden, NULL, t->d_act, false);
+    ares_silu_mul_args act = swiglu(m, rows, s, t->act);
+    act.dy = t->d_act;
+    act.lddy = n.wide;
+    act.d_gate = t->d_gate_up;
+    act.d_up = acts_at(d, t->d_gate_up, n.wide);
+    act.lddgu = 2 * n.wide;
+    k->silu_mul_backward(d, &act);
+    linear_backward(d, &l->down, rows, dx, hidden, t->act, NULL, false);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL, NULL);
+    linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, 2, rows, t->d_gate_up,
+                     2 * n.wide, t->h, t->d_h);
+    rms_norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
+
     linear_backward(d, &l->o, rows, dx, hidden, s->attn, t->d_attn, false);
     if (c->qk_norm) /* the norms' backward adds to it */
         k->zero(d, t->d_qkv, (size_t)(rows * n.qkv) * ares_dtype_bytes(k->act));

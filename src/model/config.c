@@ -956,29 +956,9 @@ static const struct {
     { "stop_strings", NAN },
     { "watermarking_config", NAN },
 };
-
-static bool asks_for_something(const ares_json *v, double neutral)
-{
-    if (!v || v->type == ARES_JSON_NULL) return false;
-    if (v->type == ARES_JSON_ARRAY || v->type == ARES_JSON_OBJECT) return v->count > 0;
-    bool number = v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;
-    return !number || v->number != neutral;
-}
-
-static void add(const ares_json *v, const char *word, const ares_sampling_word *own, ares_str *out)
-{
-    enum { SHOWN = 40 };
-    ares_str text = { 0 };
-    ares_json_write(&text, v);
-    ares_str_addf(out, "%s%s = %.*s%s (", out->len ? ", " : "", word,
-                  (int)ARES_MIN(text.len, SHOWN), text.data, text.len > SHOWN ? ".." : "");
-    if (own) ares_str_addf(out, "%s = %g)", own->option, own->value);
-    else ares_str_add_z(out, "nothing here does that)");
-    ares_str_fini(&text);
-}
-
 int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int n)
 {
+    enum { SHOWN = 40 }; /* characters of a value */
     ares_arena arena = { 0 };
     ares_str path = { 0 }, text = { 0 }, told = { 0 };
     const ares_json *root;
@@ -992,9 +972,20 @@ int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int
             for (int k = 0; k < n; k++)
                 if (ares_view_eq(ares_view_of(own[k].word), ares_view_of(words[i].word)))
                     as = &own[k];
-            if (!asks_for_something(v, words[i].neutral)) continue;
-            if (!as || v->type == ARES_JSON_STRING || v->number != as->value)
-                add(v, words[i].word, as, &told);
+            if (!v || v->type == ARES_JSON_NULL) continue;
+            bool list = v->type == ARES_JSON_ARRAY || v->type == ARES_JSON_OBJECT,
+                 number = v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT;
+            /* an empty list and the neutral number ask for nothing */
+            if (list ? v->count == 0 : number && v->number == words[i].neutral) continue;
+            if (as && v->type != ARES_JSON_STRING && v->number == as->value) continue;
+            ares_str value = { 0 };
+            ares_json_write(&value, v);
+            ares_str_addf(&told, "%s%s = %.*s%s (", told.len ? ", " : "", words[i].word,
+                          (int)ARES_MIN(value.len, SHOWN), value.data,
+                          value.len > SHOWN ? ".." : "");
+            if (as) ares_str_addf(&told, "%s = %g)", as->option, as->value);
+            else ares_str_add_z(&told, "nothing here does that)");
+            ares_str_fini(&value);
         }
         if (told.len) ares_info("model: %s: not followed: %s", path.data, told.data);
     }

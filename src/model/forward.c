@@ -5,11 +5,6 @@
 
 enum { INPUT_ALIGN = 256 };
 
-typedef struct buffer {
-    void *data;
-    size_t bytes;
-} buffer;
-
 /* A micro-batch of a round. */
 typedef struct micro {
     block_pass pass;
@@ -36,8 +31,8 @@ struct ares_workspace {
     void *out, *hidden, *d_out;
     float *out_rstd;
     ares_held pass, stream, tail; /* by rows of a micro-batch, by rows and by n_out of a round */
-    buffer inputs;                /* what a pass reads, on any device but the CPU */
-    size_t inputs_used;
+    void *inputs;                 /* what a pass reads, on any device but the CPU */
+    size_t inputs_bytes, inputs_used;
     float *cos_sin; /* host, [rows of a round][head_dim] */
     int64_t cos_sin_rows;
     int32_t *keys; /* host, of each packed micro-batch: key_start, then key_row */
@@ -65,7 +60,7 @@ void ares_workspace_free(ares_workspace *w)
     ares_phase_give_back(d, &w->pass);
     ares_phase_give_back(d, &w->stream);
     ares_phase_give_back(d, &w->tail);
-    d->k->release(d, w->inputs.data, w->inputs.bytes);
+    d->k->release(d, w->inputs, w->inputs_bytes);
     ares_free(w->micro);
     ares_free(w->cos_sin);
     ares_free(w->keys);
@@ -153,16 +148,6 @@ static int does_not_fit(const ares_device *d, size_t bytes)
     return ares_device_full(d, "model", "activations", bytes, false,
                             "lower the tokens of a micro-batch");
 }
-
-static int ensure(ares_device *d, buffer *b, size_t bytes)
-{
-    if (b->bytes >= bytes) return ARES_OK;
-    d->k->release(d, b->data, b->bytes);
-    b->data = d->k->alloc(d, bytes);
-    b->bytes = b->data ? bytes : 0;
-    return b->data ? ARES_OK : does_not_fit(d, bytes);
-}
-
 /* Each micro-batch begins where a pass of its own would be aligned. */
 static int64_t aligned_rows(int64_t rows)
 {
@@ -335,9 +320,9 @@ static const void *placed(ares_workspace *w, const void *host, size_t bytes)
 {
     ares_device *d = w->model->device;
     if (d->index < 0 || !host || !bytes) return host;
-    char *to = w->inputs.data ? (char *)w->inputs.data + w->inputs_used : NULL;
+    char *to = w->inputs ? (char *)w->inputs + w->inputs_used : NULL;
     w->inputs_used += (bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
-    if (w->inputs_used <= w->inputs.bytes) d->k->copy_in(d, to, host, bytes);
+    if (w->inputs_used <= w->inputs_bytes) d->k->copy_in(d, to, host, bytes);
     return to;
 }
 
@@ -371,8 +356,12 @@ static int begin(ares_workspace *w, const ares_packed *p, int n, bool keep)
     ARES_TRY(begin_on_host(w, p));
     w->inputs_used = 0;
     for (int i = 0; i < n; i++) place_inputs(w, &p[i], &w->micro[i]);
-    if (w->inputs_used <= w->inputs.bytes) return ARES_OK;
-    ARES_TRY(ensure(d, &w->inputs, w->inputs_used));
+    if (w->inputs_used <= w->inputs_bytes) return ARES_OK;
+    /* they have been counted alone: now that their bytes are known, they get memory */
+    d->k->release(d, w->inputs, w->inputs_bytes);
+    w->inputs = d->k->alloc(d, w->inputs_used);
+    w->inputs_bytes = w->inputs ? w->inputs_used : 0;
+    if (!w->inputs) return does_not_fit(d, w->inputs_used);
     w->inputs_used = 0;
     for (int i = 0; i < n; i++) place_inputs(w, &p[i], &w->micro[i]);
     return ARES_OK;
@@ -429,32 +418,6 @@ static void *feature_row(const ares_workspace *w, int32_t layer, const micro *u,
 {
     return (char *)stream(w, layer, u) + (size_t)p->feature_rows[i] * row_bytes(w);
 }
-
-static void place_features(const ares_workspace *w, const micro *u, const ares_packed *p)
-{
-    ares_device *d = w->model->device;
-    int64_t width = w->model->cfg.hidden;
-    for (int32_t i = 0, n; i < p->n_features; i += n) {
-        n = run_of_features(p, i);
-        d->k->convert(d, feature_row(w, 0, u, p, i), d->k->act, u->features + i * width, ARES_F32,
-                      n * width);
-    }
-}
-
-/* Their derivatives go to the features, and none to the embeddings that they replaced. */
-static void take_features(const ares_workspace *w, const micro *u, const ares_packed *p)
-{
-    ares_device *d = w->model->device;
-    for (int32_t i = 0, n; i < p->n_features; i += n) {
-        void *row = feature_row(w, w->model->cfg.layers, u, p, i);
-        n = run_of_features(p, i);
-        if (p->d_features)
-            d->k->copy_out(d, (char *)p->d_features + (size_t)i * row_bytes(w), row,
-                           (size_t)n * row_bytes(w));
-        d->k->zero(d, row, (size_t)n * row_bytes(w));
-    }
-}
-
 /* The pass over w->micro; hidden[i]: [n_out][hidden] */
 static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **hidden)
 {
@@ -467,7 +430,11 @@ static void run(ares_model *m, ares_workspace *w, const ares_packed *p, void **h
     for (int j = 0; j < n; j++) {
         k->embedding(d, &m->embed->weight, w->micro[j].ids, p[j].rows, stream(w, 0, &w->micro[j]),
                      width);
-        place_features(w, &w->micro[j], &p[j]);
+        for (int32_t f = 0, run; f < p[j].n_features; f += run) {
+            run = run_of_features(&p[j], f);
+            k->convert(d, feature_row(w, 0, &w->micro[j], &p[j], f), k->act,
+                       w->micro[j].features + (int64_t)f * width, ARES_F32, (int64_t)run * width);
+        }
     }
     ares_region_unload(m, m->embed->region);
     for (int32_t i = 0; i < layers; i++) {
@@ -580,7 +547,15 @@ int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packe
     gradients_begin_look_up(m);
     for (int j = 0; j < n; j++) {
         const micro *u = &w->micro[j];
-        take_features(w, u, &p[j]);
+        /* their derivatives go to the features, and none to the embeddings that they replaced */
+        for (int32_t f = 0, run; f < p[j].n_features; f += run) {
+            void *row = feature_row(w, layers, u, &p[j], f);
+            run = run_of_features(&p[j], f);
+            if (p[j].d_features)
+                k->copy_out(d, (char *)p[j].d_features + (size_t)f * row_bytes(w), row,
+                            (size_t)run * row_bytes(w));
+            k->zero(d, row, (size_t)run * row_bytes(w));
+        }
         k->embedding_backward(d, &m->embed_grad, u->ids, p[j].rows, stream(w, layers, u),
                               m->cfg.hidden);
     }

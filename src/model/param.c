@@ -70,16 +70,6 @@ static void list_block(const listing *l, int i)
     y->up = param_beside(add_linear(l, wide, c->hidden, c->mlp_bias, "mlp.up_proj"));
     y->down = add_linear(l, c->hidden / l->parts, wide * l->parts, c->mlp_bias, "mlp.down_proj");
 }
-
-static int32_t head_rows(const ares_model *m)
-{
-    int32_t vocab = m->cfg.vocab;
-    if (!m->tp) return vocab;
-    int32_t parts = ares_group_size(m->tp), part = ares_group_rank(m->tp);
-    return ares_vocab_part_first(vocab, parts, part + 1) -
-           ares_vocab_part_first(vocab, parts, part);
-}
-
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
 static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, bool train_tower)
 {
@@ -109,7 +99,13 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
     l.stem = "";
     if (!c->tied) {
         l.region++;
-        m->lm_head = param_add(&l, head_rows(m), c->hidden, "lm_head.weight", 0);
+        int32_t rows = c->vocab;
+        if (m->tp) {
+            int32_t part = ares_group_rank(m->tp);
+            rows = ares_vocab_part_first(c->vocab, l.parts, part + 1) -
+                   ares_vocab_part_first(c->vocab, l.parts, part);
+        }
+        m->lm_head = param_add(&l, rows, c->hidden, "lm_head.weight", 0);
     }
     if (c->value_head) {
         l.region++;

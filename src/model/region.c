@@ -30,44 +30,21 @@ struct ares_slots {
     weight_slot slot[WEIGHT_SLOTS];
     size_t bytes; /* of one */
 };
-
-static size_t weight_bytes(const ares_region *r)
+/* Weights of a region that this rank keeps. */
+static int64_t kept(const ares_region *r)
 {
-    return (size_t)r->elements * ares_dtype_bytes(r->dtype);
+    return r->in_parts ? r->own : r->elements;
 }
 
-static size_t own_bytes(const ares_region *r)
+static size_t kept_bytes(const ares_region *r)
 {
-    return (size_t)r->own * ares_dtype_bytes(r->dtype);
-}
-
-/* What of a region the host keeps. */
-static size_t host_bytes(const ares_region *r)
-{
-    return r->in_parts ? own_bytes(r) : weight_bytes(r);
+    return (size_t)kept(r) * ares_dtype_bytes(r->dtype);
 }
 
 /* Whether a region's weights are whole on the device only while they are held. */
 static bool region_apart(const ares_region *r)
 {
     return r->host || r->in_parts;
-}
-
-/* Memory of the device for such weights. */
-static int slots_open(ares_model *m)
-{
-    ares_device *d = m->device;
-    struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
-    for (int i = 0; i < regions_count(m); i++)
-        if (region_apart(&m->regions[i]))
-            s->bytes = ARES_MAX(s->bytes, weight_bytes(&m->regions[i]));
-    for (int i = 0; i < WEIGHT_SLOTS; i++) {
-        s->slot[i] = (weight_slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
-        if (!s->slot[i].memory)
-            return ares_device_full(d, "model", "weights that come region by region", s->bytes,
-                                    false, NULL);
-    }
-    return ARES_OK;
 }
 
 bool ares_model_by_region(const ares_model *m)
@@ -100,7 +77,7 @@ static char *own_place(const weight_slot *s, const ares_region *r)
 static void bring(ares_model *m, const weight_slot *s, const ares_region *from)
 {
     void *to = from->in_parts ? own_place(s, from) : s->memory;
-    m->device->k->bring(m->device, to, from->host, host_bytes(from));
+    m->device->k->bring(m->device, to, from->host, kept_bytes(from));
 }
 
 static void brought(ares_model *m)
@@ -132,27 +109,8 @@ static void begin_fill(ares_model *m, weight_slot *s, int r)
     if (!from->in_parts) return;
     const void *mine = from->host ? own_place(s, from) : from->own_weights;
     if (from->host) brought(m); /* before the others read it */
-    s->ticket = ares_group_gather(m->share.group, mine, s->memory, own_bytes(from));
+    s->ticket = ares_group_gather(m->share.group, mine, s->memory, kept_bytes(from));
 }
-
-static void slots_close(ares_model *m)
-{
-    if (!m->slots) return;
-    arrive(m); /* before its memory is anybody else's */
-    for (int i = 0; i < WEIGHT_SLOTS; i++)
-        m->device->k->release(m->device, m->slots->slot[i].memory, m->slots->bytes);
-    ares_free(m->slots);
-}
-
-/* weights were written where they lie */
-static void slots_forget(ares_model *m)
-{
-    for (int i = 0; i < WEIGHT_SLOTS && m->slots; i++) {
-        ARES_ASSERT(!m->slots->slot[i].holds);
-        m->slots->slot[i].region = -1;
-    }
-}
-
 /* Where the weights of region r are on the device; NULL: nowhere. */
 static void point_at(ares_model *m, int r, void *weights)
 {
@@ -221,7 +179,7 @@ void ares_region_store(ares_model *m, int r)
     if (ahead && !ahead->holds) ahead->region = -1;
     if (to->host)
         m->device->k->store(m->device, to->host, to->in_parts ? to->own_weights : to->weights,
-                            host_bytes(to));
+                            kept_bytes(to));
 }
 
 /*
@@ -263,7 +221,13 @@ static bool adds_rounds(const ares_model *m)
     return m->share.by_round && !in_parts(m) && ares_group_size(m->share.group) > 1;
 }
 
-static bool region_of_tower(const ares_model *m, int i);
+/* Whether region i is one of the matrices of a vision tower. */
+static bool region_of_tower(const ares_model *m, int i)
+{
+    if (!m->tower.patches) return false;
+    int first = m->tower.patches->region;
+    return i >= first && i <= first + m->cfg.vision.depth;
+}
 
 /* Norms, biases and a tower's matrices are one chain over all rounds. */
 static bool sums_rounds(const ares_model *m, const ares_region *r)
@@ -281,18 +245,6 @@ static int64_t slice_of(const ares_model *m, const ares_region *r)
 static int64_t of_look_up(const ares_model *m)
 {
     return m->cfg.tied && !in_parts(m) ? m->embed->elements : 0;
-}
-
-/* Of a trained model: elements of m->grads. */
-static int64_t gradients_elements(const ares_model *m)
-{
-    int64_t n = of_look_up(m) + (in_parts(m) ? GRAD_SLOTS * largest(m) : 0);
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
-        n += r->in_parts ? r->own : r->elements;
-        n += sums_rounds(m, r) ? slice_of(m, r) : 0;
-    }
-    return n;
 }
 
 /* grad NULL: nowhere */
@@ -314,7 +266,7 @@ static void give_memory(ares_model *m)
         ares_region *r = &m->regions[i];
         r->own_grad = r->in_parts ? g : g + r->own_first;
         if (!r->in_parts) point_grads_at(m, i, g);
-        g += r->in_parts ? r->own : r->elements;
+        g += kept(r);
         if (!sums_rounds(m, r)) continue;
         r->round_sum = g;
         if (m->share.how == ARES_SHARE_STATES) r->own_grad = g;
@@ -326,23 +278,6 @@ static void give_memory(ares_model *m)
     for (int i = 0; i < GRAD_SLOTS; i++)
         m->grad_slots->slot[i] = (grad_slot){ .memory = g + i * largest(m), .of = NOBODY };
 }
-
-static int take_memory(ares_model *m)
-{
-    ares_device *d = m->device;
-    if (ares_phase_holds(d, &m->of_training)) return ARES_OK;
-    m->grads = ares_phase_take(d, ARES_PHASE_TRAIN, &m->of_training, m->grads_bytes);
-    if (!m->grads) return ares_device_full(d, "model", "gradients", m->grads_bytes, false, NULL);
-    give_memory(m);
-    return ARES_OK;
-}
-
-static void gradients_close(ares_model *m)
-{
-    ares_phase_give_back(m->device, &m->of_training);
-    ares_free(m->grad_slots);
-}
-
 static grad_slot *grad_slot_of(const ares_model *m, int of)
 {
     grad_slot *s = m->grad_slots->slot, *end = s + GRAD_SLOTS;
@@ -375,7 +310,11 @@ int ares_model_zero_grad(ares_model *m)
 {
     size_t bytes = m->grads_bytes;
     ARES_ASSERT(m->trainable);
-    ARES_TRY(take_memory(m));
+    if (!ares_phase_holds(m->device, &m->of_training)) {
+        m->grads = ares_phase_take(m->device, ARES_PHASE_TRAIN, &m->of_training, bytes);
+        if (!m->grads) return ares_device_full(m->device, "model", "gradients", bytes, false, NULL);
+        give_memory(m);
+    }
     if (m->grad_slots) bytes = (size_t)(m->grad_slots->slot[0].memory - (float *)m->grads) * 4;
     m->device->k->zero(m->device, m->grads, bytes);
     for (int i = 0; i < GRAD_SLOTS && m->grad_slots; i++) { /* of a pass that went no further */
@@ -418,34 +357,28 @@ static void sum_small(ares_group *g, float *x, int64_t n)
     if (ares_group_size(g) > 1) ares_group_join(g, ares_group_sum(g, x, n));
 }
 
-/* A matrix's gradient of all ranks of the group, where no round has summed it. */
-static void sum_inside(ares_model *m, int region)
-{
-    const ares_region *r = &m->regions[region];
-    ares_group *g = m->share.group;
-    if (r->in_parts) {
-        leave(m, region);
-        for (int i = 0; i < GRAD_SLOTS; i++) ares_group_join(g, m->grad_slots->slot[i].leaving);
-    } else if (r->round_sum) {
-        if (m->share.how == ARES_SHARE_NONE)
-            ares_group_join(g, ares_group_gather(g, r->round_sum, r->grad,
-                                                 (size_t)slice_of(m, r) * sizeof(float)));
-    } else if (m->share.how == ARES_SHARE_NONE) sum_everywhere(g, r->grad, r->elements);
-    else ares_group_join(g, ares_group_sum_scatter(g, r->grad, r->own_grad, r->own, false));
-}
-
 void ares_region_sum(ares_model *m, int region)
 {
     const ares_region *r = &m->regions[region];
     const ares_model_share *s = &m->share;
-    if (!s->group) return;
-    if (r->decay) {
-        sum_inside(m, region);
-        sum_everywhere(s->replicas, r->own_grad, r->own);
-    } else {
-        sum_small(s->group, r->grad, r->elements);
+    ares_group *g = s->group;
+    if (!g) return;
+    if (!r->decay) {
+        sum_small(g, r->grad, r->elements);
         sum_small(s->replicas, r->grad, r->elements);
+        return;
     }
+    /* first inside the group, unless rounds have summed it already, then over the replicas */
+    if (r->in_parts) {
+        leave(m, region);
+        for (int i = 0; i < GRAD_SLOTS; i++) ares_group_join(g, m->grad_slots->slot[i].leaving);
+    } else if (r->round_sum) {
+        if (s->how == ARES_SHARE_NONE)
+            ares_group_join(g, ares_group_gather(g, r->round_sum, r->grad,
+                                                 (size_t)slice_of(m, r) * sizeof(float)));
+    } else if (s->how == ARES_SHARE_NONE) sum_everywhere(g, r->grad, r->elements);
+    else ares_group_join(g, ares_group_sum_scatter(g, r->grad, r->own_grad, r->own, false));
+    sum_everywhere(s->replicas, r->own_grad, r->own);
 }
 
 void ares_model_end_round(ares_model *m)
@@ -528,34 +461,6 @@ static int64_t stretch(const ares_region *r, int64_t first)
 {
     return ARES_MIN(STRETCH, r->own - first);
 }
-
-static int windows_open(ares_model *m)
-{
-    ares_device *d = m->device;
-    struct ares_windows *w = m->windows = ares_calloc(1, sizeof *w);
-    w->region = -1;
-    for (int i = 0; i < m->n_regions; i++) {
-        const ares_region *r = &m->regions[i];
-        w->bytes = ARES_MAX(w->bytes, KINDS * array_bytes(r, stretch(r, 0)));
-    }
-    for (int i = 0; i < WINDOWS; i++)
-        if (!(w->memory[i] = d->k->alloc(d, w->bytes)))
-            return ares_device_full(d, "model", "optimizer states that come piece by piece",
-                                    w->bytes, false, NULL);
-    return ARES_OK;
-}
-
-/* optimizer states, wherever they lie */
-static void windows_close(ares_model *m)
-{
-    ares_device *d = m->device;
-    for (int i = 0; i < WINDOWS && m->windows; i++)
-        d->k->release(d, m->windows->memory[i], m->windows->bytes);
-    if (m->windows) d->k->release_host(d, m->states, m->states_bytes);
-    else d->k->release(d, m->states, m->states_bytes);
-    ares_free(m->windows);
-}
-
 /* Where the arrays of a stretch lie in a window. */
 static char *place(const struct ares_windows *w, int64_t turn, const ares_region *r, int64_t first,
                    int kind)
@@ -582,22 +487,6 @@ static void bring_states(ares_model *m, int region, int64_t first)
     w->first = first;
 }
 
-/* What was written of a stretch goes back to the host, which finds it there after a sync. */
-static void store(ares_model *m, const ares_region *r, const ares_states *s)
-{
-    void *of[KINDS] = { s->m, s->v, s->master };
-    for (int i = 0; i < KINDS; i++)
-        if (of[i])
-            m->device->k->store(m->device, home(r, s->first, i), of[i], array_bytes(r, s->n));
-}
-
-/* The stretch after (region, first), of the next region where this one ends. */
-static void bring_next(ares_model *m, int region, int64_t first)
-{
-    if (first < m->regions[region].own) bring_states(m, region, first);
-    else if (region + 1 < m->n_regions) bring_states(m, region + 1, 0);
-}
-
 bool ares_states_next(ares_model *m, int region, ares_states *s)
 {
     const ares_region *r = &m->regions[region];
@@ -612,7 +501,11 @@ bool ares_states_next(ares_model *m, int region, ares_states *s)
     if (!last && (w->region != region || w->first != first)) bring_states(m, region, first);
     if (!last && m->device->k->brought) m->device->k->brought(m->device);
     /* `brought` need not wait for it, and what comes next takes its window */
-    if (written.n) store(m, r, &written);
+    void *of[KINDS] = { written.m, written.v, written.master };
+    for (int i = 0; i < KINDS && written.n; i++)
+        if (of[i])
+            m->device->k->store(m->device, home(r, written.first, i), of[i],
+                                array_bytes(r, written.n));
     if (last) return false;
     *s = (ares_states){ .first = first, .n = stretch(r, first) };
     s->m = place(w, w->turn, r, first, 0);
@@ -620,23 +513,11 @@ bool ares_states_next(ares_model *m, int region, ares_states *s)
     s->master = r->master ? place(w, w->turn, r, first, 2) : NULL;
     w->turn++;
     w->region = -1;
-    bring_next(m, region, first + s->n);
+    first += s->n; /* what comes next, of the next region where this one ends */
+    if (first < r->own) bring_states(m, region, first);
+    else if (region + 1 < m->n_regions) bring_states(m, region + 1, 0);
     return true;
 }
-
-static void lay_out_states(ares_model *m)
-{
-    char *s = m->states;
-    for (int i = 0; i < m->n_regions; i++) {
-        ares_region *r = &m->regions[i];
-        size_t one = array_bytes(r, r->own);
-        r->m = s;
-        r->v = s + one;
-        r->master = has_master(r) ? s + 2 * one : NULL;
-        s += (has_master(r) ? 3 : 2) * one;
-    }
-}
-
 /* The master of a weight begins as the weight. */
 static void begin_master(ares_model *m, int region)
 {
@@ -664,11 +545,30 @@ int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short)
         r->states = has_master(r) ? of_short : ARES_F32;
         bytes += array_bytes(r, r->own) * (has_master(r) ? 3 : 2);
     }
-    if (host) ARES_TRY(windows_open(m));
+    if (host) {
+        struct ares_windows *w = m->windows = ares_calloc(1, sizeof *w);
+        w->region = -1;
+        for (int i = 0; i < m->n_regions; i++) {
+            const ares_region *r = &m->regions[i];
+            w->bytes = ARES_MAX(w->bytes, KINDS * array_bytes(r, stretch(r, 0)));
+        }
+        for (int i = 0; i < WINDOWS; i++)
+            if (!(w->memory[i] = d->k->alloc(d, w->bytes)))
+                return ares_device_full(d, "model", "optimizer states that come piece by piece",
+                                        w->bytes, false, NULL);
+    }
     m->states = host ? d->k->alloc_host(d, bytes) : d->k->alloc(d, bytes);
     m->states_bytes = m->states ? bytes : 0;
     if (!m->states) return ares_device_full(d, "model", "optimizer states", bytes, host, NULL);
-    lay_out_states(m);
+    char *s = m->states;
+    for (int i = 0; i < m->n_regions; i++) {
+        ares_region *r = &m->regions[i];
+        size_t one = array_bytes(r, r->own);
+        r->m = s;
+        r->v = s + one;
+        r->master = has_master(r) ? s + 2 * one : NULL;
+        s += (has_master(r) ? 3 : 2) * one;
+    }
     for (int i = 0; i < m->n_regions && of_short == ARES_F32; i++)
         if (m->regions[i].master) begin_master(m, i);
     return d->k->sync(d);
@@ -708,14 +608,6 @@ static void name_regions(ares_model *m)
         snprintf(m->regions[n++].name, sizeof m->regions->name, "vision block %d", i);
 }
 
-/* Whether region i is one of the matrices of a vision tower. */
-static bool region_of_tower(const ares_model *m, int i)
-{
-    if (!m->tower.patches) return false;
-    int first = m->tower.patches->region;
-    return i >= first && i <= first + m->cfg.vision.depth;
-}
-
 int regions_count(const ares_model *m)
 {
     return m->n_regions + m->n_frozen;
@@ -744,17 +636,9 @@ int ares_model_sync(const ares_model *m)
  * Parts are equal, and a chunk of the gradient's norm lies in one of them. Padding depends on the
  * number of ranks alone, whoever shares: replicas cut the part that they have among them, too.
  */
-static void cut(const ares_model *m, ares_region *r)
-{
-    r->elements = rounded_up(r->elements, r->decay ? ares_model_ranks(m) * ARES_SUM_CHUNK : ALIGN);
-    r->own = r->elements;
-    if (!r->decay || ares_model_shards(m) == 1) return;
-    r->own = r->elements / ares_model_shards(m);
-    r->own_first = r->own * ares_group_rank(m->share.group);
-}
-
 static void lay_out(ares_model *m)
 {
+    int64_t shards = ares_model_shards(m), padded = ares_model_ranks(m) * ARES_SUM_CHUNK;
     m->regions = ares_calloc((size_t)regions_count(m), sizeof *m->regions);
     name_regions(m);
     for (int i = 0; i < m->n_params; i++) {
@@ -769,7 +653,11 @@ static void lay_out(ares_model *m)
     for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
         r->in_parts = r->decay && m->share.how == ARES_SHARE_ALL && !region_of_tower(m, i);
-        cut(m, r);
+        r->elements = rounded_up(r->elements, r->decay ? padded : ALIGN);
+        r->own = r->elements;
+        if (!r->decay || shards == 1) continue;
+        r->own = r->elements / shards;
+        r->own_first = r->own * ares_group_rank(m->share.group);
     }
 }
 
@@ -799,7 +687,7 @@ void regions_give_memory(ares_model *m)
         size_t each = ares_dtype_bytes(r->dtype);
         if (on_host(m, r)) {
             r->host = host;
-            host += (size_t)(r->in_parts ? r->own : r->elements) * each;
+            host += kept_bytes(r);
         } else if (region_apart(r)) {
             r->own_weights = w;
             w += (size_t)r->own * each;
@@ -827,18 +715,22 @@ int regions_allocate(ares_model *m, bool trainable)
 {
     ares_device *d = m->device;
     bool all = m->share.how == ARES_SHARE_ALL;
+    int64_t gradients = 0; /* elements */
     ARES_ASSERT(!all || m->share.group);
     m->trainable = trainable;
     lay_out(m);
     for (int i = 0; i < regions_count(m); i++) {
         ares_region *r = &m->regions[i];
-        size_t bytes = (size_t)(r->in_parts ? r->own : r->elements) * ares_dtype_bytes(r->dtype);
-        *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += bytes;
+        *(on_host(m, r) ? &m->host_weights_bytes : &m->weights_bytes) += kept_bytes(r);
         if (has_act(m, r)) m->weights_bytes += (size_t)r->elements * sizeof(uint16_t);
-        if (i >= m->n_regions) continue;
-        m->n_squares += trainable ? ares_region_chunks(r) : 0;
+        if (i >= m->n_regions || !trainable) continue;
+        m->n_squares += ares_region_chunks(r);
+        gradients += kept(r) + (sums_rounds(m, r) ? slice_of(m, r) : 0);
     }
-    if (trainable) m->grads_bytes = (size_t)gradients_elements(m) * sizeof(float);
+    if (trainable) {
+        gradients += of_look_up(m) + (all ? GRAD_SLOTS * largest(m) : 0);
+        m->grads_bytes = (size_t)gradients * sizeof(float);
+    }
     if (m->slice) return ARES_OK; /* ares_model_slice_take */
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (trainable) m->grad_squares = d->k->alloc(d, (size_t)m->n_squares * sizeof(double));
@@ -848,26 +740,52 @@ int regions_allocate(ares_model *m, bool trainable)
     if (m->host_weights_bytes && !m->host_weights)
         return ares_device_full(d, "model", "weights", m->host_weights_bytes, true, NULL);
     regions_give_memory(m);
-    return m->host_weights || all ? slots_open(m) : ARES_OK;
+    if (!m->host_weights && !all) return ARES_OK;
+    struct ares_slots *s = m->slots = ares_calloc(1, sizeof *s);
+    for (int i = 0; i < regions_count(m); i++) {
+        const ares_region *r = &m->regions[i];
+        if (region_apart(r))
+            s->bytes = ARES_MAX(s->bytes, (size_t)r->elements * ares_dtype_bytes(r->dtype));
+    }
+    for (int i = 0; i < WEIGHT_SLOTS; i++) {
+        s->slot[i] = (weight_slot){ .memory = d->k->alloc(d, s->bytes), .region = -1 };
+        if (!s->slot[i].memory)
+            return ares_device_full(d, "model", "weights that come region by region", s->bytes,
+                                    false, NULL);
+    }
+    return ARES_OK;
 }
 
 void regions_release(ares_model *m)
 {
     ares_device *d = m->device;
-    slots_close(m);
-    gradients_close(m);
+    if (m->slots) {
+        arrive(m); /* before its memory is anybody else's */
+        for (int i = 0; i < WEIGHT_SLOTS; i++)
+            d->k->release(d, m->slots->slot[i].memory, m->slots->bytes);
+        ares_free(m->slots);
+    }
+    ares_phase_give_back(d, &m->of_training);
+    ares_free(m->grad_slots);
     d->k->release_host(d, m->host_weights, m->host_weights_bytes);
     if (m->slice) ares_phase_give_back(d, &m->of_rollout);
     else d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grad_squares, (size_t)m->n_squares * sizeof(double));
-    windows_close(m);
+    for (int i = 0; i < WINDOWS && m->windows; i++)
+        d->k->release(d, m->windows->memory[i], m->windows->bytes);
+    if (m->windows) d->k->release_host(d, m->states, m->states_bytes);
+    else d->k->release(d, m->states, m->states_bytes);
+    ares_free(m->windows);
     ares_free(m->regions);
 }
 
 int regions_refresh(ares_model *m)
 {
     ares_device *d = m->device;
-    slots_forget(m);
+    for (int i = 0; i < WEIGHT_SLOTS && m->slots; i++) { /* what they hold is out of date */
+        ARES_ASSERT(!m->slots->slot[i].holds);
+        m->slots->slot[i].region = -1;
+    }
     if (d->k->act == ARES_F32) return ARES_OK;
     for (int i = 0; i < regions_count(m); i++) {
         const ares_region *r = &m->regions[i];

@@ -12,41 +12,24 @@ static bool divides(const ares_model_config *c, int32_t parts)
     return c->heads % parts == 0 && c->kv_heads % parts == 0 && c->intermediate % parts == 0 &&
            c->hidden % parts == 0;
 }
-
-static int check_division(const ares_model_config *c, int32_t parts)
-{
-    char choices[64] = "1";
-    size_t at = 1;
-    if (divides(c, parts)) return ARES_OK;
-    for (int32_t n = 2; n <= c->kv_heads && at + 12 < sizeof choices; n++)
-        if (divides(c, n)) at += (size_t)snprintf(choices + at, sizeof choices - at, ", %d", n);
-    return ares_fail(ARES_ECONFIG,
-                     "model: worker.rollout.tensor_parallel_size = %d: does not divide %d heads, "
-                     "%d kv heads, an intermediate size of %d and a hidden size of %d "
-                     "(choices: %s)",
-                     parts, c->heads, c->kv_heads, c->intermediate, c->hidden, choices);
-}
-
-/* Cuts the head from what the slice holds of it. */
-static void cut_head(ares_model *m)
-{
-    ares_vocab_parts p = ares_model_head_parts(m);
-    int32_t first = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part),
-            end = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part + 1);
-    m->head = m->lm_head->weight;
-    if (!m->cfg.tied) return;
-    m->head.n = end - first;
-    m->head.data = (char *)m->head.data +
-                   (size_t)((int64_t)first * m->head.k) * ares_dtype_bytes(m->head.dtype);
-}
-
 int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out)
 {
     const ares_model_options opt = { .storage = whole->embed->weight.dtype };
     ares_model_config cfg = whole->cfg;
     int32_t parts = ares_group_size(tp);
     ARES_ASSERT(!whole->tp && !cfg.value_head);
-    ARES_TRY(check_division(&cfg, parts));
+    if (!divides(&cfg, parts)) {
+        char choices[64] = "1";
+        size_t at = 1;
+        for (int32_t n = 2; n <= cfg.kv_heads && at + 12 < sizeof choices; n++)
+            if (divides(&cfg, n))
+                at += (size_t)snprintf(choices + at, sizeof choices - at, ", %d", n);
+        return ares_fail(ARES_ECONFIG,
+                         "model: worker.rollout.tensor_parallel_size = %d: does not divide %d "
+                         "heads, %d kv heads, an intermediate size of %d and a hidden size of %d "
+                         "(choices: %s)",
+                         parts, cfg.heads, cfg.kv_heads, cfg.intermediate, cfg.hidden, choices);
+    }
     if (parts > 1 && whole->device->k->layout != ARES_PANEL32)
         return ares_fail(ARES_EUNSUPPORTED,
                          "model: %d ranks divide a model only by the CPU's native kernels, not by "
@@ -75,14 +58,29 @@ int ares_model_slice_take(ares_model *m)
         return ares_device_full(m->device, "model", "weights that rollout decodes with", bytes,
                                 false, NULL);
     regions_give_memory(m);
-    if (m->tp) cut_head(m);
+    if (!m->tp) return ARES_OK;
+    /* the head's rows of this rank; a tied one is cut from the embedding, which is whole */
+    ares_vocab_parts p = ares_model_head_parts(m);
+    m->head = m->lm_head->weight;
+    if (!m->cfg.tied) return ARES_OK;
+    int32_t first = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part);
+    m->head.n = ares_vocab_part_first(m->cfg.vocab, p.parts, p.part + 1) - first;
+    m->head.data = (char *)m->head.data +
+                   (size_t)((int64_t)first * m->head.k) * ares_dtype_bytes(m->head.dtype);
     return ARES_OK;
 }
 
-/* Panels that begin inside a panel of `from`: their lanes move one by one; on the CPU. */
-static void copy_lanes(const ares_matrix *to, const ares_matrix *from, int32_t first)
+/* to = the rows of `from` from `first` on. */
+static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
 {
     size_t each = ares_dtype_bytes(to->dtype);
+    if (to->layout != ARES_PANEL32 ||
+        (first % 32 == 0 && (to->n % 32 == 0 || first + to->n == from->n))) {
+        d->k->copy(d, to->data, (const char *)from->data + (size_t)((int64_t)first * to->k) * each,
+                   (size_t)ares_matrix_elements(to->layout, to->n, to->k) * each);
+        return;
+    }
+    /* panels that begin inside a panel of `from`: their lanes move one by one; on the CPU */
     for (int32_t n = 0; n < to->n; n++)
         for (int32_t k = 0; k < to->k; k++) {
             int32_t source = first + n;
@@ -91,18 +89,6 @@ static void copy_lanes(const ares_matrix *to, const ares_matrix *from, int32_t f
                        ((size_t)(source / 32 * to->k + k) * 32 + (size_t)(source % 32)) * each,
                    each);
         }
-}
-
-/* to = the rows of `from` from `first` on. */
-static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
-{
-    size_t each = ares_dtype_bytes(to->dtype);
-    bool panels = to->layout == ARES_PANEL32;
-    if (panels && (first % 32 || (to->n % 32 && first + to->n != from->n)))
-        copy_lanes(to, from, first);
-    else
-        d->k->copy(d, to->data, (const char *)from->data + (size_t)((int64_t)first * to->k) * each,
-                   (size_t)ares_matrix_elements(to->layout, to->n, to->k) * each);
 }
 
 /* The slice's rows of a region's parameters, whose weights are whole on the device. */

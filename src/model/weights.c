@@ -154,13 +154,6 @@ static ares_matrix lying(const stretch *s, const piece *x)
     return y;
 }
 
-/* The weights of the same rectangle in another model of these parameters; this rank has them. */
-static ares_matrix pieces_other(const ares_model *other, const piece *x)
-{
-    stretch s = held_weights(&other->regions[x->p->region]);
-    return lying(&s, x);
-}
-
 typedef int piece_fn(void *ctx, const piece *x);
 
 typedef struct visit {
@@ -216,20 +209,14 @@ static int64_t pieces_turns(const ares_region *r, int ranks)
     return (share_of(r, ranks) + TURN - 1) / TURN;
 }
 
-/* Which of these runs is rank's: ranks that have the same part of a region write it together. */
-static int64_t run_of(const ares_model *m, int rank, int ranks)
-{
-    int shards = ares_model_shards(m), replicas = ranks / shards;
-    return rank % shards * replicas + rank / shards;
-}
-
 static int pieces_of_turn(const ares_model *m, int region, piece_kind kind, int rank, int ranks,
                           int64_t turn, piece_fn *fn, void *ctx)
 {
     const ares_region *r = &m->regions[region];
     visit v = { .held = held(m, r, kind), .fn = fn, .ctx = ctx };
-    int64_t share = share_of(r, ranks), run = run_of(m, rank, ranks) * share,
-            first = run + turn * TURN,
+    /* which of the runs is rank's: ranks that have the same part of a region write it together */
+    int shards = ares_model_shards(m), number = rank % shards * (ranks / shards) + rank / shards;
+    int64_t share = share_of(r, ranks), run = number * share, first = run + turn * TURN,
             end = ARES_MIN(ARES_MIN(run + share, first + TURN), r->elements);
     if (!v.held.data || first >= end) return ARES_OK;
     ARES_ASSERT(first >= v.held.first && end <= v.held.first + v.held.n);
@@ -262,26 +249,21 @@ static int piece_put(ares_model *m, const piece *x, const void *tensor, ares_dty
  */
 
 enum { PLACES = 16, PIECE = 64 }; /* places in a tensor, bytes at each */
-
-static uint64_t tensor(uint64_t h, const ares_tensor_info *t)
-{
-    h = ares_fnv1a(h, t->name, strlen(t->name) + 1);
-    h = ares_fnv1a(h, t->dtype_name, strlen(t->dtype_name) + 1);
-    h = ares_fnv1a(h, t->shape, (size_t)t->rank * sizeof *t->shape);
-    for (int64_t i = 0; i < PLACES; i++) {
-        int64_t at = t->bytes / PLACES * i;
-        h = ares_fnv1a(h, (const char *)t->data + at, (size_t)ARES_MIN(PIECE, t->bytes - at));
-    }
-    return h;
-}
-
 int ares_model_fingerprint(const char *dir, uint64_t *out)
 {
     ares_safetensors *s;
     uint64_t h = ARES_FNV1A;
     ARES_TRY(ares_safetensors_open(dir, &s));
-    for (int64_t i = 0; i < ares_safetensors_count(s); i++)
-        h = tensor(h, ares_safetensors_at(s, i));
+    for (int64_t i = 0; i < ares_safetensors_count(s); i++) {
+        const ares_tensor_info *t = ares_safetensors_at(s, i);
+        h = ares_fnv1a(h, t->name, strlen(t->name) + 1);
+        h = ares_fnv1a(h, t->dtype_name, strlen(t->dtype_name) + 1);
+        h = ares_fnv1a(h, t->shape, (size_t)t->rank * sizeof *t->shape);
+        for (int64_t k = 0; k < PLACES; k++) {
+            int64_t at = t->bytes / PLACES * k;
+            h = ares_fnv1a(h, (const char *)t->data + at, (size_t)ARES_MIN(PIECE, t->bytes - at));
+        }
+    }
     ares_safetensors_close(s);
     *out = h;
     return ARES_OK;
@@ -321,23 +303,6 @@ static void hash_chunk(void *ctx, int64_t task, int worker)
             for (const uint16_t *x = j->rows; i < stop; i++) sum += hash_of(j->key, at++, x[i]);
     }
     atomic_fetch_add(&j->sum, sum);
-}
-
-/* Adds to *sum what rows, the rectangle's numbers in a file, contribute. */
-static void fingerprint_add(const ares_model *m, const piece *x, piece_kind kind, const void *rows,
-                            ares_dtype dtype, uint64_t *sum)
-{
-    int64_t k = x->p->weight.k;
-    uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
-    hash_job j = { .key = ares_fnv1a(name, &(char){ (char)kind }, 1),
-                   .rows = rows,
-                   .dtype = dtype,
-                   .n = x->rows * x->columns,
-                   .columns = x->columns,
-                   .at = x->row * k + x->column,
-                   .stride = k };
-    ares_pool_run(m->device->pool, (j.n + HASH_CHUNK - 1) / HASH_CHUNK, hash_chunk, &j);
-    *sum += j.sum;
 }
 
 /*
@@ -445,31 +410,38 @@ static int finish_late(void *ctx)
 {
     return ares_safetensors_finish(ctx);
 }
-
-static void post(const saving *s, const wire *x, const void *rows, size_t bytes)
-{
-    late *l = ares_malloc(sizeof *l + bytes);
-    l->w = s->w;
-    l->at = *x;
-    tensor_name(&s->m->params[x->param], (piece_kind)x->kind, l->name);
-    memcpy(l->rows, rows, bytes);
-    ares_write_queue_post(s->behind, write_late, l);
-}
-
 static int save_piece(void *ctx, const piece *x)
 {
     saving *s = ctx;
     wire head = { x->p - s->m->params, s->kind, x->row, x->rows, x->column, x->columns };
     if (head.param < s->f->first || head.param >= s->f->end) return ARES_OK;
-    size_t bytes = (size_t)(x->rows * x->columns) * ares_dtype_bytes(s->f->dtype);
+    int64_t n = x->rows * x->columns, k = x->p->weight.k;
+    size_t bytes = (size_t)n * ares_dtype_bytes(s->f->dtype);
     void *rows = ares_malloc(bytes);
     int rc = model_get(s->m, &x->memory, rows, s->f->dtype);
-    if (rc == ARES_OK) fingerprint_add(s->m, x, s->kind, rows, s->f->dtype, &s->sum);
+    if (rc == ARES_OK) { /* what these numbers contribute to the fingerprint */
+        uint64_t name = ares_fnv1a(ARES_FNV1A, x->p->name, strlen(x->p->name));
+        hash_job j = { .key = ares_fnv1a(name, &(char){ (char)s->kind }, 1),
+                       .rows = rows,
+                       .dtype = s->f->dtype,
+                       .n = n,
+                       .columns = x->columns,
+                       .at = x->row * k + x->column,
+                       .stride = k };
+        ares_pool_run(s->m->device->pool, (n + HASH_CHUNK - 1) / HASH_CHUNK, hash_chunk, &j);
+        s->sum += j.sum;
+    }
     if (rc == ARES_OK && s->sends) {
         ares_str_add(&s->out, (const char *)&head, sizeof head);
         ares_str_add(&s->out, rows, bytes);
-    } else if (rc == ARES_OK && s->w && s->behind) post(s, &head, rows, bytes);
-    else if (rc == ARES_OK && s->w) rc = write_rows(s, &head, rows);
+    } else if (rc == ARES_OK && s->w && s->behind) {
+        late *l = ares_malloc(sizeof *l + bytes);
+        l->w = s->w;
+        l->at = head;
+        tensor_name(x->p, s->kind, l->name);
+        memcpy(l->rows, rows, bytes);
+        ares_write_queue_post(s->behind, write_late, l);
+    } else if (rc == ARES_OK && s->w) rc = write_rows(s, &head, rows);
     ares_free(rows);
     return rc;
 }
@@ -491,26 +463,22 @@ static int deliver(saving *s)
     return rc;
 }
 
-/* This rank's stretch of a region; a rank that has failed still takes part in the turns. */
-static int save_region(saving *s, int region)
-{
-    int rank = ares_world_rank(s->world), ranks = ares_world_size(s->world);
-    int64_t turns = pieces_turns(&s->m->regions[region], ranks);
-    for (int64_t t = 0; t < turns; t++) {
-        if (s->rc == ARES_OK)
-            s->rc = pieces_of_turn(s->m, region, s->kind, rank, ranks, t, save_piece, s);
-        if (s->sends) ARES_TRY(deliver(s));
-    }
-    return ARES_OK;
-}
-
-/* All turns of a file whose path is NULL, too: only the sum is made. */
+/*
+ * All turns of this rank's stretches, of a file whose path is NULL, too: only the sum is made. A
+ * rank that has failed still takes part in the turns.
+ */
 static int save_all(saving *s)
 {
+    int rank = ares_world_rank(s->world), ranks = ares_world_size(s->world);
     for (int k = 0; k < s->f->n_kinds; k++)
         for (int i = 0; i < regions_count(s->m); i++) {
+            int64_t turns = pieces_turns(&s->m->regions[i], ranks);
             s->kind = s->f->kinds[k];
-            ARES_TRY(save_region(s, i));
+            for (int64_t t = 0; t < turns; t++) {
+                if (s->rc == ARES_OK)
+                    s->rc = pieces_of_turn(s->m, i, s->kind, rank, ranks, t, save_piece, s);
+                if (s->sends) ARES_TRY(deliver(s));
+            }
         }
     return ARES_OK;
 }
@@ -602,12 +570,6 @@ static bool is_frequencies(const char *name)
 {
     size_t n = strlen(name);
     return n > 20 && strcmp(name + n - 20, ".rotary_emb.inv_freq") == 0;
-}
-
-/* Tensors of files that no model needs; untie has compared a head. */
-static bool superfluous(const ares_model *m, const char *name)
-{
-    return (m->cfg.tied && strcmp(name, "lm_head.weight") == 0) || is_frequencies(name);
 }
 
 /* Frequencies of a file against those that config.json asks for, which are used. */
@@ -764,16 +726,6 @@ static int load_piece(void *ctx, const piece *x)
     return piece_put(l->m, x, t->data, t->dtype);
 }
 
-/* A value head that the files lack: the weight as transformers draws it, the bias 0. */
-static float *new_value_head(const ares_model *m, uint64_t seed)
-{
-    float *rows = ares_calloc((size_t)m->cfg.hidden, sizeof *rows);
-    ares_rng_key key = ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), UINT64_MAX, 0);
-    for (int32_t i = 0; i < m->cfg.hidden; i++)
-        rows[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
-    return rows;
-}
-
 static int load_weights(ares_model *m, const ares_safetensors *s, const char *dir,
                         uint64_t value_seed)
 {
@@ -785,7 +737,9 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
     find_quantisation(dir, &arena, &method);
     for (int64_t i = 0; i < ares_safetensors_count(s) && rc == ARES_OK; i++) {
         const ares_tensor_info *t = ares_safetensors_at(s, i);
-        if (!model_param(m, t->name) && !superfluous(m, t->name)) rc = refuse_tensor(m, t, method);
+        bool tied_head = m->cfg.tied && strcmp(t->name, "lm_head.weight") == 0; /* as untie says */
+        if (!model_param(m, t->name) && !tied_head && !is_frequencies(t->name))
+            rc = refuse_tensor(m, t, method);
         else if (is_frequencies(t->name) && !told && !are_ours(m, t)) {
             told = true;
             ares_warn("model: %s: tensor '%s' is not used, and differs from the rope that "
@@ -802,7 +756,12 @@ static int load_weights(ares_model *m, const ares_safetensors *s, const char *di
                   "are not quantised, and are trained as they stand",
                   dir, (int)method.len, method.data);
     ares_arena_fini(&arena);
-    if (fresh) l.fresh = new_value_head(m, value_seed);
+    if (fresh) { /* the weight as transformers draws it; load_piece makes the bias 0 */
+        ares_rng_key key = ares_rng_sub(ares_rng_root(value_seed, ARES_RNG_INIT), UINT64_MAX, 0);
+        l.fresh = ares_calloc((size_t)m->cfg.hidden, sizeof *l.fresh);
+        for (int32_t i = 0; i < m->cfg.hidden; i++)
+            l.fresh[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
+    }
     if (rc == ARES_OK) rc = pieces_held(m, OF_WEIGHTS, load_piece, &l);
     if (rc == ARES_OK) rc = regions_refresh(m);
     ares_free(l.fresh);
@@ -885,46 +844,35 @@ int ares_model_find(const char *path, ares_str *dir)
     return rc;
 }
 
-/* The two forms of a vision model's names, which say nothing about that of its config.json. */
-static void find_names(const ares_safetensors *s, ares_model_config *c)
-{
-    for (int64_t i = 0; i < ares_safetensors_count(s) && c->vision.depth; i++) {
-        const char *name = ares_safetensors_at(s, i)->name;
-        if (strncmp(name, "model.language_model.", 21) == 0) c->text_names = "model.language_model";
-        if (strncmp(name, "model.visual.", 13) == 0) c->vision_names = "model.visual";
-    }
-}
-
-/* A vision model's config.json, of which nothing is made anew. */
-static int keep_config(ares_model *m, const char *dir)
-{
-    ares_str path = { 0 }, text = { 0 };
-    int rc = m->cfg.vision.depth ? ares_file_read(ares_path_join(&path, dir, "config.json"), &text)
-                                 : ARES_OK;
-    if (rc == ARES_OK && text.len) m->config_text = ares_strdup(text.data);
-    ares_str_fini(&path);
-    ares_str_fini(&text);
-    return rc;
-}
-
 int ares_model_load(const char *path, ares_device *device, const ares_model_options *opt,
                     ares_model **out)
 {
-    ares_str dir = { 0 };
+    ares_str dir = { 0 }, config = { 0 }, text = { 0 };
     ares_model_config cfg;
     ares_model *m = NULL;
     ares_safetensors *s = NULL;
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK && !device->counting) rc = ares_safetensors_open(dir.data, &s);
-    if (s) find_names(s, &cfg);
+    /* a vision model's names have two forms, of which its config.json says nothing */
+    for (int64_t i = 0; s && i < ares_safetensors_count(s) && cfg.vision.depth; i++) {
+        const char *name = ares_safetensors_at(s, i)->name;
+        if (strncmp(name, "model.language_model.", 21) == 0)
+            cfg.text_names = "model.language_model";
+        if (strncmp(name, "model.visual.", 13) == 0) cfg.vision_names = "model.visual";
+    }
     if (s && !opt->value_head) untie(s, dir.data, &cfg);
     if (s && rc == ARES_OK) compare_dtypes(s, dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, NULL, &m);
-    if (rc == ARES_OK) rc = keep_config(m, dir.data);
+    if (rc == ARES_OK && cfg.vision.depth) { /* its config.json is kept, and never made anew */
+        rc = ares_file_read(ares_path_join(&config, dir.data, "config.json"), &text);
+        if (rc == ARES_OK && text.len) m->config_text = ares_strdup(text.data);
+    }
     if (rc == ARES_OK && s) rc = load_weights(m, s, dir.data, opt->value_seed);
     if (s) ares_safetensors_close(s);
     ares_str_fini(&dir);
+    ares_str_fini(&config);
+    ares_str_fini(&text);
     if (rc != ARES_OK) {
         ares_model_free(m);
         return rc;
@@ -1116,22 +1064,6 @@ static int load_state_piece(void *ctx, const piece *x)
     const state_loading *l = ctx;
     return piece_put(l->m, x, save_find(l->s, x->p, l->kind)->data, ARES_F32);
 }
-
-static int check(const ares_model *m, const ares_safetensors *s, piece_kind kind, const char *path)
-{
-    for (int i = 0; i < m->n_params; i++) {
-        const ares_param *p = &m->params[i];
-        if (!pieces_exist(m, p, kind)) continue;
-        const ares_tensor_info *t = save_find(s, p, kind);
-        if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
-            return ares_fail(ARES_EFORMAT,
-                             "model: %s: the states of '%s' are missing or of another shape; the "
-                             "checkpoint belongs to another model or storage type",
-                             path, p->name);
-    }
-    return ARES_OK;
-}
-
 int ares_model_optimizer_load(ares_model *m, const char *path)
 {
     static const piece_kind kinds[] = { OF_M, OF_V, OF_MASTER };
@@ -1141,7 +1073,16 @@ int ares_model_optimizer_load(ares_model *m, const char *path)
     ARES_TRY(ares_safetensors_open(path, &s));
     for (int k = 0; k < ARES_COUNT(kinds) && rc == ARES_OK; k++) {
         state_loading l = { m, s, kinds[k] };
-        rc = check(m, s, kinds[k], path);
+        for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
+            const ares_param *p = &m->params[i];
+            if (!pieces_exist(m, p, kinds[k])) continue;
+            const ares_tensor_info *t = save_find(s, p, kinds[k]);
+            if (!t || !t->is_float || t->dtype != ARES_F32 || !param_has_shape(p, t))
+                rc = ares_fail(ARES_EFORMAT,
+                               "model: %s: the states of '%s' are missing or of another shape; "
+                               "the checkpoint belongs to another model or storage type",
+                               path, p->name);
+        }
         if (rc == ARES_OK) rc = pieces_held(m, kinds[k], load_state_piece, &l);
     }
     ares_safetensors_close(s);
@@ -1163,7 +1104,8 @@ static int mix_piece(void *ctx, const piece *x)
     int64_t n = x->rows * x->columns;
     float *mine = ares_malloc((size_t)n * sizeof *mine),
           *other = ares_malloc((size_t)n * sizeof *other);
-    ares_matrix theirs = pieces_other(j->from, x);
+    stretch whole = held_weights(&j->from->regions[x->p->region]); /* this rank has them */
+    ares_matrix theirs = lying(&whole, x);
     int rc = model_get(j->into, &x->memory, mine, ARES_F32);
     if (rc == ARES_OK) rc = model_get(j->from, &theirs, other, ARES_F32);
     for (int64_t k = 0; k < n && rc == ARES_OK; k++)

@@ -151,20 +151,11 @@ void ares_features_ahead(ares_features *f, const ares_row_media *s)
             ares_pool_post(f->model->device->pool, decode_queued, p);
     }
 }
-
-static bool is_read(picture *p)
-{
-    pthread_mutex_lock(&p->store->lock);
-    bool read = p->state == READ;
-    pthread_mutex_unlock(&p->store->lock);
-    return read;
-}
-
 bool ares_features_ready(ares_features *f, const ares_row_media *s)
 {
     for (int32_t i = 0; i < s->n_places; i++) {
         picture *p = picture_of(f, s->places[i].medium);
-        if (!stored(f, p) && !is_read(p)) return false;
+        if (!stored(f, p) && !turn(p, READ, READ)) return false;
     }
     return true;
 }
@@ -243,22 +234,17 @@ static int store(ares_features *f, picture *p)
     f->bytes += bytes;
     return ARES_OK;
 }
-
-static int find(ares_features *f, picture *p)
-{
-    if (stored(f, p)) return ARES_OK;
-    ARES_TRY(read_pixels(p));
-    find_entry(f, p);
-    int rc = stored(f, p) ? ARES_OK : store(f, p);
-    if (!ares_features_trained(f)) drop_pixels(p); /* else the update reads them again */
-    return rc;
-}
-
 int ares_features_get(ares_features *f, const ares_medium *x, ares_seen *out)
 {
     picture *p = picture_of(f, x);
     double started = ares_now_s();
-    int rc = find(f, p);
+    int rc = ARES_OK;
+    if (!stored(f, p)) rc = read_pixels(p);
+    if (!stored(f, p) && rc == ARES_OK) {
+        find_entry(f, p);
+        if (!stored(f, p)) rc = store(f, p);
+        if (!ares_features_trained(f)) drop_pixels(p); /* else the update reads them again */
+    }
     f->seconds += ares_now_s() - started;
     ARES_TRY(rc);
     f->entries[p->entry].used = ++f->clock;
@@ -292,14 +278,6 @@ void ares_features_at(ares_features *f, int64_t version)
     ares_features_forget(f);
     f->version = version;
 }
-
-static double difference(const float *a, const float *b, size_t n)
-{
-    double worst = 0;
-    for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-    return worst;
-}
-
 /* The rows of a medium's features as the weights make them now. */
 static int show_one(ares_features *f, const ares_shown *x, float *to, double *off)
 {
@@ -311,8 +289,9 @@ static int show_one(ares_features *f, const ares_shown *x, float *to, double *of
     float *all = ares_malloc(bytes);
     int rc = tower_features(f->model, &in, all);
     if (rc == ARES_OK) {
-        if (stored(f, p))
-            *off = fmax(*off, difference(all, f->entries[p->entry].features, bytes / sizeof *all));
+        const float *before = stored(f, p) ? f->entries[p->entry].features : NULL;
+        for (size_t i = 0; before && i < bytes / sizeof *all; i++)
+            *off = fmax(*off, fabs((double)all[i] - (double)before[i]));
         memcpy(to, all + (size_t)x->from * width, (size_t)x->n * width * sizeof *to);
     }
     ares_free(all);

@@ -64,32 +64,6 @@ typedef struct tower_saved {
     void *x_mid; /* the stream between attention and MLP; x_in where there is no backward */
     void *wide;  /* [rows][I], [rows][2 I] if gated: what the activation reads */
 } tower_saved;
-
-static void tower_carve_saved(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                              tower_saved *s)
-{
-    *s = (tower_saved){ .qkv = carve(c, rows, 3 * (int64_t)v->width),
-                        .attn = carve(c, rows, v->width),
-                        .wide = carve(c, rows, wide_of(v)) };
-    if (!back) return;
-    s->in = carve_stats(c, v, rows);
-    s->mid = carve_stats(c, v, rows);
-    s->lse = carve_floats(c, rows, v->heads);
-    s->x_mid = carve(c, rows, v->width);
-}
-
-static void tower_carve_scratch(carver *c, const ares_vision_config *v, bool back, int64_t rows,
-                                tower_scratch *t)
-{
-    *t = (tower_scratch){ .h = carve(c, rows, v->width), .act = carve(c, rows, v->intermediate) };
-    if (!back) return;
-    t->d_h = carve(c, rows, v->width);
-    t->d_act = carve(c, rows, v->intermediate);
-    t->d_wide = carve(c, rows, wide_of(v));
-    t->d_attn = carve(c, rows, v->width);
-    t->d_qkv = carve(c, rows, 3 * (int64_t)v->width);
-}
-
 static void tower_norm(const tower_pass *p, const ares_param *w, const ares_param *bias,
                        const void *x, tower_stats stats, void *y)
 {
@@ -260,31 +234,23 @@ static void activation_backward(const tower_pass *p, const tower_saved *s)
     a.lddgu = 2 * wide;
     d->k->silu_mul_backward(d, &a);
 }
-
-static void mlp_backward(const tower_pass *p, const ares_tower_layer *l, const tower_saved *s,
-                         void *dx)
-{
-    ares_device *d = p->m->device;
-    const ares_vision_config *v = pass_config(p);
-    const tower_scratch *t = &p->t;
-    linear_backward(d, &l->down, p->rows, dx, v->width, NULL, t->d_act, false);
-    activation_backward(p, s);
-    linear_backward(d, &l->down, p->rows, dx, v->width, t->act, NULL, false);
-    tower_norm(p, l->norm2, l->norm2_bias, s->x_mid, (tower_stats){ 0 }, t->h);
-    linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, v->gated ? 2 : 1, p->rows,
-                     t->d_wide, wide_of(v), t->h, t->d_h);
-    tower_norm_backward(p, l->norm2, l->norm2_bias, t->d_h, s->x_mid, s->mid, dx);
-}
-
 /* dx [rows][width]: d loss / d x_out on entry, d loss / d x_in on return. */
 static void tower_block_backward(const tower_pass *p, int i, const tower_saved *s, void *dx)
 {
     ares_device *d = p->m->device;
     const ares_tower_layer *l = &p->m->tower.layer[i];
     const tower_scratch *t = &p->t;
-    int64_t width = pass_config(p)->width;
+    const ares_vision_config *v = pass_config(p);
+    int64_t width = v->width;
     ares_attention_args a = attention(p, i, s);
-    mlp_backward(p, l, s, dx);
+    linear_backward(d, &l->down, p->rows, dx, width, NULL, t->d_act, false);
+    activation_backward(p, s);
+    linear_backward(d, &l->down, p->rows, dx, width, t->act, NULL, false);
+    tower_norm(p, l->norm2, l->norm2_bias, s->x_mid, (tower_stats){ 0 }, t->h);
+    linears_backward(d, (const ares_linear *[]){ &l->gate, &l->up }, v->gated ? 2 : 1, p->rows,
+                     t->d_wide, wide_of(v), t->h, t->d_h);
+    tower_norm_backward(p, l->norm2, l->norm2_bias, t->d_h, s->x_mid, s->mid, dx);
+
     linear_backward(d, &l->proj, p->rows, dx, width, s->attn, t->d_attn, false);
     a.d_out = t->d_attn;
     a.dq = t->d_qkv;
@@ -392,23 +358,6 @@ static int32_t *carve_ids(carver *c, int64_t n)
 {
     return carve_bytes(c, n, 1, sizeof(int32_t));
 }
-
-static void carve_merger(carver *c, picture *u, bool back)
-{
-    const ares_vision_config *v = config(u);
-    int64_t merged = merged_width(u), out = v->out, tokens = u->tokens, rows = u->p.rows;
-    u->wide = carve(c, tokens, merged);
-    u->act = carve(c, tokens, merged);
-    u->last = carve(c, tokens, out);
-    u->ordered = carve(c, tokens, out);
-    if (!back) return;
-    u->stats =
-        (tower_stats){ v->gated ? NULL : carve_floats(c, rows, 1), carve_floats(c, rows, 1) };
-    u->d_wide = carve(c, tokens, merged);
-    u->d_act = carve(c, tokens, merged);
-    u->d_x = carve(c, rows, v->width);
-}
-
 /* The bytes of all buffers, which base NULL only counts; u->x and u->saved lie on the host. */
 static size_t carve_picture(picture *u, char *base, ares_keep keep)
 {
@@ -416,6 +365,7 @@ static size_t carve_picture(picture *u, char *base, ares_keep keep)
     bool back = keep != ARES_KEEP_NOTHING;
     int64_t rows = u->p.rows, tokens = u->tokens;
     ares_dtype act = u->p.m->device->k->act;
+    int64_t merged = merged_width(u), qkv = 3 * (int64_t)v->width;
     carver c = { base, 0, act };
     u->row_order = carve_ids(&c, rows);
     u->row_place = carve_ids(&c, rows);
@@ -429,27 +379,34 @@ static size_t carve_picture(picture *u, char *base, ares_keep keep)
     u->numbers = carve_floats(&c, tokens, v->out);
     for (int i = 0; i <= v->depth; i++)
         u->x[i] = back || i == 0 ? carve(&c, rows, v->width) : u->x[0];
-    for (int i = 0; i < u->n_saved; i++) tower_carve_saved(&c, v, back, rows, &u->saved[i]);
-    tower_carve_scratch(&c, v, back, rows, &u->p.t);
-    carve_merger(&c, u, back);
+    for (int i = 0; i < u->n_saved; i++) {
+        tower_saved *s = &u->saved[i];
+        *s = (tower_saved){ .qkv = carve(&c, rows, qkv),
+                            .attn = carve(&c, rows, v->width),
+                            .wide = carve(&c, rows, wide_of(v)) };
+        if (!back) continue;
+        s->in = carve_stats(&c, v, rows);
+        s->mid = carve_stats(&c, v, rows);
+        s->lse = carve_floats(&c, rows, v->heads);
+        s->x_mid = carve(&c, rows, v->width);
+    }
+    u->p.t =
+        (tower_scratch){ .h = carve(&c, rows, v->width), .act = carve(&c, rows, v->intermediate) };
+    u->wide = carve(&c, tokens, merged);
+    u->act = carve(&c, tokens, merged);
+    u->last = carve(&c, tokens, v->out);
+    u->ordered = carve(&c, tokens, v->out);
+    if (!back) return c.at;
+    u->p.t.d_h = carve(&c, rows, v->width);
+    u->p.t.d_act = carve(&c, rows, v->intermediate);
+    u->p.t.d_wide = carve(&c, rows, wide_of(v));
+    u->p.t.d_attn = carve(&c, rows, v->width);
+    u->p.t.d_qkv = carve(&c, rows, qkv);
+    u->stats = carve_stats(&c, v, rows);
+    u->d_wide = carve(&c, tokens, merged);
+    u->d_act = carve(&c, tokens, merged);
+    u->d_x = carve(&c, rows, v->width);
     return c.at;
-}
-
-/*
- * What a forward alone needs is kept beside the rollout's cache; what a backward needs lies in the
- * memory of training's phase.
- */
-static void *take(ares_model *m, ares_keep keep, size_t bytes)
-{
-    ares_device *d = m->device;
-    ares_held *h = &m->tower.of_forward;
-    if (keep != ARES_KEEP_NOTHING)
-        return ares_phase_take(d, ARES_PHASE_TRAIN, &m->tower.of_training, bytes);
-    if (h->bytes >= bytes) return h->data;
-    ares_phase_give_back(d, h);
-    void *data = d->k->alloc(d, bytes);
-    *h = (ares_held){ data, data ? bytes : 0, 0 };
-    return data;
 }
 
 void tower_close(ares_model *m)
@@ -474,7 +431,20 @@ static size_t describe_picture(ares_model *m, int32_t rows, ares_keep keep, pict
 static int open_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
 {
     size_t bytes = describe_picture(m, rows, keep, u);
-    char *base = take(m, keep, bytes);
+    ares_device *d = m->device;
+    ares_held *h = &m->tower.of_forward;
+    char *base;
+    /* a forward's memory is kept beside the rollout's cache, a backward's is of training's phase */
+    if (keep != ARES_KEEP_NOTHING)
+        base = ares_phase_take(d, ARES_PHASE_TRAIN, &m->tower.of_training, bytes);
+    else {
+        if (h->bytes < bytes) {
+            ares_phase_give_back(d, h);
+            void *data = d->k->alloc(d, bytes);
+            *h = (ares_held){ data, data ? bytes : 0, 0 };
+        }
+        base = h->data;
+    }
     if (!base) {
         ares_arena_fini(&u->host);
         return ares_fail(ARES_ELIMIT,
@@ -620,29 +590,6 @@ static ares_activation_args gelu(const picture *u)
     };
 }
 
-/* Patches -> u->p.t.h. */
-static void embed(const picture *u)
-{
-    const ares_linear l = { u->p.m->tower.patches, NULL };
-    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
-        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
-        read_chunk(&c);
-        product(u, c.n, &l, u->patches, row_of(u, u->p.t.h, c.first));
-    }
-}
-
-/* From u->p.t.d_h; the chunks go on with one sum over the rows. */
-static void embed_backward(const picture *u)
-{
-    const ares_linear l = { u->p.m->tower.patches, NULL };
-    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
-        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
-        read_chunk(&c);
-        linear_backward(u->p.m->device, &l, c.n, row_of(u, u->p.t.d_h, c.first), config(u)->width,
-                        u->patches, NULL, false);
-    }
-}
-
 /* Rows of merge x merge patches become one; `last` is in the order of windows. */
 static void merge(const picture *u)
 {
@@ -670,10 +617,15 @@ static int region_of(const ares_model *m, int i)
 static void forward(const picture *u)
 {
     ares_model *m = u->p.m;
+    const ares_linear patches = { m->tower.patches, NULL };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
     ares_region_load(m, ends);
     region_prefetch(m, region_of(m, 0));
-    embed(u);
+    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
+        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
+        read_chunk(&c);
+        product(u, c.n, &patches, u->patches, row_of(u, u->p.t.h, c.first));
+    }
     ares_region_unload(m, ends);
     gather(u, u->p.rows, config(u)->width, u->row_order, u->p.t.h, u->x[0]);
     for (int i = 0; i < depth; i++) {
@@ -709,6 +661,7 @@ static void merge_backward(const picture *u)
 static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
+    const ares_linear patches = { m->tower.patches, NULL };
     int ends = m->tower.patches->region, depth = m->cfg.vision.depth;
     ares_region_load(m, ends);
     region_prefetch(m, region_of(m, depth - 1));
@@ -724,7 +677,13 @@ static void backward(const picture *u)
         ares_region_unload(m, region_of(m, i));
     }
     gather(u, u->p.rows, config(u)->width, u->row_place, u->d_x, u->p.t.d_h);
-    embed_backward(u);
+    /* the chunks go on with one sum over the rows */
+    for (chunk c = { .u = u }; c.first < u->p.rows; c.first += c.n) {
+        c.n = ARES_MIN(CHUNK, u->p.rows - c.first);
+        read_chunk(&c);
+        linear_backward(m->device, &patches, c.n, row_of(u, u->p.t.d_h, c.first), config(u)->width,
+                        u->patches, NULL, false);
+    }
 }
 
 static int32_t patches_of(const ares_vision_config *v, ares_grid grid)

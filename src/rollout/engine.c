@@ -1,6 +1,7 @@
 /*
- * The rollout engine. First ranks that decode as one engine, then the engine: requests, steps,
- * finished samples. scheduler.c chooses the rows of each step.
+ * The rollout engine: it takes requests, runs forwards, draws tokens and hands out finished
+ * samples. In order: its memory; requests; ranks that decode as one engine; steps. scheduler.c
+ * chooses the rows of each step.
  */
 #include "internal.h"
 
@@ -32,167 +33,7 @@ struct rollout_peers {
     bool all_done, parted;
 };
 
-/* ---------------- engine.c: the ranks that decode as one */
-static rollout_peers *rollout_peers_new(ares_group *g)
-{
-    rollout_peers *p = ares_calloc(1, sizeof *p);
-    p->group = g;
-    return p;
-}
-
-static void rollout_peers_free(rollout_peers *p)
-{
-    if (!p) return;
-    ares_str_fini(&p->requests);
-    ares_free(p);
-}
-
-static void rollout_peers_clear(rollout_peers *p)
-{
-    ares_str_clear(&p->requests);
-    p->taken = 0;
-    p->mine = (word){ 0 };
-    p->failed = ARES_OK;
-    p->all_done = p->parted = false;
-}
-
-/* ------------------------------------------------------------------ requests as bytes */
-/* Pieces begin on multiples of 8 bytes. */
-static size_t padded(size_t bytes)
-{
-    return (bytes + 7) / 8 * 8;
-}
-
-static void put(ares_str *out, const void *data, size_t bytes)
-{
-    static const char zeros[8];
-    if (bytes) ares_str_add(out, data, bytes);
-    ares_str_add(out, zeros, padded(bytes) - bytes);
-}
-
-static const void *take(ares_view *in, size_t bytes)
-{
-    const char *at = in->data;
-    ARES_ASSERT(padded(bytes) <= in->len);
-    in->data += padded(bytes);
-    in->len -= padded(bytes);
-    return at;
-}
-
-/* Keeps a request until all ranks meet. */
-static void rollout_peers_add(rollout_peers *p, const ares_request *asked)
-{
-    const ares_sampling *s = &asked->sampling;
-    put(&p->requests, asked, sizeof *asked);
-    put(&p->requests, asked->prompt, (size_t)asked->prompt_len * sizeof *asked->prompt);
-    put(&p->requests, s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
-    for (int32_t i = 0; i < s->n_stop_strings; i++)
-        put(&p->requests, s->stop_strings[i], strlen(s->stop_strings[i]) + 1);
-}
-
-static void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own);
-
-static void take_requests(ares_rollout *r, ares_view in, bool own)
-{
-    while (in.len) {
-        ares_request q;
-        memcpy(&q, take(&in, sizeof q), sizeof q);
-        ares_sampling *s = &q.sampling;
-        q.prompt = take(&in, (size_t)q.prompt_len * sizeof *q.prompt);
-        s->stop_ids = take(&in, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
-        const char **stops =
-            ares_arena_alloc(&r->arena, (size_t)s->n_stop_strings * sizeof *stops + 1);
-        for (int32_t i = 0; i < s->n_stop_strings; i++) stops[i] = take(&in, strlen(in.data) + 1);
-        s->stop_strings = stops;
-        rollout_take_request(r, &q, own ? r->peers->taken++ : -1);
-    }
-}
-
-/* ------------------------------------------------------------------ meeting */
-/* all [ranks][*most]: what each rank has to say, of the length in its word. */
-static int exchange(rollout_peers *p, word *words, ares_str *all, size_t *most)
-{
-    int ranks = ares_group_size(p->group);
-    const char *message = ares_error_message();
-    ares_view mine = p->mine.rc != ARES_OK ? ares_view_of(message) : ares_str_view(&p->requests);
-    p->mine.bytes = (int64_t)mine.len;
-    ares_group_gather(p->group, &p->mine, words, sizeof *words);
-    ARES_TRY(ares_group_sync(p->group));
-    *most = 0;
-    for (int i = 0; i < ranks; i++) *most = ARES_MAX(*most, padded((size_t)words[i].bytes));
-    if (!*most) return ARES_OK;
-    ares_str sent = { 0 };
-    ares_str_add_view(&sent, mine);
-    while (sent.len < *most) ares_str_add_char(&sent, 0);
-    while (all->len < *most * (size_t)ranks) ares_str_add_char(all, 0);
-    ares_group_gather(p->group, sent.data, all->data, *most);
-    ares_str_fini(&sent);
-    return ares_group_sync(p->group);
-}
-
-/* What the ranks have said, from rank 0 up: a failure, or requests. */
-static int hear(ares_rollout *r, const word *words, const char *all, size_t most)
-{
-    rollout_peers *p = r->peers;
-    int ranks = ares_group_size(p->group);
-    for (int i = 0; i < ranks; i++)
-        if (words[i].rc != ARES_OK) {
-            ares_view said = { all + (size_t)i * most, (size_t)words[i].bytes };
-            return ares_fail(words[i].rc, "%.*s", (int)said.len, said.data);
-        }
-    p->all_done = true;
-    for (int i = 0; i < ranks; i++) {
-        p->all_done = p->all_done && words[i].done;
-        if (words[i].bytes)
-            take_requests(r, (ares_view){ all + (size_t)i * most, (size_t)words[i].bytes },
-                          i == ares_group_rank(p->group));
-    }
-    return ARES_OK;
-}
-
-/* Before a step: every rank takes the requests of all, in rank order, or fails as one of them. */
-static int rollout_peers_meet(ares_rollout *r)
-{
-    rollout_peers *p = r->peers;
-    ares_str all = { 0 };
-    size_t most;
-    ARES_ASSERT(!p->parted && p->failed == ARES_OK);
-    word *words = ares_calloc((size_t)ares_group_size(p->group), sizeof *words);
-    int rc = exchange(p, words, &all, &most);
-    if (rc == ARES_OK) rc = hear(r, words, all.data, most);
-    ares_str_clear(&p->requests);
-    ares_str_fini(&all);
-    ares_free(words);
-    p->failed = rc;
-    return rc;
-}
-
-/* Own requests that are kept are queued here alone: no step may follow. */
-static void rollout_peers_part(ares_rollout *r)
-{
-    rollout_peers *p = r->peers;
-    p->parted = true;
-    take_requests(r, ares_str_view(&p->requests), true);
-    ares_str_clear(&p->requests);
-}
-
-/* As ares_rollout_finish. */
-static int rollout_peers_finish(ares_rollout *r, int rc)
-{
-    rollout_peers *p = r->peers;
-    int64_t active;
-    if (p->failed != ARES_OK) return p->failed;
-    p->mine.rc = rc;
-    p->mine.done = 1;
-    do rc = ares_rollout_step(r, &active);
-    while (rc == ARES_OK && !p->all_done);
-    return rc;
-}
-
-/*
- * The engine: it takes requests, runs forwards, draws tokens and hands out finished samples.
- * scheduler.c decides which rows a forward holds.
- */
+/* ------------------------------------------------------------------ memory */
 
 /* lent: bytes of training's phase that lie there, whatever the cache takes */
 static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len,
@@ -319,7 +160,10 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     r->copies = ares_malloc((size_t)r->max_seqs * sizeof *r->copies);
     for (int i = 0; i < ARES_COUNT(r->plans); i++) plan_init(r, &r->plans[i]);
     r->plan = r->plans;
-    if (m->tp) r->peers = rollout_peers_new(m->tp);
+    if (m->tp) {
+        r->peers = ares_calloc(1, sizeof *r->peers);
+        r->peers->group = m->tp;
+    }
     rc = rollout_ahead_new(r, &r->ahead);
     if (rc != ARES_OK) {
         ares_rollout_free(r);
@@ -345,7 +189,11 @@ void ares_rollout_clear(ares_rollout *r)
     forget(r);
     rollout_blocks_reset(&r->blocks);
     take_cache(r); /* which training may have had */
-    if (r->peers) rollout_peers_clear(r->peers);
+    if (r->peers) {
+        rollout_peers *p = r->peers;
+        ares_str_clear(&p->requests);
+        *p = (rollout_peers){ .group = p->group, .requests = p->requests };
+    }
     ares_arena_reset(&r->arena);
     int64_t total = r->stats.total_blocks, refused = r->stats.refused_graphs;
     r->stats = (ares_rollout_stats){ .total_blocks = total, .refused_graphs = refused };
@@ -357,7 +205,8 @@ void ares_rollout_free(ares_rollout *r)
     ares_device *d = r->model->device;
     forget(r);
     rollout_ahead_free(r, r->ahead);
-    rollout_peers_free(r->peers);
+    if (r->peers) ares_str_fini(&r->peers->requests);
+    ares_free(r->peers);
     ares_phase_give_back(d, &r->cache_memory);
     if (r->options.lends_cache) ares_phases_close(d);
     rollout_blocks_fini(&r->blocks);
@@ -370,6 +219,7 @@ void ares_rollout_free(ares_rollout *r)
     ares_free(r);
 }
 
+/* ------------------------------------------------------------------ requests */
 static int check_media(const ares_rollout *r, const ares_request *q)
 {
     ARES_ASSERT(q->row_media->n <= q->prompt_len);
@@ -433,25 +283,8 @@ static int check_request(const ares_rollout *r, const ares_request *q)
     return ares_model_check_ids(r->model, q->prompt, prompt_len, q->row_media);
 }
 
-/*
- * What a block of the prompt is found by: its ids, and in place of a picture's what it shows. With
- * all before it, that says what the tokens are and where they stand.
- */
-static const int32_t *content_of(const request *q, ares_arena *arena)
-{
-    if (!q->row_media) return q->prompt;
-    size_t bytes = (size_t)q->prompt_len * sizeof *q->prompt;
-    int32_t *out = ares_arena_alloc(arena, bytes);
-    memcpy(out, q->prompt, bytes);
-    for (int32_t k = 0; k < q->row_media->n_places; k++) {
-        const ares_place *x = &q->row_media->places[k];
-        for (int32_t t = x->first; t < x->first + x->n; t++) out[t] = -1 - q->seen[k].number;
-    }
-    return out;
-}
-
 /* Queues a request that was checked. own: as in request. */
-static void rollout_take_request(ares_rollout *r, const ares_request *asked, int64_t own)
+static void queue_request(ares_rollout *r, const ares_request *asked, int64_t own)
 {
     ares_arena *a = &r->arena;
     const ares_sampling *s = &asked->sampling;
@@ -471,7 +304,21 @@ static void rollout_take_request(ares_rollout *r, const ares_request *asked, int
                     .seen = asked->seen };
     q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
                                                  (size_t)prompt_len * sizeof *q->prompt);
-    q->content = content_of(q, a);
+    q->content = q->prompt;
+    if (q->row_media) {
+        /*
+         * What a block of the prompt is found by: its ids, and in place of a picture's what it
+         * shows. With all before it, that says what the tokens are and where they stand.
+         */
+        size_t bytes = (size_t)prompt_len * sizeof *q->content;
+        int32_t *content = ares_arena_alloc(a, bytes);
+        q->content = memcpy(content, q->prompt, bytes);
+        for (int32_t k = 0; k < q->row_media->n_places; k++) {
+            const ares_place *x = &q->row_media->places[k];
+            for (int32_t t = x->first; t < x->first + x->n; t++)
+                content[t] = -1 - q->seen[k].number;
+        }
+    }
     q->sampling.stop_ids = (const int32_t *)ares_arena_copy(
         a, (const char *)s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
     const char **stops = ares_arena_alloc(a, (size_t)s->n_stop_strings * sizeof *stops + 1);
@@ -502,39 +349,131 @@ static void rollout_take_request(ares_rollout *r, const ares_request *asked, int
     if (r->until <= q->start) r->held += n;
 }
 
+/* ------------------------------------------------------------------ requests as bytes */
+/* Pieces begin on multiples of 8 bytes. */
+static size_t padded(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+static void put(ares_str *out, const void *data, size_t bytes)
+{
+    static const char zeros[8];
+    if (bytes) ares_str_add(out, data, bytes);
+    ares_str_add(out, zeros, padded(bytes) - bytes);
+}
+
+static const void *take(ares_view *in, size_t bytes)
+{
+    const char *at = in->data;
+    ARES_ASSERT(padded(bytes) <= in->len);
+    in->data += padded(bytes);
+    in->len -= padded(bytes);
+    return at;
+}
+
+static void take_requests(ares_rollout *r, ares_view in, bool own)
+{
+    while (in.len) {
+        ares_request q;
+        memcpy(&q, take(&in, sizeof q), sizeof q);
+        ares_sampling *s = &q.sampling;
+        q.prompt = take(&in, (size_t)q.prompt_len * sizeof *q.prompt);
+        s->stop_ids = take(&in, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
+        const char **stops =
+            ares_arena_alloc(&r->arena, (size_t)s->n_stop_strings * sizeof *stops + 1);
+        for (int32_t i = 0; i < s->n_stop_strings; i++) stops[i] = take(&in, strlen(in.data) + 1);
+        s->stop_strings = stops;
+        queue_request(r, &q, own ? r->peers->taken++ : -1);
+    }
+}
+
+/* ------------------------------------------------------------------ meeting */
+/* all [ranks][*most]: what each rank has to say, of the length in its word. */
+static int exchange(rollout_peers *p, word *words, ares_str *all, size_t *most)
+{
+    int ranks = ares_group_size(p->group);
+    const char *message = ares_error_message();
+    ares_view mine = p->mine.rc != ARES_OK ? ares_view_of(message) : ares_str_view(&p->requests);
+    p->mine.bytes = (int64_t)mine.len;
+    ares_group_gather(p->group, &p->mine, words, sizeof *words);
+    ARES_TRY(ares_group_sync(p->group));
+    *most = 0;
+    for (int i = 0; i < ranks; i++) *most = ARES_MAX(*most, padded((size_t)words[i].bytes));
+    if (!*most) return ARES_OK;
+    ares_str sent = { 0 };
+    ares_str_add_view(&sent, mine);
+    while (sent.len < *most) ares_str_add_char(&sent, 0);
+    while (all->len < *most * (size_t)ranks) ares_str_add_char(all, 0);
+    ares_group_gather(p->group, sent.data, all->data, *most);
+    ares_str_fini(&sent);
+    return ares_group_sync(p->group);
+}
+
+/* What the ranks have said, from rank 0 up: a failure, or requests. */
+static int hear(ares_rollout *r, const word *words, const char *all, size_t most)
+{
+    rollout_peers *p = r->peers;
+    int ranks = ares_group_size(p->group);
+    for (int i = 0; i < ranks; i++)
+        if (words[i].rc != ARES_OK) {
+            ares_view said = { all + (size_t)i * most, (size_t)words[i].bytes };
+            return ares_fail(words[i].rc, "%.*s", (int)said.len, said.data);
+        }
+    p->all_done = true;
+    for (int i = 0; i < ranks; i++) {
+        p->all_done = p->all_done && words[i].done;
+        if (words[i].bytes)
+            take_requests(r, (ares_view){ all + (size_t)i * most, (size_t)words[i].bytes },
+                          i == ares_group_rank(p->group));
+    }
+    return ARES_OK;
+}
+
+/* Before a step: every rank takes the requests of all, in rank order, or fails as one of them. */
+static int meet(ares_rollout *r)
+{
+    rollout_peers *p = r->peers;
+    ares_str all = { 0 };
+    size_t most;
+    ARES_ASSERT(!p->parted && p->failed == ARES_OK);
+    word *words = ares_calloc((size_t)ares_group_size(p->group), sizeof *words);
+    int rc = exchange(p, words, &all, &most);
+    if (rc == ARES_OK) rc = hear(r, words, all.data, most);
+    ares_str_clear(&p->requests);
+    ares_str_fini(&all);
+    ares_free(words);
+    p->failed = rc;
+    return rc;
+}
+
 int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
 {
     ARES_TRY(check_request(r, asked));
     if (id) *id = r->n_added;
-    if (r->peers) rollout_peers_add(r->peers, asked);
-    else rollout_take_request(r, asked, r->n_added);
     r->n_added++;
+    if (!r->peers) {
+        queue_request(r, asked, r->n_added - 1);
+        return ARES_OK;
+    }
+    /* it is kept until all ranks meet */
+    ares_str *to = &r->peers->requests;
+    const ares_sampling *s = &asked->sampling;
+    put(to, asked, sizeof *asked);
+    put(to, asked->prompt, (size_t)asked->prompt_len * sizeof *asked->prompt);
+    put(to, s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
+    for (int32_t i = 0; i < s->n_stop_strings; i++)
+        put(to, s->stop_strings[i], strlen(s->stop_strings[i]) + 1);
     return ARES_OK;
 }
 
+/* ------------------------------------------------------------------ steps */
 /* A copy of n numbers of 4 bytes, with memory for cap of them. */
 static void *grown(ares_arena *a, const void *column, int32_t n, int32_t cap)
 {
     void *fresh = ares_arena_alloc(a, (size_t)cap * 4);
     if (n) memcpy(fresh, column, (size_t)n * 4);
     return fresh;
-}
-
-/*
- * Columns double in the arena: a sample is copied a constant number of times, and in most steps not
- * at all.
- */
-static void reserve(ares_rollout *r, sequence *s)
-{
-    const ares_rollout_options *o = &r->options;
-    if (s->n < s->cap) return;
-    int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->limit);
-#define GROW(type, name, recorded, text)                                  \
-    _Static_assert(sizeof(type) == 4, "a column's numbers have 4 bytes"); \
-    if (recorded) s->name = grown(&r->arena, s->name, s->n, cap);
-    ARES_ROLLOUT_COLUMNS(GROW)
-#undef GROW
-    s->cap = cap;
 }
 
 static bool stops(ares_rollout *r, sequence *s, int32_t token)
@@ -612,7 +551,15 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
     if (o->most_likely) one.most_likely = p->likely_token[(int64_t)i * r->n_likely];
     s->under_way--;
     if (s->state == SEQ_FINISHED) return; /* it ended with the token before */
-    reserve(r, s);
+    if (s->n >= s->cap) { /* columns double: a sample is copied a constant number of times */
+        int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->limit);
+#define GROW(type, name, recorded, text)                                  \
+    _Static_assert(sizeof(type) == 4, "a column's numbers have 4 bytes"); \
+    if (recorded) s->name = grown(&r->arena, s->name, s->n, cap);
+        ARES_ROLLOUT_COLUMNS(GROW)
+#undef GROW
+        s->cap = cap;
+    }
 #define STORE(type, name, recorded, text) \
     if (recorded) s->name[s->n] = one.name;
     ARES_ROLLOUT_COLUMNS(STORE)
@@ -628,7 +575,11 @@ static void record_token(ares_rollout *r, const plan *p, int32_t i)
 
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
 {
-    if (r->peers) rollout_peers_part(r);
+    if (r->peers) { /* own requests that are kept are queued here alone: no step may follow */
+        r->peers->parted = true;
+        take_requests(r, ares_str_view(&r->peers->requests), true);
+        ares_str_clear(&r->peers->requests);
+    }
     request *q = r->first;
     while (q && q->own != id) q = q->next;
     ARES_ASSERT(q && index >= q->first_index && index - q->first_index < q->n && n >= 0);
@@ -647,7 +598,15 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
 
 int ares_rollout_finish(ares_rollout *r, int rc)
 {
-    return r->peers ? rollout_peers_finish(r, rc) : rc;
+    rollout_peers *p = r->peers;
+    int64_t active;
+    if (!p) return rc;
+    if (p->failed != ARES_OK) return p->failed;
+    p->mine.rc = rc;
+    p->mine.done = 1;
+    do rc = ares_rollout_step(r, &active);
+    while (rc == ARES_OK && !p->all_done);
+    return rc;
 }
 
 void ares_rollout_hold(ares_rollout *r, int64_t until)
@@ -665,19 +624,6 @@ static int by_length(const void *a, const void *b)
     if (x->n != y->n) return ARES_CMP(x->n, y->n);
     if (x->request->id != y->request->id) return ARES_CMP(x->request->id, y->request->id);
     return ARES_CMP(x->index, y->index);
-}
-
-/* A log-prob that is not finite comes from such weights: say so instead of sampling on. */
-static int check_outputs(const plan *p)
-{
-    for (int32_t i = 0; i < p->n_out; i++)
-        if (!isfinite(p->log_prob[i]) || !isfinite(p->entropy[i]))
-            return ares_fail(ARES_ENUMERIC,
-                             "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
-                             "the weights hold NaN or infinity",
-                             (long long)p->out_seq[i]->request->id, p->out_seq[i]->index,
-                             p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
-    return ARES_OK;
 }
 
 ares_packed rollout_packed(const ares_rollout *r)
@@ -747,12 +693,6 @@ static int draw(ares_rollout *r, const plan *p, const void *hidden)
     return d->k->sync(d);
 }
 
-/* The first failure of what the step gathered. */
-static int check_gathered(const ares_rollout *r)
-{
-    return r->model->tp ? ares_group_sync(r->model->tp) : ARES_OK;
-}
-
 /* Forward and tokens of the next plan, which may be empty where others are under way. */
 static int launch(ares_rollout *r)
 {
@@ -764,31 +704,17 @@ static int launch(ares_rollout *r)
         void *hidden;
         ARES_TRY(forward(r, p, &hidden));
         ARES_TRY(draw(r, p, hidden));
-        ARES_TRY(check_gathered(r));
+        if (r->model->tp) ARES_TRY(ares_group_sync(r->model->tp)); /* of what the step gathered */
     }
     rollout_keep_blocks(r);
     r->flying = r->plan;
     r->plan = &r->plans[r->plan == r->plans];
     return ARES_OK;
 }
-
-static int collect(ares_rollout *r, plan *p)
-{
-    if (r->ahead) ARES_TRY(rollout_ahead_collect(r, p));
-    ARES_TRY(check_outputs(p));
-    int64_t done = r->n_finished;
-    for (int32_t i = 0; i < p->n_out; i++) record_token(r, p, i);
-    if (r->n_finished > done)
-        qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
-    if (r->held) rollout_park(r);
-    r->stats.steps++;
-    return ARES_OK;
-}
-
 int ares_rollout_step(ares_rollout *r, int64_t *active)
 {
     *active = 0;
-    if (r->peers) ARES_TRY(rollout_peers_meet(r));
+    if (r->peers) ARES_TRY(meet(r));
     *active = r->unfinished - r->held;
     if (!*active) return ARES_OK;
     ARES_ASSERT(ares_phase_holds(r->model->device, &r->cache_memory));
@@ -797,8 +723,21 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     ARES_ASSERT(p);
     if (r->ahead) ARES_TRY(launch(r));
     if (r->flying == p) r->flying = NULL;
-    int64_t before = r->stats.decoded_tokens;
-    ARES_TRY(collect(r, p));
+    if (r->ahead) ARES_TRY(rollout_ahead_collect(r, p));
+    /* a log-prob that is not finite comes from such weights: say so instead of sampling on */
+    for (int32_t i = 0; i < p->n_out; i++)
+        if (!isfinite(p->log_prob[i]) || !isfinite(p->entropy[i]))
+            return ares_fail(ARES_ENUMERIC,
+                             "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
+                             "the weights hold NaN or infinity",
+                             (long long)p->out_seq[i]->request->id, p->out_seq[i]->index,
+                             p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
+    int64_t before = r->stats.decoded_tokens, done = r->n_finished;
+    for (int32_t i = 0; i < p->n_out; i++) record_token(r, p, i);
+    if (r->n_finished > done)
+        qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
+    if (r->held) rollout_park(r);
+    r->stats.steps++;
     ares_work_done(ARES_WORK_SAMPLED, r->stats.decoded_tokens - before);
     *active = r->unfinished - r->held;
     if (!*active) r->flying = NULL; /* it holds only rows of samples that have ended */

@@ -175,18 +175,6 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
 
 /* ------------------------------------------------------------------ one step */
 
-/*
- * The index of the size that holds a plan of decoding alone; -1: none. A graph would place the
- * features of the step that it was made of in every later one.
- */
-static int size_of(const plan *p)
-{
-    if (p->n_seg != p->rows || p->n_out != p->rows || p->n_features) return -1;
-    for (int i = 0; i < ARES_COUNT(sizes); i++)
-        if (p->rows <= sizes[i]) return i;
-    return -1;
-}
-
 /* The plan's arrays, and rows of padding: a sample of one token in the block that nobody has. */
 static void fill(const ares_rollout *r, const plan *p, const step *s, const inputs *to)
 {
@@ -248,13 +236,15 @@ static void change(rollout_ahead *a, step *s, int64_t at, int32_t block)
     to[1] = block;
 }
 
-/* What differs between the plan's block tables, and those of the padding, and the device's. */
-static int find_changes(ares_rollout *r, const plan *p, step *s)
+static int upload(ares_rollout *r, const plan *p, step *s)
 {
+    ares_device *d = r->model->device;
     rollout_ahead *a = r->ahead;
+    inputs host;
+    /* what differs between the plan's block tables, and those of the padding, and the device's */
     int64_t stride = r->stride, all = s->segments * stride;
     ARES_ASSERT(all <= INT32_MAX);
-    ARES_TRY(ensure(r->model->device, &a->table, (size_t)all * sizeof(int32_t)));
+    ARES_TRY(ensure(d, &a->table, (size_t)all * sizeof(int32_t)));
     ensure_host(&a->sent, (size_t)all * sizeof(int32_t), -1);
     for (int32_t i = 0; i < p->n_seg; i++) {
         int64_t keys = p->prefix_len[i] + p->start[i + 1] - p->start[i];
@@ -262,15 +252,6 @@ static int find_changes(ares_rollout *r, const plan *p, step *s)
             change(a, s, i * stride + c, p->table[i * stride + c]);
     }
     for (int32_t i = p->n_seg; i < s->segments; i++) change(a, s, i * stride, r->blocks.total);
-    return ARES_OK;
-}
-
-static int upload(ares_rollout *r, const plan *p, step *s)
-{
-    ares_device *d = r->model->device;
-    rollout_ahead *a = r->ahead;
-    inputs host;
-    ARES_TRY(find_changes(r, p, s));
     size_t bytes = carve_inputs(&s->in, NULL, s);
     ARES_TRY(ensure(d, &a->in, bytes));
     ARES_TRY(
@@ -392,7 +373,14 @@ static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
 static int launch(ares_rollout *r, const plan *p)
 {
     ares_device *d = r->model->device;
-    int size = d->k->graph_begin ? size_of(p) : -1, keys = 0;
+    int size = -1, keys = 0;
+    /*
+     * The size that holds a plan of decoding alone; -1: none. A graph would place the features of
+     * the step that it was made of in every later one.
+     */
+    if (d->k->graph_begin && p->n_seg == p->rows && p->n_out == p->rows && !p->n_features)
+        for (int i = ARES_COUNT(sizes) - 1; i >= 0; i--)
+            if (p->rows <= sizes[i]) size = i;
     step s = { .rows = p->rows,
                .segments = p->n_seg,
                .outs = p->n_out,

@@ -59,16 +59,6 @@ static void leave_idle(rollout_blocks *b, int32_t block)
     *(newer >= 0 ? &b->older[newer] : &b->newest) = older;
     b->n_idle--;
 }
-
-static void join_idle(rollout_blocks *b, int32_t block)
-{
-    b->older[block] = b->newest;
-    b->newer[block] = -1;
-    *(b->newest >= 0 ? &b->newer[b->newest] : &b->oldest) = block;
-    b->newest = block;
-    b->n_idle++;
-}
-
 /* ---------------------------------------------------------------- the index */
 /* Of n tokens. Blocks that are not full are looked for by their parent alone. */
 static int32_t *bucket_of(const rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n)
@@ -160,8 +150,15 @@ void rollout_block_drop(rollout_blocks *b, int32_t block)
 {
     ARES_ASSERT(b->refs[block] > 0);
     if (--b->refs[block]) return;
-    if (b->serial[block]) join_idle(b, block);
-    else b->free_list[b->n_free++] = block;
+    if (!b->serial[block]) {
+        b->free_list[b->n_free++] = block;
+        return;
+    }
+    b->older[block] = b->newest;
+    b->newer[block] = -1;
+    *(b->newest >= 0 ? &b->newer[b->newest] : &b->oldest) = block;
+    b->newest = block;
+    b->n_idle++;
 }
 
 /*
@@ -216,17 +213,6 @@ static void evict(ares_rollout *r, sequence *s)
     r->stats.preemptions++;
 }
 
-/* The last of those that are parked; NULL: there is none. */
-static sequence *last_parked(const ares_rollout *r)
-{
-    const request *of = NULL;
-    for (const request *q = r->first; q; q = q->next)
-        if (q->parked) of = q;
-    for (int32_t i = of ? of->n - 1 : -1; i >= 0; i--)
-        if (of->samples[i].state == SEQ_PARKED) return &of->samples[i];
-    return NULL;
-}
-
 /*
  * Takes at least one block from the last waiting prompt other than `filling`, or else from the last
  * parked sample, or else from the one admitted last; false where that sample is `self` or none
@@ -234,19 +220,21 @@ static sequence *last_parked(const ares_rollout *r)
  */
 static bool free_a_block(ares_rollout *r, const sequence *self, const request *filling)
 {
-    request *victim = NULL;
-    sequence *parked;
-    for (request *q = r->first; q; q = q->next)
+    request *victim = NULL, *parked = NULL;
+    for (request *q = r->first; q; q = q->next) {
         if (q->blocks.n && q != filling) victim = q;
+        if (q->parked) parked = q;
+    }
     if (victim) {
         drop_all(r, &victim->blocks);
         victim->cached = 0;
         return true;
     }
-    if ((parked = last_parked(r)) != NULL) {
-        evict(r, parked);
-        return true;
-    }
+    for (int32_t i = parked ? parked->n - 1 : -1; i >= 0; i--)
+        if (parked->samples[i].state == SEQ_PARKED) {
+            evict(r, &parked->samples[i]);
+            return true;
+        }
     if (r->n_running == 0) return false;
     sequence *last = r->running[r->n_running - 1];
     if (last == self) return false;
@@ -266,22 +254,15 @@ static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence 
     return true;
 }
 
-/* The position of token t, in the plan's next row. */
-static void put_position(const ares_rollout *r, const request *q, int32_t t)
+/* Adds a segment with a row per token [from, to) of a sample, or of the prompt (s NULL). */
+static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
+                     int32_t from, int32_t to)
 {
     plan *p = r->plan;
-    int32_t axes[3];
-    ares_media_position(q->row_media, t, &axes[0], &axes[1], &axes[2]);
-    p->positions[p->rows] = axes[0];
-    if (!p->positions_h) return;
-    p->positions_h[p->rows] = axes[1];
-    p->positions_w[p->rows] = axes[2];
-}
-
-/* What stands in the places of tokens [from, to), whose rows come next. */
-static void put_features(const ares_rollout *r, const request *q, int32_t from, int32_t to)
-{
-    plan *p = r->plan;
+    p->start[p->n_seg] = p->rows;
+    p->prefix_len[p->n_seg] = from;
+    for (int32_t i = 0; i < blocks->n; i++)
+        p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
     size_t width = (size_t)r->model->cfg.hidden;
     for (int32_t k = 0; q->row_media && k < q->row_media->n_places; k++) {
         const ares_place *x = &q->row_media->places[k];
@@ -292,23 +273,15 @@ static void put_features(const ares_rollout *r, const request *q, int32_t from, 
             p->feature_rows[p->n_features++] = p->rows + t - from;
         }
     }
-}
-
-/* Adds a segment with a row per token [from, to) of a sample, or of the prompt (s NULL). */
-static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
-                     int32_t from, int32_t to)
-{
-    plan *p = r->plan;
-    p->start[p->n_seg] = p->rows;
-    p->prefix_len[p->n_seg] = from;
-    for (int32_t i = 0; i < blocks->n; i++)
-        p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
-    put_features(r, q, from, to);
     for (int32_t t = from; t < to; t++) {
         bool known = t < q->prompt_len || t < q->prompt_len + s->n;
         p->from[p->rows] = known ? -1 : s->out;
         p->ids[p->rows] = !known ? 0 : t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
-        put_position(r, q, t);
+        int32_t axes[3];
+        ares_media_position(q->row_media, t, &axes[0], &axes[1], &axes[2]);
+        p->positions[p->rows] = axes[0];
+        if (p->positions_h) p->positions_h[p->rows] = axes[1];
+        if (p->positions_w) p->positions_w[p->rows] = axes[2];
         p->slots[p->rows++] = blocks->block[t / ARES_KV_BLOCK] * ARES_KV_BLOCK + t % ARES_KV_BLOCK;
     }
     p->start[++p->n_seg] = p->rows;
@@ -361,17 +334,6 @@ static void plan_running(ares_rollout *r)
     }
 }
 
-/*
- * The sample's first own block becomes a copy of the prompt's last one, which is held until then:
- * its prompt may be released, and nobody may write there first.
- */
-static void copy_later(ares_rollout *r, int32_t from, int32_t to)
-{
-    rollout_block_ref(&r->blocks, from);
-    r->copies[r->n_copies][0] = from;
-    r->copies[r->n_copies++][1] = to;
-}
-
 static void copy_now(ares_rollout *r)
 {
     ares_device *d = r->model->device;
@@ -414,8 +376,14 @@ static bool start(ares_rollout *r, sequence *s)
     s->blocks.n_kept = q->blocks.n_kept;
     s->blocks.kept = q->blocks.kept;
     grow(r, &s->blocks, length, s, q, false);
-    if (q->prompt_len % ARES_KV_BLOCK)
-        copy_later(r, q->blocks.block[whole], s->blocks.block[whole]);
+    if (q->prompt_len % ARES_KV_BLOCK) {
+        /* the prompt's last block is held until it is copied: the prompt may be released, and
+         * nobody may write there first */
+        int32_t *copy = r->copies[r->n_copies++];
+        copy[0] = q->blocks.block[whole];
+        copy[1] = s->blocks.block[whole];
+        rollout_block_ref(&r->blocks, copy[0]);
+    }
     s->cached = q->prompt_len;
     s->state = SEQ_RUNNING;
     r->running[r->n_running++] = s;

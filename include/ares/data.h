@@ -87,12 +87,13 @@ typedef struct ares_row {
     int32_t part;          /* number of the file or folder that it was read from */
     const int32_t *prompt; /* [prompt_len] token ids; set by ares_dataset_encode */
     int32_t prompt_len;
-    const ares_row_media *row_media; /* of the prompt; NULL: it is text alone */
+    const ares_row_media *row_media; /* images and videos of the prompt; NULL: it is text alone */
     ares_view prompt_text;           /* the text that was encoded */
     /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
     bool structured; /* ground_truth is a list or an object, which few verifiers read */
-    /* the name that its files are given, else the row's "data_source", else the file's name */
+    /* ares_row_file.source where that is given, else the row's "data_source", else the file's name
+     */
     const char *data_source;
     /*
      * The row's "global_id", a string or a number as it is written; else "example-%06d" of its
@@ -105,60 +106,62 @@ typedef struct ares_dataset ares_dataset;
 typedef struct ares_row_file {
     const char *path;   /* a file or folder; "@[a:b]" at its end: its rows a to b - 1, from 0 */
     const char *source; /* the data_source of its rows; NULL: their own */
-    /* borrowed, for the life of the data set: an object whose members each row's "metadata" gets,
-     * in place of its own; NULL: none */
+    /* an object whose members replace those of each row's "metadata"; borrowed for the life of the
+     * data set; NULL: none */
     const ares_json *metadata;
     int64_t limit; /* rows to read at most; 0: all of them */
-    /* borrowed: the keys, up to a NULL, of which the first that a row has may be in another
-     * program's form (ares_row_adopt), the last one of a prompt; NULL: the options' prompt_key */
+    /* keys, ended by a NULL: the first of them that a row has may be in another program's form
+     * (ares_row_adopt), and the last of them is the key of a prompt; borrowed; NULL: the options'
+     * prompt_key */
     const char *const *keys;
 } ares_row_file;
 /*
- * The rows of files [n]; each must give one. need_answer: a row without answer_key is an error,
- * unless it names instructions to follow.
+ * Reads the rows of files [n]; each file must give at least one row. need_answer: a row without
+ * answer_key is an error, unless it names instructions to follow.
  */
 int ares_dataset_load_files(const ares_row_file *files, int64_t n, const ares_data_config *cfg,
                             bool need_answer, ares_dataset **out);
 /*
- * The value at a path of keys and places in lists, "extra_info.answer" or "turns[0].value"; from
- * the end where the place is negative. A key that is written like the path comes first. NULL: there
- * is none.
+ * The value at a path of keys and places in lists, as in "extra_info.answer" or "turns[0].value"; a
+ * negative place counts from the end of the list. A key that is spelled like the whole path comes
+ * first. NULL: there is no value.
  */
 const ares_json *ares_row_at(const ares_json *row, const char *path);
 /*
- * "row has WHAT (keys: a, b.c); set OPTION", with the keys of its objects, so that each can be
- * given to an option.
+ * Fails with "row has WHAT (keys: a, b.c); set OPTION". The keys inside the row's objects are
+ * written as paths, so that each can be given to an option.
  */
 int ares_row_lacks(const ares_json *row, const char *what, const char *option);
 /*
- * A list of messages with ShareGPT's {from, value} as {role, content}, in the arena; fails
- * where one has no role, or the list is empty. key: for messages
+ * A list of messages with ShareGPT's {from, value} turned to {role, content}, in the arena. Fails
+ * where a message has no role, or the list is empty. key: where the list stands, for errors
  */
 int ares_row_messages(const ares_json *list, const char *key, ares_arena *arena,
                       const ares_json **out);
 /*
- * The row with what it has under the key in our form (row.c): ShareGPT's messages, and a prompt
- * of Alpaca's instruction, input and history where the key, of a prompt, is "instruction" or the
- * row has nothing there; `system` of either is their first message. Keys that went into it are left
- * out. Most rows stay the same ones.
+ * Turns what the row has under the key to our form (row.c): ShareGPT's messages; and, where
+ * `prompt` says that the key is that of prompts, Alpaca's instruction, input and history, if the
+ * key is "instruction" or the row has nothing under it. `system` beside either becomes the first
+ * message. *out: a new row without the keys that went into the value, or the row itself (most
+ * rows).
  */
 int ares_row_adopt(const ares_json *row, const char *key, bool prompt, ares_arena *arena,
                    const ares_json **out);
-/* Whether it has Alpaca's instruction, with an answer or a pair of them. */
+/* Whether the row has Alpaca's instruction, with an output or a pair of stored answers. */
 bool ares_row_is_alpaca(const ares_json *row);
-/* The rows of files: any JSON objects, whose keys are not checked. keys: as of ares_row_file */
+/* Reads rows that may be any JSON objects: their keys are not checked. keys: as in ares_row_file */
 int ares_dataset_load_rows(const ares_texts *files, const char *const *keys, ares_dataset **out);
 /*
- * A number of what the files of a path hold and of their names, in which a folder's rows come. A
- * slice is that of its whole file.
+ * A hash of the contents and names of the files of a path; names count because a folder's rows come
+ * in their order. A slice has the hash of its whole file.
  */
 int ares_rows_fingerprint(const char *path, uint64_t *out);
 void ares_dataset_free(ares_dataset *d);
-/* Memory that lives as long as the data set: an arena for each thread of the pool. */
+/* One arena per thread of the pool, whose memory lives as long as the data set. */
 ares_arena *ares_dataset_arenas(ares_dataset *d, const ares_pool *pool);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
-/* Keeps the rows with keep [count]. Ids are given anew; pointers to rows are void. */
+/* Drops rows i where keep[i] is false. Ids are given anew; pointers to rows are void. */
 void ares_dataset_keep(ares_dataset *d, const bool *keep);
 
 /* ---------------- prompts (prompt.c): format prompt, system prompt, chat template, tokens */
@@ -167,19 +170,19 @@ typedef struct ares_prompt_options {
     const ares_data_config *cfg; /* these three are borrowed for the encoder's life */
     const ares_tokenizer *tokenizer;
     const ares_media_rules *row_media; /* NULL: the model reads text alone */
-    int64_t limit_images;              /* of a row; 0: any number */
-    const char *model_dir;             /* whose chat template is used */
+    int64_t limit_images;              /* most images of a row; 0: any number */
+    const char *model_dir;             /* its chat template is used */
 } ares_prompt_options;
 int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **out);
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
 /* NULL: prompts are plain text. */
 const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e);
-/* Appends the text, through the format prompt where there is one. */
+/* Appends the text as data.format_prompt renders it, or as it is without that option. */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out);
 /*
- * The variables of a chat template: the whole row, with these messages in place of its own and
- * `ready`, add_generation_prompt or continue_final_message, set to true (a NULL view: neither). In
- * the arena.
+ * The variables of a chat template: all keys of the row, with these messages in place of its own.
+ * `ready` names the variable that is set to true, add_generation_prompt or continue_final_message
+ * (a NULL view: neither). In the arena.
  */
 const ares_json *ares_prompt_variables(const ares_json *row, const ares_json *messages,
                                        ares_view ready, ares_arena *arena);
@@ -193,9 +196,10 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *row,
                              const ares_json *prompt, const ares_view *answer, ares_arena *arena,
                              const ares_json **variables);
 /*
- * Warns of what no row or not every row makes use of, with numbers: tools and documents that the
- * chat template does not read; a format prompt and a system prompt beside prompts of messages.
- * messages_key: where rows may have a conversation in place of a prompt; NULL: nowhere.
+ * Warns, with numbers of rows, of what has no effect: tools and documents that the chat template
+ * does not read; images and videos under another key than the option's; a format prompt and a
+ * system prompt where prompts are messages. messages_key: where rows may have a conversation in
+ * place of a prompt; NULL: nowhere.
  */
 void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d,
                              const char *messages_key);
@@ -206,36 +210,46 @@ void ares_prompt_tell_unread(const ares_prompt_encoder *e, const ares_dataset *d
  */
 typedef struct ares_prompt_media {
     const ares_json *images, *videos; /* NULL: none */
-    const ares_json *bare; /* a part that names none, of a kind that the row lists none of */
-    /* "image" or "video" where the row has something there, and nothing where it is read; NULL */
-    const char *unread, *key; /* key: where it is read */
+    /* a part of a message that names no image or video while the row lists none either; NULL */
+    const ares_json *bare;
+    /* "image" or "video" where the row has that key, and nothing under `key`, which is read; NULL
+     */
+    const char *unread, *key;
 } ares_prompt_media;
 int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
                          const ares_json *messages, ares_arena *arena, ares_prompt_media *out);
 /*
- * Fails where there are some and the model reads text alone, because its template might say less,
- * and where a part of a message stands for one that is nowhere.
+ * Fails where the row has images or videos and the model reads text alone, because its template
+ * might drop them in silence; and where a part of a message stands for one that is not given.
  */
 int ares_prompt_check_media(const ares_prompt_encoder *e, const ares_prompt_media *m);
-/* Variables of a template in which <image> and <video> in the messages' strings are parts. */
+/* The variables with <image> and <video> in the messages' strings turned to parts of messages. */
 const ares_json *ares_prompt_place_media(const ares_json *variables, const ares_prompt_media *m,
                                          ares_arena *arena);
 /*
- * Reads the media's headers and repeats the tokens that stand for them. *sight: in the arena, which
- * must live as long; NULL: there are none, and the ids stay as they are.
+ * Reads the headers of images and videos, and repeats the token that stands for each of them as
+ * often as it needs. *row_media: in the arena, which must live as long; NULL: there are none, and
+ * the ids stay as they are.
  */
 int ares_prompt_see(const ares_prompt_encoder *e, const ares_prompt_media *m, ares_arena *arena,
                     ares_ids *ids, const ares_row_media **row_media);
 /*
- * Rows that are left out because of their images or videos (prompt.c), where the options say so:
- * with a side that is too long for the other, or that cannot be read or do not fit their places.
+ * Rows that are left out because of their images or videos (prompt.c), where the options say so.
+ * thin: one side is too long for the other; unreadable: they cannot be read, or do not fit their
+ * places in the prompt.
  */
 typedef struct ares_unseen {
     int64_t thin, unreadable;
 } ares_unseen;
-/* Decodes them where unreadable ones are left out, so that these are known. sight: may be NULL */
+/*
+ * Decodes a row's media once where data.filter_unreadable_media is set, so that unreadable ones
+ * fail here and not in a training step. row_media: may be NULL
+ */
 int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_row_media *row_media);
-/* Counts a row whose media failed with rc and message, or fails with its place. */
+/*
+ * Counts a row whose media failed with rc and message; where the options leave no such row out,
+ * fails with the row's file and line.
+ */
 int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int rc,
                           const char *message, ares_unseen *n);
 void ares_unseen_tell(const ares_unseen *n, int64_t rows);
@@ -249,8 +263,8 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
 
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */
 /*
- * What every row of a batch knows of its group and of its answer: X(type, name, text). Trajectories
- * have the same fields (data.h).
+ * What every row of a batch knows of its group and of its answer: X(type, name, text). ares_group
+ * and ares_trajectory have the same fields.
  */
 #define ARES_GROUP_FIELDS(X)                                                             \
     X(int64_t, draw, "number in the run of the prompt drawn")                            \
@@ -293,7 +307,7 @@ typedef struct ares_sample {
     int32_t prompt_len;
     const ares_row_media
         *row_media; /* of prompt and response together; NULL: they are text alone */
-    /* of a trajectory (data.h) */
+    /* of its ares_trajectory */
     ares_view response, turns, details;
     const float *reward_parts; /* one per configured reward, unweighted */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
@@ -314,8 +328,8 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES];
 /*
  * The columns: element type, name, the stage of ares_train_step that writes it, what it holds.
  * Whatever concerns all columns (the fields below, clearing, selecting groups, the error for a
- * missing column) expands these lists. Trajectories carry what was sampled: what is recorded of
- * every row, and what only some runs mark (data.h).
+ * missing column) expands these lists. Trajectories carry what was sampled: what is recorded for
+ * every row (RECORDED), and what only some runs mark (MARKED).
  */
 enum { ARES_NOT_SAMPLED = -1 };
 #define ARES_BATCH_RECORDED(X)                                                                 \
@@ -375,11 +389,12 @@ typedef struct ares_batch {
 #undef ARES_BATCH_FIELD_
     double advantage_scale; /* factor of the advantages, set by filters; 1 without */
     bool empty;             /* filters have kept no group: all are masked, and nothing is trained */
-    /* from this ares_sample.place on groups are masked and only give every rank one; 0: no such */
+    /* groups from this ares_sample.place on are masked: they are there so that every rank has one;
+     * 0: there are none */
     int64_t filled_from;
     double kl_coef; /* weight of the KL term in this step: the option's, or a control's */
-    /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_record_rows)
-     */
+    /* [n_row_kl] KL of rows in the actor's updates, which every rank numbers alike from 0
+     * (ares_kl_record_rows) */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;
     int64_t row_cap, group_cap;
@@ -422,8 +437,8 @@ int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
  */
 void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n);
 /*
- * Makes an empty batch of rows order[0 .. n) of another one, in the same way, with what is its own
- * beside rows and columns, row_kl and updates apart. Prompts and texts stay where they are.
+ * The same into an empty batch, from rows of another one. Its scalars (advantage_scale, kl_coef ..)
+ * are copied, too, but not row_kl and updates. Prompts and texts stay where they are.
  */
 void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ares_batch *out);
 
@@ -443,19 +458,19 @@ typedef struct ares_packed {
     int32_t rows;             /* fed tokens */
     const int32_t *ids;       /* [rows] */
     const int32_t *positions; /* [rows] */
-    /* [rows] of a vision model's rows and columns, beside positions of time; NULL: the same as
-     * those */
+    /* [rows] the other two axes of a vision model, by row and by column of the picture; NULL: all
+     * three axes have `positions` */
     const int32_t *positions_h, *positions_w;
     /*
-     * Rows feature_rows [n_features], ascending, have features [n_features][hidden], f32, in place
-     * of their embeddings. d_features: their derivatives, written by a backward as activations in
-     * host memory; NULL: not wanted
+     * feature_rows [n_features], ascending: rows that have features [n_features][hidden], f32, in
+     * place of their embeddings. d_features: the derivatives by them, which a backward writes as
+     * activations in host memory; NULL: not wanted
      */
     int32_t n_features;
     const int32_t *feature_rows;
     const float *features;
     void *d_features;
-    /* which features these are, in order; features is to be filled from them */
+    /* which media the features are of, in the order of feature_rows (ares_features_show) */
     int32_t n_shown;
     const ares_shown *shown;
     ares_segments seg; /* host arrays */
@@ -465,7 +480,7 @@ typedef struct ares_packed {
      */
     const int32_t *length;
     const int32_t *slots; /* [rows], paged only: where store_kv puts each row */
-    void *cache; /* paged: activations, those of a layer cache_layer_bytes apart; NULL: packed */
+    void *cache;          /* paged: activations; layers lie cache_layer_bytes apart; NULL: packed */
     int64_t cache_layer_bytes;
     /* [n_out] rows whose hidden states the head reads; a row may be named more than once */
     int32_t n_out;
@@ -518,8 +533,9 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
                      ares_packed *out, const int32_t **targets);
 
 /*
- * data: equal shares of unequal lengths. The results depend on the arrays alone: every comparison
- * is a total order, so any correct implementation gives the same parts.
+ * ---------------- balance (pack.c): equal shares of unequal lengths. The results depend on the
+ * arrays alone: every comparison is a total order, so any correct implementation gives the same
+ * parts.
  */
 
 /*
@@ -531,10 +547,10 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
  */
 int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_size, int64_t *part);
 /*
- * verl's order of the rows of one card (docs/update.md#the-order-of-rows): by length, of equal ones
- * the first first, then every other row of that list, and back over those between. So lengths rise
- * to the middle and fall after it, and neighbours are alike. verl compares the work
- * 24576 length + length^2 of a row, which rises with its length. order [n]: receives which item
+ * verl's order of the rows of one card (docs/update.md#the-order-of-rows): rows sorted by length
+ * (equal ones stay in order), of that list numbers 0, 2, 4 .. and then the odd ones backwards. So
+ * lengths rise to the middle and fall after it, and neighbours are alike. verl sorts by the work
+ * 24576 length + length^2 of a row, which gives the same order. order [n]: receives which item
  * stands at each position.
  */
 void ares_balance_order(const int64_t *length, int64_t n, int64_t *order);
@@ -548,17 +564,18 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
                          const char *prefix, ares_metrics *m);
 
 /*
- * data: trajectories, what a sampler hands to a training step. An answer of one turn is a
- * trajectory of one row; an episode of several turns may be one row or a row per turn
+ * ---------------- trajectories (batch.c): what a sampler hands to a training step. An answer of
+ * one turn is a trajectory of one row; an episode of several turns may be one row or a row per turn
  * (docs/design.md#trajectories).
  *
- * Fields stand in the lists of data.h. Filling a batch, sending between ranks and saving loop over
+ * Fields stand in the lists above. Filling a batch, sending between ranks and saving loop over
  * them, so a new field is a line there.
  */
 
 /*
- * What the policy read and wrote at once. Its columns are those of the batch that stage gen makes,
- * [n_tokens] each. Marks may be NULL, then of all rows of a step: the column is absent.
+ * One stretch of tokens that the policy read and wrote. Its columns, [n_tokens] each, are those of
+ * the batch that stage gen makes. A column of ARES_BATCH_MARKED may be NULL, but then in all rows
+ * of a step: the batch lacks it.
  */
 typedef struct ares_trajectory_row {
     const int32_t *prompt; /* [prompt_len] */
@@ -599,14 +616,14 @@ typedef struct ares_group {
 } ares_group;
 #undef ARES_FIELD_
 
-/* A row in the arena: zeros where something is recorded of every row, no marks. */
+/* Makes a row in the arena: columns of ARES_BATCH_RECORDED are zeros, those of MARKED absent. */
 void ares_trajectory_row_init(ares_trajectory_row *row, const int32_t *prompt, int32_t prompt_len,
                               int32_t n_tokens, ares_arena *arena);
 /* Tokens of all rows, those of environments included. */
 int64_t ares_trajectory_tokens(const ares_trajectory *y);
 /* Whether its rows are part of the batch that the group becomes. */
 bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y);
-/* Groups as rows of an empty batch, in their order, with the columns of stage gen. */
+/* Adds the groups to an empty batch, in their order, and fills the columns of stage gen. */
 void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count);
 
 /* Appends a group as bytes, the same on every machine of one byte order. */

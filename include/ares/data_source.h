@@ -1,7 +1,7 @@
 /*
  * data: where the prompts of a run come from. The training step, the bootstrap pass, validation,
- * checkpoints and controls know a source by this table alone. A data set with its order is one
- * (source.c; docs/data.md#order-and-epochs), several weighted data sets another
+ * checkpoints and controls use a source through this header alone. There are two kinds: a data set
+ * with its order (source.c; docs/data.md#order-and-epochs) and several weighted data sets
  * (mixture.c; docs/curriculum.md).
  */
 #ifndef ARES_DATA_SOURCE_H
@@ -13,42 +13,44 @@ typedef struct ares_drawn {
     int64_t draw; /* number in the run of the prompt drawn: part of the sampling key */
     int64_t id;   /* of its row in the source */
     /*
-     * Of a source of several parts: the prompt's number among the fresh ones of its part; the step
-     * of the curriculum that it is drawn at, and the weight of its part there. Else the number of
+     * local: number of the prompt among the fresh ones of its part; step: that of the curriculum at
+     * which it is drawn; weight: of its part at that step. A source without parts has the number of
      * the draw, 0 and 1.
      */
     int64_t local, step;
     double weight;
-    /* the answers that it was given back with, in the arena; NULL: none */
+    /* the answers with which it was given back (partial rollouts), in the arena; NULL: none */
     const ares_group *partial;
 } ares_drawn;
 
-/*
- * Every rank has the source and draws the same prompts. Rows have ids 0 .. count - 1, and
- * row(id)->id is id.
- */
+/* What one part gives of the prompts that are asked for at once. */
 typedef struct ares_share {
-    int64_t count; /* of the prompts asked for */
+    int64_t count; /* prompts */
     double weight; /* of the part, as its schedule gives it */
 } ares_share;
-enum { ARES_ROW_GONE = -1, ARES_ROW_NONE = -2 }; /* instead of an id: not there now; never was */
+/* in place of a row's id: the row was in the saved state and is gone; it never was there */
+enum { ARES_ROW_GONE = -1, ARES_ROW_NONE = -2 };
+/*
+ * The functions of one kind of source. Every rank has the source and draws the same prompts. Rows
+ * have ids 0 .. count - 1, and row(id)->id is id.
+ */
 typedef struct ares_source_kind {
     const char *name;
-    bool endless; /* what is drawn never returns: rows are kinds of prompts, and epochs mean nothing
-                   */
+    /* no prompt is ever drawn again: rows are kinds of prompts, and epochs mean nothing */
+    bool endless;
     int64_t (*draw)(const void *state); /* prompts that are drawn together */
-    /* the next n prompts; n is a multiple of the draw. NULL where there are parts */
+    /* the next n prompts, n a multiple of what draw says; NULL: the source has parts */
     int (*next)(void *state, int64_t n, ares_drawn *out);
     /*
-     * Of a source of several parts; all NULL: it has one. share divides n prompts among the parts,
-     * out [parts], at the curriculum's *step, and goes on to the next; next_of draws the fresh
-     * prompts of one part. begin_step tells the training step.
+     * These four only of a source of several parts; NULL: it has one. share divides n prompts among
+     * the parts, out [parts], at the curriculum's *step, and goes on to its next step; next_of
+     * draws the fresh prompts of one part; begin_step says which training step begins.
      */
     int (*parts)(const void *state);
     int (*share)(void *state, int64_t n, int64_t *step, ares_share *out);
     int (*next_of)(void *state, int part, int64_t n, ares_drawn *out);
     void (*begin_step)(void *state, int64_t step);
-    /* a row's id in a saved state -> its id now. NULL: the same */
+    /* the present id of a row that had `id` when the state `json` was saved; NULL: the same */
     int64_t (*moved)(const void *state, const ares_json *json, int64_t id);
     const ares_row *(*row)(const void *state, int64_t id);
     int64_t (*count)(const void *state);
@@ -64,20 +66,21 @@ typedef struct ares_source_kind {
 typedef struct ares_source {
     const ares_source_kind *kind;
     void *state;
-    struct returned_prompt *returned; /* [n_returned] by draw number; they come before others */
+    /* [n_returned] prompts that were given back, by draw number; they are drawn before others */
+    struct returned_prompt *returned;
     int64_t n_returned;
-    int64_t answers; /* that each prompt of a state must have been given back with; 0: any number */
+    int64_t answers; /* how many a prompt of a loaded state must have; 0: any number */
 } ares_source;
 
 /*
- * The next n prompts: first those that were given back, the oldest first. What a draw has beyond n
- * waits for the next call. A source of several parts gives the share of each, one part after the
- * other, and of a part first what was given back of it. The answers that come with a prompt are in
- * the arena.
+ * The next n prompts: first those that were given back, the oldest first. Prompts of a draw beyond
+ * n wait for the next call. A source of several parts gives the share of each, one part after the
+ * other, and within a part first the prompts of it that were given back. The answers that come with
+ * a prompt are in the arena.
  */
 int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out);
 /*
- * Takes a prompt back that `next` has given, with what was answered so far, to go on with it later
+ * Takes back a prompt from ares_source_next, with its answers so far, to be drawn again later
  * (partial rollouts). Every rank gives back the same groups.
  */
 void ares_source_give_back(ares_source *s, const ares_group *g);
@@ -86,7 +89,7 @@ static inline void ares_source_begin_step(ares_source *s, int64_t step)
 {
     if (s->kind && s->kind->begin_step) s->kind->begin_step(s->state, step);
 }
-/* Its parts; 1 where it has none. The part of a row is ares_row.part. */
+/* The number of parts; 1 where it has none. The part of a row is ares_row.part. */
 static inline int ares_source_parts(const ares_source *s)
 {
     return s->kind && s->kind->parts ? s->kind->parts(s->state) : 1;
@@ -95,7 +98,7 @@ static inline const ares_row *ares_source_row(const ares_source *s, int64_t id)
 {
     return s->kind->row(s->state, id);
 }
-/* All rows, with those that are skipped: what a pass over ids 0 .. count - 1 sees. */
+/* The number of all rows, skipped ones included: ids are 0 .. count - 1. */
 static inline int64_t ares_source_count(const ares_source *s)
 {
     return s->kind ? s->kind->count(s->state) : 0;
@@ -118,36 +121,36 @@ static inline int64_t ares_source_skipped(const ares_source *s)
     return s->kind->skipped(s->state);
 }
 /*
- * All that moves the source as it is now, to be written later. Answers that were given back are
- * shared with the source, not copied.
+ * The state of a source at one time, to be written later while the source goes on. Answers that
+ * were given back are shared with the source, not copied.
  */
 typedef struct ares_source_snapshot {
-    ares_str begins;                  /* the object's text as far as answers do not come into it */
+    ares_str begins;                  /* the object's text, up to the prompts given back */
     struct returned_prompt *returned; /* [n_returned] */
     int64_t n_returned;
     bool parts;
 } ares_source_snapshot;
 void ares_source_take_snapshot(const ares_source *s, ares_source_snapshot *out);
-/* Appends an object that holds all that moved the source then. */
+/* Appends the state as a JSON object. */
 void ares_source_snapshot_write(const ares_source_snapshot *p, ares_str *json);
 void ares_source_snapshot_fini(ares_source_snapshot *p);
 /*
- * Takes what ares_source_snapshot_write wrote. A failure leaves the source as it was, and its
+ * Loads what ares_source_snapshot_write wrote. A failure leaves the source as it was, and its
  * message names the member that does not fit; the caller names the file. other_rows: the state may
- * be of another number of rows, and what it says of rows that are not there is left out; its
- * prompts may have another number of answers; of another kind of source nothing is taken, with a
- * warning.
+ * be of another number of rows, of which missing ones are ignored; its prompts may have another
+ * number of answers; and a state of another kind of source is ignored, with a warning.
  */
 int ares_source_load(ares_source *s, const ares_json *json, bool other_rows);
 void ares_source_close(ares_source *s);
 /*
- * gid -> id of the row. Two rows of the same gid are an error that names both lines: controls that
- * remember prompts by gid would take one for the other.
+ * A map from the gid of each row to its id. Two rows of the same gid are an error that names both
+ * lines: controls that remember prompts by gid would take one for the other.
  */
 int ares_source_gids(const ares_source *s, ares_map **out);
 
 typedef struct ares_order {
-    /* prompts that are drawn together; an epoch's rows that fill no draw are left out */
+    /* prompts that are drawn together; rows at the end of an epoch that fill no draw are left out
+     */
     int64_t draw;
     bool shuffle;
     uint64_t seed;
@@ -189,8 +192,9 @@ typedef struct ares_curriculum {
     bool caps_left_out; /* forced: their number was not that of the data sets */
 } ares_curriculum;
 /*
- * Reads the options into cfg's memory and checks them up to training step `steps`; faults go to
- * cfg. After resolve. force: another number of caps than of data sets is no fault.
+ * Reads the options, after cfg is resolved, into cfg's memory, and tries weights and caps of the
+ * first `steps` steps; faults go to cfg. force: caps whose number is not that of the data sets are
+ * left out, and are no fault.
  */
 void ares_curriculum_read(ares_config *cfg, const ares_curriculum_config *o,
                           const ares_texts *files, int64_t steps, bool force, ares_curriculum *out);
@@ -206,15 +210,16 @@ int ares_source_of_mixture(ares_dataset *d, const ares_curriculum *c, const ares
                            ares_source *out);
 
 /*
- * data: stored answers of a row, one that is preferred to the other (docs/vapor.md#rows).
+ * ---------------- stored answers (prompt.c): a row's pair of a preferred (chosen) and a rejected
+ * answer to its prompt (docs/vapor.md#rows)
  */
 
 typedef struct ares_stored_answer {
     const int32_t *ids; /* [prompt_len + n]: the prompt, then the answer */
     int32_t prompt_len, n;
-    int32_t span, span_end; /* of the answer's tokens: what is compared */
+    int32_t span, span_end; /* tokens [span, span_end) of the answer are compared */
 } ares_stored_answer;
-/* n 0: the row has no pair, or one of its answers has no span or no room */
+/* n 0 in both: the row has no pair that is of use (ares_pair_counts) */
 typedef struct ares_pair {
     ares_stored_answer chosen, rejected;
 } ares_pair;
@@ -223,10 +228,13 @@ typedef struct ares_pair_options {
     const char *chosen_key, *rejected_key;
     ares_view start_tag, end_tag;
     int64_t max_length; /* tokens of prompt and answer; longer answers lose their end */
-    bool without_span;  /* a pair whose tags are not found is kept all the same */
-    int32_t eos;        /* put after an answer that has no chat template and ends otherwise */
+    bool without_span;  /* keep pairs in which the tags are not found */
+    int32_t eos;        /* ends answers where there is no chat template to do it; -1: none */
 } ares_pair_options;
-/* Rows: with a pair, by why they have none (without_span: or no preference), by what was changed.
+/*
+ * Numbers of rows: with a pair that is kept; without two stored answers, without the tags' span,
+ * without room for an answer after the prompt; with an answer that was cut at max_length, with a
+ * token across the end of the prompt, with two answers of the same tokens.
  */
 typedef struct ares_pair_counts {
     int64_t pairs, absent, without_span, without_room, shortened, merged, equal;

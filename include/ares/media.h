@@ -25,7 +25,7 @@ typedef struct ares_processor {
 /* From processor_config.json or (video_)preprocessor_config.json; defaults where there is none. */
 int ares_processor_load(const char *dir, ares_processor *out);
 
-/* What a run asks for beside it. */
+/* What a run's options ask for beside the processor. */
 typedef struct ares_media_options {
     int64_t min_pixels,
         max_pixels;        /* of EasyR1's own resize, before the processor's; 0: no limit */
@@ -40,9 +40,9 @@ typedef struct ares_grid {
 typedef struct ares_medium {
     bool video;
     ares_grid grid;
-    int32_t frames;         /* in the bytes of ares_medium_read; of an image 1 */
-    double second_per_grid; /* of a video: between pairs of frames */
-    /* where it comes from and how it is sized: of media_open and ares_medium_read alone */
+    int32_t frames;         /* that ares_medium_read gives; 1 for an image */
+    double second_per_grid; /* of a video: seconds from one pair of frames to the next */
+    /* where it comes from and how it is sized; only for media_open and ares_medium_read */
     const struct media_source *source;
 } ares_medium;
 typedef struct ares_media {
@@ -50,9 +50,9 @@ typedef struct ares_media {
     const ares_medium *items; /* [n] images in their order, then videos in theirs */
     int32_t turned;           /* images whose EXIF data ask for a turn, which is not made */
 } ares_media;
-/* Tokens that stand for it: t h w / merge^2. */
+/* How many tokens stand for it: t h w / merge^2. */
 int32_t ares_medium_tokens(const ares_medium *m, int32_t merge);
-/* The patches of the largest square that both resizes let through. */
+/* *patches: how many the largest square picture has after both resizes. */
 int ares_media_largest(const ares_processor *p, const ares_media_options *o, int32_t *patches);
 /*
  * Decodes and resizes it. *pixels: RGB, 8 bits, [frames][14 h][14 w][3] (an image: one frame), to
@@ -61,24 +61,24 @@ int ares_media_largest(const ares_processor *p, const ares_media_options *o, int
 int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pixels,
                      uint64_t *key);
 /*
- * What the tower reads, patches f32 [t h w][3][temporal][patch][patch], blocks of merge x merge
- * patches row by row: n rows of it, from row `first` on. Of an image all times are the picture; of
- * an odd number of frames the last stands for the one that lacks.
+ * The numbers that the tower reads are patches f32 [t h w][3][temporal][patch][patch], in blocks of
+ * merge x merge patches, row by row. Writes n of them, from patch `first` on. An image is repeated
+ * for every time; where the number of frames is odd, the last frame stands for the missing one.
  */
 void ares_medium_patches(const ares_medium *m, const ares_processor *p, const uint8_t *pixels,
                          int32_t first, int32_t n, float *patches);
 
 /*
- * data: what a vision model needs of a sequence beside its ids: which tokens stand for pictures and
- * videos, and positions of three axes (row_media.c; docs/vision.md#prompts).
+ * ---------------- pictures in a sequence (row_media.c; docs/vision.md#prompts): what a vision
+ * model needs of a sequence beside its ids: which tokens stand for pictures and videos, and
+ * positions on three axes
  */
 
-/* How a model and its processor make tokens of pictures. */
+/* How a model and its processor turn pictures to tokens. */
 typedef struct ares_media_rules {
     ares_processor processor;
-    int32_t image_token,
-        video_token;          /* ids that stand for what a picture or a video is turned to */
-    double tokens_per_second; /* of positions in a video; 0: one per pair of frames */
+    int32_t image_token, video_token; /* ids of the tokens that stand for a picture or a video */
+    double tokens_per_second; /* steps of position per second of video; 0: one per pair of frames */
 } ares_media_rules;
 
 /* Tokens [first, first + n) of a sequence stand for a picture or video. */
@@ -87,7 +87,7 @@ typedef struct ares_place {
     int32_t first, n;
 } ares_place;
 
-/* Of the first n tokens of a sequence, behind which there is text alone. */
+/* Pictures and positions of the first n tokens of a sequence; all tokens after them are text. */
 typedef struct ares_row_media {
     int32_t n;
     const int32_t *t, *h, *w; /* [n] positions in time, by row and by column */
@@ -96,6 +96,6 @@ typedef struct ares_row_media {
     const ares_place *places; /* [n_places] ascending */
     int32_t turned;           /* images whose EXIF data ask for a turn, which is not made */
 } ares_row_media;
-/* The position of token i. sight NULL: i on all axes. */
+/* The position of token i on the three axes; s NULL: the sequence is text, and it is i on each. */
 void ares_media_position(const ares_row_media *s, int32_t i, int32_t *t, int32_t *h, int32_t *w);
 #endif

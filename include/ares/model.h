@@ -62,11 +62,11 @@ typedef struct ares_model_config {
     int32_t window, window_from_layer;
     ares_rope_config rope;
     ares_vision_config vision;
-    const char *text_names;   /* what names of the text part's tensors begin with; NULL: "model" */
-    const char *vision_names; /* and those of the tower's; NULL: "visual" */
+    const char *text_names;   /* first part of the names of the text's tensors; NULL: "model" */
+    const char *vision_names; /* the same of the tower's tensors; NULL: "visual" */
     double initializer_range;
     ares_dtype file_dtype; /* of the tensors in the files; of a loaded model: as it is stored */
-    bool says_dtype;       /* config.json names it */
+    bool says_dtype;       /* config.json names file_dtype */
     /*
      * bos, pad: -1 = none; eos: the ids of config.json and generation_config.json together, before
      * them that of the tokenizer once ares_model_add_eos has told it. eos[0] is the one to write.
@@ -79,14 +79,15 @@ int ares_model_config_load(const char *dir, ares_model_config *out);
  * the model `dir` do not name it.
  */
 int ares_model_add_eos(ares_model_config *c, int32_t id, const char *dir);
-/*
- * One line tells which words of generation_config.json ask for another sampling than this one's.
- * own [n]: the words that have an option here, its name and its value. (config.c)
- */
+/* A word of generation_config.json that has an option here, the option's name and its value. */
 typedef struct ares_sampling_word {
     const char *word, *option;
     double value;
 } ares_sampling_word;
+/*
+ * Logs one line with the words of generation_config.json that ask for another sampling than the
+ * options own [n] do; the file is not followed. (config.c)
+ */
 int ares_model_tell_sampling(const char *dir, const ares_sampling_word *own, int n);
 /* Whether the token ends a sequence, being one of eos. */
 bool ares_model_ends(const ares_model_config *c, int32_t id);
@@ -108,31 +109,34 @@ typedef struct ares_param {
     int region;       /* it lies in regions[region], from element `at` on */
     int64_t at;
     /*
-     * directly behind the parameter before it in the region, so that one product reads both: k and
-     * v behind q, up behind gate, and their biases
+     * directly after the parameter before it in the region, so that one product reads both: k and
+     * v after q, up after gate, and their biases
      */
     bool adjacent;
 } ares_param;
 
 /*
- * Parameters that lie in one flat array (region.c). In the order of m->regions: the embedding, each
- * block, the head where it is not tied, the value head, each with its matrices in the order of
- * m->params (of a block: q, k, v, o, gate, up, down) and padded by zeros to a multiple of
- * ARES_SUM_CHUNK times the ranks that share the model; last the norms and biases of the whole
- * model, in f32. The matrices of a vision tower are regions, too: its patches and merger, and each
- * of its blocks. Where it is trained they come after the last head, and its norms and biases are
- * among the model's; otherwise they come behind these n_regions, with its norms and biases as the
- * last of the n_frozen, which have neither gradients nor states.
- * A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients
- * have the same layout, optimizer states that of the region's own part.
+ * Parameters that lie in one flat array (region.c). m->regions are, in this order: the embedding,
+ * each block, the head where it is not tied, the value head, and last the norms and biases of the
+ * whole model, in f32. A region of matrices has them in the order of m->params (of a block: q, k,
+ * v, o, gate, up, down) and is padded by zeros to a multiple of ARES_SUM_CHUNK times the ranks that
+ * share the model.
+ *
+ * The matrices of a vision tower are regions, too: its patches and merger, and each of its blocks.
+ * Where the tower is trained they come after the last head, and its norms and biases are among the
+ * model's. Where it is frozen they come after these n_regions, as n_frozen more regions, of which
+ * the last holds its norms and biases; these have neither gradients nor states.
+ *
+ * A parameter begins on a multiple of 256 bytes unless it is adjacent. Gradients have the same
+ * layout, optimizer states that of the region's own part.
  */
 typedef struct ares_region {
     char name[32]; /* "block 3" */
     ares_dtype dtype;
     bool decay; /* of matrices; false for norms and biases */
     /*
-     * each rank has its own part of the weights and gradients alone, as ARES_SHARE_ALL says; not of
-     * a tower, whose passes are as many as a rank's own pictures
+     * each rank has only its own part of the weights and gradients (ARES_SHARE_ALL); never of a
+     * tower, because ranks make different numbers of its passes: one per picture of their own
      */
     bool in_parts;
     int64_t elements; /* padding included, which is zero and stays zero */
@@ -142,21 +146,21 @@ typedef struct ares_region {
      */
     int64_t own_first, own;
     /*
-     * whole, and from own_first on; whole ones are NULL while a region that is on the host, or
-     * shared, is not held, and own ones while a region on the host is not
+     * the whole region's, and those from own_first on. weights is NULL while a region that is on
+     * the host, or shared, is not loaded; own_weights while one on the host is not
      */
     void *weights, *own_weights;
     /* its weights in host memory, this rank's part where in_parts; NULL: they are on the device */
     void *host;
     void *act; /* of norms and biases: the same in bf16, where activations are bf16; NULL: none */
     /*
-     * the same of gradients; NULL: frozen. Where weights are shared, the whole one of matrices is
-     * there between ares_region_grad and ares_region_sum alone
+     * the same of gradients; NULL: frozen. Where weights are shared, grad of matrices is there only
+     * between ares_region_grad and ares_region_sum
      */
     float *grad, *own_grad;
     /*
-     * of a matrix whose gradient is whole during a round: what this rank sums in its group, over
-     * the rounds so far; NULL: there is one round
+     * where a mini-batch is several rounds and the gradient is whole in each: the sum over the
+     * rounds so far of the slice that this rank adds up in its group; NULL: there is one round
      */
     float *round_sum;
     /*
@@ -215,7 +219,7 @@ typedef struct ares_model {
     ares_model_config cfg;
     ares_device *device; /* borrowed */
     ares_model_share share;
-    ares_param *params; /* in the order of files */
+    ares_param *params; /* [n_params], in the order of files */
     int n_params;
     ares_region *regions;
     int n_regions, n_frozen;
@@ -229,22 +233,22 @@ typedef struct ares_model {
     ares_model_layer *layer;
     ares_tower tower; /* where cfg.vision.depth is not 0 */
     struct ares_rope *rope;
-    /* a slice (rollout_weights.c): among whom the model is divided, borrowed, and its rows of the
-     * head */
-    ares_group *tp; /* NULL: the model is whole, as a slice for a group of one is */
-    ares_matrix head;
+    /* of a slice (rollout_weights.c): the ranks among which the model is divided, borrowed; NULL:
+     * the model is whole, as a slice for a group of one is */
+    ares_group *tp;
+    ares_matrix head;      /* this rank's rows of the head, where tp is set */
     bool slice, filled;    /* a slice; whether its weights are there since the last fill */
-    ares_held of_rollout;  /* a slice's weights, which lie in memory of rollout's phase */
-    bool trainable;        /* gradients are computed, and have memory when they are zeroed */
-    ares_held of_training; /* the gradients', which lie in memory of training's phase */
+    ares_held of_rollout;  /* memory of rollout's phase, in which a slice's weights lie */
+    bool trainable;        /* gradients are computed, and get memory in ares_model_zero_grad */
+    ares_held of_training; /* memory of training's phase, in which the gradients lie */
     void *weights, *grads, *states; /* the arenas: region after region */
     size_t weights_bytes, grads_bytes, states_bytes;
     void *host_weights; /* the arena of regions whose weights lie on the host */
     size_t host_weights_bytes;
-    struct ares_slots *slots; /* where these come to on the device; NULL: there are none */
-    struct ares_windows
-        *windows; /* where optimizer states of the host come to; NULL: they are not */
-    struct ares_grad_slots *grad_slots; /* of whole gradients, in m->grads; NULL: they stay */
+    /* places on the device for what is there only while in use. Of weights; NULL: all stay */
+    struct ares_slots *slots;
+    struct ares_windows *windows;       /* of optimizer states in host memory; NULL: none are */
+    struct ares_grad_slots *grad_slots; /* of whole gradients, in m->grads; NULL: all stay */
     /*
      * device, [n_squares]: where the squares of gradients are summed, chunk by chunk; the chunks of
      * rank after rank where the ranks have parts of their own, norms and biases last
@@ -254,31 +258,31 @@ typedef struct ares_model {
 } ares_model;
 
 /*
- * Weights that are not whole on the device (region.c): a region's come into one of a few slots of
- * its memory, from the host's or from the ranks that share them. Then all ranks make the same
- * passes, and a failure to gather is kept for ares_group_sync. Where weights are whole, all of this
- * does nothing.
+ * Weights that are whole on the device only while in use (region.c): a region's weights come to one
+ * of a few slots of device memory, from the host or from the ranks that share them. In the latter
+ * case all ranks must make the same passes, and a failure to gather is kept for ares_group_sync.
+ * Where all weights stay on the device, these functions do nothing.
  */
-bool ares_model_by_region(const ares_model *m); /* whether some are not */
-/* regions[r].weights and its parameters' weight.data point at whole weights until drop. Nests. */
+bool ares_model_by_region(const ares_model *m); /* whether some come and go */
+/* regions[r].weights and its parameters' weight.data are whole until ares_region_unload. Nests. */
 void ares_region_load(ares_model *m, int r);
-/* The same where own_weights alone are read or written: nothing is gathered for it. */
+/* The same where only own_weights are read or written: nothing is gathered. */
 void ares_region_load_own(ares_model *m, int r);
-/* And at NULL again, so that whoever reads them anyway faults at once. */
+/* Sets the pointers to NULL again, so that a later read faults at once. */
 void ares_region_unload(ares_model *m, int r);
 /*
- * The weights of a region were written: held ones of the host go back to where they lie, which the
- * host reads after a sync, and what has been gathered ahead of own ones is out of date.
+ * To be called after the loaded weights of a region were written: those of the host are copied
+ * back, where the host finds them after a sync; a copy that was gathered ahead is dropped as out of
+ * date.
  */
 void ares_region_store(ares_model *m, int r);
 
 typedef struct ares_model_options {
     ares_dtype storage; /* of matrices: ARES_F32 or ARES_BF16 */
-    bool trainable;     /* gradients, too */
-    bool freeze_vision; /* none of a vision tower, whose weights stay as they are */
-    /* not trainable, with memory laid out as in a model whose tower is: ares_model_interpolate
-     * needs that
-     */
+    bool trainable;     /* gradients are computed */
+    bool freeze_vision; /* but none of a vision tower, whose weights stay as they are */
+    /* not trainable, with regions laid out as in a model whose tower is trained: for
+     * ares_model_interpolate */
     bool like_trained;
     /*
      * score.weight and score.bias in place of the language model's head; where the files lack them,
@@ -302,8 +306,8 @@ typedef struct ares_writers {
     ares_world *world;
     bool same_files; /* every rank sees the files of rank 0, and need not send it what it holds */
     /*
-     * where ranks send nothing: takes copies of what is to be written, and writes them when it is
-     * begun; NULL: they are written before the call returns
+     * where ranks send nothing: gets copies of what is to be written, and writes them once it is
+     * begun; NULL: everything is written before the call returns
      */
     ares_write_queue *behind;
 } ares_writers;
@@ -314,13 +318,14 @@ typedef struct ares_writers {
  */
 int ares_model_save(const ares_model *m, const char *dir, const ares_writers *by, uint64_t *sum);
 /*
- * The generation_config.json that was copied beside a saved model names all ids of cfg.eos; without
- * one it is written where the kept config.json of a vision model does not say them.
+ * Makes the generation_config.json that was copied beside a saved model name all ids of cfg.eos.
+ * Without such a file, one is written where the kept config.json of a vision model lacks the ids.
  */
 int ares_model_save_eos(const ares_model *m, const char *dir);
 /*
- * Bytes that rank 0, which writes most, of `ranks` writes of weights, and of states where asked.
- * *largest (may be NULL): of the part of a tensor that is in memory once more while it is written
+ * Bytes of weights, and of optimizer states where asked, that rank 0 of `ranks` writes; no rank
+ * writes more. *largest (may be NULL): bytes of the largest part of a tensor that is copied to be
+ * written
  */
 int64_t ares_model_save_bytes(const ares_model *m, bool states, int ranks, int64_t *largest);
 /*
@@ -335,7 +340,7 @@ int ares_model_sum(const ares_model *m, ares_world *world, uint64_t *weights, ui
  */
 int ares_model_interpolate(ares_model *into, ares_model *from, double share);
 void ares_model_free(ares_model *m);
-/* A number computed from the tensors of a model directory; it tells two models apart. */
+/* A hash of the tensors of a model directory, of some bytes of each; it tells two models apart. */
 int ares_model_fingerprint(const char *dir, uint64_t *out);
 /*
  * The model directory that `path` means: itself, the model/ of a checkpoint, or the model/ of a
@@ -344,8 +349,8 @@ int ares_model_fingerprint(const char *dir, uint64_t *out);
 int ares_model_find(const char *path, ares_str *dir);
 /* Into how many parts, one for each rank of a group, the matrices of a region are cut; 1: none. */
 int ares_model_shards(const ares_model *m);
-int ares_model_ranks(const ares_model *m); /* that train it together */
-/* Waits for what its groups do; the first failure since the last time. */
+int ares_model_ranks(const ares_model *m); /* how many train it together */
+/* Waits for the work of the model's groups; returns the first failure since the last call. */
 int ares_model_sync(const ares_model *m);
 int64_t ares_model_count(const ares_model *m); /* numbers in all parameters, without padding */
 /* The same for a model that is not loaded. */
@@ -356,9 +361,9 @@ int64_t ares_model_config_count(const ares_model_config *cfg);
  */
 int ares_model_zero_grad(ares_model *m);
 /*
- * Before a gradient of the region is written: where weights are shared, gives the whole gradient a
- * place, all zeros, unless it has one. A backward does so for its blocks and for the embedding; the
- * head is for who computes its derivatives.
+ * To be called before a gradient of the region is written: where weights are shared, gives the
+ * whole gradient a place, all zeros, unless it has one. A backward calls it for its blocks and for
+ * the embedding; for the head, the caller that computes its derivatives does.
  */
 void ares_region_grad(ares_model *m, int region);
 /*
@@ -368,17 +373,19 @@ void ares_region_grad(ares_model *m, int region);
  * failure is kept for ares_model_sync.
  */
 void ares_model_end_round(ares_model *m);
-/* Tied models: lm_head.grad += embed_grad, unless the backward has. Once per optimizer step. */
+/* Tied models: lm_head.grad += embed_grad, unless the backward did so. Once per optimizer step. */
 void ares_model_join_embed_grad(ares_model *m);
 /*
- * A region's gradients of all ranks are complete: own_grad becomes their sum, added from rank 0 up,
- * and where nothing is shared grad does. Where weights are shared, a backward has added matrices to
- * own_grad, and grad is NULL again. A failure is kept for ares_group_sync.
+ * To be called when all ranks have completed a region's gradients: own_grad (grad where nothing is
+ * shared) becomes their sum, added from rank 0 up. Where weights are shared, the backward has
+ * summed matrices into own_grad already, and grad is NULL again. A failure is kept for
+ * ares_group_sync.
  */
 void ares_region_sum(ares_model *m, int region);
 /*
- * m = v = 0. of_short: what AdamW keeps for weights stored in bf16; f32: moments, and a master that
- * starts as the weight; bf16: all three in 16 bits, the third for what rounding leaves out, from 0
+ * Memory for AdamW's states, with m = v = 0. of_short: their type for weights stored in bf16. f32:
+ * the master starts as the weight; bf16: all three have 16 bits, and the master, which starts at 0,
+ * holds what rounding the weight leaves out
  */
 int ares_model_optimizer_alloc(ares_model *m, ares_dtype of_short);
 /* States of elements [first, first + n) of a region's own part, on the device. */
@@ -387,10 +394,10 @@ typedef struct ares_states {
     void *master, *m, *v; /* master may be NULL */
 } ares_states;
 /*
- * The states of a region, stretch after stretch; *s is all 0 before the first. Those in host memory
- * come to the device, the next ones of this region or the following one meanwhile, and go back with
- * what was written. false: there are no more. To be called until then, for one region after the
- * other.
+ * The states of a region, stretch after stretch; *s is all 0 before the first. States in host
+ * memory come to the device, while the next stretch (also the first of the following region) is on
+ * its way, and go back at the next call. false: there are no more. To be called until then, for one
+ * region after the other.
  */
 bool ares_states_next(ares_model *m, int region, ares_states *s);
 /* Optimizer states as row-major f32 tensors <parameter>.m, .v, .master (weights.c). */
@@ -412,11 +419,11 @@ void ares_workspace_free(ares_workspace *w);
 int ares_workspace_reserve(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
 size_t ares_workspace_bytes(const ares_workspace *w); /* its memory for activations */
 /*
- * Takes nothing yet: from now on each buffer is taken at once so large as such a round wants it, or
- * larger ones announced before. Gives what they take together of training's phase.
+ * Announces such a round without taking memory: the first pass takes each buffer as large as the
+ * largest announced round needs it. Returns the bytes of training's phase that all buffers take.
  */
 size_t ares_workspace_expect(ares_workspace *w, int32_t rows, int32_t n_out, int n, bool keep);
-void ares_workspace_forget(ares_workspace *w); /* takes back what was expected */
+void ares_workspace_forget(ares_workspace *w); /* forgets what was announced */
 
 /*
  * *hidden: activations [n_out][hidden], after the final norm; device memory of the workspace, valid
@@ -434,11 +441,11 @@ void ares_model_angles(const ares_model *m, int32_t n, float *angles);
 /* Fails where a sequence of that length cannot be continued from a cache. */
 int ares_model_check_length(const ares_model *m, int32_t length);
 /*
- * The same over the n micro-batches of a round, in the order block after block, and within a block
- * one micro-batch after the other: weights that are not whole come to the device once. The same
- * bits as one micro-batch after the other. keep: for a backward; the inputs of blocks are kept for
- * all micro-batches, and with more than one of them blocks are computed again under ARES_KEEP_ALL,
- * too. hidden [n]; n may be 0.
+ * ares_model_forward over the n micro-batches of a round, in the order block after block, and
+ * within a block one micro-batch after the other, so that weights that come and go come to the
+ * device once. The bits are those of n separate passes. keep: for a backward; the inputs of blocks
+ * are kept for all micro-batches, and with more than one of them blocks are computed again even
+ * under ARES_KEEP_ALL. hidden [n]; n may be 0.
  */
 int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
                              bool keep, void **hidden);
@@ -448,7 +455,7 @@ int ares_model_forward_round(ares_model *m, ares_workspace *w, const ares_packed
  */
 int ares_model_backward_round(ares_model *m, ares_workspace *w, const ares_packed *p, int n,
                               const void *const *d_hidden);
-/* The region of the head, vocabulary or value: who computes with it holds it meanwhile. */
+/* The region of the vocabulary or value head, to be loaded by who computes with the head. */
 int ares_model_head_region(const ares_model *m);
 /* The weight of the vocabulary head, and its gradient (NULL: frozen). */
 const ares_matrix *ares_model_head(const ares_model *m);
@@ -456,16 +463,17 @@ const ares_matrix *ares_model_head_grad(const ares_model *m);
 /* How the rows of that weight are cut where the model is a slice. */
 ares_vocab_parts ares_model_head_parts(const ares_model *m);
 /*
- * Fails unless every id lies in [0, vocab), and those that stand for images and videos lie in
- * places. sight: of the sequence; NULL: it is text
+ * Fails unless every id lies in [0, vocab), and every id that stands for an image or a video lies
+ * in one of the places of row_media (NULL: the sequence is text).
  */
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
                          const ares_row_media *row_media);
 
 /* ---------------- vision (vision/; docs/vision.md) */
-/* Memory for pictures and videos of up to so many patches; keep: as in the pass to come. */
+/* Takes the tower's memory for pictures and videos of up to so many patches. */
 int ares_model_features_reserve(ares_model *m, int32_t patches, ares_keep keep);
-size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep); /* of it */
+/* Bytes of that memory. */
+size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep);
 
 /* ---------------- tensor parallelism (rollout_weights.c)
  * A model of this rank's outputs among the ranks of a group, for passes without backward: its share
@@ -475,28 +483,26 @@ size_t ares_model_features_bytes(ares_model *m, int32_t patches, ares_keep keep)
  * the whole model. All ranks of the group make the same passes.
  */
 /*
- * With weights of its own, which take gives memory and fill brings; tp and the model's device are
- * borrowed. tp NULL: this rank alone, whose slice is the whole model, of one whose weights come
- * region by region.
+ * A slice has weights of its own: ares_model_slice_take gives them memory, ares_model_slice_fill
+ * copies them from the whole model. tp and the model's device are borrowed. tp NULL: this rank
+ * alone, whose slice is the whole model; for rollout of a model whose weights come and go.
  */
 int ares_model_slice(const ares_model *whole, ares_group *tp, ares_model **out);
 /*
- * Memory of the device's rollout phase, unless it has it already: `filled` is false where it is
- * new. Nothing for a model that is no slice.
+ * Takes memory of the device's rollout phase, unless the slice has it already; where it is new,
+ * m->filled becomes false. Does nothing for a model that is no slice.
  */
 int ares_model_slice_take(ares_model *m);
-/* Bytes that take would ask for. */
+/* Bytes that ares_model_slice_take would ask for. */
 size_t ares_model_slice_wants(const ares_model *m);
-/* After the weights of the whole model have changed. A collective of ranks that share them. */
+/* Copies the weights of the whole model after they have changed. A collective of ranks that share
+ * them. */
 int ares_model_slice_fill(ares_model *slice, ares_model *whole);
 
+/* ---------------- what a vision model makes of pictures and videos (vision/; docs/vision.md) */
 /*
- * model: what a vision model makes of pictures and videos (vision/; docs/vision.md).
- */
-
-/*
- * How a model directory makes tokens of pictures: by its config.json, which cfg is of, and the
- * files of its processor, which must agree with it.
+ * How the model in `dir` turns pictures to tokens: by its config.json, which has been read into
+ * cfg, and by the files of its processor, which must agree with it.
  */
 int ares_media_rules_load(const ares_model_config *cfg, const char *dir, ares_media_rules *out);
 
@@ -510,42 +516,43 @@ int ares_media_rules_load(const ares_model_config *cfg, const char *dir, ares_me
 typedef struct ares_features ares_features;
 typedef struct ares_seen {
     const float *features; /* [tokens][hidden] */
-    int32_t number;        /* of what is seen: equal for equal pixels */
+    int32_t number;        /* equal for equal pixels */
 } ares_seen;
-/* keep_bytes: what may stay over a trim */
+/* keep_bytes: how much ares_features_trim leaves */
 int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
                       ares_features **out);
 void ares_features_free(ares_features *f);
-/* Begins to decode, on the pool of the model's device, what is not stored. */
+/* Begins to decode the pictures that are not stored, on the pool of the model's device. */
 void ares_features_ahead(ares_features *f, const ares_row_media *s);
 /* Whether features of all pictures can be had without waiting for a decoder. */
 bool ares_features_ready(ares_features *f, const ares_row_media *s);
+/* The features of x: stored ones, or computed now. */
 int ares_features_get(ares_features *f, const ares_medium *x, ares_seen *out);
 /*
- * Features of rows of packed tokens that show pictures, at p->features. in: memory for
- * [p->n_features][hidden] floats
+ * Writes the features that packed tokens show to in [p->n_features][hidden], to which p->features
+ * then points.
  */
 int ares_features_show(ares_features *f, ares_packed *p, float *in);
 /*
- * Where the tower is trained: all that is stored was made by weights of this many updates; what was
- * made by others is forgotten. Where it is frozen: nothing.
+ * The weights have had `version` updates: where the tower is trained, forgets features that weights
+ * of another version made.
  */
 void ares_features_at(ares_features *f, int64_t version);
 /*
- * As show, where the tower is trained: made by the weights as they are, without the store. *off
- * becomes the largest difference to stored ones, where that is more.
+ * ares_features_show for a tower that is trained: always computes, with the present weights. *off
+ * is raised to the largest difference from a stored feature.
  */
 int ares_features_show_fresh(ares_features *f, ares_packed *p, float *in, double *off);
 /*
- * The way back through the tower, in the order of p's rows: d [p->n_features][hidden], by features.
- * Adds to the gradients of its parameters; keep: as of the pass
+ * The backward through the tower, which adds to the gradients of its parameters. d: derivatives by
+ * the features, [p->n_features][hidden]; keep: what the forward, which is made again, keeps
  */
 int ares_features_backward(ares_features *f, ares_keep keep, const ares_packed *p, const float *d);
-/* Drops decoded pixels, and the features that were not asked for longest, down to keep_bytes. */
+/* Drops decoded pixels, and of the features those least recently used, down to keep_bytes. */
 void ares_features_trim(ares_features *f);
-/* Other weights have come: nothing that is stored is of use. */
+/* Drops all features: the weights have changed. */
 void ares_features_forget(ares_features *f);
 bool ares_features_trained(const ares_features *f); /* whether the tower has gradients */
-/* Seconds in the tower and waiting for decoders since the last call. */
+/* Seconds spent in the tower and in waiting for decoders since the last call. */
 double ares_features_seconds(ares_features *f);
 #endif

@@ -57,7 +57,7 @@ typedef struct ares_request {
      * Borrowed until the next clear, features included.
      */
     const ares_row_media *row_media;
-    const ares_seen *seen; /* [sight->n_places] */
+    const ares_seen *seen; /* [row_media->n_places] */
 } ares_request;
 
 /*
@@ -88,19 +88,19 @@ typedef struct ares_completion {
 
 typedef struct ares_rollout_options {
     /*
-     * size of the KV cache in tokens; 0: what max_num_seqs samples of full length need, or what
-     * training_bytes leave it in any case, but at most cache_bytes
+     * size of the KV cache in tokens; 0: as many as max_num_seqs samples of full length need, or as
+     * fit in the training_bytes that are taken anyway, and at most cache_bytes
      */
     int64_t cache_tokens;
     int64_t cache_bytes; /* 0: 6 GiB, or one sample where that needs more */
     /*
-     * training takes turns in the memory of the cache, and of a slice's weights where they have
-     * none yet (ares_model_slice_take): between the last token and the next clear
+     * between the last token and the next clear, training uses the memory of the cache, and that of
+     * a slice's weights (ares_model_slice_take)
      */
     bool lends_cache;
-    size_t training_bytes; /* what training will take there at most: so much memory is shared */
-    int32_t max_num_seqs;  /* samples decoded at once */
-    int32_t max_num_batched_tokens; /* rows of one forward; a longer prefill is divided */
+    size_t training_bytes; /* what training takes there at most: so much memory is shared */
+    int32_t max_num_seqs;  /* most samples decoded at once */
+    int32_t max_num_batched_tokens; /* most rows of one forward; a longer prefill is divided */
     int32_t max_model_len;          /* tokens of prompt and response; 0: the model's max_position */
     /*
      * 0: entropies_1 are exact. Otherwise they are those of ares_entropy_top_k over this many most
@@ -138,9 +138,9 @@ int ares_rollout_add(ares_rollout *r, const ares_request *request, int64_t *id);
  */
 bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n);
 /*
- * This rank asks for nothing more: it takes part in steps until all ranks of its group have said
- * so. rc: its own failure, which the steps of the others then return. Returns the first failure.
- * Alone: rc.
+ * To be called when this rank asks for nothing more: it makes steps until all ranks of its group
+ * have called this. rc: this rank's own failure, which the steps of the others then return. Returns
+ * the first failure; of a rank alone: rc.
  */
 int ares_rollout_finish(ares_rollout *r, int rc);
 /*
@@ -157,17 +157,17 @@ int ares_rollout_step(ares_rollout *r, int64_t *active);
  */
 bool ares_rollout_next(ares_rollout *r, ares_completion *out);
 /*
- * Forgets all samples and the cache, for new weights. Memory is kept, or taken again; a slice's
- * weights are taken before.
+ * Forgets all samples and the cache, because the weights change. The cache's memory is kept, or
+ * taken again after training used it; a slice's weights must have been taken before.
  */
 void ares_rollout_clear(ares_rollout *r);
 
 typedef struct ares_rollout_stats {
     int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
         total_blocks;
-    int64_t reused_tokens;  /* of prompts: found in the cache instead of computed */
-    int64_t graph_steps;    /* that were one launch, of a graph */
-    int64_t refused_graphs; /* sizes of steps that the device keeps no graph of; of all time */
+    int64_t reused_tokens;  /* prompt tokens found in the cache instead of computed */
+    int64_t graph_steps;    /* steps that were launched as one graph */
+    int64_t refused_graphs; /* sizes of steps of which the device keeps no graph; never reset */
 } ares_rollout_stats;
 size_t ares_rollout_cache_bytes(const ares_rollout *r);
 /* Since the last clear. */

@@ -47,7 +47,7 @@ bool ares_batch_row_counts(const ares_batch *b, int64_t row)
     return !b->response_mask || n == 0 || memchr(b->response_mask + at, 1, (size_t)n);
 }
 
-/* Room for one more. */
+/* Memory for one more group or row, and for the end after it. */
 static void grow_groups(ares_batch *b)
 {
     if (b->groups + 2 <= b->group_cap) return;
@@ -125,7 +125,7 @@ int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
     return end > first ? end - 1 : -1;
 }
 
-/* x of some tokens in another order: tokens of row r begin at first[r]. */
+/* A column with the tokens of rows order[..] of x, in which row r begins at first[r]. */
 static void *taken(ares_batch *b, const void *x, size_t size, const int64_t *first,
                    const int64_t *order)
 {
@@ -165,10 +165,10 @@ static void *arena_copy(ares_arena *arena, const void *x, int64_t n, size_t size
 
 void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
 {
-    ares_batch old = *b; /* with its own arrays of rows and groups, which b grows anew */
+    ares_batch old = *b; /* gets copies of the arrays of rows and groups, which b overwrites */
     ARES_ASSERT(!b->n_row_kl);
     if (!b->rows) {
-        b->groups = 0; /* one that was begun and got no row is not kept either */
+        b->groups = 0; /* a group that was begun and got no row is dropped */
         return;
     }
     old.row_start = arena_copy(&b->arena, b->row_start, b->rows + 1, sizeof *b->row_start);
@@ -218,6 +218,7 @@ bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y)
 }
 
 /* ---------------------------------------------------------------- into a batch */
+/* An answer of several rows is an episode, which sample.episode numbers from 1. */
 static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *y)
 {
     ARES_ASSERT(y->n_rows > 0);
@@ -243,7 +244,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
     }
 }
 
-/* The rows that the groups become, in order, one per call; NULL: there is no other. */
+/* Visits the rows that the groups become, in order, one per call; NULL: there are no more. */
 typedef struct walk {
     const ares_group *groups;
     int64_t count, g;
@@ -298,7 +299,7 @@ void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count)
 /* ---------------------------------------------------------------- as bytes */
 enum { OWN_PROMPT = -1 }; /* in place of a length: the prompt is that of the group's data row */
 
-/* Of the lists that the bytes follow: those of another program may have other fields. */
+/* A hash of the lists of fields, put before the bytes: another version may have other fields. */
 static uint64_t layout(void)
 {
 #define FIELD_NAME(type, name, text) #type " " #name ","
@@ -348,7 +349,7 @@ void ares_group_write(const ares_group *x, ares_str *out)
     for (int32_t i = 0; i < x->n; i++) write_trajectory(&x->items[i], x->row, out);
 }
 
-/* `bad` once the bytes have ended early, or a number makes no sense; then everything reads as 0. */
+/* bad: the bytes ended early, or a number makes no sense; from then on everything reads as 0. */
 typedef struct reader {
     ares_view in;
     ares_arena *arena;

@@ -100,7 +100,7 @@ static ares_view split_in(ares_view part)
     return found;
 }
 
-/* Of a file in a folder, by its path from there: its own name counts before the folders'. */
+/* The split of a file, by its path from the searched folder on: its own name before folders'. */
 static ares_view split_of(const char *file)
 {
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
@@ -136,7 +136,8 @@ typedef struct listing {
     int n;
 } listing;
 
-enum { DEEPEST = 8 };
+enum { DEEPEST = 8 }; /* links may make a circle */
+/* Adds the files of folder/inside. What cannot be opened has none. */
 static void list_folder(const char *folder, const char *inside, int depth, listing *out)
 {
     ares_str path = { 0 }, name = { 0 };
@@ -250,7 +251,10 @@ static int each_of_folder(const char *path, const char *split, path_file *f, voi
 }
 
 /* ------------------------------------------------------------------ paths */
-/* A folder or file of the name before `cut`, and a split; *rc where there is one. */
+/*
+ * Reads a path as NAME@SPLIT or NAME/SPLIT, divided at `cut`. false: there is no such file or
+ * folder, or no such split in a folder named without @. *rc: of the reading, else not written.
+ */
 static bool each_of_split(const char *path, const char *cut, path_file *f, void *ctx, int *rc)
 {
     char *name = ares_strdup(path);
@@ -278,6 +282,7 @@ static bool each_of_split(const char *path, const char *cut, path_file *f, void 
     return there;
 }
 
+/* Calls f for each file that a path without a slice means. */
 static int path_each(const char *path, path_file *f, void *ctx)
 {
     if (!strcmp(path, "-"))
@@ -302,8 +307,7 @@ static int path_each(const char *path, path_file *f, void *ctx)
 
 /*
  * Rows of JSON lines or Parquet, checked as they are read: an error names file and line. A file
- * named
- * *.json may also be one list of rows.
+ * with the ending .json may also be one list of rows.
  */
 
 /* Strings as they are, anything else as JSON. */
@@ -338,7 +342,7 @@ static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_js
     return ARES_OK;
 }
 
-/* The rows of one path that is named. */
+/* Reads the rows of one path. */
 typedef struct reader {
     ares_dataset *d;
     const ares_data_config *cfg; /* NULL: the rows' keys are not checked */
@@ -348,8 +352,8 @@ typedef struct reader {
     path_rows slice;
     int64_t last;     /* no more rows are read once the data set has so many */
     int64_t seen;     /* rows of the path so far */
-    int64_t other;    /* of them, those that have verl's answer beside another one */
-    int64_t answered; /* and those whose conversation ended with an answer */
+    int64_t other;    /* rows that have verl's answer beside another one */
+    int64_t answered; /* rows whose conversation ended with an answer */
 } reader;
 
 static bool is_left_out(const path_rows *s, int64_t at)
@@ -357,7 +361,7 @@ static bool is_left_out(const path_rows *s, int64_t at)
     return (s->has_first && at < s->first) || (s->has_end && at >= s->end);
 }
 
-/* Members of a, with those of b in place of their own and after them. */
+/* An object of a's members, without those that b has too, and then b's. */
 static const ares_json *merged(ares_arena *arena, const ares_json *a, const ares_json *b)
 {
     int64_t n = 0, of_a = a && a->type == ARES_JSON_OBJECT ? a->count : 0;
@@ -437,6 +441,8 @@ static int adopt(reader *r, const char *file, int64_t line, const ares_json **ro
     return ARES_OK;
 }
 
+/* Before a row is checked, its metadata get their usual key, and other programs' forms become ours.
+ */
 static int add_row(reader *r, const char *file, int64_t line, const ares_json *row)
 {
     ares_dataset *d = r->d;
@@ -478,6 +484,7 @@ static int add_row(reader *r, const char *file, int64_t line, const ares_json *r
     return ARES_OK;
 }
 
+/* A path_file: reads the rows of one file. */
 static int read_rows(void *ctx, const char *path)
 {
     reader *r = ctx;

@@ -22,10 +22,11 @@ struct ares_dataset {
     ares_arena arena;
     ares_row *rows;
     int64_t count, cap;
-    ares_arena *of_worker; /* [n_workers] what threads of the pool make of the rows */
+    ares_arena *of_worker; /* [n_workers] one per thread of the pool: what it makes of rows */
     int n_workers;
 };
 
+/* ares_dataset_load_files of paths alone, with the keys that cfg names. */
 int dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
                  ares_dataset **out);
 
@@ -42,11 +43,14 @@ static inline bool is_count(const ares_json *v, int64_t limit)
 }
 
 /* ---------------- row.c */
-/* NULL: the row has no answer; JSON's null counts as none. */
+/* The row's ground truth; NULL: it has none. JSON's null counts as none. */
 const ares_json *row_answer(const ares_data_config *cfg, const ares_json *row);
 /* Where verl's rows have their answer, which is read unless data.answer_key is set. */
 #define ROW_VERL_ANSWER "reward_model.ground_truth"
-/* given: the row as it was before its prompt was adopted, whose answer is looked at */
+/*
+ * Fails where a row lacks its prompt or its answer. given: the row as it was before ares_row_adopt,
+ * in which the answer is looked for
+ */
 int row_check(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row,
               const ares_json *given, bool need_answer);
 /* Appends {role, content} to a list, which has room for it. */
@@ -54,8 +58,8 @@ void row_add_message(ares_json *list, const char *role, ares_view content, ares_
 
 /* ---------------- dataset.c: what a path of rows stands for */
 /*
- * The rows that a path names: "rows.jsonl@[5:10]" are rows 5 to 9, either bound may be left out.
- * *length: of the path without them. A path that does not end so names all rows.
+ * The rows that a path names: "rows.jsonl@[5:10]" are rows 5 to 9; either bound may be left out. A
+ * path without such an end names all rows. *length: of the path without that end
  */
 typedef struct path_rows {
     int64_t first, end;
@@ -66,15 +70,16 @@ path_rows path_slice(const char *path, size_t *length);
 ares_view path_name(const char *path);
 
 /*
- * The order in which rows of a data set are drawn. The state to save is the number of prompts
- * drawn, and which rows are skipped since which epoch (docs/data.md#order-and-epochs). (source.c)
+ * The order in which rows of a data set are drawn (source.c). Its state is the number of prompts
+ * drawn, and per skipped row the last epoch that the row is part of
+ * (docs/data.md#order-and-epochs).
  */
 typedef struct loader {
     int64_t rows;  /* of the data set */
     int64_t batch; /* prompts per call of loader_next */
     bool shuffle;
     uint64_t seed;
-    const char *option; /* that batch comes from, for messages */
+    const char *option; /* name of the option that batch comes from, for messages */
     int64_t drawn;      /* prompts drawn so far in the run */
     /* [rows]: the last epoch that the row is part of; LOADER_KEPT: part of every epoch */
     int64_t *skipped;
@@ -95,7 +100,7 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw);
 int64_t loader_epoch(const loader *l);
 /* Leaves the row out from the next epoch on; never undone. */
 void loader_skip(loader *l, int64_t row);
-/* Of a saved state: so many prompts are drawn and no row is skipped; then skipped[row] = epoch. */
+/* Of a saved state: epoch is the last one that the row is part of. */
 void loader_restore(loader *l, int64_t row, int64_t epoch);
 
 /* Weighted mixtures of data sets (mixture.c). */
@@ -109,9 +114,9 @@ int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *cou
 /* The order of n rows in an epoch: slime's, a shuffle by CPython's random.Random(seed + epoch). */
 void mixture_order(uint64_t seed, int64_t epoch, int64_t *order, int64_t n);
 
-/* What the goldens of VAPOR's rows share with prompt.c. */
+/* Stored answers (prompt.c); external, because a test compares it with VAPOR's own code. */
 
-/* The texts of a row's stored answers; *there: it has both. The message lacks the row's place. */
+/* The texts of a row's stored answers; *there: it has both. Errors lack the row's place. */
 int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena *arena,
                     ares_view *chosen, ares_view *rejected, bool *there);
 
@@ -129,10 +134,10 @@ struct ares_prompt_encoder {
 /* Ids of prompts with images and videos. (row_media.c) */
 
 /*
- * Ids in which one token stands for each picture and video, as a chat template writes them: it is
- * repeated as often as the medium has tokens. Ids that have so many tokens already are taken as
- * they are. offsets of a repeated token are those of the one. Another number of tokens is an error
- * that names both.
+ * Repeats the one token that a chat template writes for each picture or video as often as the
+ * medium has tokens; the offsets of the repeated ones are those of the one. Ids that have the full
+ * number of tokens already are taken as they are. Any other number is an error that names both
+ * numbers.
  */
 int media_expand(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out);

@@ -157,10 +157,10 @@ int ares_curriculum_caps(const ares_curriculum *c, int64_t step, double *caps)
  */
 
 typedef struct part {
-    int64_t first, rows; /* of the data set */
-    /* place in the epoch's order, fresh prompts so far, and draw number less local one of the last
-     */
-    int64_t offset, epoch, drawn, ahead;
+    int64_t first, rows;   /* rows [first, first + rows) of the data set */
+    int64_t offset, epoch; /* the next prompt: its place in the order of this epoch */
+    int64_t drawn;         /* fresh prompts so far */
+    int64_t ahead;         /* of the last fetch: draw number less the number within the part */
     int64_t *order, order_rows, order_epoch; /* [order_rows] row ids; epoch -1: none made yet */
     bool warned;                             /* of a weight below 0 */
 } part;
@@ -207,6 +207,7 @@ void mixture_order(uint64_t seed, int64_t epoch, int64_t *order, int64_t n)
     ares_py_shuffle(&stream, order, n);
 }
 
+/* The order of the part's present epoch, without skipped rows. */
 static void make_order(const mixture *m, part *p)
 {
     if (p->order_epoch == p->epoch) return;
@@ -364,6 +365,7 @@ static void save(const void *state, ares_str *json)
     }
     ares_json_end(json, ']');
 }
+/* A count of a saved state; `ahead` alone may be below 0. */
 static int get_count(const ares_json *json, const char *key, int64_t *out)
 {
     const ares_json *v = ares_json_get(json, key);
@@ -387,6 +389,7 @@ static int find_part(const mixture *m, ares_view name)
     return -1;
 }
 
+/* Fails, or warns with other_rows, where the state is of other data sets. */
 static int check_list(const mixture *m, const ares_json *saved, bool other_rows)
 {
     bool same = saved->count == m->n;
@@ -417,7 +420,7 @@ static int check_list(const mixture *m, const ares_json *saved, bool other_rows)
     return rc;
 }
 
-/* A part without its order, and what it skips: skips [rows of the part]. */
+/* Reads a saved part, except for its order. skips [rows of the part]: the last epoch of each row */
 static int read_part(const mixture *m, int i, const ares_json *json, bool other_rows, part *p,
                      int64_t *skips)
 {
@@ -461,7 +464,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     part *parts = ares_malloc((size_t)m->n * sizeof *parts);
     int rc = ARES_OK;
     for (int64_t i = 0; i < rows; i++) skips[i] = KEPT;
-    for (int i = 0; i < m->n; i++) { /* those that the state does not have begin anew */
+    for (int i = 0; i < m->n; i++) { /* parts that the state does not have begin anew */
         const part *p = &m->parts[i];
         parts[i] = (part){ p->first, p->rows, .order = p->order, .order_epoch = -1 };
     }
@@ -484,6 +487,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     return rc;
 }
 
+/* A saved id counts through the rows of the saved parts, in their order. */
 static int64_t moved(const void *state, const ares_json *json, int64_t id)
 {
     const mixture *m = state;
@@ -516,7 +520,7 @@ static const ares_source_kind kind = { .name = "mixture",
                                        .load = load,
                                        .close = close_mixture };
 
-/* The rows of a part are adjacent: its file was read as a whole. */
+/* Where each part lies in the data set: its rows are adjacent, because a file is read at once. */
 static int find_rows(mixture *m)
 {
     for (int64_t i = 0; i < count(m); i++) {

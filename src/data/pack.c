@@ -14,8 +14,8 @@
  * Largest differencing. A state is k sets in descending order of their sums. The two states whose
  * largest and smallest set differ most are merged, the smallest set of one with the largest of the
  * other, until one state is left. A set keeps the order in which its items came, because sets of
- * equal sum and size are compared item by item. A set is a linked list of items, a state the heads
- * of k sets. The order of rows and micro-batches stand below it.
+ * equal sum and size are compared item by item. A set is a linked list of items; a state is the
+ * heads of its k lists.
  */
 
 typedef struct item {

@@ -202,7 +202,7 @@ typedef struct slot {
     ares_str text;
     ares_ids ids;
     const ares_row_media *row_media;
-    bool unseen; /* rc is of its images or videos */
+    bool unseen; /* rc says what is wrong with its images or videos */
     int rc;
     char *message;
 } slot;
@@ -212,6 +212,7 @@ typedef struct encode_job {
     ares_arena *arenas; /* of the threads */
     slot *slots;
 } encode_job;
+/* Media stay in the arena of the worker, which lives as long as the data set. */
 static int encode(const encode_job *j, int64_t i, int worker, ares_arena *arena, slot *s)
 {
     const ares_prompt_encoder *e = j->e;
@@ -249,6 +250,7 @@ static void encode_row(void *ctx, int64_t i, int worker)
     ares_arena_fini(&arena);
 }
 
+/* Keeps the rows whose prompts fit, in their order, and tells how many were dropped and why. */
 static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, int64_t *dropped)
 {
     const ares_data_config *cfg = e->cfg;
@@ -476,7 +478,8 @@ static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, cons
                      e->cfg->prompt_key);
 }
 
-/* Each row writes to its own slot; what does not belong to it is added up afterwards. */
+/* Each row writes to its own slot; `keep` counts afterwards, so that no thread waits for another.
+ */
 typedef struct pair_slot {
     ares_ids ids[2];          /* prompt and answer; n 0: none */
     ares_stored_answer at[2]; /* without ids */
@@ -506,6 +509,7 @@ static int render_answer(const pair_encode_job *j, const ares_row *row, ares_vie
     variables = ares_prompt_place_media(variables, media, arena);
     return ares_chat_render(j->e->chat, variables, NULL, text);
 }
+/* Encodes the prompt with the answer, cuts it at max_length, and finds what is compared. */
 static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_view answer, int which,
                          pair_slot *s)
 {
@@ -567,6 +571,7 @@ static void encode_pair(void *ctx, int64_t i, int worker)
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
     ares_arena_fini(&arena);
 }
+/* Counts a row, and keeps its pair where both answers are of use. */
 static void keep(ares_pairs *out, int64_t i, const pair_slot *s, bool without_span)
 {
     ares_stored_answer *into[2] = { &out->pair[i].chosen, &out->pair[i].rejected };

@@ -33,6 +33,7 @@ const ares_json *ares_row_at(const ares_json *row, const char *path)
     return v;
 }
 
+/* Appends up to 12 keys; those inside an object are written as paths. */
 static void add_keys(const ares_json *object, const char *before, int *n, ares_str *out)
 {
     for (int64_t i = 0; i < object->count && *n < 12; i++) {
@@ -154,7 +155,7 @@ static bool is_of_sharegpt(const ares_json *message)
     return string_of(message, "from").data && !ares_json_get(message, "role");
 }
 
-/* members: of the message, with room for two more */
+/* Appends `role` and `content` to the members of a ShareGPT message, which have room for them. */
 static int add_role(const ares_json *message, const char *key, int64_t i, ares_arena *arena,
                     ares_json_member *members)
 {

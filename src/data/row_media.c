@@ -85,7 +85,7 @@ typedef struct walk {
     int32_t n_places;
 } walk;
 
-/* The tokens of one picture or video, of which the token at hand is the first. */
+/* The places and positions of one picture's or video's tokens, the first of which is at k->i. */
 static int place(walk *k)
 {
     bool video = k->ids[k->i] == k->rules->video_token;
@@ -198,6 +198,7 @@ static const ares_json *entry_of(const ares_json *part, const part_kind *k)
     return k == &part_kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
 }
 
+/* Copies the whole list each time: lists of media are short. *list NULL: an empty one */
 static void append(ares_arena *arena, ares_json **list, const ares_json *v)
 {
     if (!*list) {
@@ -316,6 +317,7 @@ static int64_t find_mark(ares_view text, size_t at, const ares_prompt_media *m,
     return first;
 }
 
+/* The text with each mark turned to a part of its own, and the texts between them to others. */
 static const ares_json *parts_of(ares_view text, const ares_prompt_media *m, ares_arena *arena)
 {
     ares_json *list = NULL, *part;

@@ -21,7 +21,7 @@ typedef struct returned_prompt {
     answers *partial; /* NULL: it has no answers */
 } returned_prompt;
 
-/* NULL for no bytes; it has one user. */
+/* A copy of the bytes with one user; NULL where there are none. */
 static answers *answers_new(ares_view bytes)
 {
     if (!bytes.len) return NULL;
@@ -43,6 +43,7 @@ static ares_view answers_view(const answers *a)
 }
 
 /* ---------------------------------------------------------------- drawing */
+/* Keeps the list in the order of draw numbers; the new prompt has no answers yet. */
 static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t local)
 {
     int64_t at = s->n_returned++;
@@ -60,7 +61,7 @@ static void drop_first(ares_source *s, int64_t n)
     memmove(s->returned, s->returned + n, (size_t)s->n_returned * sizeof *s->returned);
 }
 
-/* now: the id of its row, which the bytes may name by an older one */
+/* Decodes the answers of p. now: the present id of its row, whose id in the bytes may be older */
 static int read_partial(const ares_source *s, const returned_prompt *p, int64_t now,
                         ares_arena *arena, ares_group **out)
 {
@@ -106,6 +107,7 @@ static int take_of_part(ares_source *s, int part, int64_t n, ares_arena *arena, 
     return rc;
 }
 
+/* Part after part: of its share first the prompts that were given back, then fresh ones. */
 static int next_of_parts(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
 {
     int parts = ares_source_parts(s);
@@ -155,6 +157,7 @@ void ares_source_give_back(ares_source *s, const ares_group *g)
 /* Answers are written as pairs of hexadecimal digits, because the state is JSON. */
 static const char hex[] = "0123456789abcdef";
 
+/* false: the text is not pairs of digits */
 static bool read_bytes(ares_view text, ares_str *out)
 {
     if (text.len % 2) return false;
@@ -213,7 +216,10 @@ void ares_source_snapshot_fini(ares_source_snapshot *p)
     ares_str_fini(&p->begins);
     *p = (ares_source_snapshot){ 0 };
 }
-/* The answers of a prompt, which `row` is the row of now: the bytes name it. */
+/*
+ * Gives a loaded prompt its present row. Its answers' bytes are written again where that is another
+ * one, because they name the row.
+ */
 static int move_partial(const ares_source *s, returned_prompt *p, int64_t row, bool any_number)
 {
     ares_arena arena = { 0 };
@@ -343,6 +349,7 @@ int ares_source_gids(const ares_source *s, ares_map **out)
  * so the rows of an epoch are known when it begins.
  */
 
+/* No row is skipped, and no order is made. */
 static void loader_reset(loader *l, int64_t drawn)
 {
     for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;

@@ -64,6 +64,7 @@ static void png_fail(png_structp png, png_const_charp message)
     snprintf(r->message, sizeof r->message, "%s", message);
     png_longjmp(png, 1);
 }
+/* Warnings, which libpng would print. */
 static void pass_over(png_structp png, png_const_charp message)
 {
     (void)png;

@@ -70,6 +70,7 @@ static int refuse_to_open(AVFormatContext *s, AVIOContext **pb, const char *url,
     return AVERROR(EPERM);
 }
 
+/* The container, read through read_bytes alone: no other file or network can be reached. */
 static int open_format(reader *r)
 {
     uint8_t *buffer = av_malloc(IO_BYTES);
@@ -91,6 +92,7 @@ static int open_format(reader *r)
     return rc < 0 ? fail(r, "no streams", rc) : 0;
 }
 
+/* Opens the container and the codec of its best video stream. */
 static int open_reader(reader *r, int64_t most_pixels)
 {
     const AVCodec *codec = NULL;

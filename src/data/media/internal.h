@@ -12,8 +12,8 @@
  * Reads the headers of a row's images and videos: lists of entries, or NULL. An entry is a path, a
  * data: URL, bare base64, {"bytes": ..., "path": ...}, and of a video also a list of frames
  * (docs/vision.md#rows). In the arena, which must live as long as `out`; entries are borrowed. The
- * error names the entry. ARES_ELIMIT: the picture's sides differ too much (docs/vision.md#limits),
- * so that the row is one to be dropped like one that is too long.
+ * error names the entry. ARES_ELIMIT: a picture's sides differ too much (docs/vision.md#limits);
+ * the caller may drop the row, as it drops one whose prompt is too long.
  */
 int media_open(const ares_json *images, const ares_json *videos, const ares_processor *p,
                const ares_media_options *o, ares_arena *arena, ares_media *out);
@@ -28,14 +28,14 @@ typedef struct media_input {
 } media_input;
 
 /*
- * Opens a regular file of at most `most` bytes; never waits, as a pipe would make it. Errors lack
- * the name.
+ * Opens a file of at most `most` bytes. Only a regular one: to open a pipe could wait for ever.
+ * Errors lack the name.
  */
 int media_input_file(const char *path, int64_t most, media_input *out);
-/* The bytes that a text in base64 stands for; white space in it is passed over. */
+/* Decodes a text in base64; white space in it is ignored. */
 int media_input_base64(ares_view text, int64_t most, media_input *out);
 void media_input_close(media_input *in);
-/* Copies up to n bytes from an offset on; how many there were. */
+/* Copies up to n bytes from an offset on; returns how many. */
 size_t media_input_at(const media_input *in, int64_t offset, void *to, size_t n);
 /* Reads all of it: afterwards in->data holds in->size bytes. */
 int media_input_load(media_input *in);
@@ -50,14 +50,14 @@ typedef struct media_size {
 #define MEDIA_MOST_SIDE 65535
 #define MEDIA_MOST_FILE ((int64_t)256 << 20)
 
-/* sides and pixels of a picture, before or after a resize */
+/* Fails where a side or the number of pixels is beyond the limits; `what` begins the message. */
 int media_check_size(media_size s, const char *what);
 
 /* EasyR1's own resize: at most max pixels, then at least min; 0: no limit. */
 int media_easyr1_size(media_size in, int64_t min, int64_t max, media_size *out);
 /* The processor's: multiples of factor, between min and max pixels. Also checks the aspect. */
 int media_smart_resize(media_size in, int32_t factor, int64_t min, int64_t max, media_size *out);
-/* Of the frames of a video, before the processor's; min and max as for easyr1_size. */
+/* EasyR1's resize of a video's frames, before the processor's; min and max as above. */
 int media_video_size(media_size in, int32_t frames, int32_t factor, int64_t min, int64_t max,
                      media_size *out);
 
@@ -98,7 +98,7 @@ int media_decode(const media_input *in, const media_header *header, const char *
 /* Whether a TIFF structure of EXIF data at an offset, with or without "Exif\0\0", asks for a turn.
  */
 bool media_exif_turns(const media_input *in, int64_t offset, int64_t bytes);
-/* the error for a file that was exchanged after its header was read */
+/* Fails with the message for a file that was exchanged after its header was read. */
 int media_changed(void);
 
 /*
@@ -113,13 +113,14 @@ typedef enum {
     MEDIA_TORCH_F32, /* no rounding before the end */
 } media_filter;
 
-/* in [from.h][from.w][3], out [to.h][to.w][3] */
+/* Writes the picture in [from.h][from.w][3] at another size to out [to.h][to.w][3]. */
 void media_resample(media_filter filter, const uint8_t *in, media_size from, uint8_t *out,
                     media_size to);
 
 /*
- * What libares_video.so gives, which alone knows FFmpeg. Both functions give 0, or -1 and a text.
- * They see the input's data, or its fd through pread; they start no threads and open nothing.
+ * The two functions of libares_video.so, the only code that calls FFmpeg. Both return 0, or -1 with
+ * a message. They read the input's data, or its fd by pread; they start no threads and open
+ * nothing.
  */
 
 typedef struct media_video_facts {
@@ -130,7 +131,7 @@ typedef struct media_video_facts {
 /* Decodes the video and counts; more than most_pixels in a frame is an error. */
 typedef int media_video_count_fn(const media_input *in, int64_t most_pixels, media_video_facts *out,
                                  char *error, size_t error_size);
-/* Takes frame i of those chosen, [h][w][3], which lives for the call. */
+/* Called with number i of the chosen frames, [h][w][3], which lives for the call. */
 typedef void media_frame_fn(void *ctx, int32_t i, const uint8_t *rgb);
 /* Hands over the frames numbered index[0..n), which rise, one by one. rgb: room for a frame. */
 typedef int media_video_frames_fn(const media_input *in, const int32_t *index, int32_t n, int32_t w,
@@ -162,6 +163,6 @@ typedef struct media_source {
 /* XXH64 of bytes: one number for one picture (media.c). */
 uint64_t media_hash(const uint8_t *data, size_t n, uint64_t seed);
 
-/* An error where the file of a video is shorter than it says (media.c). */
+/* Fails where the file of a video is shorter than its containers say (media.c). */
 int media_container_check(const media_input *in);
 #endif

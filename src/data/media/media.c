@@ -302,7 +302,7 @@ int media_container_check(const media_input *in)
  * file is: the program starts, and builds, without it.
  */
 
-/* dlopen counts its callers and gives all of them one library, so that nothing is kept here. */
+/* A function of libares_video.so. dlopen gives every caller the same library: nothing is kept. */
 static int find(const char *name, void **function)
 {
     char path[4200];
@@ -323,13 +323,13 @@ static int find(const char *name, void **function)
     return ares_fail(ARES_EUNSUPPORTED, "%s is of another version; build it again", path);
 }
 
-/* Files are read piece by piece, so that only a text in base64 has a limit. */
+/* Opens a video. A file is read piece by piece, so that only a text in base64 has a limit. */
 static int open_input(const media_entry *e, media_input *in)
 {
     return media_entry_open(e, e->path ? INT64_MAX : MEDIA_MOST_FILE, in);
 }
 
-/* The frames of a video's file. */
+/* What a video's file holds: the number and the size of its frames, and their rate. */
 static int media_video_open(const media_entry *e, int64_t *frames, double *rate, media_size *size)
 {
     media_video_count_fn *count;
@@ -349,7 +349,7 @@ static int media_video_open(const media_entry *e, int64_t *frames, double *rate,
     return ARES_OK;
 }
 
-/* rgb: room for one frame, in which each is handed over */
+/* Hands over the chosen frames one by one. rgb: room for one frame */
 static int media_video_read(const media_entry *e, const media_frames *chosen, media_size size,
                             uint8_t *rgb, media_frame_fn *take, void *ctx)
 {
@@ -374,6 +374,7 @@ typedef struct opener {
     ares_media *media;
 } opener;
 
+/* Reads the header of a picture, and counts it where its EXIF data ask for a turn. */
 static int read_header(const opener *a, const media_entry *e, media_header *header)
 {
     media_input in;
@@ -434,7 +435,7 @@ static int open_image(const opener *a, const ares_json *entry, int64_t i, ares_m
     return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", e->place);
 }
 
-/* frames: of the video's whole list, or those chosen from its file */
+/* The resizes of a video. frames: how many its list has, or are chosen from its file */
 static int size_video(const opener *a, media_source *s, int32_t frames, ares_medium *m)
 {
     ARES_TRY(media_check_size(s->size, "frames of"));
@@ -449,6 +450,7 @@ static int size_video(const opener *a, media_source *s, int32_t frames, ares_med
     return finish(a, s, frames, m);
 }
 
+/* fps: of the frames that are taken */
 static int set_seconds(const opener *a, double fps, ares_medium *m)
 {
     m->second_per_grid = a->p->temporal / fps;
@@ -456,6 +458,7 @@ static int set_seconds(const opener *a, double fps, ares_medium *m)
     return ares_fail(ARES_EFORMAT, "sample_fps = %g: not a number above 0", fps);
 }
 
+/* A video as a list of pictures, which all have the size of the first. */
 static int open_frames(const opener *a, const ares_json *list, double fps, const char *where,
                        media_source *s, ares_medium *m)
 {
@@ -608,6 +611,7 @@ static void take_frame(void *ctx, int32_t i, const uint8_t *rgb)
                    r->out + (size_t)i * (size_t)r->to.w * (size_t)r->to.h * 3, r->to);
 }
 
+/* A picture at its first size, `want`, which its header said when the row was opened. */
 static int decode(const media_entry *e, media_size want, uint8_t *rgb)
 {
     media_input in;

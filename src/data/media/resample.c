@@ -64,6 +64,7 @@ static void axis_floats(axis *a, int32_t n_in)
     }
 }
 
+/* The outputs' weights in double precision, each over its own few inputs; their sum is 1. */
 static void axis_init(axis *a, int32_t n_in, int32_t n_out)
 {
     double scale = (double)n_in / n_out, widen = fmax(scale, 1), support = 2 * widen;

@@ -120,6 +120,7 @@ int media_video_size(media_size in, int32_t frames, int32_t factor, int64_t min,
     return fit(in, true, factor, low, high, out);
 }
 
+/* Frames are counted in pairs. */
 static double even_floor(double x)
 {
     return floor(x / FRAME_FACTOR) * FRAME_FACTOR;
@@ -264,6 +265,7 @@ static int read_processor(const ares_json *o, ares_processor *p)
     return ARES_OK;
 }
 
+/* *name: the file at hand, which the caller puts before an error */
 static int load(const char *dir, ares_arena *arena, char **name, ares_processor *out)
 {
     const ares_json *image, *video;

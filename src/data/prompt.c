@@ -478,8 +478,7 @@ static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, cons
                      e->cfg->prompt_key);
 }
 
-/* Each row writes to its own slot; `keep` counts afterwards, so that no thread waits for another.
- */
+/* Each row writes to its own slot alone; what is counted over rows is counted afterwards. */
 typedef struct pair_slot {
     ares_ids ids[2];          /* prompt and answer; n 0: none */
     ares_stored_answer at[2]; /* without ids */

@@ -40,6 +40,7 @@ void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const v
     d->k->linear_backward(d, &a);
 }
 
+/* Whether b's memory begins where a's ends; two absent gradients follow each other, too. */
 static bool follows(const ares_matrix *a, const ares_matrix *b)
 {
     return (!a->data && !b->data) ||
@@ -185,6 +186,7 @@ static void head_norms_backward(const ares_model *m, const ares_model_layer *l,
     d->k->rms_norm_backward(d, &k);
 }
 
+/* The arguments of forward and backward alike, but for the derivatives. */
 static ares_attention_args attention(const ares_model *m, int layer, const block_pass *p,
                                      const block_saved *s)
 {
@@ -209,6 +211,7 @@ static ares_attention_args attention(const ares_model *m, int layer, const block
                                   .lse = s->lse };
 }
 
+/* y = silu(gate) * up, of the block's gate and up side by side. */
 static ares_silu_mul_args swiglu(const ares_model *m, int32_t rows, const block_saved *s, void *y)
 {
     int32_t wide = m->cfg.intermediate;
@@ -406,16 +409,19 @@ struct ares_rope {
 
 static const double pi = 3.14159265358979323846;
 
+/* YaRN (Peng et al., arXiv 2309.00071), in transformers' form: the scale of cosines and sines. */
 static double yarn_mscale(double factor, double mscale)
 {
     return factor <= 1 ? 1 : 0.1 * mscale * ares_f64_log(factor) + 1;
 }
 
+/* The dimension whose angle turns so many times over the trained positions. */
 static double yarn_dim(double rotations, double dim, double base, double max_position)
 {
     return dim * ares_f64_log(max_position / (rotations * 2 * pi)) / (2 * ares_f64_log(base));
 }
 
+/* inv_freq [head_dim / 2]: the frequencies for this theta, scaled as the kind of rope says. */
 static void fill(const ares_rope_config *c, int32_t head_dim, double theta, float *inv_freq)
 {
     int32_t half = head_dim / 2;

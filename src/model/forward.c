@@ -137,7 +137,7 @@ static size_t carve_tail(ares_workspace *w, char *base, int64_t n_out)
     return v.at;
 }
 
-/* Of the residual stream. */
+/* Bytes of a row of the residual stream. */
 static size_t row_bytes(const ares_workspace *w)
 {
     return (size_t)w->model->cfg.hidden * ares_dtype_bytes(w->model->device->k->act);
@@ -279,7 +279,8 @@ static bool lists_keys(const ares_workspace *w, const ares_packed *p)
     return !p->cache && w->model->device->k->lists_keys;
 }
 
-/* What the host computes of all micro-batches: angles and, where asked, the keys of packed ones. */
+/* What the host computes of all micro-batches: angles and, for devices that read them, key lists.
+ */
 static int begin_on_host(ares_workspace *w, const ares_packed *p)
 {
     int64_t rows = 0, keys = 0;
@@ -326,6 +327,7 @@ static const void *placed(ares_workspace *w, const void *host, size_t bytes)
     return to;
 }
 
+/* Places all that the device reads of a micro-batch: once to count the bytes, then to copy. */
 static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
 {
     size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n, rows = (size_t)p->rows * i32;
@@ -349,6 +351,7 @@ static void place_inputs(ares_workspace *w, const ares_packed *p, micro *u)
         placed(w, w->cos_sin + (size_t)u->row * width, (size_t)p->rows * width * sizeof(float));
 }
 
+/* All that may fail before a pass: memory, angles, and the inputs on the device. */
 static int begin(ares_workspace *w, const ares_packed *p, int n, bool keep)
 {
     ares_device *d = w->model->device;
@@ -378,6 +381,8 @@ static void *tail(const ares_workspace *w, void *buffer, const micro *u)
     return (char *)buffer + (size_t)u->out_row * row_bytes(w);
 }
 
+/* What a block keeps, or the one set of buffers that all blocks share, with x_in set to its input.
+ */
 static const block_saved *saved_of(ares_workspace *w, int32_t layer, const micro *u)
 {
     block_saved *s = &w->saved[w->n_saved > 1 ? layer : 0];
@@ -391,6 +396,7 @@ static int region_of(const ares_model *m, int32_t layer)
     return m->layer[layer].q.w->region;
 }
 
+/* Of the rows that the head reads; forward and backward share it. */
 static ares_rms_norm_args final_norm(const ares_workspace *w, const micro *u)
 {
     const ares_model *m = w->model;

@@ -7,8 +7,6 @@
 
 #include "ares/model.h"
 
-/* The architectures, one entry each: what their config.json means where it lacks a key. */
-
 /*
  * What a block keeps for its backward, in device memory; void *: of the activations' type. Q =
  * heads x head_dim, K = kv_heads x head_dim, I = intermediate. What one product can compute lies in
@@ -26,7 +24,7 @@ typedef struct block_saved {
     float *q_rstd, *k_rstd;
     void *attn; /* [rows][Q] */
     float *lse; /* [rows][heads] */
-    /* the residual stream between attention and MLP; may be x_in where there is no backward */
+    /* the residual stream between attention and MLP; where there is no backward, x_in in place */
     void *x_mid;
     float *rstd_mid;
     void *gate_up; /* [rows][2 I] */
@@ -82,8 +80,8 @@ static inline void *carve(carver *c, int64_t rows, int64_t width) /* activations
 }
 
 /*
- * Writes config.json with `rope_scaling`, the older of the two forms of rope options; transformers
- * reads both from 4.43 on.
+ * Writes config.json, with rope options in their older form, `rope_scaling`; transformers reads
+ * both forms from 4.43 on.
  */
 int model_config_save(const ares_model_config *c, const char *dir);
 
@@ -97,7 +95,7 @@ static inline float *param_vector_grad(const ares_param *p)
 {
     return p ? p->grad.data : NULL;
 }
-/* Activation number n of x. */
+/* The address of activation number n of x. */
 static inline void *acts_at(const ares_device *d, const void *x, int64_t n)
 {
     return (char *)(uintptr_t)x + (size_t)n * ares_dtype_bytes(d->k->act);
@@ -110,7 +108,7 @@ static inline const void *linear_bias(const ares_linear *l)
 /* y = l(x) + residual, which may be NULL; rows of x and of the residual have no gaps. */
 ares_linear_args linear_args(int32_t rows, const ares_linear *l, const void *x,
                              const void *residual, void *y, int64_t ldy);
-/* The gradients of y = l(x): the weight's where x is given, x's where dx is given. */
+/* Gradients of y = l(x): of the weight unless x is NULL, and dx, that of x, unless it is NULL. */
 void linear_backward(ares_device *d, const ares_linear *l, int32_t rows, const void *dy,
                      int64_t lddy, const void *x, void *dx, bool accumulate);
 /*
@@ -123,27 +121,27 @@ void linears_backward(ares_device *d, const ares_linear *const *l, int n, int32_
 void rms_norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k, const void *dy,
                        const void *x, const float *rstd, void *dx);
 
-/* What the parameters of a model are listed with. */
+/* Where and how the next parameters of a model are added. */
 typedef struct listing {
     ares_model *m;
-    const char *stem; /* what names begin with */
+    const char *stem; /* first part of names */
     ares_dtype storage;
     ares_layout layout; /* of matrices */
-    int region;         /* of the matrices that are listed now */
+    int region;         /* of the matrices that are added now */
     int vectors;        /* the region of norms and biases */
-    int32_t parts;      /* among which outputs are divided; 1: the model is whole */
+    int32_t parts;      /* ranks among which outputs are divided; 1: the model is whole */
 } listing;
-/* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
+/* Appends a matrix [n][k], or a vector of n where k is 0. It gets memory when all are listed. */
 ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format, int index);
 /* format: without the ".weight" and ".bias" at the end of names */
 ares_linear param_add_linear(const listing *l, int32_t n, int32_t k, bool bias, const char *format,
                              int index);
-/* The layer's weight, and its bias, directly behind those of the layer that was added before. */
+/* Marks a layer whose weight and bias lie directly after those of the layer added before it. */
 ares_linear param_beside(ares_linear l);
 
 /*
- * A model with all its parameters listed and their memory zeroed; their values are the caller's.
- * slice: cfg is a slice's, whose memory ares_model_slice_take takes; NULL: the model is no slice.
+ * Makes a model with all its parameters, whose values the caller then writes. slice: cfg is that of
+ * a slice, which gets its memory from ares_model_slice_take; NULL: the model is no slice.
  */
 typedef struct model_slice {
     ares_group *tp; /* NULL: all outputs are its own */
@@ -153,14 +151,14 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
 bool param_has_shape(const ares_param *p, const ares_tensor_info *t);
 ares_param *model_param(const ares_model *m, const char *name); /* NULL when absent */
 
-/* Numbers of a model between this rank's memory and files, rectangle by rectangle. */
+/* ---------------- weights.c: numbers of a model in this rank's memory and in files */
 
 /*
- * What elements [first, first + n) of a region are in files: rectangles of tensors in
- * the order of files, which together hold each of their numbers once. Padding belongs to none. The
- * rectangle's elements lie side by side in the region from `at` on, as a matrix of rows x columns
- * would. In PANEL32 first and n are multiples of 32. At the two ends a rectangle may be a part of a
- * row or panel; between them are whole ones.
+ * Calls fn for the rectangles of tensors that hold elements [first, first + n) of a region, in the
+ * order of files; together they hold each number once, and padding belongs to none. A rectangle's
+ * elements lie side by side in the region from `at` on, as those of a matrix rows x columns would.
+ * In PANEL32 first and n are multiples of 32. The first and the last rectangle of a parameter may
+ * be parts of a row or panel; between them are whole ones.
  */
 typedef void rectangle_fn(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
                           int64_t columns, int64_t at);
@@ -171,10 +169,11 @@ void pieces_of_region(const ares_model *m, int r, int64_t first, int64_t n, rect
 typedef struct piece {
     const ares_param *p;
     int64_t row, rows, column, columns;
-    int64_t at;         /* of the region's elements, its first */
-    ares_matrix memory; /* [rows][columns], where this rank has it */
+    int64_t at;         /* its first element in the region */
+    ares_matrix memory; /* [rows][columns], in this rank's memory */
 } piece;
 
+/* ---------------- region.c */
 int regions_count(const ares_model *m); /* the frozen ones too */
 /*
  * Gives every listed parameter its place, and allocates weights and, where the model is trainable,
@@ -182,7 +181,9 @@ int regions_count(const ares_model *m); /* the frozen ones too */
  */
 int regions_allocate(ares_model *m, bool trainable);
 /*
- * Norms and biases in the type of activations, after their weights were written; AdamW writes both.
+ * To be called after weights were written by anything but AdamW: makes the copies of norms and
+ * biases in the type of activations anew, and forgets weights that were brought to the device
+ * ahead.
  */
 int regions_refresh(ares_model *m);
 void regions_give_memory(ares_model *m); /* m->weights among regions and parameters */
@@ -191,9 +192,10 @@ void regions_release(ares_model *m);     /* weights, gradients, optimizer states
 /* Begins to bring the weights of region r: call it before launching what comes before r. */
 void region_prefetch(ares_model *m, int r);
 
-/* A region's gradient of a pass is complete: it leaves, if ranks share the weights. */
+/* A region's gradient of a pass is complete: where ranks share weights, it is sent to its owners.
+ */
 void gradients_leave(ares_model *m, int region);
-/* Around the backward of the look-up: m->embed_grad has a place; the embedding's is complete. */
+/* Around the backward of the embedding's look-up, which adds to m->embed_grad. */
 void gradients_begin_look_up(ares_model *m);
 void gradients_end_look_up(ares_model *m);
 
@@ -205,21 +207,18 @@ void rope_free(ares_rope *r);
  * whole sequence; only dynamic scaling depends on it.
  */
 void rope_row(const ares_model *m, int32_t position, int32_t length, float *cos_sin);
-/* The same of a position in time, row and column: each turns its section of the angles. */
+/* The same for a position in time, row and column, each of which turns its section of the angles.
+ */
 void rope_row_of_three(const ares_model *m, const int32_t position[3], int32_t length,
                        float *cos_sin);
 
-/* Writing a model's tensors, also by several ranks. */
-
 /*
- * Rows [n][k] of the given type in host memory <-> a parameter's tensor (weight, gradient or an
- * optimizer state, all of one layout) on its device.
+ * Copies a parameter's tensor (weight, gradient or an optimizer state, all of one layout) from its
+ * device to rows [n][k] of the given type in host memory.
  */
 int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype);
 
-/* Private to model: the vision tower, its passes over a picture and its blocks. */
-
-/* The tower's passes over one picture or video. (tower.c; docs/vision.md#tower) */
+/* ---------------- vision/tower.c: passes over one picture or video (docs/vision.md#tower) */
 
 /*
  * A picture or video as the tower reads it: the values of its patches, f32
@@ -242,7 +241,7 @@ int tower_features(ares_model *m, const tower_input *in, float *features);
 int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in,
                       const float *d_features);
 
-/* Lists the tower's parameters, behind all others; its regions begin at l->region. */
+/* Adds the tower's parameters after all others; its regions begin at l->region. */
 void tower_list(listing *l);
 void tower_close(ares_model *m); /* memory of its passes */
 /*

@@ -51,6 +51,7 @@ ares_linear param_beside(ares_linear l)
     return l;
 }
 
+/* In the order of files; of a slice, o and down have rows for this rank alone. */
 static void list_block(const listing *l, int i)
 {
     const ares_model_config *c = &l->m->cfg;

@@ -111,7 +111,7 @@ static void begin_fill(ares_model *m, weight_slot *s, int r)
     if (from->host) brought(m); /* before the others read it */
     s->ticket = ares_group_gather(m->share.group, mine, s->memory, kept_bytes(from));
 }
-/* Where the weights of region r are on the device; NULL: nowhere. */
+/* Sets the pointers of a region and its parameters; NULL: the weights have left the device. */
 static void point_at(ares_model *m, int r, void *weights)
 {
     size_t each = ares_dtype_bytes(m->regions[r].dtype);
@@ -201,6 +201,7 @@ struct ares_grad_slots {
     grad_slot slot[GRAD_SLOTS];
 };
 
+/* Elements of the largest region whose gradient comes and goes. */
 static int64_t largest(const ares_model *m)
 {
     int64_t n = 0;
@@ -209,7 +210,7 @@ static int64_t largest(const ares_model *m)
     return n;
 }
 
-/* Whether whole gradients of matrices come and go. */
+/* Whether whole gradients of matrices are there only during their backward. */
 static bool in_parts(const ares_model *m)
 {
     return m->share.how == ARES_SHARE_ALL;
@@ -235,19 +236,19 @@ static bool sums_rounds(const ares_model *m, const ares_region *r)
     return adds_rounds(m) && r->decay && !region_of_tower(m, (int)(r - m->regions));
 }
 
-/* Of a matrix, what a rank sums in its group. */
+/* Elements of a matrix that one rank adds up for its group. */
 static int64_t slice_of(const ares_model *m, const ares_region *r)
 {
     return r->elements / ares_group_size(m->share.group);
 }
 
-/* A tied look-up has a gradient of its own, which the head's takes in once per step. */
+/* Elements of the look-up's own gradient, which a tied head's takes in once per step; 0: none. */
 static int64_t of_look_up(const ares_model *m)
 {
     return m->cfg.tied && !in_parts(m) ? m->embed->elements : 0;
 }
 
-/* grad NULL: nowhere */
+/* Sets the pointers of a region and its parameters; grad NULL: the gradient has no place now. */
 static void point_grads_at(ares_model *m, int r, float *grad)
 {
     m->regions[r].grad = grad;
@@ -293,7 +294,7 @@ static float *take(ares_model *m, int of, int64_t elements)
         grad_slot *s = &m->grad_slots->slot[i];
         if (s->of == NOBODY && (!found || s->leaving < found->leaving)) found = s;
     }
-    ARES_ASSERT(found); /* of the head, and of what is at hand */
+    ARES_ASSERT(found); /* at most the head's and one more are there at once */
     ares_group_join(m->share.group, found->leaving);
     m->device->k->zero(m->device, found->memory, (size_t)elements * sizeof(float));
     found->of = of;
@@ -352,6 +353,7 @@ static void sum_everywhere(ares_group *g, float *x, int64_t n)
     ares_group_join(g, ares_group_gather(g, mine, x, (size_t)n * sizeof *mine));
 }
 
+/* Norms and biases: few numbers, which every rank sums as a whole. */
 static void sum_small(ares_group *g, float *x, int64_t n)
 {
     if (ares_group_size(g) > 1) ares_group_join(g, ares_group_sum(g, x, n));
@@ -475,6 +477,7 @@ static char *home(const ares_region *r, int64_t first, int kind)
     return of[kind] ? of[kind] + array_bytes(r, first) : NULL;
 }
 
+/* Begins to copy the states of a stretch to the window of this turn. */
 static void bring_states(ares_model *m, int region, int64_t first)
 {
     struct ares_windows *w = m->windows;
@@ -589,6 +592,7 @@ static int64_t rounded_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+/* For messages: AdamW names the region whose gradient is not finite. */
 static void name_regions(ares_model *m)
 {
     int n = 0;

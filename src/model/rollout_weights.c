@@ -70,7 +70,7 @@ int ares_model_slice_take(ares_model *m)
     return ARES_OK;
 }
 
-/* to = the rows of `from` from `first` on. */
+/* Copies to->n rows of `from`, from row `first` on. */
 static void copy_rows(ares_device *d, const ares_matrix *to, const ares_matrix *from, int32_t first)
 {
     size_t each = ares_dtype_bytes(to->dtype);

@@ -35,6 +35,8 @@ static size_t tensor_bytes(const ares_matrix *w)
     return (size_t)ares_matrix_elements(w->layout, w->n, w->k) * ares_dtype_bytes(w->dtype);
 }
 
+/* Rows [n][k] of the given type in host memory -> a parameter's tensor; the reverse of model_get.
+ */
 static int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
 {
     ares_device *d = m->device;
@@ -115,6 +117,7 @@ typedef struct stretch {
     ares_dtype dtype;
 } stretch;
 
+/* Where this rank has weights of the region: all of them, or its own part. */
 static stretch held_weights(const ares_region *r)
 {
     if (r->in_parts && !r->weights)
@@ -125,6 +128,7 @@ static stretch held_weights(const ares_region *r)
 /* What a model has a number of per element; the last three once the optimizer has memory. */
 typedef enum { OF_WEIGHTS, OF_M, OF_V, OF_MASTER } piece_kind;
 
+/* The same for numbers of any kind. */
 static stretch held(const ares_model *m, const ares_region *r, piece_kind kind)
 {
     char *data = kind == OF_M ? r->m : kind == OF_V ? r->v : r->master;
@@ -163,6 +167,8 @@ typedef struct visit {
     int rc;
 } visit;
 
+/* A rectangle_fn: gives a rectangle its memory, and calls the visit's function unless one failed.
+ */
 static void meet(void *ctx, const ares_param *p, int64_t row, int64_t rows, int64_t column,
                  int64_t columns, int64_t at)
 {
@@ -280,6 +286,7 @@ typedef struct hash_job {
 
 enum { HASH_CHUNK = 1 << 16 };
 
+/* Of one number, by tensor and position: adding such hashes in any order gives the same sum. */
 static uint64_t hash_of(uint64_t key, int64_t at, uint64_t bits)
 {
     uint64_t h = key + (uint64_t)at * 0x9e3779b97f4a7c15u;
@@ -365,6 +372,7 @@ static save_file save_states(const ares_model *m, const char *path)
     return (save_file){ path, 0, m->n_params, { OF_M, OF_V, OF_MASTER }, 3, ARES_F32 };
 }
 
+/* Declares all tensors of the file on every rank that writes into it; the lead rank makes it. */
 static int open_file(saving *s)
 {
     char name[128];
@@ -410,6 +418,7 @@ static int finish_late(void *ctx)
 {
     return ares_safetensors_finish(ctx);
 }
+/* A piece_fn: hashes a rectangle, and sends it, queues a copy or writes it. */
 static int save_piece(void *ctx, const piece *x)
 {
     saving *s = ctx;
@@ -652,6 +661,7 @@ static const char *shape_text(ares_str *s, int rank, const int64_t *shape)
     return s->data;
 }
 
+/* t: the file's tensor of that name; NULL: missing */
 static int check_param(const ares_param *p, const ares_tensor_info *t, const char *dir)
 {
     ares_str want = { 0 }, have = { 0 };
@@ -1119,7 +1129,8 @@ static int mix_piece(void *ctx, const piece *x)
     return rc;
 }
 
-/* What one model has of a region, the other may have other parts of: it is gathered for a while. */
+/* The ranks may hold other parts of `from` than of `into`, so `from` is gathered region by region.
+ */
 int ares_model_interpolate(ares_model *into, ares_model *from, double share)
 {
     mixing j = { into, from, share };

@@ -35,7 +35,7 @@ struct rollout_peers {
 
 /* ------------------------------------------------------------------ memory */
 
-/* lent: bytes of training's phase that lie there, whatever the cache takes */
+/* lent: bytes that training's phase takes in any case, which the cache may fill */
 static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len,
                                     size_t block_bytes, size_t lent)
 {
@@ -82,8 +82,8 @@ static void take_cache(ares_rollout *r)
 }
 
 /*
- * A slice's weights first, then the cache: as in every phase, so that both stay where they are.
- * The memory of both phases is as large as the larger one.
+ * A slice's weights are taken first, then the cache, as in every later phase, so that both stay
+ * where they are. Training's and rollout's phase share memory, as large as the larger one needs.
  */
 static int open_cache(ares_rollout *r)
 {
@@ -173,6 +173,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     return ARES_OK;
 }
 
+/* All requests and samples; their memory is the arena's, but for their texts. */
 static void forget(ares_rollout *r)
 {
     for (request *q = r->first; q; q = q->next)
@@ -363,6 +364,7 @@ static void put(ares_str *out, const void *data, size_t bytes)
     ares_str_add(out, zeros, padded(bytes) - bytes);
 }
 
+/* The next piece of so many bytes, where it lies. */
 static const void *take(ares_view *in, size_t bytes)
 {
     const char *at = in->data;
@@ -372,6 +374,7 @@ static const void *take(ares_view *in, size_t bytes)
     return at;
 }
 
+/* Queues all requests in the bytes of one rank. own: this rank's */
 static void take_requests(ares_rollout *r, ares_view in, bool own)
 {
     while (in.len) {
@@ -476,6 +479,7 @@ static void *grown(ares_arena *a, const void *column, int32_t n, int32_t cap)
     return fresh;
 }
 
+/* Whether the sample ends with this token; with stop strings, adds it to the sample's text. */
 static bool stops(ares_rollout *r, sequence *s, int32_t token)
 {
     const ares_sampling *g = &s->request->sampling;
@@ -494,6 +498,7 @@ static bool stops(ares_rollout *r, sequence *s, int32_t token)
     return false;
 }
 
+/* The sample has ended: its blocks are given back, and it waits to be handed out. */
 static void finish(ares_rollout *r, sequence *s, ares_finish how)
 {
     request *q = s->request;
@@ -534,6 +539,7 @@ static float entropy_of_likely(const ares_rollout *r, const plan *p, int32_t i, 
     return (float)ares_entropy_top_k(candidates, n, true);
 }
 
+/* Adds token i of the plan to its sample, which may end with it. */
 static void record_token(ares_rollout *r, const plan *p, int32_t i)
 {
     sequence *s = p->out_seq[i];
@@ -618,6 +624,7 @@ void ares_rollout_hold(ares_rollout *r, int64_t until)
             r->held += q->samples[i].state != SEQ_FINISHED && sequence_held(r, &q->samples[i]);
 }
 
+/* The order of ares_rollout_next within a step. */
 static int by_length(const void *a, const void *b)
 {
     const sequence *x = *(sequence *const *)a, *y = *(sequence *const *)b;

@@ -5,13 +5,14 @@
 #include "ares/kernels.h"
 #include "ares/rollout.h"
 
-/* ---------------- scheduler.c: the blocks of the paged cache, counted by reference, and their
- * index A full block that is kept has a serial number. Its tokens and its parent's serial number
- * find it again; the parent is the block before it in the sequence (0: none). So an equal number
- * means an equal prefix, with no chance of a collision. A kept block without users is idle: it can
- * be found until its memory is needed, and the block that has been idle longest is given away
- * first. The last block of a finished sample is kept though it is not full. It has no user then,
- * and the one request that takes it goes on filling it, so it is kept no longer.
+/*
+ * ---------------- scheduler.c: the blocks of the paged cache, counted by reference, and their
+ * index A full block that is kept (in the index) has a serial number, and is found again by its
+ * tokens and the serial number of its parent, the block before it in the sequence (0: none). So an
+ * equal number means an equal prefix, with no chance of a collision. A kept block without users is
+ * idle: it can be found until its memory is needed, and the block that has been idle longest is
+ * given away first. The last block of a finished sample is kept though it is not full. It has no
+ * user then; the first request that takes it goes on filling it, and so takes it out of the index.
  */
 typedef struct rollout_blocks {
     int32_t total, n_free, n_idle;
@@ -30,7 +31,7 @@ int32_t rollout_blocks_available(const rollout_blocks *b); /* free or idle */
 int32_t rollout_block_take(rollout_blocks *b);             /* -1 when none is available */
 void rollout_block_ref(rollout_blocks *b, int32_t block);
 void rollout_block_drop(rollout_blocks *b, int32_t block);
-/* ids [ARES_KV_BLOCK]; -1: none such */
+/* The kept block with this parent and these ids [ARES_KV_BLOCK]; -1: there is none. */
 int32_t rollout_block_find(const rollout_blocks *b, uint64_t parent, const int32_t *ids);
 /*
  * Keeps a computed block of ids [n], and gives its serial number; that of an equal full one where
@@ -39,8 +40,8 @@ int32_t rollout_block_find(const rollout_blocks *b, uint64_t parent, const int32
 uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids,
                             int32_t n);
 /*
- * Of the kept blocks that are not full, the longest that begins ids [n]; b->filled says how long it
- * is. The caller becomes its user. -1: none such.
+ * Takes, of the kept blocks that are not full, the longest one whose tokens begin ids [n];
+ * b->filled[block] is its length. The caller becomes its user. -1: there is none.
  */
 int32_t rollout_block_take_part(rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n);
 
@@ -48,19 +49,20 @@ int32_t rollout_block_take_part(rollout_blocks *b, uint64_t parent, const int32_
 typedef struct block_list {
     int32_t *block; /* [cap] */
     int32_t n;
-    int32_t n_kept; /* the first full blocks, kept to be found again */
+    int32_t n_kept; /* how many of the first are full and in the index */
     uint64_t kept;  /* serial number of the last of them */
 } block_list;
 
 typedef struct request {
     int64_t id;  /* in the order of arrival, the same on all ranks of a group */
-    int64_t own; /* what ares_rollout_add called it; -1: another rank's, whose samples it gets */
+    int64_t own; /* the number that ares_rollout_add gave; -1: another rank asked for it */
     const int32_t *prompt;
-    const int32_t *content; /* [prompt_len] the prompt, with what is seen in place of its tokens */
+    const int32_t *content; /* [prompt_len] the prompt, by which blocks are found: pictures' tokens
+                             * are replaced by what they show */
     const ares_row_media *row_media; /* NULL: text alone */
     const ares_seen *seen;
     int32_t prompt_len, response_len;
-    int32_t n, first_index, waiting; /* samples; those that have lost their cache, or have none */
+    int32_t n, first_index, waiting; /* waiting: samples without a cache of their own */
     int32_t parked;                  /* those in SEQ_PARKED */
     int64_t start;                   /* on the clock of ares_rollout_hold */
     ares_sampling sampling;
@@ -80,8 +82,8 @@ typedef struct sequence {
     int32_t n, cap; /* generated tokens; columns are [cap] */
     int32_t limit;  /* it ends with so many */
     /*
-     * tokens that are launched and not yet read, none on the CPU; the last is number `out` of its
-     * plan
+     * tokens that are launched and not yet read (none on the CPU); the last of them is number `out`
+     * of its plan
      */
     int32_t under_way, out;
     bool cut; /* the limit is that of ares_rollout_cut */
@@ -181,12 +183,13 @@ static inline int32_t blocks_for(int32_t tokens)
 {
     return (tokens + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;
 }
-/* With the tokens that are under way. */
+/* Tokens of prompt and response, those under way included. */
 static inline int32_t sequence_len(const sequence *s)
 {
     return s->request->prompt_len + s->n + s->under_way;
 }
 
+/* Whether the clock of ares_rollout_hold lets it get no further token. */
 static inline bool sequence_held(const ares_rollout *r, const sequence *s)
 {
     return s->n >= r->until - s->request->start;
@@ -198,13 +201,12 @@ static inline bool sequence_full(const ares_rollout *r, const sequence *s)
     return s->under_way && (n >= s->limit || n >= r->until - s->request->start);
 }
 
-/* ---------------- engine.c: what every step gives the model and the sampler, without its arrays */
+/* ---------------- engine.c: the arguments of model and sampler that are the same in every step */
 ares_packed rollout_packed(const ares_rollout *r);
 ares_sample_args rollout_sampler(const ares_rollout *r);
 
-/* ---------------- pipelined.c: steps launched before the tokens of the step before have been read
- */
-/* *out: NULL where the device computes at once. */
+/* ---------------- pipelined.c: launches a step before the tokens of the step before are read */
+/* *out: NULL where the device offers none of this, as the CPU, which computes at once. */
 int rollout_ahead_new(ares_rollout *r, rollout_ahead **out);
 void rollout_ahead_free(ares_rollout *r, rollout_ahead *a);
 /* Launches the plan's forward and tokens, and waits for nothing. */
@@ -214,15 +216,15 @@ int rollout_ahead_collect(ares_rollout *r, const plan *p);
 
 /* ---------------- scheduler.c */
 /*
- * Fills r->plan with the rows of the next forward: none only where all samples that are left wait
- * for tokens that are under way.
+ * Fills r->plan with the rows of the next forward. It has none only where all remaining samples
+ * wait for tokens that are under way.
  */
 void rollout_schedule(ares_rollout *r);
-/* After the forward: full blocks that it has completed can be found from now on. */
+/* After the forward: puts the full blocks that it completed into the index. */
 void rollout_keep_blocks(ares_rollout *r);
-/* Of a sample that is about to be released for good: its last block can be found, too. */
+/* Puts the last block, which is not full, of a sample that is about to end into the index. */
 void rollout_keep_part(rollout_blocks *b, const sequence *s);
-/* Running samples that the clock holds leave their places. */
+/* Running samples that the clock holds leave their places, and keep their blocks. */
 void rollout_park(ares_rollout *r);
 /* Gives back the blocks of a sample, and its place among the running ones. */
 void rollout_release_sequence(ares_rollout *r, sequence *s);

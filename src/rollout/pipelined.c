@@ -225,6 +225,7 @@ static void ensure_host(buffer *b, size_t bytes, int value)
     b->bytes = bytes + bytes / 2;
 }
 
+/* Entry `at` of the block tables is to be `block`: it is sent unless the device has it already. */
 static void change(rollout_ahead *a, step *s, int64_t at, int32_t block)
 {
     int32_t *sent = (int32_t *)(void *)a->sent.data;
@@ -236,6 +237,7 @@ static void change(rollout_ahead *a, step *s, int64_t at, int32_t block)
     to[1] = block;
 }
 
+/* All that the step needs from the host goes to the device in one copy. */
 static int upload(ares_rollout *r, const plan *p, step *s)
 {
     ares_device *d = r->model->device;
@@ -333,6 +335,7 @@ static void refuse(ares_rollout *r, const step *s, graph *g, const char *why)
               "slower, and rollout/refused_graphs counts their sizes",
               s->rows, why);
 }
+/* Counts a step that was one launch. */
 static int replayed(ares_rollout *r)
 {
     r->stats.graph_steps++;
@@ -370,6 +373,7 @@ static int replay(ares_rollout *r, const plan *p, const step *s, graph *g)
     return enqueue(r, p, s);
 }
 
+/* Pads the step to the size of a graph where it is one of decoding alone, and launches it. */
 static int launch(ares_rollout *r, const plan *p)
 {
     ares_device *d = r->model->device;

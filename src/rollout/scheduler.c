@@ -60,7 +60,7 @@ static void leave_idle(rollout_blocks *b, int32_t block)
     b->n_idle--;
 }
 /* ---------------------------------------------------------------- the index */
-/* Of n tokens. Blocks that are not full are looked for by their parent alone. */
+/* Where a block of n tokens is listed; one that is not full is looked for by its parent alone. */
 static int32_t *bucket_of(const rollout_blocks *b, uint64_t parent, const int32_t *ids, int32_t n)
 {
     uint64_t h = (parent ^ 0xCBF29CE484222325ULL) * 0x9E3779B97F4A7C15ULL;
@@ -101,6 +101,7 @@ uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, c
     return b->serial[block] = ++b->last_serial;
 }
 
+/* Takes a block out of the index. */
 static void forget(rollout_blocks *b, int32_t block)
 {
     int32_t *at = bucket_of(b, b->parent[block], ids_of(b, block), b->filled[block]);
@@ -178,7 +179,7 @@ void rollout_block_drop(rollout_blocks *b, int32_t block)
  * a result.
  */
 
-/* From the end: of blocks that idle, those with the longest prefixes are given away first. */
+/* From the end, so that of these blocks those with the longest prefixes are given away first. */
 static void drop_all(ares_rollout *r, block_list *l)
 {
     while (l->n) rollout_block_drop(&r->blocks, l->block[--l->n]);
@@ -287,6 +288,7 @@ static void add_rows(ares_rollout *r, const request *q, const sequence *s, const
     p->start[++p->n_seg] = p->rows;
 }
 
+/* The sample's next token is drawn from this row of the forward. */
 static void add_out(ares_rollout *r, int32_t row, sequence *s)
 {
     plan *p = r->plan;
@@ -334,6 +336,7 @@ static void plan_running(ares_rollout *r)
     }
 }
 
+/* Makes the copies of partial blocks, all at once. */
 static void copy_now(ares_rollout *r)
 {
     ares_device *d = r->model->device;
@@ -347,7 +350,7 @@ static void copy_now(ares_rollout *r)
     while (r->n_copies) rollout_block_drop(&r->blocks, r->copies[--r->n_copies][0]);
 }
 
-/* Whether so many blocks can be taken, those included that copies hold. */
+/* Whether so many blocks can be taken; makes copies where those are held by copies alone. */
 static bool available(ares_rollout *r, int32_t n)
 {
     if (rollout_blocks_available(&r->blocks) < n) copy_now(r);
@@ -441,7 +444,8 @@ static bool wanted(const ares_rollout *r, const request *q)
     return false;
 }
 
-/* The blocks that a prompt finds in the cache. */
+/* The prompt begins with the blocks that it finds in the cache; its last token is left to compute.
+ */
 static void find_prefix(ares_rollout *r, request *q)
 {
     block_list *l = &q->blocks;

@@ -57,7 +57,7 @@ int ares_features_new(ares_model *m, const ares_processor *p, size_t keep_bytes,
     return ARES_OK;
 }
 
-/* Whether the state was `from`; then it is `to`. */
+/* Sets the state to `to` if it is `from`, and says whether it was. */
 static bool turn(picture *p, read_state from, read_state to)
 {
     pthread_mutex_lock(&p->store->lock);
@@ -92,6 +92,7 @@ static ares_view bytes_of(const void *p, size_t n)
     return (ares_view){ p, n };
 }
 
+/* Made when a medium is first asked for. */
 static picture *picture_of(ares_features *f, const ares_medium *x)
 {
     int64_t i;
@@ -160,7 +161,7 @@ bool ares_features_ready(ares_features *f, const ares_row_media *s)
     return true;
 }
 
-/* Has the picture's pixels, which this thread decodes where no other has begun to. */
+/* Waits for the picture's pixels; this thread decodes them unless another has begun to. */
 static int read_pixels(picture *p)
 {
     ares_features *f = p->store;
@@ -218,6 +219,7 @@ static tower_input input_of(const picture *p)
     return (tower_input){ p->medium->grid, write_patches, p };
 }
 
+/* Computes the features of a picture's entry and stores them. */
 static int store(ares_features *f, picture *p)
 {
     size_t bytes = bytes_of_features(f, p->medium);

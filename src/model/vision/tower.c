@@ -44,7 +44,8 @@ static int64_t wide_of(const ares_vision_config *v)
     return v->intermediate * (v->gated ? 2 : 1);
 }
 
-/* Of a norm's rows; mean only of LayerNorm. NULL where there is no backward. */
+/* What a norm keeps per row for its backward; mean only in LayerNorm. NULL: there is no backward.
+ */
 typedef struct tower_stats {
     float *mean, *rstd;
 } tower_stats;
@@ -179,6 +180,7 @@ static ares_activation_args activation(const tower_pass *p, const tower_saved *s
                                    .y = p->t.act };
 }
 
+/* t.act from the normed stream t.h. */
 static void mlp(const tower_pass *p, const ares_tower_layer *l, const tower_saved *s)
 {
     ares_device *d = p->m->device;
@@ -415,7 +417,7 @@ void tower_close(ares_model *m)
     ares_phase_give_back(m->device, &m->tower.of_training);
 }
 
-/* Without memory of the device: of how many bytes. */
+/* Sets up *u without device memory; returns the bytes that it needs there. */
 static size_t describe_picture(ares_model *m, int32_t rows, ares_keep keep, picture *u)
 {
     const ares_vision_config *v = &m->cfg.vision;
@@ -480,7 +482,8 @@ static ares_segments segments(const picture *u, const int32_t *start, int32_t n,
     return seg;
 }
 
-/* Returns the row that stands in each place. */
+/* Puts the order of attention's windows on the device; returns the row that stands in each place.
+ */
 static const int32_t *set_order(picture *u, ares_grid grid)
 {
     const ares_vision_config *v = config(u);
@@ -526,6 +529,7 @@ static void set_angles(picture *u, ares_grid grid, const int32_t *row_order)
     u->p.cos_sin = u->cos_sin;
 }
 
+/* Orders and angles of the picture, and host memory for a chunk of patches. */
 static void place_input(picture *u, const tower_input *in)
 {
     size_t n = (size_t)ARES_MIN(u->p.rows, CHUNK) * (size_t)patch_width(u);

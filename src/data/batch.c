@@ -65,7 +65,7 @@ static void grow_rows(ares_batch *b)
 void ares_batch_begin_group(ares_batch *b)
 {
     grow_groups(b);
-    /* the last group still has no row */
+    /* the last group still has no row: no group is empty */
     if (b->groups && b->group_start[b->groups - 1] == b->rows) return;
     b->group_start[b->groups++] = b->rows;
     b->group_start[b->groups] = b->rows;
@@ -73,7 +73,7 @@ void ares_batch_begin_group(ares_batch *b)
 
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens)
 {
-    ARES_ASSERT(b->groups > 0 && !b->responses && n_tokens >= 0);
+    ARES_ASSERT(b->groups > 0 && !b->responses && n_tokens >= 0); /* before any column is put */
     grow_rows(b);
     int64_t first = b->tokens;
     b->samples[b->rows] = *s;
@@ -96,7 +96,7 @@ void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char
         (void)snprintf(what, sizeof what, "that column '%s' is written once", name);
         ares_abort(__FILE__, __LINE__, what);
     }
-    return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size);
+    return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size); /* not NULL without a token */
 }
 
 int ares_batch_need(const char *stage, const char *column, const void *present)
@@ -141,6 +141,7 @@ static void *taken(ares_batch *b, const void *x, size_t size, const int64_t *fir
 /* Rows order[0 .. n) of another batch become the rows of b, which is empty. */
 static void take_from(ares_batch *b, const ares_batch *from, const int64_t *order, int64_t n)
 {
+    /* the group of each row of `from`: neighbours in the order that share one stay together */
     int64_t *group = ares_arena_alloc(&b->arena, ((size_t)from->rows + 1) * sizeof *group);
     for (int64_t g = 0; g < from->groups; g++)
         for (int64_t r = from->group_start[g]; r < from->group_start[g + 1]; r++) group[r] = g;
@@ -287,11 +288,13 @@ void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count)
     w = (walk){ .groups = groups, .count = count };
     for (int64_t at = 0; (row = next_row(&w, &g, &y)); at += row->n_tokens) {
         size_t n = (size_t)row->n_tokens;
+        /* a column is there in all rows or in none */
 #define COPY(type, name, stage, doc)     \
     ARES_ASSERT(!b->name == !row->name); \
     if (n && b->name) memcpy(b->name + at, row->name, n * sizeof *b->name);
         ARES_BATCH_SAMPLED(COPY)
 #undef COPY
+        /* such answers train nothing */
         if (y->discarded || g->masked) memset(b->response_mask + at, 0, n);
     }
 }
@@ -397,6 +400,7 @@ static void read_trajectory(reader *r, ares_trajectory *x)
     x->turns = (ares_view){ take_array(r, head[3], 1), (size_t)head[3] };
     x->details = (ares_view){ take_array(r, head[4], 1), (size_t)head[4] };
     if (r->bad) return;
+    /* room_for and take_array have checked these numbers against the bytes that are left */
     x->n_rows = (int32_t)head[0];
     x->n_parts = (int32_t)head[1];
     for (int32_t i = 0; i < x->n_rows && !r->bad; i++) {
@@ -447,7 +451,7 @@ void ares_group_set_row(ares_group *g, const ares_row *row)
     for (int32_t i = 0; i < g->n; i++)
         for (int32_t r = 0; r < g->items[i].n_rows; r++) {
             ares_trajectory_row *x = &g->items[i].rows[r];
-            if (x->prompt_len != OWN_PROMPT) continue;
+            if (x->prompt_len != OWN_PROMPT) continue; /* its prompt was among the bytes */
             x->prompt = row->prompt;
             x->prompt_len = row->prompt_len;
         }

@@ -12,6 +12,7 @@ ARES_OPTION_TABLE(ares_curriculum_options, ares_curriculum_config, ARES_CURRICUL
 
 enum { NAME_BYTES = 80 };
 enum { STEPS_CHECKED = 10000 }; /* values of schedules that are tried before a run begins */
+/* Reports every fault, not only the first. */
 static void check_names(ares_config *cfg, const ares_curriculum *c)
 {
     static const char option[] = "curriculum.names";
@@ -186,7 +187,7 @@ int mixture_distribute(const double *weights, int parts, int64_t n, int64_t *cou
         return ares_fail(ARES_ECONFIG, "no data set has a weight above 0; let one be positive");
     if (!isfinite(total))
         return ares_fail(ARES_ECONFIG, "the weights add up to infinity; make them smaller");
-    for (int i = 0; i < parts - 1; i++) {
+    for (int i = 0; i < parts - 1; i++) { /* nearbyint rounds half to even, as Python's round */
         counts[i] = (int64_t)nearbyint((double)n * (fmax(weights[i], 0) / total));
         left -= counts[i];
     }
@@ -227,6 +228,7 @@ static int n_parts(const void *state)
     return ((const mixture *)state)->n;
 }
 
+/* A fetch is counted only where it succeeds, so that it can be asked for again. */
 static int share(void *state, int64_t n, int64_t *step, ares_share *out)
 {
     mixture *m = state;
@@ -461,6 +463,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     ARES_TRY(get_count(json, "next_draw", &loaded.next_draw));
     ARES_TRY(check_list(m, saved, other_rows));
     int64_t rows = count(m), *skips = ares_malloc(((size_t)rows + 1) * sizeof *skips);
+    /* everything is read beside the present state, which a failure leaves as it is */
     part *parts = ares_malloc((size_t)m->n * sizeof *parts);
     int rc = ARES_OK;
     for (int64_t i = 0; i < rows; i++) skips[i] = KEPT;
@@ -470,7 +473,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
     }
     for (int64_t i = 0; i < saved->count && rc == ARES_OK; i++) {
         int k = find_part(m, name_of(&saved->items[i]));
-        if (k >= 0)
+        if (k >= 0) /* else the data set is gone */
             rc = read_part(m, k, &saved->items[i], other_rows, &parts[k], skips + parts[k].first);
     }
     if (rc == ARES_OK) {

@@ -25,7 +25,7 @@ int ares_prompt_try_media(const ares_prompt_encoder *e, const ares_row_media *ro
 int ares_prompt_leave_out(const ares_prompt_encoder *e, const ares_row *row, int rc,
                           const char *message, ares_unseen *n)
 {
-    enum { SHOWN = 5 };
+    enum { SHOWN = 5 }; /* unreadable rows that are named in the log; the rest is counted */
     if (rc == ARES_ELIMIT && e->cfg->filter_overlong_prompts) return n->thin++, ARES_OK;
     if (!e->cfg->filter_unreadable_media)
         return ares_fail(rc, "data: %s:%lld: %s", row->file, (long long)row->line, message);
@@ -79,7 +79,7 @@ int ares_prompt_encoder_new(const ares_prompt_options *o, ares_prompt_encoder **
                 rc = ares_chat_new(cfg->override_chat_template, ares_str_view(&source),
                                    ares_tokenizer_config(e->tokenizer), &e->chat);
             ares_str_fini(&source);
-        } else {
+        } else { /* the model's own */
             rc = ares_chat_load(o->model_dir, NULL, &e->chat);
             if (rc != ARES_OK) ares_fail_in(rc, "data.apply_chat_template");
         }
@@ -287,7 +287,7 @@ static int collect(ares_dataset *d, const ares_prompt_encoder *e, slot *slots, i
         row->prompt_text =
             (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len),
                          s->text.len };
-        d->rows[kept] = *row;
+        d->rows[kept] = *row; /* kept rows move up */
         d->rows[kept].id = kept;
         kept++;
     }
@@ -426,6 +426,7 @@ int data_pair_texts(const ares_json *row, const ares_pair_options *o, ares_arena
     return ARES_OK;
 }
 
+/* Whether both messages have equal values, or none, under the key. */
 static bool same_member(const ares_json *a, const ares_json *b, const char *key)
 {
     ares_str x = { 0 }, y = { 0 };
@@ -438,6 +439,7 @@ static bool same_member(const ares_json *a, const ares_json *b, const char *key)
     return same;
 }
 
+/* Whether the message is of this role and holds this text alone. */
 static bool says(const ares_json *message, const char *role, ares_view text)
 {
     const ares_json *r = ares_json_get(message, "role"), *c = ares_json_get(message, "content");
@@ -458,7 +460,7 @@ static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, cons
     ARES_TRY(messages_of(&list, key, arena));
     int64_t n = list->count - 1, i = 0;
     if (list->type != ARES_JSON_ARRAY || n < 1) return ARES_OK;
-    bool same;
+    bool same; /* i: the first message that differs */
     if (prompt->type == ARES_JSON_ARRAY) {
         while (i < n && i < prompt->count &&
                same_member(&list->items[i], &prompt->items[i], "role") &&
@@ -466,6 +468,7 @@ static int check_prompt(const ares_prompt_encoder *e, const ares_json *row, cons
             i++;
         same = i == n && n == prompt->count;
     } else {
+        /* the prompt is a string: a user's message, with or without data.system_prompt before it */
         if (n == 2 && system && says(&list->items[0], "system", ares_view_of(system))) i = 1;
         same = i == n - 1 && says(&list->items[i], "user", prompt->text);
     }
@@ -493,6 +496,7 @@ typedef struct pair_encode_job {
     pair_slot *slots;
 } pair_encode_job;
 
+/* The text of the prompt with the answer. */
 static int render_answer(const pair_encode_job *j, const ares_row *row, ares_view answer,
                          ares_arena *arena, ares_prompt_media *media, ares_str *text)
 {
@@ -531,6 +535,7 @@ static int encode_answer(const pair_encode_job *j, const ares_row *row, ares_vie
         ids->ids[ids->n++] = eos;
         ids->cap = ids->n;
     }
+    /* the prompt's ids change where its end and the answer's beginning become one token */
     s->merged |= ids->n < row->prompt_len ||
                  memcmp(ids->ids, row->prompt, (size_t)row->prompt_len * sizeof *ids->ids) != 0;
     s->shortened |= ids->n > j->o->max_length;

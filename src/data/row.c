@@ -12,7 +12,7 @@
 
 const ares_json *ares_row_at(const ares_json *row, const char *path)
 {
-    const ares_json *v = ares_json_get(row, path);
+    const ares_json *v = ares_json_get(row, path); /* a key may hold dots itself */
     if (v) return v;
     v = row;
     for (const char *p = path; v && (*p || p == path);) {
@@ -150,6 +150,7 @@ static ares_view string_of(const ares_json *row, const char *key)
     return v && v->type == ARES_JSON_STRING ? v->text : (ares_view){ NULL, 0 };
 }
 /* ---------------------------------------------------------------- ShareGPT */
+/* {from, value}; a message that also has a role is read by that. */
 static bool is_of_sharegpt(const ares_json *message)
 {
     return string_of(message, "from").data && !ares_json_get(message, "role");
@@ -215,6 +216,7 @@ void row_add_message(ares_json *list, const char *role, ares_view content, ares_
         (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = m };
 }
 
+/* An empty list with room for `most` messages. */
 static ares_json *new_list(int64_t most, ares_arena *arena)
 {
     ares_json *list = ares_arena_calloc(arena, 1, sizeof *list);
@@ -239,6 +241,7 @@ static const ares_json *with(const ares_json *row, const char *key, const ares_j
     return out;
 }
 
+/* Messages of {role, content} under the key, with the row's `system` before them. */
 static int adopt_sharegpt(const ares_json *row, const char *key, const ares_json *list,
                           ares_arena *arena, const ares_json **out)
 {

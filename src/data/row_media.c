@@ -31,6 +31,7 @@ static token_kind kind_of(const ares_media_rules *r, const ares_media *m, bool v
 int media_expand(const ares_media_rules *r, const ares_media *media, const int32_t *ids, int64_t n,
                  const int64_t (*offsets)[2], ares_ids *out)
 {
+    /* ids and media of a kind are in the same order, so that media are counted off */
     token_kind kinds[] = { kind_of(r, media, false), kind_of(r, media, true) };
     int64_t next[ARES_COUNT(kinds)] = { 0 };
     for (int k = 0; k < ARES_COUNT(kinds); k++) {
@@ -177,6 +178,7 @@ typedef struct part_kind {
 static const part_kind part_kinds[] = { { "image", "image_url", "<image>" },
                                         { "video", "video_url", "<video>" } };
 enum { IMAGE, VIDEO, KINDS };
+/* Whether a part of a message stands for an image, or a video, by its type or one of its keys. */
 static bool is_part(const ares_json *part, const part_kind *k)
 {
     const ares_json *type = ares_json_get(part, "type");
@@ -184,6 +186,7 @@ static bool is_part(const ares_json *part, const part_kind *k)
            ares_json_get(part, k->name) || ares_json_get(part, k->url);
 }
 
+/* Keys of a part, of {"type": "image", "url": ..} as transformers has it. */
 static const char *const places[] = { "url", "path", "base64" };
 
 /* What a part itself says of where its picture is; NULL: nothing. */
@@ -192,7 +195,6 @@ static const ares_json *entry_of(const ares_json *part, const part_kind *k)
     const ares_json *v = ares_json_get(part, k->name);
     if (!is_there(v)) v = ares_json_get(part, k->url);
     if (v && v->type == ARES_JSON_OBJECT && ares_json_get(v, "url")) v = ares_json_get(v, "url");
-    /* {"type": "image", "url": ..}, as transformers has it */
     for (int i = 0; i < ARES_COUNT(places) && !is_there(v); i++) v = ares_json_get(part, places[i]);
     if (is_there(v)) return v;
     return k == &part_kinds[VIDEO] && ares_json_get(part, "frames") ? part : NULL;
@@ -247,7 +249,7 @@ int ares_prompt_media_of(const ares_data_config *cfg, const ares_json *row,
             append(arena, &one, list);
             list = one;
         }
-        if (!list && bare) out->bare = bare;
+        if (!list && bare) out->bare = bare; /* else the part takes the next of the row's list */
         if (list && parts)
             return ares_fail(ARES_EFORMAT,
                              "both '%s' and parts of messages name %ss; name them in one place",

@@ -53,6 +53,7 @@ static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id, int64_t
     return &s->returned[at];
 }
 
+/* The first n prompts have been drawn. */
 static void drop_first(ares_source *s, int64_t n)
 {
     if (!n) return;
@@ -290,6 +291,7 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
                   (int)kind.len, kind.data, s->kind->name);
         return ARES_OK;
     }
+    /* prompts are loaded into a second list, which replaces the first when all of it is right */
     ares_source loaded = { .kind = s->kind, .state = s->state, .answers = s->answers };
     int rc = ARES_OK;
     if (list && list->type != ARES_JSON_ARRAY)

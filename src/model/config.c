@@ -140,6 +140,7 @@ typedef struct config_reader {
     int rc;
 } config_reader;
 
+/* Blocks without windows; where the key is absent, those of the published models. */
 static void read_full_blocks(config_reader *r, ares_vision_config *v)
 {
     static const int published[] = { 7, 15, 23, 31 };
@@ -359,6 +360,7 @@ static const ares_json *rope_object(config_reader *r, const char *key)
     return o->count ? o : NULL;
 }
 
+/* Fails on what would change rotations and is not offered. */
 static bool check_rope(config_reader *r, const ares_json *o)
 {
     if (config_double(r, o, "partial_rotary_factor", 1, 0, 1) != 1 && r->rc == ARES_OK)
@@ -413,6 +415,7 @@ static void read_rope(config_reader *r, const model_arch *a, ares_model_config *
     read_rope_kind(r, o, a->vision, &rope->kind);
     if (r->rc != ARES_OK || rope->kind == ARES_ROPE_DEFAULT) return;
 
+    /* the trained length: at the top, else in the rope parameters, else max_position_embeddings */
     int32_t length = config_i32(r, top, original, 0, 0, INT32_MAX);
     if (length == 0) length = config_i32(r, o, original, 0, 0, INT32_MAX);
     if (length == 0) length = c->max_position;
@@ -470,6 +473,7 @@ static void read_window(config_reader *r, const model_arch *a, ares_model_config
     }
 }
 
+/* Adds an id unless it is there already. */
 static void put_eos(config_reader *r, int32_t id, ares_model_config *c)
 {
     if (ares_model_ends(c, id)) return;
@@ -597,7 +601,7 @@ static void read_config(config_reader *r, ares_model_config *c)
         r->rc = ARES_EUNSUPPORTED;
         return;
     }
-    config_reader top = *r;
+    config_reader top = *r; /* of keys that stand outside of text_config, too */
     const ares_json *text = a->vision ? ares_json_get(r->root, "text_config") : NULL;
     if (text && text->type == ARES_JSON_OBJECT) r->root = text;
     const ares_json *o = r->root;
@@ -797,6 +801,7 @@ static void write_architecture(ares_str *s, const ares_model_config *c, const mo
     put_string(s, "model_type", c->model_type);
 }
 
+/* One id as a number, several as a list. */
 static void write_eos(ares_str *s, const ares_model_config *c)
 {
     if (c->n_eos == 1) put_i64(s, "eos_token_id", c->eos[0]);

@@ -20,7 +20,7 @@ ares_param *param_add(const listing *l, int32_t n, int32_t k, const char *format
                                .n = n,
                                .k = k ? k : 1 };
     p->elements = ares_matrix_elements(p->weight.layout, n, p->weight.k);
-    p->grad = p->weight;
+    p->grad = p->weight; /* the same layout */
     p->grad.dtype = ARES_F32;
     return p;
 }
@@ -83,6 +83,7 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
                   .parts = m->tp ? ares_group_size(m->tp) : 1 };
     m->params = ares_calloc((size_t)c->layers * 18 + 5 + (size_t)tower * 14 + 7, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
+    /* the embedding, blocks, the heads; then a trained tower; then norms and biases */
     int first_of_tower = 1 + c->layers + !c->tied + c->value_head;
     m->n_regions = first_of_tower + (train_tower && tower ? tower + 1 : 0) + 1;
     m->n_frozen = train_tower || !tower ? 0 : tower + 2;
@@ -96,7 +97,7 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
         list_block(&l, i);
     }
     m->final_norm = param_add(&l, c->hidden, 0, "norm.weight", 0);
-    m->lm_head = m->embed;
+    m->lm_head = m->embed; /* unless the head is not tied */
     l.stem = "";
     if (!c->tied) {
         l.region++;
@@ -113,6 +114,7 @@ static void list_params(ares_model *m, ares_dtype storage, ares_layout layout, b
         m->value = param_add(&l, 1, c->hidden, "score.weight", 0);
         m->value_bias = param_add(&l, 1, 0, "score.bias", 0);
     }
+    /* a frozen tower's regions come after all others */
     l.region = m->n_frozen ? m->n_regions : first_of_tower;
     if (m->n_frozen) l.vectors = m->n_regions + m->n_frozen - 1;
     if (tower) tower_list(&l);
@@ -191,7 +193,7 @@ int64_t ares_model_count(const ares_model *m)
 
 int64_t ares_model_config_count(const ares_model_config *cfg)
 {
-    ares_model m = { .cfg = *cfg };
+    ares_model m = { .cfg = *cfg }; /* parameters are listed, and get no memory */
     list_params(&m, ARES_F32, ARES_ROWS, false);
     int64_t n = ares_model_count(&m);
     free_params(&m);
@@ -223,7 +225,7 @@ int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n,
     const ares_vision_config *v = &m->cfg.vision;
     const ares_place *place = row_media ? row_media->places : NULL,
                      *end = row_media ? place + row_media->n_places : NULL;
-    for (int64_t i = 0; i < n && v->depth; i++) {
+    for (int64_t i = 0; i < n && v->depth; i++) { /* places ascend, as the ids do */
         while (place < end && i >= place->first + place->n) place++;
         bool is_place = ids[i] == v->image_token || ids[i] == v->video_token;
         if (is_place && (place == end || i < place->first))

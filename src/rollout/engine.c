@@ -114,7 +114,8 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
     if (m->tp) r->head_parts = ares_model_head_parts(m);
     r->tokenizer = tokenizer;
     r->max_seqs = ARES_MAX(opt->max_num_seqs, 1);
-    r->max_rows = ARES_MAX(opt->max_num_batched_tokens, r->max_seqs);
+    r->max_rows =
+        ARES_MAX(opt->max_num_batched_tokens, r->max_seqs); /* one row per sample at least */
     r->max_len = opt->max_model_len ? opt->max_model_len : c->max_position;
     r->stride = blocks_for(r->max_len);
     r->block_bytes = (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim *
@@ -133,6 +134,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                       "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB",
                       (long long)tokens, total < 2 ? "too few" : "too many", ARES_KV_BLOCK,
                       (double)block_bytes / 1048576.0);
+    /* where steps are padded (pipelined.c), the padding writes to one more block */
     int64_t blocks = total + (m->device->k->advance != NULL);
     r->layer_bytes = blocks * (int64_t)r->block_bytes;
     r->cache_bytes = block_bytes * (size_t)blocks;
@@ -406,6 +408,7 @@ static int exchange(rollout_peers *p, word *words, ares_str *all, size_t *most)
     if (!*most) return ARES_OK;
     ares_str sent = { 0 };
     ares_str_add_view(&sent, mine);
+    /* a gather has equal pieces: shorter ones are filled up */
     while (sent.len < *most) ares_str_add_char(&sent, 0);
     while (all->len < *most * (size_t)ranks) ares_str_add_char(all, 0);
     ares_group_gather(p->group, sent.data, all->data, *most);
@@ -591,7 +594,7 @@ bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
     ARES_ASSERT(q && index >= q->first_index && index - q->first_index < q->n && n >= 0);
     sequence *s = &q->samples[index - q->first_index];
     if (s->state == SEQ_FINISHED) return false;
-    if (n >= s->limit) return true;
+    if (n >= s->limit) return true; /* it ends there or before in any case */
     s->limit = n;
     s->cut = true;
     if (s->n < n) return true;
@@ -714,7 +717,7 @@ static int launch(ares_rollout *r)
         if (r->model->tp) ARES_TRY(ares_group_sync(r->model->tp)); /* of what the step gathered */
     }
     rollout_keep_blocks(r);
-    r->flying = r->plan;
+    r->flying = r->plan; /* it must stay until its tokens are read */
     r->plan = &r->plans[r->plan == r->plans];
     return ARES_OK;
 }
@@ -757,7 +760,7 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
     do {
         if (r->next_finished == r->n_finished) return false;
         s = r->finished[r->next_finished++];
-    } while (s->request->own < 0);
+    } while (s->request->own < 0); /* another rank hands it out */
     *out = (ares_completion){
         .request = s->request->own, .index = s->index, .n_tokens = s->n, .finish = s->finish
     };

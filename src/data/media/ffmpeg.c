@@ -44,6 +44,7 @@ static int read_bytes(void *opaque, uint8_t *to, int n)
 {
     reader *r = opaque;
     int64_t left = r->in->size - r->at;
+    /* pread, because other threads may read the same file */
     ssize_t got = n < left ? n : (ssize_t)left;
     if (got <= 0) return AVERROR_EOF;
     if (r->in->data) memcpy(to, r->in->data + r->at, (size_t)got);
@@ -142,6 +143,7 @@ static int next_frame(reader *r)
         if (rc < 0 && rc != AVERROR_EOF) return fail(r, "it cannot be read to its end", rc);
         if (rc == 0 && r->packet->flags & AV_PKT_FLAG_CORRUPT)
             return fail(r, "it ends within a frame, or is damaged", 0);
+        /* NULL at the end: the codec hands out the frames that it holds back */
         rc = avcodec_send_packet(r->codec, rc == 0 ? r->packet : NULL);
         av_packet_unref(r->packet);
         if (rc < 0 && rc != AVERROR_EOF) return fail(r, "a frame cannot be decoded", rc);

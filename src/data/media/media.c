@@ -55,11 +55,13 @@ int media_input_base64(ares_view text, int64_t most, media_input *out)
     int n = 0, padding = 0; /* of the group of four at hand */
     *out = (media_input){ .fd = -1 };
     if (text.len > (uint64_t)most / 3 * 4 + 4) return too_large((int64_t)(text.len / 4 * 3), most);
+    /* three bytes per group of four characters, and less at the end */
     uint8_t value[256], *data = ares_malloc(text.len / 4 * 3 + 3), *to = data;
     for (int c = 0; c < 256; c++) value[c] = (uint8_t)digit((unsigned char)c);
     for (size_t i = 0; i < text.len; i++) {
         uint8_t v = value[(unsigned char)text.data[i]];
         if (v == 64) continue;
+        /* padding: one or two signs, only after two or three characters of the last group */
         bool right = v < 64 ? padding == 0 : v == 65 && n + padding >= 2 && padding < 2 && n;
         if (!right) {
             ares_free(data);
@@ -106,7 +108,7 @@ size_t media_input_at(const media_input *in, int64_t offset, void *to, size_t n)
     size_t got = 0;
     while (got < n) {
         ssize_t r = pread(in->fd, (char *)to + got, n - got, offset + (int64_t)got);
-        if (r < 0 && errno == EINTR) continue;
+        if (r < 0 && errno == EINTR) continue; /* a signal came between */
         if (r <= 0) break;
         got += (size_t)r;
     }
@@ -259,10 +261,10 @@ static int check_boxes(const media_input *in)
 static int check_elements(const media_input *in)
 {
     int64_t at = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { /* the header, the segment */
         uint8_t head[12] = { 0 };
         if (media_input_at(in, at, head, sizeof head) < 5) return ends_early(at + 5, in->size);
-        int n = 1;
+        int n = 1; /* bytes of the size: as many as its first byte has leading zeros, and one */
         while (n < 8 && !(head[4] & 0x80 >> (n - 1))) n++;
         uint64_t all = ((uint64_t)1 << 7 * n) - 1, bytes = big(head + 4, n) & all;
         if (bytes == all) return ARES_OK; /* written without a size */
@@ -395,7 +397,7 @@ static int finish(const opener *a, const media_source *s, int32_t frames, ares_m
     const ares_processor *p = a->p;
     media_size to = s->sized;
     int32_t factor = p->patch * p->merge;
-    ARES_TRY(media_check_size(to, "resized to"));
+    ARES_TRY(media_check_size(to, "resized to")); /* after EasyR1's resize */
     if (p->resize)
         ARES_TRY(media_smart_resize(s->sized, factor, m->video ? p->video_min : p->image_min,
                                     m->video ? p->video_max : p->image_max, &to));
@@ -534,6 +536,7 @@ int media_open(const ares_json *images, const ares_json *videos, const ares_proc
 {
     opener a = { p, o, arena, out };
     *out = (ares_media){ 0 };
+    /* images first: the order of ares_media.items */
     ARES_TRY(count(images, "images", &out->n_images));
     ARES_TRY(count(videos, "videos", &out->n_videos));
     out->n = out->n_images + out->n_videos;
@@ -650,6 +653,7 @@ int ares_medium_read(const ares_medium *m, const ares_processor *p, uint8_t **pi
     ares_free(r.spare);
     *pixels = r.out;
     if (rc == ARES_OK) {
+        /* the same bytes in other sizes are another picture */
         uint64_t sizes[] = { m->video, (uint64_t)m->frames, (uint64_t)to.w, (uint64_t)to.h };
         *key = media_hash(r.out, (size_t)m->frames * (size_t)to.w * (size_t)to.h * 3,
                           media_hash((const uint8_t *)sizes, sizeof sizes, 0));

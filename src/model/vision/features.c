@@ -71,7 +71,7 @@ void ares_features_free(ares_features *f)
 {
     if (!f) return;
     for (int64_t i = 0; i < f->n_pictures; i++) (void)turn(f->pictures[i], QUEUED, UNREAD);
-    ares_pool_drain(f->model->device->pool); /* decoders that are still at work */
+    ares_pool_drain(f->model->device->pool); /* waits for decoders that are still at work */
     for (int64_t i = 0; i < f->n_pictures; i++) {
         ares_free(f->pictures[i]->pixels);
         ares_free(f->pictures[i]->message);
@@ -117,6 +117,7 @@ static void decode(picture *p)
     int rc = ares_medium_read(p->medium, &f->processor, &pixels, &key);
     char *message = rc == ARES_OK ? NULL : ares_strdup(ares_error_message());
     pthread_mutex_lock(&f->lock);
+    /* it was decoded before, and its pixels were dropped since */
     if (rc == ARES_OK && p->entry >= 0 && key != p->key) {
         rc = ARES_EIO;
         message = ares_strdup("media: an image or video has changed since the run read it first; "
@@ -342,6 +343,7 @@ int ares_features_backward(ares_features *f, ares_keep keep, const ares_packed *
 }
 
 /* ------------------------------------------------------------------ what is kept */
+/* The entry stays, so that its number does: cached blocks are found by it. */
 static void drop(ares_features *f, entry *e)
 {
     if (!e->features) return;

@@ -153,6 +153,7 @@ static ares_attention_args attention(const tower_pass *p, int i, const tower_sav
                                   .lse = s->lse };
 }
 
+/* q and k, whose heads follow each other; inverse: of their derivatives. */
 static void rotate(const tower_pass *p, void *qkv, bool inverse)
 {
     const ares_vision_config *v = pass_config(p);
@@ -492,6 +493,7 @@ static const int32_t *set_order(picture *u, ares_grid grid)
             *row_place = ids + rows, *order = row_place + rows, *place = order + tokens,
             *start = ares_arena_calloc(&u->host, (size_t)(grid.t + tokens) + 2, sizeof *start),
             *frame = start + tokens + 1;
+    /* windows are of tokens; each is merge x merge rows, which stay together */
     int32_t windows = tower_windows(v, grid, order, start);
     for (int32_t i = 0; i <= windows; i++) start[i] *= each;
     for (int32_t i = 0; i <= grid.t; i++) frame[i] = i * grid.h * grid.w;
@@ -587,6 +589,7 @@ static void product(const picture *u, int32_t rows, const ares_linear *l, const 
     d->k->linear(d, &a, 1);
 }
 
+/* Of the merger; forward and backward share it. */
 static ares_activation_args gelu(const picture *u)
 {
     return (ares_activation_args){
@@ -618,6 +621,7 @@ static int region_of(const ares_model *m, int i)
     return m->tower.layer[i].qkv.w->region;
 }
 
+/* From patches to u->last. The region of patches and merger is loaded at both ends. */
 static void forward(const picture *u)
 {
     ares_model *m = u->p.m;
@@ -662,6 +666,7 @@ static void merge_backward(const picture *u)
     tower_norm_backward(&u->p, t->norm, t->norm_bias, u->p.t.d_h, stream, u->stats, u->d_x);
 }
 
+/* From u->last to the gradients of all parameters: merger, blocks, patches. */
 static void backward(const picture *u)
 {
     ares_model *m = u->p.m;
@@ -747,6 +752,7 @@ int tower_backward_of(ares_model *m, ares_keep keep, const tower_input *in, cons
 
 /* The parameters of a vision tower (docs/vision.md#tower). */
 
+/* A LayerNorm has a bias, an RMS norm none. */
 static void add_norm(const listing *l, const char *stem, int index, ares_param **weight,
                      ares_param **bias)
 {

@@ -32,35 +32,6 @@ static double mixture(const double *log_prob, int64_t n)
     return largest + ares_f64_log(sum) - ares_f64_log((double)n);
 }
 
-/* How many prompts come before the first of the own text when the likeliest comes first. */
-static int64_t place_of_own(const ares_collapse_scores *s, int64_t thought)
-{
-    const double *x = s->log_prob + thought * s->prompts;
-    int64_t text = s->text[s->own[thought]], best = -1, before = 0;
-    for (int64_t j = 0; j < s->prompts; j++)
-        if (s->text[j] == text && (best < 0 || x[j] > x[best])) best = j;
-    for (int64_t j = 0; j < s->prompts; j++)
-        before += x[j] > x[best] || (x[j] == x[best] && j < best);
-    return before;
-}
-
-static void look(const ares_collapse_scores *s, ares_collapse *out)
-{
-    double chance = 0;
-    for (int64_t i = 0; i < s->thoughts; i++) {
-        int64_t place = place_of_own(s, i), alike = 0;
-        for (int64_t j = 0; j < s->prompts; j++) alike += s->text[j] == s->text[s->own[i]];
-        for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++)
-            out->accuracy[k] += place < ares_collapse_looks[k];
-        chance += (double)alike / (double)s->prompts;
-    }
-    for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++) {
-        double seen = fmin(ares_collapse_looks[k], (double)s->prompts);
-        out->accuracy[k] /= (double)s->thoughts;
-        out->chance[k] = fmin(1, chance / (double)s->thoughts * seen);
-    }
-}
-
 double collapse_zscore(double mi, double deviation)
 {
     return mi / (deviation + STD_EPS);
@@ -69,7 +40,7 @@ double collapse_zscore(double mi, double deviation)
 void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
                            ares_collapse *out)
 {
-    double squares = 0;
+    double squares = 0, chance = 0;
     *out = (ares_collapse){ 0 };
     for (int64_t i = 0; i < s->thoughts; i++) {
         const double *x = s->log_prob + i * s->prompts;
@@ -85,7 +56,25 @@ void ares_collapse_measure(const ares_collapse_scores *s, double *matched, doubl
     out->entropy = -of_all;
     out->marginal_std = sqrt(squares / (double)s->thoughts);
     out->zscore = collapse_zscore(out->mi, out->marginal_std);
-    look(s, out);
+    for (int64_t i = 0; i < s->thoughts; i++) {
+        const double *x = s->log_prob + i * s->prompts;
+        /* place: number of prompts likelier than the likeliest one of the own text */
+        int64_t text = s->text[s->own[i]], best = -1, place = 0, alike = 0;
+        for (int64_t j = 0; j < s->prompts; j++) {
+            alike += s->text[j] == text;
+            if (s->text[j] == text && (best < 0 || x[j] > x[best])) best = j;
+        }
+        for (int64_t j = 0; j < s->prompts; j++)
+            place += x[j] > x[best] || (x[j] == x[best] && j < best);
+        for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++)
+            out->accuracy[k] += place < ares_collapse_looks[k];
+        chance += (double)alike / (double)s->prompts;
+    }
+    for (int k = 0; k < ARES_COLLAPSE_LOOKS; k++) {
+        double seen = fmin(ares_collapse_looks[k], (double)s->prompts);
+        out->accuracy[k] /= (double)s->thoughts;
+        out->chance[k] = fmin(1, chance / (double)s->thoughts * seen);
+    }
 }
 
 /*
@@ -135,7 +124,7 @@ int64_t ares_std_bands(const double *std, int64_t n, int64_t *order, int64_t *st
     return ARES_STD_BANDS;
 }
 
-/* Whether an earlier row of the group, from `first` on, is of the same answer. */
+/* Whether an earlier row of the group (rows from `first` on) belongs to the same answer. */
 static bool seen(const ares_batch *b, int64_t first, int64_t row)
 {
     const ares_sample *s = &b->samples[row];

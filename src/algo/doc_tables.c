@@ -1,7 +1,7 @@
 /*
  * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: the entries of
- * this room's tables in their order, and notes on what is no entry but a choice or a number of an
- * option.
+ * algo's own tables in their order, and notes on methods that have no entry because they are a
+ * choice or a number of an option.
  */
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +121,10 @@ static void head(ares_str *out, const char *title, const char *formula)
         out->len ? "\n" : "", title, formula);
 }
 
-/* words: the name and its aliases, "name=alias=alias". */
+/*
+ * A row of the table. words: the name and its aliases, "name=alias=alias". A name with blanks is no
+ * option's value and is not set as code.
+ */
 static void row(ares_str *out, const char *words, const note *n)
 {
     ares_str_add_z(out, "| ");
@@ -193,28 +196,25 @@ static void losses(ares_str *out)
     notes(out, critic, ARES_COUNT(critic));
 }
 
-static void aggregations(ares_str *out)
+void ares_algo_tables(ares_str *out)
 {
+    char option[128];
     int count;
-    const agg_mode *list = agg_list(&count);
-    head(out, "From token losses to one", "weight of a token");
-    for (int i = 0; i < count; i++) {
-        char option[128];
-        row(out, list[i].name,
-            &(note){ list[i].name, list[i].doc, list[i].formula, list[i].paper, "",
-                     option_of(option, "worker.actor.loss_avg_mode", list[i].name) });
-    }
-    notes(out, aggregation_counts, ARES_COUNT(aggregation_counts));
-}
+    advantages(out);
+    losses(out);
 
-/* Estimators are found by their words, whose first is the name. */
-static void estimators(ares_str *out)
-{
-    int count;
-    const char *const *words = ares_kl_names(&count);
+    head(out, "From token losses to one", "weight of a token");
+    const agg_mode *agg = agg_list(&count);
+    for (int i = 0; i < count; i++)
+        row(out, agg[i].name,
+            &(note){ agg[i].name, agg[i].doc, agg[i].formula, agg[i].paper, "",
+                     option_of(option, "worker.actor.loss_avg_mode", agg[i].name) });
+    notes(out, aggregation_counts, ARES_COUNT(aggregation_counts));
+
     head(out, "KL to the reference model", "value, x = log pi - log ref");
+    const char *const *words = ares_kl_names(&count);
     for (int i = 0; i < count; i++) {
-        char name[32], option[128];
+        char name[32]; /* the first of the words "name=alias=alias" */
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(words[i], "="), words[i]);
         const ares_kl *kl = ares_kl_find(name);
         row(out, words[i],
@@ -222,43 +222,26 @@ static void estimators(ares_str *out)
                      kl->value ? "a reference" : "the logits of both models",
                      option_of(option, "algorithm.kl_penalty", kl->name) });
     }
-}
 
-static void filters(ares_str *out)
-{
-    int count;
-    const ares_filter *const *list = ares_filter_list(&count);
-    head(out, "Group filters", "what stays");
-    for (int i = 0; i < count; i++)
-        row(out, list[i]->name,
-            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, "groups",
-                     list[i]->option });
-}
-
-static void controls(ares_str *out)
-{
-    int count;
-    const ares_control *const *list = ares_control_list(&count);
-    head(out, "Controllers", "rule");
-    for (int i = 0; i < count; i++) {
-        const char *needs = list[i]->needs & ARES_CONTROL_NEEDS_GIDS ? "prompts told apart" : "";
-        row(out, list[i]->name,
-            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
-                     list[i]->option });
-    }
-    notes(out, controllers, ARES_COUNT(controllers));
-}
-
-void ares_algo_tables(ares_str *out)
-{
-    advantages(out);
-    losses(out);
-    aggregations(out);
-    estimators(out);
     head(out, "Entropy", "formula");
     notes(out, entropies, ARES_COUNT(entropies));
-    filters(out);
-    controls(out);
+
+    head(out, "Group filters", "what stays");
+    const ares_filter *const *filter = ares_filter_list(&count);
+    for (int i = 0; i < count; i++)
+        row(out, filter[i]->name,
+            &(note){ filter[i]->name, filter[i]->doc, filter[i]->formula, filter[i]->paper,
+                     "groups", filter[i]->option });
+
+    head(out, "Controllers", "rule");
+    const ares_control *const *control = ares_control_list(&count);
+    for (int i = 0; i < count; i++)
+        row(out, control[i]->name,
+            &(note){ control[i]->name, control[i]->doc, control[i]->formula, control[i]->paper,
+                     control[i]->needs & ARES_CONTROL_NEEDS_GIDS ? "prompts told apart" : "",
+                     control[i]->option });
+    notes(out, controllers, ARES_COUNT(controllers));
+
     head(out, "When the sampler is not the trainer", "rule");
     notes(out, corrections, ARES_COUNT(corrections));
 }

@@ -51,6 +51,7 @@ double stats_std(const double *x, int64_t n, double mean)
 /* ---------------- exact sums: limb i counts units of 2^(32 i - 1152) */
 enum { BIAS = 1152, CARRY_AFTER = 1 << 28 };
 
+/* Brings the limbs into [0, 2^32); returns what is left over at the top, -1 for a negative sum. */
 static int64_t carry(exact_sum *s)
 {
     int64_t c = 0;
@@ -71,7 +72,7 @@ void exact_add(exact_sum *s, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    /* all ones below 0 */
+    /* sign: all bits 1 where x is below 0, so that (v ^ sign) - sign is v or -v */
     int64_t exponent = (int64_t)(bits >> 52 & 2047), sign = -(int64_t)(bits >> 63);
     ARES_ASSERT(exponent < 2047);
     uint64_t m = (bits & 0xfffffffffffff) | (uint64_t)(exponent > 0) << 52;
@@ -196,15 +197,18 @@ double ares_best_at_k(const double *values, int64_t n, int64_t k, double *std)
     return best;
 }
 
-/* A vote: its share of the answers, and the mean of their values. */
+/* A vote that some answers give: their share of all answers, and the mean of their values. */
 typedef struct vote {
     double share, value;
 } vote;
 
 /*
- * weight [s][t]: the probability that s draws went to the votes so far, none of which has more than
- * `most`, and t of which have as many; sum: the same times the sum of these t votes' values. Adds
- * another vote.
+ * Dynamic programming over votes: adds another vote to the tables.
+ *
+ *   weight [k+1][ties+1]   weight[s][t]: the probability that s draws went to the votes so far,
+ *                          none of which has more than `most`, and t of which have exactly `most`
+ *   sum    [k+1][ties+1]   the same, times the sum of these t votes' values
+ *   choose [k+1][k+1]      binomial coefficients
  */
 static void add_vote(const vote *v, int64_t k, int64_t most, int64_t ties, const double *choose,
                      double *weight, double *sum)
@@ -239,6 +243,7 @@ static double won_with(const vote *votes, int64_t n, int64_t k, int64_t most, co
     return value;
 }
 
+/* The mean over all k draws with replacement of the value of the vote that most draws have. */
 static double expected_of_majority(const double *values, const int32_t *votes, int64_t n, int64_t k)
 {
     vote *v = ares_calloc((size_t)n + 1, sizeof *v);

@@ -29,8 +29,8 @@ int exact_ranks(exact_sum *s, int n, ares_world *world);
 double exact_value(const exact_sum *s);
 /*
  * Over the values x [n] where mask [n] is 1, on all ranks; all 0 where there is none. verl adds
- * 1e-8 to the count, which is nothing in its float32; in double it would leave a mean beside equal
- * values.
+ * 1e-8 to the count, which changes nothing in its float32. In double it would make the mean of
+ * equal values differ from them, so it is left out here.
  */
 typedef struct stats_moments {
     double count, mean;
@@ -52,7 +52,7 @@ double stats_median(const double *x, int64_t n);
 
 /* What the collapse metrics of a step and their moving averages share. (diagnostics.c) */
 
-/* mi by a deviation, kept from dividing by 0: RAGEN's z-score */
+/* RAGEN's z-score: mi / (deviation + 1e-3) */
 double collapse_zscore(double mi, double deviation);
 
 /*

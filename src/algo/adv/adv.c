@@ -38,24 +38,7 @@ const ares_adv *ares_adv_find(const char *name)
 
 /* What the estimators share: opening, groups, spreading over tokens, closing (adv.h). */
 
-static int check_shape(const char *name, const ares_batch *b)
-{
-    for (int64_t g = 0; g < b->groups; g++)
-        if (b->group_start[g + 1] <= b->group_start[g])
-            return ares_fail(ARES_ESTATE, "adv: %s: group %lld has no row", name, (long long)g);
-    for (int64_t r = 0; r < b->rows; r++)
-        if (b->row_start[r + 1] < b->row_start[r])
-            return ares_fail(
-                ARES_ESTATE, "adv: %s: row %lld: starts at token %lld and ends at %lld", name,
-                (long long)r, (long long)b->row_start[r], (long long)b->row_start[r + 1]);
-    if (b->rows && (b->row_start[b->rows] != b->tokens || b->group_start[b->groups] != b->rows))
-        return ares_fail(ARES_ESTATE,
-                         "adv: %s: the groups hold %lld of %lld rows, the rows %lld of %lld tokens",
-                         name, (long long)b->group_start[b->groups], (long long)b->rows,
-                         (long long)b->row_start[b->rows], (long long)b->tokens);
-    return ARES_OK;
-}
-
+/* Checks the numbers of a row, and sums its rewards and its tokens of mask 1. */
 static int read_row(adv_estimate *p, int64_t r)
 {
     const ares_batch *b = p->b;
@@ -95,7 +78,20 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
     ARES_TRY(ARES_NEED(b, stage, token_level_rewards));
     ARES_TRY(ARES_NEED(b, stage, response_mask));
     if (adv->needs & ARES_NEEDS_VALUES) ARES_TRY(ARES_NEED(b, stage, values));
-    ARES_TRY(check_shape(adv->name, b));
+    for (int64_t g = 0; g < b->groups; g++)
+        if (b->group_start[g + 1] <= b->group_start[g])
+            return ares_fail(ARES_ESTATE, "adv: %s: group %lld has no row", adv->name,
+                             (long long)g);
+    for (int64_t r = 0; r < b->rows; r++)
+        if (b->row_start[r + 1] < b->row_start[r])
+            return ares_fail(
+                ARES_ESTATE, "adv: %s: row %lld: starts at token %lld and ends at %lld", adv->name,
+                (long long)r, (long long)b->row_start[r], (long long)b->row_start[r + 1]);
+    if (b->rows && (b->row_start[b->rows] != b->tokens || b->group_start[b->groups] != b->rows))
+        return ares_fail(ARES_ESTATE,
+                         "adv: %s: the groups hold %lld of %lld rows, the rows %lld of %lld tokens",
+                         adv->name, (long long)b->group_start[b->groups], (long long)b->rows,
+                         (long long)b->row_start[b->rows], (long long)b->tokens);
     size_t rows = (size_t)b->rows + 1, tokens = (size_t)b->tokens + 1;
     p->score = ares_arena_alloc(&b->arena, rows * sizeof(double));
     p->length = ares_arena_alloc(&b->arena, rows * sizeof(double));
@@ -117,47 +113,43 @@ static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
 }
 
 /*
- * Turns of an episode count once, with the score of the first that is not left out and the length
- * of all.
+ * Turns of an episode count as one answer of their group, with the score of the first turn that is
+ * not left out and the length of all turns.
  */
-static void group_rows(adv_estimate *p, int64_t first, int64_t end, adv_group_fn *fn,
-                       int64_t *entry, double *score, double *length, double *advantage)
-{
-    int64_t n = 0, all = 0;
-    for (int64_t r = first; r < end; r++) {
-        int64_t turn = first_turn(p->b, first, r);
-        int64_t *e = &entry[turn - first]; /* an episode's entry stands at its first turn */
-        all += turn == r;
-        if (turn == r) *e = -1;
-        if (*e < 0 && p->length[r] > 0) {
-            *e = n++;
-            score[*e] = p->score[r];
-            length[*e] = 0;
-        }
-        if (*e >= 0) length[*e] += p->length[r];
-    }
-    for (int64_t r = first; r < end; r++)
-        entry[r - first] = entry[first_turn(p->b, first, r) - first];
-    adv_group g = { .n = n, .score = score, .length = length, .mean = 0, .std = 1 };
-    if (n > 1) {
-        g.mean = stats_mean(score, n);
-        g.std = stats_std(score, n, g.mean);
-    }
-    for (int64_t i = 0; i < n; i++) advantage[i] = 0;
-    if (n > 1 || (n == 1 && all == 1)) fn(p, &g, advantage);
-    for (int64_t r = first; r < end; r++)
-        p->row[r] = entry[r - first] < 0 ? 0 : advantage[entry[r - first]];
-}
-
 void adv_groups(adv_estimate *p, adv_group_fn *fn)
 {
     const ares_batch *b = p->b;
     size_t rows = (size_t)b->rows + 1;
-    double *score = ares_malloc(3 * rows * sizeof *score);
-    int64_t *entry = ares_malloc(rows * sizeof *entry);
-    for (int64_t g = 0; g < b->groups; g++)
-        group_rows(p, b->group_start[g], b->group_start[g + 1], fn, entry, score, score + rows,
-                   score + 2 * rows);
+    double *score = ares_malloc(3 * rows * sizeof *score), *length = score + rows,
+           *advantage = score + 2 * rows;               /* [answers of the group] */
+    int64_t *entry = ares_malloc(rows * sizeof *entry); /* [rows of the group]: its answer, or -1 */
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t first = b->group_start[g], end = b->group_start[g + 1], n = 0, all = 0;
+        for (int64_t r = first; r < end; r++) {
+            int64_t turn = first_turn(b, first, r);
+            int64_t *e = &entry[turn - first]; /* an episode's entry stands at its first turn */
+            all += turn == r;
+            if (turn == r) *e = -1;
+            if (*e < 0 && p->length[r] > 0) {
+                *e = n++;
+                score[*e] = p->score[r];
+                length[*e] = 0;
+            }
+            if (*e >= 0) length[*e] += p->length[r];
+        }
+        for (int64_t r = first; r < end; r++)
+            entry[r - first] = entry[first_turn(b, first, r) - first];
+        adv_group group = { .n = n, .score = score, .length = length, .mean = 0, .std = 1 };
+        if (n > 1) {
+            group.mean = stats_mean(score, n);
+            group.std = stats_std(score, n, group.mean);
+        }
+        for (int64_t i = 0; i < n; i++) advantage[i] = 0;
+        /* a group that lost all but one of its answers has nothing to compare: advantage 0 */
+        if (n > 1 || (n == 1 && all == 1)) fn(p, &group, advantage);
+        for (int64_t r = first; r < end; r++)
+            p->row[r] = entry[r - first] < 0 ? 0 : advantage[entry[r - first]];
+    }
     ares_free(entry);
     ares_free(score);
 }
@@ -170,7 +162,9 @@ void adv_spread(adv_estimate *p)
             p->token[t] = p->returned[t] = b->response_mask[t] ? p->row[r] : 0;
 }
 
-/* ---------------- what options do to all of them */
+/* ---------------- closing: normalised, zeroed and corrected as the options say */
+
+/* x [tokens] becomes a float column, 0 where the mask is 0. */
 static int write_column(const adv_estimate *p, const char *name, const double *x, float *column)
 {
     const ares_batch *b = p->b;
@@ -244,7 +238,7 @@ void adv_mean_free(const adv_estimate *p, const adv_group *g, double *advantage)
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
 {
     const ares_adv *adv = ares_adv_find(a->adv_estimator);
-    if (!adv) return; /* the choice has been told already */
+    if (!adv) return; /* an unknown name has been reported already */
     bool grpo = adv == &ares_adv_grpo, gae = adv == &ares_adv_gae || adv == &ares_adv_bi_level_gae,
          discounted = gae || adv == &ares_adv_reinforce_plus_plus;
     if ((adv->needs & ARES_NEEDS_GROUPS) && n < 2)
@@ -262,7 +256,7 @@ void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
         ares_config_fault(
             cfg, "algorithm.grpo_advantage_length_weight",
             "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
-    /* a schedule that begins with 1 moves on from it */
+    /* a schedule may begin with 1 and leave it later */
     if ((a->gamma != 1 || ares_config_scheduled(cfg, "algorithm.gamma")) && !discounted)
         ares_config_fault(
             cfg, "algorithm.gamma",

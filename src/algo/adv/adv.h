@@ -30,7 +30,7 @@ typedef struct adv_estimate {
     const ares_algorithm_config *cfg;
     ares_world *world;
     ares_batch *b;
-    /* [rows]: sum of token_level_rewards, those of mask 0 included; number of tokens of mask 1 */
+    /* [rows]: sum of token_level_rewards over all tokens, and number of tokens of mask 1 */
     double *score, *length;
     double *row;              /* [rows]: written by adv_groups, read by adv_spread */
     double *token, *returned; /* [tokens]: advantages and returns for adv_close; zeroed */
@@ -39,8 +39,8 @@ int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *
              ares_world *world, ares_batch *b);
 
 /*
- * The answers of a group that are compared. In a group that has one answer in all, mean is 0 and
- * std 1, as in verl.
+ * The answers of a group that are compared, without the discarded ones. Where the group was drawn
+ * with a single answer, mean is 0 and std 1, as in verl.
  */
 typedef struct adv_group {
     int64_t n;
@@ -52,8 +52,8 @@ void adv_groups(adv_estimate *p, adv_group_fn *fn);
 /* Every token of mask 1 gets its row's advantage, also as its return. */
 void adv_spread(adv_estimate *p);
 /*
- * Writes the columns after what options do to the advantages of any estimator: normalised, set to
- * 0, corrected for the sampler.
+ * Writes the columns advantages and returns. Before that it does to the advantages what options ask
+ * of every estimator: normalises them, sets them to 0, corrects them for the sampler.
  */
 int adv_close(adv_estimate *p);
 
@@ -64,8 +64,8 @@ int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_wo
 void adv_mean_free(const adv_estimate *p, const adv_group *g, double *advantage);
 /*
  * A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf;
- * docs/dapo.md#when-the-sampler-is-not-the-trainer). compute does it where importance_sampling_fix
- * is set.
+ * docs/dapo.md#when-the-sampler-is-not-the-trainer). adv_close does it where
+ * importance_sampling_fix is set.
  */
 int adv_importance_fix(ares_batch *b, double clip);
 #endif

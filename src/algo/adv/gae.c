@@ -9,8 +9,8 @@
 #include "stats.h"
 
 /*
- * One row's tokens from the last to the first. ends, where it is not NULL: nothing is carried from
- * one turn into the one before.
+ * GAE over one row's tokens, from the last to the first. With ends [tokens] (1 on the last token of
+ * a turn; NULL: none) no value or advantage is carried from a turn into the turn before it.
  */
 static void token_level(const adv_estimate *p, int64_t row, const double *reward,
                         const uint8_t *ends, double gamma)
@@ -29,8 +29,8 @@ static void token_level(const adv_estimate *p, int64_t row, const double *reward
 }
 
 /*
- * The reward at each turn's end becomes the turn's advantage plus its value: what the turn is
- * worth, later turns included.
+ * GAE over one row's turns, each at its last token. The reward there becomes the turn's advantage
+ * plus its value: what the turn is worth, later turns included.
  */
 static void turn_level(const adv_estimate *p, int64_t row, const uint8_t *ends, double *reward)
 {

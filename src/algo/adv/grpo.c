@@ -31,40 +31,32 @@ static void deviation(const adv_estimate *p, const adv_group *g, double *advanta
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->std;
 }
 
-static int weigh_by_std(adv_estimate *p)
-{
-    double *row = p->row,
-           *std = ares_arena_calloc(&p->b->arena, (size_t)p->b->rows + 1, sizeof *std), largest = 0;
-    p->row = std;
-    adv_groups(p, deviation);
-    p->row = row;
-    for (int64_t r = 0; r < p->b->rows; r++) largest = fmax(largest, std[r]);
-    ARES_TRY(ares_world_max_f64(p->world, &largest, 1));
-    for (int64_t r = 0; r < p->b->rows; r++) row[r] *= std[r] / (largest + 1e-6);
-    return ARES_OK;
-}
-
-static int weigh_by_length(adv_estimate *p)
-{
-    double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
-    for (int64_t r = 0; r < p->b->rows; r++) {
-        sums[0] += p->length[r];
-        /* an empty answer counts, a discarded one does not */
-        sums[1] += ares_batch_row_counts(p->b, r);
-    }
-    ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
-    for (int64_t r = 0; r < p->b->rows; r++)
-        if (p->length[r] > 0) p->row[r] /= p->length[r] / (sums[0] / sums[1]);
-    return ARES_OK;
-}
-
 static int grpo(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
     adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_grpo, cfg, world, b));
     adv_groups(&p, standardise);
-    if (cfg->soft_advantage_reweight) ARES_TRY(weigh_by_std(&p));
-    if (cfg->grpo_advantage_length_weight) ARES_TRY(weigh_by_length(&p));
+    if (cfg->soft_advantage_reweight) { /* times the group's std / the batch's largest */
+        double *row = p.row, largest = 0,
+               *std = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *std);
+        p.row = std; /* adv_groups writes the deviations there */
+        adv_groups(&p, deviation);
+        p.row = row;
+        for (int64_t r = 0; r < b->rows; r++) largest = fmax(largest, std[r]);
+        ARES_TRY(ares_world_max_f64(world, &largest, 1));
+        for (int64_t r = 0; r < b->rows; r++) row[r] *= std[r] / (largest + 1e-6);
+    }
+    if (cfg->grpo_advantage_length_weight) { /* divided by length / mean length of the batch */
+        double sums[2] = { 0, 0 }; /* tokens, answers; whole numbers: exact in any order */
+        for (int64_t r = 0; r < b->rows; r++) {
+            sums[0] += p.length[r];
+            /* an empty answer counts, a discarded one does not */
+            sums[1] += ares_batch_row_counts(b, r);
+        }
+        ARES_TRY(ares_world_sum_f64(world, sums, 2));
+        for (int64_t r = 0; r < b->rows; r++)
+            if (p.length[r] > 0) p.row[r] /= p.length[r] / (sums[0] / sums[1]);
+    }
     adv_spread(&p);
     return adv_close(&p);
 }

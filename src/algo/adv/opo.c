@@ -11,10 +11,10 @@ static void length_weighted(const adv_estimate *p, const adv_group *g, double *a
 {
     (void)p;
     exact_sum weighted = { 0 };
-    double lengths = 0; /* whole numbers */
+    double lengths = 0; /* whole numbers: exact in any order */
     for (int64_t i = 0; i < g->n; i++) {
         lengths += g->length[i];
-        /* about the mean: equal scores give exactly 0 */
+        /* distances from the mean are summed, so that equal scores give exactly 0 */
         exact_add(&weighted, g->length[i] * (g->score[i] - g->mean));
     }
     double baseline = g->n > 1 ? g->mean + exact_value(&weighted) / lengths : 0;

@@ -15,9 +15,12 @@
  * row's percentile and HWE tokens, and the rows pooled by prompt.
  */
 
-/* The policy's own tokens of a row, without what stands between its turns; room for the longest. */
+/*
+ * The policy's own tokens of one row, without tool output and the like between its turns. The
+ * arrays have room for the longest row of the batch.
+ */
 typedef struct own_tokens {
-    int64_t n, *at; /* where each is in the batch */
+    int64_t n, *at; /* at [n]: each token's place in the batch */
     double *h, *window;
     uint8_t *candidates, *marked;
 } own_tokens;
@@ -160,18 +163,6 @@ static int64_t aepo_target(double mean, double coef)
     return (int64_t)round_half_even(coef * mean);
 }
 
-/*
- * Weight of the entropy score: grows with mean - target where the score is a penalty (easy,
- * medium), with target - mean where it is a bonus (hard); kept in [min, max]. The target is that of
- * before this step.
- */
-static double step_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
-                         double min, double max)
-{
-    double delta = d == ARES_HARD ? target - mean : mean - target;
-    return fmin(fmax(alpha + lr * delta, min), max);
-}
-
 void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out)
 {
     *out = (aepo_buckets){ 0 };
@@ -197,9 +188,15 @@ void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *a
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         if (!buckets->prompts[d]) continue;
         bool known = aims->target_known[d];
-        if (known)
-            aims->alpha[d] = step_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d],
-                                        (double)aims->target[d], rates->lr, rates->min, rates->max);
+        if (known) {
+            /*
+             * By the target from before this step. The weight grows with mean - target where the
+             * score is a penalty (easy, medium), with target - mean where it is a bonus (hard).
+             */
+            double mean = buckets->hwe[d], target = (double)aims->target[d],
+                   delta = d == ARES_HARD ? target - mean : mean - target;
+            aims->alpha[d] = fmin(fmax(aims->alpha[d] + rates->lr * delta, rates->min), rates->max);
+        }
         /* between updates only a difficulty without a target gets one */
         if (known && !rates->renew) continue;
         aims->target[d] = aepo_target(buckets->hwe[d], rates->coef[d]);
@@ -210,23 +207,6 @@ void aepo_aim(const aepo_rates *rates, const aepo_buckets *buckets, aepo_aims *a
 static double mean_hwe(const aepo_prompt *p)
 {
     return p->hwe / (double)p->samples;
-}
-
-/*
- * Prompts that have become too easy: all answers right, with fewer HWE tokens than m + ratio
- * (target_easy - m), where m is the smallest mean number of an easy prompt. prompts: after
- * aepo_bucket; drop [n] is written.
- */
-static void aepo_too_easy(const aepo_prompt *prompts, int64_t n, double target_easy, double ratio,
-                          bool *drop)
-{
-    double least = INFINITY;
-    for (int64_t i = 0; i < n; i++)
-        if (prompts[i].difficulty == ARES_EASY) least = fmin(least, mean_hwe(&prompts[i]));
-    double threshold = least + ratio * (target_easy - least);
-    for (int64_t i = 0; i < n; i++)
-        drop[i] =
-            prompts[i].accuracy == (double)prompts[i].samples && mean_hwe(&prompts[i]) < threshold;
 }
 
 void accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, accuracy_bins *out)
@@ -281,7 +261,10 @@ static int aepo_generated(void *state, const ares_batch *b)
     return ARES_OK;
 }
 
-/* Looks at all groups that aepo_generated has seen in the step, or at the batch where it saw none.
+/*
+ * Drops prompts that have become too easy: all answers right, with fewer HWE tokens than m + ratio
+ * (target_easy - m), where m is the smallest mean number of an easy prompt. Looks at all groups
+ * that aepo_generated has seen in the step, or at the batch where it saw none.
  */
 static int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
 {
@@ -300,12 +283,15 @@ static int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *ar
         int64_t n, *place;
         aepo_prompt *prompts = aepo_pool_prompts(s->generated ? &made : batch, arena, &n, &place);
         aepo_buckets buckets;
-        bool *drop = ares_arena_calloc(arena, (size_t)n + 1, sizeof *drop);
         aepo_bucket(prompts, n, &buckets);
-        aepo_too_easy(prompts, n, (double)s->aims.target[ARES_EASY],
-                      s->options->algorithm.drop_easy_ratio, drop);
+        double least = INFINITY;
         for (int64_t i = 0; i < n; i++)
-            if (drop[i] && !ares_map_get(s->skip, prompts[i].gid, NULL))
+            if (prompts[i].difficulty == ARES_EASY) least = fmin(least, mean_hwe(&prompts[i]));
+        double threshold = least + s->options->algorithm.drop_easy_ratio *
+                                       ((double)s->aims.target[ARES_EASY] - least);
+        for (int64_t i = 0; i < n; i++)
+            if (prompts[i].accuracy == (double)prompts[i].samples &&
+                mean_hwe(&prompts[i]) < threshold && !ares_map_get(s->skip, prompts[i].gid, NULL))
                 ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));
     }
     control_gathered_fini(&made);
@@ -344,7 +330,7 @@ static bool wanted(const void *options, const ares_control_env *env)
            o->actor.enable_second_chance_kl || o->data.bootstrap || env->entropy_reward;
 }
 
-/* first: the value that `low` and `high` bound from the first step on. */
+/* Reports an option `first` whose value lies outside of the options `low` and `high`. */
 static void check_bounds(ares_config *cfg, const char *first, double value, const char *low,
                          double min, const char *high, double max)
 {
@@ -396,24 +382,21 @@ static void check(ares_config *cfg, const void *options, const ares_control_env 
                  "kl_beta_max", a->kl_beta_max);
 }
 
-static aepo_kl_controller controller_of(const aepo_options *o)
-{
-    const char *name = o->algorithm.kl_bucket_controller;
-    if (!o->actor.dynamic_kl_loss) return AEPO_KL_NONE;
-    if (strcmp(o->algorithm.kl_type, "token_adaptive") == 0) return AEPO_KL_DUAL_ASCENT;
-    return strcmp(name, "dual_ascent") == 0 ? AEPO_KL_DUAL_ASCENT
-           : strcmp(name, "log_space") == 0 ? AEPO_KL_LOG_SPACE
-                                            : AEPO_KL_NONE;
-}
-
 static int open_state(const void *options, const ares_control_env *env, void **state)
 {
     const aepo_options *o = options;
     const double *alpha = AEPO_BY_DIFFICULTY(o, alpha_entropy_init);
+    const char *name = o->algorithm.kl_bucket_controller;
+    aepo_kl_controller controller = AEPO_KL_NONE;
+    if (o->actor.dynamic_kl_loss &&
+        (strcmp(o->algorithm.kl_type, "token_adaptive") == 0 || strcmp(name, "dual_ascent") == 0))
+        controller = AEPO_KL_DUAL_ASCENT;
+    else if (o->actor.dynamic_kl_loss && strcmp(name, "log_space") == 0)
+        controller = AEPO_KL_LOG_SPACE;
     aepo *s = ares_calloc(1, sizeof *s);
     *s = (aepo){ .options = o,
                  .env = *env,
-                 .controller = controller_of(o),
+                 .controller = controller,
                  .difficulty = ares_map_new(),
                  .skip = ares_map_new(),
                  .bootstrap_index = ares_map_new() };
@@ -448,13 +431,11 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
     return x;
 }
 
-/* A threshold where there is none yet: from the samples of these rows. */
-typedef enum { FROM_MEDIAN, FROM_MEAN } first_tau;
-
 typedef struct measurement {
     bool need_accuracy; /* a row without one is an error */
-    first_tau first;    /* FROM_MEAN in validation */
-    uint8_t *column;    /* outputs as aepo_mark's; these three may be NULL */
+    /* the first tau is the mean of the rows' percentiles, as in validation; false: their median */
+    bool first_from_mean;
+    uint8_t *column; /* outputs as aepo_mark's; these three may be NULL */
     float *window_column;
     double *soft_cost;
     control_sample *local; /* [b->rows]: written */
@@ -479,8 +460,8 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
             const double *thresholds = thresholds_of(all, arena);
             double sum = 0;
             for (int64_t i = 0; i < all->n_samples; i++) sum += thresholds[i];
-            s->tau = x->first == FROM_MEAN ? sum / (double)all->n_samples
-                                           : stats_median(thresholds, all->n_samples);
+            s->tau = x->first_from_mean ? sum / (double)all->n_samples
+                                        : stats_median(thresholds, all->n_samples);
             s->tau_known = true;
         }
         control_gathered_fini(all);
@@ -502,12 +483,6 @@ static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 
 /* ---------------------------------------------------------------- prompts */
 
-static void learn_difficulty(aepo *s, const aepo_prompt *prompts, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
-}
-
 static void step_aims(aepo *s, const aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
@@ -521,6 +496,7 @@ static void step_aims(aepo *s, const aepo_buckets *buckets, bool renew)
 
 /* ---------------------------------------------------------------- a step */
 
+/* Writes into a sample what the reward for entropy reads. */
 static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_t hwe)
 {
     x->difficulty = d;
@@ -530,8 +506,8 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
 }
 
 /*
- * Before the first threshold these rows give one, used for them alone; before a difficulty's first
- * target the group's own mean takes its place.
+ * Scores groups before the step observes them. Where there is no threshold yet, these rows give one
+ * for themselves alone; where a difficulty has no target yet, the group's own mean takes its place.
  */
 static int provisional(const void *state, ares_batch *b)
 {
@@ -588,7 +564,8 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
     aepo_buckets buckets;
     aepo_bucket(prompts, n, &buckets);
-    learn_difficulty(s, prompts, n);
+    for (int64_t i = 0; i < n; i++)
+        ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
     ARES_TRY(aepo_drop_easy(s, all, arena));
     s->steps++;
     step_aims(s, &buckets, s->steps % s->options->algorithm.target_update_interval == 0);
@@ -638,23 +615,8 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 /* ---------------------------------------------------------------- validation, bootstrap */
 
 /*
- * A prompt that training has seen has the difficulty it has there. Ids that the loader made for
- * rows without one cannot be compared across data sets.
- */
-static void look_up_difficulties(const aepo *s, ares_batch *b)
-{
-    for (int64_t r = 0; r < b->rows; r++) {
-        int64_t d;
-        const ares_row *row = b->samples[r].row;
-        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d))
-            d = ARES_MEDIUM;
-        b->samples[r].difficulty = (int32_t)d;
-    }
-}
-
-/*
- * Before a difficulty's first target its validation prompts give one, used for this validation
- * alone, as the first step's prompts will for training. Against a target of 0 almost every HWE
+ * Where a difficulty has no target yet, its validation prompts give one for this validation alone,
+ * as the first step's prompts will for training. Against a target of 0 almost every HWE
  * token would be penalised, and scores from before the first step could not be compared with later
  * ones.
  */
@@ -685,8 +647,18 @@ static int validate(void *state, ares_batch *b, ares_metrics *m)
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     ARES_PUT(b, hwe);
-    look_up_difficulties(s, b);
-    const measurement x = { .first = FROM_MEAN, .column = b->hwe, .local = local };
+    /*
+     * A prompt that training has seen has the difficulty it has there. Ids that the loader made for
+     * rows without one cannot be compared across data sets.
+     */
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t d;
+        const ares_row *row = b->samples[r].row;
+        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d))
+            d = ARES_MEDIUM;
+        b->samples[r].difficulty = (int32_t)d;
+    }
+    const measurement x = { .first_from_mean = true, .column = b->hwe, .local = local };
     int rc = measure_and_mark(s, b, &x, &arena, &all);
     known = *s;
     if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
@@ -757,7 +729,8 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     }
     aepo_buckets buckets;
     aepo_bucket(prompts, n, &buckets);
-    learn_difficulty(s, prompts, n);
+    for (int64_t i = 0; i < n; i++)
+        ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
     step_aims(s, &buckets, true);
     const double *alpha = AEPO_BY_DIFFICULTY(s->options, alpha_entropy_init);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {

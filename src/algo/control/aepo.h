@@ -35,9 +35,10 @@ typedef struct aepo_buckets {
 } aepo_buckets;
 void aepo_bucket(aepo_prompt *prompts, int64_t n, aepo_buckets *out);
 /*
- * The weight of the entropy score and the target of each difficulty, and one step of them: alphas
- * move by the old targets, then, with renew, the targets are replaced. A difficulty without prompts
- * keeps both; one without a target keeps its alpha and gets a target. coef: by difficulty.
+ * By difficulty: alpha, the weight of the entropy score, and the target number of HWE tokens.
+ * aepo_aim makes one step: alphas move by the old targets, then, with renew, the targets are
+ * replaced. A difficulty without prompts keeps both; one without a target keeps its alpha and gets
+ * a target. coef [ARES_DIFFICULTIES]: target / mean number.
  */
 typedef struct aepo_aims {
     double alpha[ARES_DIFFICULTIES];
@@ -93,9 +94,8 @@ void kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *
 double adaptive_kl_step(double coef, double kl, double target, double n, double horizon);
 
 /*
- * The parts of the AEPO control: options and state, shared by aepo.c (the order of a step),
- * aepo.c (what is computed from a batch), aepo.c (dropping prompts), aepo_kl.c (weights
- * of the KL), aepo_state.c (saving) and aepo_state.c (metrics).
+ * Options and state of the AEPO control, shared by aepo.c (the order of a step, and what it
+ * computes from a batch), aepo_kl.c (weights of the KL) and aepo_state.c (saving, metrics).
  */
 
 #define AEPO_ALGORITHM_OPTIONS(X)                                                                  \

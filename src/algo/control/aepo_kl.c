@@ -85,21 +85,14 @@ void ares_kl_in_reward(ares_batch *b, double coef, double sums[2])
  * factor after it (docs/aepo.md#kl-by-token-and-difficulty).
  */
 
-static bool second_chance(const aepo *s, const ares_sample *x, double soft_cost)
-{
-    const aepo_actor_config *a = &s->options->actor;
-    return a->enable_second_chance_kl && soft_cost >= a->second_chance_soft_cost_min &&
-           (!a->second_chance_easy_only || x->difficulty == ARES_EASY) &&
-           (!a->second_chance_incorrect_only || x->accuracy < 0.5F);
-}
-
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena)
 {
     static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
     const aepo_options *o = s->options;
+    const aepo_actor_config *a = &o->actor;
     bool window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    /* every token weighs 1 */
-    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !o->actor.dynamic_kl_loss) return;
+    /* without the column every token weighs 1 */
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !a->dynamic_kl_loss) return;
     ARES_PUT(b, kl_weight);
     uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -109,7 +102,11 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
                         : s->controller == AEPO_KL_LOG_SPACE ? s->beta[x->difficulty].beta
                                                              : 1;
         if (o->algorithm.difficulty_aware_kl_penalty) factor *= by_difficulty[x->difficulty];
-        if (second_chance(s, x, soft_cost[r])) factor *= o->actor.second_chance_kl_relax;
+        /* an answer that explores and fails is held back less */
+        if (a->enable_second_chance_kl && soft_cost[r] >= a->second_chance_soft_cost_min &&
+            (!a->second_chance_easy_only || x->difficulty == ARES_EASY) &&
+            (!a->second_chance_incorrect_only || x->accuracy < 0.5F))
+            factor *= a->second_chance_kl_relax;
         const uint8_t *relax = b->hwe + at;
         if (window) {
             hwe_widen(relax, n, o->rollout.window_size, wide);
@@ -120,48 +117,9 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
     }
 }
 
-/* Sums over the samples by difficulty. */
-static void kl_by_difficulty(const control_gathered *all, double *sum, int64_t *count)
-{
-    memset(sum, 0, ARES_DIFFICULTIES * sizeof *sum);
-    memset(count, 0, ARES_DIFFICULTIES * sizeof *count);
-    for (int64_t i = 0; i < all->n_samples; i++) {
-        sum[all->samples[i].difficulty] += all->samples[i].kl;
-        count[all->samples[i].difficulty]++;
-    }
-}
-
-static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
-{
-    enum { LEAST_SAMPLES = 8 }; /* a mean over fewer is too noisy to act on */
-    const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (count[d] >= LEAST_SAMPLES)
-            s->lambda[d] = kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d],
-                                          s->options->algorithm.kl_lambda_lr);
-}
-
-static void step_betas(aepo *s, const double *sum, const int64_t *count)
-{
-    const aepo_algorithm_config *a = &s->options->algorithm;
-    const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
-    s->beta_updates++;
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        log_beta_config cfg = { .target = target[d],
-                                .lr = a->kl_beta_lr,
-                                .clip = a->kl_beta_clip,
-                                .ema = a->kl_beta_ema,
-                                .deadzone = a->kl_beta_deadzone,
-                                .min = a->kl_beta_min,
-                                .max = a->kl_beta_max,
-                                .interval = a->kl_beta_update_interval };
-        if (count[d]) log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
-    }
-}
-
 /*
- * local's kl becomes the mean over the measurements seen [n] of each row; rows without any are left
- * out. The other members of local are set already.
+ * Sets kl of each row in local [rows] to the mean over the row's measurements in seen [n]. Rows
+ * without any are left out. The caller has set the other members of local.
  */
 static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control_sample *local,
                        ares_arena *arena)
@@ -178,19 +136,30 @@ static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control
     }
 }
 
+/* sum, count [ARES_DIFFICULTIES]: of the KL over the samples of all ranks. */
 static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *local, double *sum,
                      int64_t *count)
 {
     control_gathered all;
     int rc = control_gather(s->env.world, b, local, &all);
-    if (rc == ARES_OK) kl_by_difficulty(&all, sum, count);
+    memset(sum, 0, ARES_DIFFICULTIES * sizeof *sum);
+    memset(count, 0, ARES_DIFFICULTIES * sizeof *count);
+    for (int64_t i = 0; i < all.n_samples && rc == ARES_OK; i++) {
+        sum[all.samples[i].difficulty] += all.samples[i].kl;
+        count[all.samples[i].difficulty]++;
+    }
     control_gathered_fini(&all);
     return rc;
 }
 
-/* log_space: one step for every optimizer step of the actor, by the rows that it trained on. */
+/*
+ * kl_bucket_controller log_space: a step of the betas for every optimizer step of the actor, by the
+ * rows that it trained on.
+ */
 static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares_arena *arena)
 {
+    const aepo_algorithm_config *a = &s->options->algorithm;
+    const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
     double sum[ARES_DIFFICULTIES];
     int64_t count[ARES_DIFFICULTIES], at = 0;
     for (int64_t u = 0; u < b->updates; u++) {
@@ -198,7 +167,19 @@ static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares
         while (at < b->n_row_kl && b->row_kl[at].update == u) at++;
         take_means(b->row_kl + first, at - first, b->rows, local, arena);
         ARES_TRY(gather_kl(s, b, local, sum, count));
-        step_betas(s, sum, count);
+        s->beta_updates++;
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+            log_beta_config cfg = { .target = target[d],
+                                    .lr = a->kl_beta_lr,
+                                    .clip = a->kl_beta_clip,
+                                    .ema = a->kl_beta_ema,
+                                    .deadzone = a->kl_beta_deadzone,
+                                    .min = a->kl_beta_min,
+                                    .max = a->kl_beta_max,
+                                    .interval = a->kl_beta_update_interval };
+            if (count[d])
+                log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
+        }
     }
     return ARES_OK;
 }
@@ -224,7 +205,12 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
         for (int64_t r = 0; r < b->rows; r++) local[r].kl = kl[r], local[r].left_out = false;
     }
     ARES_TRY(gather_kl(s, b, local, sum, count));
-    if (s->controller == AEPO_KL_DUAL_ASCENT) step_lambdas(s, sum, count);
+    enum { LEAST_SAMPLES = 8 }; /* a mean over fewer is too noisy to act on */
+    const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES && s->controller == AEPO_KL_DUAL_ASCENT; d++)
+        if (count[d] >= LEAST_SAMPLES)
+            s->lambda[d] = kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d],
+                                          s->options->algorithm.kl_lambda_lr);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES && m; d++) {
         if (count[d]) aepo_metric(m, "aepo/kl", d, "", sum[d] / (double)count[d]);
         if (s->controller == AEPO_KL_DUAL_ASCENT)

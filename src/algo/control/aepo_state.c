@@ -22,42 +22,6 @@ static void save_numbers(ares_str *json, const char *key, const double *x)
     ares_json_end(json, '}');
 }
 
-static void save_beta(const aepo *s, ares_str *json)
-{
-    ares_json_begin(ares_json_key(json, "kl_beta"), '{');
-    ares_json_write_i64(ares_json_key(json, "updates"), s->beta_updates);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
-        ares_json_write_double(ares_json_key(json, "beta"), s->beta[d].beta);
-        ares_json_key(json, "kl_ema");
-        if (s->beta[d].started) ares_json_write_double(json, s->beta[d].kl_ema);
-        else ares_json_write_null(json);
-        ares_json_write_double(ares_json_key(json, "error_ema"), s->beta[d].error_ema);
-        ares_json_end(json, '}');
-    }
-    ares_json_end(json, '}');
-}
-
-static void save_baseline(const aepo *s, ares_str *json)
-{
-    bool any = false;
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) any = any || s->baseline_known[d];
-    ares_json_key(json, "bootstrap_baseline");
-    if (!any) {
-        ares_json_write_null(json);
-        return;
-    }
-    ares_json_begin(json, '{');
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!s->baseline_known[d]) continue;
-        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
-        ares_json_write_double(ares_json_key(json, "acc_mean"), s->baseline_accuracy[d]);
-        ares_json_write_double(ares_json_key(json, "len_mean"), s->baseline_length[d]);
-        ares_json_end(json, '}');
-    }
-    ares_json_end(json, '}');
-}
-
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
     ares_json_begin(ares_json_key(json, "bootstrap"), '{');
@@ -94,7 +58,18 @@ void aepo_save(const void *state, ares_str *json)
     ares_json_end(json, '}');
     save_numbers(json, "alpha", s->aims.alpha);
     save_numbers(json, "kl_lambda", s->lambda);
-    save_beta(s, json);
+    ares_json_begin(ares_json_key(json, "kl_beta"), '{');
+    ares_json_write_i64(ares_json_key(json, "updates"), s->beta_updates);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
+        ares_json_write_double(ares_json_key(json, "beta"), s->beta[d].beta);
+        ares_json_key(json, "kl_ema");
+        if (s->beta[d].started) ares_json_write_double(json, s->beta[d].kl_ema);
+        else ares_json_write_null(json);
+        ares_json_write_double(ares_json_key(json, "error_ema"), s->beta[d].error_ema);
+        ares_json_end(json, '}');
+    }
+    ares_json_end(json, '}');
     ares_json_begin(ares_json_key(json, "difficulty"), '{');
     for (int64_t i = 0; i < ares_map_count(s->difficulty); i++)
         ares_json_write_string(
@@ -105,7 +80,19 @@ void aepo_save(const void *state, ares_str *json)
     for (int64_t i = 0; i < ares_map_count(s->skip); i++)
         ares_json_write_string(json, ares_map_key(s->skip, i));
     ares_json_end(json, ']');
-    save_baseline(s, json);
+    bool any = false; /* null: no bootstrap pass has measured a baseline */
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) any = any || s->baseline_known[d];
+    ares_json_key(json, "bootstrap_baseline");
+    if (any) ares_json_begin(json, '{');
+    else ares_json_write_null(json);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        if (!s->baseline_known[d]) continue;
+        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
+        ares_json_write_double(ares_json_key(json, "acc_mean"), s->baseline_accuracy[d]);
+        ares_json_write_double(ares_json_key(json, "len_mean"), s->baseline_length[d]);
+        ares_json_end(json, '}');
+    }
+    if (any) ares_json_end(json, '}');
     save_bootstrap(s, json);
     ares_json_end(json, '}');
 }
@@ -132,7 +119,7 @@ static int boolean(const ares_json *o, const char *key, bool *out)
     return ARES_OK;
 }
 
-/* A number for each difficulty; with known, those that are there. */
+/* A number for each difficulty; with known NULL all are required, else known says which exist. */
 static int numbers(const ares_json *o, const char *key, double *x, bool *known)
 {
     const ares_json *map;
@@ -150,6 +137,7 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
     return ARES_OK;
 }
 
+/* A state of another data set would drop and weigh prompts that are not there. */
 static int check_gid(const aepo *s, const char *key, ares_view gid)
 {
     if (!s->env.gids || ares_map_get(s->env.gids, gid, NULL)) return ARES_OK;
@@ -180,22 +168,6 @@ static int load_difficulty(aepo *s, const ares_json *json)
     return ARES_OK;
 }
 
-static int load_skip(aepo *s, const ares_json *json)
-{
-    const ares_json *list;
-    ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &list));
-    if (list->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
-    ares_map_free(s->skip);
-    s->skip = ares_map_new();
-    for (int64_t i = 0; i < list->count; i++) {
-        if (list->items[i].type != ARES_JSON_STRING)
-            return misfit("skip_gid", "has an item that is no string");
-        ARES_TRY(check_gid(s, "skip_gid", list->items[i].text));
-        ares_map_put(s->skip, list->items[i].text, i);
-    }
-    return ARES_OK;
-}
-
 static int load_beta(aepo *s, const ares_json *json)
 {
     const ares_json *map, *one, *ema;
@@ -211,22 +183,6 @@ static int load_beta(aepo *s, const ares_json *json)
         if (s->beta[d].started)
             ARES_TRY(control_number(one, AEPO_WHO, "kl_ema", &s->beta[d].kl_ema));
         if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
-    }
-    return ARES_OK;
-}
-
-static int load_baseline(aepo *s, const ares_json *json)
-{
-    const ares_json *map;
-    ARES_TRY(control_member(json, AEPO_WHO, "bootstrap_baseline", &map));
-    if (map->type != ARES_JSON_NULL && map->type != ARES_JSON_OBJECT)
-        return misfit("bootstrap_baseline", "is neither null nor an object");
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        const ares_json *one = ares_json_get(map, ares_difficulty_names[d]);
-        s->baseline_known[d] = one != NULL;
-        if (!one) continue;
-        ARES_TRY(control_number(one, AEPO_WHO, "acc_mean", &s->baseline_accuracy[d]));
-        ARES_TRY(control_number(one, AEPO_WHO, "len_mean", &s->baseline_length[d]));
     }
     return ARES_OK;
 }
@@ -282,7 +238,7 @@ static int load_bootstrap(aepo *s, const ares_json *json)
 int aepo_load(void *state, const ares_json *json)
 {
     aepo *s = state;
-    const ares_json *tau;
+    const ares_json *tau, *skip, *baseline;
     double target[ARES_DIFFICULTIES] = { 0 };
     ARES_TRY(control_member(json, AEPO_WHO, "tau", &tau));
     s->tau_known = tau->type != ARES_JSON_NULL;
@@ -297,8 +253,26 @@ int aepo_load(void *state, const ares_json *json)
     ARES_TRY(numbers(json, "kl_lambda", s->lambda, NULL));
     ARES_TRY(load_beta(s, json));
     ARES_TRY(load_difficulty(s, json));
-    ARES_TRY(load_skip(s, json));
-    ARES_TRY(load_baseline(s, json));
+    ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &skip));
+    if (skip->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
+    ares_map_free(s->skip);
+    s->skip = ares_map_new();
+    for (int64_t i = 0; i < skip->count; i++) {
+        if (skip->items[i].type != ARES_JSON_STRING)
+            return misfit("skip_gid", "has an item that is no string");
+        ARES_TRY(check_gid(s, "skip_gid", skip->items[i].text));
+        ares_map_put(s->skip, skip->items[i].text, i);
+    }
+    ARES_TRY(control_member(json, AEPO_WHO, "bootstrap_baseline", &baseline));
+    if (baseline->type != ARES_JSON_NULL && baseline->type != ARES_JSON_OBJECT)
+        return misfit("bootstrap_baseline", "is neither null nor an object");
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        const ares_json *one = ares_json_get(baseline, ares_difficulty_names[d]);
+        s->baseline_known[d] = one != NULL;
+        if (!one) continue;
+        ARES_TRY(control_number(one, AEPO_WHO, "acc_mean", &s->baseline_accuracy[d]));
+        ARES_TRY(control_number(one, AEPO_WHO, "len_mean", &s->baseline_length[d]));
+    }
     return load_bootstrap(s, json);
 }
 
@@ -342,8 +316,8 @@ typedef struct sums {
 } sums;
 
 /*
- * Under the published name, with _ for its spaces, and under ours. The published metric is NaN for
- * an empty bin; ours is left out.
+ * Accuracy by number of HWE tokens, under the published name (with _ for its spaces) and under
+ * ours. The published metric is NaN for an empty bin; ours is left out.
  */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {

@@ -1,7 +1,8 @@
 /*
  * Moving averages of the collapse metrics (RAGEN's; docs/diagnostics.md#collapse): the deviation of
  * thoughts' log-probs drifts while a policy trains, so a second z-score divides by its average over
- * the steps so far. The metrics of a step that measures are there when it adapts.
+ * the steps so far. adapt reads the metrics that the same step has measured; in a step that does
+ * not measure it changes nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 static const double DECAY = 0.9; /* RAGEN's */
 enum { KINDS = 2, SUMS = 2 };
 static const char *const kinds[KINDS] = { "first_turn", "trajectory" };
-/* of means over tokens, of sums over thoughts */
+/* ends of metric names: log-probs as means over a thought's tokens, and as sums over them */
 static const char *const endings[SUMS] = { "", "_seq" };
 
 typedef struct collapse {
@@ -58,14 +59,14 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* The member of a saved state: "first_turn", "first_turn_seq" .. */
+/* Name of average i in a saved state: "first_turn", "first_turn_seq" .. */
 static const char *member(int i, char text[32])
 {
     (void)snprintf(text, 32, "%s%s", kinds[i / SUMS], endings[i % SUMS]);
     return text;
 }
 
-/* An average that has no value yet has no member. */
+/* An average without a value yet is not written. */
 static void save(const void *state, ares_str *json)
 {
     const collapse *s = state;

@@ -12,8 +12,6 @@
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
 
-/* Gathers the samples of all ranks in one order, and reads saved states. */
-
 /* What a rank sends of a group: this header, its gid, its samples. */
 typedef struct group_header {
     int64_t draw, count, gid_len;
@@ -37,23 +35,10 @@ static bool gathers(const ares_batch *b, const control_sample *local, int64_t r)
     return !local[r].left_out && ares_batch_row_counts(b, r);
 }
 
-static void write_groups(const ares_batch *b, const control_sample *local, ares_str *out)
-{
-    for (int64_t g = 0; g < b->groups; g++) {
-        int64_t first = b->group_start[g], end = b->group_start[g + 1], count = 0;
-        for (int64_t r = first; r < end; r++) count += gathers(b, local, r);
-        if (!count) continue;
-        const ares_sample *s = &b->samples[first];
-        const char *gid = s->row && s->row->gid ? s->row->gid : "";
-        group_header h = { .draw = s->draw, .count = count, .gid_len = (int64_t)strlen(gid) };
-        ares_str_add(out, (const char *)&h, sizeof h);
-        ares_str_add(out, gid, (size_t)h.gid_len);
-        for (int64_t r = first; r < end; r++)
-            if (gathers(b, local, r)) ares_str_add(out, (const char *)&local[r], sizeof *local);
-    }
-}
-
-/* Counts with groups NULL, else fills them and the samples, in the order of arrival. */
+/*
+ * Reads what the ranks sent, in their order: with groups NULL only n_groups and n_samples are
+ * counted, else groups and samples are filled, too.
+ */
 static void read_groups(const ares_str *bytes, control_gathered *out, control_group *groups,
                         control_sample *samples)
 {
@@ -84,7 +69,18 @@ int control_gather(ares_world *world, const ares_batch *b, const control_sample 
 {
     *out = (control_gathered){ 0 };
     ares_str mine = { 0 }, all = { 0 };
-    write_groups(b, local, &mine);
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t first = b->group_start[g], end = b->group_start[g + 1], count = 0;
+        for (int64_t r = first; r < end; r++) count += gathers(b, local, r);
+        if (!count) continue;
+        const ares_sample *s = &b->samples[first];
+        const char *gid = s->row && s->row->gid ? s->row->gid : "";
+        group_header h = { .draw = s->draw, .count = count, .gid_len = (int64_t)strlen(gid) };
+        ares_str_add(&mine, (const char *)&h, sizeof h);
+        ares_str_add(&mine, gid, (size_t)h.gid_len);
+        for (int64_t r = first; r < end; r++)
+            if (gathers(b, local, r)) ares_str_add(&mine, (const char *)&local[r], sizeof *local);
+    }
     int rc = ares_world_gather_all(world, mine.data, mine.len, &all, NULL);
     if (rc == ARES_OK) {
         read_groups(&all, out, NULL, NULL);

@@ -5,8 +5,8 @@
 #include "ares/algo_control.h"
 
 /*
- * What is read by more than one control; type, default and constraint must be the same words
- * wherever an option is declared.
+ * An option that more than one control reads. An option may be declared several times only with the
+ * same type, default and constraint, so the words stand here once.
  */
 #define CONTROL_KL_TYPES "fixed|adaptive|token_adaptive"
 #define CONTROL_KL_TYPE(X)                                                            \

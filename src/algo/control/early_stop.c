@@ -30,10 +30,10 @@ static ARES_OPTION_TABLE(early_stop_options, early_stop_config, EARLY_STOP_OPTIO
 typedef struct early_stop {
     const early_stop_config *cfg;
     ares_world *world;
-    double sum, groups; /* of this step: deviations of this rank's groups, and their number */
-    bool generated;     /* they were seen before filters */
-    double base;        /* the sum over the first steps */
-    int64_t steps, below;
+    double sum, groups;   /* of this step: deviations of this rank's groups, and their number */
+    bool generated;       /* the groups were seen as generated, before any filter */
+    double base;          /* sum of the step means over the first BASE_STEPS steps */
+    int64_t steps, below; /* steps counted; steps in a row below the bound */
 } early_stop;
 
 static const char early_stop_who[] = "algo: control early_stop";
@@ -52,7 +52,10 @@ static int early_stop_open(const void *options, const ares_control_env *env, voi
     return ARES_OK;
 }
 
-/* The deviation of a population: 0 where all scores are equal. */
+/*
+ * Adds a group's standard deviation (divisor n), by Welford's update, so that equal scores give
+ * exactly 0.
+ */
 static void see_group(early_stop *s, const ares_batch *b, int64_t g)
 {
     double n = 0, mean = 0, squares = 0;

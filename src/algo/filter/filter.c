@@ -69,7 +69,10 @@ unsigned ares_filter_needs(const ares_filter_config *cfg)
     return needs;
 }
 
-/* remedy: where the numbers come from what was configured, and arithmetic is not to blame */
+/*
+ * x [rows]: a column that filters read if `wanted`. remedy, unless empty: the configuration makes
+ * such numbers, and this is what to change in it.
+ */
 static int check_column(const char *name, const double *x, int64_t rows, bool wanted,
                         const char *remedy)
 {
@@ -99,17 +102,10 @@ static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ar
     return ARES_OK;
 }
 
-static const double *valid_rows(ares_arena *arena, const double *x, const uint8_t *valid,
-                                int64_t rows)
-{
-    if (!x) return NULL;
-    double *out = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *out);
-    for (int64_t r = 0, n = 0; r < rows; r++)
-        if (valid[r]) out[n++] = x[r];
-    return out;
-}
-
-/* The same groups without their discarded answers; which: the groups that have any other. */
+/*
+ * The groups without their discarded answers. Groups without any other answer are left out:
+ * which [groups] receives the original index of each group that remains.
+ */
 static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, int64_t *which)
 {
     ares_groups out = *g;
@@ -119,8 +115,13 @@ static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, in
     double *cap = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *cap);
     const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length,
                                  &out.entropy };
-    for (int i = 0; i < ARES_COUNT(columns); i++)
-        *columns[i] = valid_rows(arena, *columns[i], g->valid, rows);
+    for (int i = 0; i < ARES_COUNT(columns); i++) {
+        if (!*columns[i]) continue;
+        double *x = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *x);
+        for (int64_t r = 0, n = 0; r < rows; r++)
+            if (g->valid[r]) x[n++] = (*columns[i])[r];
+        *columns[i] = x;
+    }
     out.groups = 0;
     for (int64_t i = 0; i < g->groups; i++) {
         int64_t n = 0, at = out.groups;

@@ -1,8 +1,7 @@
 /*
- * Groups of different scores (docs/filters.md#groups-of-equal-scores): std with divisor n - 1 above
- * 1e-6. With
- * keep_when_insufficient a group of equal scores stays as long as dropping it would leave fewer in
- * play than the batch takes.
+ * Keeps groups whose scores differ (docs/filters.md#groups-of-equal-scores): std with divisor n - 1
+ * above 1e-6. With keep_when_insufficient a group of equal scores stays as long as dropping it
+ * would leave fewer groups in play than the batch takes.
  */
 #include <stdio.h>
 #include <string.h>

@@ -35,8 +35,9 @@ static int by_index(const void *a, const void *b)
 }
 
 /*
- * exp(value - the largest), or of its negative, over the sum of all: c in ranked order, so that the
- * first is the largest.
+ * The number of first candidates of c [n], ranked best first, whose softmax reaches rv_value
+ * together. Where the smallest values are best, the softmax is that of their negatives, so the
+ * exponent is -|value - best| both ways. probability [n] is written.
  */
 static int64_t softmax_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n,
                               double *probability)
@@ -50,6 +51,7 @@ static int64_t softmax_prefix(const ares_filter_config *cfg, const ranked *c, in
     return n;
 }
 
+/* The same by the values' own shares of their sum, less rv_eps; 0 where nothing reaches it. */
 static int64_t linear_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n)
 {
     double sum = 0, mass = 0;
@@ -61,6 +63,7 @@ static int64_t linear_prefix(const ares_filter_config *cfg, const ranked *c, int
     return 0;
 }
 
+/* The number of first candidates within the factor rv_value of the best. */
 static int64_t min_p_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n, bool largest)
 {
     int64_t k = 0;
@@ -105,7 +108,7 @@ int64_t rv_select(const ares_filter_config *cfg, const double *metric, int64_t n
     else if (strcmp(by, "top_k_abs") == 0) k = at_least_one(floor(cfg->rv_value), candidates);
     else if (strcmp(by, "min_p") == 0) k = min_p_prefix(cfg, c, candidates, largest);
     else k = candidates;
-    /* taken without ranking */
+    /* min_p, and top_p of everything, give the groups by index and not by rank (filter.h) */
     if (strcmp(by, "min_p") == 0 || (strcmp(by, "top_p") == 0 && cfg->rv_value >= 1))
         qsort(c, (size_t)k, sizeof *c, by_index);
     for (int64_t i = 0; i < k; i++) out[i] = c[i].index;

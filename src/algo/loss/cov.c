@@ -106,29 +106,19 @@ typedef struct means {
     double tokens, advantage, log_prob;
 } means;
 
-static int means_of(const ares_loss_args *a, means *m)
-{
-    double sums[3] = { 0 };
-    for (int64_t t = 0; t < a->n; t++) {
-        if (!a->mask[t]) continue;
-        sums[0] += 1;
-        sums[1] += (double)a->advantage[t];
-        sums[2] += (double)a->log_prob[t];
-    }
-    ARES_TRY(ares_world_sum_f64(a->world, sums, 3));
-    *m = (means){ sums[0], sums[1] / sums[0], sums[2] / sums[0] };
-    return ARES_OK;
-}
 static double covariance(const ares_loss_args *a, const means *m, int64_t t)
 {
     return ((double)a->advantage[t] - m->advantage) * ((double)a->log_prob[t] - m->log_prob);
 }
 
-/* chosen[t] = 1 on the k candidates (chosen[t] != 0) of smallest key, ties by lot. */
+/*
+ * chosen [n]: nonzero on the candidates; becomes 1 on the k of smallest key over all ranks and 0
+ * elsewhere. Among candidates of the k-th key the random numbers of loss_lot decide.
+ */
 static int choose(const ares_loss_args *a, const uint64_t *key, int64_t k, uint8_t *chosen)
 {
     uint64_t *some = ares_malloc((size_t)(a->n + 1) * sizeof *some), threshold, lots;
-    int64_t n = 0, sure = 0;
+    int64_t n = 0, sure = 0; /* sure: candidates below the k-th key, which need no lot */
     for (int64_t t = 0; t < a->n; t++)
         if (chosen[t]) some[n++] = key[t];
     int rc = loss_select(some, n, k, a->world, &threshold);
@@ -146,18 +136,27 @@ static int choose(const ares_loss_args *a, const uint64_t *key, int64_t k, uint8
     return rc;
 }
 
+/* How many of the tokens a ratio is: at least one. */
 static int64_t share(double ratio, double tokens)
 {
     double k = ratio * tokens;
     return k < 1 ? 1 : (int64_t)k;
 }
 
-/* Means of the mini-batch; *any: whether there is a token on any rank. Checks the input. */
+/* Checks the input; m: means over the mini-batch of all ranks; *any: whether it has a token. */
 static int open_choice(const ares_loss_args *a, const char *name, means *m, bool *any)
 {
     *any = false;
     ARES_TRY(ares_world_share_error(a->world, loss_check(a, name)));
-    ARES_TRY(means_of(a, m));
+    double sums[3] = { 0 };
+    for (int64_t t = 0; t < a->n; t++) {
+        if (!a->mask[t]) continue;
+        sums[0] += 1;
+        sums[1] += (double)a->advantage[t];
+        sums[2] += (double)a->log_prob[t];
+    }
+    ARES_TRY(ares_world_sum_f64(a->world, sums, 3));
+    *m = (means){ sums[0], sums[1] / sums[0], sums[2] / sums[0] };
     *any = m->tokens > 0;
     return ARES_OK;
 }

@@ -57,9 +57,12 @@ const ares_loss *ares_loss_find(const char *name)
     return NULL;
 }
 
-/* Whether a loss's input can be computed with, and the place of what cannot be. */
+/* Checks of a loss's input; a failure names the place in the batch. */
 
-/* Places in messages: "row 3, token 17", counted in the batch where it is known. */
+/*
+ * out: "row 3, token 17" of token t of the arrays; without row_start the arrays are no part of a
+ * batch, and it is "token 17". first: the batch's token that is token 0 of the arrays.
+ */
 static void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
                        char out[64])
 {
@@ -182,13 +185,7 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
 
 /* The KL and entropy terms that every loss may carry. */
 
-/* The row of the batch that token t of the arrays belongs to, from the row of the token before. */
-static int64_t row_of(const ares_loss_args *a, int64_t row, int64_t t)
-{
-    while (row + 1 < a->end && a->row_start[row + 1] <= a->first + t) row++;
-    return row;
-}
-
+/* Adds the KL of token t to the sums and its derivative to d_log_prob or d_full. */
 static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
 {
     double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, slope = 0, value;
@@ -215,6 +212,7 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
     return ARES_OK;
 }
 
+/* Adds the entropy of token t to the sums; row: of the batch, whose accuracy sorts it. */
 static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
 {
     double w = (double)a->weight[t], entropy = (double)a->entropy[t];
@@ -239,10 +237,10 @@ int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
 {
     double entropy_coeff = a->cfg->entropy_coeff;
     bool kl = k && (k->kl->value ? k->ref_log_prob != NULL : k->full != NULL);
-    int64_t row = a->row;
+    int64_t row = a->row; /* of the batch, to which token t belongs */
     for (int64_t t = 0; t < a->n; t++) {
         if (!a->mask[t]) continue;
-        if (a->row_start) row = row_of(a, row, t);
+        while (a->row_start && row + 1 < a->end && a->row_start[row + 1] <= a->first + t) row++;
         if (kl) ARES_TRY(kl_term(a, k, t));
         if (a->entropy) ARES_TRY(entropy_term(a, t, row));
         if (entropy_coeff != 0 && a->d_entropy)
@@ -361,15 +359,6 @@ void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count)
  * bf16, other kernels or older weights (formulas: formula.h).
  */
 
-static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)
-{
-    return ares_fail(ARES_ENUMERIC,
-                     "loss: rollout_is: row %lld, token %lld has old_log_prob %g and "
-                     "rollout_log_prob %g: must be finite where the mask is 1",
-                     (long long)row, (long long)(t - b->row_start[row]), (double)old,
-                     (double)rollout);
-}
-
 int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
                          float *weight, ares_loss_sums *sums)
 {
@@ -389,7 +378,11 @@ int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64
             if (!b->response_mask[t]) continue;
             double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
             if (!isfinite(x))
-                return token_error(b, r, t, b->old_log_probs[t], b->rollout_log_probs[t]);
+                return ares_fail(ARES_ENUMERIC,
+                                 "loss: rollout_is: row %lld, token %lld has old_log_prob %g and "
+                                 "rollout_log_prob %g: must be finite where the mask is 1",
+                                 (long long)r, (long long)(t - b->row_start[r]),
+                                 (double)b->old_log_probs[t], (double)b->rollout_log_probs[t]);
             sum += x;
             n++;
         }
@@ -418,27 +411,10 @@ typedef struct report {
     void *ctx;
 } report;
 
+/* Reports an error ('e') or a warning ('w') of an option where `wrong`. */
 static void say(const report *r, bool wrong, char severity, const char *option, const char *message)
 {
     if (wrong) r->complain(r->ctx, severity, option, message);
-}
-
-static void check_clips(const ares_loss_config *c, const ares_loss *loss, const report *r)
-{
-    char text[160];
-    double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
-    bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
-    snprintf(text, sizeof text,
-             "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token",
-             1 + c->clip_ratio_high);
-    say(r, acts && (loss->clips & ARES_LOSS_CLIPS) && dual <= 1 + c->clip_ratio_high, 'e',
-        "worker.actor.clip_ratio_dual", text);
-    say(r, (loss->clips & ARES_LOSS_CLIPS) && c->clip_ratio_high < c->clip_ratio_low, 'w',
-        "worker.actor.clip_ratio_high",
-        "lies below clip_ratio_low: the policy is let down further than up, which ends exploration "
-        "early");
-    say(r, (loss->flags & ARES_LOSS_BATCH) && c->clip_cov_lb >= c->clip_cov_ub, 'e',
-        "worker.actor.clip_cov_lb", "must lie below clip_cov_ub: no covariance is between them");
 }
 
 void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, void *ctx)
@@ -448,7 +424,19 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
     const ares_loss *loss = ares_loss_find(c->loss_type);
     bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
     if (!loss) return;
-    check_clips(c, loss, &r);
+    double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
+    bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
+    snprintf(text, sizeof text,
+             "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token",
+             1 + c->clip_ratio_high);
+    say(&r, acts && (loss->clips & ARES_LOSS_CLIPS) && dual <= 1 + c->clip_ratio_high, 'e',
+        "worker.actor.clip_ratio_dual", text);
+    say(&r, (loss->clips & ARES_LOSS_CLIPS) && c->clip_ratio_high < c->clip_ratio_low, 'w',
+        "worker.actor.clip_ratio_high",
+        "lies below clip_ratio_low: the policy is let down further than up, which ends exploration "
+        "early");
+    say(&r, (loss->flags & ARES_LOSS_BATCH) && c->clip_cov_lb >= c->clip_cov_ub, 'e',
+        "worker.actor.clip_cov_lb", "must lie below clip_cov_ub: no covariance is between them");
     (void)snprintf(text, sizeof text, "the loss %s is of the mini-batch as a whole; set minibatch",
                    loss->name);
     say(&r,
@@ -498,20 +486,6 @@ void ares_vapor_check(const ares_vapor_config *c, int64_t num_generations,
  * value and that of the value clipped around the old one.
  */
 
-static int value_fault(const ares_value_args *a, int64_t t)
-{
-    char place[64];
-    loss_place(a->row_start, a->row, a->end, a->first, t, place);
-    if (a->mask[t] != 1)
-        return ares_fail(ARES_ENUMERIC, "loss: value: mask of %s is %d: must be 0 or 1", place,
-                         a->mask[t]);
-    return ares_fail(ARES_ENUMERIC,
-                     "loss: value: %s has value %g, old value %g, return %g, weight %g: must be "
-                     "finite where the mask is 1",
-                     place, (double)a->value[t], (double)a->old_value[t], (double)a->target[t],
-                     (double)a->weight[t]);
-}
-
 int value_loss(const ares_value_args *a)
 {
     ares_value_sums *s = a->sums;
@@ -519,9 +493,18 @@ int value_loss(const ares_value_args *a)
         if (!a->mask[t]) continue;
         double value = (double)a->value[t], old = (double)a->old_value[t],
                target = (double)a->target[t], w = (double)a->weight[t];
-        if (a->mask[t] != 1 || !isfinite(value) || !isfinite(old) || !isfinite(target) ||
-            !isfinite(w))
-            return value_fault(a, t);
+        bool finite = isfinite(value) && isfinite(old) && isfinite(target) && isfinite(w);
+        char place[64];
+        if (a->mask[t] != 1 || !finite)
+            loss_place(a->row_start, a->row, a->end, a->first, t, place);
+        if (a->mask[t] != 1)
+            return ares_fail(ARES_ENUMERIC, "loss: value: mask of %s is %d: must be 0 or 1", place,
+                             a->mask[t]);
+        if (!finite)
+            return ares_fail(ARES_ENUMERIC,
+                             "loss: value: %s has value %g, old value %g, return %g, weight %g: "
+                             "must be finite where the mask is 1",
+                             place, value, old, target, w);
         ares_token_term e = ares_value_token(value, old, target, a->cliprange_value);
         a->d_value[t] += (float)(w * e.gradient);
         s->loss += w * e.loss;

@@ -55,7 +55,7 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to)
 #undef ADD
 }
 
-/* Found by the card, but not by the CPU, whose exponentials differ in their last bit. */
+/* The card found a fault that the CPU does not, because their exp differ in the last bit. */
 static int unnamed(const char *what)
 {
     return ares_fail(ARES_ENUMERIC, "loss: %s: the device met a number that is not finite", what);

@@ -67,7 +67,7 @@ double vapor_ratio(double log_ratio, double bound)
     return ares_loss_exp(ares_loss_clamp(log_ratio, -bound, bound));
 }
 
-/* d log_prob += c over the span; c is by the span's log-ratio. */
+/* d_log_prob += c over the span. c: the loss's derivative by the span's log-ratio. */
 static void pull(const ares_vapor_text *t, double c, bool mean)
 {
     if (mean) c /= fmax(1, count(t, t->span, t->span_end));
@@ -81,6 +81,7 @@ static double log_term(const ares_vapor_config *cfg, const ares_vapor_prompt *p)
     return p->usable ? cfg->beta * p->margin : 0;
 }
 
+/* How much more the policy prefers the chosen to the rejected answer than the reference does. */
 static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_vapor_sums *s)
 {
     bool chosen_finite = true, rejected_finite = true;
@@ -102,7 +103,10 @@ static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_
     s->term += p->term;
 }
 
-/* Rewards as used, less their mean; all equal gives exactly 0. */
+/*
+ * The rewards less their mean over the prompt, where an answer without a span or with a reward that
+ * is not finite counts with 0. Equal rewards give exactly 0.
+ */
 static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
 {
     double mean = 0;
@@ -124,6 +128,7 @@ static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
     s->equal_groups += equal;
 }
 
+/* Adds the KL of whole completions, and its derivative divided by `tokens`. */
 static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const ares_vapor_text *t,
                          double tokens, ares_vapor_sums *s)
 {
@@ -146,7 +151,7 @@ bool ares_vapor_has_pair(const ares_vapor_prompt *p)
     return p->n > 0 && p->chosen.n > 0 && p->rejected.n > 0;
 }
 
-/* Of whole answers, as sums: ratio_reduction is the ratio's. */
+/* DPO's log-ratios are sums over whole answers; ratio_reduction does not apply to them. */
 static void dpo_loss(const ares_vapor_config *cfg, const ares_vapor_prompt *p, double pairs,
                      ares_vapor_sums *s)
 {
@@ -170,6 +175,7 @@ static void dpo_loss(const ares_vapor_config *cfg, const ares_vapor_prompt *p, d
     s->dpo_preferred += difference > 0;
 }
 
+/* totals: completions, tokens and pairs that the losses are divided by. */
 static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *p,
                         const double totals[3], ares_vapor_sums *s)
 {

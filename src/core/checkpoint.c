@@ -1,9 +1,9 @@
 /*
  * Checkpoint directories appear and disappear whole or not at all: each is written under a
  * temporary name, every file and folder in it is fsynced, and it is renamed; before its files are
- * removed it is renamed again. `latest` holds the name of the newest one and is replaced after that
- * one is there. At most one rolling_* is kept, and it does not count among the step_*. What a crash
- * leaves behind begins with ".tmp-" or "latest.tmp.".
+ * removed it is renamed again. `latest` is a file that holds the name of the newest checkpoint; it
+ * is replaced after that checkpoint is in place. At most one rolling_* is kept, and it does not
+ * count among the step_*. What a crash leaves behind begins with ".tmp-" or "latest.tmp.".
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,9 +15,10 @@
 #include "ares/io.h"
 #include "internal.h"
 
-/* the second is the temporary name that ares_file_write_atomic gives `latest` */
+/* of directories in the making; of `latest`, as ares_file_write_atomic names it while it writes */
 static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp.";
 
+/* fsync of a file or folder. */
 static int sync_path(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -93,7 +94,7 @@ static int set_aside(const char *dir, const char *name, ares_str *hidden)
     return rc;
 }
 
-/* Removes <dir>/<name>: by name at once, then its files, which may take long. */
+/* Removes <dir>/<name>. It is renamed first, because removing its files may take long. */
 static int discard(const char *dir, const char *name)
 {
     ares_str hidden = { 0 };
@@ -110,24 +111,6 @@ static int rename_to(const char *temporary, const char *path)
     return ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
 }
 
-/*
- * Renames temporary to path. A directory that is there already (the same step, saved again after a
- * resume) is exchanged with it, or set aside where the file system cannot exchange, and removed
- * when the new one is in place.
- */
-static int replace(const char *dir, const char *name, const char *path, const char *temporary)
-{
-    if (!ares_dir_exists(path)) return rename_to(temporary, path);
-    ares_str hidden = { 0 };
-    bool exchanged = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0;
-    int rc = exchanged ? ARES_OK : set_aside(dir, name, &hidden);
-    if (rc == ARES_OK && !exchanged) rc = rename_to(temporary, path);
-    if (rc == ARES_OK) rc = sync_path(dir);
-    if (rc == ARES_OK) rc = ares_dir_remove(exchanged ? temporary : hidden.data);
-    ares_str_fini(&hidden);
-    return rc;
-}
-
 int ares_checkpoint_seal(const char *temporary)
 {
     return sync_tree(temporary);
@@ -135,12 +118,26 @@ int ares_checkpoint_seal(const char *temporary)
 
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary)
 {
-    ares_str path = { 0 };
-    int rc = replace(dir, name, ares_path_join(&path, dir, name), temporary);
+    ares_str path = { 0 }, hidden = { 0 };
+    int rc;
+    if (!ares_dir_exists(ares_path_join(&path, dir, name))) rc = rename_to(temporary, path.data);
+    else {
+        /*
+         * The same step, saved again after a resume: the two directories are exchanged, or the old
+         * one is set aside where the file system cannot exchange. It is removed when the new one is
+         * in place.
+         */
+        bool exchanged = renameat2(AT_FDCWD, temporary, AT_FDCWD, path.data, RENAME_EXCHANGE) == 0;
+        rc = exchanged ? ARES_OK : set_aside(dir, name, &hidden);
+        if (rc == ARES_OK && !exchanged) rc = rename_to(temporary, path.data);
+        if (rc == ARES_OK) rc = sync_path(dir);
+        if (rc == ARES_OK) rc = ares_dir_remove(exchanged ? temporary : hidden.data);
+    }
     if (rc == ARES_OK) rc = sync_path(dir);
     if (rc == ARES_OK)
         rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
     ares_str_fini(&path);
+    ares_str_fini(&hidden);
     return rc;
 }
 
@@ -251,16 +248,9 @@ void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
 {
     int n_spared = 0;
     for (int i = 1; i < n; i++) n_spared += spared[i];
-    /* spared ones count among the kept; the newest always stays */
+    /* how many of the others stay: spared ones count among the kept; the newest always stays */
     int left = ARES_MAX(keep - n_spared, 1);
     for (int i = 0; i < n; i++) remove[i] = keep > 0 && !(i > 0 && spared[i]) && left-- <= 0;
-}
-
-static bool named(const char *const *list, const char *name)
-{
-    for (; list && *list; list++)
-        if (strcmp(*list, name) == 0) return true;
-    return false;
 }
 
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
@@ -269,7 +259,9 @@ int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
     list l = { .wanted = STEPS };
     int rc = each(dir, collect, &l);
     bool *spared = ares_calloc((size_t)l.n * 2 + 1, sizeof *spared), *remove = spared + l.n;
-    for (int i = 0; i < l.n; i++) spared[i] = named(spare, l.names[i]);
+    for (int i = 0; i < l.n; i++)
+        for (const char *const *s = spare; s && *s; s++)
+            spared[i] = spared[i] || strcmp(*s, l.names[i]) == 0;
     io_checkpoint_excess(spared, l.n, keep, remove);
     for (int i = 0; i < l.n && rc == ARES_OK; i++)
         if (remove[i]) rc = discard(dir, l.names[i]);

@@ -16,10 +16,11 @@
 extern char **environ;
 
 /* ---------------- what ends with this process
- * Neither a signal at a parent's death (it comes when the thread that started the child ends) nor
- * the process group (a program may leave it) is enough. Children and all that they start have a
- * variable in their environment, and a shell that waits for the end of this process, whichever way
- * it comes, kills whoever has it.
+ * Users' programs must not outlive this process, also where it is killed. Neither a signal at a
+ * parent's death (it comes when the thread that started the child ends) nor the process group (a
+ * program may leave it) is enough. So children, and all that they start, have a variable in their
+ * environment, and a shell waits for the end of this process and kills every process that has the
+ * variable.
  */
 #define MARK "ARES_RUN="
 static char mark[64];
@@ -68,22 +69,8 @@ static void start_watcher(void)
     posix_spawnattr_destroy(&attributes);
 }
 
-/* This process's environment with the mark; free the list alone. */
-static char **marked_environment(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    size_t n = 0, k = 0;
-    pthread_once(&once, start_watcher);
-    while (environ[n]) n++;
-    char **list = ares_calloc(n + 2, sizeof *list);
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(environ[i], MARK, strlen(MARK)) != 0) list[k++] = environ[i];
-    list[k] = mark;
-    return list;
-}
-
 /* ---------------- starting and stopping */
-/* The ends that the child reads and writes; returns an errno. */
+/* Starts a program whose stdin, stdout and stderr are these descriptors; returns 0 or an errno. */
 static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
 {
     posix_spawn_file_actions_t files;
@@ -102,9 +89,17 @@ static int spawn(pid_t *pid, char *const *argv, int in, int out, int err)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
                                               POSIX_SPAWN_SETSIGMASK);
-    char **environment = marked_environment();
+    /* the child gets this process's environment with the mark */
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    size_t n = 0, k = 0;
+    pthread_once(&once, start_watcher);
+    while (environ[n]) n++;
+    char **environment = ares_calloc(n + 2, sizeof *environment);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], MARK, strlen(MARK)) != 0) environment[k++] = environ[i];
+    environment[k] = mark;
     int failed = posix_spawnp(pid, argv[0], &files, &attributes, argv, environment);
-    ares_free(environment);
+    ares_free(environment); /* the list alone: its words belong to this process */
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return failed;
@@ -211,24 +206,13 @@ void ares_child_listen(ares_child *c)
     }
 }
 
-/* The last line of its stderr, without control characters; empty: there is none. */
-static void last_line(const ares_child *c, char *out, size_t size)
-{
-    ares_view v = ares_view_trim(ares_str_view(&c->said));
-    size_t from = v.len, n = 0;
-    while (from > 0 && v.data[from - 1] != '\n') from--;
-    for (; from < v.len && n + 1 < size; from++)
-        out[n++] = (unsigned char)v.data[from] < ' ' ? ' ' : v.data[from];
-    out[n] = 0;
-}
-
 /*
  * The process is not reaped here but in ares_child_stop, so that its number, which is its group's
  * too, stays taken.
  */
 void ares_child_describe_end(ares_child *c, char *why, size_t size)
 {
-    char line[250];
+    char line[250]; /* the last line of its stderr, without control characters */
     siginfo_t end = { 0 };
     for (int i = 0;
          i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -240,8 +224,12 @@ void ares_child_describe_end(ares_child *c, char *why, size_t size)
         snprintf(why, size, "ended with exit code %d", end.si_status);
     else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
     ares_child_listen(c);
-    last_line(c, line, sizeof line);
-    size_t n = strlen(why);
+    ares_view v = ares_view_trim(ares_str_view(&c->said));
+    size_t from = v.len, len = 0, n = strlen(why);
+    while (from > 0 && v.data[from - 1] != '\n') from--;
+    for (; from < v.len && len + 1 < sizeof line; from++)
+        line[len++] = (unsigned char)v.data[from] < ' ' ? ' ' : v.data[from];
+    line[len] = 0;
     if (*line) snprintf(why + n, size - n, ": %s", line);
 }
 

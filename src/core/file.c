@@ -23,20 +23,10 @@ static int refused(const char *path, const char *what)
     return ares_fail(ARES_EIO, "file: '%s': cannot be %s: %s", path, what, strerror(errno));
 }
 
-static int read_all(int fd, ares_str *out)
-{
-    for (;;) {
-        if (out->cap - out->len < 4096)
-            ares_str_reserve(out, ARES_MAX(out->len * 2, (size_t)65536));
-        ssize_t n = read(fd, out->data + out->len, out->cap - out->len - 1);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return (int)n;
-        out->len += (size_t)n;
-        out->data[out->len] = 0;
-    }
-}
-
-/* To open a device may do things, a pipe without a writer makes its reader wait. */
+/*
+ * Why a file cannot be read: opening a device may act on it, and a pipe without a writer makes its
+ * reader wait. NULL: it can. input: a pipe that the user names is fine.
+ */
 static const char *unfit(int failed, const struct stat *st, bool input)
 {
     if (failed) return strerror(errno);
@@ -44,24 +34,19 @@ static const char *unfit(int failed, const struct stat *st, bool input)
     return S_ISREG(st->st_mode) || (input && !S_ISBLK(st->st_mode)) ? NULL : "not a regular file";
 }
 
-/* What a clone leaves in the place of a large file where Git LFS is not set up. */
-static bool is_lfs_pointer(int fd, const struct stat *st)
-{
-    static const char begin[] = "version https://git-lfs";
-    char text[sizeof begin - 1];
-    return S_ISREG(st->st_mode) && st->st_size < 1024 &&
-           pread(fd, text, sizeof text, 0) == (ssize_t)sizeof text &&
-           memcmp(text, begin, sizeof text) == 0;
-}
-
 static int open_to_read(const char *path, bool input, const char **why)
 {
+    static const char lfs[] = "version https://git-lfs";
+    char begin[sizeof lfs - 1];
     struct stat st;
     if ((*why = unfit(stat(path, &st), &st, input))) return -1;
     /* O_NONBLOCK: another file may have taken the name since */
     int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC | (input ? 0 : O_NONBLOCK));
     *why = unfit(fd < 0 || fstat(fd, &st) != 0, &st, input);
-    if (!*why && is_lfs_pointer(fd, &st))
+    /* what a clone has in the place of a large file where Git LFS is not set up */
+    if (!*why && S_ISREG(st.st_mode) && st.st_size < 1024 &&
+        pread(fd, begin, sizeof begin, 0) == (ssize_t)sizeof begin &&
+        memcmp(begin, lfs, sizeof begin) == 0)
         *why = "a Git LFS pointer, not the file itself; run 'git lfs pull' in its folder";
     if (!*why || fd < 0) return fd;
     close(fd);
@@ -88,8 +73,16 @@ static int read_whole(const char *path, bool input, ares_str *out)
     if (why) return ares_fail(ARES_EIO, "file: '%s': cannot be opened: %s", path, why);
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
         ares_str_reserve(out, (size_t)st.st_size + 4096);
-    int rc = read_all(fd, out);
-    if (rc < 0) rc = refused(path, "read");
+    ssize_t n;
+    do {
+        if (out->cap - out->len < 4096)
+            ares_str_reserve(out, ARES_MAX(out->len * 2, (size_t)65536));
+        n = read(fd, out->data + out->len, out->cap - out->len - 1);
+        if (n <= 0) continue;
+        out->len += (size_t)n;
+        out->data[out->len] = 0;
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    int rc = n < 0 ? refused(path, "read") : ARES_OK;
     if (!is_stdin) close(fd);
     return rc;
 }
@@ -118,23 +111,17 @@ int ares_file_hash(const char *path, uint64_t *h)
     return rc;
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 static int write_file(const char *path, const void *data, size_t len, bool sync)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return refused(path, "opened for writing");
-    int rc = write_all(fd, data, len);
+    int rc = 0;
+    for (const char *at = data; len > 0 && rc == 0;) {
+        ssize_t n = write(fd, at, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) rc = -1;
+        else at += n, len -= (size_t)n;
+    }
     if (rc == 0 && sync) rc = fsync(fd);
     if (rc < 0) rc = refused(path, "written");
     if (close(fd) < 0 && rc == 0) rc = refused(path, "written");
@@ -199,7 +186,7 @@ static int make_dirs(const char *path, bool durable)
         bool made = mkdir(copy, 0777) == 0;
         int why = errno;
         if (!made && !ares_dir_exists(copy)) {
-            errno = why; /* not that there is none now */
+            errno = why; /* the cause is mkdir's, not that of the look for a folder */
             rc = refused(copy, "made");
         }
         if (made && durable) rc = ares_path_sync(copy);
@@ -278,22 +265,21 @@ void ares_path_of_program(const char *variable, const char *name, char *path, si
 
 /* One process per run directory: an fcntl lock, which the system releases when the process ends. */
 
-/* "<name>.tmp.<pid>", as ares_file_write_atomic calls a file until it is whole. */
-static bool is_leftover(const char *name)
-{
-    const char *pid = strrchr(name, '.');
-    if (!pid || pid - name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) return false;
-    return pid[1] && strspn(pid + 1, "0123456789") == strlen(pid + 1);
-}
-
-/* Removes what processes left that were killed while they wrote. */
+/*
+ * Removes what killed processes left: "<name>.tmp.<pid>", as ares_file_write_atomic calls a file
+ * until it is whole.
+ */
 static int remove_leftovers(const char *dir)
 {
     ares_str path = { 0 };
     DIR *d = opendir(dir);
     int rc = d ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
-    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));)
-        if (is_leftover(e->d_name)) rc = ares_dir_remove(ares_path_join(&path, dir, e->d_name));
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) {
+        const char *pid = strrchr(e->d_name, '.');
+        if (!pid || pid - e->d_name < 4 || strncmp(pid - 4, ".tmp", 4) != 0) continue;
+        if (!pid[1] || strspn(pid + 1, "0123456789") != strlen(pid + 1)) continue;
+        rc = ares_dir_remove(ares_path_join(&path, dir, e->d_name));
+    }
     if (d) closedir(d);
     ares_str_fini(&path);
     return rc;

@@ -20,7 +20,10 @@
  * /sys/fs/cgroup.
  */
 int core_cgroup_cpus(const char *membership, const char *root);
-/* Bytes that they allow (memory.max, or memory.limit_in_bytes); infinite when they set no limit. */
+/*
+ * Bytes that these control groups allow (memory.max, or memory.limit_in_bytes); infinite when they
+ * set no limit.
+ */
 double core_cgroup_memory(const char *membership, const char *root);
 
 /*
@@ -58,10 +61,15 @@ static inline uint64_t core_hash(const char *data, size_t len)
     return core_hash_mix(hash, 0xE7037ED1A0B428DBu);
 }
 
-/* An error in the log (log.c) that takes no memory: there is none. Cut at 500 bytes. */
+/*
+ * Logs an error without allocating memory, for when there is none left. Cut at 500 bytes. (log.c)
+ */
 void log_last_words(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What the thread of a progress does now and then: draws the line, or logs it where it is due. */
+/*
+ * What the thread of a progress does several times a second: draws the moving line, or, without a
+ * terminal, logs it when it is due. (log.c)
+ */
 struct ares_progress;
 void core_progress_tick(struct ares_progress *p, double now);
 
@@ -94,8 +102,6 @@ struct ArrowArrayStream {
     void *private_data;
 };
 
-/* What the test of the rule for old checkpoints shares with checkpoint.c. */
-
 /*
  * Which of n checkpoints, newest first, are to be removed when `keep` are to be left: spared ones
  * stay and count among the kept, the rest of the kept are the newest. The newest of all always
@@ -115,10 +121,6 @@ int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out);
 int jsonl_write(jsonl_writer *w, const char *line, size_t len);
 int jsonl_sync(jsonl_writer *w); /* fsync: what was written is on the disk */
 int jsonl_finish(jsonl_writer *w);
-
-/* Rows of a Parquet file, one after the other, as JSON text (rows.c). */
-
-typedef struct parquet parquet;
 
 /* What the writers of this room share. */
 

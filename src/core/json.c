@@ -17,8 +17,8 @@
 enum { MAX_DEPTH = 512 };
 
 /*
- * Values and keys of the open containers lie on one stack; a container takes its own off when it
- * closes.
+ * Values and keys of the open arrays and objects lie on one stack. When an array or object closes,
+ * its part of the stack is copied to the arena.
  */
 typedef struct pending {
     ares_view key;
@@ -133,7 +133,8 @@ static int read_escape(reader *r, char **to)
     return ARES_OK;
 }
 
-/* At the opening quote. The closing one is overwritten by the NUL after the bytes. */
+/* p is at the opening quote. A NUL after the bytes overwrites the closing quote or a byte before.
+ */
 static int read_string(reader *r, ares_view *out)
 {
     char *from = ++r->p, *to = from;
@@ -162,15 +163,10 @@ static int read_string(reader *r, ares_view *out)
     return ARES_OK;
 }
 
-static void skip_digits(reader *r)
-{
-    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
-}
-
 static int need_digits(reader *r)
 {
     char *before = r->p;
-    skip_digits(r);
+    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
     return r->p > before ? ARES_OK : unexpected(r, "a digit");
 }
 
@@ -396,13 +392,6 @@ const ares_json *ares_json_get(const ares_json *object, const char *key)
     return ares_json_find(object, ares_view_of(key));
 }
 
-static const char *type_name(const ares_json *v)
-{
-    static const char *const names[] = { "null",     "a boolean", "an integer", "a number",
-                                         "a string", "an array",  "an object" };
-    return names[v->type];
-}
-
 /* The member, or NULL when it is absent or null. */
 static const ares_json *present(const ares_json *o, const char *key)
 {
@@ -412,7 +401,9 @@ static const ares_json *present(const ares_json *o, const char *key)
 
 static int wrong_type(const ares_json *v, const char *key, const char *wanted)
 {
-    return ares_fail(ARES_EFORMAT, "key '%s' is %s, not %s", key, type_name(v), wanted);
+    static const char *const names[] = { "null",     "a boolean", "an integer", "a number",
+                                         "a string", "an array",  "an object" };
+    return ares_fail(ARES_EFORMAT, "key '%s' is %s, not %s", key, names[v->type], wanted);
 }
 
 int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64_t *out)

@@ -119,34 +119,18 @@ enum { DRAWS_PER_S = 4, LINE_EVERY_S = 30 };
 static const char erase[] = "\r\033[K";
 
 /* ---------------- the terminal, which several threads write to */
-static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
-static bool line_shown; /* its last line is the moving one */
-
 /*
- * Whoever writes to the terminal holds it meanwhile, and erases its last line first where that is
- * the one that moves; core_terminal_line tells so once.
+ * Every writer to the terminal holds it meanwhile. Where its last line is the moving one
+ * (line_shown), the writer erases that line first.
  */
-static void core_terminal_take(void)
-{
-    pthread_mutex_lock(&terminal);
-}
+static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
+static bool line_shown;
 
-static bool core_terminal_line(void)
-{
-    bool shown = line_shown;
-    line_shown = false;
-    return shown;
-}
-
-static void core_terminal_give(void)
-{
-    pthread_mutex_unlock(&terminal);
-}
-
-/* Holds the terminal. */
+/* The caller holds the terminal. */
 static void write_out(const char *before, const char *text, size_t len)
 {
-    if (core_terminal_line()) fputs(erase, stdout);
+    if (line_shown) fputs(erase, stdout);
+    line_shown = false;
     fputs(before, stdout);
     fwrite(text, 1, len, stdout);
     fflush(stdout);
@@ -159,14 +143,15 @@ void ares_say(const char *format, ...)
     va_start(args, format);
     int n = vasprintf(&text, format, args);
     va_end(args);
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     if (n >= 0) write_out("", text, (size_t)n);
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     ares_free(text);
 }
 
 /* ---------------- what is being done */
-static pthread_mutex_t work = PTHREAD_MUTEX_INITIALIZER; /* of these two; taken last */
+/* of `stage` and `stage_began`; taken after `terminal` where both are held */
+static pthread_mutex_t work = PTHREAD_MUTEX_INITIALIZER;
 static const char *stage = "";
 static double stage_began;
 static _Atomic int64_t done_of[ARES_WORK_COUNT], expected_of[ARES_WORK_COUNT];
@@ -199,8 +184,8 @@ static void add_duration(ares_str *out, double seconds)
 }
 
 /*
- * "gen: 12 of 64 answers, 8 judged, 345 tokens/s". Returns which part of the stage is done; 0: it
- * is not known.
+ * Adds "gen: 12 of 64 answers, 8 judged, 345 tokens/s". *elapsed: seconds since the stage began.
+ * Returns the fraction of the stage that is done; 0: not known.
  */
 static double add_stage(ares_str *out, double now, double *elapsed)
 {
@@ -238,20 +223,23 @@ struct ares_progress {
     int64_t done, total;   /* total 0: no step has begun */
     double last_s, mean_s; /* end of the last step; mean duration of a step, 0 before the first */
     double printed;        /* when the last line was */
-    bool moves, draws;     /* on a terminal; anything at all between steps */
+    bool moves, draws;     /* a line that moves, on a terminal; `thread` runs */
     pthread_t thread;
     pthread_cond_t end;
     bool ends;
 };
 
-/* A launcher of ranks gives them a terminal that shows nothing and has no width. */
+/* 0: no terminal. The one that a launcher of ranks gives them shows nothing and has no width. */
 static int terminal_width(void)
 {
     struct winsize size;
     return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/* Holds the terminal. */
+/*
+ * The moving line: what was told, or "step 3/10 gen: .. | time in the step, eta of the step, eta of
+ * the run". The caller holds the terminal.
+ */
 static void describe(const ares_progress *p, double now, ares_str *out)
 {
     double elapsed, in_step = now - p->last_s, rest = p->mean_s - in_step;
@@ -280,28 +268,25 @@ static void describe(const ares_progress *p, double now, ares_str *out)
     add_duration(out, ARES_MAX(rest, 0) + p->mean_s * (double)(p->total - p->done - 1));
 }
 
-/* Columns of ASCII; of other text no more than so many bytes, and whole characters. */
-static size_t cut_to(const ares_str *text, size_t columns)
-{
-    size_t n = ARES_MIN(text->len, columns);
-    while (n < text->len && n > 0 && ((unsigned char)text->data[n] & 0xc0) == 0x80) n--;
-    return n;
-}
-
 void core_progress_tick(ares_progress *p, double now)
 {
     ares_str text = { 0 };
     int columns = terminal_width();
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     bool line = !p->moves && now - p->printed >= LINE_EVERY_S;
     if (line || p->moves) describe(p, now, &text);
     if (line) p->printed = now;
     if (p->moves && columns > 1) {
-        core_terminal_line();
-        write_out(erase, text.data, cut_to(&text, (size_t)columns - 1));
+        /*
+         * Columns of ASCII; of other text no more than so many bytes, and only whole characters.
+         */
+        size_t n = ARES_MIN(text.len, (size_t)columns - 1);
+        while (n < text.len && n > 0 && ((unsigned char)text.data[n] & 0xc0) == 0x80) n--;
+        line_shown = false;
+        write_out(erase, text.data, n);
         line_shown = true;
     }
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     if (line) ares_log(ARES_LOG_INFO, "%s", text.data);
     ares_str_fini(&text);
 }
@@ -310,25 +295,29 @@ static void *draw(void *ctx)
 {
     ares_progress *p = ctx;
     struct timespec next;
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     while (!p->ends) {
-        core_terminal_give();
+        pthread_mutex_unlock(&terminal);
         core_progress_tick(p, ares_now_s());
         clock_gettime(CLOCK_MONOTONIC, &next);
         next.tv_nsec += 1000000000 / DRAWS_PER_S;
         next.tv_sec += next.tv_nsec / 1000000000;
         next.tv_nsec %= 1000000000;
-        core_terminal_take();
+        pthread_mutex_lock(&terminal);
         while (!p->ends && pthread_cond_timedwait(&p->end, &terminal, &next) != ETIMEDOUT) {}
     }
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     return NULL;
 }
 
-/* Signals are the main thread's. */
-static void start_thread(ares_progress *p)
+ares_progress *ares_progress_new(const char *what, const char *mode)
 {
-    sigset_t all, before;
+    ares_progress *p = ares_calloc(1, sizeof *p);
+    double now = ares_now_s();
+    *p = (ares_progress){ .what = ares_strdup(what), .last_s = now, .printed = now };
+    p->moves = strcmp(mode, "auto") == 0 && terminal_width() > 0;
+    if (strcmp(mode, "none") == 0) return p;
+    sigset_t all, before; /* signals stay with the main thread */
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -338,39 +327,30 @@ static void start_thread(ares_progress *p)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     p->draws = pthread_create(&p->thread, NULL, draw, p) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-ares_progress *ares_progress_new(const char *what, const char *mode)
-{
-    ares_progress *p = ares_calloc(1, sizeof *p);
-    double now = ares_now_s();
-    *p = (ares_progress){ .what = ares_strdup(what), .last_s = now, .printed = now };
-    p->moves = strcmp(mode, "auto") == 0 && terminal_width() > 0;
-    if (strcmp(mode, "none") != 0) start_thread(p);
     return p;
 }
 
 void ares_progress_begin(ares_progress *p, int64_t done, int64_t total)
 {
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     p->done = done;
     p->total = total;
     p->last_s = ares_now_s();
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
 }
 
 void ares_progress_tell(ares_progress *p, const char *text)
 {
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     ares_free(p->told);
     p->told = ares_strdup(text);
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
 }
 
 void ares_progress_step(ares_progress *p, int64_t done, const char *text)
 {
     ares_str line = { 0 };
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     double now = ares_now_s(), took = now - p->last_s;
     double each = done > p->done ? took / (double)(done - p->done) : took;
     p->mean_s = p->mean_s > 0 ? 0.7 * p->mean_s + 0.3 * each : each;
@@ -385,24 +365,24 @@ void ares_progress_step(ares_progress *p, int64_t done, const char *text)
     }
     ares_str_add_char(&line, '\n');
     write_out("", line.data, line.len);
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     ares_str_fini(&line);
 }
 
 void ares_progress_free(ares_progress *p)
 {
     if (!p) return;
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     p->ends = true;
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     if (p->draws) {
         pthread_cond_signal(&p->end);
         pthread_join(p->thread, NULL);
         pthread_cond_destroy(&p->end);
     }
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     write_out("", "", 0);
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     ares_free(p->what);
     ares_free(p->told);
     ares_free(p);
@@ -480,12 +460,15 @@ void ares_log(ares_log_level level, const char *format, ...)
     if (n >= 0) ares_str_add(&line, text, (size_t)n);
     ares_free(text);
     ares_str_add_char(&line, '\n');
-    core_terminal_take();
+    pthread_mutex_lock(&terminal);
     fflush(stdout); /* a file that has both keeps their order */
-    if (isatty(STDERR_FILENO) && core_terminal_line()) put(STDERR_FILENO, "\r\033[K", 4);
+    if (isatty(STDERR_FILENO) && line_shown) {
+        put(STDERR_FILENO, "\r\033[K", 4);
+        line_shown = false;
+    }
     put(STDERR_FILENO, line.data, line.len);
     if (kept && level >= ARES_LOG_WARN) keep(ares_str_view(&line));
-    core_terminal_give();
+    pthread_mutex_unlock(&terminal);
     ares_str_fini(&line);
 }
 

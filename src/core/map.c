@@ -56,21 +56,18 @@ static uint32_t *slot_of(const ares_map *m, ares_view key, uint64_t hash)
     }
 }
 
-static void grow(ares_map *m)
-{
-    m->cap = m->cap ? m->cap * 2 : 16;
-    ARES_ASSERT(m->cap < UINT32_MAX / 2);
-    m->entries = ares_realloc(m->entries, (size_t)m->cap * sizeof(entry));
-    ares_free(m->slots);
-    m->slots = ares_calloc((size_t)m->cap * 2, sizeof(uint32_t));
-    m->mask = (uint64_t)m->cap * 2 - 1;
-    for (int64_t i = 0; i < m->count; i++)
-        *slot_of(m, m->entries[i].key, m->entries[i].hash) = (uint32_t)(i + 1);
-}
-
 void ares_map_put(ares_map *m, ares_view key, int64_t value)
 {
-    if (m->count == m->cap) grow(m);
+    if (m->count == m->cap) { /* twice as large; every index gets a new slot */
+        m->cap = m->cap ? m->cap * 2 : 16;
+        ARES_ASSERT(m->cap < UINT32_MAX / 2);
+        m->entries = ares_realloc(m->entries, (size_t)m->cap * sizeof(entry));
+        ares_free(m->slots);
+        m->slots = ares_calloc((size_t)m->cap * 2, sizeof(uint32_t));
+        m->mask = (uint64_t)m->cap * 2 - 1;
+        for (int64_t i = 0; i < m->count; i++)
+            *slot_of(m, m->entries[i].key, m->entries[i].hash) = (uint32_t)(i + 1);
+    }
     uint64_t hash = core_hash(key.data, key.len);
     uint32_t *slot = slot_of(m, key, hash);
     if (*slot) {
@@ -121,6 +118,7 @@ static int folded(char c)
     return c == '-' ? '_' : tolower((unsigned char)c);
 }
 
+/* Three rows of the table of distances are enough: a swap looks back two of them. */
 static int distance(const char *a, int na, const char *b, int nb)
 {
     int rows[3][MAX_WORD + 1], *before = rows[0], *above = rows[1], *row = rows[2];
@@ -141,6 +139,7 @@ static int distance(const char *a, int na, const char *b, int nb)
     return above[nb];
 }
 
+/* Names that differ in a digit, such as k1 and k2, are other names and not misspelt ones. */
 static bool same_digits(const char *a, const char *b)
 {
     for (;; a++, b++) {

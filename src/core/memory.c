@@ -18,19 +18,13 @@
 
 static const double GIB = 1073741824.0;
 
-/* Bytes that this process may map at most; 0: as many as the system gives. */
-static double limit_of_process(void)
-{
-    struct rlimit most;
-    bool limited = getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY;
-    return limited ? (double)most.rlim_cur : 0;
-}
-
 static void out_of_memory(size_t bytes)
 {
-    double limit = limit_of_process();
+    struct rlimit most;
     char of[64] = "";
-    if (limit > 0) snprintf(of, sizeof of, ", whose limit is %.2f GiB (ulimit -v)", limit / GIB);
+    if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY && most.rlim_cur > 0)
+        snprintf(of, sizeof of, ", whose limit is %.2f GiB (ulimit -v)",
+                 (double)most.rlim_cur / GIB);
     log_last_words("core: %zu bytes of host memory were refused to process %d%s; 'ares-train plan' "
                    "says what a run needs, and which options need less",
                    bytes, (int)getpid(), of);
@@ -102,28 +96,21 @@ struct ares_arena_chunk {
     _Alignas(16) char data[];
 };
 
-static struct ares_arena_chunk *chunk_for(ares_arena *a, size_t bytes)
-{
-    for (struct ares_arena_chunk **at = &a->spare; *at; at = &(*at)->next) {
-        struct ares_arena_chunk *chunk = *at;
-        if (chunk->size < bytes) continue;
-        *at = chunk->next;
-        return chunk;
-    }
-    if (a->chunk_bytes == 0) a->chunk_bytes = 1024; /* many hold no more than a row */
-    size_t size = ARES_MAX(bytes, a->chunk_bytes);
-    struct ares_arena_chunk *chunk = ares_malloc(sizeof *chunk + size);
-    chunk->size = size;
-    if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2;
-    return chunk;
-}
-
 void *ares_arena_alloc(ares_arena *a, size_t bytes)
 {
     ARES_ASSERT(bytes < SIZE_MAX / 2);
     bytes = (bytes + 15) & ~(size_t)15;
     if (!a->head || a->head->size - a->head->used < bytes) {
-        struct ares_arena_chunk *chunk = chunk_for(a, bytes);
+        struct ares_arena_chunk **at = &a->spare, *chunk;
+        while (*at && (*at)->size < bytes) at = &(*at)->next;
+        if ((chunk = *at)) *at = chunk->next; /* the first spare chunk that is large enough */
+        else {
+            if (a->chunk_bytes == 0) a->chunk_bytes = 1024; /* many arenas hold only one row */
+            size_t size = ARES_MAX(bytes, a->chunk_bytes);
+            chunk = ares_malloc(sizeof *chunk + size);
+            chunk->size = size;
+            if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2;
+        }
         chunk->used = 0;
         chunk->next = a->head;
         a->head = chunk;

@@ -121,7 +121,9 @@ struct ares_tracker {
     ares_str line, event, record;
 };
 
-/* ---------------------------------------------------------------- protobuf and records */
+/* ---------------------------------------------------------------- protobuf and records
+ * Wire types of put_key: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+ */
 static uint32_t crc32c(const void *data, size_t n)
 {
     const unsigned char *p = data;
@@ -201,30 +203,12 @@ static int write_event(ares_tracker *t, int64_t step, int field, ares_view paylo
 }
 
 /* ---------------------------------------------------------------- opening */
-/* Counts the lines of metrics.jsonl with steps before from_step. */
-static int count_kept(const char *path, int64_t from_step, int64_t *keep)
-{
-    ares_jsonl *r;
-    const ares_json *row;
-    int64_t step;
-    *keep = 0;
-    if (from_step <= 0 || !ares_file_exists(path)) return ARES_OK;
-    ARES_TRY(ares_jsonl_open(path, &r));
-    /* keeps the lines up to a torn one or the first step to be repeated */
-    while (ares_jsonl_next(r, &row, NULL) > 0 &&
-           ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step)
-        (*keep)++;
-    ares_jsonl_close(r);
-    ares_error_clear();
-    return ARES_OK;
-}
-
 static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
 {
     char name[300], host[128] = "host";
     ares_str path = { 0 }, start = { 0 };
     gethostname(host, sizeof host - 1);
-    /* a run that is resumed within a second would get the same name */
+    /* counts up, because a run that is resumed within a second would get the same name */
     for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
         snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(),
                  host, (long)getpid(), again);
@@ -250,9 +234,21 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
     *out = NULL;
     ares_tracker *t = ares_calloc(1, sizeof *t);
     ares_str path = { 0 };
-    int64_t keep;
+    ares_jsonl *old = NULL;
+    const ares_json *row;
+    int64_t keep = 0, step; /* lines to keep: those of the steps before from_step */
+    int rc = ARES_OK;
     t->events = -1;
-    int rc = count_kept(ares_path_join(&path, run_dir, "metrics.jsonl"), from_step, &keep);
+    ares_path_join(&path, run_dir, "metrics.jsonl");
+    if (from_step > 0 && ares_file_exists(path.data)) rc = ares_jsonl_open(path.data, &old);
+    if (old) {
+        /* up to a torn line or the first step to be repeated */
+        while (ares_jsonl_next(old, &row, NULL) > 0 &&
+               ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step)
+            keep++;
+        ares_jsonl_close(old);
+        ares_error_clear();
+    }
     if (rc == ARES_OK) rc = jsonl_create(path.data, keep, &t->metrics);
     if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir, from_step);
     ares_str_fini(&path);
@@ -343,24 +339,6 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
     }
 }
 
-/* head: minimum, maximum, number, sum, sum of squares; limit: upper edges of the n bins. */
-static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5],
-                           const double *limit, const double *count, int n)
-{
-    ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
-    for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
-    put_packed_doubles(&histogram, 6, limit, n);
-    put_packed_doubles(&histogram, 7, count, n);
-    put_bytes(&value, 1, ares_view_of(tag));
-    put_bytes(&value, 5, ares_str_view(&histogram));
-    put_bytes(&summary, 1, ares_str_view(&value));
-    int rc = write_event(t, step, 5, ares_str_view(&summary));
-    ares_str_fini(&histogram);
-    ares_str_fini(&value);
-    ares_str_fini(&summary);
-    return rc;
-}
-
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
                       const double *count, int n)
 {
@@ -377,7 +355,18 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
         squares += count[b] * middle * middle;
     }
     if (first < 0) return ARES_OK;
-    return write_histogram(t, step, tag,
-                           (double[]){ edge[first], edge[last + 1], total, sum, squares }, edge + 1,
-                           count, n);
+    /* HistogramProto {min 1, max 2, num 3, sum 4, sum_squares 5, upper edges 6, counts 7} */
+    const double head[] = { edge[first], edge[last + 1], total, sum, squares };
+    ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
+    for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
+    put_packed_doubles(&histogram, 6, edge + 1, n);
+    put_packed_doubles(&histogram, 7, count, n);
+    put_bytes(&value, 1, ares_view_of(tag));
+    put_bytes(&value, 5, ares_str_view(&histogram));
+    put_bytes(&summary, 1, ares_str_view(&value));
+    int rc = write_event(t, step, 5, ares_str_view(&summary));
+    ares_str_fini(&histogram);
+    ares_str_fini(&value);
+    ares_str_fini(&summary);
+    return rc;
 }

@@ -85,8 +85,8 @@ static double least_upwards(const char *base, const char *path, folder_limit *li
 }
 
 /*
- * The tightest limit over the control groups of `membership`: version 2's, and version 1's of
- * controller.
+ * The tightest limit over the control groups that `membership` lists: that of version 2, and that
+ * of version 1's controller.
  */
 static double least_of(const char *membership, const char *root, const char *controller,
                        folder_limit *limit)
@@ -126,23 +126,18 @@ double core_cgroup_memory(const char *membership, const char *root)
     return least_of(membership, root, "memory", folder_memory);
 }
 
-/* A machine may have more CPUs than a cpu_set_t has bits: enlarges the mask until it fits. */
-static int affinity_cpus(void)
-{
-    for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
-        cpu_set_t *set = CPU_ALLOC((size_t)bits);
-        size_t bytes = CPU_ALLOC_SIZE((size_t)bits);
-        int count = set && sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (count > 0) return count;
-    }
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 int ares_cpu_count(void)
 {
-    return ARES_MAX(
-        1, ARES_MIN(affinity_cpus(), core_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")));
+    int allowed = 0;
+    /* a machine may have more CPUs than a cpu_set_t has bits: enlarges the mask until it fits */
+    for (int bits = 1024; bits <= 1 << 20 && allowed == 0; bits *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)bits);
+        size_t bytes = CPU_ALLOC_SIZE((size_t)bits);
+        if (set && sched_getaffinity(0, bytes, set) == 0) allowed = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+    }
+    if (allowed <= 0) allowed = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return ARES_MAX(1, ARES_MIN(allowed, core_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")));
 }
 
 double ares_memory_bytes(void)
@@ -230,19 +225,14 @@ static void futex_wake(_Atomic uint32_t *word, int count)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-static void relax(void)
+/* Called between two looks of a spin that began at `start`; false when its time is up. */
+static bool spin_on(int *looks, double start, double limit_s)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ __volatile__("yield");
 #endif
-}
-
-/* Called between two looks of a spin that began at `start`; false when its time is up. */
-static bool spin_on(int *looks, double start, double limit_s)
-{
-    relax();
     return ++*looks % 16 || ares_now_s() - start < limit_s;
 }
 
@@ -261,6 +251,7 @@ static void work(ares_pool *p, int worker)
         futex_wake(&p->caller_sleeps, 1);
 }
 
+/* Runs the oldest posted job; false: there is none. */
 static bool run_post(ares_pool *p)
 {
     if (atomic_load(&p->posted) == 0) return false;
@@ -360,17 +351,6 @@ int ares_pool_threads(const ares_pool *p)
     return p ? p->threads : 1;
 }
 
-static void wait_for_others(ares_pool *p)
-{
-    double start = ares_now_s();
-    for (int looks = 0; atomic_load_explicit(&p->undone, memory_order_acquire) > 0;) {
-        if (spin_on(&looks, start, SPIN_HOT_S)) continue;
-        atomic_store(&p->caller_sleeps, 1);
-        if (atomic_load(&p->undone) > 0) futex_wait(&p->caller_sleeps, 1);
-        atomic_store(&p->caller_sleeps, 0);
-    }
-}
-
 void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx)
 {
     if (!p || p->threads == 1 || tasks <= 1 || inside) {
@@ -388,7 +368,14 @@ void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx)
     inside_worker = 0;
     work(p, 0);
     inside = NULL;
-    wait_for_others(p);
+    /* waits for the tasks that other threads have claimed: spins first, then sleeps */
+    double start = ares_now_s();
+    for (int looks = 0; atomic_load_explicit(&p->undone, memory_order_acquire) > 0;) {
+        if (spin_on(&looks, start, SPIN_HOT_S)) continue;
+        atomic_store(&p->caller_sleeps, 1);
+        if (atomic_load(&p->undone) > 0) futex_wait(&p->caller_sleeps, 1);
+        atomic_store(&p->caller_sleeps, 0);
+    }
 }
 
 void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx)

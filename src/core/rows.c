@@ -71,15 +71,6 @@ static bool next_member(packed *p)
     return false;
 }
 
-/* What zlib's message means for a file whose first bytes are gzip's. */
-static const char *gzip_fault(const char *message)
-{
-    if (strstr(message, "header check"))
-        return "damaged: bytes that are not gzip follow its gzip data";
-    return strstr(message, "check") ? "damaged: its gzip check sum does not match"
-                                    : "damaged gzip data";
-}
-
 static ssize_t read_gzip(packed *p, char *data, size_t size)
 {
     z_stream *z = &p->gzip;
@@ -105,7 +96,12 @@ static ssize_t read_gzip(packed *p, char *data, size_t size)
             code = inflateReset(z);
         }
         if (code != Z_OK && code != Z_BUF_ERROR) {
-            *p->why = gzip_fault(z->msg ? z->msg : "");
+            /* the first bytes were gzip's, so another header is no other format but damage */
+            const char *message = z->msg ? z->msg : "";
+            *p->why = strstr(message, "header check")
+                          ? "damaged: bytes that are not gzip follow its gzip data"
+                      : strstr(message, "check") ? "damaged: its gzip check sum does not match"
+                                                 : "damaged gzip data";
             return -1;
         }
         if (z->avail_out < most) return (ssize_t)(most - z->avail_out);
@@ -181,9 +177,9 @@ int64_t ares_deflated_bytes(ares_view text)
 #endif
 
 /*
- * Opens path, as ares_input_open does with input. The first bytes tell gzip and zstd from a plain
- * file, not the name; fclose closes all. After a failed read *why tells the reason; it stays NULL
- * where errno does.
+ * Opens path, with `input` as ares_input_open does. The first bytes and not the name tell gzip and
+ * zstd from a plain file; fclose closes everything. After a failed read *why is the reason, or NULL
+ * where errno says it.
  */
 static int compressed_open(const char *path, bool input, FILE **out, const char **why)
 {
@@ -223,10 +219,11 @@ enum { MAX_DEPTH = 64 };
 
 typedef struct walk {
     ares_str *out;
-    const char *place, *column;
-    bool not_finite, medium; /* medium: the value is the bytes of a picture or a sound */
+    const char *place, *column; /* for messages: the file and row, the column of the row */
+    bool not_finite;            /* a number of the row had to become null */
+    bool medium;                /* the value is the bytes of a picture or a sound */
     int depth;
-    ares_map *left_out;
+    ares_map *left_out; /* names of columns that were warned about */
 } walk;
 
 static bool bit(const void *bits, int64_t i)
@@ -332,7 +329,7 @@ static bool is_null(const struct ArrowSchema *schema, const struct ArrowArray *a
 static int put_value(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                      int64_t i);
 
-/* i: counts from the arrays' own offsets, which a child adds again. */
+/* at: the row, with the struct's own offset; put_value adds the offset of a child. */
 static int put_struct(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
                       int64_t at)
 {
@@ -405,41 +402,22 @@ static int put_list(walk *w, const struct ArrowSchema *schema, const struct Arro
     return ARES_OK;
 }
 
-static void put_base64(ares_str *out, ares_view bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    ares_str text = { 0 };
-    for (size_t i = 0; i < bytes.len; i += 3) {
-        size_t n = ARES_MIN(bytes.len - i, 3);
-        uint32_t x = 0;
-        for (size_t k = 0; k < 3; k++) x = x << 8 | (k < n ? (uint8_t)bytes.data[i + k] : 0);
-        for (size_t k = 0; k < 4; k++)
-            ares_str_add_char(&text, k <= n ? digits[x >> (18 - 6 * k) & 63] : '=');
-    }
-    ares_json_write_string(out, ares_str_view(&text));
-    ares_str_fini(&text);
-}
-
-/* Short ones stand in the view itself, others in one of the buffers after it. */
-static ares_view viewed(const struct ArrowArray *a, int64_t at)
-{
-    struct {
-        int32_t length, prefix, buffer, offset;
-    } v;
-    const char *p = (const char *)a->buffers[1] + at * (int64_t)sizeof v;
-    memcpy(&v, p, sizeof v);
-    const char *text = v.length <= 12 ? p + 4 : (const char *)a->buffers[2 + v.buffer] + v.offset;
-    return (ares_view){ text, (size_t)v.length };
-}
-
 /* u, U: text; z, Z, w:N: bytes; vu, vz: views of them. */
 static int put_text(walk *w, const char *format, const struct ArrowArray *a, int64_t at)
 {
     int64_t from = 0, to = 0;
     ares_view text;
     bool bytes = *format != 'u' && *format != 'U' && strcmp(format, "vu") != 0;
-    if (*format == 'v') text = viewed(a, at);
-    else if (*format == 'w') {
+    if (*format == 'v') { /* short ones stand in the view itself, others in a buffer after it */
+        struct {
+            int32_t length, prefix, buffer, offset;
+        } v;
+        const char *p = (const char *)a->buffers[1] + at * (int64_t)sizeof v;
+        memcpy(&v, p, sizeof v);
+        text =
+            (ares_view){ v.length <= 12 ? p + 4 : (const char *)a->buffers[2 + v.buffer] + v.offset,
+                         (size_t)v.length };
+    } else if (*format == 'w') {
         to = strtoll(format + 2, NULL, 10);
         text = (ares_view){ (const char *)a->buffers[1] + at * to, (size_t)to };
     } else {
@@ -448,20 +426,22 @@ static int put_text(walk *w, const char *format, const struct ArrowArray *a, int
             (ares_view){ to > from ? (const char *)a->buffers[2] + from : "", (size_t)(to - from) };
     }
     bool is_text = ares_view_is_utf8(text);
-    if (bytes && (w->medium || !is_text)) put_base64(w->out, text);
-    else if (is_text) ares_json_write_string(w->out, text);
+    if (bytes && (w->medium || !is_text)) { /* as base64 */
+        static const char digits[] =
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        ares_str coded = { 0 };
+        for (size_t i = 0; i < text.len; i += 3) {
+            size_t n = ARES_MIN(text.len - i, 3);
+            uint32_t x = 0;
+            for (size_t k = 0; k < 3; k++) x = x << 8 | (k < n ? (uint8_t)text.data[i + k] : 0);
+            for (size_t k = 0; k < 4; k++)
+                ares_str_add_char(&coded, k <= n ? digits[x >> (18 - 6 * k) & 63] : '=');
+        }
+        ares_json_write_string(w->out, ares_str_view(&coded));
+        ares_str_fini(&coded);
+    } else if (is_text) ares_json_write_string(w->out, text);
     else return refused(w, "holds a string that is not UTF-8", format);
     return ARES_OK;
-}
-
-static int put_entry(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
-                     int64_t at)
-{
-    int64_t entry;
-    if (!integer(*schema->format, a->buffers[1], at, &entry) || entry < 0 ||
-        entry >= a->dictionary->length)
-        return refused(w, "a dictionary's index is out of its range", schema->format);
-    return put_value(w, schema->dictionary, a->dictionary, entry);
 }
 
 static int put_value(walk *w, const struct ArrowSchema *schema, const struct ArrowArray *a,
@@ -476,7 +456,12 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
         return ARES_OK;
     }
     const void *data = a->n_buffers > 1 ? a->buffers[1] : NULL;
-    if (schema->dictionary) return put_entry(w, schema, a, at);
+    if (schema->dictionary) { /* the array holds indices into the dictionary */
+        int64_t entry;
+        if (!integer(*f, a->buffers[1], at, &entry) || entry < 0 || entry >= a->dictionary->length)
+            return refused(w, "a dictionary's index is out of its range", f);
+        return put_value(w, schema->dictionary, a->dictionary, entry);
+    }
     if (!strcmp(f, "+s")) return put_struct(w, schema, a, at);
     if (*f == '+' && f[1] && strchr("lLmw", f[1])) return put_list(w, schema, a, at);
     if (*f == 't') return put_time(w, f, data, at);
@@ -498,22 +483,6 @@ static int put_value(walk *w, const struct ArrowSchema *schema, const struct Arr
 }
 
 /*
- * Adds row i of a batch to out as a JSON object; fields that are null are left out, and columns
- * with a value that JSON has no form for, of which it warns unless left_out has the column's name,
- * where it puts it. place: the file and row, for messages. *not_finite: set where a number had to
- * become null.
- */
-static void arrow_row(ares_str *out, const struct ArrowSchema *schema,
-                      const struct ArrowArray *batch, int64_t i, const char *place,
-                      bool *not_finite, ares_map *left_out)
-{
-    walk w = { .out = out, .place = place, .left_out = left_out };
-    int rc = put_struct(&w, schema, batch, batch->offset + i);
-    ARES_ASSERT(rc == ARES_OK); /* a column fails alone */
-    *not_finite |= w.not_finite;
-}
-
-/*
  * Parquet by Arrow's C++, which only libares_parquet.so knows. It is opened when the first Parquet
  * file is: the program starts, and builds, without it. Batches are small, so a file of gigabytes
  * takes tens of megabytes.
@@ -521,15 +490,15 @@ static void arrow_row(ares_str *out, const struct ArrowSchema *schema,
 
 enum { BATCH_ROWS = 256 };
 
-struct parquet {
+typedef struct parquet {
     char *path;
     struct ArrowArrayStream stream;
     struct ArrowSchema schema;
     struct ArrowArray batch;
-    int64_t at, row; /* in the batch, in the file from 1 */
+    int64_t at, row; /* of the next row in the batch; number of the last one in the file, from 1 */
     bool warned, ended;
     ares_map *left_out; /* columns that cannot be read, by name */
-};
+} parquet;
 
 typedef int stream_fn(const char *path, int batch_rows, struct ArrowArrayStream *out, char *error,
                       size_t error_size);
@@ -598,10 +567,16 @@ static int parquet_open(const char *path, parquet **out)
     return rc;
 }
 
-/* Makes p->at a row of p->batch: 1, or 0 at the end. */
-static int fill(parquet *p)
+/*
+ * 1 and the text of the next row in *row, a JSON object; 0: the end; negative: a failure that names
+ * file and row. Fields that are null are left out, and so is a column with a value that JSON has no
+ * form for; put_struct warns of that once per column.
+ */
+static int parquet_next(parquet *p, ares_str *row)
 {
-    while (!p->ended && (!p->batch.release || p->at == p->batch.length)) {
+    char place[4200];
+    ares_str_clear(row);
+    while (!p->ended && (!p->batch.release || p->at == p->batch.length)) { /* the next batch */
         if (p->batch.release) p->batch.release(&p->batch);
         p->batch.release = NULL;
         p->at = 0;
@@ -614,22 +589,14 @@ static int fill(parquet *p)
         }
         p->ended = !p->batch.release;
     }
-    return !p->ended;
-}
-
-/* 1 and the text of a row in *row; 0: the end; negative: a failure that names file and row. */
-static int parquet_next(parquet *p, ares_str *row)
-{
-    char place[4200];
-    bool not_finite = false;
-    ares_str_clear(row);
-    int rc = fill(p);
-    if (rc <= 0) return rc;
+    if (p->ended) return 0;
     snprintf(place, sizeof place, "%s:%lld", p->path, (long long)++p->row);
-    arrow_row(row, &p->schema, &p->batch, p->at++, place, &not_finite, p->left_out);
-    if (not_finite && !p->warned)
+    walk w = { .out = row, .place = place, .left_out = p->left_out };
+    int rc = put_struct(&w, &p->schema, &p->batch, p->batch.offset + p->at++);
+    ARES_ASSERT(rc == ARES_OK); /* a column that fails is left out of the row */
+    if (w.not_finite && !p->warned)
         ares_warn("io: %s: numbers that are not finite are read as null, from this row on", place);
-    p->warned |= not_finite;
+    p->warned |= w.not_finite;
     return 1;
 }
 
@@ -686,13 +653,6 @@ int ares_jsonl_open_input(const char *path, ares_jsonl **out)
     return open_lines(path, true, out);
 }
 
-static bool blank(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r') return false;
-    return true;
-}
-
 /* Reads the next line that is not blank into r->line, without its newline: 1, or 0 at the end. */
 static int next_line(ares_jsonl *r)
 {
@@ -709,7 +669,7 @@ static int next_line(ares_jsonl *r)
             r->len -= 3;
             memmove(r->line, r->line + 3, (size_t)r->len + 1);
         }
-        if (!blank(r->line, (size_t)r->len)) return 1;
+        if (strspn(r->line, " \t\r") < (size_t)r->len) return 1;
     }
 }
 

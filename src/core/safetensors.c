@@ -380,7 +380,7 @@ const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const c
 
 /* ---------------------------------------------------------------- writer */
 typedef struct declared {
-    uint64_t at; /* in the data */
+    uint64_t at; /* byte of the data where the tensor begins */
     int64_t rows, columns;
     size_t size; /* of an element */
 } declared;
@@ -393,14 +393,14 @@ struct ares_safetensors_writer {
     declared *tensors;
     int64_t count, cap;
     ares_map *by_name;
-    char *buffer; /* of the one who writes alone */
+    char *buffer; /* [WRITE_BUFFER], of which `used` bytes wait; NULL where ranks share the file */
     size_t used;
 };
 enum { WRITE_BUFFER = 1 << 20 };
 
 static int create(const char *path, bool shared, bool lead, ares_safetensors_writer **out)
 {
-    /* what another rank has written already stays; the lead sets the size */
+    /* a shared file is not emptied: another rank may have written to it; the lead sets its size */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (shared ? 0 : O_TRUNC), 0644);
     if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
     ares_safetensors_writer *w = ares_calloc(1, sizeof *w);
@@ -423,16 +423,6 @@ int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors
     return create(path, true, lead, out);
 }
 
-static void remember(ares_safetensors_writer *w, const char *name, declared t)
-{
-    if (w->count == w->cap) {
-        w->cap = w->cap ? w->cap * 2 : 256;
-        w->tensors = ares_realloc(w->tensors, (size_t)w->cap * sizeof *w->tensors);
-    }
-    ares_map_put(w->by_name, ares_view_of(name), w->count);
-    w->tensors[w->count++] = t;
-}
-
 void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
                               int rank, const int64_t *shape)
 {
@@ -453,12 +443,17 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     ares_json_write_i64(e, (int64_t)(w->bytes + bytes));
     ares_json_end(e, ']');
     ares_json_end(e, '}');
-    if (w->shared)
-        remember(w, name,
-                 (declared){ .at = w->bytes,
-                             .rows = rank > 0 ? shape[0] : 1,
-                             .columns = columns,
-                             .size = ares_dtype_bytes(dtype) });
+    if (w->shared) { /* write_at looks tensors up by name */
+        if (w->count == w->cap) {
+            w->cap = w->cap ? w->cap * 2 : 256;
+            w->tensors = ares_realloc(w->tensors, (size_t)w->cap * sizeof *w->tensors);
+        }
+        ares_map_put(w->by_name, ares_view_of(name), w->count);
+        w->tensors[w->count++] = (declared){ .at = w->bytes,
+                                             .rows = rank > 0 ? shape[0] : 1,
+                                             .columns = columns,
+                                             .size = ares_dtype_bytes(dtype) };
+    }
     w->bytes += bytes;
 }
 

@@ -164,12 +164,6 @@ static locale_t c_locale(void)
     return known;
 }
 
-static bool reads_back(const char *text, double x, bool single)
-{
-    return single ? strtof_l(text, NULL, c_locale()) == (float)x
-                  : strtod_l(text, NULL, c_locale()) == x;
-}
-
 /*
  * "d.ddde+xx" with the fewest digits that read back as x. If some number of digits does, so does
  * every larger one, hence the bisection.
@@ -180,7 +174,9 @@ static void shortest_scientific(char text[static 40], double x, bool single)
     while (good - fails > 1) {
         int middle = (fails + good) / 2;
         snprintf(text, 40, "%.*e", middle, x);
-        if (reads_back(text, x, single)) good = middle;
+        bool same = single ? strtof_l(text, NULL, c_locale()) == (float)x
+                           : strtod_l(text, NULL, c_locale()) == x;
+        if (same) good = middle;
         else fails = middle;
     }
     snprintf(text, 40, "%.*e", good, x);

@@ -41,37 +41,21 @@ static uint32_t twisted(uint32_t high, uint32_t low, uint32_t far)
     return far ^ (y >> 1) ^ (y & 1 ? 0x9908b0dfu : 0);
 }
 
-static void refill(ares_mt19937 *s)
-{
-    enum { N = ARES_MT19937_WORDS, M = 397 };
-    uint32_t *mt = s->word;
-    for (int k = 0; k < N - M; k++) mt[k] = twisted(mt[k], mt[k + 1], mt[k + M]);
-    for (int k = N - M; k < N - 1; k++) mt[k] = twisted(mt[k], mt[k + 1], mt[k + M - N]);
-    mt[N - 1] = twisted(mt[N - 1], mt[0], mt[M - 1]);
-    s->next = 0;
-}
-
 static uint32_t next_word(ares_mt19937 *s)
 {
-    if (s->next == ARES_MT19937_WORDS) refill(s);
+    if (s->next == ARES_MT19937_WORDS) { /* all words are used: makes the next ones */
+        enum { N = ARES_MT19937_WORDS, M = 397 };
+        uint32_t *mt = s->word;
+        for (int k = 0; k < N - M; k++) mt[k] = twisted(mt[k], mt[k + 1], mt[k + M]);
+        for (int k = N - M; k < N - 1; k++) mt[k] = twisted(mt[k], mt[k + 1], mt[k + M - N]);
+        mt[N - 1] = twisted(mt[N - 1], mt[0], mt[M - 1]);
+        s->next = 0;
+    }
     uint32_t y = s->word[s->next++];
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680u;
     y ^= (y << 15) & 0xefc60000u;
     return y ^ (y >> 18);
-}
-
-static double next_double(ares_mt19937 *s)
-{
-    uint32_t a = next_word(s) >> 5, b = next_word(s) >> 6;
-    return ((double)a * 67108864.0 + (double)b) / 9007199254740992.0;
-}
-
-static void swap(int64_t *a, int64_t *b)
-{
-    int64_t c = *a;
-    *a = *b;
-    *b = c;
 }
 
 /* ---------------- CPython */
@@ -83,7 +67,8 @@ void ares_py_seed(ares_mt19937 *s, uint64_t seed)
 
 double ares_py_random(ares_mt19937 *s)
 {
-    return next_double(s);
+    uint32_t a = next_word(s) >> 5, b = next_word(s) >> 6; /* 53 bits */
+    return ((double)a * 67108864.0 + (double)b) / 9007199254740992.0;
 }
 
 uint64_t ares_py_bits(ares_mt19937 *s, int bits)
@@ -111,7 +96,12 @@ int64_t ares_py_randint(ares_mt19937 *s, int64_t least, int64_t most)
 
 void ares_py_shuffle(ares_mt19937 *s, int64_t *items, int64_t n)
 {
-    for (int64_t i = n - 1; i >= 1; i--) swap(&items[i], &items[ares_py_below(s, (uint64_t)i + 1)]);
+    for (int64_t i = n - 1; i >= 1; i--) {
+        uint64_t j = ares_py_below(s, (uint64_t)i + 1);
+        int64_t kept = items[i];
+        items[i] = items[j];
+        items[j] = kept;
+    }
 }
 
 /* ---------------- numpy, legacy */

@@ -36,7 +36,7 @@ void ares_write_queue_post(ares_write_queue *b, ares_write_queue_fn *fn, void *c
     b->jobs[b->n++] = (job){ fn, ctx };
 }
 
-/* A job after one that failed is done, too: it releases what it has. */
+/* After a failed job the others run, too, because a job releases what it owns. */
 static void *work(void *ctx)
 {
     ares_write_queue *b = ctx;

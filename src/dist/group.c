@@ -20,16 +20,7 @@ typedef struct card_info {
     char lacks[240]; /* why this rank has no NCCL; "": it has */
 } card_info;
 
-static void read_card_info(ares_device *d, const ares_dist_ops *ops, card_info *t)
-{
-    *t = (card_info){ .version = -1 };
-    ops->card(d, t->card);
-    if (ops->find(&t->version) == ARES_OK) return;
-    snprintf(t->lacks, sizeof t->lacks, "%s", ares_error_message());
-    ares_error_clear();
-}
-
-/* Two ranks on one card, as NCCL allows it only where its own options say so. */
+/* Whether two ranks use one card, which NCCL allows only where its own options say so. */
 static bool find_shared(const card_info *t, int n, ares_str *why)
 {
     for (int a = 0; a < n; a++)
@@ -53,7 +44,7 @@ static bool find_lack(const card_info *t, int n, ares_str *why)
     return false;
 }
 
-/* NULL: what was asked for is not to be had. */
+/* The transport for what the option asks; NULL: it cannot be had. why: the reason either way. */
 static const dist_card_transport *choose(dist_transport wanted, const card_info *t, int n,
                                          ares_str *why)
 {
@@ -67,22 +58,17 @@ static const dist_card_transport *choose(dist_transport wanted, const card_info 
     return wanted == DIST_STAGED ? &dist_staged : &dist_nccl;
 }
 
-static void log_choice(const dist_card_transport *chosen, const card_info *t, int size,
-                       const char *why)
-{
-    if (chosen == &dist_nccl)
-        ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", size,
-                  t->version / 10000, t->version / 100 % 100, t->version % 100, why);
-    else ares_info("dist: groups of %d ranks exchange over host memory: %s", size, why);
-}
-
-/* Sets transport, the same on every rank, logs it, and counts on_card. */
+/* Sets and logs transport, the same on every rank, and sets on_card. A collective of the world. */
 static int choose_transport(ares_group *g)
 {
-    card_info mine;
+    card_info mine = { .version = -1 };
     ares_world *w = g->world;
     ares_str all = { 0 }, why = { 0 };
-    read_card_info(g->device, g->ops, &mine);
+    g->ops->card(g->device, mine.card);
+    if (g->ops->find(&mine.version) != ARES_OK) {
+        snprintf(mine.lacks, sizeof mine.lacks, "%s", ares_error_message());
+        ares_error_clear();
+    }
     int rc = ares_world_gather_all(w, &mine, sizeof mine, &all, NULL);
     if (rc == ARES_OK) {
         const card_info *t = (const card_info *)(const void *)all.data;
@@ -90,7 +76,11 @@ static int choose_transport(ares_group *g)
         for (int r = 0; r < w->size; r++)
             g->on_card += memcmp(t[r].card, mine.card, sizeof mine.card) == 0;
         g->transport = choose(w->transport, t, w->size, &why);
-        if (g->transport) log_choice(g->transport, t, g->size, why.data);
+        if (g->transport == &dist_nccl)
+            ares_info("dist: groups of %d ranks exchange by NCCL %d.%d.%d: %s", g->size,
+                      t->version / 10000, t->version / 100 % 100, t->version % 100, why.data);
+        else if (g->transport)
+            ares_info("dist: groups of %d ranks exchange over host memory: %s", g->size, why.data);
         else
             rc =
                 ares_fail(ARES_EUNSUPPORTED, "dist: trainer.comm_transport = 'nccl': %s", why.data);
@@ -98,6 +88,25 @@ static int choose_transport(ares_group *g)
     ares_str_fini(&all);
     ares_str_fini(&why);
     return rc;
+}
+
+/* What both transports share. */
+
+/* Memory of the device for `bytes` of what other ranks send. */
+static int dist_side_memory(ares_group *g, size_t bytes)
+{
+    g->side.bytes = bytes;
+    g->side.on_device = g->device->k->alloc(g->device, bytes);
+    return g->side.on_device
+               ? ARES_OK
+               : ares_fail(ARES_EDEVICE, "dist: no %zu MiB left on the card for a group of ranks",
+                           bytes >> 20);
+}
+
+/* What follows a failure between two ranks: the others have begun the call, and would wait. */
+static void dist_must(ares_group *g, int rc)
+{
+    if (rc != ARES_OK) ares_world_abort(g->world, rc);
 }
 
 /*
@@ -115,33 +124,20 @@ enum {
 };
 
 /* ---------------- where a rank stands */
-/* Counts a call, which the card comes to later. */
-static void dist_nccl_issue(ares_group *g, dist_kind kind, int64_t size)
-{
-    dist_place before = dist_watch_place(g->world);
-    dist_watch_name(g->world, kind, size);
-    g->tickets++;
-    g->behind[g->tickets % DIST_PLACES] = before;
-    g->at[g->tickets % DIST_PLACES] = dist_watch_issue(g->world, g->size, g->stride);
-}
-
-/* at: as in ares_dist_side */
-static void show(ares_group *g, ares_ticket at)
-{
-    ares_ticket t = at == 0 ? g->tickets : ARES_MAX(at, -at);
-    t = ARES_MAX(t, g->tickets - DIST_PLACES + 1); /* of older ones no place is kept */
-    dist_watch_stand(g->world, at < 0 ? &g->behind[t % DIST_PLACES] : &g->at[t % DIST_PLACES],
-                     at >= 0);
-}
-
-/* Time counts from when the card has come to where it is, and not while it computes. */
+/*
+ * at: as in ares_dist_side.pause. A new wait begins whenever the card gets to another ticket, so
+ * that the time in which it computes is not counted.
+ */
 static void pause_at(void *owner, ares_ticket at)
 {
     ares_group *g = owner;
     if (!g->waits) g->stood = dist_watch_place(g->world);
     if (!g->waits || g->waits_at != at) {
+        ares_ticket t = at == 0 ? g->tickets : ARES_MAX(at, -at);
+        t = ARES_MAX(t, g->tickets - DIST_PLACES + 1); /* of older ones no place is kept */
         g->wait = (dist_wait){ .last = ares_now_s() };
-        show(g, at);
+        dist_watch_stand(g->world, at < 0 ? &g->behind[t % DIST_PLACES] : &g->at[t % DIST_PLACES],
+                         at >= 0);
     }
     g->waits = true;
     g->waits_at = at;
@@ -161,8 +157,6 @@ static void end_all(void *owner)
     ares_world_abort(((ares_group *)owner)->world, ARES_EDIST);
 }
 
-static int dist_side_memory(ares_group *g, size_t bytes);
-
 /* ---------------- opening and closing */
 static int open_nccl(ares_group *g)
 {
@@ -174,19 +168,14 @@ static int open_nccl(ares_group *g)
     return dist_side_memory(g, NCCL_BYTES);
 }
 
-static int exchange_ids(ares_group *g, ares_str *all)
-{
-    uint8_t id[DIST_NCCL_ID] = { 0 };
-    ARES_TRY(ares_world_share_error(g->world, g->rank == 0 ? g->ops->id(id) : ARES_OK));
-    return ares_world_gather_all(g->world, id, sizeof id, all, NULL);
-}
-
 /* A rank whose connection fails ends the others, which wait for it. */
 static int connect_side(ares_group *g)
 {
     ares_world *w = g->world;
     ares_str ids = { 0 };
-    int rc = exchange_ids(g, &ids);
+    uint8_t id[DIST_NCCL_ID] = { 0 };
+    int rc = ares_world_share_error(w, g->rank == 0 ? g->ops->id(id) : ARES_OK);
+    if (rc == ARES_OK) rc = ares_world_gather_all(w, id, sizeof id, &ids, NULL);
     if (rc == ARES_OK) {
         const char *of_first = ids.data + (w->rank - g->rank * g->stride) * DIST_NCCL_ID;
         dist_watch_name(w, DIST_GROUP_OPEN, g->size);
@@ -204,14 +193,6 @@ static int connect_side(ares_group *g)
     return rc;
 }
 
-/* before the side is closed */
-static void dist_nccl_close(ares_group *g)
-{
-    ares_group **at = &g->world->groups;
-    while (*at && *at != g) at = &(*at)->next;
-    if (*at) *at = g->next;
-}
-
 /* NCCL may wait for ranks that are gone when it is asked to end: then the process ends by SIGALRM.
  */
 void dist_groups_abort(const ares_world *w)
@@ -226,8 +207,6 @@ static int64_t nccl_most_of_each(const ares_group *g, size_t element)
 {
     return (int64_t)(g->side.bytes / (size_t)g->size / 64 * 64 / element);
 }
-
-static void dist_must(ares_group *g, int rc);
 
 static ares_ticket nccl_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
@@ -304,36 +283,6 @@ enum {
     TASK_ELEMENTS = 1 << 15   /* of a sum, for one thread */
 };
 
-/* A rank's side between cards, by the transport that all ranks have chosen. A collective of the
- * world. */
-static int open_side(ares_group *g)
-{
-    ares_cuda_dist_ops_fn *ops;
-    *(void **)&ops = ares_device_symbol(g->device, "ares_cuda_dist_ops");
-    ARES_ASSERT(ops); /* the library and the program are of one build */
-    g->ops = ops();
-    g->side = (ares_dist_side){ .device = g->device, .size = g->size, .rank = g->rank };
-    ARES_TRY(choose_transport(g));
-    return ares_world_share_error(g->world, g->transport->open(g)); /* a wait that is watched */
-}
-
-/* Memory of the device for `bytes` of what other ranks send. */
-static int dist_side_memory(ares_group *g, size_t bytes)
-{
-    g->side.bytes = bytes;
-    g->side.on_device = g->device->k->alloc(g->device, bytes);
-    return g->side.on_device
-               ? ARES_OK
-               : ares_fail(ARES_EDEVICE, "dist: no %zu MiB left on the card for a group of ranks",
-                           bytes >> 20);
-}
-
-/* What follows a failure between two ranks: the others have begun the call, and would wait. */
-static void dist_must(ares_group *g, int rc)
-{
-    if (rc != ARES_OK) ares_world_abort(g->world, rc);
-}
-
 int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out)
 {
     if (d->counting) { /* the first of as many ranks, none of which is there */
@@ -350,8 +299,16 @@ int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_gr
                        .stride = stride,
                        .rank = ares_world_rank(w) / stride % size };
     int rc = ARES_OK;
-    if (size > 1 && d->index >= 0) rc = open_side(g);
-    else if (size > 1) rc = ares_world_share_error(w, ARES_OK); /* a wait that is watched */
+    if (size > 1 && d->index >= 0) {
+        ares_cuda_dist_ops_fn *ops;
+        *(void **)&ops = ares_device_symbol(d, "ares_cuda_dist_ops");
+        ARES_ASSERT(ops); /* the library and the program are of one build */
+        g->ops = ops();
+        g->side = (ares_dist_side){ .device = d, .size = size, .rank = g->rank };
+        rc = choose_transport(g);
+        if (rc == ARES_OK) rc = ares_world_share_error(w, g->transport->open(g));
+    } else if (size > 1) rc = ares_world_share_error(w, ARES_OK);
+    /* ranks wait for each other there, where a missing one is found, and not in what follows */
     if (rc == ARES_OK && size > 1)
         rc = g->transport && g->transport->connect ? g->transport->connect(g)
                                                    : dist_comm_open(w, size, stride, &g->comm);
@@ -367,7 +324,9 @@ void ares_group_close(ares_group *g)
 {
     if (!g) return;
     if (g->ops) {
-        dist_nccl_close(g);
+        ares_group **at = &g->world->groups; /* an NCCL group is in this list while it is open */
+        while (*at && *at != g) at = &(*at)->next;
+        if (*at) *at = g->next;
         g->ops->close(&g->side);
         g->device->k->release(g->device, g->side.on_device, g->side.bytes);
     }
@@ -412,8 +371,12 @@ static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
 {
     ares_world *w = g->world;
     g->bytes += bytes * (g->size - 1);
-    if (g->transport == &dist_nccl) dist_nccl_issue(g, kind, size);
-    else dist_watch_name(w, kind, size);
+    if (g->transport == &dist_nccl) { /* the call is queued: the card comes to it later */
+        g->tickets++;
+        g->behind[g->tickets % DIST_PLACES] = dist_watch_place(w);
+        dist_watch_name(w, kind, size);
+        g->at[g->tickets % DIST_PLACES] = dist_watch_issue(w, g->size, g->stride);
+    } else dist_watch_name(w, kind, size);
     if (g->size < w->size) return; /* other groups may make other calls */
     uint64_t call = (uint64_t)size * 31 + (uint64_t)kind;
     w->calls = (w->calls ^ call) * 0x9e3779b97f4a7c15u;

@@ -23,42 +23,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/*
- * The ranks share a machine and talk through memory; keeps Open MPI from looking for networks, and
- * from spreading the ranks over the machines of a batch system's job.
- */
-static void set_defaults(void)
-{
-    setenv("OMPI_MCA_pml", "ob1", 0);
-    setenv("OMPI_MCA_btl", "self,vader", 0);
-    setenv("OMPI_MCA_plm", "isolated", 0);
-    setenv("OMPI_MCA_ras", "^slurm,gridengine", 0);
-}
-
-/* One rank needs no mpirun. */
-static char **command(int ranks, int argc, char *const *argv, char count[static 16], char *self)
-{
-    snprintf(count, 16, "%d", ranks);
-    char *const fixed[] = { "mpirun", "-q", "-n", count, "--bind-to", "none", "--oversubscribe" };
-    char **words = ares_calloc((size_t)(ARES_COUNT(fixed) + argc + 3), sizeof *words);
-    int n = 0;
-    for (int i = 0; i < ARES_COUNT(fixed) && ranks > 1; i++) words[n++] = fixed[i];
-    if (ranks > 1 && geteuid() == 0) words[n++] = "--allow-run-as-root";
-    words[n++] = self;
-    for (int i = 0; i < argc; i++) words[n++] = argv[i];
-    return words;
-}
-
-/* ---------------- ranks that are there
- * Where a rank says that it can take signals: a datagram socket, whose name is in its environment.
- * The system says which process a datagram comes from. Signals go to these processes and not
- * through mpirun, which loses them while it starts or waits for ever after them, and which ends its
- * ranks a second after SIGINT, SIGTERM or SIGHUP.
+/* ---------------- ranks that have started
+ * A rank that can take signals says so with a datagram to a socket of the launcher, whose name is
+ * in the rank's environment; the system adds which process sent it. The launcher sends signals to
+ * these processes and not through mpirun, which loses signals while it starts or waits for ever
+ * after them, and which ends its ranks a second after SIGINT, SIGTERM or SIGHUP.
  */
 static const char variable[] = "ARES_LAUNCHER";
 typedef struct roll_call {
-    int socket, ranks, there;
-    pid_t *pids; /* [ranks], of those that are there */
+    int socket, ranks, there; /* there: how many ranks have answered */
+    pid_t *pids;              /* [ranks], of which the first `there` are set */
     char name[16];
 } roll_call;
 
@@ -80,23 +54,6 @@ static int open_roll_call(int ranks, roll_call *r)
     snprintf(r->name, sizeof r->name, "%.*s",
              (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), own.sun_path + 1);
     return ARES_OK;
-}
-
-static void receive(roll_call *r)
-{
-    for (;;) {
-        char byte, space[CMSG_SPACE(sizeof(struct ucred))];
-        struct iovec into = { &byte, 1 };
-        struct msghdr m = {
-            .msg_iov = &into, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
-        };
-        struct ucred from = { 0 };
-        if (recvmsg(r->socket, &m, 0) < 0) return;
-        const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        if (c && c->cmsg_type == SCM_CREDENTIALS) memcpy(&from, CMSG_DATA(c), sizeof from);
-        if (from.pid > 0 && from.uid == getuid() && r->there < r->ranks)
-            r->pids[r->there++] = from.pid;
-    }
 }
 
 static void signal_ranks(const roll_call *r, int signal)
@@ -140,7 +97,14 @@ static void exec_mpirun(char **words, const char *name, pid_t launcher, const si
         dup2(null, STDIN_FILENO);
         close(null);
     }
-    set_defaults();
+    /*
+     * The ranks share a machine and talk through memory: Open MPI need not look for networks, nor
+     * spread the ranks over the machines of a batch system's job. Users' own settings stay.
+     */
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+    setenv("OMPI_MCA_plm", "isolated", 0);
+    setenv("OMPI_MCA_ras", "^slurm,gridengine", 0);
     setenv(variable, name, 1);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(words[0], words);
@@ -152,8 +116,8 @@ static void exec_mpirun(char **words, const char *name, pid_t launcher, const si
 /* How a start has ended. */
 typedef struct outcome {
     int status;    /* of waitpid */
-    int received;  /* signals to this program */
-    int last;      /* the last of them; of those that came together the largest */
+    int received;  /* number of signals to this program */
+    int last;      /* the last signal; of several that came together the largest */
     bool by_force; /* this program has ended all processes, for such a signal */
 } outcome;
 
@@ -175,14 +139,29 @@ static bool has_ended(pid_t child, int *status)
     return ended;
 }
 
-/* Waits for a signal or a rank, at most until that time; 0: for ever. Gives the signal, or 0. */
+/*
+ * Waits for a signal, a rank's answer or the end of a child, at most until that time; 0: for ever.
+ * Returns the signal, or 0.
+ */
 static int wait_for_news(roll_call *r, int signals, double until, outcome *o)
 {
     struct pollfd wait[] = { { .fd = signals, .events = POLLIN },
                              { .fd = r->socket, .events = POLLIN } };
     double left_ms = 1000 * (until - ares_now_s());
     poll(wait, ARES_COUNT(wait), until > 0 ? (int)ARES_MAX(left_ms, 0) + 1 : -1);
-    receive(r);
+    for (;;) { /* the ranks that have answered since */
+        char byte, space[CMSG_SPACE(sizeof(struct ucred))];
+        struct iovec into = { &byte, 1 };
+        struct msghdr m = {
+            .msg_iov = &into, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space
+        };
+        struct ucred from = { 0 };
+        if (recvmsg(r->socket, &m, 0) < 0) break;
+        const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        if (c && c->cmsg_type == SCM_CREDENTIALS) memcpy(&from, CMSG_DATA(c), sizeof from);
+        if (from.pid > 0 && from.uid == getuid() && r->there < r->ranks)
+            r->pids[r->there++] = from.pid;
+    }
     int signal = 0;
     for (struct signalfd_siginfo s; read(signals, &s, sizeof s) == (ssize_t)sizeof s;) {
         if (s.ssi_signo == SIGCHLD) continue;
@@ -199,7 +178,7 @@ static int wait_for_news(roll_call *r, int signals, double until, outcome *o)
 static void attend(pid_t child, roll_call *r, int signals, outcome *o)
 {
     int held = 0;
-    double until = 0; /* then what was asked for is done by force; 0: nothing is due */
+    double until = 0; /* when processes are ended by force; 0: nothing is due */
     while (!has_ended(child, &o->status)) {
         int signal = wait_for_news(r, signals, until, o);
         double now = ares_now_s();
@@ -250,16 +229,6 @@ static void kill_children(void)
     if (all) closedir(all);
 }
 
-static void end_children(void)
-{
-    double until = ares_now_s() + END_S;
-    for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) >= 0 && ares_now_s() < until;) {
-        if (pid > 0) continue;
-        kill_children();
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    }
-}
-
 static bool asks_for_the_end(int code)
 {
     return code == ares_signal_exit_code(SIGHUP) || code == ares_signal_exit_code(SIGINT) ||
@@ -298,7 +267,13 @@ static int start(char **words, roll_call *r, int signals, const sigset_t *before
                        strerror(why));
     } else {
         attend(pid, r, signals, o);
-        if (o->by_force) end_children();
+        double until = ares_now_s() + END_S;
+        for (pid_t one;
+             o->by_force && (one = waitpid(-1, NULL, WNOHANG)) >= 0 && ares_now_s() < until;) {
+            if (one > 0) continue;
+            kill_children();
+            nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        }
     }
     close(error_pipe[0]);
     return rc;
@@ -311,13 +286,10 @@ static struct stat look_at(const char *path)
     return path && stat(path, &st) == 0 ? st : (struct stat){ 0 };
 }
 
-static bool same(const struct stat *a, const struct stat *b)
-{
-    return a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-/* Whether the run is started again; says so in a line. `begun`: `latest` at its last start. */
+/*
+ * Whether the run is started again, which it is only where it has saved a checkpoint since its last
+ * start; logs the decision. begun: the file `latest` at that start.
+ */
 static bool goes_on(const ares_launch_plan *p, int again, const outcome *o, int code,
                     const struct stat *begun)
 {
@@ -327,7 +299,10 @@ static bool goes_on(const ares_launch_plan *p, int again, const outcome *o, int 
          in_vain =
              code == ares_error_exit_code(ARES_EUSE) || code == ares_error_exit_code(ARES_ENUMERIC);
     if (p->restarts == 0 || code == 0 || asked_to_end || in_vain) return false;
-    bool go = again < p->restarts && now.st_ino != 0 && !same(&now, begun);
+    bool saved = now.st_ino != 0 &&
+                 (now.st_ino != begun->st_ino || now.st_mtim.tv_sec != begun->st_mtim.tv_sec ||
+                  now.st_mtim.tv_nsec != begun->st_mtim.tv_nsec);
+    bool go = again < p->restarts && saved;
     if (go) {
         if (ares_file_read(p->latest, &name) != ARES_OK) ares_str_add_z(&name, "latest");
         ares_log(ARES_LOG_INFO,
@@ -379,7 +354,15 @@ int ares_launch(const ares_launch_plan *p, int argc, char *const *argv, int *exi
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), rc = ARES_OK, again = 0;
     if (signals < 0) rc = ares_fail(ARES_EIO, "dist: no signalfd: %s", strerror(errno));
-    char **words = command(p->ranks, argc, argv, count, self);
+    snprintf(count, sizeof count, "%d", p->ranks);
+    char *const fixed[] = { "mpirun", "-q", "-n", count, "--bind-to", "none", "--oversubscribe" };
+    char **words = ares_calloc((size_t)(ARES_COUNT(fixed) + argc + 3), sizeof *words);
+    int n = 0;
+    /* one rank needs no mpirun */
+    for (int i = 0; i < ARES_COUNT(fixed) && p->ranks > 1; i++) words[n++] = fixed[i];
+    if (p->ranks > 1 && geteuid() == 0) words[n++] = "--allow-run-as-root";
+    words[n++] = self;
+    for (int i = 0; i < argc; i++) words[n++] = argv[i];
     outcome o = { 0 };
     for (bool go = rc == ARES_OK; go;) {
         roll_call r;

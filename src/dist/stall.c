@@ -125,7 +125,7 @@ static bool takes_part(const dist_rank_status *a, const dist_rank_status *b)
                          a->rank % stride == b->rank % stride);
 }
 
-/* Before (< 0) or after (> 0) another rank, in the order of the collectives that both take part in.
+/* Whether rank a is before (< 0) or after (> 0) rank b in the collectives that both take part in.
  */
 static int compare(const dist_rank_status *a, const dist_rank_status *b)
 {
@@ -138,7 +138,7 @@ static bool together(const dist_rank_status *a, const dist_rank_status *b)
     return takes_part(a, b) && compare(a, b) == 0;
 }
 
-/* "ranks 0-2, 5": those that stand where `at` does. Gives their number. */
+/* Adds "ranks 0-2, 5": the ranks that are in the collective that `at` is in. Returns how many. */
 static int add_ranks(const dist_rank_status *s, int n, const dist_rank_status *at, ares_str *out)
 {
     int found = 0;
@@ -183,17 +183,6 @@ static const char *state_of(const dist_rank_status *s, ino_t pids)
     }
 }
 
-static void add_states(const dist_rank_status *s, int n, const dist_rank_status *at, ino_t pids,
-                       ares_str *out)
-{
-    for (int i = 0; i < n; i++) {
-        if (!together(at, &s[i])) continue;
-        const char *state = state_of(&s[i], pids);
-        if (state) ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, state);
-        else ares_str_addf(out, "; is process %d of rank %d alive?", s[i].pid, s[i].rank);
-    }
-}
-
 /* A rank whose process is stopped, gone or waits for a disk, and its state; else `me` and NULL. */
 static int halted(const dist_rank_status *s, int n, int me, const char **state)
 {
@@ -206,8 +195,8 @@ static int halted(const dist_rank_status *s, int n, int me, const char **state)
 }
 
 /*
- * All ranks of this machine have begun the same collective, or what their cards do is queued.
- * state: what keeps this one, or NULL
+ * What a message says where no rank of this machine is behind rank me: all have begun the same
+ * collective, or have queued it for their cards. state: what rank me's process does, or NULL.
  */
 static void describe_others(const dist_rank_status *s, int n, int world, int me, const char *state,
                             ares_str *out)
@@ -228,7 +217,7 @@ static void describe_others(const dist_rank_status *s, int n, int world, int me,
     else if (world == n) ares_str_add_z(out, ", but it does not end");
 }
 
-/* The first rank, of those that take part in my collective, that has come least far. */
+/* Of the ranks that take part in my collective, the first of those that have come least far. */
 static int slowest(const dist_rank_status *s, int n, int me)
 {
     int least = me;
@@ -259,7 +248,12 @@ void dist_watch_describe(const dist_rank_status *s, int n, int world, int me, do
     add_ranks(s, n, &s[me], out);
     ares_str_add_z(out, " at ");
     add_name(&s[me], out);
-    add_states(s, n, slow, s[me].pids, out);
+    for (int i = 0; i < n; i++) {
+        if (!together(slow, &s[i])) continue;
+        const char *why = state_of(&s[i], s[me].pids);
+        if (why) ares_str_addf(out, "; process %d of rank %d %s", s[i].pid, s[i].rank, why);
+        else ares_str_addf(out, "; is process %d of rank %d alive?", s[i].pid, s[i].rank);
+    }
 }
 
 /* ---------------- waiting */
@@ -329,16 +323,6 @@ void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
     s->inside = inside;
 }
 
-static void end_if_gone(ares_world *w, dist_wait *wait)
-{
-    const dist_rank_status *gone = find_gone(), *before = wait->gone;
-    wait->gone = gone;
-    /* seen twice: mpirun ends the ranks itself, and then a signal handler speaks */
-    if (!gone || gone != before || !claim_report()) return;
-    (void)ares_fail(ARES_EDIST, "dist: rank %d (process %d) is gone", gone->rank, gone->pid);
-    ares_world_abort(w, ARES_EDIST);
-}
-
 static void end_if_late(ares_world *w, const dist_wait *wait)
 {
     const dist_rank_status *s = w->status;
@@ -379,7 +363,14 @@ void dist_watch_pause(ares_world *w, dist_wait *wait)
     }
     if (wait->waited >= wait->looked + look_s) {
         wait->looked = wait->waited;
-        end_if_gone(w, wait);
+        const dist_rank_status *gone = find_gone(), *before = wait->gone;
+        wait->gone = gone;
+        /* seen twice, because mpirun may be ending the ranks, and then a signal handler tells */
+        if (gone && gone == before && claim_report()) {
+            (void)ares_fail(ARES_EDIST, "dist: rank %d (process %d) is gone", gone->rank,
+                            gone->pid);
+            ares_world_abort(w, ARES_EDIST);
+        }
         end_if_late(w, wait);
     }
     dist_watch_rest(wait);

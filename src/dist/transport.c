@@ -56,20 +56,6 @@ static int checked(int mpi_rc, const char *what)
 }
 
 /*
- * Ranks on one machine read each other's memory with a system call that some containers forbid;
- * Open MPI then fails in the middle of a message. A container that forbids the call also forbids it
- * on the process itself: try that, and if it fails, tell Open MPI not to use it.
- */
-static void avoid_forbidden_copies(void)
-{
-    char from = 1, to = 0;
-    struct iovec local = { &to, 1 }, remote = { &from, 1 };
-    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1) return;
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    setenv("OMPI_MCA_btl_sm_single_copy_mechanism", "none", 0);
-}
-
-/*
  * CPUs per rank. The affinity masks of this machine's ranks may be the same CPUs (unbound),
  * different ones (bound by mpirun) or overlap: of their union each rank gets the share that its
  * mask has in the sum of all masks. A quota is shared evenly.
@@ -96,7 +82,10 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
     return rc;
 }
 
-/* Memory that the ranks of this machine share. The system frees it with the last of them. */
+/*
+ * Makes w->status, which the ranks of this machine share. The system frees it when the last of them
+ * ends.
+ */
 static int share_status(MPI_Comm local, ares_world *w)
 {
     MPI_Win window;
@@ -126,18 +115,23 @@ static int refuse_to_be_alone(void)
                      dist_transport_size());
 }
 
-/* srun without --mpi=pmix: MPI itself would end the process, at length. */
-static bool no_pmix(void)
-{
-    return !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") &&
-           getenv("SLURM_STEP_NUM_TASKS");
-}
-
 int dist_transport_open(ares_world *w)
 {
-    if (no_pmix()) return refuse_to_be_alone();
-    avoid_forbidden_copies();
-    /* no stack for SIGABRT: what calls abort has said why */
+    /* srun without --mpi=pmix: MPI itself would end the process with a long message */
+    if (!getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") && getenv("SLURM_STEP_NUM_TASKS"))
+        return refuse_to_be_alone();
+    /*
+     * Ranks on one machine read each other's memory with a system call that some containers forbid;
+     * Open MPI then fails in the middle of a message. A container that forbids the call also
+     * forbids it on the process itself: try that, and if it fails, tell Open MPI not to use it.
+     */
+    char from = 1, to = 0;
+    struct iovec own = { &to, 1 }, remote = { &from, 1 };
+    if (process_vm_readv(getpid(), &own, 1, &remote, 1, 0) != 1) {
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+        setenv("OMPI_MCA_btl_sm_single_copy_mechanism", "none", 0);
+    }
+    /* Open MPI prints no stack for SIGABRT, because whoever calls abort has said why */
     setenv("OMPI_MCA_opal_signal", "7,8,11", 0);
     int got = 0, started;
     sigset_t every, before; /* signals are for the main thread, not for those that MPI starts */

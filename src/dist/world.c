@@ -207,27 +207,6 @@ int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
     return merge_all(w, DIST_MAX_I64, x, n, sizeof *x, max_i64);
 }
 
-/*
- * More than 2 GiB in total, where MPI's counts of int do not reach: each rank broadcasts in turn.
- */
-static int gather_by_turns(ares_world *w, const void *data, const size_t *start, char *all)
-{
-    memcpy(all + start[w->rank], data, start[w->rank + 1] - start[w->rank]);
-    for (int r = 0; r < w->size; r++)
-        ARES_TRY(ares_world_broadcast(w, all + start[r], start[r + 1] - start[r], r));
-    return ARES_OK;
-}
-
-static int gather_sized(ares_world *w, const void *data, const size_t *start, char *all)
-{
-    int *bytes = ares_calloc((size_t)w->size * 2, sizeof *bytes), *at = bytes + w->size;
-    for (int r = 0; r < w->size; r++)
-        at[r] = (int)start[r], bytes[r] = (int)(start[r + 1] - start[r]);
-    int rc = dist_gather_sized(w, data, all, bytes, at);
-    ares_free(bytes);
-    return rc;
-}
-
 int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_str *out,
                           size_t *start)
 {
@@ -245,8 +224,17 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
     for (int r = 0; r < ranks; r++) at[r + 1] = at[r] + (size_t)sizes[r];
     if (rc == ARES_OK) {
         ares_str_reserve(out, at[ranks]);
-        rc = at[ranks] <= INT_MAX ? gather_sized(w, data, at, out->data)
-                                  : gather_by_turns(w, data, at, out->data);
+        if (at[ranks] <= INT_MAX) {
+            int *count = ares_calloc((size_t)ranks * 2, sizeof *count), *from = count + ranks;
+            for (int r = 0; r < ranks; r++)
+                from[r] = (int)at[r], count[r] = (int)(at[r + 1] - at[r]);
+            rc = dist_gather_sized(w, data, out->data, count, from);
+            ares_free(count);
+        } else { /* MPI counts in int: above 2 GiB each rank broadcasts in turn */
+            memcpy(out->data + at[w->rank], data, at[w->rank + 1] - at[w->rank]);
+            for (int r = 0; r < ranks && rc == ARES_OK; r++)
+                rc = ares_world_broadcast(w, out->data + at[r], at[r + 1] - at[r], r);
+        }
     }
     if (rc == ARES_OK) {
         out->len = at[ranks];

@@ -19,7 +19,8 @@
  * reserved and hold nothing: reading or writing one by mistake faults at once.
  */
 
-/* Memory of the host: none of a card's, and all there is of a CPU. */
+/* Host memory: not counted beside a card, and all the memory of a CPU device (then by `reserve`).
+ */
 static void *reserve_host(ares_device *d, size_t bytes)
 {
     (void)d;
@@ -67,7 +68,7 @@ static int count_sync(ares_device *d)
     (void)d;
     return ARES_OK;
 }
-/* Never called: a table that has it makes the engine keep buffers for steps launched ahead. */
+/* Never called. The engine keeps buffers for steps launched ahead where a table has this entry. */
 static void advance(ares_device *d, const ares_advance_args *a)
 {
     (void)d, (void)a;
@@ -192,19 +193,6 @@ static void take_from_torch(ares_device *d)
     ares_error_clear();
 }
 
-/* Puts libtorch's table on an open CPU device. */
-static int open_aten(ares_device *d, ares_dtype act)
-{
-    void (*open)(ares_device *, ares_dtype);
-    char message[4400];
-    *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
-    if (!open)
-        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
-                         message);
-    open(d, act);
-    return ARES_OK;
-}
-
 /* ------------------------------------------------------------------ CUDA */
 
 typedef void cuda_close_fn(ares_device *d);
@@ -255,8 +243,7 @@ static int open_cuda(const char *name, int index, ares_dtype act, int threads, a
     /* for deterministic products of libtorch's cuBLAS; set before there are threads that read it */
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     if (open(out, index, message, sizeof message) == ARES_OK) {
-        /* the caller mostly waits for the card: there is always another thread for the host's work
-         */
+        /* at least 2: the caller mostly waits for the card, and the host's work needs a thread */
         out->pool = ares_pool_new(ARES_MAX(threads > 0 ? threads : ares_cpu_count(), 2));
         take_from_torch(out);
         return ARES_OK;
@@ -359,9 +346,16 @@ int ares_device_open_table(const char *name, const char *table, ares_dtype act, 
                          "device=cpu or kernels=native",
                          name);
     ARES_TRY(ares_device_open(name, threads, out));
-    int rc = open_aten(out, act);
-    if (rc != ARES_OK) ares_device_close(out);
-    return rc;
+    void (*open)(ares_device *, ares_dtype);
+    char message[4400];
+    *(void **)&open = of_torch("ares_aten_open", message, sizeof message);
+    if (!open) {
+        ares_device_close(out);
+        return ares_fail(ARES_EDEVICE, "kernels: kernels = 'aten': %s; use kernels=native",
+                         message);
+    }
+    open(out, act);
+    return ARES_OK;
 }
 
 void ares_device_close(ares_device *d)
@@ -434,30 +428,6 @@ void ares_phase_give_back(ares_device *d, ares_held *h)
     *h = (ares_held){ 0 };
 }
 
-static void enter(struct ares_phases *p, ares_phase phase)
-{
-    if (p->turn && p->now == phase) return;
-    p->now = phase;
-    p->used = 0;
-    p->turn++;
-}
-
-/* Rollout's memory comes from the start on: what it does not take stays dirty. */
-static void zero(ares_device *d, size_t from, size_t to)
-{
-    struct ares_phases *p = d->phases;
-    size_t first = ARES_MAX(from, p->zeroed_to), end = ARES_MIN(to, p->dirty_to);
-    if (first < end) d->k->zero(d, p->memory + first, end - first);
-    p->zeroed_to = ARES_MAX(p->zeroed_to, to);
-}
-
-static void write_over(struct ares_phases *p)
-{
-    if (p->zeroed_to >= p->dirty_to) p->dirty_to = 0;
-    p->zeroed_to = 0;
-    p->dirty_to = ARES_MAX(p->dirty_to, p->used);
-}
-
 void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t bytes)
 {
     struct ares_phases *p = d->phases;
@@ -465,11 +435,23 @@ void *ares_phase_take(ares_device *d, ares_phase phase, ares_held *h, size_t byt
     ares_phase_give_back(d, h);
     bytes = ares_phase_size(bytes);
     if (p && bytes <= p->bytes - (p->turn && p->now == phase ? p->used : 0)) {
-        enter(p, phase);
+        if (!p->turn || p->now != phase) { /* the phase begins */
+            p->now = phase;
+            p->used = 0;
+            p->turn++;
+        }
         *h = (ares_held){ p->memory + p->used, bytes, p->turn };
         p->used += bytes;
-        if (phase == ARES_PHASE_TRAIN) write_over(p);
-        else zero(d, p->used - bytes, p->used);
+        if (phase == ARES_PHASE_TRAIN) { /* will write what it takes */
+            if (p->zeroed_to >= p->dirty_to) p->dirty_to = 0;
+            p->zeroed_to = 0;
+            p->dirty_to = ARES_MAX(p->dirty_to, p->used);
+        } else { /* rollout gets zeros; what it does not take stays dirty */
+            size_t first = ARES_MAX(p->used - bytes, p->zeroed_to),
+                   end = ARES_MIN(p->used, p->dirty_to);
+            if (first < end) d->k->zero(d, p->memory + first, end - first);
+            p->zeroed_to = ARES_MAX(p->zeroed_to, p->used);
+        }
         return h->data;
     }
     h->data = d->k->alloc(d, bytes);

@@ -10,10 +10,7 @@
 #include "ares/kernels.h"
 #include "count.h"
 
-/*
- * Private to the kernels room: memory and threads of a CPU device, shared by all its instruction
- * sets.
- */
+/* Memory and threads of a CPU device, shared by all its instruction sets. */
 
 /*
  * Runs tasks 0 .. tasks - 1 on the device's pool, or one after the other where waking the other

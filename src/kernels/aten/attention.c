@@ -195,23 +195,8 @@ static void gather_kv(ares_device *d, const ares_gather_args *a)
 
 /* ------------------------------------------------------------------ decoding */
 
-/* Floats of keys that are gathered at once at most: 64 MiB. But never less than a segment. */
+/* Most floats of keys that are gathered at once (64 MiB); a longer segment is gathered alone. */
 static const int64_t GATHERED = 1 << 24;
-
-/* How many segments from the i-th on have one row and fit together, padded to the longest. */
-static int32_t one_row_segments(const ares_attention_args *a, int32_t i, int64_t *longest)
-{
-    int32_t count = 0;
-    *longest = 0;
-    for (; i + count < a->seg.n; count++) {
-        aten_seen g = aten_seen_by(a, i + count);
-        int64_t keys = ARES_MAX(*longest, g.end - g.first);
-        if (g.rows != 1 || (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
-            break;
-        *longest = keys;
-    }
-    return count;
-}
 
 /* Rows of one KV head's queries as [count][n_kv_heads][n_heads / n_kv_heads][head_dim] */
 static at_tensor groups_of(const ares_device *d, const ares_attention_args *a, const void *x,
@@ -258,8 +243,18 @@ static void aten_attention_paged(ares_device *d, const ares_attention_args *a)
 {
     aten_attend_pieces(d, a, gather_kv);
     for (int32_t i = 0; i < a->seg.n;) {
-        int64_t longest;
-        int32_t count = one_row_segments(a, i, &longest);
+        /* how many segments from the i-th on have one row and fit together, padded to the longest
+         */
+        int64_t longest = 0;
+        int32_t count = 0;
+        for (; i + count < a->seg.n; count++) {
+            aten_seen g = aten_seen_by(a, i + count);
+            int64_t keys = ARES_MAX(longest, g.end - g.first);
+            if (g.rows != 1 ||
+                (count && (count + 1) * keys * a->n_kv_heads * a->head_dim > GATHERED))
+                break;
+            longest = keys;
+        }
         if (count > 0) attend_rows(d, a, i, count, longest);
         i += ARES_MAX(count, 1);
     }
@@ -331,25 +326,20 @@ void aten_attention(ares_device *d, const ares_attention_args *a)
     aten_leave(d, s);
 }
 
-/*
- * The card's index_add_ of a fixed order sorts the rows first, in some 20 launches; the kernel of
- * libares_cuda.so is one.
- */
-static void sum_on_card(ares_device *d, const ares_attention_args *a, at_tensor gradient, void *to)
-{
-    int32_t width = a->n_kv_heads * a->head_dim;
-    const void *from = at_data(at_reshape(gradient, AT_DIMS(a->seg.keys, width)));
-    ares_sum_keys_args sum = {
-        .seg = a->seg, .width = width, .gradient = from, .to = to, .ld = a->lddkv
-    };
-    if (from) aten_under(d)->sum_keys(d, &sum);
-}
-
 /* Each key's gradient to its row: summed in f32 where several segments see it, and rounded once. */
 static void put_keys(ares_device *d, const ares_attention_args *a, at_tensor gradient, void *to)
 {
     if (gathers(a) && aten_under(d)->sum_keys) {
-        sum_on_card(d, a, gradient, to);
+        /*
+         * libtorch's index_add_ of a fixed order sorts the rows first, in some 20 launches on a
+         * card; the kernel of libares_cuda.so is one.
+         */
+        int32_t width = a->n_kv_heads * a->head_dim;
+        const void *from = at_data(at_reshape(gradient, AT_DIMS(a->seg.keys, width)));
+        ares_sum_keys_args sum = {
+            .seg = a->seg, .width = width, .gradient = from, .to = to, .ld = a->lddkv
+        };
+        if (from) aten_under(d)->sum_keys(d, &sum);
         return;
     }
     if (gathers(a)) {

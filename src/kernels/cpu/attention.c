@@ -82,10 +82,6 @@ static void differentiate_row(float *p, float *ds, uint32_t seen, v16 lse, v16 d
     }
 }
 
-/*
- * The queries of a segment and one head: where they lie, or copies without gaps. Rows that are far
- * apart meet in a few sets of the cache, and every chunk of keys visits all of them.
- */
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
 static void rows_back(const ares_attention_args *a, const query_rows *x, int s, int head, int first,
                       int n, const chunk *c)
@@ -133,7 +129,11 @@ static void move_gradients(const ares_attention_args *a, int s, int h, const chu
     }
 }
 
-/* scratch: as scratch_floats_of_rows says */
+/*
+ * The queries of a segment and one head: where they lie, or copies without gaps. Rows that are far
+ * apart meet in a few sets of the cache, and every chunk of keys visits all of them. scratch: as
+ * scratch_floats_of_rows says.
+ */
 static query_rows open_rows(const ares_attention_args *a, int s, int head, bool copies,
                             float *scratch)
 {
@@ -161,26 +161,6 @@ static query_rows open_rows(const ares_attention_args *a, int s, int head, bool 
     x.ldq = x.ldo = x.lddq = dim;
     memset(x.dq, 0, (size_t)(rows * dim) * sizeof *q);
     return x;
-}
-
-static void close_rows(const ares_attention_args *a, const query_rows *x, int s, int head)
-{
-    int64_t row = a->seg.start[s], dim = a->head_dim;
-    float *dq = (float *)a->dq + row * a->lddq + head * dim;
-    for (int64_t r = 0; r < segment_rows(&a->seg, s) && dq != x->dq; r++)
-        memcpy(dq + r * a->lddq, x->dq + r * dim, (size_t)dim * sizeof *dq);
-}
-
-/* dq, dk and dv of a segment's own rows, for KV head h and its query heads, begin at 0. */
-static void zero_gradients(const ares_attention_args *a, int s, int h)
-{
-    int64_t dim = a->head_dim, group = a->n_heads / a->n_kv_heads;
-    for (int64_t row = a->seg.start[s]; row < a->seg.start[s + 1]; row++) {
-        memset((float *)a->dq + row * a->lddq + h * group * dim, 0,
-               (size_t)(group * dim) * sizeof(float));
-        memset((float *)a->dk + row * a->lddkv + h * dim, 0, (size_t)dim * sizeof(float));
-        memset((float *)a->dv + row * a->lddkv + h * dim, 0, (size_t)dim * sizeof(float));
-    }
 }
 
 /* x: of the query heads of KV head h */
@@ -229,12 +209,25 @@ static void back_task(void *ctx, int64_t task, int worker)
                 .k = scratch + 2 * size,
                 .dk = scratch + 3 * size,
                 .dv = scratch + 4 * size };
-    for (int s = lead; s >= 0; s = job->next[s]) zero_gradients(a, s, h);
+    /* dq, dk and dv of every segment's own rows, for KV head h and its query heads, begin at 0 */
+    for (int s = lead; s >= 0; s = job->next[s])
+        for (int64_t row = a->seg.start[s]; row < a->seg.start[s + 1]; row++) {
+            memset((float *)a->dq + row * a->lddq + (int64_t)h * group * dim, 0,
+                   (size_t)(group * dim) * sizeof(float));
+            memset((float *)a->dk + row * a->lddkv + (int64_t)h * dim, 0,
+                   (size_t)dim * sizeof(float));
+            memset((float *)a->dv + row * a->lddkv + (int64_t)h * dim, 0,
+                   (size_t)dim * sizeof(float));
+        }
     for (int s = lead; s >= 0; s = job->next[s]) {
         for (int g = 0; g < group; g++)
             x[g] = open_rows(a, s, h * group + g, copies, rows + g * each);
         segment_back(a, x, s, h, &c);
-        for (int g = 0; g < group; g++) close_rows(a, &x[g], s, h * group + g);
+        for (int g = 0; g < group; g++) { /* copies of dq go back to where dq lies */
+            float *dq = (float *)a->dq + a->seg.start[s] * a->lddq + (int64_t)(h * group + g) * dim;
+            for (int64_t r = 0; r < segment_rows(&a->seg, s) && dq != x[g].dq; r++)
+                memcpy(dq + r * a->lddq, x[g].dq + r * dim, (size_t)dim * sizeof *dq);
+        }
     }
 }
 

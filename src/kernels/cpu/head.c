@@ -136,29 +136,6 @@ static void merge_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/* A part's own chunks of every row, and the logits of the rows' targets that lie in them. */
-static void write_part(const head_job *j, int64_t each, vocab_part *part, float *target)
-{
-    const ares_head_args *a = j->a;
-    for (int64_t r = 0; r < j->rows; r++) {
-        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - j->chunk;
-        memcpy(part + r * each, j->part + r * j->all + j->chunk, (size_t)j->chunks * sizeof *part);
-        if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
-    }
-}
-
-/* The chunks [chunk, chunk + chunks) of every row, as their part wrote them. */
-static void read_part(const head_job *j, int64_t chunk, int64_t chunks, int64_t each,
-                      const vocab_part *part, const float *target)
-{
-    const ares_head_args *a = j->a;
-    for (int64_t r = 0; r < j->rows; r++) {
-        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - chunk;
-        memcpy(j->part + r * j->all + chunk, part + r * each, (size_t)chunks * sizeof *part);
-        if (at >= 0 && at < chunks) a->log_prob[j->row + r] = target[r];
-    }
-}
-
 /* Every part gets what all parts know of the rows; each sends as much as the largest. */
 static void join_parts(head_job *j)
 {
@@ -167,14 +144,26 @@ static void join_parts(head_job *j)
             n = j->rows * each;
     size_t bytes = (size_t)n * sizeof(vocab_part) + (size_t)j->rows * sizeof(float);
     char *mine = ares_calloc(1, bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
+    const ares_head_args *a = j->a;
     vocab_part *part = (void *)mine;
-    write_part(j, each, part, (float *)(void *)(part + n));
+    float *target = (void *)(part + n); /* [rows]: the target's logit, where its chunk is here */
+    for (int64_t r = 0; r < j->rows; r++) {
+        int64_t at = a->target[j->row + r] / VOCAB_CHUNK - j->chunk;
+        memcpy(part + r * each, j->part + r * j->all + j->chunk, (size_t)j->chunks * sizeof *part);
+        if (at >= 0 && at < j->chunks) target[r] = a->log_prob[j->row + r];
+    }
     parts->gather(parts->ctx, mine, all, bytes);
     for (int i = 0; i < parts->parts; i++) {
         int64_t first = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i)),
                 end = vocab_chunks(ares_vocab_part_first(j->a->vocab, parts->parts, i + 1));
         part = (void *)(all + (size_t)i * bytes);
-        read_part(j, first, end - first, each, part, (const float *)(void *)(part + n));
+        target = (void *)(part + n);
+        for (int64_t r = 0; r < j->rows; r++) {
+            int64_t at = a->target[j->row + r] / VOCAB_CHUNK - first;
+            memcpy(j->part + r * j->all + first, part + r * each,
+                   (size_t)(end - first) * sizeof *part);
+            if (at >= 0 && at < end - first) a->log_prob[j->row + r] = target[r];
+        }
     }
     ares_free(mine);
     ares_free(all);

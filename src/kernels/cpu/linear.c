@@ -142,14 +142,6 @@ static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col
         }
 }
 
-/* The most panels that a tile of so many rows takes at once, of the whole ones that are left. */
-static int panels_at_once(tile_kind kind, int64_t rows, int64_t cols)
-{
-    int np = TILE_MAX_PANELS;
-    while (np > 1 && (!tiles[kind][rows][np] || cols < np * 32)) np /= 2;
-    return np;
-}
-
 void ARES_K(product)(const product_args *a)
 {
     tile_kind kind = a->bf16 ? TILE_BF16 : a->x_k == 1 ? TILE_F32 : TILE_F32_BY_K;
@@ -158,7 +150,10 @@ void ARES_K(product)(const product_args *a)
     int64_t n_tiles = (a->rows + TILE_ROWS - 1) / TILE_ROWS, panels = (a->cols + 31) / 32;
     int np = 1;
     for (int64_t p = 0; p < panels; p += np) {
-        np = n_tiles == 1 ? panels_at_once(kind, a->rows, a->cols - p * 32) : 1;
+        if (n_tiles == 1) { /* the most panels that such a tile takes, of those that are whole */
+            np = TILE_MAX_PANELS;
+            while (np > 1 && (!tiles[kind][a->rows][np] || a->cols - p * 32 < np * 32)) np /= 2;
+        }
         int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
         bool direct = !a->bias && !a->residual && cols == 32 * np;
         const void *w = (const char *)a->w + p * a->w_panel * w_bytes;

@@ -382,18 +382,6 @@ static int join_lists(const sample_job *j, int64_t r, likely *list)
     return n;
 }
 
-static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
-{
-    const ares_sample_args *a = j->a;
-    likely list[ARES_LIKELY_MAX];
-    int most = a->n_likely, n = join_lists(j, r, list);
-    for (int i = 0; i < most; i++) {
-        a->likely_token[(j->row + r) * most + i] = i < n ? list[i].token : -1;
-        a->likely_log_prob[(j->row + r) * most + i] =
-            i < n ? vocab_log_prob(one, list[i].z) : -INFINITY;
-    }
-}
-
 static void row_task(void *ctx, int64_t r, int worker)
 {
     const sample_job *j = ctx;
@@ -415,7 +403,15 @@ static void row_task(void *ctx, int64_t r, int worker)
     if (!j->part_1) return;
     vocab_total one =
         p->inv_temperature == 1.0f ? t : vocab_merge(j->part_1 + r * j->chunks, j->chunks);
-    if (a->n_likely) merge_likely(j, r, &one);
+    if (a->n_likely) {
+        likely list[ARES_LIKELY_MAX];
+        int most = a->n_likely, n = join_lists(j, r, list);
+        for (int i = 0; i < most; i++) {
+            a->likely_token[row * most + i] = i < n ? list[i].token : -1;
+            a->likely_log_prob[row * most + i] =
+                i < n ? vocab_log_prob(&one, list[i].z) : -INFINITY;
+        }
+    }
     if (!a->log_prob_1) return;
     a->log_prob_1[row] = vocab_log_prob(&one, b.logit);
     a->entropy_1[row] = one.entropy;
@@ -426,19 +422,6 @@ static bool is_filtered(const ares_sample_args *a, int64_t row)
     return a->temperature[row] > 0.0f &&
            ((a->top_p && a->top_p[row] < 1.0f) ||
             (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
-}
-
-/* As many rows from `row` on as scratch holds: parts of all, logits of the filtered ones. */
-static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filtered)
-{
-    int64_t n = 0, most = scratch_filtered(a->vocab);
-    *filtered = 0;
-    for (; row + n < a->rows && n < SAMPLED_ROWS; n++) {
-        bool f = is_filtered(a, row + n);
-        if (f && *filtered == most) break;
-        *filtered += f;
-    }
-    return n;
 }
 
 /* ------------------------------------------------------------------ a head in parts */
@@ -460,13 +443,6 @@ static wire wire_at(char *base, const sample_job *j, int64_t each)
     w.logits = (void *)(w.likely + j->rows * j->a->n_likely);
     return w;
 }
-static size_t wire_bytes(const sample_job *j, int64_t each, int64_t filtered)
-{
-    return (size_t)(j->rows * each) * sizeof(chunk_result) +
-           (size_t)(j->rows * j->a->n_likely) * sizeof(likely) +
-           (size_t)(filtered * each * VOCAB_CHUNK) * sizeof(float);
-}
-
 static void write_part(const sample_job *j, const wire *w)
 {
     int64_t kept = 0, most = j->a->n_likely;
@@ -524,7 +500,9 @@ static void join_parts(sample_job *j, int64_t filtered)
     const ares_sample_args *a = j->a;
     const ares_vocab_parts *parts = a->parts;
     int64_t each = vocab_chunks(ares_vocab_part_first(a->vocab, parts->parts, 1));
-    size_t bytes = wire_bytes(j, each, filtered);
+    size_t bytes = (size_t)(j->rows * each) * sizeof(chunk_result) +
+                   (size_t)(j->rows * a->n_likely) * sizeof(likely) +
+                   (size_t)(filtered * each * VOCAB_CHUNK) * sizeof(float);
     char *mine = ares_malloc(bytes), *all = ares_malloc(bytes * (size_t)parts->parts);
     wire w = wire_at(mine, j, each);
     memset(mine, 0, bytes);
@@ -570,7 +548,12 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
     int workers = ares_pool_threads(d->pool), most_lists = ARES_MAX(workers, cut ? cut->parts : 1);
     for (int64_t row = 0; row < a->rows; row += rows) {
-        rows = rows_from(a, row, &filtered);
+        /* as many rows as scratch holds: parts of all, logits of the filtered ones */
+        for (rows = filtered = 0; row + rows < a->rows && rows < SAMPLED_ROWS; rows++) {
+            bool keeps = is_filtered(a, row + rows);
+            if (keeps && filtered == scratch_filtered(a->vocab)) break;
+            filtered += keeps;
+        }
         size_t parts = (size_t)(rows * chunks),
                lists = a->n_likely ? (size_t)(most_lists * rows) : 0;
         char *scratch = kernels_scratch(d, KERNELS_SHARED,

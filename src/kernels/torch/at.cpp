@@ -318,29 +318,6 @@ void at_manual_seed(uint64_t seed)
     at::manual_seed(seed);
 }
 
-// The full path, because the program's rpath is ignored when a sanitizer intercepts dlopen.
-static std::string beside_libtorch(const char *name)
-{
-    Dl_info cpu;
-    if (!dladdr((void *)&at::set_num_threads, &cpu) || !strchr(cpu.dli_fname, '/')) return name;
-    return std::string(cpu.dli_fname, strrchr(cpu.dli_fname, '/') + 1) + name;
-}
-
-// Deterministic products also need cuBLAS to keep its workspace at one size: the environment says
-// so before threads exist (src/kernels/device.c). Splitting a product over k stays allowed, with
-// sums in f32: without it libtorch refuses bf16 products by cuBLAS.
-static void choose_arithmetic()
-{
-    at::Context &c = at::globalContext();
-    c.setFloat32MatmulPrecision("highest");
-    c.setAllowTF32CuBLAS(false);
-    c.setAllowTF32CuDNN(false);
-    c.setAllowBF16ReductionCuBLAS(false, true);
-    c.setAllowFP16ReductionCuBLAS(false, true);
-    c.setDeterministicAlgorithms(true, false);
-    c.setDeterministicFillUninitializedMemory(false);
-}
-
 // Nothing may ask libtorch about CUDA before its library is open: it would remember that there is
 // none.
 int at_cuda_open(void)
@@ -349,7 +326,13 @@ int at_cuda_open(void)
     static void *library = nullptr;
     std::lock_guard<std::mutex> lock(mutex);
     if (!library) {
-        library = dlopen(beside_libtorch("libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL);
+        // The full path, beside libtorch's CPU library: the program's rpath is ignored when a
+        // sanitizer intercepts dlopen.
+        Dl_info cpu;
+        std::string path = "libtorch_cuda.so";
+        if (dladdr((void *)&at::set_num_threads, &cpu) && strchr(cpu.dli_fname, '/'))
+            path = std::string(cpu.dli_fname, strrchr(cpu.dli_fname, '/') + 1) + path;
+        library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
         if (!library)
             return ares_fail(
                 ARES_EDEVICE,
@@ -359,7 +342,18 @@ int at_cuda_open(void)
     }
     try {
         if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) {
-            choose_arithmetic();
+            // Deterministic products also need cuBLAS to keep its workspace at one size: the
+            // environment says so before threads exist (src/kernels/device.c). Splitting a product
+            // over k stays allowed, with sums in f32: without it libtorch refuses bf16 products by
+            // cuBLAS.
+            at::Context &c = at::globalContext();
+            c.setFloat32MatmulPrecision("highest");
+            c.setAllowTF32CuBLAS(false);
+            c.setAllowTF32CuDNN(false);
+            c.setAllowBF16ReductionCuBLAS(false, true);
+            c.setAllowFP16ReductionCuBLAS(false, true);
+            c.setDeterministicAlgorithms(true, false);
+            c.setDeterministicFillUninitializedMemory(false);
             // its allocator too, which at_view's tensors do not wake
             at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
             return ARES_OK;

@@ -155,9 +155,9 @@ double ares_pass_at_k(int64_t n, int64_t correct, int64_t k);
 /* how many k are reported: 1, 2, 4 ... up to n; 0 for n = 1 */
 int ares_pass_at_k_count(int64_t n);
 /*
- * Expected values over k draws with replacement of n answers, which verl estimates by 1000 such
- * draws: of the greatest of their values, and of the value that belongs to the vote that most of
- * them have. A tie of votes is won by the one drawn first, and a vote's value is that of its first
+ * Exact expected values over k draws with replacement from n answers, which verl estimates by 1000
+ * such draws. best: the greatest of the k values. maj: the value of the vote that most of the k
+ * answers have; of tied votes the one drawn first wins, and a vote's value is that of its first
  * answer drawn. votes [n]: numbers below n; O(votes k^3) steps.
  *
  *   std     written: the standard deviation of that value over all draws
@@ -195,7 +195,8 @@ typedef struct ares_adv {
     unsigned needs;
     /* world NULL: one rank */
     int (*compute)(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
-    const char *reads; /* options that only entries which name them read, by blanks; NULL: none */
+    /* options that this entry reads and others do not, separated by blanks; NULL: none */
+    const char *reads;
 } ares_adv;
 const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);
@@ -267,8 +268,9 @@ typedef struct ares_collapse {
     double accuracy[ARES_COLLAPSE_LOOKS], chance[ARES_COLLAPSE_LOOKS];
 } ares_collapse;
 /*
- * matched, marginal [thoughts], written: the log-prob after the own prompt, and that of the mixture
- * of all prompts. Ties between prompts go to the first. At least one thought and one prompt.
+ * matched, marginal [thoughts], written: the thought's log-prob after its own prompt, and under the
+ * mixture of all prompts. Of equally likely prompts the first wins. At least one thought and one
+ * prompt.
  */
 void ares_collapse_measure(const ares_collapse_scores *s, double *matched, double *marginal,
                            ares_collapse *out);
@@ -285,9 +287,9 @@ int64_t ares_std_quantiles(const double *std, int64_t n, int64_t count, int64_t 
 enum { ARES_STD_BANDS = 6 };
 int64_t ares_std_bands(const double *std, int64_t n, int64_t *order, int64_t *start);
 /*
- * The standard deviation, by n - 1, of the scores of a group's answers, as they are without any
- * penalty of length. An answer that is there twice, or in several rows, counts once, a discarded
- * one not at all. *std: 0 for a single answer. false: no answer counts.
+ * The standard deviation, with divisor n - 1, of the scores of a group's answers before any penalty
+ * for length. An answer that occurs twice or has several rows counts once; a discarded one does not
+ * count. *std: 0 for a single answer. false: no answer counts.
  */
 bool ares_group_reward_std(const ares_batch *b, int64_t group, double *std);
 #endif

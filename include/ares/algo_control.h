@@ -19,15 +19,14 @@
 typedef struct ares_control_env {
     ares_world *world; /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
-    bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
-                          */
+    /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty */
+    bool entropy_reward;
     /*
-     * for check alone: validations are made during training; answers may have an accuracy; the loss
+     * only for `check`: the run validates during training; answers may have an accuracy; the loss
      * has a KL of its own
      */
     bool validates, judges, own_kl;
-    /* the training rows' ids (ares_source_gids), which a loaded state's must be among; NULL: any
-     */
+    /* ids of the training rows (ares_source_gids); a loaded state may name no others. NULL: any */
     const ares_map *gids;
 } ares_control_env;
 typedef struct ares_control_section {
@@ -46,8 +45,8 @@ typedef struct ares_control {
     size_t options_size; /* of the whole struct, zeroed before its sections are bound */
     bool (*wanted)(const void *options, const ares_control_env *env);
     /*
-     * Reports, before a run opens anything, what makes no sense of the options of a control that is
-     * wanted; NULL: nothing does. env has no world and no gids yet.
+     * Called where the control is wanted, before a run opens anything: reports options that make no
+     * sense. env has no world and no gids yet. NULL: there is nothing to check.
      */
     void (*check)(ares_config *cfg, const void *options, const ares_control_env *env);
     /* options and env's pointers outlive the state */
@@ -63,9 +62,9 @@ typedef struct ares_control {
     /* every batch of groups made for the step, with accuracies, before any group is filtered out */
     int (*generated)(void *state, const ares_batch *b);
     /*
-     * Reason to end the run, as a word, or NULL. Asked after observe and when a run is resumed; the
-     * step that raises it makes no update. Must follow from the saved state, so that a resumed run
-     * stops too.
+     * Reason to end the run, as a word, or NULL. Called after observe and when a run is resumed; a
+     * step with a reason makes no update. The reason must follow from the saved state, so that a
+     * resumed run stops too.
      */
     const char *(*stop)(const void *state);
     /*
@@ -77,8 +76,8 @@ typedef struct ares_control {
     /* the i-th prompt that is left out from the next epoch on; false: no more */
     bool (*dropped)(const void *state, int64_t i, ares_view *gid);
     /*
-     * Validation: all of the rank's validation rows as one batch. Writes what observe writes; the
-     * state changes only where it has no value to start from.
+     * Validation: b holds all of the rank's validation rows. Writes what observe writes. The state
+     * changes only where it has no first value yet.
      */
     int (*validate)(void *state, ares_batch *b, ares_metrics *m);
     /*

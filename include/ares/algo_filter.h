@@ -10,7 +10,7 @@
 #include "ares/config.h"
 #include "ares/core.h"
 
-/* The step reads it, and so does a control (control/early_stop.c). */
+/* An option that both the step and a control (control/early_stop.c) read. */
 #define ARES_FILTER_EMPTY_POLICY(X)                                                             \
     X(choice, empty_policy, "algorithm.filter_empty_policy", "null", "retry|skip",              \
       "what happens when filters keep no group of a step: retry draws a whole batch again, "    \

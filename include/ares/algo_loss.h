@@ -70,14 +70,17 @@ const char *const *ares_kl_names(int *n);
  * also count what lies beyond them.
  */
 enum { ARES_LOSS_BINS = 64 };
-/* Sums over tokens of mask 1, one double each; plain: not weighted. A pass of a loss adds to: */
+/*
+ * Sums over tokens of mask 1, one double each; plain: not weighted. One pass of a loss adds to all
+ * of ARES_LOSS_PASS_SUMS.
+ */
 /* clang-format off */
 #define ARES_LOSS_PASS_SUMS(X)                                                                    \
     /* weighted by the aggregation, without coefficients; kl by kl_weight too */                  \
     X(loss) X(kl) X(entropy)                                                                      \
     /* the same, plain */                                                                         \
     X(kl_plain) X(entropy_plain)                                                                  \
-    /* counts: tokens with a KL, those where a clamp of its estimator acts, with an entropy */    \
+    /* counts: tokens with a KL, with a KL that its estimator clamped, with an entropy */         \
     X(kl_tokens) X(kl_clamped) X(entropy_tokens)                                                  \
     X(tokens) X(clip_high) X(clip_low) /* counts */                                               \
     /* plain: estimators of KL(old || pi), with log-ratios clamped to +-20 */                     \
@@ -97,24 +100,21 @@ typedef struct ares_loss_sums {
     double bins[ARES_LOSS_BINS]; /* counts */
 } ares_loss_sums;
 /*
- * What launches on a card have seen, in its memory: each adds, none waits. It starts as
- * ares_card_sums_init leaves it, and is copied to the host when a mini-batch is done.
- * (src/algo/loss/on_device.c)
+ * The sums of a loss on a card, in the card's memory. Every launch adds to them, and none waits.
+ * The caller copies them there as ares_card_sums_init made them, and back to the host when a
+ * mini-batch is done. (src/algo/loss/on_device.c)
  */
 typedef struct ares_card_sums {
     double sum[32];
     uint64_t bins[ARES_LOSS_BINS];
     /* the first token of the batch that could not be computed with; UINT64_MAX: none */
     uint64_t fault;
-    uint64_t blocks; /* of the launch at work */
+    uint64_t blocks; /* thread blocks of the current launch that have ended */
 } ares_card_sums;
 void ares_card_sums_init(ares_card_sums *s);
-/* Adds them to the sums of a loss. */
+/* Adds a card's sums to the sums of a loss. */
 void ares_card_sums_add(const ares_card_sums *s, ares_loss_sums *to);
-/*
- * What a loss on a card reads besides its arrays, which lie in the card's memory too
- * (ares/algo_loss.h).
- */
+/* What a loss on a card reads besides the arrays of its arguments; also in the card's memory. */
 typedef struct ares_loss_card {
     const int64_t *row_start; /* as ares_loss_args.row_start */
     const uint8_t *right;     /* by row of the batch: ares_loss_right; NULL: unknown */
@@ -144,7 +144,8 @@ typedef struct ares_loss_args {
     int64_t row, end, first;
     const int64_t *row_start;
     const ares_sample *samples; /* by row of the batch; NULL: their accuracy is unknown */
-    ares_world *world; /* for ARES_LOSS_BATCH, whose statistics include all ranks; NULL: one */
+    /* for ARES_LOSS_BATCH, whose statistics include all ranks; NULL: one rank */
+    ares_world *world;
     ares_rng_key key; /* for random choices: of (seed, step); the loss adds the other coordinates */
     uint64_t update;  /* number of the pass over these rows */
     /* [n], what choose has marked; read by compute of a loss with choose */
@@ -195,8 +196,8 @@ double ares_loss_bin_edge(int i);
 void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m);
 
 /*
- * The KL term of a loss. Estimators read ref_log_prob; the exact KL is read from full, and the
- * derivative by it is added to d_full.
+ * The KL term of a loss. An estimator computes it from ref_log_prob. The exact KL, which the head
+ * has computed, is read from full, and the loss's derivative by it is added to d_full.
  */
 typedef struct ares_kl_args {
     const ares_kl *kl;
@@ -245,7 +246,8 @@ void ares_card_value_sums_add(const ares_card_sums *s, ares_value_sums *to);
  * VAPOR (loss/vapor.c; docs/vapor.md): completions of several prompts, each with a stored pair
  * of answers. Spans are token ranges [span, span_end). Where span_end <= span no span was found:
  * the ratio is 1 and the reward counts as 0. A span with a NaN or an infinity has the ratio 1.
- * Masked tokens (what an answer had before it went on under newer weights) count in no sum.
+ * Masked tokens (written under older weights, before a partial answer was continued) count in no
+ * sum.
  */
 #define ARES_VAPOR_OPTIONS(X)                                                                      \
     X(f64, beta, "beta", "0.1", "[0,)",                                                            \
@@ -313,10 +315,10 @@ typedef struct ares_vapor_sums {
     double reward, extracted, usable, margin, preferred, term, ratio, ratio_max, clip_low,
         clip_high, saturated, nonfinite, u_abs, equal_groups;
     double reward_square, span_tokens, log_ratio, log_ratio_max; /* the last: of |log-ratio| */
-    double lost; /* completions whose tags have no token between them: the caller counts them */
+    double lost; /* completions with tags but no token between them; the caller counts them */
     double chosen, rejected; /* log-ratios of the usable pairs' answers */
     double u;                /* beta sum u of the usable pairs: below 0 a pair is unlearnt */
-    /* of the DPO loss: pairs, their losses, their differences, and how many of these exceed 0 */
+    /* DPO loss: number of pairs; sums of losses and of differences; pairs with a difference > 0 */
     double dpo_pairs, dpo, dpo_margin, dpo_preferred;
 } ares_vapor_sums;
 /*
@@ -346,21 +348,24 @@ void ares_vapor_check(const ares_vapor_config *cfg, int64_t num_generations,
 /*
  * The losses on a device, a CUDA device or the CPU, with the same messages
  * (src/algo/loss/on_device.c). They run inside a micro-batch. Their arrays with one number per
- * token lie where the device computes, as the kernels' do: in host memory on the CPU, on a card in
- * the card's. There a call launches and returns: what it sees is added to the card's sums, which
- * the caller copies to the host when it wants them; a fault is found then, and the derivatives are
- * not to be used.
+ * token lie in the device's memory, as those of the kernels do; on the CPU that is host memory. On
+ * a card a call launches and returns: sums are added to ares_card_sums, which the caller copies to
+ * the host when it wants them. Only these show a fault, after which the derivatives must not be
+ * used.
  */
 
-/* loss->compute, then the KL and entropy terms: + coef x weight x kl and - entropy_coeff x entropy;
- * k NULL: no KL. */
+/*
+ * loss->compute, then the KL and entropy terms: + coef x weight x kl and - entropy_coeff x entropy.
+ * k NULL: no KL.
+ */
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
-/* The terms alone, of tokens whose loss is computed elsewhere. */
+/* Only the KL and entropy terms, for tokens whose loss is computed elsewhere. */
 int ares_loss_terms(ares_device *d, const ares_loss_args *a, const ares_kl_args *k);
 /*
- * The error of a loss that met a fault on a card, with the place and the words of the CPU. The
- * arrays are the host's copies; not a collective. loss NULL: of ares_loss_terms
+ * Returns the error of a loss that met a fault on a card, by computing it once more on the CPU,
+ * which names the place. host: arguments with copies of the arrays in host memory. Not a
+ * collective. loss NULL: the fault is one of ares_loss_terms.
  */
 int ares_loss_fault(const ares_loss *loss, const ares_loss_args *host, const ares_kl_args *k);
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);

@@ -41,8 +41,8 @@ typedef enum { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL }
 /* ---------------- scopes and lifetime (torch/at.cpp) */
 at_scope *at_scope_open(const char *name); /* name must outlive the scope */
 /*
- * As at_scope_open; until it is closed, operations of this thread keep nothing for autograd, which
- * makes them cheaper (c10::InferenceMode). Its tensors cannot enter a graph later.
+ * As at_scope_open; until the scope is closed, operations of this thread keep nothing for autograd,
+ * which makes them cheaper (c10::InferenceMode). Tensors made in it cannot enter a graph later.
  */
 at_scope *at_scope_open_no_grad(const char *name);
 /*
@@ -56,10 +56,10 @@ at_scope *at_scope_open_stream(const char *name, int device, void *stream);
  */
 int at_scope_close(at_scope *s, at_tensor *out);
 /*
- * Where an operation of the scope finds too little memory on the device, give_back(ctx) is asked
- * for some; if it says true, the operation is done once more. libtorch takes all memory that it
- * needs before it writes where something was, so that nothing is added twice. at_call, at_grad and
- * what reads a tensor are not done again.
+ * Where an operation of the scope finds too little memory on the device, give_back(ctx) is called
+ * to free some; if it returns true, the operation is done once more. That adds nothing twice,
+ * because libtorch takes all memory that it needs before it writes to existing tensors. at_call,
+ * at_grad and functions that read a tensor are not repeated.
  */
 void at_scope_retry(at_scope *s, bool (*give_back)(void *ctx), void *ctx);
 /* whether an operation of the innermost scope has failed, for loops that may stop early */
@@ -79,8 +79,8 @@ void at_manual_seed(uint64_t seed); /* of libtorch's own generators */
  */
 int at_cuda_open(void);
 /*
- * Of operators ("aten::mm.out"), the first that has no kernel for CUDA devices; NULL: all have one.
- * Before at_cuda_open none has.
+ * The first of these operators ("aten::mm.out") that has no kernel for CUDA devices; NULL: all have
+ * one. Before at_cuda_open no operator has one.
  */
 const char *at_cuda_lacks(const char *const *operators, int n);
 /* Gives back to the driver the memory of devices that libtorch keeps for later. */
@@ -90,8 +90,8 @@ void at_cuda_trim(void);
 /* Borrows contiguous host memory, which must live as long as the tensor and its views. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
 /*
- * The same with distances between neighbours in each dimension, in elements. device: the index of
- * the CUDA device whose memory it is, or -1 for the host's.
+ * The same with strides, in elements. device: the index of the CUDA device whose memory it is, or
+ * -1 for host memory.
  */
 at_tensor at_view(const void *data, at_dtype dtype, int device, const int64_t *sizes,
                   const int64_t *strides, int n);

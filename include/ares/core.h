@@ -173,7 +173,7 @@ void ares_str_add_float(ares_str *s, float x);
  */
 bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
-/* Reads a whole file; a pipe, device or folder in its place is refused (core.h). */
+/* Reads a whole file; a pipe, device or folder in its place is an error. */
 int ares_file_read(const char *path, ares_str *out);
 int ares_file_write(const char *path, const void *data, size_t len); /* not atomic */
 /* writes a temporary file, fsyncs it, renames it, fsyncs the folder */
@@ -394,7 +394,7 @@ const char *ares_nearest(const char *word, const char *const *names, int n);
 int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n,
                 int *index);
 
-/* ---------------- schedules (schedule.c, schedule/): f(step)
+/* ---------------- schedules (schedule.c): f(step)
  * value(step) = base x step / warmup_steps during the warm-up (0 at step 0), then base x
  * shape(progress), where progress goes from 0 to 1 between warmup_steps and total_steps and stays
  * at 1. With warmup_steps 0, step 0 has the full value.
@@ -416,9 +416,8 @@ int ares_schedule_check(const ares_schedule *s);
 double ares_schedule_at(const ares_schedule *s, int64_t step); /* step counts from 0 */
 
 /* ---------------- progress (log.c)
- * What a run tells people on stdout: a line per step, and between two of them what is being done.
- * On a terminal that is one line that moves; elsewhere a line of the log now and then, 30 s after
- * the last line at the earliest.
+ * What a run tells people on stdout: a line per step, and between steps what is being done. On a
+ * terminal that is one line that moves; elsewhere it is a line of the log, at most every 30 s.
  */
 typedef struct ares_progress ares_progress;
 /* mode: "auto"; "line": as where there is no terminal; "none": the steps alone */
@@ -426,13 +425,14 @@ ares_progress *ares_progress_new(const char *what, const char *mode);
 void ares_progress_begin(ares_progress *p, int64_t done, int64_t total); /* steps begin now */
 /* prints "<what> 3/12 | <text> | 4.2 s | eta 0:38" */
 void ares_progress_step(ares_progress *p, int64_t done, const char *text);
-void ares_progress_tell(ares_progress *p, const char *text); /* instead of what the counts say */
+/* shows this text in the line that moves, in place of the counts of work */
+void ares_progress_tell(ares_progress *p, const char *text);
 void ares_progress_free(ares_progress *p);
 /* Prints to stdout, above the line that moves. */
 void ares_say(const char *format, ...) ARES_PRINTF(1, 2);
 /*
- * What this process is doing and how far it is, for that line. Counted from any thread, whether
- * anybody shows it or not; no result depends on it. A stage begins with all counts 0.
+ * What this process is doing and how much of it is done, for that line. Any thread may count, also
+ * where no line is shown; no result depends on the counts. A stage begins with all counts 0.
  */
 #define ARES_WORK_LIST(X)   \
     X(ANSWERS, "answers")   \
@@ -482,18 +482,18 @@ void ares_log_note(const char *line);
 
 /*
  * core: a user's program in a process of its own, spoken to over its standard input and output
- * (child.c). What it writes to stderr is passed on to ours, and its end is kept. It is started with
- * posix_spawn in a process group of its own, under a limit of address space; stopping it kills the
- * group, and the end of this process kills the child and all that it has started, wherever that has
- * moved (a child without our environment alone escapes). Nothing here waits: the caller polls `to`
- * and `from` with the deadline it keeps.
+ * (child.c). What it writes to stderr is passed on to ours, and the last bytes of it are kept. It
+ * is started with posix_spawn in a process group of its own, under a limit of address space;
+ * stopping it kills the group. When this process ends, the child and all processes that it has
+ * started are killed, also those that left the group; only one that dropped our environment
+ * escapes. Nothing here waits: the caller polls `to` and `from` with its own deadline.
  */
 
 typedef struct ares_child {
     int pid;       /* 0: not running; its process group has the same number */
     int to, from;  /* its input and output, not blocking; -1: closed */
-    int err;       /* what it writes to stderr: whoever polls calls ares_child_listen */
-    ares_str said; /* the end of that */
+    int err;       /* its stderr: whoever polls calls ares_child_listen */
+    ares_str said; /* the last bytes of its stderr */
 } ares_child;
 
 #define ARES_CHILD_NONE ((ares_child){ .pid = 0, .to = -1, .from = -1, .err = -1 })
@@ -519,9 +519,9 @@ void ares_child_listen(ares_child *c);
 void ares_child_describe_end(ares_child *c, char *why, size_t size);
 
 /*
- * Whether n more file descriptors than are open now, and some for the files that any program opens
- * for a moment, fit into this process's limit, which is raised where it may be. *needed, *limit:
- * the limit that this takes, and the one there is.
+ * Makes room for n more file descriptors, by raising this process's limit where that is allowed.
+ * Returns whether they fit, with some spare ones for files that are open only briefly. *needed: the
+ * limit that this requires; *limit: the one there is.
  */
 bool ares_descriptors_reserve(int64_t n, int64_t *needed, int64_t *limit);
 
@@ -559,10 +559,10 @@ uint32_t ares_np_below(ares_mt19937 *s, uint32_t n); /* randint(n), n >= 1 */
 __extension__ typedef unsigned __int128 ares_u128;
 typedef struct ares_pcg64 {
     ares_u128 state, increment;
-    uint32_t half; /* the high half of a draw whose low half integers() gave; */
-    int has_half;  /* 1: it comes next. Doubles do not touch it */
+    uint32_t half; /* the upper 32 bits of a draw whose lower 32 integers() has given */
+    int has_half;  /* 1: integers() gives `half` next; doubles leave it alone */
 } ares_pcg64;
-/* SeedSequence: 32-bit words of entropy -> its pool, and n words of state made of the pool */
+/* SeedSequence: makes its pool from 32-bit words of entropy, and n words of state from the pool */
 void ares_seed_sequence_pool(const uint32_t *entropy, int n, uint32_t pool[4]);
 void ares_seed_sequence_state(const uint32_t pool[4], uint64_t *state, int n);
 void ares_pcg64_seed(ares_pcg64 *s, uint64_t seed);

@@ -73,8 +73,8 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
 int ares_world_share_error(ares_world *w, int rc);
 
 /* ---------------- groups (group.c): the memory of the devices of several ranks
- * Ranks r with one r / (size * stride) and one r % stride share work, in rank order. All ranks of a
- * group make the same calls in the same order; a group of one rank makes no call to MPI.
+ * Ranks r of equal r / (size * stride) and equal r % stride form a group, in rank order. All ranks
+ * of a group make the same calls in the same order; a group of one rank makes no call to MPI.
  *
  * Work is done in the order given, beside the device's kernels: it begins when what was launched on
  * the device before the call is done, and kernels launched after ares_group_join(ticket) begin when
@@ -86,8 +86,8 @@ int ares_world_share_error(ares_world *w, int rc);
 typedef struct ares_group ares_group;
 typedef int64_t ares_ticket; /* 1, 2 ...; 0: nothing to wait for */
 /*
- * A collective of the world, whose size is a multiple of size * stride; on a device that only
- * counts, the first of size ranks that are not there (w is not read).
+ * A collective of the world, whose size must be a multiple of size * stride. On a device that only
+ * counts memory, this process stands for the first of `size` ranks, and w is not read.
  */
 int ares_group_open(ares_world *w, ares_device *d, int size, int stride, ares_group **out);
 void ares_group_close(ares_group *g);
@@ -111,24 +111,24 @@ void ares_group_join(ares_group *g, ares_ticket t);
 int ares_group_sync(ares_group *g); /* waits; the first failure since the last sync */
 /* ares_world_share_error among all ranks of the world, which the group is a part of. */
 int ares_group_agree(ares_group *g, int rc);
-int64_t ares_group_bytes(const ares_group *g); /* that this rank has sent to others so far */
-/* Bytes of the host that a sum takes on the CPU, of which a rank keeps n elements. */
+int64_t ares_group_bytes(const ares_group *g); /* bytes sent to other ranks so far */
+/* Bytes of host memory that a sum of n elements per rank takes on the CPU. */
 int64_t ares_group_sum_bytes(const ares_group *g, int64_t n);
 
 /* ---------------- the launcher (launch.c)
  * Runs this program again as `ranks` processes under mpirun (one: without mpirun), with these
  * arguments (argv[0] is not among them), and waits for them. A signal that asks for the end (see
- * below) is held until all ranks have opened the world, and sent to each; where they do not come
- * within 20 seconds, or a second one comes before they have, or a third SIGINT or SIGTERM after,
- * all processes are ended by force. `exit_code` is that of the first rank that ended with another
- * than 0, or that of the signal where it had to be force.
+ * below) is held until all ranks have opened the world, and then sent to each. All processes are
+ * ended by force where the ranks have not done so 20 seconds after the signal, where a second
+ * signal comes before they have, or a third SIGINT or SIGTERM afterwards. `exit_code` is that of
+ * the first rank that ended with another than 0; after an end by force it is that of the signal.
  */
 typedef struct ares_launch_plan {
     int ranks;
     /*
-     * Starts after the first, at most: after a failure that is neither a signal to this program nor
-     * a wrong command or configuration (exit code 2), and only where the run has written `latest`
-     * since its last start.
+     * Most starts after the first. The run is started again after a failure that is neither a
+     * signal to this program nor a wrong command or configuration (exit code 2), and only where it
+     * has written `latest` since its last start.
      */
     int restarts;
     const char *latest; /* a file that names the run's last checkpoint; NULL: without restarts */
@@ -187,10 +187,10 @@ typedef struct ares_dist_side {
     size_t bytes;
     int size, rank;
     /*
-     * Of a side that is connected: what a wait for the card does between two looks. at: the ticket
-     * that the card is at, which needs the other ranks; 0: the call that is being made; -t: the
-     * card has work of its own before it comes to ticket t. resume: the wait is over. fail: NCCL
-     * has failed, with the message of ares_fail; it does not return.
+     * Set where the side is connected. pause: called between two looks while the host waits for the
+     * card. at: the ticket that the card is at, which needs the other ranks; 0: the call that is
+     * being made; -t: the card still has work of its own before ticket t. resume: the wait is over.
+     * fail: NCCL has failed, with the message of ares_fail; it does not return.
      */
     void (*pause)(void *owner, ares_ticket at);
     void (*resume)(void *owner);

@@ -48,15 +48,15 @@ int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on fai
  * The same file, written by several processes: each declares all tensors and writes rectangles of
  * them, in any order, at their places in the file. data [rows][columns]: a row is all of a tensor
  * but its first dimension, and a tensor of one dimension is a column. One process is the lead: it
- * writes the header and sets the size. Nobody sees whether the others have written everything.
+ * writes the header and sets the size. No process checks that the others have written everything.
  */
 int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors_writer **out);
 int ares_safetensors_write_at(ares_safetensors_writer *w, const char *name, int64_t row,
                               int64_t rows, int64_t column, int64_t columns, const void *data);
 
-/* ---------------- writing beside the program (write_queue.c)
- * Jobs that a thread of their own does one after the other, in the order in which they were posted,
- * once they are begun. Each is done, also after one that failed, and releases what it has.
+/* ---------------- writing in the background (write_queue.c)
+ * After `begin` a thread of its own runs the posted jobs one after the other, in their order. Every
+ * job runs, also after one that failed, so that each can release what it owns.
  */
 typedef struct ares_write_queue ares_write_queue;
 typedef int ares_write_queue_fn(void *ctx);
@@ -64,7 +64,10 @@ ares_write_queue *ares_write_queue_new(void);
 void ares_write_queue_post(ares_write_queue *b, ares_write_queue_fn *fn, void *ctx);
 void ares_write_queue_begin(ares_write_queue *b); /* nothing is posted after it */
 bool ares_write_queue_done(const ares_write_queue *b);
-/* Waits, does jobs that were not begun, and frees b; the first failure, as of this thread. */
+/*
+ * Waits for the jobs, or runs them where `begin` was not called, and frees b. Returns the first
+ * failure, with its message in this thread.
+ */
 int ares_write_queue_end(ares_write_queue *b);
 
 /* ---------------- JSON lines (rows.c)
@@ -87,7 +90,7 @@ void ares_jsonl_close(ares_jsonl *r);
 /* Bytes of a text that zlib has compressed at level 9 (rows.c); -1: a build without zlib. */
 int64_t ares_deflated_bytes(ares_view text);
 
-/* ---------------- tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
+/* ---------------- tracker (metrics.c): metrics.jsonl and TensorBoard events in a run directory
  * metrics.jsonl has a line per step: {"step":3,"actor/pg_loss":...}. TensorBoard gets scalars,
  * texts of samples and histograms. Opening a run that goes on drops the rows of metrics.jsonl with
  * step >= from_step, and its new event file tells TensorBoard to forget those steps.

@@ -1,6 +1,6 @@
 /*
- * kernels: the arithmetic of a transformer on raw pointers, one function table per device, and one
- * of libtorch's operators for any (aten/, in libares_torch.so).
+ * kernels: the arithmetic of a transformer on raw pointers. One function table per kind of device,
+ * and one made of libtorch's operators (aten/, in libares_torch.so).
  *
  * Every function has one order of summation per output element, whatever the batch, the tile, the
  * thread count or the instruction set: work is divided over outputs, never over the summed index. A
@@ -147,8 +147,9 @@ typedef struct ares_rms_norm_args {
     int64_t ldy;
     float *rstd; /* [rows]; written by forward, where it may be NULL; read by backward */
     /*
-     * forward, where the table has rope_store: sum = x + bias [k], of the type of activations, for
-     * the product that then adds to sum. Its rows are ldx apart; it may be x. NULL: not wanted
+     * forward, only where the table has rope_store: sum = x + bias [k] is written, of the type of
+     * activations, because the product that follows adds to sum and not to x. Its rows are ldx
+     * apart; it may be x. NULL: not wanted
      */
     const void *bias;
     void *sum;
@@ -273,8 +274,8 @@ typedef struct ares_attention_args {
     int64_t ldkv;      /* packed: [rows][n_kv_heads * head_dim] */
     const void *cache; /* NULL: packed; otherwise paged, and k and v are not read */
     /*
-     * paged and causal, of the CUDA table: only segments of one row are computed, and the rows of
-     * others in out stay as they are
+     * paged and causal, CUDA table only: segments of more than one row are skipped, and their rows
+     * of out stay as they are
      */
     bool rows_alone;
     void *out;
@@ -327,8 +328,8 @@ typedef struct ares_sum_keys_args {
 } ares_sum_keys_args;
 
 /*
- * All that lies between the products of q, k, v and attention over the paged cache, of rows [q, k,
- * v]: the products' bias, the norms of the heads of q and k, rope of q and k, and store_kv. q is
+ * All steps between the products of q, k, v and attention over the paged cache, on rows [q, k, v]:
+ * the products' bias, the norms of the heads of q and k, rope of q and k, and store_kv. q is
  * changed in place; k and v stay as they are.
  */
 typedef struct ares_rope_store_args {
@@ -490,11 +491,13 @@ typedef struct ares_copy_blocks_args {
 } ares_copy_blocks_args;
 
 /*
- * What a step of decoding lacks when it is launched before the tokens of the step before have been
- * read: ids[r] = token[from[r]] where from[r] is not -1, row r of cos_sin = row positions[r] of
- * angles, of a vision model with angles by row and by column from rows positions_h[r] and
- * positions_w[r], and block tables that stay on the device: table[change[2 i]] = change[2 i + 1]
- * for the *changes that there are.
+ * Prepares, on the device, a step of decoding that is launched before the host has read the tokens
+ * of the step before:
+ *
+ *   ids[r] = token[from[r]]                  where from[r] is not -1
+ *   cos_sin[r] = angles[positions[r]]        in a vision model, angles by row and by column come
+ *                                            from rows positions_h[r] and positions_w[r]
+ *   table[change[2 i]] = change[2 i + 1]     for i < *changes: block tables stay on the device
  */
 typedef struct ares_advance_args {
     int32_t rows, head_dim;
@@ -660,9 +663,9 @@ typedef struct ares_kernels {
  */
 int ares_device_open(const char *name, int threads, ares_device *out);
 /*
- * The same with a table by name: "native", or "aten", libtorch's operators (on "cpu"). Only
- * here and on a card is libtorch's library opened. act: the type of activations, which the CPU's
- * native table does not ask for: its are f32.
+ * The same with a table by name: "native", or "aten", libtorch's operators (only on "cpu"). Only
+ * for "aten" and on a card is libtorch's library opened. act: the type of activations; the CPU's
+ * native table ignores it, because its activations are always f32.
  */
 int ares_device_open_table(const char *name, const char *table, ares_dtype act, int threads,
                            ares_device *out);
@@ -677,9 +680,9 @@ const char *ares_device_card(const ares_device *d); /* the product's name; NULL 
 double ares_device_memory_bytes(const ares_device *d);
 double ares_device_total_bytes(const ares_device *d); /* of the card; 0 on the CPU */
 /*
- * The failure (ARES_ELIMIT) of who asked alloc, or alloc_host (in_host), for these bytes and got
- * NULL: "model: 1.20 GiB of weights do not fit on the device beside 3.10 GiB of this process;
- * remedy". remedy NULL: see what `plan` says.
+ * The failure (ARES_ELIMIT) after alloc, or alloc_host (in_host), gave NULL for these bytes:
+ * "model: 1.20 GiB of weights do not fit on the device beside 3.10 GiB of this process; remedy".
+ * remedy NULL: a hint to `ares-train plan`.
  */
 int ares_device_full(const ares_device *d, const char *room, const char *what, size_t bytes,
                      bool in_host, const char *remedy);
@@ -690,25 +693,25 @@ int ares_device_full(const ares_device *d, const char *room, const char *what, s
 void ares_device_open_counting(const char *name, const char *table, ares_dtype act,
                                double total_bytes, ares_device *out);
 /*
- * Bytes that the CPU's kernels keep from call to call beside what the device hands out: the largest
- * that calls of these sizes ask for, of all threads.
+ * Bytes of scratch of all threads that the CPU's kernels keep from call to call, in addition to
+ * what the device hands out: the most that calls of these sizes ask for.
  */
 typedef struct ares_scratch_args {
     int threads;
     int32_t vocab, n_heads, n_kv_heads, head_dim, widest; /* widest: outputs of a product at most */
     int64_t rows;    /* of the head in a pass; 0: no head over the vocabulary */
     int64_t blocks;  /* of 32 packed keys in a pass */
-    int64_t longest; /* rows of a segment in a pass that goes back */
-    bool trained;    /* goes back */
-    bool fused, ref; /* head_fused; the head compares with a reference's */
+    int64_t longest; /* rows of the longest segment in a pass with a backward */
+    bool trained;    /* there is a backward */
+    bool fused, ref; /* head_fused is used; the head computes the KL to a reference */
     int64_t sampled; /* rows that are sampled together */
     bool filters;    /* by top-k or top-p */
     int32_t n_likely;
 } ares_scratch_args;
 size_t ares_kernels_scratch_bytes(const ares_scratch_args *a);
 /*
- * What libares_cuda.so exports under a name, for rooms that have functions of their own there;
- * NULL on the CPU and where there is no such name.
+ * The address that libares_cuda.so exports under a name, for rooms that have CUDA functions of
+ * their own; NULL on the CPU and where there is no such name.
  */
 void *ares_device_symbol(const ares_device *d, const char *name);
 /*
@@ -730,15 +733,15 @@ double ares_f64_pow(double x, double y);
  * cache, training what a backward pass reads, and never both at once: they take turns in one
  * allocation, each from its start. Nothing is mapped, moved or copied when the phase changes.
  *
- * A phase begins when somebody takes memory for it; what was taken for the other one is gone then.
- * Whoever opens the allocation makes it as large as the larger phase.
- * Where the device has no such allocation, or it is full, memory is taken from the device as usual
- * and stays.
+ * A phase begins when memory is first taken for it; memory taken for the other phase is gone then.
+ * Whoever opens the allocation makes it as large as the larger phase needs. Where the device has no
+ * such allocation, or it is full, memory comes from the device's alloc and stays valid in both
+ * phases.
  */
 
 typedef enum { ARES_PHASE_ROLLOUT, ARES_PHASE_TRAIN } ares_phase;
 
-/* What bytes taken for a phase take of the allocation. */
+/* How much of the allocation a request of so many bytes takes. */
 size_t ares_phase_size(size_t bytes);
 
 /* Memory that its user keeps from pass to pass; all 0 at first. */

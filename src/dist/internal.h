@@ -1,6 +1,5 @@
 /*
- * Private to dist: the world and what uses MPI, then groups and the transports of
- * their bytes.
+ * Private to dist: the world and what uses MPI, then groups and the transports of their bytes.
  */
 #ifndef ARES_DIST_INTERNAL_H
 #define ARES_DIST_INTERNAL_H
@@ -45,17 +44,17 @@ typedef struct dist_rank_status {
     _Atomic int64_t size;  /* its elements or bytes */
     _Atomic int64_t count; /* MPI's collectives of the world that this rank has begun */
     /*
-     * of a group that is not the whole world, since then; and which ranks are in it, as in
-     * ares_group_open. Groups need not make equally many
+     * collectives, since the last one of the world, of a group that is a part of it. Other groups
+     * may make more or fewer. Which ranks are in the group: as in ares_group_open
      */
     _Atomic int64_t inner;
     _Atomic int group_size, group_stride; /* 0: the last collective was one of the world */
     _Atomic double since;                 /* when it began or left the last one, by ares_now_s */
-    _Atomic bool inside;                  /* is in it */
-    _Atomic bool ended;                   /* ends in order, or has said why not */
+    _Atomic bool inside;                  /* in the last collective, and not yet out of it */
+    _Atomic bool ended;                   /* it ends as planned, or has reported why not */
     /*
-     * of the first entry: whether a rank of this machine has taken it on to say who does not come;
-     * and why all ranks end
+     * Of the first entry, set by the first rank of this machine that does so: claimed, to report
+     * which rank is missing; reported, to report why all ranks end.
      */
     _Atomic bool claimed, reported;
 } dist_rank_status;
@@ -74,14 +73,14 @@ typedef struct dist_comm dist_comm;
 
 struct ares_world {
     int rank, size, local_rank, local_size, threads;
-    /* of the calls on groups that are the whole world: which, and of what size, in their order */
+    /* hash of the kinds and sizes of all calls on groups that are the whole world, in order */
     uint64_t calls;
     char *buffer; /* of the collectives; kept, because gradients are summed in every step */
     size_t buffer_bytes;
     dist_rank_status *status; /* [local_size]; NULL in a world of one */
     double timeout_s;         /* 0: wait for ever */
-    dist_transport transport; /* that was asked for */
-    ares_group *groups;       /* that are open and whose cards wait for each other */
+    dist_transport transport; /* what trainer.comm_transport asks for */
+    ares_group *groups;       /* list of the open groups that use NCCL */
 };
 
 char *dist_buffer(ares_world *w, size_t bytes);
@@ -104,8 +103,8 @@ int dist_exchange(ares_world *w, const void *to_each, void *from_each, size_t by
 int dist_comm_open(ares_world *w, int size, int stride, dist_comm **out);
 void dist_comm_close(dist_comm *c);
 /*
- * Rank r's `rows` rows of `bytes` go to all + r * apart, `stride` from each other. mine NULL: they
- * lie there.
+ * Every rank's `rows` rows of `bytes` arrive at all + r * apart, with `stride` bytes from one row
+ * to the next. mine NULL: the own rows already lie there.
  */
 int dist_comm_gather(ares_world *w, dist_comm *c, const void *mine, void *all, int64_t rows,
                      size_t bytes, size_t stride, size_t apart);
@@ -120,10 +119,11 @@ void dist_watch_open(ares_world *w);
 void dist_watch_name(ares_world *w, dist_kind kind, int64_t size);
 /* A wait for one collective of MPI. */
 typedef struct dist_wait {
-    double last, waited,
-        looked;     /* when it was polled last; seconds until then, and to the last look */
-    double pause_s; /* between two polls */
-    const dist_rank_status *gone; /* seen in the last look */
+    double last;                  /* when it was polled last */
+    double waited;                /* seconds of waiting until then */
+    double looked;                /* `waited` at the last look at the other ranks */
+    double pause_s;               /* between two polls */
+    const dist_rank_status *gone; /* the rank that the last look found gone; NULL: none */
 } dist_wait;
 /* Before, while and after a collective of MPI runs. */
 dist_wait dist_watch_enter(ares_world *w);
@@ -141,9 +141,9 @@ dist_place dist_watch_place(const ares_world *w);
 void dist_watch_stand(ares_world *w, const dist_place *p, bool inside);
 /* Whether this rank is the first of its machine to say why all ranks end. */
 bool dist_watch_reports(void);
-/* Nobody need say that this rank is gone. May be called by a signal handler. */
+/* This rank ends: others need not report that it is gone. May be called by a signal handler. */
 void dist_watch_end(void);
-/* The same, before the memory that the ranks share is taken away: handlers read it no more. */
+/* The same, and lets signal handlers no longer read the shared memory, which is about to go. */
 void dist_watch_close(void);
 /* Says which rank of this machine is gone, if one is. May be called by a signal handler. */
 void dist_watch_tell_gone(void);
@@ -177,18 +177,21 @@ struct ares_group {
     int64_t bytes;
     int failure; /* the first since the last sync, and its message */
     ares_str message;
-    /* of several ranks with cards */
+    /* the rest is set only where the group has several ranks, each with a card */
     const dist_card_transport *transport; /* NULL: the CPU's */
     const ares_dist_ops *ops;
     ares_dist_side side;
     int on_card; /* ranks of the world, this one among them, that use this rank's card */
-    /* of NCCL: the tickets so far; where a rank stands whose card is at one, and before it is */
+    /*
+     * NCCL: the number of tickets so far, and for ticket t at t % DIST_PLACES the place that this
+     * rank shows while its card is at t (at) and before the card has come to it (behind).
+     */
     ares_ticket tickets;
     dist_place at[DIST_PLACES], behind[DIST_PLACES];
-    bool waits; /* the host waits for the card, at a ticket, and stood elsewhere before */
-    ares_ticket waits_at;
+    bool waits;           /* the host waits for the card, */
+    ares_ticket waits_at; /* at this ticket, */
     dist_wait wait;
-    dist_place stood;
+    dist_place stood; /* and showed this place before */
     ares_group *next; /* of world->groups */
 };
 

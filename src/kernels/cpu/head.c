@@ -220,7 +220,30 @@ void ARES_K(head)(ares_device *d, const ares_head_args *a)
 }
 
 /*
- * As vocab_differentiate, plus the KL's part p c_kl (log p - log q - KL), times inv_temperature.
+ * Raw logits become d loss / d logits without the target's part: with p = exp(z - lse), it is
+ * -p (c + ce (log p + H)), times inv_temperature. The caller adds c, times inv_temperature, at the
+ * target.
+ */
+static void differentiate(float *z, int n, float inv_temperature, float lse, float entropy, float c,
+                          float ce)
+{
+    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce),
+        h = v16_set1(entropy), shift = v16_set1(lse),
+        least = v16_set1(-128.0f); /* where p is 0, and 0 (d + H) too */
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        v16 d = v16_max(
+            least,
+            v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale),
+                    shift));
+        v16 g = v16_mul(v16_mul(v16_exp(d), v16_fma(vce, v16_add(d, h), vc)), v16_neg(scale));
+        if (lanes == 16) v16_store(z + i, g);
+        else v16_store_first(z + i, g, lanes);
+    }
+}
+
+/*
+ * As differentiate, plus the KL's part p c_kl (log p - log q - KL), times inv_temperature.
  * stats: lse, entropy; kl: ref_lse, kl, c_kl.
  */
 static void differentiate_kl(float *z, const float *zr, int n, float inv_temperature,
@@ -263,8 +286,8 @@ static void gradient_task(void *ctx, int64_t task, int worker)
                              (float[]){ a->lse[row], a->entropy[row] }, c, ce,
                              (float[]){ a->ref_lse[row], a->kl[row], a->c_kl[row] });
         else
-            vocab_differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row],
-                                a->entropy[row], c, ce);
+            differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row], a->entropy[row], c,
+                          ce);
         if (target >= 0 && target < width) z[r * j->ld + target] += c * a->inv_temperature;
     }
 }

@@ -119,30 +119,6 @@ static inline float vocab_log_prob(const vocab_total *t, float z)
     return (z - t->max) - t->log_sum;
 }
 
-/*
- * Raw logits become d loss / d logits without the target's part: with p = exp(z - lse), it is
- * -p (c + ce (log p + H)), times inv_temperature. The caller adds c, times inv_temperature, at the
- * target.
- */
-static __attribute__((noinline, unused)) void vocab_differentiate(float *z, int n,
-                                                                  float inv_temperature, float lse,
-                                                                  float entropy, float c, float ce)
-{
-    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce),
-        h = v16_set1(entropy), shift = v16_set1(lse),
-        least = v16_set1(-128.0f); /* where p is 0, and 0 (d + H) too */
-    for (int i = 0; i < n; i += 16) {
-        int lanes = ARES_MIN(16, n - i);
-        v16 d = v16_max(
-            least,
-            v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale),
-                    shift));
-        v16 g = v16_mul(v16_mul(v16_exp(d), v16_fma(vce, v16_add(d, h), vc)), v16_neg(scale));
-        if (lanes == 16) v16_store(z + i, g);
-        else v16_store_first(z + i, g, lanes);
-    }
-}
-
 /* Rows per task when rows x chunks are divided among so many threads. */
 static inline int64_t vocab_rows_per_task(int64_t rows, int64_t chunks, int threads)
 {

@@ -105,12 +105,6 @@ static int discard(const char *dir, const char *name)
     return rc;
 }
 
-static int rename_to(const char *temporary, const char *path)
-{
-    if (rename(temporary, path) == 0) return ARES_OK;
-    return ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
-}
-
 int ares_checkpoint_seal(const char *temporary)
 {
     return sync_tree(temporary);
@@ -119,20 +113,20 @@ int ares_checkpoint_seal(const char *temporary)
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary)
 {
     ares_str path = { 0 }, hidden = { 0 };
-    int rc;
-    if (!ares_dir_exists(ares_path_join(&path, dir, name))) rc = rename_to(temporary, path.data);
-    else {
-        /*
-         * The same step, saved again after a resume: the two directories are exchanged, or the old
-         * one is set aside where the file system cannot exchange. It is removed when the new one is
-         * in place.
-         */
-        bool exchanged = renameat2(AT_FDCWD, temporary, AT_FDCWD, path.data, RENAME_EXCHANGE) == 0;
-        rc = exchanged ? ARES_OK : set_aside(dir, name, &hidden);
-        if (rc == ARES_OK && !exchanged) rc = rename_to(temporary, path.data);
-        if (rc == ARES_OK) rc = sync_path(dir);
-        if (rc == ARES_OK) rc = ares_dir_remove(exchanged ? temporary : hidden.data);
-    }
+    int rc = ARES_OK;
+    /*
+     * A directory that is there already is the same step, saved again after a resume: the two are
+     * exchanged, or the old one is set aside where the file system cannot exchange. It is removed
+     * when the new one is in place.
+     */
+    bool there = ares_dir_exists(ares_path_join(&path, dir, name)),
+         exchanged =
+             there && renameat2(AT_FDCWD, temporary, AT_FDCWD, path.data, RENAME_EXCHANGE) == 0;
+    if (there && !exchanged) rc = set_aside(dir, name, &hidden);
+    if (rc == ARES_OK && !exchanged && rename(temporary, path.data) != 0)
+        rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    if (rc == ARES_OK && there) rc = sync_path(dir);
+    if (rc == ARES_OK && there) rc = ares_dir_remove(exchanged ? temporary : hidden.data);
     if (rc == ARES_OK) rc = sync_path(dir);
     if (rc == ARES_OK)
         rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));

@@ -509,8 +509,7 @@ static bool parquet_is(const char *path)
     static const char *const others[] = { "{", "[", "\x1f\x8b", "\x28\xb5\x2f\xfd" };
     char first[9] = "";
     const char *why;
-    size_t n = strlen(path);
-    bool named = n > 8 && !strcmp(path + n - 8, ".parquet"), other = false;
+    bool named = core_ends_with(path, ".parquet"), other = false;
     int fd = ares_file_open(path, &why);
     if (fd < 0) return named;
     ssize_t there = pread(fd, first, sizeof first - 1, 0);
@@ -700,17 +699,11 @@ static const struct {
     { "ORC", "ORC", "write its rows as one of these", false },
 };
 
-static bool ends(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 /* The first line is no JSON: says what the file is, if that can be told. */
 static int refuse_format(const ares_jsonl *r, int rc)
 {
     ares_view line = ares_jsonl_line(r);
-    bool csv = ends(r->path, ".csv"), tsv = ends(r->path, ".tsv");
+    bool csv = core_ends_with(r->path, ".csv"), tsv = core_ends_with(r->path, ".tsv");
     for (int i = 0; i < ARES_COUNT(formats); i++) {
         bool typed = formats[i].typed;
         if (ares_view_starts(line, ares_view_of(formats[i].begins)))

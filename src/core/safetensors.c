@@ -52,20 +52,6 @@ static int by_data(const void *a, const void *b)
     return ARES_CMP(x->bytes, y->bytes);
 }
 
-static int read_dtype(const char *path, const ares_json *dtype, ares_tensor_info *t, int *bits)
-{
-    for (int i = 0; i < ARES_COUNT(dtypes); i++) {
-        if (!ares_view_is(dtype->text, dtypes[i].name)) continue;
-        *bits = dtypes[i].bits;
-        t->dtype_name = dtypes[i].name;
-        t->is_float = dtypes[i].is_float;
-        t->dtype = dtypes[i].dtype;
-        return ARES_OK;
-    }
-    return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, t->name,
-                     (int)dtype->text.len, dtype->text.data);
-}
-
 static int read_shape(const char *path, const ares_json *shape, ares_tensor_info *t)
 {
     if (shape->count > ARES_COUNT(t->shape))
@@ -130,11 +116,18 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
             "io: %s: tensor '%s': entry needs dtype, shape and data_offsets [begin, end]", path,
             name);
 
-    ares_tensor_info t = { .name = name, .file = path };
-    int bits = 0;
-    ARES_TRY(read_dtype(path, dtype, &t, &bits));
+    int d = 0;
+    while (d < ARES_COUNT(dtypes) && !ares_view_is(dtype->text, dtypes[d].name)) d++;
+    if (d == ARES_COUNT(dtypes))
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, name,
+                         (int)dtype->text.len, dtype->text.data);
+    ares_tensor_info t = { .name = name,
+                           .file = path,
+                           .dtype_name = dtypes[d].name,
+                           .is_float = dtypes[d].is_float,
+                           .dtype = dtypes[d].dtype };
     ARES_TRY(read_shape(path, shape, &t));
-    ARES_TRY(read_range(path, range, bits, data, data_bytes, &t));
+    ARES_TRY(read_range(path, range, dtypes[d].bits, data, data_bytes, &t));
     if (ares_map_get(s->by_name, ares_view_of(name), NULL))
         return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
     if (s->count == s->cap) {
@@ -282,12 +275,6 @@ static int open_index(ares_safetensors *s, const char *path)
     return rc;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 /* The only *.safetensors of a directory that has neither usual name. */
 static int only_file(const char *dir, ares_str *out)
 {
@@ -297,9 +284,10 @@ static int only_file(const char *dir, ares_str *out)
     bool pickled = false, gguf = false;
     for (struct dirent *e; (e = readdir(d));) {
         const char *name = e->d_name;
-        gguf |= ends_with(name, ".gguf");
-        pickled |= ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth");
-        if (ends_with(name, ".safetensors") && found++ == 0) ares_path_join(out, dir, name);
+        gguf |= core_ends_with(name, ".gguf");
+        pickled |= core_ends_with(name, ".bin") || core_ends_with(name, ".pt") ||
+                   core_ends_with(name, ".pth");
+        if (core_ends_with(name, ".safetensors") && found++ == 0) ares_path_join(out, dir, name);
     }
     closedir(d);
     if (found == 1) return ARES_OK;
@@ -316,11 +304,8 @@ static int only_file(const char *dir, ares_str *out)
 
 static int open_path(ares_safetensors *s, const char *path)
 {
-    if (!ares_dir_exists(path)) {
-        size_t n = strlen(path);
-        return n > 5 && strcmp(path + n - 5, ".json") == 0 ? open_index(s, path)
-                                                           : map_file(s, path);
-    }
+    if (!ares_dir_exists(path))
+        return core_ends_with(path, ".json") ? open_index(s, path) : map_file(s, path);
     ares_str file = { 0 };
     int rc = ARES_OK;
     if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json")))

@@ -93,7 +93,7 @@ static int choose_transport(ares_group *g)
 /* What both transports share. */
 
 /* Memory of the device for `bytes` of what other ranks send. */
-static int dist_side_memory(ares_group *g, size_t bytes)
+static int side_memory(ares_group *g, size_t bytes)
 {
     g->side.bytes = bytes;
     g->side.on_device = g->device->k->alloc(g->device, bytes);
@@ -104,7 +104,7 @@ static int dist_side_memory(ares_group *g, size_t bytes)
 }
 
 /* What follows a failure between two ranks: the others have begun the call, and would wait. */
-static void dist_must(ares_group *g, int rc)
+static void must(ares_group *g, int rc)
 {
     if (rc != ARES_OK) ares_world_abort(g->world, rc);
 }
@@ -165,7 +165,7 @@ static int open_nccl(ares_group *g)
     g->side.resume = resume;
     g->side.fail = end_all;
     ARES_TRY(g->ops->open(&g->side));
-    return dist_side_memory(g, NCCL_BYTES);
+    return side_memory(g, NCCL_BYTES);
 }
 
 /* A rank whose connection fails ends the others, which wait for it. */
@@ -211,7 +211,7 @@ static int64_t nccl_most_of_each(const ares_group *g, size_t element)
 static ares_ticket nccl_gather(ares_group *g, const void *mine, void *all, size_t bytes)
 {
     g->ops->begin(&g->side);
-    dist_must(g, g->ops->gather(&g->side, mine, all, bytes));
+    must(g, g->ops->gather(&g->side, mine, all, bytes));
     return g->ops->end(&g->side);
 }
 
@@ -225,8 +225,8 @@ static ares_ticket nccl_gather_columns(ares_group *g, const void *mine, void *al
     for (int64_t at = 0; at < rows; at += n) {
         n = ARES_MIN(rows - at, most);
         size_t slab = (size_t)n * bytes;
-        dist_must(g, g->ops->gather(&g->side, (const char *)mine + (size_t)at * bytes,
-                                    g->side.on_device, slab));
+        must(g, g->ops->gather(&g->side, (const char *)mine + (size_t)at * bytes, g->side.on_device,
+                               slab));
         for (int r = 0; r < g->size; r++)
             g->ops->copy_rows(&g->side, (char *)all + (size_t)at * row + (size_t)r * bytes, row,
                               g->side.on_device + (size_t)r * slab, bytes, bytes, n);
@@ -241,8 +241,8 @@ static ares_ticket nccl_sum_scatter(ares_group *g, const float *all, float *mine
     g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
-        dist_must(g, g->ops->exchange(&g->side, all + at, (size_t)n * sizeof *all,
-                                      g->side.on_device, (size_t)piece * sizeof *all));
+        must(g, g->ops->exchange(&g->side, all + at, (size_t)n * sizeof *all, g->side.on_device,
+                                 (size_t)piece * sizeof *all));
         g->ops->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
                       piece, add);
     }
@@ -255,8 +255,7 @@ static ares_ticket nccl_sum(ares_group *g, float *x, int64_t n)
     g->ops->begin(&g->side);
     for (int64_t at = 0; at < n; at += piece) {
         piece = ARES_MIN(n - at, most);
-        dist_must(g,
-                  g->ops->gather(&g->side, x + at, g->side.on_device, (size_t)piece * sizeof *x));
+        must(g, g->ops->gather(&g->side, x + at, g->side.on_device, (size_t)piece * sizeof *x));
         g->ops->merge(&g->side, x + at, (float *)g->side.on_device, x + at, piece, false);
     }
     return g->ops->end(&g->side);
@@ -538,7 +537,7 @@ static int open_staged(ares_group *g)
 {
     g->side.host_bytes = STAGED_BYTES;
     int rc = g->ops->open(&g->side);
-    return rc == ARES_OK ? dist_side_memory(g, STAGED_BYTES) : rc;
+    return rc == ARES_OK ? side_memory(g, STAGED_BYTES) : rc;
 }
 
 /* ---------------- pieces */
@@ -556,7 +555,7 @@ static void queue(ares_group *g, void *to, const void *from, size_t bytes)
 /* What was queued is done, and MPI may move it. */
 static void sent(ares_group *g)
 {
-    dist_must(g, g->ops->wait(&g->side));
+    must(g, g->ops->wait(&g->side));
 }
 
 /* The pieces of all ranks, one after the other, into side.arrived. */
@@ -565,7 +564,7 @@ static void gather_piece(ares_group *g, const void *own, size_t bytes)
     char *arrived = g->side.arrived;
     queue(g, arrived + (size_t)g->rank * bytes, own, bytes);
     sent(g);
-    dist_must(g, dist_comm_gather(g->world, g->comm, NULL, arrived, 1, bytes, bytes, bytes));
+    must(g, dist_comm_gather(g->world, g->comm, NULL, arrived, 1, bytes, bytes, bytes));
 }
 
 /* What other ranks sent goes to the card; the place of the own piece is left as it is. */
@@ -605,8 +604,8 @@ static ares_ticket staged_gather_columns(ares_group *g, const void *mine, void *
         n = ARES_MIN(rows - at, most);
         queue(g, g->side.sent, (const char *)mine + (size_t)at * bytes, (size_t)n * bytes);
         sent(g);
-        dist_must(g, dist_comm_gather(g->world, g->comm, g->side.sent, g->side.arrived, n, bytes,
-                                      row, bytes));
+        must(g, dist_comm_gather(g->world, g->comm, g->side.sent, g->side.arrived, n, bytes, row,
+                                 bytes));
         queue(g, (char *)all + (size_t)at * row, g->side.arrived, (size_t)n * row);
     }
     return g->ops->end(&g->side);
@@ -623,8 +622,7 @@ static ares_ticket staged_sum_scatter(ares_group *g, const float *all, float *mi
         for (int r = 0; r < g->size; r++)
             if (r != g->rank) queue(g, g->side.sent + (size_t)r * bytes, all + r * n + at, bytes);
         sent(g);
-        dist_must(
-            g, dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
+        must(g, dist_comm_exchange(g->world, g->comm, g->side.sent, bytes, g->side.arrived, bytes));
         receive(g, bytes);
         g->ops->merge(&g->side, all + g->rank * n + at, (float *)g->side.on_device, mine + at,
                       piece, add);

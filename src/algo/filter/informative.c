@@ -21,13 +21,6 @@ static unsigned needs(const ares_filter_config *cfg)
     return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_SCORE;
 }
 
-static const char *reason_of(const double *accuracy, const uint8_t *valid, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!valid || valid[i]) return accuracy[i] > 0.5 ? "all_correct" : "all_wrong";
-    return "all_discarded";
-}
-
 static int informative(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     for (int64_t i = 0; i < g->groups; i++) {
@@ -36,10 +29,16 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
         bool keep = by_accuracy(cfg) ? group_informative(g->accuracy + first, valid, n)
                                      : group_spread(g->score + first, valid, n, 1e-6);
         if (!v[i].keep || keep) continue;
+        const char *why = "equal_scores";
+        if (by_accuracy(cfg)) { /* all answers that count are alike: the first one says how */
+            int64_t r = 0;
+            while (r < n && valid && !valid[r]) r++;
+            why = r == n                         ? "all_discarded"
+                  : g->accuracy[first + r] > 0.5 ? "all_correct"
+                                                 : "all_wrong";
+        }
         v[i].keep = false;
-        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s",
-                       by_accuracy(cfg) ? reason_of(g->accuracy + first, valid, n)
-                                        : "equal_scores");
+        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s", why);
     }
     return ARES_OK;
 }

@@ -1,10 +1,11 @@
 /*
- * A loss of ares_loss_args and its terms, in one launch: a token per thread where the formula needs
- * the token alone, a row per block where it needs the row. Every loss of LOSS_LIST has its kernel
- * from these two; the formulas are those of src/algo/loss. Each thread keeps its own sums, which
- * meet in one tree per block; the block that ends last adds those of all blocks, in an order that
- * does not depend on which it is, to the card's sums. Counts of bins are integers, so the order of
- * their atomic additions changes nothing; lanes of equal bins add once.
+ * A loss of ares_loss_args with its KL and entropy terms, in one launch: a token per thread where
+ * the formula needs the token alone, a row per block where it needs the row. These two templates
+ * give every loss of LOSS_LIST its kernel; the formulas are those of src/algo/loss. Each thread
+ * keeps its own sums, which are added in one tree per block. The block that ends last adds the sums
+ * of all blocks to the card's, in an order that does not depend on which block is last. Counts of
+ * bins are integers, so the order of their atomic additions changes nothing; lanes of equal bins
+ * add once.
  *
  * Derivatives are added to what d_log_prob holds in the order of the CPU: the policy's, then the
  * KL's.
@@ -113,8 +114,8 @@ static __device__ void add_count(uint64_t *to, unsigned n)
 }
 
 /*
- * Whether this block is the last of its launch to come here: then what the others wrote before they
- * came is there to read.
+ * Whether this block is the last of its launch to get here; it may then read what the others have
+ * written.
  */
 static __device__ bool last_block(ares_card_sums *s)
 {
@@ -191,7 +192,9 @@ static __device__ loss_token token_at(const loss_job &j, int64_t t)
     return x;
 }
 
-/* Whether token t counts: its mask is 1. What loss_check would refuse is noted and does not count.
+/*
+ * Whether token t counts, because its mask is 1. A token that loss_check would refuse is noted as a
+ * fault and does not count.
  */
 static __device__ bool counts(const loss_job &j, int64_t t)
 {

@@ -17,8 +17,8 @@
 /* A rank's side of a group on a card: what both ways between cards share. */
 
 /*
- * Ticket t is event t % EVENTS. A later ticket takes it again; who then joins the earlier one waits
- * for the later, which is behind it in the same stream.
+ * Ticket t uses event t % EVENTS, and so does ticket t + EVENTS. Joining t after that waits for the
+ * later ticket, which is safe because it follows t in the same stream.
  */
 enum { EVENTS = 64 };
 
@@ -113,7 +113,7 @@ static void *open_library(char *why, size_t size)
     return library;
 }
 
-/* All functions, or none and why. */
+/* Looks up all functions; false: one is missing, and why says which. */
 static bool find_functions(void *library, char *why, size_t size)
 {
 #define FIND(type, name, parameters)                       \
@@ -175,7 +175,10 @@ static ares_ticket card_at(group_context *g)
     return at + EVENTS <= g->tickets + g->calling || done(g->launched[at % EVENTS]) ? at : -at;
 }
 
-/* A call is queued; or the other ranks do not come, and then this does not return. */
+/*
+ * Waits until a call of NCCL is queued. Where the other ranks do not come, s->pause ends the run
+ * and this does not return.
+ */
 static int settle(ares_dist_side *s, int result, const char *call)
 {
     group_context *g = group_of(s);
@@ -251,8 +254,8 @@ int group_connect(ares_dist_side *s, const uint8_t id[128])
 }
 
 /*
- * The other ranks close the group too, so that none takes away what another still receives; unless
- * this one has failed alone: it waits for some seconds only.
+ * Waits for the other ranks to close the group too, so that no rank takes memory away that another
+ * still receives from; only for CLOSE_MS, because this rank may be closing alone after a failure.
  */
 static int finalize(group_context *g)
 {

@@ -32,7 +32,7 @@ const ares_kernels *aten_under(const ares_device *d)
     return ((const aten_context *)d->aten)->under;
 }
 
-/* Takes the pending error rc, if it is one; gives rc. */
+/* Keeps the message of rc for sync if it is the first failure; returns rc. */
 static int keep_failure(ares_device *d, int rc)
 {
     aten_context *c = d->aten;
@@ -47,7 +47,7 @@ static int keep_failure(ares_device *d, int rc)
     return rc;
 }
 
-/* What was released is freed at a wait, whose failure is what sync reports then. */
+/* Called where libtorch lacks memory: a wait frees what was released. Its failure is kept. */
 static bool free_released(void *ctx)
 {
     ares_device *d = ctx;
@@ -117,7 +117,8 @@ at_tensor aten_matrix(const ares_device *d, const ares_matrix *w)
 
 /* ------------------------------------------------------------------ the tables */
 
-/* Our first failure, which is the cause of what the table under this one reports; or that. */
+/* A sync's result: our first failure, of which that of the table below is a consequence; or that.
+ */
 static int aten_report(ares_device *d, int under)
 {
     aten_context *c = d->aten;

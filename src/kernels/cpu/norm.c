@@ -176,6 +176,7 @@ static void row_backward(const ares_layer_norm_args *a, int64_t r)
     }
 }
 
+/* dw and dbias of columns [from, to): one chain over the rows per element. */
 static void dc_backward(const ares_layer_norm_args *a, int32_t from, int32_t to)
 {
     int32_t k = a->k;

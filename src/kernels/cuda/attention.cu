@@ -7,10 +7,10 @@
 /*
  * Attention in tiles of 32 queries by 32 keys, on packed or paged keys; a row alone on paged keys,
  * as in decoding, is decode.cu's. A block computes the queries of one tile and head against all
- * keys they see. Each warp has four queries; its lanes are
- * keys, then columns of the output. A query's numbers come from the same chain whatever tile it
- * lies in: keys in order, one rescale per chunk, as on the CPU. So packed and paged agree bit
- * for bit here too, but for a segment of one row on paged keys.
+ * keys they see. Each warp has four queries; its lanes are keys, then columns of the output. A
+ * query's numbers come from the same chain whatever tile it lies in: keys in order, one rescale per
+ * chunk, as on the CPU. So packed and paged agree bit for bit here too, except for a segment of one
+ * row on paged keys.
  *
  * Backward, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), has two
  * kernels: one computes dq, a block per tile of queries; the other dk and dv, a block per tile of a

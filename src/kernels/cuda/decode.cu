@@ -39,7 +39,7 @@ static __host__ __device__ int head_tiles(const ares_attention_args &a)
     return (a.n_heads / a.n_kv_heads + HEADS - 1) / HEADS;
 }
 
-/* Of a row that sees `keys` keys at most, which may begin inside a chunk. */
+/* Most runs of a row that sees at most `keys` keys; the first key may lie inside a chunk. */
 static int most_parts(int keys)
 {
     return ARES_MIN((keys + SPLIT - 2) / SPLIT + 1, (int)PARTS);

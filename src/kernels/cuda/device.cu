@@ -41,7 +41,7 @@ static char *piece_of(const cuda_ring *r, int64_t i)
     return r->memory + (size_t)(i % CUDA_PIECES) * PIECE;
 }
 
-/* Goes on with the next piece, which the card has read by now. */
+/* Moves on to the next piece, after waiting until the card has read what it held before. */
 static void next_piece(cuda_context *c, cuda_ring *r)
 {
     cuda_check(c, cudaEventRecord(r->done[r->now], c->stream), "copy in");
@@ -170,7 +170,7 @@ void cuda_brought(ares_device *d)
 
 /* ------------------------------------------------------------------ blocks of the paged cache */
 
-/* What travels with the launch, so that no copy goes before it: nearly the 4 KiB that it may hold
+/* Pairs that fit into a kernel's arguments, of 4 KiB at most, so that no copy precedes the launch.
  */
 enum { PAIRS = 500 };
 typedef struct block_pairs {
@@ -282,7 +282,10 @@ typedef struct kept {
     int64_t releases; /* of the device, when it was made */
 } kept;
 
-/* What fails in a capture is only the graph; the launches are then done without it. */
+/*
+ * A failure in a capture only costs the graph, because the caller then launches without one: its
+ * text is kept in `refusal`, and the device has not failed.
+ */
 static bool captured(cuda_context *c)
 {
     bool good = !c->failed;
@@ -405,7 +408,10 @@ static void waited_beside(cuda_context *c)
     for (cuda_beside *b = c->beside; b; b = b->next) b->waited(b);
 }
 
-/* Until the stream or event is done, or nothing is left that may never come. */
+/*
+ * Asks until the stream or event is done, or until no work of other processes is under way; then
+ * the caller may block in the driver.
+ */
 static void poll(cuda_context *c, cudaStream_t stream, cudaEvent_t event)
 {
     while ((event ? cudaEventQuery(event) : cudaStreamQuery(stream)) == cudaErrorNotReady)
@@ -453,8 +459,8 @@ static void release(cuda_context *c, void *p)
 }
 
 /*
- * cudaErrorMemoryAllocation only where the card has too little with all that was released, and what
- * another library keeps.
+ * As cudaMalloc. Where the card has too little, frees first what was released, then what another
+ * library keeps of the card, and tries again after each.
  */
 static cudaError_t allocate(cuda_context *c, void **p, size_t bytes)
 {
@@ -679,8 +685,10 @@ void ares_cuda_close(ares_device *d)
     d->scratch = d->stream = NULL;
 }
 
-/* The function tables of a CUDA device, by the type of activations, which the program asks for by
- * name (device.c). */
+/*
+ * The function tables of a CUDA device, by the type of activations. The program looks up
+ * ares_cuda_kernels by its name (device.c).
+ */
 
 static const ares_kernels table = {
     .name = "cuda",

@@ -72,13 +72,13 @@ typedef struct cuda_context {
         size_t bytes;
     } slot[CUDA_SLOTS];
     cuda_ring in, out;
-    /* beside `stream`, of what is brought and stored; made by the first alloc_host */
+    /* the stream on which bring and store copy, beside `stream`; made by the first alloc_host */
     cudaStream_t copies;
     cudaEvent_t copies_begin, copies_end;
-    bool storing;    /* since `stream` last joined the copies */
+    bool storing;    /* store was called since `stream` last joined the copies */
     void **released; /* [n_released] given back, but kernels that are running may use it still */
     int n_released, released_capacity;
-    int64_t releases; /* so far: graphs made before the last one are of no use */
+    int64_t releases; /* number so far: graphs made before the last one hold stale addresses */
     cuda_fetched_bytes fetched[CUDA_FETCHES];
     cuda_beside *beside;
     void (*trim)(void); /* frees memory that another library keeps of the card; NULL: none does */
@@ -213,8 +213,8 @@ static __device__ inline float cuda_block_max(float v)
 }
 
 /*
- * Whether this block is the last to end of `of` blocks that share a ticket; it sees what the others
- * wrote before. The ticket is 0 again then.
+ * Whether this block is the last to get here of `of` blocks that share a ticket; it may then read
+ * what the others have written. The last one leaves the ticket at 0.
  */
 static __device__ inline bool cuda_is_last(unsigned *ticket, unsigned of)
 {

@@ -1,8 +1,8 @@
 /*
- * The vocabulary head: cuBLAS computes the logits of a chunk, in f32, as many rows as a fixed
- * scratch holds; then thread blocks compute statistics and derivatives, which read
- * the logits once each. head_fused
- * computes a chunk's logits once; head_backward computes those of head again.
+ * The vocabulary head. cuBLAS computes the logits of a chunk in f32: of as many rows as a fixed
+ * scratch holds. Then thread blocks compute the statistics, and others the derivatives; both read
+ * the logits once. head_fused computes a chunk's logits once; head_backward computes those of head
+ * again.
  *
  * Derivatives of f32 activations take the place of their logits; those of bf16 activations are
  * rounded to bf16 beside them, for the two products that follow.

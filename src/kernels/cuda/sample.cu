@@ -6,10 +6,10 @@
  *
  * A row is read once, in chunks (vocab.cuh), for its statistics and, where nothing is cut, its
  * token. For a row that top-k or top-p cuts, or whose most likely tokens are asked for, that read
- * also gives a threshold that all tokens in question reach. A second kernel collects the ids of
- * those that reach it, usually few, and the masses of all where top-p needs their total: masses are
- * relative to the row's maximum, which the first read finds. The last block of the row to end then
- * works on the collected tokens alone.
+ * also gives a threshold that every token which may be chosen or listed reaches. A second kernel
+ * collects the ids of the tokens that reach it, usually few, and the masses of all tokens where
+ * top-p needs their total: masses are relative to the row's maximum, which the first read finds.
+ * The last block of the row to end then works on the collected tokens alone.
  */
 #include "vocab.cuh"
 
@@ -160,7 +160,10 @@ static __device__ void fill_bins(const candidates &c, u64 lo, u64 hi, int shift,
     }
     __syncthreads();
 }
-/* The bin at which those from the highest on reach *need, which loses what lies above; -1: none. */
+/*
+ * The bin at which the weights, added from the highest bin down, reach *need, from which the bins
+ * above it are subtracted; -1: all together do not reach it.
+ */
 static __device__ int bin_of(u64 *need, cut_room *m)
 {
     u64 own = 0;
@@ -177,9 +180,10 @@ static __device__ int bin_of(u64 *need, cut_room *m)
     return at;
 }
 /*
- * The key of the last of the highest candidates, as few as have weights (masses, or 1 each) that
- * sum to `need` > 0, among those from `from` on; `from` where all of them do not. Each round counts
- * the range of keys that is left in BINS equal parts and goes on with one of them.
+ * Candidates of key `from` or above are taken from the highest down until their weights (masses, or
+ * 1 each) reach `need` > 0: returns the key of the last one taken, or `from` where all together do
+ * not reach it. Each round counts the remaining range of keys in BINS equal parts and goes on with
+ * one of them.
  */
 static __device__ u64 cut_of(const candidates &c, u64 from, bool mass, u64 need, cut_room *m)
 {
@@ -231,7 +235,7 @@ static __device__ best better(best a, best b)
     return second ? b : a;
 }
 
-/* Not below gumbel(w): from the exponent of u, at a margin. */
+/* An upper bound of gumbel(w), from the exponent of u alone: no logarithm is taken. */
 static __device__ float gumbel_bound(uint32_t w)
 {
     float u = fmaf((float)(w >> 16), 65536.0f, (float)(w & 0xffff)) + 0.5f;
@@ -255,8 +259,8 @@ static __device__ best best_of_block(best b)
 }
 
 /*
- * b, or one of n <= 4 tokens from `first` on, whose logits are z. The logarithms of most are not
- * taken.
+ * The best of b and of n <= 4 tokens from `first` on, whose logits are z. Most tokens cannot beat b
+ * by their bound, so that few logarithms are taken.
  */
 static __device__ best pick_of(const ares_sample_args &a, const float *z, const row_in &in,
                                int32_t first, int n, best b)
@@ -324,9 +328,10 @@ static __device__ void finish(const ares_sample_args &a, const row_in &in, int64
 }
 
 /*
- * A logit that all tokens in question reach. For the k highest: the k-th of the highest logits of
- * all threads, as k tokens have it or more. For top-p alone: tokens with probabilities below (1 -
- * top_p) / vocab hold less than 1 - top_p together; half of that allows for rounding.
+ * A logit that all tokens in question reach. For the k highest: the k-th of the highest logits that
+ * each thread has read, because at least k tokens reach it. For top-p alone: tokens with
+ * probabilities below (1 - top_p) / vocab hold less than 1 - top_p together; half of that allows
+ * for rounding.
  */
 static __device__ float threshold_of(const row_in &in, const vocab_total &t, const float *most,
                                      int32_t n, int32_t k, int32_t vocab, bool bars_some,

@@ -22,16 +22,6 @@ ARES_OPTION_TABLE(ares_collapse_options, ares_collapse_config, ARES_COLLAPSE_OPT
 const int ares_collapse_looks[ARES_COLLAPSE_LOOKS] = { 1, 2, 4, 8 };
 static const double STD_EPS = 1e-3; /* RAGEN's */
 
-/* log of the mean over prompts of exp(log-prob). */
-static double mixture(const double *log_prob, int64_t n)
-{
-    double largest = log_prob[0], sum = 0;
-    for (int64_t j = 1; j < n; j++) largest = fmax(largest, log_prob[j]);
-    if (!isfinite(largest)) return largest;
-    for (int64_t j = 0; j < n; j++) sum += ares_f64_exp(log_prob[j] - largest);
-    return largest + ares_f64_log(sum) - ares_f64_log((double)n);
-}
-
 double collapse_zscore(double mi, double deviation)
 {
     return mi / (deviation + STD_EPS);
@@ -45,7 +35,13 @@ void ares_collapse_measure(const ares_collapse_scores *s, double *matched, doubl
     for (int64_t i = 0; i < s->thoughts; i++) {
         const double *x = s->log_prob + i * s->prompts;
         matched[i] = x[s->own[i]];
-        marginal[i] = mixture(x, s->prompts);
+        /* log of the mean over prompts of exp(log-prob), from the largest so that none overflows */
+        double largest = x[0], sum = 0;
+        for (int64_t j = 1; j < s->prompts; j++) largest = fmax(largest, x[j]);
+        for (int64_t j = 0; j < s->prompts; j++) sum += ares_f64_exp(x[j] - largest);
+        marginal[i] = isfinite(largest)
+                          ? largest + ares_f64_log(sum) - ares_f64_log((double)s->prompts)
+                          : largest;
     }
     double of_own = stats_mean(matched, s->thoughts), of_all = stats_mean(marginal, s->thoughts);
     for (int64_t i = 0; i < s->thoughts; i++)

@@ -17,6 +17,7 @@
  * number as wide as the range of doubles that is rounded once.
  */
 
+/* A sorted copy; release it with ares_free. */
 static double *sorted(const double *x, int64_t n)
 {
     double *s = ares_malloc((size_t)n * sizeof *s);
@@ -147,6 +148,7 @@ int stats_masked_moments(ares_world *world, const double *x, const uint8_t *mask
     return rc;
 }
 
+/* eps: added to the variance here, to the standard deviation in stats_masked_normalize. */
 int stats_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n)
 {
     stats_moments m;
@@ -229,20 +231,6 @@ static void add_vote(const vote *v, int64_t k, int64_t most, int64_t ties, const
         }
 }
 
-/* The part of the expected value in which the winning vote has `most` of the k draws. */
-static double won_with(const vote *votes, int64_t n, int64_t k, int64_t most, const double *choose)
-{
-    int64_t ties = k / most;
-    size_t size = (size_t)((k + 1) * (ties + 1));
-    double *weight = ares_calloc(2 * size, sizeof *weight), *sum = weight + size, value = 0;
-    weight[0] = 1;
-    for (int64_t i = 0; i < n; i++) add_vote(&votes[i], k, most, ties, choose, weight, sum);
-    /* those who tie are equally likely to have been drawn first */
-    for (int64_t t = 1; t <= ties; t++) value += sum[k * (ties + 1) + t] / (double)t;
-    ares_free(weight);
-    return value;
-}
-
 /* The mean over all k draws with replacement of the value of the vote that most draws have. */
 static double expected_of_majority(const double *values, const int32_t *votes, int64_t n, int64_t k)
 {
@@ -261,7 +249,17 @@ static double expected_of_majority(const double *values, const int32_t *votes, i
             choose[i * (k + 1) + j] = j == 0 || j == i ? 1
                                                        : choose[(i - 1) * (k + 1) + j - 1] +
                                                              choose[(i - 1) * (k + 1) + j];
-    for (int64_t most = 1; most <= k; most++) value += won_with(v, count, k, most, choose);
+    for (int64_t most = 1; most <= k; most++) { /* the winning vote has `most` of the k draws */
+        int64_t ties = k / most;
+        size_t size = (size_t)((k + 1) * (ties + 1));
+        double *weight = ares_calloc(2 * size, sizeof *weight), *sum = weight + size, part = 0;
+        weight[0] = 1;
+        for (int64_t i = 0; i < count; i++) add_vote(&v[i], k, most, ties, choose, weight, sum);
+        /* those who tie are equally likely to have been drawn first */
+        for (int64_t t = 1; t <= ties; t++) part += sum[k * (ties + 1) + t] / (double)t;
+        value += part;
+        ares_free(weight);
+    }
     ares_free(choose);
     ares_free(v);
     return value;
@@ -279,6 +277,7 @@ double ares_maj_at_k(const double *values, const int32_t *votes, int64_t n, int6
 
 /* Percentiles by selection, O(n), with few branches that depend on the data. */
 
+/* Insertion sort, for a few values. */
 static void sort_few(double *x, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {

@@ -50,6 +50,7 @@ static void read_row(const ares_batch *b, int64_t r, own_tokens *x)
     }
 }
 
+/* Whether the columns and numbers that AEPO reads are there and finite. */
 static int aepo_check_batch(const ares_batch *b, bool need_accuracy)
 {
     ARES_TRY(ARES_NEED(b, AEPO_WHO, entropies));
@@ -424,6 +425,7 @@ static void close_state(void *state)
 
 /* ---------------------------------------------------------------- tau */
 
+/* The samples' percentiles as an array. */
 static double *thresholds_of(const control_gathered *all, ares_arena *arena)
 {
     double *x = ares_arena_alloc(arena, (size_t)(all->n_samples + 1) * sizeof *x);
@@ -471,6 +473,7 @@ static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, 
     return control_gather(s->env.world, b, x->local, all);
 }
 
+/* Moves tau by the median of the samples, which it returns. */
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 {
     double median;
@@ -483,6 +486,7 @@ static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 
 /* ---------------------------------------------------------------- prompts */
 
+/* One step of alphas and, with renew, targets. */
 static void step_aims(aepo *s, const aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
@@ -614,32 +618,6 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 
 /* ---------------------------------------------------------------- validation, bootstrap */
 
-/*
- * Where a difficulty has no target yet, its validation prompts give one for this validation alone,
- * as the first step's prompts will for training. Against a target of 0 almost every HWE
- * token would be penalised, and scores from before the first step could not be compared with later
- * ones.
- */
-static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
-{
-    int64_t n, *place;
-    aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
-    const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
-    for (int64_t g = 0; g < all->n_groups; g++)
-        prompts[place[g]].difficulty =
-            (ares_difficulty)all->samples[all->groups[g].first].difficulty;
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        double sum = 0, count = 0;
-        for (int64_t i = 0; i < n; i++) {
-            if (prompts[i].difficulty != (ares_difficulty)d) continue;
-            sum += prompts[i].hwe / (double)prompts[i].samples;
-            count++;
-        }
-        if (!s->aims.target_known[d] && count > 0)
-            s->aims.target[d] = aepo_target(sum / count, coef[d]);
-    }
-}
-
 static int validate(void *state, ares_batch *b, ares_metrics *m)
 {
     aepo *s = state, known;
@@ -660,8 +638,28 @@ static int validate(void *state, ares_batch *b, ares_metrics *m)
     }
     const measurement x = { .first_from_mean = true, .column = b->hwe, .local = local };
     int rc = measure_and_mark(s, b, &x, &arena, &all);
+    /*
+     * Where a difficulty has no target yet, its validation prompts give one for this validation
+     * alone, as the first step's prompts will for training. Against a target of 0 almost every HWE
+     * token would be penalised, and scores from before the first step could not be compared with
+     * later ones.
+     */
     known = *s;
-    if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
+    int64_t n = 0, *place;
+    aepo_prompt *prompts = aepo_pool_prompts(&all, &arena, &n, &place);
+    for (int64_t g = 0; g < all.n_groups; g++)
+        prompts[place[g]].difficulty = (ares_difficulty)all.samples[all.groups[g].first].difficulty;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        double sum = 0, count = 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (prompts[i].difficulty != (ares_difficulty)d) continue;
+            sum += mean_hwe(&prompts[i]);
+            count++;
+        }
+        if (!s->aims.target_known[d] && count > 0)
+            known.aims.target[d] =
+                aepo_target(sum / count, AEPO_BY_DIFFICULTY(s->options, target_coef)[d]);
+    }
     for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++)
         tell_sample(&known, &b->samples[r], (ares_difficulty)b->samples[r].difficulty,
                     local[r].hwe);

@@ -34,6 +34,7 @@ static const char *unfit(int failed, const struct stat *st, bool input)
     return S_ISREG(st->st_mode) || (input && !S_ISBLK(st->st_mode)) ? NULL : "not a regular file";
 }
 
+/* Looks before opening, and again at what was opened. */
 static int open_to_read(const char *path, bool input, const char **why)
 {
     static const char lfs[] = "version https://git-lfs";
@@ -63,6 +64,7 @@ int ares_input_open(const char *path, const char **why)
     return open_to_read(path, true, why);
 }
 
+/* A file of known size is read into memory that fits it at once. */
 static int read_whole(const char *path, bool input, ares_str *out)
 {
     struct stat st;
@@ -111,6 +113,7 @@ int ares_file_hash(const char *path, uint64_t *h)
     return rc;
 }
 
+/* sync: the bytes are on the disk when it returns. */
 static int write_file(const char *path, const void *data, size_t len, bool sync)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -151,6 +154,7 @@ int ares_path_sync(const char *path)
     return rc;
 }
 
+/* A reader sees the old file or the new one, also after a crash. */
 int ares_file_write_atomic(const char *path, const void *data, size_t len)
 {
     ares_str temporary = { 0 };
@@ -175,6 +179,7 @@ bool ares_dir_exists(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Makes one folder of the path after the other; durable: syncs each that was new. */
 static int make_dirs(const char *path, bool durable)
 {
     char *copy = ares_strdup(path);
@@ -206,6 +211,7 @@ int ares_dir_make_durable(const char *path)
     return make_dirs(path, true);
 }
 
+/* shown: the path for messages. Symbolic links are removed, never followed. */
 static int remove_at(int parent, const char *name, const char *shown)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return ARES_OK;
@@ -285,6 +291,7 @@ static int remove_leftovers(const char *dir)
     return rc;
 }
 
+/* The lock file says which process has it, so that the message to another one can name it. */
 int ares_lock_take(const char *dir, int *out)
 {
     ares_str path = { 0 };

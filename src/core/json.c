@@ -72,6 +72,7 @@ static void skip_space(reader *r)
         r->p++;
 }
 
+/* The four hexadecimal digits of an escape. */
 static bool read_hex4(const char *p, const char *end, uint32_t *out)
 {
     if (end - p < 4) return false;
@@ -170,6 +171,7 @@ static int need_digits(reader *r)
     return r->p > before ? ARES_OK : unexpected(r, "a digit");
 }
 
+/* RFC 8259: no leading zero, no plus sign, digits on both sides of a point. */
 static int read_number(reader *r, ares_json *out)
 {
     char *from = r->p;
@@ -208,6 +210,7 @@ static int read_number(reader *r, ares_json *out)
     return ARES_OK;
 }
 
+/* A new entry at the top of the stack; valid until the next one. */
 static pending *push(reader *r)
 {
     if (r->top == r->cap) {
@@ -277,6 +280,7 @@ static size_t merge_duplicates(pending *member, size_t n)
     return kept;
 }
 
+/* Keys and values wait on the stack until the bracket closes. */
 static int read_object(reader *r, ares_json *out)
 {
     size_t base = r->top;
@@ -313,6 +317,7 @@ static int read_object(reader *r, ares_json *out)
     return ARES_OK;
 }
 
+/* Moves past the word if it stands at p. */
 static bool read_word(reader *r, const char *word)
 {
     size_t len = strlen(word);
@@ -506,6 +511,7 @@ void ares_json_write_i64(ares_str *out, int64_t x)
     ares_str_addf(out, "%lld", (long long)x);
 }
 
+/* Runs of bytes that need no escape are added at once. */
 void ares_json_write_string(ares_str *out, ares_view s)
 {
     static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\";

@@ -113,6 +113,7 @@ int64_t ares_map_value(const ares_map *m, int64_t index)
 
 enum { MAX_WORD = 128 };
 
+/* Case, and - against _, do not count. */
 static int folded(char c)
 {
     return c == '-' ? '_' : tolower((unsigned char)c);

@@ -31,6 +31,7 @@ static void out_of_memory(size_t bytes)
     abort();
 }
 
+/* Never NULL, also for 0 bytes. */
 void *ares_malloc(size_t bytes)
 {
     void *p = malloc(bytes ? bytes : 1);
@@ -136,6 +137,7 @@ char *ares_arena_copy(ares_arena *a, const char *data, size_t len)
     return p;
 }
 
+/* Formats twice: first for the length. */
 char *ares_arena_printf(ares_arena *a, const char *format, ...)
 {
     va_list args, again;

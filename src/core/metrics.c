@@ -53,6 +53,7 @@ static ares_view clean(const char *name, ares_str *changed)
     return ares_str_view(changed);
 }
 
+/* The value of a name, 0 where it is new. */
 static double *entry(ares_metrics *m, const char *name)
 {
     int64_t index = ares_map_count(m->names);
@@ -135,6 +136,7 @@ static uint32_t crc32c(const void *data, size_t n)
     return ~crc;
 }
 
+/* TFRecord masks its checksums, so that data which holds checksums can be checked, too. */
 static uint32_t masked(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -203,6 +205,7 @@ static int write_event(ares_tracker *t, int64_t step, int field, ares_view paylo
 }
 
 /* ---------------------------------------------------------------- opening */
+/* Opens a new event file; a run that is resumed at from_step tells readers to forget the rest. */
 static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
 {
     char name[300], host[128] = "host";

@@ -71,6 +71,7 @@ static bool next_member(packed *p)
     return false;
 }
 
+/* Up to size bytes; 0 at the end of the last member, -1 after a failure, whose reason is *why. */
 static ssize_t read_gzip(packed *p, char *data, size_t size)
 {
     z_stream *z = &p->gzip;
@@ -108,6 +109,7 @@ static ssize_t read_gzip(packed *p, char *data, size_t size)
     }
 }
 
+/* The same for zstd. */
 static ssize_t read_zstd(packed *p, char *data, size_t size)
 {
     for (;;) {
@@ -129,6 +131,7 @@ static ssize_t read_zstd(packed *p, char *data, size_t size)
     }
 }
 
+/* The read of a FILE over compressed bytes. */
 static ssize_t packed_read(void *cookie, char *data, size_t size)
 {
     packed *p = cookie;
@@ -226,6 +229,7 @@ typedef struct walk {
     ares_map *left_out; /* names of columns that were warned about */
 } walk;
 
+/* Bit i of a validity bitmap or of an array of booleans. */
 static bool bit(const void *bits, int64_t i)
 {
     return ((const uint8_t *)bits)[i >> 3] >> (i & 7) & 1;
@@ -254,6 +258,7 @@ static bool integer(char format, const void *data, int64_t i, int64_t *x)
     }
 }
 
+/* An IEEE half-precision number. */
 static double half(uint16_t h)
 {
     int e = h >> 10 & 31, m = h & 1023;
@@ -519,6 +524,7 @@ static bool parquet_is(const char *path)
     return (there >= 4 && !memcmp(first, "PAR1", 4)) || (named && !other);
 }
 
+/* The function of libares_parquet.so, which is opened for the first file. */
 static int find_stream(const char *file, stream_fn **out)
 {
     static stream_fn *found;
@@ -625,6 +631,7 @@ struct ares_jsonl {
     ares_arena arena;
 };
 
+/* Parquet is told by parquet_is, compressed files by their first bytes; stdin is read as it is. */
 static int open_lines(const char *path, bool input, ares_jsonl **out)
 {
     ares_jsonl *r = ares_calloc(1, sizeof *r);
@@ -777,6 +784,7 @@ static off_t whole_lines(int fd, int64_t rows)
     return n < 0 ? -1 : keep;
 }
 
+/* Cuts the file to its first keep_rows rows, and appends after them. */
 int jsonl_create(const char *path, int64_t keep_rows, jsonl_writer **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

@@ -17,6 +17,7 @@
 
 enum { HEADER_LIMIT = 100 * 1000 * 1000 }; /* bytes; as in the reference library */
 
+/* A file of the model in memory. */
 typedef struct mapping {
     char *path;
     void *base;
@@ -45,6 +46,7 @@ static const struct {
     { "BOOL", 8, false, 0 },       { "F8_E4M3", 8, false, 0 },      { "F8_E5M2", 8, false, 0 },
 };
 
+/* In the order of the bytes in the file; empty tensors before others at the same place. */
 static int by_data(const void *a, const void *b)
 {
     const ares_tensor_info *x = a, *y = b;
@@ -52,6 +54,7 @@ static int by_data(const void *a, const void *b)
     return ARES_CMP(x->bytes, y->bytes);
 }
 
+/* Fills rank, shape and count. */
 static int read_shape(const char *path, const ares_json *shape, ares_tensor_info *t)
 {
     if (shape->count > ARES_COUNT(t->shape))
@@ -168,6 +171,7 @@ static int check_layout(const ares_safetensors *s, const char *path, int64_t fir
     return rc;
 }
 
+/* Maps a file, reads its header and adds its tensors. */
 static int map_file(ares_safetensors *s, const char *path)
 {
     const char *why;
@@ -408,6 +412,7 @@ int ares_safetensors_create_shared(const char *path, bool lead, ares_safetensors
     return create(path, true, lead, out);
 }
 
+/* Adds the entry of a tensor to the header; its data follows that of the tensor before. */
 void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
                               int rank, const int64_t *shape)
 {
@@ -442,6 +447,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     w->bytes += bytes;
 }
 
+/* Writes what the buffer holds; the first failure is kept in rc. */
 static int flush(ares_safetensors_writer *w)
 {
     if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, w->buffer, w->used);
@@ -449,6 +455,7 @@ static int flush(ares_safetensors_writer *w)
     return w->rc;
 }
 
+/* Adds bytes to the buffer, which is written whenever it is full. */
 static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
 {
     while (bytes && w->rc == ARES_OK) {
@@ -476,6 +483,7 @@ static void make_header(ares_safetensors_writer *w, ares_str *h, char length[sta
     for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
 }
 
+/* The header, before the first byte of data. */
 static int put_header(ares_safetensors_writer *w)
 {
     ares_str h = { 0 };

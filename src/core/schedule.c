@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+/* A shape and what it needs of its options. */
 typedef struct shape {
     const char *name;
     bool needs_total;
@@ -52,6 +53,7 @@ static const shape shapes[] = {
     { "level", true, 0, 1e6, level },
 };
 
+/* NULL is a name, too, so that a forgotten one is reported. */
 static int find(const char *name, int *index)
 {
     const char *names[ARES_COUNT(shapes)];

@@ -66,6 +66,7 @@ int64_t ares_view_find(ares_view a, ares_view needle, size_t from)
     return hit ? hit - a.data : -1;
 }
 
+/* ASCII white space, as in the C locale. */
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -90,6 +91,7 @@ void ares_str_clear(ares_str *s)
     if (s->data) s->data[0] = 0;
 }
 
+/* Grows by half at least, so that adding byte by byte stays linear. */
 void ares_str_reserve(ares_str *s, size_t cap)
 {
     if (s->data && cap < s->cap) return;
@@ -143,6 +145,7 @@ void ares_str_addf(ares_str *s, const char *format, ...)
     va_end(args);
 }
 
+/* Reserves first, so that even an empty string gives memory with a NUL. */
 char *ares_str_take(ares_str *s)
 {
     ares_str_reserve(s, s->len);
@@ -182,6 +185,7 @@ static void shortest_scientific(char text[static 40], double x, bool single)
     snprintf(text, 40, "%.*e", good, x);
 }
 
+/* x as a double, or as a float (single): repr of Python, of the shorter type. */
 static void add_number(ares_str *s, double x, bool single)
 {
     if (isnan(x)) {
@@ -242,6 +246,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Exact for up to 18 digits and small exponents; the C library reads the rest. */
 bool ares_parse_double(ares_view text, double *out)
 {
     static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

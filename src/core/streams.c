@@ -5,6 +5,7 @@
 #include "ares/core.h"
 
 /* ---------------- MT19937 */
+/* init_genrand of mt19937ar.c */
 static void seed_with_word(ares_mt19937 *s, uint32_t seed)
 {
     s->word[0] = seed;
@@ -13,6 +14,7 @@ static void seed_with_word(ares_mt19937 *s, uint32_t seed)
     s->next = ARES_MT19937_WORDS;
 }
 
+/* init_by_array of mt19937ar.c */
 static void seed_with_array(ares_mt19937 *s, const uint32_t *key, uint32_t n)
 {
     uint32_t *mt = s->word, i = 1, j = 0;
@@ -35,6 +37,7 @@ static void seed_with_array(ares_mt19937 *s, const uint32_t *key, uint32_t n)
     mt[0] = 0x80000000u;
 }
 
+/* One step of the recurrence, from the upper bit of a word and the rest of the next. */
 static uint32_t twisted(uint32_t high, uint32_t low, uint32_t far)
 {
     uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
@@ -122,6 +125,7 @@ uint32_t ares_np_below(ares_mt19937 *s, uint32_t n)
 }
 
 /* ---------------- SeedSequence */
+/* hashmix and mix of bit_generator.pyx */
 static uint32_t hashed(uint32_t value, uint32_t *constant)
 {
     value ^= *constant;
@@ -162,6 +166,7 @@ void ares_seed_sequence_state(const uint32_t pool[4], uint64_t *state, int n)
 }
 
 /* ---------------- PCG64 */
+/* The 128-bit linear congruential step. */
 static void advance(ares_pcg64 *s)
 {
     static const ares_u128 multiplier =
@@ -203,6 +208,7 @@ void ares_pcg64_seed_pair(ares_pcg64 *s, uint64_t a, uint64_t b)
     seed_with_entropy(s, words, n + add_words(words + n, b));
 }
 
+/* XSL-RR: the halves are xored and rotated by the upper 6 bits. */
 static uint64_t next_u64(ares_pcg64 *s)
 {
     advance(s);
@@ -211,6 +217,7 @@ static uint64_t next_u64(ares_pcg64 *s)
     return x >> turn | x << (-turn & 63);
 }
 
+/* Half of a draw at a time, the lower one first. */
 static uint32_t next_u32(ares_pcg64 *s)
 {
     if (s->has_half) {

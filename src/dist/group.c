@@ -31,6 +31,7 @@ static bool find_shared(const card_info *t, int n, ares_str *why)
             }
     return false;
 }
+/* Whether a rank has no NCCL, or another version than rank 0. */
 static bool find_lack(const card_info *t, int n, ares_str *why)
 {
     for (int r = 0; r < n; r++) {
@@ -382,6 +383,7 @@ static void begin(ares_group *g, dist_kind kind, int64_t size, int64_t bytes)
     w->calls ^= w->calls >> 29;
 }
 
+/* Keeps the first failure for ares_group_sync; false: the call ends. */
 static bool keep(ares_group *g, int rc)
 {
     if (rc != ARES_OK && g->failure == ARES_OK) {
@@ -393,6 +395,7 @@ static bool keep(ares_group *g, int rc)
 }
 
 /* ---------------- gathering */
+/* Within the device; nothing where mine lies in its place. */
 static void copy(ares_group *g, void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes > 0) g->device->k->copy(g->device, to, from, bytes);
@@ -455,6 +458,7 @@ static void merge_task(void *ctx, int64_t task, int worker)
     }
 }
 
+/* Adds the slices of all ranks, in parallel over elements. */
 static void merge_slices(ares_group *g, merge m)
 {
     int64_t tasks = (m.n + TASK_ELEMENTS - 1) / TASK_ELEMENTS;

@@ -229,12 +229,14 @@ static void kill_children(void)
     if (all) closedir(all);
 }
 
+/* Whether an exit code says that a signal asked for the end. */
 static bool asks_for_the_end(int code)
 {
     return code == ares_signal_exit_code(SIGHUP) || code == ares_signal_exit_code(SIGINT) ||
            code == ares_signal_exit_code(SIGTERM);
 }
 
+/* The exit code of this program; a death by a signal is also logged. */
 static int exit_code_of(const outcome *o, int ranks)
 {
     int signal = WIFSIGNALED(o->status) ? WTERMSIG(o->status) : WEXITSTATUS(o->status) - 128;
@@ -280,6 +282,7 @@ static int start(char **words, roll_call *r, int signals, const sigset_t *before
 }
 
 /* ---------------- --restarts */
+/* All 0 where there is no such file. */
 static struct stat look_at(const char *path)
 {
     struct stat st;
@@ -322,6 +325,7 @@ static bool goes_on(const ares_launch_plan *p, int again, const outcome *o, int 
     return go;
 }
 
+/* Whether this process may launch ranks at all. */
 static int check(const ares_launch_plan *p)
 {
     if (p->ranks < 1)

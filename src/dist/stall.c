@@ -31,6 +31,7 @@ static dist_rank_status *own, *first;
 static int ranks;
 
 /* ---------------- a rank that is gone */
+/* A rank of this machine whose process does not exist; one that has ended in order is not gone. */
 static const dist_rank_status *find_gone(void)
 {
     for (int i = 0; i < ranks; i++)
@@ -102,6 +103,7 @@ void dist_watch_open(ares_world *w)
 }
 
 /* ---------------- what a message says */
+/* Adds "collective 12.3 (sum in a group, 400 f32)". */
 static void add_name(const dist_rank_status *s, ares_str *out)
 {
 #define NAME(name, text) text,
@@ -264,6 +266,7 @@ void dist_watch_name(ares_world *w, dist_kind kind, int64_t size)
     s->size = size;
 }
 
+/* Begins a collective, of the world where size is 0. */
 static dist_wait enter(dist_rank_status *s, int size, int stride)
 {
     double now = ares_now_s();
@@ -323,6 +326,7 @@ void dist_watch_stand(ares_world *w, const dist_place *p, bool inside)
     s->inside = inside;
 }
 
+/* Ends the run when the wait exceeds trainer.comm_timeout_s. */
 static void end_if_late(ares_world *w, const dist_wait *wait)
 {
     const dist_rank_status *s = w->status;

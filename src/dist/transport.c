@@ -46,6 +46,7 @@ int dlclose(void *handle)
 #define LEAKS_OF_OTHERS(call) ((void)(call))
 #endif
 
+/* MPI's result as one of ours, with MPI's own text. */
 static int checked(int mpi_rc, const char *what)
 {
     if (mpi_rc == MPI_SUCCESS) return ARES_OK;

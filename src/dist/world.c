@@ -95,6 +95,7 @@ void ares_world_abort(const ares_world *w, int code)
     dist_transport_abort(exit_code);
 }
 
+/* At least so many bytes, kept from call to call; a larger request loses the contents. */
 char *dist_buffer(ares_world *w, size_t bytes)
 {
     if (bytes > w->buffer_bytes) {
@@ -156,6 +157,7 @@ static int merge_all(ares_world *w, dist_kind kind, void *array, int64_t n, size
     return ARES_OK;
 }
 
+/* In place: rank 0 first, then the others in their order. */
 static void sum_f64(void *slices, size_t n, int ranks)
 {
     double *x = slices;
@@ -246,6 +248,10 @@ int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_st
     return rc;
 }
 
+/*
+ * One gather says who failed, and, as a check for free, whether all ranks have made the same calls
+ * on groups. Only a failure costs more: its message is broadcast.
+ */
 int ares_world_share_error(ares_world *w, int rc)
 {
     int ranks = ares_world_size(w);
@@ -295,6 +301,7 @@ static volatile sig_atomic_t hangups, interrupts, terminations;
 static volatile sig_atomic_t effect; /* ares_signal_effect */
 static int agreed;                   /* what another rank noted */
 
+/* Only the first rank of a machine says why. */
 static void end_at_once(const char *text, int exit_code)
 {
     if (dist_watch_reports() && write(STDERR_FILENO, text, strlen(text)) < 0) {
@@ -304,6 +311,7 @@ static void end_at_once(const char *text, int exit_code)
     _exit(exit_code);
 }
 
+/* The handler: only sets flags, and calls what a handler may call. */
 static void note(int signal)
 {
     if (effect == ARES_SIGNAL_ENDS) {

@@ -126,6 +126,7 @@ const ares_kernels *kernels_cpu(const char *isa)
     return strcmp(isa, "plain") == 0 ? &kernels_table_plain : NULL;
 }
 
+/* The table that ARES_ISA names, or the best that the machine has. */
 static int choose_table(const ares_kernels **out)
 {
     static const char *const names[] = { "avx512", "avx2", "plain" };
@@ -205,6 +206,7 @@ bool ares_cuda_expected(void)
     return (given && *given) || access("/dev/nvidiactl", F_OK) == 0;
 }
 
+/* Opens libares_cuda.so, and in it the device of this index. */
 static int open_cuda(const char *name, int index, ares_dtype act, int threads, ares_device *out)
 {
     typedef const ares_kernels *table_fn(ares_dtype act);
@@ -264,6 +266,7 @@ const char *ares_device_card(const ares_device *d)
     return card ? card(d->index) : NULL;
 }
 
+/* A number of bytes that libares_cuda.so tells; 0 on the CPU. */
 static double memory_figure(const ares_device *d, const char *symbol)
 {
     double (*figure)(int index);
@@ -304,6 +307,7 @@ int ares_device_full(const ares_device *d, const char *room, const char *what, s
 
 /* ------------------------------------------------------------------ devices */
 
+/* A device with our own table, by its name. */
 static int open_native(const char *name, ares_dtype act, int threads, ares_device *out)
 {
     int64_t index = 0;

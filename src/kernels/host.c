@@ -63,6 +63,7 @@ uint16_t kernels_f32_to_f16(float x)
     return (uint16_t)(sign | ((mag + 0xfffu + (mag >> 13 & 1) - (112u << 23)) >> 13));
 }
 
+/* n numbers from element `at` on, as f32. */
 static void load_row(float *out, const void *from, ares_dtype dtype, int64_t at, int64_t n)
 {
     const uint16_t *h = (const uint16_t *)from + at;
@@ -76,6 +77,7 @@ static void load_row(float *out, const void *from, ares_dtype dtype, int64_t at,
         break;
     }
 }
+/* The same back, rounded to nearest even. */
 static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, int64_t n)
 {
     uint16_t *h = (uint16_t *)to + at;
@@ -284,6 +286,7 @@ size_t ares_kernels_scratch_bytes(const ares_scratch_args *a)
 
 /* Sizes of the segments of a packed batch, and the rows of their keys. */
 
+/* Length of the prefix of segment s, on the host. */
 static int32_t prefix_of(const ares_segments *seg, int32_t s)
 {
     return seg->host_prefix_len ? seg->host_prefix_len[s] : 0;

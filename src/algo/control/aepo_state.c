@@ -14,6 +14,7 @@
 
 /* ---------------------------------------------------------------- saving */
 
+/* One number per difficulty, as {"easy": .., "medium": .., "hard": ..}. */
 static void save_numbers(ares_str *json, const char *key, const double *x)
 {
     ares_json_begin(ares_json_key(json, key), '{');
@@ -22,6 +23,7 @@ static void save_numbers(ares_str *json, const char *key, const double *x)
     ares_json_end(json, '}');
 }
 
+/* How far the bootstrap pass has come, and the sums of the prompts it has seen. */
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
     ares_json_begin(ares_json_key(json, "bootstrap"), '{');
@@ -99,11 +101,13 @@ void aepo_save(const void *state, ares_str *json)
 
 /* ---------------------------------------------------------------- loading */
 
+/* The failure for a member that a state has but cannot have written. */
 static int misfit(const char *key, const char *what)
 {
     return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", AEPO_WHO, key, what);
 }
 
+/* A member of a state that must be an object. */
 static int object(const ares_json *o, const char *key, const ares_json **out)
 {
     ARES_TRY(control_member(o, AEPO_WHO, key, out));
@@ -147,6 +151,7 @@ static int check_gid(const aepo *s, const char *key, ares_view gid)
                      AEPO_WHO, key, (int)gid.len, gid.data);
 }
 
+/* {"gid": "easy", ..} */
 static int load_difficulty(aepo *s, const ares_json *json)
 {
     const ares_json *map;
@@ -168,6 +173,7 @@ static int load_difficulty(aepo *s, const ares_json *json)
     return ARES_OK;
 }
 
+/* "kl_ema" is null until the first measurement. */
 static int load_beta(aepo *s, const ares_json *json)
 {
     const ares_json *map, *one, *ema;
@@ -202,6 +208,7 @@ aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
     return &s->bootstrap_seen[at];
 }
 
+/* "seen" maps a gid to [samples, sum of accuracy, of HWE tokens, of length]. */
 static int load_bootstrap(aepo *s, const ares_json *json)
 {
     const ares_json *map, *seen;
@@ -310,6 +317,7 @@ void aepo_report_validation(const aepo *s, ares_metrics *m)
                         (double)s->aims.target[d]);
 }
 
+/* Sums over the samples of one difficulty. */
 typedef struct sums {
     int64_t n;
     double accuracy, length, hwe, invalid, longest, shortest;
@@ -345,6 +353,7 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
     ares_arena_fini(&arena);
 }
 
+/* The metrics of one difficulty, from its sums. The baseline is that of the bootstrap pass. */
 static void report_difficulty(const aepo *s, const control_gathered *all, int d, const sums *y,
                               ares_metrics *m)
 {

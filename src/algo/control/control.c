@@ -30,6 +30,7 @@ static int by_index(const void *a, const void *b)
     return ARES_CMP(x->index, y->index);
 }
 
+/* Whether a row is gathered: it is not left out and not a discarded answer. */
 static bool gathers(const ares_batch *b, const control_sample *local, int64_t r)
 {
     return !local[r].left_out && ares_batch_row_counts(b, r);

@@ -21,6 +21,7 @@ static unsigned needs(const ares_filter_config *cfg)
     return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_OVERALL;
 }
 
+/* The bounds are strict: a mean that equals one of them is dropped. */
 static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     const double *x = by_accuracy(cfg) ? g->accuracy : g->overall;

@@ -86,6 +86,7 @@ static int check_column(const char *name, const double *x, int64_t rows, bool wa
     return ARES_OK;
 }
 
+/* Checks the columns that the wanted filters read, then asks these filters one after the other. */
 static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     unsigned needs = ares_filter_needs(cfg);
@@ -201,6 +202,7 @@ void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_
     }
 }
 
+/* Nothing is reported for a step that made no group. */
 void ares_filter_report(const ares_filter_counts *c, ares_metrics *m)
 {
     if (!c->groups) return;
@@ -217,6 +219,7 @@ bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_
     return over || (cfg->mask_truncated && !stopped);
 }
 
+/* A step of few groups learns less, by their share or by its square root. */
 double ares_filter_loss_scale(const char *mode, int64_t kept, int64_t total)
 {
     double share = total > 0 ? (double)kept / (double)total : 1;

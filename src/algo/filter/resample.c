@@ -23,6 +23,7 @@ bool ares_oversampling_done(const ares_oversampling *s)
     return s->kept >= s->target;
 }
 
+/* Nothing is fetched while the groups under way may still fill the batch. */
 int ares_oversampling_fetch(ares_oversampling *s, int64_t *groups)
 {
     *groups = 0;
@@ -56,6 +57,7 @@ int64_t ares_resampling_draw(const ares_resampling *s)
     return missing <= 0 || exhausted ? 0 : s->batch > 0 ? s->batch : missing;
 }
 
+/* Every group drawn is kept, surplus or dropped. */
 int64_t ares_resampling_dropped(const ares_resampling *s)
 {
     return s->drawn - s->kept - s->surplus;
@@ -107,6 +109,7 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted,
 }
 
 /* ---------------------------------------------------------------- whole batches */
+/* Least common multiple, by Euclid. */
 static int64_t least_common(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;

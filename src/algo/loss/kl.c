@@ -11,6 +11,7 @@
 #include "ares/algo_loss.h"
 #include "loss.h"
 
+/* The inline formulas of formula.h as functions, whose addresses the table holds. */
 #define VALUE(name)                            \
     static double name##_value(double x)       \
     {                                          \
@@ -22,6 +23,7 @@
     }
 ARES_KL_FORMULAS(VALUE)
 
+/* Value and slope together; no clamp ever acts in these. */
 #define BOTH(value_, slope_)                                                         \
     static double value_##_and_##slope_(double x, double *derivative, bool *clamped) \
     {                                                                                \
@@ -35,6 +37,7 @@ BOTH(k2, k2)
 BOTH(k1, k2)
 BOTH(abs, k2)
 
+/* One exponential for both, with the bits of k3 and of its derivative. */
 static double k3_and_k3(double x, double *derivative, bool *clamped)
 {
     double k = ares_loss_clamp(-x, -20, 20), e = ares_loss_exp(k);
@@ -94,6 +97,7 @@ const ares_kl *ares_kl_find(const char *name)
     return NULL;
 }
 
+/* The order matters: at coefficient 0 there is no KL whatever the switches say. */
 ares_kl_place ares_kl_acts(const ares_algorithm_config *a)
 {
     if (a->disable_kl || !(a->kl_coef > 0)) return ARES_KL_NOWHERE;

@@ -233,6 +233,7 @@ static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
     return ARES_OK;
 }
 
+/* Walks the tokens once, and follows along which row of the batch each belongs to. */
 int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
 {
     double entropy_coeff = a->cfg->entropy_coeff;
@@ -251,6 +252,7 @@ int loss_terms(const ares_loss_args *a, const ares_kl_args *k)
 
 /* How token losses become one number: the table of modes, and the weight of each token. */
 
+/* Tokens of mask 1 in a row. */
 static double row_tokens(const ares_batch *b, int64_t r)
 {
     double n = 0;
@@ -267,6 +269,7 @@ void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_coun
     }
 }
 
+/* Weights of a token in a row of n tokens, by mode of averaging. */
 static double of_token(const ares_agg_counts *c, double n)
 {
     (void)n;
@@ -462,6 +465,7 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
         "divides in loss_avg_mode: seq-mean-token-sum-norm only");
 }
 
+/* Whether both tags of a pair are the same word. */
 static bool same_tags(const ares_texts *tags)
 {
     return tags->count == 2 && strcmp(tags->items[0], tags->items[1]) == 0;

@@ -29,16 +29,19 @@ LOSS_OF_PAIRS(vapor, .words = "vapor",
  * same pairs may be added.
  */
 
+/* Whether a log-ratio is a mean over its span. */
 static bool by_mean(const ares_vapor_config *c)
 {
     return strcmp(c->ratio_reduction, "mean") == 0;
 }
 
+/* Whether tags were found in a text. */
 static bool has_span(const ares_vapor_text *t)
 {
     return t->n > 0 && t->span_end > t->span;
 }
 
+/* Whether a token is not masked. */
 static bool counts(const ares_vapor_text *t, int64_t token)
 {
     return !t->mask || t->mask[token];

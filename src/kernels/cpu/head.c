@@ -71,6 +71,7 @@ static float *reference_logits(const head_job *j, const span *s, int worker)
     return zr;
 }
 
+/* Statistics of one chunk of some rows, and the logit of a target that lies in it. */
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const head_job *j = ctx;
@@ -121,6 +122,7 @@ static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
     a->ref_lse[j->row + r] = (float)lse_ref;
 }
 
+/* The results of some rows, from the statistics of all their chunks. */
 static void merge_task(void *ctx, int64_t task, int worker)
 {
     (void)worker;
@@ -189,6 +191,7 @@ static own_rows own_rows_of(const ares_head_args *a)
     return (own_rows){ first, ares_vocab_part_first(a->vocab, p->parts, p->part + 1) - first };
 }
 
+/* A target outside of the vocabulary would write elsewhere. */
 static void check(const ares_head_args *a)
 {
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && own_rows_of(a).n <= a->w->n &&
@@ -266,6 +269,7 @@ static void differentiate_kl(float *z, const float *zr, int n, float inv_tempera
     }
 }
 
+/* The logits of one chunk of some rows become their derivatives. */
 static void gradient_task(void *ctx, int64_t task, int worker)
 {
     const head_job *j = ctx;

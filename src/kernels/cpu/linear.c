@@ -276,6 +276,7 @@ static void long_product(const forward_plan *p, const product_args *g, int64_t c
         }
 }
 
+/* A block of rows and a group of panels of one of the products. */
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const forward *f = ctx;
@@ -372,6 +373,7 @@ typedef struct backward {
     int64_t n, k, row_blocks, dx_tasks, dw_panels, dw_parts;
 } backward;
 
+/* dx of some rows and 32 inputs: the panel of W is transposed into scratch, piece by piece of n. */
 static void dx_task(const backward *b, int64_t task, int worker)
 {
     const ares_linear_backward_args *a = b->a;
@@ -424,6 +426,7 @@ static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t token
     }
 }
 
+/* dw of some panels and a part of their inputs; the first part also adds dbias. */
 static void dw_task(const backward *b, int64_t task, int worker)
 {
     const ares_linear_backward_args *a = b->a;

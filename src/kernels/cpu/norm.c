@@ -14,6 +14,7 @@ typedef struct rms_norm_job {
     int64_t row_tasks; /* backward: the tasks before those of the columns */
 } rms_norm_job;
 
+/* 16 numbers of a row of width k from i on, and back; lanes beyond the row read 0. */
 V16_INLINE v16 at(const float *p, int32_t i, int32_t k)
 {
     return k - i >= 16 ? v16_load(p + i) : v16_load_first(p + i, k - i);

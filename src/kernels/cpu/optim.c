@@ -16,6 +16,7 @@ typedef struct adamw_job {
     float grad_scale, beta1, beta2, rest1, rest2, m_scale, v_scale, eps, decay, lr, keep;
 } adamw_job;
 
+/* The new weights; *m and *v are replaced by their new values. */
 V16_INLINE v16 updated(const adamw_job *j, v16 w, v16 g, v16 *m, v16 *v)
 {
     g = v16_mul(g, v16_set1(j->grad_scale));
@@ -45,6 +46,7 @@ static void adamw_task(void *ctx, int64_t task, int worker)
     }
 }
 
+/* To bf16 and back. */
 V16_INLINE v16 rounded(v16 x)
 {
     uint16_t short_x[16];

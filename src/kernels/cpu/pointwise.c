@@ -20,6 +20,7 @@ typedef struct store_job {
 
 enum { ROWS_PER_TASK = 64 };
 
+/* Rows are divided among tasks; each row has a slot of its own, so no two tasks write one place. */
 static void store_rows(void *ctx, int64_t task, int worker)
 {
     (void)worker;
@@ -54,6 +55,7 @@ void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_d
 
 enum { ACTIVATION_CHUNK = 4096 };
 
+/* Phi(x) */
 V16_INLINE v16 normal_cdf(v16 x)
 {
     static const float fit[] = {
@@ -87,12 +89,14 @@ V16_INLINE v16 inner_slope(ares_activation f, v16 x)
     return v16_mul(v16_mul(x, v16_set1(ARES_GELU_TANH_BY)), cubic);
 }
 
+/* f(x) */
 V16_INLINE v16 value(ares_activation f, v16 x)
 {
     if (f == ARES_GELU) return v16_mul(x, normal_cdf(x));
     return v16_mul(x, v16_sigmoid(inner(f, x)));
 }
 
+/* f'(x) */
 V16_INLINE v16 slope(ares_activation f, v16 x)
 {
     const v16 one = v16_set1(1.0f);

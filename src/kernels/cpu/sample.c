@@ -89,12 +89,14 @@ static inline v16 gumbel_bound(v16i w)
     return v16_fma(exponent, v16_set1(-0.69314718f), v16_set1(0.01f));
 }
 
+/* Of equal keys the lower id wins. */
 static inline void take_better(best *b, float key, float logit, int32_t token)
 {
     if (b->token >= 0 && !(key > b->key || (key == b->key && token < b->token))) return;
     *b = (best){ key, logit, token };
 }
 
+/* The best token of a chunk by z + Gumbel. */
 static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature,
                          const uint32_t key[2], best *b)
 {
@@ -116,6 +118,7 @@ static void gumbel_chunk(const float *z, int n, int32_t first, float inv_tempera
     }
 }
 
+/* The same by z alone. */
 static void greedy_chunk(const float *z, int n, int32_t first, best *b)
 {
     for (int i = 0; i < n; i += 16) {
@@ -128,6 +131,7 @@ static void greedy_chunk(const float *z, int n, int32_t first, best *b)
     }
 }
 
+/* The order of likely tokens: higher logit, then lower id. */
 static inline bool likelier(likely a, likely b)
 {
     return a.z > b.z || (a.z == b.z && a.token < b.token);
@@ -182,6 +186,7 @@ static const float *drawn_from(const ares_sample_args *a, const float *z, int wi
     return from;
 }
 
+/* One chunk of some rows: its logits, its statistics, and its best token or its copy for later. */
 static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
@@ -320,6 +325,7 @@ static int64_t gather(const float *z, int64_t n, float inv_temperature, float ma
     return count;
 }
 
+/* The mass that top_p of the total is, at least 1 so that a token remains. */
 static uint64_t need_of(float top_p, uint64_t total)
 {
     double need = ceil((double)top_p * (double)total);
@@ -382,6 +388,7 @@ static int join_lists(const sample_job *j, int64_t r, likely *list)
     return n;
 }
 
+/* One row, from what its chunks left. */
 static void row_task(void *ctx, int64_t r, int worker)
 {
     const sample_job *j = ctx;
@@ -417,6 +424,7 @@ static void row_task(void *ctx, int64_t r, int worker)
     a->entropy_1[row] = one.entropy;
 }
 
+/* Whether top-k or top-p cuts anything of a row; greedy rows need neither. */
 static bool is_filtered(const ares_sample_args *a, int64_t row)
 {
     return a->temperature[row] > 0.0f &&

@@ -3,10 +3,12 @@
 
 #include <math.h>
 
+/* What depends only on the options and the step, computed in f64 and rounded once. */
 typedef struct adamw_terms {
     float grad_scale, beta1, rest1, beta2, rest2, m_scale, v_scale, eps, decay, lr, keep;
 } adamw_terms;
 
+/* w: the f32 weights, or the master, which is then copied to short_w or long_w (else NULL). */
 static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long_w,
                              const float *grad, float *m, float *v, adamw_terms t)
 {
@@ -22,11 +24,13 @@ static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long
     }
 }
 
+/* To bf16 and back. */
 static __device__ float rounded(float x)
 {
     return cuda_from_bf16(cuda_to_bf16(x));
 }
 
+/* All arrays but grad are bf16. The intrinsics keep nvcc from fusing what torch rounds twice. */
 static __global__ void adamw_kahan(int64_t n, uint16_t *w, uint16_t *left_out, const float *grad,
                                    uint16_t *m, uint16_t *v, adamw_terms t)
 {

@@ -72,6 +72,7 @@ void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
                 cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
 }
 
+/* Phi(x) */
 static __device__ float normal_cdf(float x)
 {
     return 0.5f * erfcf(-0.70710678f * x);
@@ -103,6 +104,7 @@ void cuda_activation(ares_device *d, const ares_activation_args *a)
     cuda_launch(c, "activation", CUDA_BY_TYPE(c, activate), cuda_blocks(a->n), CUDA_THREADS, 0, *a);
 }
 
+/* f'(x). At a saturated sigmoid its own value is the slope: inf * 0 would be NaN. */
 static __device__ float slope(ares_activation f, float x)
 {
     if (f == ARES_GELU) return fmaf(x, 0.39894228f * expf(-0.5f * x * x), normal_cdf(x));

@@ -49,6 +49,7 @@ thread_local at_scope *innermost = nullptr;
 std::atomic<int64_t> live{ 0 };
 std::once_flag started;
 
+// Handles are counted, so that tests see a leak.
 void destroy(at_tensor t)
 {
     delete t;
@@ -62,6 +63,7 @@ void enter(at_tensor t, at_scope *s)
     s->tensors.push_back(t);
 }
 
+// Of libtorch's message only the first line; the rest is for its developers.
 std::string first_line(const char *text)
 {
     std::string line(text, strcspn(text, "\n"));
@@ -85,6 +87,7 @@ std::string figures(std::string line)
     return at == std::string::npos ? line : line.substr(0, at + strlen(last));
 }
 
+// " (f32 [2, 4], f32 [2, 3])", for the end of a message.
 std::string shapes(const at_tensor *in, size_t n)
 {
     std::string text;
@@ -100,6 +103,7 @@ std::string shapes(const at_tensor *in, size_t n)
     return text.empty() ? text : text + ")";
 }
 
+// Keeps the first failure of the innermost scope; returns its code.
 int fail(const char *op, int code, const std::string &what)
 {
     at_scope *s = innermost;
@@ -246,6 +250,7 @@ void at_scope_retry(at_scope *s, bool (*give_back)(void *ctx), void *ctx)
     s->ctx = ctx;
 }
 
+// Closes the innermost scope and leaves its failure to the scope around it.
 static void pop()
 {
     at_scope *s = innermost;

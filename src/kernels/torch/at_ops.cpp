@@ -23,6 +23,7 @@
 
 using dims_ref = at::IntArrayRef;
 
+// A list of sizes or dimensions, not copied.
 static dims_ref dims_of(const int64_t *list, int n)
 {
     return dims_ref(list, (size_t)n);
@@ -524,6 +525,7 @@ static at::Tensor heads(const at::Tensor &x, int64_t first, int64_t n)
     return x.narrow(0, first, n).transpose(0, 1).unsqueeze(0);
 }
 
+// Rows of a sequence without keys keep 0.
 static std::tuple<at::Tensor, at::Tensor> attend_on_cpu(const at::Tensor &q, const at::Tensor &k,
                                                         const at::Tensor &v, const at_varlen *p)
 {

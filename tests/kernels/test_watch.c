@@ -101,7 +101,7 @@ static void report(const char *isa, int m, short_of less, ares_str *words)
 #endif
 
 /*
- * seen to fail: without the check of x, of the weight, of y. Attention's tiles (attention.h) touch
+ * seen to fail: without the check of x, of the weight, of y. Attention's tiles (attention.c) touch
  * only copies in scratch, none of which can be made short from here: their checks are not seen.
  */
 TEST(the_sanitizer_reports_what_lies_beyond_the_memory_of_a_tile)

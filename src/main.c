@@ -20,16 +20,7 @@ typedef struct cli_entry {
 static const cli_entry verbs[] = { CLI_LIST(ENTRY) };
 static const char *const names[] = { CLI_LIST(NAME) };
 
-static int help(void)
-{
-    puts("usage: ares-train [VERB] [options]\n");
-    for (int i = 0; i < ARES_COUNT(verbs); i++) printf("  %-11s %s\n", verbs[i].name, verbs[i].doc);
-    puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config "
-         "examples/quickstart/config.yaml [key=value ...]");
-    return ARES_OK;
-}
-
-/* --ranks, --restarts: the other words again, as processes that this one watches. */
+/* --ranks, --restarts: starts the same command without these options, as processes to watch. */
 static int launch(int ranks, int restarts, const char *verb, int first, int argc, char **argv,
                   int *exit_code)
 {
@@ -44,15 +35,23 @@ static int launch(int ranks, int restarts, const char *verb, int first, int argc
     return rc;
 }
 
+/* *exit_code: of the launched processes, which main exits with; -1: by the returned failure. */
 static int dispatch(int argc, char **argv, int *exit_code)
 {
     *exit_code = -1;
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0)
-        return help();
+        strcmp(argv[1], "help") == 0) {
+        puts("usage: ares-train [VERB] [options]\n");
+        for (int i = 0; i < ARES_COUNT(verbs); i++)
+            printf("  %-11s %s\n", verbs[i].name, verbs[i].doc);
+        puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config "
+             "examples/quickstart/config.yaml [key=value ...]");
+        return ARES_OK;
+    }
     if (strcmp(argv[1], "--version") == 0) return puts("ares-train 0.1") < 0 ? ARES_EIO : ARES_OK;
     if (strcmp(argv[1], "__reward") == 0) return ares_reward_child_main(argc - 1, argv + 1);
     int verb = 0, first = 0;
+    /* words of the configuration alone (--config, key=value, +key=value, ~key) mean train */
     bool named =
         argv[1][0] != '-' && argv[1][0] != '+' && argv[1][0] != '~' && !strchr(argv[1], '=');
     if (named) {
@@ -72,27 +71,21 @@ static int dispatch(int argc, char **argv, int *exit_code)
     return verbs[verb].run(argc - first, argv + first);
 }
 
-/*
- * What a parent may have left out or changed. A file that is opened must not become the standard
- * output, into which the program prints: closed ones are opened on /dev/null. Results that are
- * written to a closed standard output are lost, so that it stays one that cannot be written to.
- * SIGCHLD says that a child has ended; where it is ignored, nothing does.
- */
-static void restore_defaults(void)
+int main(int argc, char **argv)
 {
-    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY }; /* of /dev/null */
+    /*
+     * A parent may have closed descriptors 0 to 2. A file that is opened later would then take
+     * such a number and receive what the program prints, so closed ones are opened on /dev/null.
+     * Standard output is opened for reading only: writing results to it still fails, as it must.
+     */
+    static const int modes[] = { O_RDONLY, O_RDONLY, O_WRONLY };
     for (int fd = 0; fd < ARES_COUNT(modes); fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
             fprintf(stderr, "ares-train: file descriptor %d is closed, and /dev/null: %s\n", fd,
                     strerror(errno));
             exit(ares_error_exit_code(ARES_EIO));
         }
-    signal(SIGCHLD, SIG_DFL);
-}
-
-int main(int argc, char **argv)
-{
-    restore_defaults();
+    signal(SIGCHLD, SIG_DFL); /* a parent may have ignored it; it says that a child has ended */
     int exit_code, rc = dispatch(argc, argv, &exit_code);
     fflush(stdout); /* in a file that has both, the failure comes last */
     if (rc != ARES_OK && *ares_error_message()) fprintf(stderr, "%s\n", ares_error_message());

@@ -20,17 +20,6 @@ enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 };
 
 const char *const cli_dtypes[] = { "fp32", "bf16", NULL };
 
-/* ---------------- values */
-static int check_choice(const char *verb, const cli_option *o, const char *value)
-{
-    char subject[96];
-    int n = 0;
-    while (o->choices && o->choices[n]) n++;
-    if (!n) return ARES_OK;
-    snprintf(subject, sizeof subject, "%s: %s", verb, o->name);
-    return ares_lookup(ARES_EUSE, subject, value, o->choices, n, &(int){ 0 });
-}
-
 static int read_i64(const char *verb, const cli_option *o, const char *value)
 {
     int64_t x;
@@ -50,14 +39,17 @@ static int read_i64(const char *verb, const cli_option *o, const char *value)
 
 static int read_value(const char *verb, const cli_option *o, const char *value)
 {
-    switch (o->type) {
-    case CLI_I64: return read_i64(verb, o, value);
-    case CLI_F64:
+    if (o->type == CLI_I64) return read_i64(verb, o, value);
+    if (o->type == CLI_F64)
         return ares_parse_double(ares_view_of(value), o->into)
                    ? ARES_OK
                    : ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
-    case CLI_TEXT: ARES_TRY(check_choice(verb, o, value)); break;
-    default: break;
+    int n = 0;
+    while (o->type == CLI_TEXT && o->choices && o->choices[n]) n++;
+    if (n) {
+        char subject[96];
+        snprintf(subject, sizeof subject, "%s: %s", verb, o->name);
+        ARES_TRY(ares_lookup(ARES_EUSE, subject, value, o->choices, n, &(int){ 0 }));
     }
     *(const char **)o->into = value;
     return ARES_OK;
@@ -71,7 +63,7 @@ static bool names(const char *word, const cli_option *o)
     return strncmp(word, o->name, length) == 0 && (!word[length] || word[length] == '=');
 }
 
-/* The word argv[i] is the option; *taken: words it takes, its value's included. */
+/* Reads the option that the word argv[i] names; *taken: 2 where its value is the next word. */
 static int read_option(const char *verb, const cli_option *o, int argc, char **argv, int i,
                        int *taken)
 {
@@ -92,6 +84,7 @@ static int read_option(const char *verb, const cli_option *o, int argc, char **a
     return read_value(verb, o, next);
 }
 
+/* The option whose name resembles the word; NULL: none does. */
 static const char *nearest_option(const cli_command *c, const char *word)
 {
     const char *list[MAX_OPTIONS];
@@ -119,26 +112,11 @@ int cli_check_typo(const cli_command *c, const char *word)
     return nearest_option(c, word) ? unknown_option(c, word) : ARES_OK;
 }
 
-static const cli_option *find(const cli_command *c, const char *word)
-{
-    for (int i = 0; i < c->n_options; i++)
-        if (c->options[i].type != CLI_PASSED && names(word, &c->options[i])) return &c->options[i];
-    return NULL;
-}
-
-static int check_required(const cli_command *c)
-{
-    for (int i = 0; i < c->n_options; i++) {
-        const cli_option *o = &c->options[i];
-        if (!o->required || *(const char **)o->into) continue;
-        return ares_fail(ARES_EUSE, "%s: %s is missing (see ares-train %s --help)", c->name,
-                         o->name, c->name);
-    }
-    return ARES_OK;
-}
-
 /* ---------------- --help */
-/* Appends text from column `at` on; its further lines begin at column `indent`. */
+/*
+ * Appends text, breaking lines at HELP_COLUMNS; the cursor is at column `at`, and further lines
+ * begin at column `indent`.
+ */
 static void add_wrapped(ares_str *out, const char *text, int at, int indent)
 {
     const char *gap = "";
@@ -159,17 +137,6 @@ static void add_wrapped(ares_str *out, const char *text, int at, int indent)
     }
 }
 
-/* " (default 128)", where the variable holds one. */
-static void add_default(ares_str *out, const cli_option *o)
-{
-    if (o->type == CLI_TEXT && *(const char **)o->into && strcmp(*(const char **)o->into, "-") != 0)
-        ares_str_addf(out, " (default %s)", *(const char **)o->into);
-    if (o->type == CLI_I64 && *(int64_t *)o->into)
-        ares_str_addf(out, " (default %lld)", (long long)*(int64_t *)o->into);
-    if (o->type == CLI_F64 && *(double *)o->into != 0)
-        ares_str_addf(out, " (default %g)", *(double *)o->into);
-}
-
 static int title_columns(const cli_option *o)
 {
     return (int)(strlen(o->name) + (o->value ? 1 + strlen(o->value) : 0));
@@ -177,6 +144,7 @@ static int title_columns(const cli_option *o)
 
 static void add_help(ares_str *out, const cli_command *c)
 {
+    /* the forms of the command line: the first after "usage:", the others below it */
     const char *before = "usage:";
     for (const char *form = c->usage, *end; form; form = *end ? end + 1 : NULL) {
         end = strchr(form, '\n');
@@ -193,7 +161,14 @@ static void add_help(ares_str *out, const cli_command *c)
         const cli_option *o = &c->options[i];
         ares_str doc = { 0 };
         ares_str_add_z(&doc, o->doc);
-        add_default(&doc, o);
+        /* the variable still holds the default; 0, "" and stdin say nothing */
+        if (o->type == CLI_TEXT && *(const char **)o->into &&
+            strcmp(*(const char **)o->into, "-") != 0)
+            ares_str_addf(&doc, " (default %s)", *(const char **)o->into);
+        if (o->type == CLI_I64 && *(int64_t *)o->into)
+            ares_str_addf(&doc, " (default %lld)", (long long)*(int64_t *)o->into);
+        if (o->type == CLI_F64 && *(double *)o->into != 0)
+            ares_str_addf(&doc, " (default %g)", *(double *)o->into);
         ares_str_addf(out, "  %s%s%s%*s", o->name, o->value ? " " : "", o->value ? o->value : "",
                       width - title_columns(o) + 2, "");
         add_wrapped(out, doc.data, width + 4, width + 4);
@@ -216,7 +191,7 @@ void cli_add_safe(ares_str *out, ares_view text)
         unsigned char c = (unsigned char)text.data[i],
                       next = i + 1 < text.len ? (unsigned char)text.data[i + 1] : 0;
         if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) ares_str_addf(out, "\\x%02x", c);
-        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {
+        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) { /* U+0080 to U+009f in UTF-8 */
             ares_str_addf(out, "\\u%04x", next);
             i++;
         } else ares_str_add_char(out, (char)c);
@@ -248,7 +223,10 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
     int left = 1, taken;
     *helped = false;
     for (int i = 1; i < *argc && !*helped; i += taken) {
-        const cli_option *o = find(c, argv[i]);
+        const cli_option *o = NULL;
+        for (int k = 0; k < c->n_options && !o; k++)
+            if (c->options[k].type != CLI_PASSED && names(argv[i], &c->options[k]))
+                o = &c->options[k];
         bool dashed = strncmp(argv[i], "--", 2) == 0;
         taken = 1;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *helped = true;
@@ -259,7 +237,13 @@ int cli_read(const cli_command *c, int *argc, char **argv, bool *helped)
     }
     if (!*helped) {
         argv[ *argc = left] = NULL;
-        return check_required(c);
+        for (int i = 0; i < c->n_options; i++) {
+            const cli_option *o = &c->options[i];
+            if (o->required && !*(const char **)o->into)
+                return ares_fail(ARES_EUSE, "%s: %s is missing (see ares-train %s --help)", c->name,
+                                 o->name, c->name);
+        }
+        return ARES_OK;
     }
     ares_str text = { 0 };
     add_help(&text, c);

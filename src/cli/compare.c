@@ -8,21 +8,6 @@
 
 /* metrics.jsonl and DONE of a run directory. */
 
-/* The reason in DONE; a file without one, or an older one, has none. */
-static const char *why_stopped(ares_arena *arena, const char *path)
-{
-    ares_str text = { 0 };
-    const ares_json *done, *why = NULL;
-    if (ares_file_read(path, &text) == ARES_OK) {
-        const char *copy = ares_arena_copy(arena, text.data ? text.data : "", text.len);
-        if (ares_json_parse(arena, ares_view_trim((ares_view){ copy, text.len }), path, &done) ==
-            ARES_OK)
-            why = ares_json_get(done, "stopped");
-    }
-    ares_str_fini(&text);
-    return why && why->type == ARES_JSON_STRING ? why->text.data : NULL;
-}
-
 int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *out)
 {
     ares_str path = { 0 }, text = { 0 };
@@ -50,7 +35,17 @@ int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *ou
         }
     }
     out->done = ares_file_exists(ares_path_join(&path, dir, "DONE"));
-    if (out->done) out->stopped = why_stopped(arena, path.data);
+    ares_str end = { 0 };
+    if (out->done && ares_file_read(path.data, &end) == ARES_OK) {
+        /* JSON with "stopped" where a control ended the run; DONE of older runs is empty */
+        const ares_json *done, *why = NULL;
+        const char *copy = ares_arena_copy(arena, end.data ? end.data : "", end.len);
+        if (ares_json_parse(arena, ares_view_trim((ares_view){ copy, end.len }), path.data,
+                            &done) == ARES_OK)
+            why = ares_json_get(done, "stopped");
+        if (why && why->type == ARES_JSON_STRING) out->stopped = why->text.data;
+    }
+    ares_str_fini(&end);
     ares_str_fini(&path);
     ares_str_fini(&text);
     return rc;
@@ -154,17 +149,6 @@ typedef struct study {
     variant *variants;
 } study;
 
-/* ---------------------------------------------------------------- reading */
-static variant *variant_named(study *s, const char *name, int most)
-{
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->variants[i].name, name) == 0) return &s->variants[i];
-    s->variants[s->n] =
-        (variant){ .name = name,
-                   .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(runs_run)) };
-    return &s->variants[s->n++];
-}
-
 static int read_study(study *s, int n, const char *const *words)
 {
     if (!n)
@@ -175,13 +159,20 @@ static int read_study(study *s, int n, const char *const *words)
         const char *equals = ares_dir_exists(words[i]) ? NULL : strchr(words[i], '=');
         const char *name =
             equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
-        variant *v = variant_named(s, name, n);
+        int k = 0;
+        while (k < s->n && strcmp(s->variants[k].name, name) != 0) k++;
+        variant *v = &s->variants[k];
+        if (k == s->n) {
+            runs_run *runs = ares_arena_alloc(&s->arena, (size_t)n * sizeof *runs);
+            s->variants[s->n++] = (variant){ .name = name, .runs = runs };
+        }
         ARES_TRY(runs_read(&s->arena, "compare", equals ? equals + 1 : words[i], &v->runs[v->n++]));
     }
     return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- tables */
+/* Mean of a metric over the run's last steps, or its sum over all ("sum:A"); NaN: never logged. */
 static double column_of(ares_arena *arena, const runs_run *r, const char *column, int64_t last)
 {
     bool total = strncmp(column, "sum:", 4) == 0;
@@ -195,7 +186,7 @@ static double column_of(ares_arena *arena, const runs_run *r, const char *column
     return n ? total ? sum : sum / n : NAN;
 }
 
-/* "0.512 ± 0.031"; *columns: how wide it prints. */
+/* "0.512 ± 0.031": mean and standard deviation (n - 1). *columns: how wide it prints. */
 static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign, int *columns)
 {
     double sum = 0, squares = 0;
@@ -209,20 +200,8 @@ static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign,
                            ? ares_arena_printf(arena, sign ? "%+.*f ± %.*f" : "%.*f ± %.*f",
                                                decimals, mean, decimals, sqrt(squares / (n - 1)))
                            : ares_arena_printf(arena, sign ? "%+.*f" : "%.*f", decimals, mean);
-    *columns = (int)strlen(text) - (strstr(text, "±") ? 1 : 0);
+    *columns = (int)strlen(text) - (strstr(text, "±") ? 1 : 0); /* "±" has two bytes */
     return text;
-}
-
-/* The metric, then the words between commas. */
-static const char *const *dc_of(ares_arena *arena, const options *o, int *n)
-{
-    const char **columns = ares_arena_alloc(arena, (strlen(o->columns) + 2) * sizeof *columns);
-    char *rest = ares_arena_copy(arena, o->columns, strlen(o->columns)), *save = NULL;
-    columns[0] = o->metric;
-    *n = 1;
-    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
-        columns[(*n)++] = word;
-    return columns;
 }
 
 typedef struct table {
@@ -276,15 +255,6 @@ static void print_row(ares_arena *arena, const table *t, const variant *v, const
     putchar('\n');
 }
 
-static void print_unfinished(const study *s)
-{
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < s->variants[i].n; k++)
-            if (!s->variants[i].runs[k].done)
-                printf("not finished: %s, step %lld\n", s->variants[i].runs[k].dir,
-                       (long long)s->variants[i].runs[k].last_step);
-}
-
 /* The variants, and the differences of those that have as many runs as the first. */
 static void print_tables(study *s, const options *o)
 {
@@ -292,7 +262,13 @@ static void print_tables(study *s, const options *o)
     const char *less = ares_arena_printf(&s->arena, "less %s", first->name);
     static const char head[] = "variant";
     table t = { .last = o->last, .name_width = ARES_MAX((int)sizeof head - 1, (int)strlen(less)) };
-    t.columns = dc_of(&s->arena, o, &t.n_columns);
+    /* the metric, then the words between commas */
+    const char **columns = ares_arena_alloc(&s->arena, (strlen(o->columns) + 2) * sizeof *columns);
+    char *rest = ares_arena_copy(&s->arena, o->columns, strlen(o->columns)), *save = NULL;
+    columns[t.n_columns++] = o->metric;
+    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        columns[t.n_columns++] = word;
+    t.columns = columns;
     int pairs = 0;
     for (int i = 0; i < s->n; i++) {
         t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
@@ -305,33 +281,27 @@ static void print_tables(study *s, const options *o)
         if (s->variants[i].n == first->n) print_row(&s->arena, &t, &s->variants[i], first);
     printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
            (long long)t.last);
-    print_unfinished(s);
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->variants[i].n; k++)
+            if (!s->variants[i].runs[k].done)
+                printf("not finished: %s, step %lld\n", s->variants[i].runs[k].dir,
+                       (long long)s->variants[i].runs[k].last_step);
 }
 
-/* ---------------------------------------------------------------- the figure */
-static double total_until(const runs_series *p, double step)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < p->n && p->step[i] <= step; i++) sum += p->value[i];
-    return sum;
-}
-
-/* Replaces each of the n steps by the sum of the metric up to it, mean of the runs. */
+/* Replaces each step x[k] by the metric's sum over steps up to it, as the mean over the runs. */
 static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x,
                        int64_t n)
 {
     double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
     for (int i = 0; i < v->n; i++) {
         runs_series p = runs_series_of(arena, &v->runs[i], metric);
-        for (int64_t k = 0; k < n; k++) sum[k] += total_until(&p, x[k]);
+        for (int64_t k = 0; k < n; k++) {
+            double total = 0;
+            for (int64_t j = 0; j < p.n && p.step[j] <= x[k]; j++) total += p.value[j];
+            sum[k] += total;
+        }
     }
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
-}
-
-/* Of the mean of n numbers with this sum and sum of squares; 0 of a single one. */
-static double standard_error(double sum, double squares, int n)
-{
-    return n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : 0;
 }
 
 static const char *const bands[] = { "range", "error", NULL };
@@ -358,6 +328,7 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const options 
         low[n] = INFINITY;
         high[n] = -INFINITY;
         for (int i = 0; i < v->n && all; i++) {
+            /* steps rise in every series: at[i] goes through series i once */
             while (at[i] < of[i].n && of[i].step[at[i]] < of[0].step[k]) at[i]++;
             all = at[i] < of[i].n && of[i].step[at[i]] == of[0].step[k];
             if (!all) break;
@@ -371,7 +342,9 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const options 
         x[n] = of[0].step[k];
         mid[n] = sum / v->n;
         if (error) {
-            double half = standard_error(sum, squares, v->n);
+            /* the standard error of the mean; 0 of a single run */
+            int m = v->n;
+            double half = m > 1 ? sqrt(fmax(squares - sum * sum / m, 0) / (m - 1) / m) : 0;
             low[n] = mid[n] - half;
             high[n] = mid[n] + half;
         }

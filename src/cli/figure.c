@@ -9,16 +9,16 @@
 #include <string.h>
 
 enum {
-    WIDTH = 640,
+    WIDTH = 640, /* of the frame; all in pixels */
     HEIGHT = 360,
     LEFT = 76,
     TOP = 64,
     BOTTOM = 56,
     LEGEND_GAP = 20,
     LEGEND_LINE = 22,
-    SAMPLE = 34,
-    CHARACTER = 8,
-    TICKS = 6
+    SAMPLE = 34,   /* the line beside a name in the legend */
+    CHARACTER = 8, /* estimated width: the reader's font is unknown */
+    TICKS = 6      /* about so many on an axis; a number, not pixels */
 };
 
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -48,8 +48,8 @@ void figure_ordered_colour(int i, int n, char text[static 8])
 }
 
 /*
- * Ticks at multiples of 1, 2 or 5 times a power of ten; the first and the last lie on or inside the
- * data's ends.
+ * An axis from low to high. Ticks are multiples of step, which is 1, 2 or 5 times a power of ten;
+ * the first and the last lie on or inside low and high.
  */
 typedef struct axis {
     double low, high, step;
@@ -70,12 +70,13 @@ static axis axis_of(double low, double high, bool whole)
     return (axis){ low, high, step, decimals > 0 ? decimals : 0 };
 }
 
-/* Where a figure is drawn, and what its axes show. */
+/* Where a figure is drawn, in pixels of the picture, and what its axes show. */
 typedef struct plot {
     double left, top, width, height;
     axis x, y;
 } plot;
 
+/* The place of a value: pixels from the left, and from the top (an SVG's y points down). */
 static double across(const plot *p, double v)
 {
     return p->left + (v - p->x.low) / (p->x.high - p->x.low) * p->width;
@@ -85,6 +86,7 @@ static double up(const plot *p, double v)
     return p->top + p->height - (v - p->y.low) / (p->y.high - p->y.low) * p->height;
 }
 
+/* Escapes what XML would read, and leaves out control characters, which it forbids. */
 static void add_text(ares_str *out, const char *text)
 {
     for (; *text; text++) {
@@ -107,9 +109,19 @@ static double first_tick(const axis *a)
     return ceil(a->low / a->step - 1e-9) * a->step;
 }
 
-static void write_y_ticks(const plot *p, ares_str *out)
+static void write_x_tick(const plot *p, double v, const char *text, ares_str *out)
+{
+    char place[160];
+    double at = across(p, v), bottom = p->top + p->height;
+    ares_str_addf(out, "<path d=\"M%.1f %.0fv5\" stroke=\"#444444\"/>\n", at, bottom);
+    snprintf(place, sizeof place, "x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\"", at, bottom + 20);
+    write_text(out, place, text);
+}
+
+static void write_axes(const figure *f, const plot *p, ares_str *out)
 {
     char place[160], number[64];
+    double bottom = p->top + p->height;
     for (double v = first_tick(&p->y); v <= p->y.high + 1e-9 * p->y.step; v += p->y.step) {
         double at = up(p, v);
         ares_str_addf(out, "<path d=\"M%.0f %.1fh%.0f\" stroke=\"#dddddd\"/>\n", p->left, at,
@@ -120,34 +132,12 @@ static void write_y_ticks(const plot *p, ares_str *out)
                  fabs(v) < 1e-9 * p->y.step ? 0 : v); /* no -0 */
         write_text(out, place, number);
     }
-}
-
-static void write_x_tick(const plot *p, double v, const char *text, ares_str *out)
-{
-    char place[160];
-    double at = across(p, v), bottom = p->top + p->height;
-    ares_str_addf(out, "<path d=\"M%.1f %.0fv5\" stroke=\"#444444\"/>\n", at, bottom);
-    snprintf(place, sizeof place, "x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\"", at, bottom + 20);
-    write_text(out, place, text);
-}
-
-static void write_x_ticks(const figure *f, const plot *p, ares_str *out)
-{
-    char number[64];
     for (int i = 0; i < f->n_x_names; i++) write_x_tick(p, i, f->x_names[i], out);
-    if (f->x_names) return;
-    for (double v = first_tick(&p->x); v <= p->x.high + 1e-9 * p->x.step; v += p->x.step) {
+    double x_end = p->x.high + 1e-9 * p->x.step;
+    for (double v = first_tick(&p->x); v <= x_end && !f->x_names; v += p->x.step) {
         snprintf(number, sizeof number, "%.*f", p->x.decimals, fabs(v) < 1e-9 * p->x.step ? 0 : v);
         write_x_tick(p, v, number, out);
     }
-}
-
-static void write_axes(const figure *f, const plot *p, ares_str *out)
-{
-    char place[160];
-    double bottom = p->top + p->height;
-    write_y_ticks(p, out);
-    write_x_ticks(f, p, out);
     ares_str_addf(out, "<path d=\"M%.0f %.0fv%.0fh%.0f\" fill=\"none\" stroke=\"#444444\"/>\n",
                   p->left, p->top, p->height, p->width);
     snprintf(place, sizeof place, "x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\"",
@@ -198,29 +188,25 @@ static void write_line(const figure_curve *c, int i, const plot *p, ares_str *ou
     ares_str_add_z(out, "\"/>\n");
 }
 
-/* Where a run was stopped early. */
-static void write_crosses(const figure_curve *c, int i, const plot *p, ares_str *out)
-{
-    for (int64_t k = 0; k < c->n_crosses; k++) {
-        double x = across(p, c->cross_x[k]), y = up(p, c->cross_y[k]);
-        ares_str_addf(out,
-                      "<path class=\"stopped\" d=\"M%.1f %.1fl10 10m0 -10l-10 10\" stroke=\"%s\" "
-                      "stroke-width=\"2.4\"/>\n",
-                      x - 5, y - 5, colour_of(c, i));
-    }
-}
-
 static void write_curves(const figure *f, const plot *p, ares_str *out)
 {
     int n = 0;
     for (int i = 0; i < f->n_curves; i++) n += has_band(&f->curves[i]);
-    double opacity = n > 3 ? 0.42 / n : 0.14; /* many bands in one place stay light */
+    double opacity = n > 3 ? 0.42 / n : 0.14; /* so that many overlapping bands stay light */
     for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, opacity, p, out);
     /* drawn last to first, so that the first curve lies above the others */
     for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, p, out);
-    for (int i = f->n_curves; i-- > 0;) write_crosses(&f->curves[i], i, p, out);
+    for (int i = f->n_curves; i-- > 0;) {
+        const figure_curve *c = &f->curves[i];
+        for (int64_t k = 0; k < c->n_crosses; k++) /* where a run was stopped early */
+            ares_str_addf(out,
+                          "<path class=\"stopped\" d=\"M%.1f %.1fl10 10m0 -10l-10 10\" "
+                          "stroke=\"%s\" stroke-width=\"2.4\"/>\n",
+                          across(p, c->cross_x[k]) - 5, up(p, c->cross_y[k]) - 5, colour_of(c, i));
+    }
 }
 
+/* An entry of a legend: a short line as the curve is drawn, then its name. */
 static void write_sample(const figure_curve *c, int i, double x, double y, ares_str *out)
 {
     char place[96];
@@ -232,34 +218,22 @@ static void write_sample(const figure_curve *c, int i, double x, double y, ares_
     write_text(out, place, c->name);
 }
 
-static void write_legend(const figure *f, ares_str *out)
-{
-    for (int i = 0; i < f->n_curves; i++)
-        write_sample(&f->curves[i], i, LEFT + WIDTH + LEGEND_GAP, TOP + 12 + i * LEGEND_LINE, out);
-}
-
-static void bounds(const figure *f, double x[2], double y[2])
-{
-    x[0] = y[0] = INFINITY;
-    x[1] = y[1] = -INFINITY;
-    for (int i = 0; i < f->n_curves; i++)
-        for (int64_t k = 0; k < f->curves[i].n; k++) {
-            const figure_curve *c = &f->curves[i];
-            x[0] = fmin(x[0], c->x[k]);
-            x[1] = fmax(x[1], c->x[k]);
-            y[0] = fmin(y[0], c->low[k]);
-            y[1] = fmax(y[1], c->high[k]);
-        }
-    if (x[0] <= x[1]) return;
-    x[0] = y[0] = 0; /* no curve has points: an empty frame */
-    x[1] = y[1] = 1;
-}
-
 /* The plot of a figure in a frame. */
 static plot plot_of(const figure *f, double left, double top, double width, double height)
 {
-    double xs[2], ys[2];
-    bounds(f, xs, ys);
+    double xs[2] = { INFINITY, -INFINITY }, ys[2] = { INFINITY, -INFINITY };
+    for (int i = 0; i < f->n_curves; i++)
+        for (int64_t k = 0; k < f->curves[i].n; k++) {
+            const figure_curve *c = &f->curves[i];
+            xs[0] = fmin(xs[0], c->x[k]);
+            xs[1] = fmax(xs[1], c->x[k]);
+            ys[0] = fmin(ys[0], c->low[k]);
+            ys[1] = fmax(ys[1], c->high[k]);
+        }
+    if (!(xs[0] <= xs[1])) { /* no curve has points: an empty frame */
+        xs[0] = ys[0] = 0;
+        xs[1] = ys[1] = 1;
+    }
     if (f->x_names) {
         xs[0] = -0.5;
         xs[1] = f->n_x_names - 0.5;
@@ -307,7 +281,8 @@ void figure_write_svg(const figure *f, ares_str *out)
     open_svg(f->title, f->subtitle, width, ARES_MAX(height, legend), out);
     write_axes(f, &p, out);
     write_curves(f, &p, out);
-    write_legend(f, out);
+    for (int i = 0; i < f->n_curves; i++)
+        write_sample(&f->curves[i], i, LEFT + WIDTH + LEGEND_GAP, TOP + 12 + i * LEGEND_LINE, out);
     ares_str_add_z(out, "</svg>\n");
 }
 
@@ -346,37 +321,29 @@ static int write_page_legend(const figure_page *p, int y, ares_str *out)
     return y + LEGEND_LINE;
 }
 
-static int legend_rows(const figure_page *p)
-{
-    ares_str unused = { 0 };
-    int end = write_page_legend(p, 0, &unused);
-    ares_str_fini(&unused);
-    return end;
-}
-
-static void write_panel(const figure *f, int column, int top, ares_str *out)
-{
-    char place[96];
-    int left = LEFT + column * PANEL_ACROSS;
-    plot p = plot_of(f, left, top + 28, PANEL_WIDTH, PANEL_HEIGHT);
-    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" font-weight=\"bold\"", left, top + 18);
-    write_text(out, place, f->title);
-    write_axes(f, &p, out);
-    write_curves(f, &p, out);
-    /* its own names stand beside the title, from the right */
-    for (int i = f->n_curves, x = left + PANEL_WIDTH; i-- > 0 && f->own_legend;) {
-        x -= sample_width(&f->curves[i]);
-        write_sample(&f->curves[i], i, x, top + 13, out);
-    }
-}
-
 void figure_write_page(const figure_page *p, ares_str *out)
 {
-    int top = TOP + 8 + legend_rows(p), rows = (p->n_panels + COLUMNS - 1) / COLUMNS;
+    ares_str unused = { 0 };
+    int top = TOP + 8 + write_page_legend(p, 0, &unused); /* only for its height */
+    int rows = (p->n_panels + COLUMNS - 1) / COLUMNS;
+    ares_str_fini(&unused);
     open_svg(p->title, p->subtitle, ARES_MAX(PAGE_WIDTH, text_width(p->title, p->subtitle)),
              top + rows * PANEL_DOWN, out);
     write_page_legend(p, TOP + 8, out);
-    for (int i = 0; i < p->n_panels; i++)
-        write_panel(&p->panels[i], i % COLUMNS, top + i / COLUMNS * PANEL_DOWN, out);
+    for (int i = 0; i < p->n_panels; i++) {
+        const figure *f = &p->panels[i];
+        char place[96];
+        int left = LEFT + i % COLUMNS * PANEL_ACROSS, y = top + i / COLUMNS * PANEL_DOWN;
+        plot frame = plot_of(f, left, y + 28, PANEL_WIDTH, PANEL_HEIGHT);
+        snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" font-weight=\"bold\"", left, y + 18);
+        write_text(out, place, f->title);
+        write_axes(f, &frame, out);
+        write_curves(f, &frame, out);
+        /* its own names stand beside the title, from the right */
+        for (int k = f->n_curves, x = left + PANEL_WIDTH; k-- > 0 && f->own_legend;) {
+            x -= sample_width(&f->curves[k]);
+            write_sample(&f->curves[k], k, x, y + 13, out);
+        }
+    }
     ares_str_add_z(out, "</svg>\n");
 }

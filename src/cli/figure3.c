@@ -32,32 +32,6 @@ typedef struct sweep_study {
     sweep_variant *variants; /* [n] in the order of the sweep */
 } sweep_study;
 
-static const char *manifest_path(sweep_study *s, const char *dir)
-{
-    return ares_arena_printf(&s->arena, "%s/sweep.json", dir);
-}
-
-/* The run directory as written, or below the folder that the sweep was started in, or beside. */
-static const char *find_run(sweep_study *s, const ares_json *run)
-{
-    const char *dir = text_of(run, "run_dir"), *name = text_of(run, "run");
-    const char *places[] = { dir, ares_arena_printf(&s->arena, "%s/%s", s->from, dir),
-                             ares_arena_printf(&s->arena, "%s/%s", s->dir, name) };
-    for (int i = 0; i < ARES_COUNT(places); i++)
-        if (ares_file_exists(ares_arena_printf(&s->arena, "%s/metrics.jsonl", places[i])))
-            return places[i];
-    return NULL;
-}
-
-static sweep_variant *variant_named(sweep_study *s, const char *name)
-{
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->variants[i].name, name) == 0) return &s->variants[i];
-    size_t bytes = (size_t)s->runs->count * sizeof(runs_run);
-    s->variants[s->n] = (sweep_variant){ .name = name, .runs = ares_arena_alloc(&s->arena, bytes) };
-    return &s->variants[s->n++];
-}
-
 static int read_runs(sweep_study *s)
 {
     s->variants = ares_arena_calloc(&s->arena, (size_t)s->runs->count + 1, sizeof *s->variants);
@@ -68,9 +42,25 @@ static int read_runs(sweep_study *s)
             return ares_fail(ARES_EFORMAT,
                              "compare: %s/sweep.json: runs.%lld: needs run, variant and run_dir",
                              s->dir, (long long)i);
-        sweep_variant *v = variant_named(s, name);
+        int k = 0;
+        while (k < s->n && strcmp(s->variants[k].name, name) != 0) k++;
+        sweep_variant *v = &s->variants[k];
+        if (k == s->n) {
+            size_t bytes = (size_t)s->runs->count * sizeof(runs_run);
+            s->variants[s->n++] =
+                (sweep_variant){ .name = name, .runs = ares_arena_alloc(&s->arena, bytes) };
+        }
         v->all++;
-        const char *dir = find_run(s, run);
+        /* the run directory as written, or below the folder that the sweep was started in, or
+         * beside sweep.json, where both were moved together */
+        const char *as_written = text_of(run, "run_dir"), *dir = NULL;
+        const char *places[] = {
+            as_written, ares_arena_printf(&s->arena, "%s/%s", s->from, as_written),
+            ares_arena_printf(&s->arena, "%s/%s", s->dir, text_of(run, "run"))
+        };
+        for (int p = 0; p < ARES_COUNT(places) && !dir; p++)
+            if (ares_file_exists(ares_arena_printf(&s->arena, "%s/metrics.jsonl", places[p])))
+                dir = places[p];
         if (dir) ARES_TRY(runs_read(&s->arena, "compare", dir, &v->runs[v->n++]));
     }
     return ARES_OK;
@@ -78,7 +68,7 @@ static int read_runs(sweep_study *s)
 
 static int read_manifest(sweep_study *s)
 {
-    const char *path = manifest_path(s, s->dir);
+    const char *path = ares_arena_printf(&s->arena, "%s/sweep.json", s->dir);
     const ares_json *all;
     ares_str text = { 0 };
     int rc = ares_file_read(path, &text);
@@ -99,9 +89,13 @@ static int read_manifest(sweep_study *s)
     return ARES_OK;
 }
 
-/* Numbers get colours in their order; a word among them (nofilter) is black and dashed. */
-static void choose_colours(sweep_study *s)
+/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
+static int sweep_study_read(sweep_study *s, const char *dir)
 {
+    s->dir = dir;
+    ARES_TRY(read_manifest(s));
+    ARES_TRY(read_runs(s));
+    /* numbers get colours in their order; a word among them (nofilter) is black and dashed */
     int numbers = 0, at = 0;
     double x;
     for (int i = 0; i < s->n; i++)
@@ -114,19 +108,10 @@ static void choose_colours(sweep_study *s)
         else figure_ordered_colour(at++, ordered ? numbers : s->n, v->colour);
         v->dash = word ? "2 3" : at % 2 == 0 ? "8 3" : "";
     }
-}
-
-/* Reads into a zeroed study; its arena is to be freed, also after a failure. */
-static int sweep_study_read(sweep_study *s, const char *dir)
-{
-    s->dir = dir;
-    ARES_TRY(read_manifest(s));
-    ARES_TRY(read_runs(s));
-    choose_colours(s);
     return ARES_OK;
 }
 
-/* with metrics */
+/* How many runs have metrics. */
 static int sweep_study_runs(const sweep_study *s)
 {
     int n = 0;
@@ -136,9 +121,9 @@ static int sweep_study_runs(const sweep_study *s)
 
 bool sweep_study_is(const char *dir)
 {
-    sweep_study s = { 0 };
-    bool is = ares_file_exists(manifest_path(&s, dir));
-    ares_arena_fini(&s.arena);
+    ares_str path = { 0 };
+    bool is = ares_file_exists(ares_path_join(&path, dir, "sweep.json"));
+    ares_str_fini(&path);
     return is;
 }
 
@@ -152,8 +137,7 @@ bool sweep_study_is(const char *dir)
 /* ---------------------------------------------------------------- metrics */
 enum { MOST_NAMES = 4, MOST_PANELS = 32 };
 
-/* The names of metrics that match a pattern, in the order they are first met; at most MOST_NAMES.
- */
+/* The names of metrics that match a pattern, as first met; returns how many, MOST_NAMES at most. */
 static int names_like(sweep_study *s, const char *pattern, const char **names)
 {
     int n = 0;
@@ -196,14 +180,6 @@ static const subject subjects[] = {
     { .patterns = { "rollout/filter_kept_ratio" }, .below_one = true },
 };
 
-static int names_of(sweep_study *s, const subject *x, const char **names)
-{
-    int n = 0;
-    for (int i = 0; i < ARES_COUNT(x->patterns) && x->patterns[i] && !n; i++)
-        n = names_like(s, x->patterns[i], names);
-    return n;
-}
-
 /* ---------------------------------------------------------------- curves */
 static figure_curve new_curve(sweep_study *s, const sweep_variant *v, int64_t points)
 {
@@ -233,28 +209,14 @@ static void add_point(figure_curve *c, double x, const double *y, int n)
     ((double *)c->high)[c->n++] = high;
 }
 
-/* A metric of the runs of a value that have it. */
+/* A metric by step, of those runs of a value that have it. */
 typedef struct seeds {
     int n;
     runs_series *of; /* [n] */
     bool *stopped;   /* [n] early */
 } seeds;
 
-static seeds seeds_of(sweep_study *s, const sweep_variant *v, const char *metric, int64_t window)
-{
-    seeds x = { .of = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.of),
-                .stopped = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.stopped) };
-    for (int i = 0; i < v->n; i++) {
-        runs_series p = runs_series_of(&s->arena, &v->runs[i], metric);
-        if (!p.n) continue;
-        runs_smooth(&p, window);
-        x.stopped[x.n] = v->runs[i].stopped != NULL;
-        x.of[x.n++] = p;
-    }
-    return x;
-}
-
-/* The mean over the steps that all of them have. */
+/* The mean over the steps that all seeds have. */
 static figure_curve mean_of(sweep_study *s, const sweep_variant *v, const seeds *x)
 {
     figure_curve c = new_curve(s, v, x->of[0].n);
@@ -269,7 +231,7 @@ static figure_curve mean_of(sweep_study *s, const sweep_variant *v, const seeds 
     return c;
 }
 
-/* What one run has after the steps of the mean, which it begins at; empty where it has none. */
+/* One run after the last step of the mean, where it begins; empty where the run has no more. */
 static figure_curve rest_of(sweep_study *s, const sweep_variant *v, const runs_series *p,
                             const figure_curve *mean)
 {
@@ -284,28 +246,31 @@ static figure_curve rest_of(sweep_study *s, const sweep_variant *v, const runs_s
     return c;
 }
 
-/* A cross at the last point of each run that was stopped early. */
-static void add_crosses(sweep_study *s, const seeds *x, figure_curve *c)
-{
-    double *at = ares_arena_alloc(&s->arena, (size_t)x->n * 2 * sizeof *at);
-    for (int i = 0; i < x->n; i++) {
-        if (!x->stopped[i]) continue;
-        at[c->n_crosses] = x->of[i].step[x->of[i].n - 1];
-        at[x->n + c->n_crosses++] = x->of[i].value[x->of[i].n - 1];
-    }
-    c->cross_x = at;
-    c->cross_y = at + x->n;
-}
-
 /* Appends the curves of a value: the mean, then the thin ones. */
 static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric, int64_t window,
                       figure_curve *out)
 {
     int n = 0;
-    seeds x = seeds_of(s, v, metric, window);
+    seeds x = { .of = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.of),
+                .stopped = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.stopped) };
+    for (int i = 0; i < v->n; i++) {
+        runs_series p = runs_series_of(&s->arena, &v->runs[i], metric);
+        if (!p.n) continue;
+        runs_smooth(&p, window);
+        x.stopped[x.n] = v->runs[i].stopped != NULL;
+        x.of[x.n++] = p;
+    }
     if (!x.n) return 0;
     out[n++] = mean_of(s, v, &x);
-    add_crosses(s, &x, &out[0]);
+    /* a cross at the last point of each run that was stopped early */
+    double *at = ares_arena_alloc(&s->arena, (size_t)x.n * 2 * sizeof *at);
+    for (int i = 0; i < x.n; i++) {
+        if (!x.stopped[i]) continue;
+        at[out->n_crosses] = x.of[i].step[x.of[i].n - 1];
+        at[x.n + out->n_crosses++] = x.of[i].value[x.of[i].n - 1];
+    }
+    out->cross_x = at;
+    out->cross_y = at + x.n;
     for (int i = 0; i < x.n; i++) {
         figure_curve rest = rest_of(s, v, &x.of[i], &out[0]);
         if (rest.n) out[n++] = rest;
@@ -322,21 +287,17 @@ static bool ever_below_one(const figure *f)
     return false;
 }
 
-static const char *with_unit(sweep_study *s, const char *metric)
-{
-    const char *unit = runs_unit_of(metric);
-    return unit ? ares_arena_printf(&s->arena, "%s (%s)", metric, unit) : metric;
-}
-
 static figure over_steps(sweep_study *s, const char *metric, int64_t window)
 {
-    size_t most = (size_t)(sweep_study_runs(s) + s->n);
+    size_t most = (size_t)(sweep_study_runs(s) + s->n); /* a mean per value, a rest per run */
     figure_curve *curves = ares_arena_calloc(&s->arena, most, sizeof *curves);
     int n = 0;
     for (int i = 0; i < s->n; i++) n += add_curves(s, &s->variants[i], metric, window, curves + n);
-    return (figure){
-        .title = with_unit(s, metric), .x_label = "training step", .curves = curves, .n_curves = n
-    };
+    const char *unit = runs_unit_of(metric);
+    return (figure){ .title = unit ? ares_arena_printf(&s->arena, "%s (%s)", metric, unit) : metric,
+                     .x_label = "training step",
+                     .curves = curves,
+                     .n_curves = n };
 }
 
 typedef struct ends {
@@ -398,7 +359,7 @@ static figure over_values(sweep_study *s, const char *metric, const char *best)
                      .own_legend = true };
 }
 
-/* More success is better; of a metric that was named nobody knows which way is. */
+/* More success is better; whether more of the metric of --metric is better, is not known. */
 static const char *best_of(const figure3_options *o)
 {
     return o->metric ? "highest" : "best";
@@ -412,8 +373,10 @@ static int make_panels(sweep_study *s, const figure3_options *o, figure *panels,
     int n = 0, count = o->metric ? 1 : ARES_COUNT(subjects);
     *first = NULL;
     for (int i = 0; i < count; i++) {
-        const char *names[MOST_NAMES];
-        int found = names_of(s, &of[i], names);
+        const char *names[MOST_NAMES], *const *patterns = of[i].patterns;
+        int found = 0;
+        for (int k = 0; k < ARES_COUNT(of[i].patterns) && patterns[k] && !found; k++)
+            found = names_like(s, patterns[k], names);
         for (int k = 0; k < found && n + 2 <= MOST_PANELS; k++) {
             figure f = over_steps(s, names[k], of[i].as_logged ? 1 : o->smooth);
             if (!f.n_curves || (of[i].below_one && !ever_below_one(&f))) continue;
@@ -462,16 +425,7 @@ static void print_table(sweep_study *s, const char *metric, const char *best)
     putchar('\n');
 }
 
-/* ---------------------------------------------------------------- the page */
-static bool any_thin(const figure *panels, int n)
-{
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < panels[i].n_curves; k++)
-            if (panels[i].curves[k].thin) return true;
-    return false;
-}
-
-/* What the lines mean, as far as the page has them. */
+/* Says what the kinds of lines and marks mean that the page shows. */
 static const char *subtitle(sweep_study *s, int64_t window, bool thin)
 {
     bool seeds = false, stopped = false;
@@ -491,13 +445,16 @@ static const char *subtitle(sweep_study *s, int64_t window, bool thin)
 
 static int write_page(sweep_study *s, const figure3_options *o, const figure *panels, int n)
 {
+    bool thin = false;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < panels[i].n_curves; k++) thin = thin || panels[i].curves[k].thin;
     figure_curve *legend = ares_arena_calloc(&s->arena, (size_t)s->n + 1, sizeof *legend);
     for (int i = 0; i < s->n; i++)
         legend[i] = (figure_curve){ .name = s->variants[i].name,
                                     .colour = s->variants[i].colour,
                                     .dash = s->variants[i].dash };
     const figure_page page = { .title = o->title ? o->title : s->name,
-                               .subtitle = subtitle(s, o->smooth, any_thin(panels, n)),
+                               .subtitle = subtitle(s, o->smooth, thin),
                                .legend_title = s->parameter,
                                .legend = legend,
                                .n_legend = s->n,
@@ -512,23 +469,19 @@ static int write_page(sweep_study *s, const figure3_options *o, const figure *pa
     return rc;
 }
 
-static int unknown_metric(sweep_study *s, const char *metric)
-{
-    int n = 0;
-    const runs_run **runs =
-        ares_arena_alloc(&s->arena, (size_t)(sweep_study_runs(s) + 1) * sizeof *runs);
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < s->variants[i].n; k++) runs[n++] = &s->variants[i].runs[k];
-    return runs_unknown_metric(&s->arena, metric, runs, n);
-}
-
 static int draw(sweep_study *s, const figure3_options *o)
 {
     figure panels[MOST_PANELS];
     const char *first;
     ARES_TRY(sweep_study_read(s, o->dir));
     int n = make_panels(s, o, panels, &first);
-    if (!n && o->metric && sweep_study_runs(s)) return unknown_metric(s, o->metric);
+    int n_runs = sweep_study_runs(s), at = 0;
+    if (!n && o->metric && n_runs) {
+        const runs_run **runs = ares_arena_alloc(&s->arena, (size_t)(n_runs + 1) * sizeof *runs);
+        for (int i = 0; i < s->n; i++)
+            for (int k = 0; k < s->variants[i].n; k++) runs[at++] = &s->variants[i].runs[k];
+        return runs_unknown_metric(&s->arena, o->metric, runs, at);
+    }
     if (!n)
         return ares_fail(ARES_EUSE, "compare: '%s': no run of the sweep has metrics to show yet",
                          o->dir);

@@ -42,12 +42,12 @@ typedef struct cli_media {
     ares_prompt_encoder *encoder; /* opened without a chat template */
     ares_chat *chat;              /* NULL: not needed yet, or none */
     ares_features *features;      /* NULL: the model reads text alone */
-    ares_arena arena;             /* of everything that lines leave behind */
+    ares_arena arena;             /* what ids and pictures of lines point into */
 } cli_media;
 
 /* From a line of JSON to the ids and pictures that a model reads, as for rows of a data set. */
 
-enum { KEPT_BYTES = 1 << 28 }; /* of features, from line to line */
+enum { KEPT_BYTES = 1 << 28 }; /* of image features, kept for further lines with the same file */
 
 /* dir and m are borrowed. A model without a tokenizer is fine where lines have ids alone. */
 static int cli_media_open(cli_media *s, const cli_media_options *o, const char *dir, ares_model *m)
@@ -154,7 +154,7 @@ static int encode_chat(cli_media *s, const ares_json *line, const ares_json *var
     return rc;
 }
 
-/* The same of a text as it is, with the images and videos of a line. */
+/* The ids of a text without a chat template, with the images and videos of a line. */
 static int cli_media_text(cli_media *s, const ares_json *line, ares_view text, ares_ids *ids,
                           const ares_row_media **row_media)
 {
@@ -167,7 +167,7 @@ static int cli_media_text(cli_media *s, const ares_json *line, ares_view text, a
 
 /*
  * The ids of a line: input_ids; else messages or a prompt through the chat template (raw: a prompt
- * as it is), ready for an answer. *sight: of its images and videos; NULL: there are none. The line
+ * as it is), ready for an answer. *row_media: its images and videos; NULL: there are none. The line
  * must live until their features have been asked for.
  */
 static int cli_media_encode(cli_media *s, const char *verb, const ares_json *line, bool raw,
@@ -229,19 +229,7 @@ typedef struct generate_job {
     ares_completion *samples; /* of all requests */
 } generate_job;
 
-/* What stands in the places of the line's images and videos. */
-static int see(generate_job *j, const ares_row_media *row_media, ares_request *r)
-{
-    if (!row_media) return ARES_OK;
-    ares_seen *seen =
-        ares_arena_alloc(&j->see.arena, (size_t)(row_media->n_places + 1) * sizeof *seen);
-    for (int32_t i = 0; i < row_media->n_places; i++)
-        ARES_TRY(ares_features_get(j->see.features, row_media->places[i].medium, &seen[i]));
-    r->row_media = row_media;
-    r->seen = seen;
-    return ARES_OK;
-}
-
+/* Adds the request of a line to the engine, which decodes when all are there. */
 static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t *request)
 {
     const ares_row_media *row_media = NULL;
@@ -251,10 +239,18 @@ static int ask(generate_job *j, const ares_json *line, ares_rng_key key, int64_t
                        .n = (int32_t)j->n,
                        .sampling = j->sampling,
                        .key = key };
-    ARES_TRY(see(j, row_media, &r));
+    if (row_media) { /* the features of its images and videos, in the order of their places */
+        ares_seen *seen =
+            ares_arena_alloc(&j->see.arena, (size_t)(row_media->n_places + 1) * sizeof *seen);
+        for (int32_t i = 0; i < row_media->n_places; i++)
+            ARES_TRY(ares_features_get(j->see.features, row_media->places[i].medium, &seen[i]));
+        r.row_media = row_media;
+        r.seen = seen;
+    }
     return ares_rollout_add(j->rollout, &r, request);
 }
 
+/* Adds an answer and its request. bad: the line could not be read; its failure is the answer. */
 static void add(generate_job *j, const ares_json *line, int bad)
 {
     if (j->n_answers == j->cap) {
@@ -273,7 +269,10 @@ static void add(generate_job *j, const ares_json *line, int bad)
     j->n_answers++;
 }
 
-/* "images": ["FILE"], where a file is named; its place comes first where the prompt has none. */
+/*
+ * Adds the member "images": ["FILE"]. A prompt that does not say where the image stands, as
+ * "<image>", gets that place at its beginning.
+ */
 static void add_file(ares_str *line, const char *key, const char *file, const char *place,
                      ares_str *prompt)
 {
@@ -325,6 +324,7 @@ static int read_input(generate_job *j)
     return ARES_OK;
 }
 
+/* Decodes all requests at once. Completions come as they end; each finds its place by request. */
 static int run(generate_job *j)
 {
     int64_t active = 1, requests = 0;
@@ -524,16 +524,6 @@ typedef struct score_job {
     ares_train_config cfg;
 } score_job;
 
-/* The answer to a prompt follows it, as its tokens alone would. */
-static int add_response(score_job *j, const ares_json *line)
-{
-    const ares_json *response = ares_json_get(line, "response");
-    if (!response || response->type == ARES_JSON_NULL) return ARES_OK;
-    if (response->type != ARES_JSON_STRING)
-        return ares_fail(ARES_EFORMAT, "score: 'response' is no string");
-    return ares_tokenizer_encode(j->see.tokenizer, response->text, false, &j->ids);
-}
-
 static int read_ids(score_job *j, const ares_json *line, const ares_row_media **row_media)
 {
     const ares_json *text = ares_json_get(line, "text");
@@ -542,7 +532,13 @@ static int read_ids(score_job *j, const ares_json *line, const ares_row_media **
     *row_media = NULL;
     if (ares_json_get(line, "input_ids") || asked) {
         ARES_TRY(cli_media_encode(&j->see, "score", line, false, &j->ids, row_media));
-        if (asked) ARES_TRY(add_response(j, line));
+        /* the response follows as its own tokens, as a model would have sampled it */
+        const ares_json *response = asked ? ares_json_get(line, "response") : NULL;
+        if (response && response->type == ARES_JSON_NULL) response = NULL;
+        if (response && response->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT, "score: 'response' is no string");
+        if (response)
+            ARES_TRY(ares_tokenizer_encode(j->see.tokenizer, response->text, false, &j->ids));
     } else if (text && text->type == ARES_JSON_STRING) {
         ARES_TRY(cli_media_text(&j->see, line, text->text, &j->ids, row_media));
     } else
@@ -562,13 +558,14 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
     const ares_row_media *row_media;
     ARES_TRY(read_ids(j, line, &row_media));
     ares_batch *b = &j->batch;
-    int64_t n = j->ids.n - 1;
+    int64_t n = j->ids.n - 1; /* nothing predicts the first token: it is the row's prompt */
     ares_batch_clear(b);
     ares_sample row = { .prompt = j->ids.ids, .prompt_len = 1, .row_media = row_media };
     ares_batch_begin_group(b);
     ares_batch_add_row(b, &row, n);
     ARES_PUT(b, responses);
     memcpy(b->responses, j->ids.ids + 1, (size_t)n * sizeof *b->responses);
+    /* [2n]: log-probs, then entropies */
     float *stats = ares_arena_calloc(&b->arena, (size_t)(2 * n + 1), sizeof *stats);
     if (n)
         ARES_TRY(ares_train_log_probs(j->model, j->workspace, j->see.features, &j->cfg, b, 0, 1,

@@ -7,14 +7,13 @@
 #include "ares/reward.h"
 #include "cli.h"
 
-/* config owns the texts of options */
 typedef struct job {
     ares_judge *judge;
-    ares_config *config;
-    int64_t bad;
+    ares_config *config; /* owns the texts of the judge's options */
+    int64_t bad;         /* lines that could not be judged */
 } job;
 
-/* Strings as they are, any other value as JSON, which is how data rows are read. */
+/* A member as text: strings as they are, any other value as JSON, as the rows of a data set. */
 static ares_view text_of(const ares_json *line, const char *key, ares_str *storage)
 {
     const ares_json *v = ares_json_get(line, key);
@@ -84,27 +83,6 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     return rc;
 }
 
-static int read_own_options(job *j, const char *const *extra)
-{
-    void *options;
-    ares_config *cfg = j->config = ares_config_new();
-    ares_option_table *table = ares_judge_options(j->judge, &options);
-    if (table) ares_config_add_options(cfg, "", table, options);
-    for (; *extra; extra++) ares_config_override(cfg, *extra);
-    ares_config_resolve(cfg);
-    if (ares_config_fault_count(cfg) == 0) ares_judge_check(j->judge, cfg, "");
-    return ares_config_finish(cfg);
-}
-
-static void add_verifiers(ares_str *out)
-{
-    int n;
-    const char *const *names = ares_verifier_names(&n);
-    ares_str_add_z(out, "verifiers:\n");
-    for (int i = 0; i < n; i++)
-        ares_str_addf(out, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
-}
-
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {
@@ -114,11 +92,12 @@ static void add_cell(ares_str *out, const char *text)
     }
 }
 
-/* The table of docs/rewards.md. */
-static void add_list(ares_str *out)
+/* --list: the table of docs/rewards.md. */
+static int show_list(void)
 {
     int n, options = 0;
     const char *const *names = ares_verifier_names(&n);
+    ares_str text = { 0 }, *out = &text;
     ares_str_add_z(out, "| verifier | score | options |\n|---|---|---|\n");
     for (int i = 0; i < n; i++) {
         const ares_verifier *v = ares_verifier_find(names[i]);
@@ -127,21 +106,15 @@ static void add_list(ares_str *out)
         add_cell(out, v->doc);
         ares_str_add_z(out, " |");
         for (int k = 0; table && k < options; k++) {
-            const char *text = table[k].text;
+            const char *unset = table[k].text;
             ares_str_addf(out, "%s `%s`%s", k ? ";" : "", table[k].path,
-                          strcmp(text, "???") == 0 ? " (required" : " (");
-            if (strcmp(text, "???") != 0) ares_str_addf(out, "`%s`", *text ? text : "\"\"");
+                          strcmp(unset, "???") == 0 ? " (required" : " (");
+            if (strcmp(unset, "???") != 0) ares_str_addf(out, "`%s`", *unset ? unset : "\"\"");
             ares_str_add_z(out, "): ");
             add_cell(out, table[k].doc);
         }
         ares_str_add_z(out, " |\n");
     }
-}
-
-static int show_list(void)
-{
-    ares_str text = { 0 };
-    add_list(&text);
     int rc = cli_print("grade", &text);
     ares_str_fini(&text);
     return rc;
@@ -151,7 +124,16 @@ static int grade(const char *verifier, const char *input, const char *const *own
 {
     job j = { 0 };
     int rc = ares_judge_new(verifier, &j.judge);
-    if (rc == ARES_OK) rc = read_own_options(&j, own_options);
+    if (rc == ARES_OK) {
+        void *options;
+        ares_config *cfg = j.config = ares_config_new();
+        ares_option_table *table = ares_judge_options(j.judge, &options);
+        if (table) ares_config_add_options(cfg, "", table, options);
+        for (; *own_options; own_options++) ares_config_override(cfg, *own_options);
+        ares_config_resolve(cfg);
+        if (ares_config_fault_count(cfg) == 0) ares_judge_check(j.judge, cfg, "");
+        rc = ares_config_finish(cfg);
+    }
     if (rc == ARES_OK) rc = cli_each_line("grade", input, grade_line, &j);
     if (rc == ARES_OK && j.bad)
         rc =
@@ -164,10 +146,9 @@ static int grade(const char *verifier, const char *input, const char *const *own
 }
 
 /* ---------------- a reward of the user's own */
-/* What a response is judged by, and the result. */
 typedef struct graded {
-    ares_reward_item item;
-    float part;
+    ares_reward_item item; /* a response, what it is judged by, and the result */
+    float part;            /* the item's parts: there is one reward */
 } graded;
 
 /* "ground_truth", or what rows of data sets have: "answer", verl's reward_model.ground_truth. */
@@ -260,18 +241,6 @@ static int open_own(const char *command, const char *function, const char *const
     return ares_reward_open(cfg, rc, NULL, out);
 }
 
-static void write_graded(const graded *g, ares_str *out)
-{
-    const ares_reward_item *x = &g->item;
-    ares_json_begin(out, '{');
-    ares_json_write_float(ares_json_key(out, "score"), x->failed ? NAN : x->score);
-    ares_json_write_float(ares_json_key(out, "accuracy"), x->accuracy);
-    if (x->failed) ares_json_write_bool(ares_json_key(out, "failed"), true);
-    if (x->details.len) ares_json_splice(ares_json_key(out, "details"), x->details);
-    ares_json_end(out, '}');
-    ares_str_add_char(out, '\n');
-}
-
 /* Every line of the input is judged as a step judges its responses: in one go. */
 static int grade_own(const char *command, const char *function, const char *input,
                      const char *const *words)
@@ -291,8 +260,15 @@ static int grade_own(const char *command, const char *function, const char *inpu
     }
     if (rc == ARES_OK) ares_reward_wait(reward);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        write_graded(&all[i], &out);
-        failed += all[i].item.failed;
+        const ares_reward_item *x = &all[i].item;
+        ares_json_begin(&out, '{');
+        ares_json_write_float(ares_json_key(&out, "score"), x->failed ? NAN : x->score);
+        ares_json_write_float(ares_json_key(&out, "accuracy"), x->accuracy);
+        if (x->failed) ares_json_write_bool(ares_json_key(&out, "failed"), true);
+        if (x->details.len) ares_json_splice(ares_json_key(&out, "details"), x->details);
+        ares_json_end(&out, '}');
+        ares_str_add_char(&out, '\n');
+        failed += x->failed;
     }
     if (rc == ARES_OK) rc = cli_print("grade", &out);
     if (rc == ARES_OK && failed)
@@ -326,7 +302,11 @@ int ares_cli_grade(int argc, char **argv)
           .type = CLI_PASSED,
           .doc = "sets an option of the verifier, or of your reward (timeout_s=60, processes=8)" },
     };
-    add_verifiers(&verifiers);
+    int n;
+    const char *const *names = ares_verifier_names(&n);
+    ares_str_add_z(&verifiers, "verifiers:\n");
+    for (int i = 0; i < n; i++)
+        ares_str_addf(&verifiers, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
     const cli_command command = {
         .name = "grade",
         .usage = "--verifier NAME [--input FILE] [option=value ...]\n--command 'PROGRAM WORDS' "

@@ -1,4 +1,8 @@
-/* ares-train init: first what a vision model has beside a text model, then the command. */
+/*
+ * ares-train init: a new model directory with random weights, which transformers can open too. The
+ * options become a config.json, which is then read and checked like any other, so that the meaning
+ * of an architecture stays in one place. What only a vision model has stands first.
+ */
 #include "cli.h"
 
 #include <dirent.h>
@@ -9,38 +13,36 @@
 #include "ares/core.h"
 #include "ares/train.h"
 
-/* Files of a vision model that `init` makes. */
-
-typedef struct init_vision {
+/* What --vision-layers, --vision-width, --vision-heads and --vision-patch say of the tower. */
+typedef struct vision_options {
     bool gated; /* Qwen2.5-VL's tower; otherwise Qwen2-VL's */
     int64_t depth, width, heads, patch;
-} init_vision;
+} vision_options;
 
-/* Special tokens of a vision model, whose ids config.json names. */
-enum { INIT_VISION_TOKENS = 4 };
-extern const char *const init_vision_tokens[INIT_VISION_TOKENS];
-/* A template of ChatML whose messages have text, or parts of text, images and videos. */
-extern const char init_vision_template[];
+/* Special tokens of a vision model, whose ids config.json names under token_keys. */
+enum { VISION_TOKENS = 4 };
+static const char *const vision_tokens[VISION_TOKENS] = { "<|vision_start|>", "<|vision_end|>",
+                                                          "<|image_pad|>", "<|video_pad|>" };
+static const char *const token_keys[VISION_TOKENS] = { "vision_start_token_id",
+                                                       "vision_end_token_id", "image_token_id",
+                                                       "video_token_id" };
 
-/* What the tower's part of config.json must know of the text part. */
-typedef struct init_text {
-    int64_t hidden, head_dim;
-    double rope_theta;
-    const char *dtype;    /* of --dtype */
-    const int32_t *token; /* [INIT_VISION_TOKENS] ids */
-} init_text;
+typedef struct job {
+    const char *arch, *out, *dtype, *tokenizer;
+    int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
+    double rope_theta, range;
+    bool tied, untied, sees; /* sees: the architecture has a vision tower */
+    vision_options vision;
+    int32_t vision_token[VISION_TOKENS]; /* ids */
+    ares_str dir;                        /* being written; renamed to `out` when it is whole */
+    int32_t bos, eos, pad, tokens; /* of the tokenizer: ids (-1: none), and how many ids it has */
+} job;
 
-/* What a fresh vision model has beside a text model: tokens, template, tower, processor. */
-
+/* Patches of a side that become one token, frames of a patch, tokens of a side of a window. */
 enum { MERGE = 2, TEMPORAL = 2, WINDOW_TOKENS = 4 };
 
-const char *const init_vision_tokens[INIT_VISION_TOKENS] = { "<|vision_start|>", "<|vision_end|>",
-                                                             "<|image_pad|>", "<|video_pad|>" };
-static const char *const token_keys[INIT_VISION_TOKENS] = { "vision_start_token_id",
-                                                            "vision_end_token_id", "image_token_id",
-                                                            "video_token_id" };
-
-const char init_vision_template[] =
+/* A template of ChatML whose messages have text, or parts of text, images and videos. */
+static const char vision_template[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
     "{% if message['content'] is string %}{{ message['content'] }}"
     "{% else %}{% for part in message['content'] %}"
@@ -52,56 +54,62 @@ const char init_vision_template[] =
     "{{ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-static int init_vision_check(const init_vision *v, int64_t head_dim)
+static void add_text(ares_str *s, const char *key, const char *text)
 {
-    if (v->width % v->heads || v->width / v->heads % 4)
-        return ares_fail(ARES_EUSE,
-                         "init: --vision-width = %lld and --vision-heads = %lld: the width of a "
-                         "head must be a multiple of 4",
-                         (long long)v->width, (long long)v->heads);
-    if (head_dim % 8)
-        return ares_fail(ARES_EUSE,
-                         "init: heads of %lld numbers: positions of a vision model divide them in "
-                         "eighths; set --hidden and --heads for a multiple of 8",
-                         (long long)head_dim);
-    return ARES_OK;
+    ares_json_write_string(ares_json_key(s, key), ares_view_of(text));
 }
-
-static void number(ares_str *s, const char *key, int64_t x)
+static void add_flag(ares_str *s, const char *key, bool x)
+{
+    ares_json_write_bool(ares_json_key(s, key), x);
+}
+static void add_null(ares_str *s, const char *key)
+{
+    ares_json_write_null(ares_json_key(s, key));
+}
+static void add_number(ares_str *s, const char *key, int64_t x)
 {
     ares_json_write_i64(ares_json_key(s, key), x);
 }
 
-static void add_tower(const init_vision *v, int64_t hidden, ares_str *s)
+static int64_t head_dim_of(const job *j)
+{
+    return j->head_dim ? j->head_dim : j->hidden / j->heads;
+}
+
+static void add_tower(const vision_options *v, int64_t hidden, ares_str *s)
 {
     ares_json_begin(ares_json_key(s, "vision_config"), '{');
-    number(s, "depth", v->depth);
-    number(s, v->gated ? "hidden_size" : "embed_dim", v->width);
-    number(s, v->gated ? "out_hidden_size" : "hidden_size", hidden);
-    number(s, "num_heads", v->heads);
-    number(s, "in_channels", 3);
-    number(s, "patch_size", v->patch);
-    number(s, "spatial_merge_size", MERGE);
-    number(s, "temporal_patch_size", TEMPORAL);
+    add_number(s, "depth", v->depth);
+    add_number(s, v->gated ? "hidden_size" : "embed_dim", v->width);
+    add_number(s, v->gated ? "out_hidden_size" : "hidden_size", hidden);
+    add_number(s, "num_heads", v->heads);
+    add_number(s, "in_channels", 3);
+    add_number(s, "patch_size", v->patch);
+    add_number(s, "spatial_merge_size", MERGE);
+    add_number(s, "temporal_patch_size", TEMPORAL);
     if (v->gated) {
-        number(s, "intermediate_size", 3 * v->width);
-        number(s, "window_size", WINDOW_TOKENS * MERGE * v->patch);
-        number(s, "tokens_per_second", 2);
+        add_number(s, "intermediate_size", 3 * v->width);
+        add_number(s, "window_size", WINDOW_TOKENS * MERGE * v->patch);
+        add_number(s, "tokens_per_second", 2);
         ares_json_begin(ares_json_key(s, "fullatt_block_indexes"), '[');
         ares_json_write_i64(s, v->depth - 1);
         ares_json_end(s, ']');
-    } else number(s, "mlp_ratio", 4);
+    } else add_number(s, "mlp_ratio", 4);
     ares_json_write_string(ares_json_key(s, "hidden_act"),
                            ares_view_of(v->gated ? "silu" : "quick_gelu"));
     ares_json_end(s, '}');
 }
 
-/* A quarter of the angles turns by time, three eighths each by row and column, as in Qwen's. */
-static void init_vision_config(const init_vision *v, const init_text *text, ares_str *s)
+/*
+ * Members of config.json. In rotary embeddings a quarter of the angles turns by time, and three
+ * eighths each by row and column, as in Qwen's files.
+ */
+static void add_vision_config(const job *j, ares_str *s)
 {
-    int64_t half = text->head_dim / 2, space = half * 3 / 8,
+    const vision_options *v = &j->vision;
+    int64_t half = head_dim_of(j) / 2, space = half * 3 / 8,
             sections[] = { half - 2 * space, space, space };
-    bool bf16 = strcmp(text->dtype, "bf16") == 0;
+    bool bf16 = strcmp(j->dtype, "bf16") == 0;
     ares_json_begin(ares_json_key(s, "architectures"), '[');
     ares_json_write_string(s, v->gated ? ARES_VIEW("Qwen2_5_VLForConditionalGeneration")
                                        : ARES_VIEW("Qwen2VLForConditionalGeneration"));
@@ -111,36 +119,36 @@ static void init_vision_config(const init_vision *v, const init_text *text, ares
     ares_json_write_string(ares_json_key(s, "hidden_act"), ARES_VIEW("silu"));
     ares_json_write_bool(ares_json_key(s, "use_sliding_window"), false);
     ares_json_write_double(ares_json_key(s, "rms_norm_eps"), 1e-6);
-    ares_json_write_double(ares_json_key(s, "rope_theta"), text->rope_theta);
+    ares_json_write_double(ares_json_key(s, "rope_theta"), j->rope_theta);
     ares_json_begin(ares_json_key(s, "rope_scaling"), '{');
     ares_json_write_string(ares_json_key(s, "type"), ARES_VIEW("mrope"));
     ares_json_begin(ares_json_key(s, "mrope_section"), '[');
     for (int i = 0; i < ARES_COUNT(sections); i++) ares_json_write_i64(s, sections[i]);
     ares_json_end(s, ']');
     ares_json_end(s, '}');
-    for (int i = 0; i < INIT_VISION_TOKENS; i++) number(s, token_keys[i], text->token[i]);
-    add_tower(v, text->hidden, s);
+    for (int i = 0; i < VISION_TOKENS; i++) add_number(s, token_keys[i], j->vision_token[i]);
+    add_tower(v, j->hidden, s);
 }
 
 /* Appends preprocessor_config.json. */
-static void init_vision_processor(const init_vision *v, ares_str *s)
+static void add_processor(const vision_options *v, ares_str *s)
 {
     static const double mean[] = { 0.48145466, 0.4578275, 0.40821073 },
                         std[] = { 0.26862954, 0.26130258, 0.27577711 };
     int64_t token = (int64_t)MERGE * v->patch;
     ares_json_begin(s, '{');
-    number(s, "min_pixels", token * token);
-    number(s, "max_pixels", 1024 * token * token);
-    number(s, "patch_size", v->patch);
-    number(s, "merge_size", MERGE);
-    number(s, "temporal_patch_size", TEMPORAL);
+    add_number(s, "min_pixels", token * token);
+    add_number(s, "max_pixels", 1024 * token * token);
+    add_number(s, "patch_size", v->patch);
+    add_number(s, "merge_size", MERGE);
+    add_number(s, "temporal_patch_size", TEMPORAL);
     ares_json_begin(ares_json_key(s, "image_mean"), '[');
     for (int i = 0; i < ARES_COUNT(mean); i++) ares_json_write_double(s, mean[i]);
     ares_json_end(s, ']');
     ares_json_begin(ares_json_key(s, "image_std"), '[');
     for (int i = 0; i < ARES_COUNT(std); i++) ares_json_write_double(s, std[i]);
     ares_json_end(s, ']');
-    number(s, "resample", 3);
+    add_number(s, "resample", 3);
     ares_json_write_string(ares_json_key(s, "image_processor_type"),
                            ARES_VIEW("Qwen2VLImageProcessor"));
     ares_json_write_string(ares_json_key(s, "processor_class"),
@@ -149,35 +157,13 @@ static void init_vision_processor(const init_vision *v, ares_str *s)
     ares_json_end(s, '}');
 }
 
-/*
- * ares-train init: a new model directory with random weights, which transformers can open too. The
- * options become a config.json, which is then read and checked like any other, so that the meaning
- * of an architecture stays in one place.
- */
-
-typedef struct job {
-    const char *arch, *out, *dtype, *tokenizer;
-    int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
-    double rope_theta, range;
-    bool tied, untied, sees; /* sees: the architecture has a vision tower */
-    init_vision vision;
-    int32_t vision_token[INIT_VISION_TOKENS]; /* ids */
-    ares_str dir;                             /* being written; renamed to `out` when it is whole */
-    int32_t bos, eos, pad, tokens; /* of the tokenizer: ids (-1: none), and how many ids it has */
-} job;
-
 /* ------------------------------------------------------------------ one token per byte */
 enum { BYTES = 256, SPECIALS = 3 };
 static const char *const specials[SPECIALS] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 static int n_specials(const job *j)
 {
-    return SPECIALS + (j->sees ? INIT_VISION_TOKENS : 0);
+    return SPECIALS + (j->sees ? VISION_TOKENS : 0);
 }
-static const char *special(int i)
-{
-    return i < SPECIALS ? specials[i] : init_vision_tokens[i - SPECIALS];
-}
-
 static const char chat_template[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
     "+ '<|im_end|>' + '\\n' }}{% endfor %}"
@@ -197,27 +183,10 @@ static ares_view letter_of(int byte, char utf8[static 2])
     return (ares_view){ utf8, code < 0x80 ? 1 : 2 };
 }
 
-static void add_text(ares_str *s, const char *key, const char *text)
-{
-    ares_json_write_string(ares_json_key(s, key), ares_view_of(text));
-}
-static void add_flag(ares_str *s, const char *key, bool x)
-{
-    ares_json_write_bool(ares_json_key(s, key), x);
-}
-static void add_null(ares_str *s, const char *key)
-{
-    ares_json_write_null(ares_json_key(s, key));
-}
-static void add_number(ares_str *s, const char *key, int64_t x)
-{
-    ares_json_write_i64(ares_json_key(s, key), x);
-}
-
 /* Members of a special token, and the end of its object. */
 static void add_special(ares_str *s, int i)
 {
-    add_text(s, "content", special(i));
+    add_text(s, "content", i < SPECIALS ? specials[i] : vision_tokens[i - SPECIALS]);
     add_flag(s, "single_word", false);
     add_flag(s, "lstrip", false);
     add_flag(s, "rstrip", false);
@@ -257,7 +226,7 @@ static void add_byte_model(ares_str *s)
     ares_json_end(s, '}');
 }
 
-/* levels: of objects and arrays that have a line for each item */
+/* levels: objects and arrays down to this depth have a line for each item. */
 static int write_json(const job *j, const char *name, const ares_str *json, int levels)
 {
     ares_str path = { 0 }, text = { 0 };
@@ -314,19 +283,19 @@ static int write_byte_tokenizer_config(const job *j)
     add_flag(&s, "clean_up_tokenization_spaces", false);
     add_number(&s, "model_max_length", j->max_position);
     add_text(&s, "tokenizer_class", "PreTrainedTokenizerFast");
-    add_text(&s, "chat_template", j->sees ? init_vision_template : chat_template);
+    add_text(&s, "chat_template", j->sees ? vision_template : chat_template);
     ares_json_end(&s, '}');
     int rc = write_json(j, "tokenizer_config.json", &s, 2);
     ares_str_fini(&s);
     return rc;
 }
 
-/* The ids of the tokens that stand for images and videos. */
+/* Looks up the ids of the tokens that stand for images and videos. */
 static int find_vision_tokens(job *j, const ares_tokenizer *t)
 {
-    for (int i = 0; i < INIT_VISION_TOKENS && j->sees; i++) {
+    for (int i = 0; i < VISION_TOKENS && j->sees; i++) {
         ares_ids ids = { 0 };
-        int rc = ares_tokenizer_encode(t, ares_view_of(init_vision_tokens[i]), false, &ids);
+        int rc = ares_tokenizer_encode(t, ares_view_of(vision_tokens[i]), false, &ids);
         int64_t n = ids.n;
         j->vision_token[i] = n == 1 ? ids.ids[0] : -1;
         ares_ids_fini(&ids);
@@ -335,7 +304,7 @@ static int find_vision_tokens(job *j, const ares_tokenizer *t)
             return ares_fail(ARES_EUSE,
                              "init: --tokenizer = '%s': '%s' is no token of it, which a %s needs; "
                              "name a vision model's directory, or chars",
-                             j->tokenizer, init_vision_tokens[i], j->arch);
+                             j->tokenizer, vision_tokens[i], j->arch);
     }
     return ARES_OK;
 }
@@ -380,41 +349,6 @@ static void add_token_ids(const job *j, ares_str *s)
     if (j->pad >= 0) add_number(s, "pad_token_id", j->pad);
 }
 
-static int64_t head_dim_of(const job *j)
-{
-    return j->head_dim ? j->head_dim : j->hidden / j->heads;
-}
-
-/* Unless it came with the tokenizer's files. */
-static int put_processor(const job *j)
-{
-    ares_str s = { 0 }, path = { 0 };
-    int rc = ARES_OK;
-    if (j->sees &&
-        !ares_file_exists(ares_path_join(&path, j->dir.data, "preprocessor_config.json"))) {
-        init_vision_processor(&j->vision, &s);
-        rc = write_json(j, "preprocessor_config.json", &s, 0);
-    }
-    ares_str_fini(&s);
-    ares_str_fini(&path);
-    return rc;
-}
-
-/* Where transformers looks for the template of a processor, which the tokenizer's file is not. */
-static int put_processor_template(const job *j)
-{
-    ares_str s = { 0 };
-    int rc = ARES_OK;
-    if (j->sees && strcmp(j->tokenizer, "chars") == 0) {
-        ares_json_begin(&s, '{');
-        add_text(&s, "chat_template", init_vision_template);
-        ares_json_end(&s, '}');
-        rc = write_json(j, "chat_template.json", &s, 2);
-    }
-    ares_str_fini(&s);
-    return rc;
-}
-
 static int put_config(const job *j)
 {
     ares_str s = { 0 };
@@ -429,14 +363,7 @@ static int put_config(const job *j)
     add_number(&s, "intermediate_size", j->intermediate ? j->intermediate : 3 * j->hidden);
     add_number(&s, "max_position_embeddings", j->max_position);
     add_flag(&s, "tie_word_embeddings", !j->untied);
-    if (j->sees)
-        init_vision_config(&j->vision,
-                           &(init_text){ .hidden = j->hidden,
-                                         .head_dim = head_dim_of(j),
-                                         .rope_theta = j->rope_theta,
-                                         .dtype = j->dtype,
-                                         .token = j->vision_token },
-                           &s);
+    if (j->sees) add_vision_config(j, &s);
     else ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
     ares_json_write_double(ares_json_key(&s, "initializer_range"), j->range);
     add_token_ids(j, &s);
@@ -446,7 +373,7 @@ static int put_config(const job *j)
     return rc;
 }
 
-/* The copied tokenizer's own, or one with the token ids alone. */
+/* With the token ids alone, unless the file came with the tokenizer's. */
 static int put_generation_config(const job *j)
 {
     ares_str s = { 0 }, path = { 0 };
@@ -462,14 +389,26 @@ static int put_generation_config(const job *j)
     return rc;
 }
 
-/* A vision model's config.json is saved as it was written. */
-static int keep_config(const job *j, ares_model *m)
+/* What transformers needs beside a vision model's weights to read pictures. */
+static int put_processor(const job *j)
 {
-    ares_str path = { 0 }, text = { 0 };
-    int rc = ares_file_read(ares_path_join(&path, j->dir.data, "config.json"), &text);
-    if (rc == ARES_OK) m->config_text = ares_strdup(text.data);
+    ares_str s = { 0 }, path = { 0 };
+    int rc = ARES_OK;
+    /* unless it came with the tokenizer's files */
+    if (!ares_file_exists(ares_path_join(&path, j->dir.data, "preprocessor_config.json"))) {
+        add_processor(&j->vision, &s);
+        rc = write_json(j, "preprocessor_config.json", &s, 0);
+    }
+    if (rc == ARES_OK && strcmp(j->tokenizer, "chars") == 0) {
+        /* transformers takes a processor's template from here, not from the tokenizer's file */
+        ares_str_clear(&s);
+        ares_json_begin(&s, '{');
+        add_text(&s, "chat_template", vision_template);
+        ares_json_end(&s, '}');
+        rc = write_json(j, "chat_template.json", &s, 2);
+    }
+    ares_str_fini(&s);
     ares_str_fini(&path);
-    ares_str_fini(&text);
     return rc;
 }
 
@@ -483,7 +422,13 @@ static int put_model(const job *j, int64_t *parameters)
     ARES_TRY(ares_device_open("cpu", 0, &d));
     int rc = ares_model_new(&c, &d, &opt, (uint64_t)j->seed, &m);
     if (rc == ARES_OK) {
-        if (j->sees) rc = keep_config(j, m);
+        if (j->sees) { /* a vision model's config.json is saved as it was written */
+            ares_str path = { 0 }, text = { 0 };
+            rc = ares_file_read(ares_path_join(&path, j->dir.data, "config.json"), &text);
+            if (rc == ARES_OK) m->config_text = ares_strdup(text.data);
+            ares_str_fini(&path);
+            ares_str_fini(&text);
+        }
         if (rc == ARES_OK) rc = ares_model_save(m, j->dir.data, NULL, NULL);
         *parameters = ares_model_count(m);
         ares_model_free(m);
@@ -511,7 +456,18 @@ static int check(const job *j)
     if (!j->sees) return ARES_OK;
     if (j->head_dim && j->head_dim * j->heads != j->hidden)
         return ares_fail(ARES_EUSE, "init: --head-dim: a %s has heads of hidden / heads", j->arch);
-    return init_vision_check(&j->vision, head_dim_of(j));
+    const vision_options *v = &j->vision;
+    if (v->width % v->heads || v->width / v->heads % 4)
+        return ares_fail(ARES_EUSE,
+                         "init: --vision-width = %lld and --vision-heads = %lld: the width of a "
+                         "head must be a multiple of 4",
+                         (long long)v->width, (long long)v->heads);
+    if (head_dim_of(j) % 8)
+        return ares_fail(ARES_EUSE,
+                         "init: heads of %lld numbers: positions of a vision model divide them in "
+                         "eighths; set --hidden and --heads for a multiple of 8",
+                         (long long)head_dim_of(j));
+    return ARES_OK;
 }
 
 /* An existing directory must be empty; nothing is ever written over. */
@@ -542,8 +498,7 @@ static int make(job *j)
     if (rc == ARES_OK) rc = put_tokenizer(j);
     if (rc == ARES_OK) rc = put_config(j);
     if (rc == ARES_OK) rc = put_generation_config(j);
-    if (rc == ARES_OK) rc = put_processor(j);
-    if (rc == ARES_OK) rc = put_processor_template(j);
+    if (rc == ARES_OK && j->sees) rc = put_processor(j);
     if (rc == ARES_OK) rc = put_model(j, &parameters);
     if (rc == ARES_OK && rename(j->dir.data, j->out) != 0)
         rc = ares_fail(ARES_EIO, "init: %s: %s", j->out, strerror(errno));

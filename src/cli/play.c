@@ -33,22 +33,8 @@ typedef struct job {
 } job;
 
 /* ---------------- opening */
-/* key=value of the type, or of the definition itself. */
-static void override(job *j, const char *word)
-{
-    static const char *const own[] = { "type", "instruction", "max_actions", "max_tokens" };
-    const char *under = ".options";
-    ares_str path = { 0 };
-    for (int i = 0; i < ARES_COUNT(own); i++) {
-        size_t n = strlen(own[i]);
-        if (strncmp(word, own[i], n) == 0 && word[n] == '=') under = "";
-    }
-    ares_str_addf(&path, "env.definitions.%s%s.%s", j->tag, under, word);
-    ares_config_override(j->cfg, path.data);
-    ares_str_fini(&path);
-}
-
-/* The definition of the tag, and how a conversation goes: the files' words, then those of play. */
+/* The definition of the tag, and how a conversation goes: first the files, then play's own words.
+ */
 static int configure(job *j, char **words)
 {
     int n;
@@ -59,7 +45,18 @@ static int configure(job *j, char **words)
     ares_env_declare(j->cfg);
     ares_config_override(j->cfg, "worker.actor.model.model_path=none"); /* nobody needs a model */
     for (int i = 0; i < j->n_files; i++) ares_config_load_file(j->cfg, j->files[i]);
-    for (; *words; words++) override(j, *words);
+    static const char *const own[] = { "type", "instruction", "max_actions", "max_tokens" };
+    for (; *words; words++) { /* key=value of the definition itself, or else of its type */
+        const char *under = ".options";
+        ares_str path = { 0 };
+        for (int i = 0; i < ARES_COUNT(own); i++) {
+            size_t length = strlen(own[i]);
+            if (strncmp(*words, own[i], length) == 0 && (*words)[length] == '=') under = "";
+        }
+        ares_str_addf(&path, "env.definitions.%s%s.%s", j->tag, under, *words);
+        ares_config_override(j->cfg, path.data);
+        ares_str_fini(&path);
+    }
     ares_config_resolve(j->cfg);
     if (ares_config_fault_count(j->cfg)) return ares_config_finish(j->cfg);
     ARES_TRY(ares_env_define(j->cfg, j->tag, &j->d));
@@ -97,8 +94,11 @@ static void close_all(job *j)
     ares_str_fini(&j->text);
 }
 
-/* ---------------- reading: unbuffered, so that a signal ends the wait */
-/* false: the input has ended, or a signal came */
+/* ---------------- reading */
+/*
+ * Reads byte by byte without a buffer, so that a signal ends the wait. false: the input has ended,
+ * or a signal came.
+ */
 static bool read_line(job *j)
 {
     ares_str_clear(&j->line);
@@ -117,6 +117,7 @@ static bool read_line(job *j)
 }
 
 /* ---------------- a turn */
+/* Prints j->text under its writer's name, and empties it. */
 static int show(job *j, const char *who)
 {
     ares_str out = { 0 };
@@ -144,7 +145,7 @@ static void add_note(job *j, ares_view action)
     ares_str_add_z(&j->text, ")\n");
 }
 
-/* A line, between its tags, as the model would write it; what came of it is in j->text. */
+/* Acts as if the model had written the line in answer tags; the reward's message is in j->text. */
 static int take_turn(job *j)
 {
     ares_arena arena = { 0 };
@@ -176,7 +177,7 @@ static int take_turn(job *j)
 }
 
 /* ---------------- the end */
-/* A signal also fails an environment that was waited for. */
+/* A signal also fails an environment whose answer was waited for: that is no failure of its own. */
 static bool interrupted(const job *j)
 {
     return ares_signal_pending() && (j->env.failure || !ares_env_over(&j->env));
@@ -192,21 +193,6 @@ static const char *why_it_ended(const job *j)
     if (ares_env_over(e)) return "failure";
     return j->max_turns && e->turns >= j->max_turns ? "failure: no turns left"
                                                     : "the input ended before the episode";
-}
-
-static int show_end(job *j)
-{
-    const ares_env *e = &j->env;
-    double score = e->reward.value + e->penalty;
-    ares_str_addf(&j->text, "%s\n%lld turns, %lld actions; reward ", why_it_ended(j),
-                  (long long)e->turns, (long long)e->num_actions);
-    ares_env_reward_write(&j->text, e->reward);
-    ares_str_add_z(&j->text, ", penalty ");
-    ares_env_reward_write(&j->text, (ares_env_reward){ e->penalty, e->penalty == 0 });
-    ares_str_add_z(&j->text, ", score ");
-    ares_env_reward_write(&j->text,
-                          (ares_env_reward){ score, e->reward.integer && e->penalty == 0 });
-    return show(j, "end");
 }
 
 static int play(job *j)
@@ -234,7 +220,16 @@ static int play(job *j)
     if (j->read_error)
         return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions,
                          strerror(j->read_error));
-    ARES_TRY(show_end(j));
+    const ares_env *e = &j->env;
+    ares_str_addf(&j->text, "%s\n%lld turns, %lld actions; reward ", why_it_ended(j),
+                  (long long)e->turns, (long long)e->num_actions);
+    ares_env_reward_write(&j->text, e->reward);
+    ares_str_add_z(&j->text, ", penalty ");
+    ares_env_reward_write(&j->text, (ares_env_reward){ e->penalty, e->penalty == 0 });
+    ares_str_add_z(&j->text, ", score ");
+    ares_env_reward_write(&j->text, (ares_env_reward){ e->reward.value + e->penalty,
+                                                       e->reward.integer && e->penalty == 0 });
+    ARES_TRY(show(j, "end"));
     return interrupted(j) ? ares_fail(ARES_EINTERRUPTED, "play: interrupted") : ARES_OK;
 }
 
@@ -252,7 +247,7 @@ static void add_tags(ares_str *out)
     ares_str_add_char(out, '\n');
 }
 
-/* --config may stand more than once. */
+/* Takes --config out of the words itself: a table of options holds one value, and it may repeat. */
 static int take_files(job *j, int *argc, char **argv)
 {
     static const char name[] = "--config";

@@ -43,16 +43,6 @@ static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int6
     return d ? ARES_OK : ARES_EUSE;
 }
 
-/* "1 to 4, 7" */
-static void add_ranges(ares_str *out, const int64_t *step, int64_t n)
-{
-    for (int64_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && step[end] == step[end - 1] + 1;) end++;
-        ares_str_addf(out, "%s%lld", i ? ", " : "", (long long)step[i]);
-        if (end > i + 1) ares_str_addf(out, " to %lld", (long long)step[end - 1]);
-    }
-}
-
 /* The path of the step's file; *step -1 becomes the last one. */
 static int find_file(ares_arena *arena, const char *verb, const char *dir, const char *folder,
                      int64_t *step, const char **path)
@@ -73,7 +63,11 @@ static int find_file(ares_arena *arena, const char *verb, const char *dir, const
     *path = ares_arena_printf(arena, "%s/%s/step_%06lld.jsonl", dir, folder, (long long)*step);
     if (ares_file_exists(*path)) return ARES_OK;
     ares_str there = { 0 };
-    add_ranges(&there, steps, n);
+    for (int64_t i = 0, end; i < n; i = end) { /* as ranges: "1 to 4, 7" */
+        for (end = i + 1; end < n && steps[end] == steps[end - 1] + 1;) end++;
+        ares_str_addf(&there, "%s%lld", i ? ", " : "", (long long)steps[i]);
+        if (end > i + 1) ares_str_addf(&there, " to %lld", (long long)steps[end - 1]);
+    }
     ares_fail(ARES_EUSE, "%s: --step = %lld: '%s' has no such step; there are %s", verb,
               (long long)*step, dir, there.data);
     ares_str_fini(&there);
@@ -112,7 +106,7 @@ static bool is_count(const ares_json *x)
     return x->type == ARES_JSON_INT && !x->big && x->integer >= 0;
 }
 
-/* Runs [first, count] in ascending order, as far as `most`. */
+/* The member must be runs [first, count] in ascending order that end at `most` or before. */
 static int check_runs(const ares_json *row, const char *key, int64_t most)
 {
     static const char what[] = "not a list of runs [first, count] within the response";
@@ -132,6 +126,7 @@ static int check_runs(const ares_json *row, const char *key, int64_t most)
     return ARES_OK;
 }
 
+/* "turn_ends": places in the response, in characters, that do not descend. */
 static int check_ends(const ares_json *row, int64_t most)
 {
     const ares_json *ends = ares_json_get(row, "turn_ends");
@@ -162,13 +157,6 @@ static int check_turns(const ares_json *turns)
     return ARES_OK;
 }
 
-static int64_t characters(ares_view text)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < text.len; i++) n += ((unsigned char)text.data[i] & 0xc0) != 0x80;
-    return n;
-}
-
 /* A row of a validation has no draw; its data set is named where it is one of several. */
 static int check_row(const ares_json *row, bool validation)
 {
@@ -182,13 +170,17 @@ static int check_row(const ares_json *row, bool validation)
         ARES_TRY(expect(row, texts[i], ARES_JSON_STRING, "no such text"));
     const ares_json *turns = ares_json_get(row, "turns");
     if (turns) ARES_TRY(check_turns(turns));
-    int64_t length = characters(rollouts_text(row, "response"));
+    ares_view response = rollouts_text(row, "response");
+    int64_t length = 0; /* in characters, as the runs count */
+    for (size_t i = 0; i < response.len; i++)
+        length += ((unsigned char)response.data[i] & 0xc0) != 0x80;
     ARES_TRY(check_runs(row, "trained", INT64_MAX));
     ARES_TRY(check_runs(row, "trained_text", length));
     return check_ends(row, length);
 }
 
 /* ---------------- episodes */
+/* By data set, prompt, sample and turn: the order of rollouts_step. */
 static int by_number(const void *a, const void *b)
 {
     static const char *const keys[] = { "draw", "row", "sample", "turn" };
@@ -207,6 +199,7 @@ static bool same(const ares_json *x, const ares_json *y, const char *key)
     return rollouts_number(x, key, 0) == rollouts_number(y, key, 0);
 }
 
+/* The episode that begins with this row; the turns of all its rows are in each of them. */
 static void begin_episode(rollouts_episode *e, const ares_json **rows)
 {
     const ares_json *turns = ares_json_get(rows[0], "turns");
@@ -220,22 +213,6 @@ static void begin_episode(rollouts_episode *e, const ares_json **rows)
     e->n_answered = e->n_turns;
     if (e->n_turns && ares_view_is(rollouts_text(&e->turns[e->n_turns - 1], "end"), "context full"))
         e->n_answered--;
-}
-
-/* rows [n] in the order of by_number */
-static void make_episodes(ares_arena *arena, const ares_json **rows, int64_t n, rollouts_step *out)
-{
-    out->episodes = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *out->episodes);
-    for (int64_t i = 0; i < n; i++) {
-        rollouts_episode *e = out->n ? &out->episodes[out->n - 1] : NULL;
-        const ares_json *last = e ? e->rows[e->n - 1] : NULL;
-        if (!last || !same(last, rows[i], "draw") || !same(last, rows[i], "row") ||
-            !same(last, rows[i], "sample") ||
-            !ares_view_eq(rollouts_text(last, "data_set"), rollouts_text(rows[i], "data_set")))
-            begin_episode(&out->episodes[out->n++], &rows[i]);
-        else if (same(last, rows[i], "turn")) e->copies++;
-        else e->rows[e->n++] = rows[i];
-    }
 }
 
 static int read_rows(ares_arena *arena, const char *verb, ares_view text, bool validation,
@@ -257,7 +234,18 @@ static int read_rows(ares_arena *arena, const char *verb, ares_view text, bool v
         return ares_fail(ARES_EFORMAT, "%s: %s: not one whole line%s", verb, out->path,
                          out->half_written ? "; the run is writing it, or was killed" : "");
     qsort(rows, (size_t)n, sizeof *rows, by_number);
-    make_episodes(arena, rows, n, out);
+    /* rows of one episode, and copies of a row, are now neighbours */
+    out->episodes = ares_arena_alloc(arena, (size_t)(n + 1) * sizeof *out->episodes);
+    for (int64_t i = 0; i < n; i++) {
+        rollouts_episode *e = out->n ? &out->episodes[out->n - 1] : NULL;
+        const ares_json *last = e ? e->rows[e->n - 1] : NULL;
+        if (!last || !same(last, rows[i], "draw") || !same(last, rows[i], "row") ||
+            !same(last, rows[i], "sample") ||
+            !ares_view_eq(rollouts_text(last, "data_set"), rollouts_text(rows[i], "data_set")))
+            begin_episode(&out->episodes[out->n++], &rows[i]);
+        else if (same(last, rows[i], "turn")) e->copies++;
+        else e->rows[e->n++] = rows[i];
+    }
     return ARES_OK;
 }
 
@@ -291,7 +279,7 @@ typedef struct job {
 } job;
 
 /* ---------------- texts
- * Models and programs wrote them (cli_add_safe).
+ * Models and programs wrote them, so all go through cli_add_safe.
  */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
 
@@ -360,7 +348,7 @@ static void add_members(ares_str *out, const ares_json *o, const char *before)
 }
 
 /* ---------------- how it went */
-/* Into the line: "won", "failed: the process has ended" ... */
+/* Adds how the episode ended: "won", "failed: the process has ended" ... */
 static void add_end(const rollouts_episode *e, ares_str *out)
 {
     ares_view end = { "", 0 };
@@ -384,27 +372,22 @@ static double sum_of(const rollouts_episode *e, const char *key)
 }
 
 /* ---------------- the list */
-typedef struct table {
-    int64_t rows;
-    const char *const *heads; /* [COLUMNS], NULL after the last */
-    ares_str *cells;          /* [rows][COLUMNS] */
-} table;
-
-static void print_table(job *j, const table *t)
+/* heads [COLUMNS], NULL after the last; cells [rows][COLUMNS] */
+static void add_table(ares_str *out, const char *const *heads, const ares_str *cells, int64_t rows)
 {
     int width[COLUMNS] = { 0 }, n = 0;
-    for (; n < COLUMNS && t->heads[n]; n++) {
-        width[n] = (int)strlen(t->heads[n]);
-        for (int64_t i = 0; i < t->rows; i++)
-            width[n] = ARES_MAX(width[n], (int)t->cells[i * COLUMNS + n].len);
+    for (; n < COLUMNS && heads[n]; n++) {
+        width[n] = (int)strlen(heads[n]);
+        for (int64_t i = 0; i < rows; i++)
+            width[n] = ARES_MAX(width[n], (int)cells[i * COLUMNS + n].len);
     }
-    for (int64_t i = -1; i < t->rows; i++)
+    for (int64_t i = -1; i < rows; i++) /* -1: the heads */
         for (int k = 0; k < n; k++) {
-            const ares_str *cell = i < 0 ? NULL : &t->cells[i * COLUMNS + k];
-            const char *text = !cell ? t->heads[k] : cell->data ? cell->data : "";
-            ares_str_add_z(&j->out, text);
-            if (k + 1 == n) ares_str_add_char(&j->out, '\n');
-            else ares_str_addf(&j->out, "%*s", width[k] - (int)strlen(text) + 2, "");
+            const ares_str *cell = i < 0 ? NULL : &cells[i * COLUMNS + k];
+            const char *text = !cell ? heads[k] : cell->data ? cell->data : "";
+            ares_str_add_z(out, text);
+            if (k + 1 == n) ares_str_add_char(out, '\n');
+            else ares_str_addf(out, "%*s", width[k] - (int)strlen(text) + 2, "");
         }
 }
 
@@ -415,21 +398,6 @@ static void add_source(ares_str *out, const ares_json *row)
     add_line(out, set.len ? set : rollouts_text(row, "data_source"));
 }
 
-static void fill_row(const rollouts_episode *e, int64_t number, ares_str *cell)
-{
-    const ares_json *row = e->rows[0];
-    ares_str_addf(&cell[0], "%lld", (long long)number);
-    add_source(&cell[1], row);
-    add_value(&cell[2], row, ares_json_get(row, "seed") ? "seed" : "row");
-    if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_answered);
-    else add_value(&cell[3], row, "sample");
-    add_value(&cell[4], row, "score");
-    if (e->played)
-        ares_str_add_z(&cell[5], rollouts_number(row, "accuracy", 0) == 1 ? "yes" : "no");
-    else add_value(&cell[5], row, "accuracy");
-    add_end(e, &cell[6]);
-}
-
 static void list(job *j)
 {
     static const char *const episodes[COLUMNS] = { "episode", "tag",     "seed", "turns",
@@ -437,12 +405,25 @@ static void list(job *j)
     static const char *const answers[COLUMNS] = { "episode", "source",   "row", "sample",
                                                   "score",   "accuracy", "end" };
     const rollouts_step *s = &j->of;
-    table t = { .rows = s->n, .heads = s->episodes[0].played ? episodes : answers };
-    t.cells = ares_calloc((size_t)s->n * COLUMNS, sizeof *t.cells);
-    for (int64_t i = 0; i < s->n; i++) fill_row(&s->episodes[i], i + 1, &t.cells[i * COLUMNS]);
-    print_table(j, &t);
-    for (int64_t i = 0; i < s->n * COLUMNS; i++) ares_str_fini(&t.cells[i]);
-    ares_free(t.cells);
+    ares_str *cells = ares_calloc((size_t)s->n * COLUMNS, sizeof *cells);
+    for (int64_t i = 0; i < s->n; i++) {
+        const rollouts_episode *e = &s->episodes[i];
+        const ares_json *row = e->rows[0];
+        ares_str *cell = &cells[i * COLUMNS];
+        ares_str_addf(&cell[0], "%lld", (long long)i + 1);
+        add_source(&cell[1], row);
+        add_value(&cell[2], row, ares_json_get(row, "seed") ? "seed" : "row");
+        if (e->played) ares_str_addf(&cell[3], "%lld", (long long)e->n_answered);
+        else add_value(&cell[3], row, "sample");
+        add_value(&cell[4], row, "score");
+        if (e->played)
+            ares_str_add_z(&cell[5], rollouts_number(row, "accuracy", 0) == 1 ? "yes" : "no");
+        else add_value(&cell[5], row, "accuracy");
+        add_end(e, &cell[6]);
+    }
+    add_table(&j->out, s->episodes[0].played ? episodes : answers, cells, s->n);
+    for (int64_t i = 0; i < s->n * COLUMNS; i++) ares_str_fini(&cells[i]);
+    ares_free(cells);
 }
 
 /* ---------------- an episode */
@@ -487,12 +468,13 @@ static void show_hidden(job *j, const rollouts_episode *e, int64_t turn)
     note_turn(j, e, turn, (ares_view){ "", 0 });
 }
 
-/* The byte at which a character of the text begins, from a byte and its character on. */
+/* A place in a UTF-8 text: runs count characters, and the text is stored in bytes. */
 typedef struct place {
     int64_t character;
     size_t byte;
 } place;
 
+/* Moves on to a character; going only forward, a text is read once. */
 static void go_to(place *at, ares_view text, int64_t character)
 {
     while (at->character < character && at->byte < text.len) {
@@ -502,7 +484,7 @@ static void go_to(place *at, ares_view text, int64_t character)
     }
 }
 
-/* Text up to a character, painted by the runs of what is trained. */
+/* Adds the text from *at up to the character `end`; what the runs name is painted as trained. */
 static void add_until(job *j, ares_view text, const ares_json *runs, place *at, int64_t end)
 {
     for (int64_t i = 0; runs && i < runs->count; i++) {
@@ -523,23 +505,14 @@ static void add_until(job *j, ares_view text, const ares_json *runs, place *at, 
 }
 
 /*
- * Which turns end in a row: the last ones that have an end there. Where sampled ids were kept, a
- * turn without any has none.
+ * Whether a turn has an entry in "turn_ends" of the row that holds it. Where sampled ids were kept,
+ * a turn without any has none.
  */
 static bool ends_in_row(const rollouts_episode *e, const ares_json *row, int64_t turn)
 {
     const ares_json *exact = ares_json_get(row, "token_exact");
     bool sampled = exact && exact->type == ARES_JSON_BOOL && exact->boolean;
     return !sampled || rollouts_number(&e->turns[turn], "n_tokens", 0) > 0;
-}
-
-/* The first of the turns that end in a row whose last one is `last`; all, where it does not say. */
-static int64_t first_turn(const rollouts_episode *e, const ares_json *row, int64_t last)
-{
-    const ares_json *ends = ares_json_get(row, "turn_ends");
-    int64_t left = ends ? ends->count : INT64_MAX, turn = last + 1;
-    while (left > 0 && turn > 0) left -= ends_in_row(e, row, --turn);
-    return turn;
 }
 
 /* What the model wrote, where the row has it in other words. */
@@ -583,7 +556,11 @@ static void show_played(job *j, const rollouts_episode *e)
         bool one = ares_json_get(row, "turn") != NULL;
         int64_t last = one ? (int64_t)rollouts_number(row, "turn", 0) : e->n_answered - 1;
         last = ARES_MIN(ARES_MAX(last, -1), e->n_turns - 1);
-        int64_t first = one ? last : first_turn(e, row, last);
+        /* "turn_ends" has a place per turn that ends in the row: count them back from the last;
+         * a row without it holds all turns */
+        const ares_json *ends = ares_json_get(row, "turn_ends");
+        int64_t left = one ? 0 : ends ? ends->count : INT64_MAX, first = one ? last : last + 1;
+        while (left > 0 && first > 0) left -= ends_in_row(e, row, --first);
         for (; shown < first; shown++) show_hidden(j, e, shown);
         if (one) ares_str_addf(&j->out, "--- turn %lld\n", (long long)last + 1);
         show_row(j, e, row, first, last);

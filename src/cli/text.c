@@ -136,23 +136,18 @@ typedef struct render_job {
     ares_arena arena;
 } render_job;
 
-/* The line's variables, with parts where strings of messages stand for its images and videos. */
-static int with_places(render_job *j, const ares_json **line)
-{
-    static const ares_data_config keys = { .image_key = "images", .video_key = "videos" };
-    ares_prompt_media media;
-    ares_arena_reset(&j->arena);
-    ARES_TRY(ares_row_adopt(*line, "messages", false, &j->arena, line));
-    ARES_TRY(
-        ares_prompt_media_of(&keys, *line, ares_json_get(*line, "messages"), &j->arena, &media));
-    *line = ares_prompt_place_media(*line, &media, &j->arena);
-    return ARES_OK;
-}
-
 static int render_line(void *ctx, const ares_json *line, ares_str *out)
 {
     render_job *j = ctx;
-    if (j->chat) ARES_TRY(with_places(j, &line));
+    if (j->chat) { /* parts in place of strings, where images and videos stand in a message */
+        static const ares_data_config keys = { .image_key = "images", .video_key = "videos" };
+        ares_prompt_media media;
+        ares_arena_reset(&j->arena);
+        ARES_TRY(ares_row_adopt(line, "messages", false, &j->arena, &line));
+        ARES_TRY(
+            ares_prompt_media_of(&keys, line, ares_json_get(line, "messages"), &j->arena, &media));
+        line = ares_prompt_place_media(line, &media, &j->arena);
+    }
     ares_str_clear(&j->text);
     ares_text_spans_clear(&j->spans);
     if (j->prompt) ARES_TRY(ares_template_render(j->prompt, line, NULL, NULL, &j->text, NULL));

@@ -48,25 +48,16 @@ static int run_sft(ares_config *cfg, const ares_train_config *c, ares_world *wor
     return ares_sft_run(cfg, c, world);
 }
 
-static int print_algorithms(const config_verb *v)
-{
-    ares_str text = { 0 };
-    ares_algo_tables(&text);
-    int rc = cli_print(v->name, &text);
-    ares_str_fini(&text);
-    return rc;
-}
-
 /*
- * All faults of the configuration, and of this machine for it; one that is only printed may be
- * another machine's.
+ * Reports all faults of the configuration, and what this machine lacks for it. With --print-config
+ * the machine is not looked at: the run may be meant for another one.
  */
 static int check(const config_verb *v, ares_config *cfg, const ares_train_config *c,
                  const own_options *o, ares_world *world)
 {
     ares_str needs = { 0 };
     int ranks = ares_world_size(world), local = ares_world_local_size(world);
-    if (ranks == 1 && (o->check || o->print)) { /* no launch to be true to */
+    if (ranks == 1 && (o->check || o->print)) { /* not launched: as many as the files name */
         ranks = ares_train_named_ranks(c);
         local = ARES_MAX(
             1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
@@ -86,25 +77,7 @@ static int check(const config_verb *v, ares_config *cfg, const ares_train_config
     return rc;
 }
 
-static int help_config(const config_verb *v, ares_config *cfg, const char *word)
-{
-    ares_str text = { 0 };
-    int rc = ares_config_help(cfg, word, &text);
-    if (rc == ARES_OK) rc = cli_print(v->name, &text);
-    ares_str_fini(&text);
-    return rc;
-}
-
-static int print_config(const config_verb *v, const ares_config *cfg)
-{
-    ares_str text = { 0 };
-    ares_config_print(cfg, &text);
-    int rc = cli_print(v->name, &text);
-    ares_str_fini(&text);
-    return rc;
-}
-
-/* Words that resemble an option of this verb and mean nothing to the configuration. */
+/* Fails on a word that resembles an option of this verb and means nothing to the configuration. */
 static int check_typos(const cli_command *command, ares_config *cfg, const own_options *o)
 {
     for (int i = 0; i < o->n_words; i++)
@@ -123,7 +96,7 @@ static ares_config *declared(const config_verb *v, ares_train_config *c)
     return cfg;
 }
 
-/* Whether the words and the files that they name could be read. */
+/* Reads the preset, the files and the words in this order; false: some could not be read. */
 static bool read_configuration(const config_verb *v, ares_config *cfg, const own_options *o)
 {
     if (v->preset) ares_config_override(cfg, v->preset);
@@ -132,15 +105,6 @@ static bool read_configuration(const config_verb *v, ares_config *cfg, const own
     bool good = ares_config_fault_count(cfg) == 0;
     ares_config_resolve(cfg);
     return good;
-}
-
-static int same_start(const config_verb *v, const ares_config *cfg, const own_options *o,
-                      ares_world *world)
-{
-    char command[40];
-    snprintf(command, sizeof command, "%s%s%s", v->name, o->check ? " --check" : "",
-             o->print ? " --print-config" : "");
-    return ares_train_same_start(cfg, command, world);
 }
 
 static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
@@ -152,38 +116,50 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     double timeout = c->trainer.comm_timeout;
     ares_world_set_timeout(world, ares_is_null_f64(timeout) ? 0 : timeout);
     ares_world_set_transport(world, c->trainer.comm_transport);
-    ARES_TRY(same_start(v, cfg, o, world));
+    char command[40]; /* all ranks must run the same one, on the same configuration */
+    snprintf(command, sizeof command, "%s%s%s", v->name, o->check ? " --check" : "",
+             o->print ? " --print-config" : "");
+    ARES_TRY(ares_train_same_start(cfg, command, world));
     ARES_TRY(check(v, cfg, c, o, world));
-    if (o->print) return print_config(v, cfg);
-    return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
-}
-
-/* A failure on one rank must not leave the others waiting: all end. Rank 0 reports it first. */
-static void end_all_ranks(ares_world *world, int rc)
-{
-    if (rc == ARES_OK || rc == ARES_EINTERRUPTED || ares_world_size(world) < 2) return;
-    if (ares_world_rank(world) != 0) nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
-    ares_world_abort(world, rc);
+    if (!o->print) return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
+    ares_str text = { 0 };
+    ares_config_print(cfg, &text);
+    int rc = cli_print(v->name, &text);
+    ares_str_fini(&text);
+    return rc;
 }
 
 static int run_words(const config_verb *v, const cli_command *command, const own_options *o,
                      ares_str *unused)
 {
     (void)unused;
-    if (o->algorithms) return print_algorithms(v);
+    ares_str text = { 0 };
+    if (o->algorithms) {
+        ares_algo_tables(&text);
+        int printed = cli_print(v->name, &text);
+        ares_str_fini(&text);
+        return printed;
+    }
     ares_train_config c;
     ares_world *world = NULL;
     ares_config *cfg = declared(v, &c);
     int rc = ares_world_open(&world);
     if (rc == ARES_OK) {
         ares_log_set(ARES_LOG_INFO, ares_world_rank(world));
-        if (o->help_config) rc = help_config(v, cfg, o->help_config);
-        else {
+        if (o->help_config) {
+            rc = ares_config_help(cfg, o->help_config, &text);
+            if (rc == ARES_OK) rc = cli_print(v->name, &text);
+        } else {
             rc = check_typos(command, cfg, o);
             if (rc == ARES_OK) rc = configured(v, cfg, &c, o, world);
         }
     }
-    end_all_ranks(world, rc);
+    ares_str_fini(&text);
+    /* a failure on one rank must not leave the others waiting: all end; rank 0 reports it first */
+    if (rc != ARES_OK && rc != ARES_EINTERRUPTED && ares_world_size(world) >= 2) {
+        if (ares_world_rank(world) != 0) nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
+        ares_world_abort(world, rc);
+    }
     if (rc == ARES_EINTERRUPTED && ares_world_rank(world) != 0) (void)ares_fail(rc, "%s", "");
     ares_config_free(cfg);
     if (world) ares_world_close(world);
@@ -299,22 +275,6 @@ int ares_cli_sft(int argc, char **argv)
     return with_words(&config_verbs[2], argc, argv, run_words, NULL);
 }
 
-/* ---------------- --restarts */
-static int check_restarts(const config_verb *v, const ares_train_config *c)
-{
-    if (c->trainer.val_only)
-        return ares_fail(ARES_EUSE,
-                         "%s: --restarts: a validation saves no checkpoint to go on from; leave "
-                         "the option out",
-                         v->name);
-    if (!c->trainer.find_last_checkpoint)
-        return ares_fail(ARES_EUSE,
-                         "%s: --restarts: a restart goes on from the run's last checkpoint, which "
-                         "trainer.find_last_checkpoint = false forbids; set it to true",
-                         v->name);
-    return ARES_OK;
-}
-
 static int latest_of_words(const config_verb *v, const cli_command *command, const own_options *o,
                            ares_str *path)
 {
@@ -326,7 +286,16 @@ static int latest_of_words(const config_verb *v, const cli_command *command, con
         read_configuration(v, cfg, o);
         rc = ares_config_finish(cfg);
     }
-    if (rc == ARES_OK) rc = check_restarts(v, &c);
+    if (rc == ARES_OK && c.trainer.val_only)
+        rc = ares_fail(ARES_EUSE,
+                       "%s: --restarts: a validation saves no checkpoint to go on from; leave "
+                       "the option out",
+                       v->name);
+    if (rc == ARES_OK && !c.trainer.find_last_checkpoint)
+        rc = ares_fail(ARES_EUSE,
+                       "%s: --restarts: a restart goes on from the run's last checkpoint, which "
+                       "trainer.find_last_checkpoint = false forbids; set it to true",
+                       v->name);
     if (rc == ARES_OK) {
         ares_run_path(&c, &dir);
         ares_path_join(path, dir.data, "checkpoints/latest");

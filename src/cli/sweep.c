@@ -22,23 +22,21 @@
  * by run over hours.
  */
 
-/* A directory that a living process trains in: a sweep that was killed leaves its children. */
-static int check_unlocked(const sweep_run *r)
-{
-    int fd;
-    if (!ares_dir_exists(r->run_dir)) return ARES_OK;
-    int rc = ares_lock_take(r->run_dir, &fd);
-    if (rc == ARES_OK) ares_lock_drop(fd);
-    return rc == ARES_OK ? rc : ares_fail_in(rc, "sweep: run %s", r->name);
-}
-
+/* Notes how far the run is; one whose directory holds a run of other options goes to `refused`. */
 static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares_train_config *c,
                       ares_str *refused)
 {
     ares_run_state state;
     ares_str changed = { 0 };
-    ARES_TRY(check_unlocked(r));
-    int rc = ares_run_inspect(cfg, c, &state, &changed);
+    int rc = ARES_OK;
+    if (ares_dir_exists(r->run_dir)) {
+        /* a sweep that was killed leaves its children: one of them may still train in there */
+        int fd;
+        rc = ares_lock_take(r->run_dir, &fd);
+        if (rc != ARES_OK) return ares_fail_in(rc, "sweep: run %s", r->name);
+        ares_lock_drop(fd);
+    }
+    rc = ares_run_inspect(cfg, c, &state, &changed);
     if (rc == ARES_OK) {
         r->begins_anew = s->force && (state == ARES_RUN_FINISHED || state == ARES_RUN_CHANGED);
         r->goes_on = state == ARES_RUN_UNFINISHED;
@@ -141,14 +139,6 @@ static int move_aside(const char *dir)
     return rc;
 }
 
-/* Moves aside what --force begins anew. */
-static int sweep_clear(sweep *s)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->runs[i].begins_anew) ARES_TRY(move_aside(s->runs[i].run_dir));
-    return ARES_OK;
-}
-
 /*
  * What a sweep writes down: sweep.json (its runs, for `compare` and for the next sweep), a line for
  * each result, and the summary with the lines of all runs. Everything but the summary is replaced
@@ -184,6 +174,7 @@ static const char *value_of(const sweep *s, const sweep_run *r, int name)
     return own && name >= s->n_parameters ? NULL : r->values[name];
 }
 
+/* Whether the runs have several values of the parameter. */
 static bool varies(const sweep *s, int name)
 {
     const struct sweep_record *all = s->record;
@@ -273,12 +264,14 @@ static const char *text_of(const ares_json *o, const char *key)
     return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
 }
 
+/* Takes over time and card of earlier attempts of a run. */
 static void take_earlier(sweep_run *r, const ares_json *item)
 {
     if (ares_json_get_double(item, "wall_s", 0, &r->wall_s) != ARES_OK) r->wall_s = 0;
     r->gpu = text_of(item, "gpu");
 }
 
+/* The place of a parameter's name, which is added where it is new. */
 static int name_at(struct sweep_record *all, const char *name)
 {
     for (int i = 0; i < all->n_names; i++)
@@ -287,7 +280,7 @@ static int name_at(struct sweep_record *all, const char *name)
     return all->n_names++;
 }
 
-/* Another command's run stays; `from`: the folder that its paths are relative to. */
+/* Lists a run of another command, unless its directory is gone. from: what its paths start at. */
 static void keep(sweep *s, const ares_json *item, const char *from, int most_names)
 {
     const char *name = text_of(item, "run"), *dir = text_of(item, "run_dir"),
@@ -367,6 +360,7 @@ int sweep_read_manifest(sweep *s)
 }
 
 /* ---------------------------------------------------------------- results */
+/* The sum of one or two metrics in seconds over all steps (second: NULL or its name). */
 static void add_seconds(ares_str *out, const char *name, const runs_run *r, const char *metric,
                         const char *second)
 {
@@ -496,16 +490,32 @@ typedef struct options {
     bool force, dry_run;
 } options;
 
-static int count(const sweep *s, sweep_state state)
+/* All runs from the first that is not done to the figure; the lock is held. */
+static int work(sweep *s)
 {
-    int n = 0;
-    for (int i = 0; i < s->n; i++) n += s->runs[i].state == state;
-    return n;
-}
-
-/* The runs that failed, as the failure of the whole. */
-static int tell_failures(const sweep *s, int failed)
-{
+    int signal = 0, done = 0, failed = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->runs[i].begins_anew) ARES_TRY(move_aside(s->runs[i].run_dir));
+    ARES_TRY(sweep_read_manifest(s));
+    ARES_TRY(sweep_repair(s));
+    ARES_TRY(sweep_write_manifest(s));
+    ARES_TRY(sweep_work(s, &signal));
+    for (int i = 0; i < s->n; i++) {
+        done += s->runs[i].state == SWEEP_DONE;
+        failed += s->runs[i].state == SWEEP_FAILED;
+    }
+    printf("%d runs: %d finished, %d failed, %d to go\n", s->n, done, failed, s->n - done - failed);
+    /* the runs are worth more than their figure, which does not fail the sweep */
+    if (figure3_has_metrics(s->dir) &&
+        figure3_draw(&(figure3_options){ .dir = s->dir, .smooth = 5 }) != ARES_OK)
+        ares_log(ARES_LOG_WARN, "sweep: no figure: %s", ares_error_message());
+    if (signal) { /* main makes the exit code from the signal that is noted */
+        ares_signal_install(ARES_SIGNAL_WAITS);
+        raise(signal);
+        return ares_fail(ARES_EINTERRUPTED, "sweep: stopped by signal %d; the same command goes on",
+                         signal);
+    }
+    if (!failed) return ARES_OK;
     ares_str text = { 0 };
     for (int i = 0; i < s->n; i++)
         if (s->runs[i].state == SWEEP_FAILED)
@@ -516,39 +526,6 @@ static int tell_failures(const sweep *s, int failed)
                   failed, s->n, text.data);
     ares_str_fini(&text);
     return rc;
-}
-
-/* The figure of what is there. The runs are worth more than it: it does not fail the sweep. */
-static void draw(const sweep *s)
-{
-    if (figure3_has_metrics(s->dir) &&
-        figure3_draw(&(figure3_options){ .dir = s->dir, .smooth = 5 }) != ARES_OK)
-        ares_log(ARES_LOG_WARN, "sweep: no figure: %s", ares_error_message());
-}
-
-static int finish(sweep *s, int signal)
-{
-    int done = count(s, SWEEP_DONE), failed = count(s, SWEEP_FAILED);
-    printf("%d runs: %d finished, %d failed, %d to go\n", s->n, done, failed, s->n - done - failed);
-    draw(s);
-    if (signal) { /* main makes the exit code from the signal that is noted */
-        ares_signal_install(ARES_SIGNAL_WAITS);
-        raise(signal);
-        return ares_fail(ARES_EINTERRUPTED, "sweep: stopped by signal %d; the same command goes on",
-                         signal);
-    }
-    return failed ? tell_failures(s, failed) : ARES_OK;
-}
-
-static int work(sweep *s)
-{
-    int signal = 0;
-    ARES_TRY(sweep_clear(s));
-    ARES_TRY(sweep_read_manifest(s));
-    ARES_TRY(sweep_repair(s));
-    ARES_TRY(sweep_write_manifest(s));
-    ARES_TRY(sweep_work(s, &signal));
-    return finish(s, signal);
 }
 
 static int take_lock(sweep *s)
@@ -586,36 +563,16 @@ static int dry_run(sweep *s)
     return rc != ARES_OK ? rc : printed;
 }
 
-/* Words that resemble an option of this verb and are none. */
-static int check_words(const cli_command *command, const sweep_words *w)
-{
-    for (int i = 0; i < w->n; i++)
-        if (strncmp(w->words[i], "--", 2) == 0 && !strchr(w->words[i], '.'))
-            ARES_TRY(cli_check_typo(command, w->words[i]));
-    return ARES_OK;
-}
-
 static int sweep_verb(const cli_command *command, const options *o)
 {
     sweep s = { .force = o->force };
-    ARES_TRY(check_words(command, &o->words));
+    const sweep_words *w = &o->words;
+    for (int i = 0; i < w->n; i++) /* words that resemble an option of this verb and are none */
+        if (strncmp(w->words[i], "--", 2) == 0 && !strchr(w->words[i], '.'))
+            ARES_TRY(cli_check_typo(command, w->words[i]));
     int rc = sweep_read(&s, &o->words);
     if (rc == ARES_OK) rc = o->dry_run ? dry_run(&s) : run(&s);
     sweep_fini(&s);
-    return rc;
-}
-
-static int run_command(cli_command *command, options *o, int argc, char **argv)
-{
-    bool helped;
-    ares_str more = { 0 };
-    sweep_describe(&more);
-    command->more = more.data;
-    int rc = cli_read(command, &argc, argv, &helped);
-    o->words.n = argc - 1;
-    o->words.words = (const char *const *)argv + 1;
-    if (rc == ARES_OK && !helped) rc = sweep_verb(command, o);
-    ares_str_fini(&more);
     return rc;
 }
 
@@ -659,13 +616,17 @@ int ares_cli_sweep(int argc, char **argv)
         CLI_OPTION(FLAG, o.dry_run, "--dry-run", NULL,
                    "print names, commands and order, check the configurations, and stop"),
     };
-    cli_command command = {
+    bool helped;
+    ares_str more = { 0 };
+    sweep_describe(&more);
+    const cli_command command = {
         .name = "sweep",
         .usage = "[--sweep FILE] [--over NAME=A,B,..] [--seeds 1,2,..] [key=value ...]",
         .about = "Trains a run for every value of some options, with the same seeds, some at a "
                  "time, and draws the figure of all. A finished run is skipped, one that was "
                  "stopped goes on, one that fails does not stop the others. Ctrl-C lets the runs "
                  "save; the same command goes on.",
+        .more = more.data,
         .example = "ares-train sweep --config examples/quickstart/config.yaml --name lr --over "
                    "worker.actor.optim.lr=1e-6,1e-5 --seeds 1,2 --jobs 2\n"
                    "ares-train sweep --sweep configs/sweeps/sokoban_entropy.yaml --dry-run",
@@ -673,5 +634,10 @@ int ares_cli_sweep(int argc, char **argv)
         .n_options = ARES_COUNT(list),
         .words = CLI_OVERRIDES,
     };
-    return run_command(&command, &o, argc, argv);
+    int rc = cli_read(&command, &argc, argv, &helped);
+    w->n = argc - 1;
+    w->words = (const char *const *)argv + 1;
+    if (rc == ARES_OK && !helped) rc = sweep_verb(&command, &o);
+    ares_str_fini(&more);
+    return rc;
 }

@@ -37,16 +37,11 @@ void sweep_set(sweep_variables *v, const char *name, const char *value)
     v->values[at] = value;
 }
 
+/* The value of a variable; NULL: there is no such one. */
 static const char *get(const sweep_variables *v, ares_view name)
 {
     int64_t at;
     return ares_map_get(v->index, name, &at) ? v->values[at] : NULL;
-}
-
-/* NULL: none */
-static const char *sweep_get(const sweep_variables *v, const char *name)
-{
-    return get(v, ares_view_of(name));
 }
 
 /* ---------------------------------------------------------------- values */
@@ -69,6 +64,7 @@ bool sweep_same_value(const char *a, const char *b)
            x == y;
 }
 
+/* What follows the last slash; slashes at the end do not count. */
 static void base(const char *value, ares_str *out)
 {
     size_t end = strlen(value);
@@ -99,24 +95,21 @@ static size_t read_variable(const char *at, ares_view *name, ares_view *form)
     return name->len && *p == '}' ? (size_t)(p + 1 - at) : 0;
 }
 
-static int no_variable(const sweep_variables *v, const char *what, ares_view name)
-{
-    ares_str list = { 0 };
-    for (int64_t i = 0; i < ares_map_count(v->index); i++) {
-        ares_view key = ares_map_key(v->index, i);
-        ares_str_addf(&list, "%s%.*s", i ? ", " : "", (int)key.len, key.data);
-    }
-    int rc = ares_fail(ARES_ECONFIG, "sweep: %s: {%.*s}: no such variable (choices: %s)", what,
-                       (int)name.len, name.data, list.len ? list.data : "none");
-    ares_str_fini(&list);
-    return rc;
-}
-
 static int add_variable(const sweep_variables *v, const char *what, ares_view name, ares_view form,
                         ares_str *out)
 {
     const char *value = get(v, name);
-    if (!value) return no_variable(v, what, name);
+    if (!value) {
+        ares_str list = { 0 };
+        for (int64_t i = 0; i < ares_map_count(v->index); i++) {
+            ares_view key = ares_map_key(v->index, i);
+            ares_str_addf(&list, "%s%.*s", i ? ", " : "", (int)key.len, key.data);
+        }
+        int rc = ares_fail(ARES_ECONFIG, "sweep: %s: {%.*s}: no such variable (choices: %s)", what,
+                           (int)name.len, name.data, list.len ? list.data : "none");
+        ares_str_fini(&list);
+        return rc;
+    }
     if (!form.len) ares_str_add_z(out, value);
     else if (ares_view_is(form, "label")) sweep_label(value, "", out);
     else if (ares_view_is(form, "label_p")) sweep_label(value, "p", out);
@@ -277,22 +270,6 @@ static void override_i64(sweep *s, const char *key, int64_t value)
     if (value) override(s, key, ares_arena_printf(&s->arena, "%lld", (long long)value));
 }
 
-/* ---------------------------------------------------------------- the file */
-static int read_parameters(sweep *s)
-{
-    int64_t n = s->o.over->count;
-    if (n > SWEEP_PARAMETERS)
-        return ares_fail(ARES_ECONFIG, "sweep: over: %lld parameters, more than %d", (long long)n,
-                         SWEEP_PARAMETERS);
-    s->parameters = ares_arena_calloc(&s->arena, SWEEP_PARAMETERS, sizeof *s->parameters);
-    for (; s->n_parameters < n; s->n_parameters++) {
-        char path[32];
-        snprintf(path, sizeof path, "over.%d", s->n_parameters);
-        ares_config_bind(s->file, path, sweep_parameter_table, &s->parameters[s->n_parameters]);
-    }
-    return ares_config_finish(s->file);
-}
-
 static int read_file(sweep *s, const sweep_words *w)
 {
     s->file = ares_config_new();
@@ -308,7 +285,17 @@ static int read_file(sweep *s, const sweep_words *w)
     override(s, "cooldown", w->cooldown);
     ares_config_resolve(s->file);
     if (ares_config_fault_count(s->file)) return ares_config_finish(s->file);
-    return read_parameters(s);
+    int64_t n = s->o.over->count;
+    if (n > SWEEP_PARAMETERS)
+        return ares_fail(ARES_ECONFIG, "sweep: over: %lld parameters, more than %d", (long long)n,
+                         SWEEP_PARAMETERS);
+    s->parameters = ares_arena_calloc(&s->arena, SWEEP_PARAMETERS, sizeof *s->parameters);
+    for (; s->n_parameters < n; s->n_parameters++) {
+        char path[32];
+        snprintf(path, sizeof path, "over.%d", s->n_parameters);
+        ares_config_bind(s->file, path, sweep_parameter_table, &s->parameters[s->n_parameters]);
+    }
+    return ares_config_finish(s->file);
 }
 
 /* A case may only change what `let` has, so that a misspelt name is found. */
@@ -332,26 +319,6 @@ static int check_cases(const sweep_parameter *p)
     return ARES_OK;
 }
 
-static int sweep_make_runs(sweep *s, const sweep_words *w);
-
-int sweep_read(sweep *s, const sweep_words *w)
-{
-    s->lock = -1;
-    ARES_TRY(read_file(s, w));
-    for (int i = 0; i < w->n; i++) {
-        const char *over = sweep_value_of(w, "--over", &i),
-                   *variable = over ? NULL : sweep_value_of(w, "--let", &i);
-        if (over) ARES_TRY(add_over(s, over));
-        else if (variable) ARES_TRY(check_let(s, variable));
-        else ARES_TRY(sweep_check_override(w->words[i]));
-    }
-    for (int i = 0; i < s->n_parameters; i++) ARES_TRY(check_cases(&s->parameters[i]));
-    if (!s->n_parameters && !s->o.seeds.count)
-        return ares_fail(ARES_EUSE, "sweep: nothing is swept; name a --sweep FILE, --over "
-                                    "OPTION=VALUES or --seeds (see ares-train sweep --help)");
-    return sweep_make_runs(s, w);
-}
-
 void sweep_fini(sweep *s)
 {
     ares_config_free(s->file);
@@ -371,15 +338,10 @@ static const char *text_of(ares_arena *arena, const ares_json *v)
     return ares_arena_copy(arena, v->text.data ? v->text.data : "", v->text.len);
 }
 
-static const char *name_of(ares_arena *arena, ares_view key)
-{
-    return ares_arena_copy(arena, key.data, key.len);
-}
-
 /* Sets one variable from its template. */
 static int let(sweep_variables *v, ares_view key, const ares_json *value)
 {
-    const char *text, *name = name_of(v->arena, key);
+    const char *text, *name = ares_arena_copy(v->arena, key.data, key.len);
     if (value->type == ARES_JSON_OBJECT || value->type == ARES_JSON_ARRAY)
         return ares_fail(ARES_ECONFIG, "sweep: let: %s: must be a text or a number", name);
     ARES_TRY(sweep_expand(v, name, text_of(v->arena, value), &text));
@@ -387,18 +349,14 @@ static int let(sweep_variables *v, ares_view key, const ares_json *value)
     return ARES_OK;
 }
 
-static const ares_json *case_of(ares_arena *arena, const sweep_parameter *p, const char *value)
-{
-    for (int64_t i = 0; i < p->cases->count && p->cases->type == ARES_JSON_ARRAY; i++) {
-        const ares_json *when = ares_json_get(&p->cases->items[i], "when");
-        if (when && sweep_same_value(text_of(arena, when), value)) return &p->cases->items[i];
-    }
-    return NULL;
-}
-
+/* Sets a parameter and the variables that go with it. */
 static int set_parameter(sweep_variables *v, const sweep_parameter *p, const char *value)
 {
-    const ares_json *other = case_of(v->arena, p, value);
+    const ares_json *other = NULL, *cases = p->cases; /* other: the first case of this value */
+    for (int64_t i = 0; i < cases->count && cases->type == ARES_JSON_ARRAY && !other; i++) {
+        const ares_json *when = ares_json_get(&cases->items[i], "when");
+        if (when && sweep_same_value(text_of(v->arena, when), value)) other = &cases->items[i];
+    }
     sweep_set(v, p->name, value);
     for (int64_t i = 0; i < p->let->count; i++) {
         const ares_json *its = other ? ares_json_find(other, p->let->members[i].key) : NULL;
@@ -467,6 +425,10 @@ static int name(sweep_variables *v, const char *variable, const char *text, cons
     return ARES_OK;
 }
 
+/*
+ * The order matters: each text may use the variables set before it. name, dir and summary belong to
+ * the sweep, and must come out the same for every run.
+ */
 static int name_run(sweep *s, sweep_variables *v, const templates *t, sweep_run *r)
 {
     const char *sweep_name, *dir, *summary;
@@ -491,6 +453,7 @@ static int name_run(sweep *s, sweep_variables *v, const templates *t, sweep_run 
     return sweep_expand(v, "result", t->result, &r->fields);
 }
 
+/* The list grows by 32 words, with room for the NULL that ends it. */
 static void add_word(sweep *s, sweep_run *r, const char *word)
 {
     if (r->n_words % 32 == 0) {
@@ -506,6 +469,7 @@ static void add_option(sweep *s, sweep_run *r, const char *option, const char *v
     add_word(s, r, ares_arena_printf(&s->arena, "%s=%s", option, value));
 }
 
+/* The words as listed above; later ones win. */
 static int add_words(sweep *s, const sweep_words *w, sweep_variables *v, sweep_run *r)
 {
     const char *word;
@@ -531,7 +495,7 @@ static int add_words(sweep *s, const sweep_words *w, sweep_variables *v, sweep_r
     for (int64_t i = 0; i < s->o.seed_options.count && r->seed >= 0; i++) {
         ARES_TRY(sweep_expand(v, "seed_options", s->o.seed_options.items[i], &word));
         if (strchr(word, '=')) add_word(s, r, word);
-        else add_option(s, r, word, sweep_get(v, "seed"));
+        else add_option(s, r, word, get(v, ARES_VIEW("seed")));
     }
     add_option(s, r, "trainer.experiment_name", r->name);
     add_option(s, r, "trainer.run_dir", r->run_dir);
@@ -556,38 +520,7 @@ static int set_variables(sweep *s, const sweep_words *w, sweep_variables *v, con
     return ARES_OK;
 }
 
-static int make_run(sweep *s, const sweep_words *w, const templates *t, sweep_run *r)
-{
-    sweep_variables v;
-    sweep_variables_init(&v, &s->arena);
-    int rc = set_variables(s, w, &v, r);
-    if (rc == ARES_OK) rc = name_run(s, &v, t, r);
-    if (rc == ARES_OK) rc = add_words(s, w, &v, r);
-    sweep_variables_fini(&v);
-    return rc;
-}
-
-/* ---------------------------------------------------------------- all runs */
-static int64_t combinations(const sweep *s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s->n_parameters && n <= SWEEP_RUNS; i++) n *= s->parameters[i].values.count;
-    return n;
-}
-
-/* The values of combination `at`; the first parameter varies slowest. */
-static const char *const *combination(sweep *s, int64_t at)
-{
-    const char **values = ares_arena_calloc(&s->arena, (size_t)s->n_parameters + 1, sizeof *values);
-    for (int i = s->n_parameters; i-- > 0;) {
-        const ares_texts *of = &s->parameters[i].values;
-        values[i] = of->items[at % of->count];
-        at /= of->count;
-    }
-    return values;
-}
-
-/* Two runs may not share a directory or a log. */
+/* Fails where two runs would share a directory or a log. */
 static int check_names(const sweep *s)
 {
     ares_map *seen = ares_map_new();
@@ -608,10 +541,12 @@ static int check_names(const sweep *s)
     return rc;
 }
 
-/* Makes the runs, once everything is read. */
+/* Makes the runs, after file and command line are read. */
 static int sweep_make_runs(sweep *s, const sweep_words *w)
 {
-    int64_t grid = combinations(s), seeds = ARES_MAX(1, s->o.seeds.count);
+    int64_t grid = 1, seeds = ARES_MAX(1, s->o.seeds.count);
+    for (int i = 0; i < s->n_parameters && grid <= SWEEP_RUNS; i++)
+        grid *= s->parameters[i].values.count;
     if (grid * seeds > SWEEP_RUNS)
         return ares_fail(ARES_ECONFIG, "sweep: %lld runs or more; at most %d",
                          (long long)(grid * seeds), SWEEP_RUNS);
@@ -620,11 +555,42 @@ static int sweep_make_runs(sweep *s, const sweep_words *w)
     s->runs = ares_arena_calloc(&s->arena, (size_t)(grid * seeds), sizeof *s->runs);
     for (int64_t i = 0; i < grid * seeds; i++) {
         sweep_run *r = &s->runs[i];
-        int64_t seed = by_seed ? i / grid : i % seeds;
-        r->values = combination(s, by_seed ? i % grid : i / seeds);
+        int64_t seed = by_seed ? i / grid : i % seeds, at = by_seed ? i % grid : i / seeds;
+        const char **values =
+            ares_arena_calloc(&s->arena, (size_t)s->n_parameters + 1, sizeof *values);
+        for (int k = s->n_parameters; k-- > 0;) { /* the first parameter varies slowest */
+            const ares_texts *of = &s->parameters[k].values;
+            values[k] = of->items[at % of->count];
+            at /= of->count;
+        }
+        r->values = values;
         r->seed = s->o.seeds.count ? s->o.seeds.items[seed] : -1;
-        ARES_TRY(make_run(s, w, &t, r));
+        sweep_variables v;
+        sweep_variables_init(&v, &s->arena);
+        int rc = set_variables(s, w, &v, r);
+        if (rc == ARES_OK) rc = name_run(s, &v, &t, r);
+        if (rc == ARES_OK) rc = add_words(s, w, &v, r);
+        sweep_variables_fini(&v);
+        ARES_TRY(rc);
         s->n++;
     }
     return check_names(s);
+}
+
+int sweep_read(sweep *s, const sweep_words *w)
+{
+    s->lock = -1;
+    ARES_TRY(read_file(s, w));
+    for (int i = 0; i < w->n; i++) {
+        const char *over = sweep_value_of(w, "--over", &i),
+                   *variable = over ? NULL : sweep_value_of(w, "--let", &i);
+        if (over) ARES_TRY(add_over(s, over));
+        else if (variable) ARES_TRY(check_let(s, variable));
+        else ARES_TRY(sweep_check_override(w->words[i]));
+    }
+    for (int i = 0; i < s->n_parameters; i++) ARES_TRY(check_cases(&s->parameters[i]));
+    if (!s->n_parameters && !s->o.seeds.count)
+        return ares_fail(ARES_EUSE, "sweep: nothing is swept; name a --sweep FILE, --over "
+                                    "OPTION=VALUES or --seeds (see ares-train sweep --help)");
+    return sweep_make_runs(s, w);
 }

@@ -21,8 +21,6 @@
 #include "ares/core.h"
 #include "ares/dist.h"
 
-/* Which cards a sweep uses, and what they are called in its results. */
-
 static const char *const driver = "/proc/driver/nvidia/gpus";
 
 static int is_entry(const struct dirent *e)
@@ -41,13 +39,6 @@ static void free_list(struct dirent **entries, int n)
 {
     for (int i = 0; i < n; i++) free(entries[i]);
     if (n) free(entries);
-}
-
-static ares_texts numbered(ares_arena *arena, int n)
-{
-    const char **items = ares_arena_alloc(arena, (size_t)n * sizeof *items);
-    for (int i = 0; i < n; i++) items[i] = ares_arena_printf(arena, "%d", i);
-    return (ares_texts){ items, n };
 }
 
 int sweep_check_cards(const ares_texts *cards, int n)
@@ -85,14 +76,19 @@ static int sweep_cards(sweep *s, ares_texts *out)
             items[out->count++] = w;
         return ARES_OK;
     }
-    *out = numbered(&s->arena, n);
+    const char **numbers = ares_arena_alloc(&s->arena, (size_t)n * sizeof *numbers);
+    for (int i = 0; i < n; i++) numbers[i] = ares_arena_printf(&s->arena, "%d", i);
+    *out = (ares_texts){ numbers, n };
     return n ? ARES_OK
              : ares_fail(ARES_EUSE, "sweep: this machine shows no card; name those to use, as in "
                                     "--gpus 0,1, or set trainer.device=cpu");
 }
 
 /* ---------------------------------------------------------------- names of cards */
-/* The length of "H100", "A6000"'s "A600", "V100" ... at this place; 0: no such name begins here. */
+/*
+ * The length of a model's name that begins here, such as "H100" or "V100"; 0: none does. A letter
+ * takes three digits at most, as RAGEN's rule does: "A6000" becomes "A600".
+ */
 static size_t model_length(const char *at)
 {
     static const char *const others[] = { "V100", "T4", "P100", "K80" };
@@ -173,14 +169,6 @@ const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks
 
 extern char **environ;
 
-/* ---------------------------------------------------------------- workers */
-static bool on_cards(const sweep *s)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->runs[i].on_cards) return true;
-    return s->o.gpus.count > 0;
-}
-
 typedef struct sweep_worker {
     const char *cards; /* "0,1"; NULL: the CPU */
     const char *label;
@@ -205,7 +193,7 @@ typedef struct sweep_queue {
     char self[4096];
 } sweep_queue;
 
-/* Consecutive cards make a group. */
+/* Makes a worker for each group of --ranks consecutive cards. */
 static int group_cards(sweep_queue *q)
 {
     sweep *s = q->s;
@@ -227,17 +215,6 @@ static int group_cards(sweep_queue *q)
         q->workers[i].label = sweep_card_label(&s->arena, q->workers[i].cards, each);
         ares_str_fini(&group);
     }
-    return ARES_OK;
-}
-
-static int make_workers(sweep_queue *q)
-{
-    sweep *s = q->s;
-    if (on_cards(s)) return group_cards(q);
-    q->n_workers = (int)ARES_MIN(s->o.jobs, (int64_t)s->n);
-    q->workers = ares_arena_calloc(&s->arena, (size_t)q->n_workers, sizeof *q->workers);
-    for (int i = 0; i < q->n_workers; i++)
-        q->workers[i].label = sweep_card_label(&s->arena, NULL, s->o.ranks);
     return ARES_OK;
 }
 
@@ -308,20 +285,22 @@ static int sweep_spawn(sweep_queue *q, sweep_worker *w, const sweep_run *r)
     return ares_fail(ARES_ECHILD, "sweep: %s (log: %s): %s", q->self, r->log, strerror(failed));
 }
 
-static int find_self(sweep_queue *q)
-{
-    ssize_t n = readlink("/proc/self/exe", q->self, sizeof q->self - 1);
-    if (n < 0) return ares_fail(ARES_EIO, "sweep: cannot find this program: %s", strerror(errno));
-    q->self[n] = 0;
-    return ARES_OK;
-}
-
 /* Finds this program and makes the workers of a sweep, in its arena. */
 static int sweep_open_queue(sweep_queue *q, sweep *s)
 {
     *q = (sweep_queue){ .s = s };
-    ARES_TRY(find_self(q));
-    return make_workers(q);
+    ssize_t length = readlink("/proc/self/exe", q->self, sizeof q->self - 1);
+    if (length < 0)
+        return ares_fail(ARES_EIO, "sweep: cannot find this program: %s", strerror(errno));
+    q->self[length] = 0;
+    bool on_cards = s->o.gpus.count > 0;
+    for (int i = 0; i < s->n; i++) on_cards = on_cards || s->runs[i].on_cards;
+    if (on_cards) return group_cards(q);
+    q->n_workers = (int)ARES_MIN(s->o.jobs, (int64_t)s->n);
+    q->workers = ares_arena_calloc(&s->arena, (size_t)q->n_workers, sizeof *q->workers);
+    for (int i = 0; i < q->n_workers; i++)
+        q->workers[i].label = sweep_card_label(&s->arena, NULL, s->o.ranks);
+    return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- --dry-run */
@@ -373,6 +352,7 @@ static void say(const sweep_queue *q, const sweep_run *r, const char *what)
     ares_say("[%d/%d] %s %s\n", (int)(r - q->s->runs) + 1, q->s->n, what, r->name);
 }
 
+/* Gives the worker the next run that is not done. */
 static int start(sweep_queue *q, sweep_worker *w)
 {
     while (q->next < q->s->n && q->s->runs[q->next].state == SWEEP_DONE)
@@ -405,21 +385,7 @@ static const char *last_line(sweep *s, const char *path, size_t from)
     return line;
 }
 
-static bool has_done(const sweep_run *r)
-{
-    ares_str path = { 0 };
-    bool done = ares_file_exists(ares_path_join(&path, r->run_dir, "DONE"));
-    ares_str_fini(&path);
-    return done;
-}
-
-static bool by_signal(const sweep_queue *q, int status)
-{
-    int code = WIFSIGNALED(status) ? ares_signal_exit_code(WTERMSIG(status)) : WEXITSTATUS(status);
-    return q->signals && (code == 128 + SIGHUP || code == 128 + SIGINT || code == 128 + SIGTERM ||
-                          code == 128 + SIGKILL);
-}
-
+/* Notes how a child ended, with its status from waitpid. */
 static int end(sweep_queue *q, sweep_worker *w, int status)
 {
     sweep_run *r = w->run;
@@ -428,11 +394,17 @@ static int end(sweep_queue *q, sweep_worker *w, int status)
     w->pid = 0;
     w->run = NULL;
     bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (good && has_done(r)) {
+    ares_str done = { 0 }; /* exit code 0 alone does not say it: a finished run has DONE */
+    good = good && ares_file_exists(ares_path_join(&done, r->run_dir, "DONE"));
+    ares_str_fini(&done);
+    int code = WIFSIGNALED(status) ? ares_signal_exit_code(WTERMSIG(status)) : WEXITSTATUS(status);
+    bool by_signal = q->signals && (code == 128 + SIGHUP || code == 128 + SIGINT ||
+                                    code == 128 + SIGTERM || code == 128 + SIGKILL);
+    if (good) {
         r->state = SWEEP_DONE;
         q->took += ares_now_s() - w->started;
         q->ended++;
-    } else if (by_signal(q, status)) r->state = SWEEP_STOPPED;
+    } else if (by_signal) r->state = SWEEP_STOPPED;
     else {
         r->state = SWEEP_FAILED;
         r->why = WIFSIGNALED(status)
@@ -449,16 +421,6 @@ static int end(sweep_queue *q, sweep_worker *w, int status)
     return r->state == SWEEP_STOPPED ? ARES_OK : sweep_record(q->s, r);
 }
 
-static int reap(sweep_queue *q)
-{
-    for (int i = 0; i < q->n_workers; i++) {
-        int status;
-        sweep_worker *w = &q->workers[i];
-        if (w->pid && waitpid(w->pid, &status, WNOHANG) == w->pid) ARES_TRY(end(q, w, status));
-    }
-    return ARES_OK;
-}
-
 /* ---------------------------------------------------------------- the loop */
 static int running(const sweep_queue *q)
 {
@@ -467,6 +429,7 @@ static int running(const sweep_queue *q)
     return n;
 }
 
+/* Sends a signal that came to all children; from the third on they are killed. */
 static void pass_on(sweep_queue *q, int signal)
 {
     int n = running(q);
@@ -508,15 +471,10 @@ static void read_step(sweep_worker *w)
     }
 }
 
-/* Seconds that its run goes on; -1: nobody knows yet. */
-static double rest_of(const sweep_worker *w)
-{
-    double done = (double)(w->step - w->first_step);
-    if (!(done > 0)) return -1;
-    return (ares_now_s() - w->first_seen) / done * (double)(w->steps - w->step);
-}
-
-/* Of all runs: those that wait take as long as others took, or will have taken. */
+/*
+ * Seconds until all runs have ended; -1: nobody knows yet. A run that waits is taken to last as
+ * long as the mean of those that have ended or are running.
+ */
 static double rest_of_all(const sweep_queue *q)
 {
     double rest = 0, longest = 0, took = q->took;
@@ -524,7 +482,9 @@ static double rest_of_all(const sweep_queue *q)
     for (int i = q->next; i < q->s->n; i++) waiting += q->s->runs[i].state != SWEEP_DONE;
     for (int i = 0; i < q->n_workers; i++) {
         const sweep_worker *w = &q->workers[i];
-        double own = w->pid ? rest_of(w) : 0;
+        double own = 0, steps = (double)(w->step - w->first_step); /* seen by this command */
+        if (w->pid && !(steps > 0)) return -1;
+        if (w->pid) own = (ares_now_s() - w->first_seen) / steps * (double)(w->steps - w->step);
         if (own < 0) return -1;
         rest += own;
         longest = ARES_MAX(longest, own);
@@ -581,31 +541,20 @@ static int start_idle(sweep_queue *q)
     return ARES_OK;
 }
 
-static bool is_over(const sweep_queue *q)
-{
-    return !running(q) && (q->signals || q->next == q->s->n);
-}
-
 static int loop(sweep_queue *q, const sigset_t *set)
 {
     ARES_TRY(start_idle(q));
-    while (!is_over(q)) {
+    while (running(q) || (!q->signals && q->next != q->s->n)) {
         tell(q);
-        int signal = wait_for(q, set);
-        if (signal == SIGCHLD) ARES_TRY(reap(q));
-        else if (signal > 0) pass_on(q, signal);
+        int signal = wait_for(q, set), status;
+        if (signal > 0 && signal != SIGCHLD) pass_on(q, signal);
+        for (int i = 0; i < q->n_workers && signal == SIGCHLD; i++) {
+            sweep_worker *w = &q->workers[i]; /* one SIGCHLD may stand for several children */
+            if (w->pid && waitpid(w->pid, &status, WNOHANG) == w->pid) ARES_TRY(end(q, w, status));
+        }
         ARES_TRY(start_idle(q));
     }
     return ARES_OK;
-}
-
-/* After a failure of the sweep itself, such as a full disk, children are not left behind. */
-static void stop_children(sweep_queue *q)
-{
-    for (int i = 0; i < q->n_workers; i++)
-        if (q->workers[i].pid) kill(q->workers[i].pid, SIGTERM);
-    for (int i = 0; i < q->n_workers; i++)
-        while (q->workers[i].pid && waitpid(q->workers[i].pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
 int sweep_work(sweep *s, int *signal)
@@ -618,7 +567,11 @@ int sweep_work(sweep *s, int *signal)
     q.progress = ares_progress_new("run", "auto");
     int rc = loop(&q, &set);
     ares_progress_free(q.progress);
-    if (rc != ARES_OK) stop_children(&q);
+    /* after a failure of the sweep itself, such as a full disk, children are not left behind */
+    for (int i = 0; i < q.n_workers && rc != ARES_OK; i++)
+        if (q.workers[i].pid) kill(q.workers[i].pid, SIGTERM);
+    for (int i = 0; i < q.n_workers && rc != ARES_OK; i++)
+        while (q.workers[i].pid && waitpid(q.workers[i].pid, NULL, 0) < 0 && errno == EINTR) {}
     sigprocmask(SIG_SETMASK, &before, NULL);
     *signal = q.first_signal;
     return rc;

@@ -19,9 +19,9 @@
 #include "ares/dist.h"
 
 /*
- * Whoever asks, and finds that nobody reads the process's output, reads it for all until its own
- * answer is there; then the next one who waits does. So no thread is needed beside the callers'.
- * Only this reader touches the pipes while somebody waits.
+ * No thread beside the callers' is needed: a caller that waits for an answer, and finds that no
+ * other one reads the process's output, reads it for all until its own answer is there. Then the
+ * next caller that waits takes over. Only this reader touches the pipes while somebody waits.
  *
  * A process is late when it has said nothing for timeout_s although somebody waits, or when an
  * answer has taken timeout_s for each of the questions that were open when it was asked: a program
@@ -38,7 +38,7 @@ struct seat {
     int64_t life; /* of the process, in which the episode began */
     bool waiting;
     double asked;  /* when */
-    int64_t ahead; /* questions open then, this one included */
+    int64_t ahead; /* questions that were open then, this one included */
     ares_str line;
     reply *reply;
     pthread_cond_t told; /* answered, or to read for the others */
@@ -51,7 +51,7 @@ struct process {
     int64_t life;          /* how often it was started */
     bool answered;         /* in this life */
     bool led;              /* a caller reads */
-    int wake;              /* eventfd: there is more to write; -1: no other seat could say so */
+    int wake;              /* eventfd: there is more to write; -1: one seat, nothing to tell */
     ares_str out, in;      /* not yet written; not yet a whole line */
     double heard;          /* when it last answered, or when somebody began to wait */
     seat **seats;          /* [all->o.seats] NULL: free */
@@ -62,8 +62,6 @@ struct process {
 };
 
 typedef struct process_options {
-    const char *const *argv; /* [words] */
-    int64_t words;
     int64_t seats;          /* environments per process; above 1, lines hold an id */
     double timeout_s;       /* for one answer */
     double start_timeout_s; /* for the first answer of a process */
@@ -73,22 +71,11 @@ typedef struct process_options {
 
 struct processes {
     process_options o;
-    char **argv;
+    char **argv; /* the program and its words, then NULL */
     pthread_mutex_t lock;
     process **items;
     int64_t n, next_id;
 };
-
-/* ---------------- opening */
-static processes *processes_new(const process_options *o)
-{
-    processes *all = ares_calloc(1, sizeof *all);
-    all->o = *o;
-    all->argv = ares_calloc((size_t)o->words + 1, sizeof *all->argv);
-    for (int64_t i = 0; i < o->words; i++) all->argv[i] = ares_strdup(o->argv[i]);
-    pthread_mutex_init(&all->lock, NULL);
-    return all;
-}
 
 /* NULL, and an error: the system has no descriptor for it. */
 static process *process_new(processes *all)
@@ -105,29 +92,6 @@ static process *process_new(processes *all)
     p->seats = ares_calloc((size_t)all->o.seats, sizeof(seat *));
     pthread_mutex_init(&p->lock, NULL);
     return p;
-}
-
-static void process_free(process *p)
-{
-    ares_child_stop(&p->child);
-    if (p->wake >= 0) close(p->wake);
-    ares_str_fini(&p->out);
-    ares_str_fini(&p->in);
-    ares_free(p->seats);
-    pthread_mutex_destroy(&p->lock);
-    ares_free(p);
-}
-
-/* after its seats */
-static void processes_free(processes *all)
-{
-    if (!all) return;
-    for (int64_t i = 0; i < all->n; i++) process_free(all->items[i]);
-    for (char **a = all->argv; *a; a++) ares_free(*a);
-    ares_free(all->argv);
-    ares_free(all->items);
-    pthread_mutex_destroy(&all->lock);
-    ares_free(all);
 }
 
 /* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
@@ -158,37 +122,9 @@ static seat *seat_new(processes *all)
     return s;
 }
 
-static void seat_free(seat *s)
-{
-    if (!s) return;
-    process *p = s->at;
-    pthread_mutex_lock(&p->all->lock);
-    pthread_mutex_lock(&p->lock);
-    for (int64_t i = 0; i < p->all->o.seats; i++)
-        if (p->seats[i] == s) p->seats[i] = NULL;
-    if (--p->n_seats == 0) ares_child_stop(&p->child);
-    pthread_mutex_unlock(&p->lock);
-    pthread_mutex_unlock(&p->all->lock);
-    pthread_cond_destroy(&s->told);
-    ares_str_fini(&s->line);
-    ares_free(s);
-}
-
 static bool has_ids(const process *p)
 {
     return p->all->o.seats > 1;
-}
-
-/* the id that its lines hold; -1: none */
-static int64_t seat_id(const seat *s)
-{
-    return has_ids(s->at) ? s->id : -1;
-}
-
-/* File descriptors of n environments, `seats` to a process. */
-static int64_t processes_descriptors(int64_t seats, int64_t n)
-{
-    return (n + seats - 1) / seats * (seats > 1 ? 4 : 3); /* three pipes, and what wakes a reader */
 }
 
 /* ---------------- ends of a life */
@@ -202,7 +138,7 @@ static void fail_seat(process *p, seat *s)
     s->waiting = false;
 }
 
-/* The process is stopped, and whoever waits for it is told why. */
+/* Stops the process and tells whoever waits for it why. */
 static void end_life(process *p, bool by_clock, const char *why)
 {
     snprintf(p->why, sizeof p->why, "%s", why);
@@ -220,7 +156,7 @@ static void end_life(process *p, bool by_clock, const char *why)
 }
 
 /* ---------------- lines */
-/* Whose line it is; NULL: nobody's. */
+/* The seat that waits for this line, by its id where there are several; NULL: none does. */
 static seat *addressee(process *p, ares_view line)
 {
     ares_arena arena = { 0 };
@@ -257,7 +193,7 @@ static void take_line(process *p, ares_view line)
     pthread_cond_signal(&s->told);
 }
 
-/* Whole lines of what was read; blank ones mean nothing. */
+/* Gives the whole lines of what was read to their seats; blank lines are skipped. */
 static void take_lines(process *p)
 {
     size_t at = 0, most = p->all->o.answer_bytes;
@@ -276,7 +212,7 @@ static void take_lines(process *p)
     if (flood || p->in.len > most) end_life(p, false, "floods its output");
 }
 
-/* false: there is nothing, or the process has quit */
+/* Reads once what the process wrote; false: nothing was there, or the process has quit. */
 static bool receive(process *p)
 {
     char why[400];
@@ -290,36 +226,26 @@ static bool receive(process *p)
     return false;
 }
 
-static void send_some(process *p)
-{
-    size_t n = ares_child_send(&p->child, p->out.data, p->out.len);
-    if (!n) return;
-    memmove(p->out.data, p->out.data + n, p->out.len - n);
-    p->out.len -= n;
-}
-
 /* ---------------- waiting */
-/* Seconds until the process is late; *why says how. */
-static double time_left(const process *p, char *why, size_t size)
+/* The reader writes what is open and waits once for more; the lock is free during the wait. */
+static void serve_once(process *p)
 {
     const process_options *o = &p->all->o;
+    size_t sent = ares_child_send(&p->child, p->out.data, p->out.len);
+    if (sent) {
+        memmove(p->out.data, p->out.data + sent, p->out.len - sent);
+        p->out.len -= sent;
+    }
+    /* seconds until the process is late */
     double one = p->answered ? o->timeout_s : o->start_timeout_s, now = ares_now_s();
     double left = p->heard + one - now;
     for (int64_t i = 0; i < o->seats; i++) {
         const seat *s = p->seats[i];
         if (s && s->waiting) left = ARES_MIN(left, s->asked + one * (double)s->ahead - now);
     }
-    snprintf(why, size, "gave no answer within %g s", one);
-    return left;
-}
-
-/* One wait of the reader, without the lock. */
-static void serve_once(process *p)
-{
-    char why[160];
-    send_some(p);
-    double left = time_left(p, why, sizeof why);
     if (left <= 0) {
+        char why[160];
+        snprintf(why, sizeof why, "gave no answer within %g s", one);
         end_life(p, true, why);
         return;
     }
@@ -340,6 +266,7 @@ static void serve_once(process *p)
     if (fds[0].revents) receive(p);
 }
 
+/* This caller reads for all until its own answer is there, then wakes another one that waits. */
 static void lead(process *p, seat *s)
 {
     p->led = true;
@@ -353,16 +280,6 @@ static void lead(process *p, seat *s)
 }
 
 /* ---------------- asking */
-/*
- * What came when nobody waited. Between episodes a program may end; a line that nobody asked for
- * would be taken for the next answer.
- */
-static void look_at_idle(process *p)
-{
-    int reads = 64; /* blank lines may have no end */
-    while (p->child.pid && reads-- && receive(p)) {}
-}
-
 static bool start(process *p)
 {
     if (ares_child_start(&p->child, p->all->argv, p->all->o.memory_bytes) == ARES_OK) {
@@ -379,7 +296,13 @@ static bool start(process *p)
 /* Whether the process is there to be asked. */
 static bool prepare(process *p, seat *s, bool begins)
 {
-    if (!p->led && !p->open) look_at_idle(p);
+    /*
+     * What came while nobody waited: the program may have ended between episodes, and a line that
+     * nobody asked for would be taken for the next answer.
+     */
+    bool idle = !p->led && !p->open;
+    int reads = 64; /* blank lines may have no end */
+    while (idle && p->child.pid && reads-- && receive(p)) {}
     if (!begins) return p->child.pid && s->life == p->life;
     if (!p->child.pid && !start(p)) return false;
     s->life = p->life;
@@ -422,8 +345,7 @@ static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
         again = r->failed && begins && p->quit && s->life == life;
     }
     r->unasked = unasked;
-    /* when such a line is read depends on the time */
-    if (unasked) r->replayable = false;
+    if (unasked) r->replayable = false; /* how soon such lines are read depends on the clock */
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -548,13 +470,6 @@ const char *foreign_quote(ares_view text, char out[160])
     return out;
 }
 
-/* Whether a text that is no JSON has a number that JSON does not know, as Python writes it. */
-static bool foreign_is_not_finite(ares_view text)
-{
-    return ares_view_find(text, ARES_VIEW("NaN"), 0) >= 0 ||
-           ares_view_find(text, ARES_VIEW("Infinity"), 0) >= 0;
-}
-
 /*
  * `command`: an environment in a program of the user's own, in any language
  * (docs/environments.md#a-program-of-your-own).
@@ -589,47 +504,60 @@ typedef struct command {
 } command;
 
 /* ---------------- opening */
-/* Whether there is such a program, as execvp looks for it. */
-static bool can_run(const char *program)
+static void check(const void *options, ares_config *cfg, const char *path)
 {
-    ares_str path = { 0 };
+    const char *program = ((const command_options *)options)->command.items[0];
     const char *folders = getenv("PATH"), *end;
+    char where[300];
+    ares_str file = { 0 };
+    /* looked for as execvp does: in the folders of PATH, too */
     bool found = strchr(program, '/') ? access(program, X_OK) == 0 : false;
     for (; folders && *folders && !found; folders = *end ? end + 1 : end) {
         end = strchrnul(folders, ':');
-        ares_str_clear(&path);
-        ares_str_addf(&path, "%.*s/%s", (int)(end - folders), folders, program);
-        found = access(path.data, X_OK) == 0;
+        ares_str_clear(&file);
+        ares_str_addf(&file, "%.*s/%s", (int)(end - folders), folders, program);
+        found = access(file.data, X_OK) == 0;
     }
-    ares_str_fini(&path);
-    return found;
-}
-
-static void check(const void *options, ares_config *cfg, const char *path)
-{
-    const command_options *o = options;
-    char where[300];
-    if (can_run(o->command.items[0])) return;
+    ares_str_fini(&file);
+    if (found) return;
     snprintf(where, sizeof where, "%s.command", path);
-    ares_config_fault(cfg, where, "there is no program '%s' that can be run", o->command.items[0]);
+    ares_config_fault(cfg, where, "there is no program '%s' that can be run", program);
 }
 
 static int load(const void *options, void **shared)
 {
     const command_options *o = options;
-    *shared = processes_new(&(process_options){ .argv = o->command.items,
-                                                .words = o->command.count,
-                                                .seats = o->seats,
-                                                .timeout_s = o->timeout_s,
-                                                .start_timeout_s = o->start_timeout_s,
-                                                .memory_bytes = o->memory_mb << 20,
-                                                .answer_bytes = FOREIGN_ANSWER_BYTES });
+    processes *all = *shared = ares_calloc(1, sizeof *all);
+    all->o = (process_options){ .seats = o->seats,
+                                .timeout_s = o->timeout_s,
+                                .start_timeout_s = o->start_timeout_s,
+                                .memory_bytes = o->memory_mb << 20,
+                                .answer_bytes = FOREIGN_ANSWER_BYTES };
+    all->argv = ares_calloc((size_t)o->command.count + 1, sizeof *all->argv);
+    for (int64_t i = 0; i < o->command.count; i++) all->argv[i] = ares_strdup(o->command.items[i]);
+    pthread_mutex_init(&all->lock, NULL);
     return ARES_OK;
 }
 
 static void unload(void *shared)
 {
-    processes_free(shared);
+    processes *all = shared; /* all seats have been closed */
+    if (!all) return;
+    for (int64_t i = 0; i < all->n; i++) {
+        process *p = all->items[i];
+        ares_child_stop(&p->child);
+        if (p->wake >= 0) close(p->wake);
+        ares_str_fini(&p->out);
+        ares_str_fini(&p->in);
+        ares_free(p->seats);
+        pthread_mutex_destroy(&p->lock);
+        ares_free(p);
+    }
+    for (char **a = all->argv; *a; a++) ares_free(*a);
+    ares_free(all->argv);
+    ares_free(all->items);
+    pthread_mutex_destroy(&all->lock);
+    ares_free(all);
 }
 
 static int open_command(const void *options, const void *shared, void **env)
@@ -644,13 +572,25 @@ static int open_command(const void *options, const void *shared, void **env)
 
 static int64_t descriptors(const void *options, int64_t n)
 {
-    return processes_descriptors(((const command_options *)options)->seats, n);
+    int64_t seats = ((const command_options *)options)->seats; /* to a process */
+    return (n + seats - 1) / seats * (seats > 1 ? 4 : 3); /* three pipes, and what wakes a reader */
 }
 
 static void close_command(void *env)
 {
     command *c = env;
-    seat_free(c->seat);
+    seat *s = c->seat;
+    process *p = s->at;
+    pthread_mutex_lock(&p->all->lock);
+    pthread_mutex_lock(&p->lock);
+    for (int64_t i = 0; i < p->all->o.seats; i++)
+        if (p->seats[i] == s) p->seats[i] = NULL;
+    if (--p->n_seats == 0) ares_child_stop(&p->child);
+    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->all->lock);
+    pthread_cond_destroy(&s->told);
+    ares_str_fini(&s->line);
+    ares_free(s);
     foreign_fini(&c->f);
     ares_str_fini(&c->line);
     ares_arena_fini(&c->arena);
@@ -662,7 +602,7 @@ static void begin_line(command *c, const char *what)
 {
     ares_str_clear(&c->line);
     ares_json_begin(&c->line, '{');
-    if (seat_id(c->seat) >= 0) ares_json_write_i64(ares_json_key(&c->line, "id"), seat_id(c->seat));
+    if (has_ids(c->seat->at)) ares_json_write_i64(ares_json_key(&c->line, "id"), c->seat->id);
     ares_json_begin(ares_json_key(&c->line, what), '{');
 }
 
@@ -693,9 +633,11 @@ static const ares_json *ask(command *c, bool begins, reply *r)
     ares_arena_reset(&c->arena);
     if (ares_json_parse(&c->arena, r->line, "answer", &v) != ARES_OK) {
         ares_error_clear();
+        /* Python's json writes these numbers, which JSON does not know */
+        bool not_finite = ares_view_find(r->line, ARES_VIEW("NaN"), 0) >= 0 ||
+                          ares_view_find(r->line, ARES_VIEW("Infinity"), 0) >= 0;
         fail_with_answer(c, r->line,
-                         foreign_is_not_finite(r->line) ? "JSON, which has no NaN and no Infinity"
-                                                        : "a line of JSON");
+                         not_finite ? "JSON, which has no NaN and no Infinity" : "a line of JSON");
         return NULL;
     }
     const ares_json *said = ares_json_get(v, "error");

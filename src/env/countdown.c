@@ -20,7 +20,7 @@
 ARES_OPTION_STRUCT(countdown_options, COUNTDOWN_OPTIONS);
 static ARES_OPTION_TABLE(countdown_table, countdown_options, COUNTDOWN_OPTIONS);
 
-enum { DEPTH = 64 };
+enum { DEPTH = 64 }; /* brackets in brackets: the stack is finite */
 
 /* ---------------- expressions, by recursive descent */
 typedef struct reader {
@@ -29,12 +29,14 @@ typedef struct reader {
     bool failed;
 } reader;
 
+/* The next character that is no blank; 0 at the end. */
 static char peek(reader *r)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t')) r->at++;
     return r->at < r->end ? *r->at : '\0';
 }
 
+/* Ends the reading: nothing is left for the functions that go on. */
 static double fail(reader *r)
 {
     r->failed = true;
@@ -100,13 +102,6 @@ static double sum(reader *r)
     return x;
 }
 
-static bool makes(ares_view answer, double target)
-{
-    reader r = { answer.data, answer.data + answer.len, 0, false };
-    double x = sum(&r);
-    return !r.failed && peek(&r) == '\0' && r.at == r.end && fabs(x - target) < 1e-5;
-}
-
 /* Whether the digits of the answer are the problem's numbers, each used once. */
 static bool uses(ares_view answer, const countdown_problem *p)
 {
@@ -131,7 +126,10 @@ static bool uses(ares_view answer, const countdown_problem *p)
 countdown_verdict countdown_judge(ares_view answer, const countdown_problem *p)
 {
     if (!uses(answer, p)) return COUNTDOWN_WRONG_NUMBERS;
-    return makes(answer, p->target) ? COUNTDOWN_RIGHT : COUNTDOWN_WRONG_VALUE;
+    reader r = { answer.data, answer.data + answer.len, 0, false };
+    double x = sum(&r);
+    bool whole = !r.failed && peek(&r) == '\0' && r.at == r.end; /* the answer is read to its end */
+    return whole && fabs(x - p->target) < 1e-5 ? COUNTDOWN_RIGHT : COUNTDOWN_WRONG_VALUE;
 }
 
 /* ---------------- problems */
@@ -139,17 +137,6 @@ typedef struct problems {
     countdown_problem *items;
     int64_t n, capacity;
 } problems;
-
-/* By + and - of all numbers, as the published set is filtered. */
-static bool has_solution(const countdown_problem *p)
-{
-    for (int signs = 0; signs < 1 << p->n; signs++) {
-        double x = 0;
-        for (int i = 0; i < p->n; i++) x += (double)(signs >> i & 1 ? -p->number[i] : p->number[i]);
-        if (x == p->target) return true;
-    }
-    return false;
-}
 
 static int add_row(void *ctx, const ares_json *row)
 {
@@ -169,7 +156,14 @@ static int add_row(void *ctx, const ares_json *row)
     }
     ARES_TRY(ares_json_get_double(row, "target", NAN, &p.target));
     if (isnan(p.target)) return ares_fail(ARES_EFORMAT, "the row has no 'target'");
-    if (!has_solution(&p)) return ARES_OK;
+    /* as the published set is filtered: + and - of all numbers must make the target */
+    bool solvable = false;
+    for (int signs = 0; signs < 1 << p.n && !solvable; signs++) {
+        double x = 0;
+        for (int i = 0; i < p.n; i++) x += (double)(signs >> i & 1 ? -p.number[i] : p.number[i]);
+        solvable = x == p.target;
+    }
+    if (!solvable) return ARES_OK;
     if (all->n == all->capacity) {
         all->capacity = all->capacity * 2 + 64;
         all->items = ares_realloc(all->items, (size_t)all->capacity * sizeof *all->items);

@@ -99,7 +99,7 @@ int ares_env_find_action(const char *const *names, int n, ares_view action)
     return -1;
 }
 
-/* Zeroing `info`, too, would take longer than a step; n_info says what is there. */
+/* Leaves `info` as it is: zeroing it would take longer than a step, and n_info says what counts. */
 static void clear(ares_env_outcome *o, bool integer)
 {
     o->reward = (ares_env_reward){ 0, integer };
@@ -107,7 +107,7 @@ static void clear(ares_env_outcome *o, bool integer)
     o->n_info = o->dropped = 0;
 }
 
-/* One step; the turn's outcome takes it in. *known: whether the text was an action. */
+/* Takes one step and adds its outcome to the turn's. *known: whether the text was an action. */
 static int take(ares_env *e, ares_env_action action, ares_env_turn *turn, bool *known)
 {
     ares_env_outcome step, *whole = &turn->outcome;
@@ -172,23 +172,9 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
 #define ENTRY(name) &ares_env_type_##name,
 #define NAME(name) #name,
 TYPE_LIST(DECLARE)
-static const ares_env_type *const table[] = { TYPE_LIST(ENTRY) };
-static const char *const names[] = { TYPE_LIST(NAME) };
-
-static const char *const *env_type_names(int *n)
-{
-    *n = ARES_COUNT(names);
-    return names;
-}
-
-/* NULL and an error: unknown */
-static const ares_env_type *env_type_find(const char *name)
-{
-    int i;
-    return ares_lookup(ARES_ECONFIG, "env: type", name, names, ARES_COUNT(names), &i) == ARES_OK
-               ? table[i]
-               : NULL;
-}
+static const ares_env_type *const types[] = { TYPE_LIST(ENTRY) };
+static const char *const type_names[] = { TYPE_LIST(NAME) };
+enum { TYPES = ARES_COUNT(types) };
 
 /* Definitions of environments: options under env.definitions.<Tag>. */
 
@@ -201,12 +187,10 @@ enum { TAGS = 64, PATH = 256 };
 const char *const *ares_env_tag_names(int *n)
 {
     static const char *names[TAGS];
-    int types;
-    const char *const *type = env_type_names(&types);
-    ARES_ASSERT(env_tag_count + types <= TAGS);
+    ARES_ASSERT(env_tag_count + TYPES <= TAGS);
     for (int i = 0; i < env_tag_count; i++) names[i] = env_tags[i].name;
-    for (int i = 0; i < types; i++) names[env_tag_count + i] = type[i];
-    *n = env_tag_count + types;
+    for (int i = 0; i < TYPES; i++) names[env_tag_count + i] = type_names[i];
+    *n = env_tag_count + TYPES;
     return names;
 }
 
@@ -220,6 +204,7 @@ void ares_env_declare_options(ares_config *cfg)
     ares_config_add_options(cfg, "env", env_table, NULL);
 }
 
+/* Gives an option of a tag its built-in value, unless a file or the command line has set it. */
 static void preset(ares_config *cfg, const char *tag, const char *key, const char *value)
 {
     ares_str path = { 0 };
@@ -267,18 +252,14 @@ void ares_env_preset(ares_config *cfg, const char *tag)
         preset_options(cfg, t);
         return;
     }
-    int n;
-    const char *const *types = env_type_names(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(types[i], tag) == 0) preset(cfg, tag, "type", tag);
+    for (int i = 0; i < TYPES; i++)
+        if (strcmp(type_names[i], tag) == 0) preset(cfg, tag, "type", tag);
 }
 
 /* The built-in tags as a first layer, and each type under its own name with its defaults. */
 void ares_env_declare(ares_config *cfg)
 {
     ares_str text = { 0 };
-    int n;
-    const char *const *types = env_type_names(&n);
     ares_config_add_options(cfg, "env", env_table, NULL);
     ares_json_begin(&text, '{');
     ares_json_begin(ares_json_key(&text, "env"), '{');
@@ -293,28 +274,14 @@ void ares_env_declare(ares_config *cfg)
         ares_json_splice(ares_json_key(&text, "options"), ares_view_of(t->options));
         ares_json_end(&text, '}');
     }
-    for (int i = 0; i < n; i++) {
-        ares_json_begin(ares_json_key(&text, types[i]), '{');
-        write_string(&text, "type", types[i]);
+    for (int i = 0; i < TYPES; i++) {
+        ares_json_begin(ares_json_key(&text, type_names[i]), '{');
+        write_string(&text, "type", type_names[i]);
         ares_json_end(&text, '}');
     }
     for (int i = 0; i < 3; i++) ares_json_end(&text, '}');
     ares_config_load_text(cfg, "the built-in tags", ares_str_view(&text));
     ares_str_fini(&text);
-}
-
-static int check_tag(const ares_config *cfg, const char *tag)
-{
-    const ares_json *all = ares_config_get(cfg, "env.definitions");
-    const char *names[2 * TAGS];
-    int n = 0, built_in;
-    const char *const *known = ares_env_tag_names(&built_in);
-    if (ares_json_get(all, tag)) return ARES_OK;
-    for (int i = 0; i < built_in; i++)
-        if (!ares_json_get(all, known[i])) names[n++] = known[i];
-    for (int64_t i = 0; all && i < all->count && n < ARES_COUNT(names); i++)
-        names[n++] = all->members[i].key.data;
-    return ares_lookup(ARES_ECONFIG, "env: tag", tag, names, n, &(int){ 0 });
 }
 
 void ares_env_check_definitions(ares_config *cfg)
@@ -342,21 +309,29 @@ int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d)
     *d = (ares_env_definition){ 0 };
     if (strlen(tag) > PATH - 32 || strchr(tag, '.'))
         return ares_fail(ARES_ECONFIG, "env: tag = '%.64s': too long, or with a dot in it", tag);
-    ARES_TRY(check_tag(cfg, tag));
+    const ares_json *all = ares_config_get(cfg, "env.definitions");
+    if (!ares_json_get(all, tag)) { /* choices: the built-in tags, then those of the files */
+        const char *choices[2 * TAGS];
+        int n = 0, built_in;
+        const char *const *known = ares_env_tag_names(&built_in);
+        for (int i = 0; i < built_in; i++)
+            if (!ares_json_get(all, known[i])) choices[n++] = known[i];
+        for (int64_t i = 0; all && i < all->count && n < ARES_COUNT(choices); i++)
+            choices[n++] = all->members[i].key.data;
+        ARES_TRY(ares_lookup(ARES_ECONFIG, "env: tag", tag, choices, n, &(int){ 0 }));
+    }
     snprintf(path, sizeof path, "env.definitions.%s", tag);
     d->tag = strcpy(ares_config_alloc(cfg, strlen(tag)), tag);
     int faults = ares_config_fault_count(cfg);
     ares_config_bind(cfg, path, definition_table, &d->texts);
     if (ares_config_fault_count(cfg) > faults) return ARES_OK;
-    d->type = env_type_find(d->texts.type);
-    if (!d->type) {
-        int n;
-        const char *const *names = env_type_names(&n);
-        ares_lookup(ARES_ECONFIG, NULL, d->texts.type, names, n, &(int){ 0 });
+    int type;
+    if (ares_lookup(ARES_ECONFIG, NULL, d->texts.type, type_names, TYPES, &type) != ARES_OK) {
         snprintf(options, sizeof options, "%s.type", path);
         ares_config_fault(cfg, options, "%s", ares_error_message());
         return ARES_OK;
     }
+    d->type = types[type];
     snprintf(options, sizeof options, "%s.options", path);
     d->options = ares_config_alloc(cfg, d->type->options_size);
     if (d->type->options) ares_config_bind(cfg, options, d->type->options, d->options);
@@ -441,6 +416,7 @@ const char *const *ares_env_normalisations(int *n)
     return methods;
 }
 
+/* x of the members [n] of one group; the epsilon and the bounds -1 and 3 are RAGEN's. */
 static void normalise_group(int method, double *x, const int64_t *member, int64_t n)
 {
     double mean = 0, squares = 0;
@@ -468,7 +444,7 @@ void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
         ares_map_put(sizes, key, size + 1);
     }
     int64_t groups = ares_map_count(sizes), *member = ares_malloc((size_t)n * sizeof *member);
-    for (int64_t g = 0; groups < n && g < groups; g++) {
+    for (int64_t g = 0; groups < n && g < groups; g++) { /* none where each row is a group */
         int64_t count = 0, size = ares_map_value(sizes, g);
         ares_view key = ares_map_key(sizes, g);
         for (int64_t i = 0; i < n && count < size; i++)

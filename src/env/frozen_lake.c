@@ -19,7 +19,7 @@
 ARES_OPTION_STRUCT(frozen_lake_options, FROZEN_LAKE_OPTIONS);
 static ARES_OPTION_TABLE(frozen_lake_table, frozen_lake_options, FROZEN_LAKE_OPTIONS);
 
-enum { BOARDS = 10000 };
+enum { BOARDS = 10000 }; /* drawn for one map at most */
 enum { LEFT, DOWN, RIGHT, UP };
 static const char *const actions[] = { "Left", "Down", "Right", "Up" };
 
@@ -33,7 +33,7 @@ typedef struct frozen_lake {
 /* The cell beside a cell; at the border, the cell itself. */
 static int moved(int size, int cell, int direction)
 {
-    /* without branches, which no processor could foresee */
+    /* no branches: directions are random, so that a processor would mispredict them */
     int row = cell / size + (direction == DOWN) - (direction == UP),
         col = cell % size + (direction == RIGHT) - (direction == LEFT);
     row = ARES_MAX(0, ARES_MIN(row, size - 1));
@@ -42,6 +42,7 @@ static int moved(int size, int cell, int direction)
 }
 
 /* ---------------- maps */
+/* Whether the goal can be reached from the start: a search in breadth. */
 static bool has_way(const frozen_lake_map *m)
 {
     int queue[FROZEN_LAKE_CELLS], n = 0;
@@ -135,6 +136,7 @@ static bool is_certain(const frozen_lake *f, int cell)
     return is_end(f->map.cell[cell]) || !f->o->is_slippery;
 }
 
+/* Of the i-th outcome of an action: 0 and 2 slip to the sides, 1 goes where it is meant. */
 static double probability(const frozen_lake *f, bool certain, int i)
 {
     double s = f->o->success_rate;

@@ -15,7 +15,7 @@
 ARES_OPTION_STRUCT(game_2048_options, GAME_2048_OPTIONS);
 static ARES_OPTION_TABLE(game_2048_table, game_2048_options, GAME_2048_OPTIONS);
 
-enum { SIDE = 8 };
+enum { SIDE = 8 }; /* rows and columns at most */
 enum { UP, RIGHT, DOWN, LEFT };
 static const char *const actions[] = { "Up", "Right", "Down", "Left" };
 
@@ -26,6 +26,7 @@ typedef struct game {
     int64_t cell[SIDE * SIDE], score;
 } game;
 
+/* Puts a 2 or a 4 on an empty cell. */
 static void add_tile(game *s)
 {
     int empty[SIDE * SIDE], n = 0;
@@ -73,7 +74,7 @@ static bool can_slide(const game *s, int direction)
     return slide(copy, s->size, direction) >= 0;
 }
 
-/* The same bits on every machine: a binary digit of the logarithm per squaring. x >= 1. */
+/* Gives the same bits on every machine: a squaring per binary digit of the logarithm. x >= 1. */
 static double log2_of(uint64_t x)
 {
     enum { DIGITS = 58 }; /* with the 6 of the whole part: 64 */

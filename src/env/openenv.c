@@ -12,15 +12,6 @@
 
 /* Addresses, and JSON Schemas of actions as pydantic writes them. */
 
-/* ---------------- addresses */
-static const char *read_port(ares_view text, int *port)
-{
-    int64_t n;
-    if (!ares_parse_i64(text, &n) || n < 1 || n > 65535) return "its port is no number";
-    *port = (int)n;
-    return NULL;
-}
-
 const char *openenv_read_url(const char *url, openenv_address *out)
 {
     static const char *const schemes[] = { "ws://", "http://" };
@@ -36,8 +27,11 @@ const char *openenv_read_url(const char *url, openenv_address *out)
         return "expected ws://host:port/path";
     memcpy(out->host, at, host);
     if (at[host] == ':') {
-        const char *wrong = read_port((ares_view){ at + host + 1, rest - host - 1 }, &out->port);
-        if (wrong) return wrong;
+        int64_t port;
+        ares_view text = { at + host + 1, rest - host - 1 };
+        if (!ares_parse_i64(text, &port) || port < 1 || port > 65535)
+            return "its port is no number";
+        out->port = (int)port;
     }
     if (path >= sizeof out->base - 16 || strpbrk(at + rest, "?# "))
         return "expected ws://host:port/path";
@@ -68,6 +62,7 @@ static const ares_json *follow(const ares_json *schema, const ares_json *propert
     return found ? found : property;
 }
 
+/* A property without a type that is known takes any text. */
 static void read_type(openenv_form *f, const ares_json *property)
 {
     static const struct {
@@ -101,17 +96,10 @@ static void read_names(openenv_form *f, const ares_json *property)
     f->n_names = (int)values->count;
 }
 
-/* "move, speed" */
-static void list_fields(const ares_json *properties, ares_str *out)
-{
-    char quote[160];
-    for (int64_t i = 0; properties && i < properties->count && out->len < 1000; i++)
-        if (!ares_view_is(properties->members[i].key, "metadata"))
-            ares_str_addf(out, "%s%s", out->len ? ", " : "",
-                          foreign_quote(properties->members[i].key, quote));
-}
-
-/* The fields that the user has to fill: those required, else all. Their number; *name: the last. */
+/*
+ * How many fields an answer could fill: the required ones, or all where none is required, without
+ * those that `constants` fill. *name: the last of them.
+ */
 static int find_field(const ares_json *schema, const ares_json *constants, ares_view *name)
 {
     const ares_json *required = ares_json_get(schema, "required"),
@@ -135,8 +123,12 @@ static int find_field(const ares_json *schema, const ares_json *constants, ares_
 
 static int no_field(const ares_json *properties, const char *what)
 {
-    ares_str fields = { 0 };
-    list_fields(properties, &fields);
+    ares_str fields = { 0 }; /* "move, speed" */
+    char quote[160];
+    for (int64_t i = 0; properties && i < properties->count && fields.len < 1000; i++)
+        if (!ares_view_is(properties->members[i].key, "metadata"))
+            ares_str_addf(&fields, "%s%s", fields.len ? ", " : "",
+                          foreign_quote(properties->members[i].key, quote));
     int rc = ares_fail(ARES_ECONFIG,
                        "%s (fields of the server's actions: %s); name one in action_field and "
                        "give the others in action, or set action_field to '*'",
@@ -175,28 +167,23 @@ static void write_members(const ares_json *object, ares_str *out)
         ares_json_write(ares_json_key_view(out, object->members[i].key), object->members[i].value);
 }
 
-/* The text as JSON of the field's type; false: it is none. */
-static bool write_json(const openenv_form *f, ares_view text, ares_str *out)
-{
-    ares_arena arena = { 0 };
-    const ares_json *v;
-    bool good = ares_json_parse(&arena, text, "action", &v) == ARES_OK;
-    if (!good) ares_error_clear();
-    good = good && (v->type == f->type || (f->type == ARES_JSON_FLOAT && v->type == ARES_JSON_INT));
-    if (good && f->field) ares_json_write(ares_json_key(out, f->field), v);
-    else if (good) write_members(v, out);
-    ares_arena_fini(&arena);
-    return good;
-}
-
 bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_view text,
                         ares_str *out)
 {
     bool good = true;
     ares_json_begin(out, '{');
     write_members(constants, out);
-    if (f->type != ARES_JSON_STRING) good = write_json(f, text, out);
-    else ares_json_write_string(ares_json_key(out, f->field), text);
+    if (f->type == ARES_JSON_STRING) ares_json_write_string(ares_json_key(out, f->field), text);
+    else { /* the text must be JSON of the field's type */ ares_arena arena = { 0 };
+        const ares_json *v;
+        good = ares_json_parse(&arena, text, "action", &v) == ARES_OK;
+        if (!good) ares_error_clear();
+        good = good &&
+               (v->type == f->type || (f->type == ARES_JSON_FLOAT && v->type == ARES_JSON_INT));
+        if (good && f->field) ares_json_write(ares_json_key(out, f->field), v);
+        else if (good) write_members(v, out);
+        ares_arena_fini(&arena);
+    }
     ares_json_end(out, '}');
     return good;
 }
@@ -392,41 +379,23 @@ static void fail_with_answer(openenv *e, const socket_reply *r)
     connection_close(e->c);
 }
 
-/* The only text among the fields; NULL: there is none, or several. */
-static const ares_json *only_text(const ares_json *observation)
-{
-    const ares_json *found = NULL;
-    for (int64_t i = 0; i < observation->count; i++) {
-        const ares_json *v = observation->members[i].value;
-        if (v->type != ARES_JSON_STRING) continue;
-        if (found) return NULL;
-        found = v;
-    }
-    return found;
-}
-
-static void write_fields(const ares_json *observation, ares_str *out)
-{
-    ares_json_begin(out, '{');
-    for (int64_t i = 0; i < observation->count; i++)
-        if (!ares_view_is(observation->members[i].key, "metadata"))
-            ares_json_write(ares_json_key_view(out, observation->members[i].key),
-                            observation->members[i].value);
-    ares_json_end(out, '}');
-}
-
-/* of a template over what a server says */
+/* Bounds for a template, which reads whatever a server says. */
 static const ares_template_limits limits = { .steps = 1000000,
                                              .memory_bytes = 64 << 20,
                                              .output_bytes = FOREIGN_ANSWER_BYTES };
 
-/* false: it is no observation */
+/* Sets the state's text from an answer; false: the answer has no observation. */
 static bool read_state(openenv *e, const ares_json *data)
 {
     const ares_json *observation = ares_json_get(data, "observation");
     if (!observation || observation->type != ARES_JSON_OBJECT) return false;
     ares_str_clear(&e->f.state);
-    const ares_json *text = only_text(observation);
+    const ares_json *text = NULL;
+    int texts = 0;
+    for (int64_t i = 0; i < observation->count; i++) {
+        const ares_json *v = observation->members[i].value;
+        if (v->type == ARES_JSON_STRING) text = v, texts++;
+    }
     const ares_template *template = e->server->observation;
     char quote[160];
     if (template) {
@@ -436,8 +405,14 @@ static bool read_state(openenv *e, const ares_json *data)
         foreign_fail(&e->f, false, "the observation does not suit the template: %s",
                      foreign_quote(ares_view_of(ares_error_message()), quote));
         ares_error_clear();
-    } else if (text) ares_str_add_view(&e->f.state, text->text);
-    else write_fields(observation, &e->f.state);
+    } else if (texts == 1) ares_str_add_view(&e->f.state, text->text);
+    else { /* all fields as JSON */ ares_json_begin(&e->f.state, '{');
+        for (int64_t i = 0; i < observation->count; i++)
+            if (!ares_view_is(observation->members[i].key, "metadata"))
+                ares_json_write(ares_json_key_view(&e->f.state, observation->members[i].key),
+                                observation->members[i].value);
+        ares_json_end(&e->f.state, '}');
+    }
     return true;
 }
 
@@ -504,23 +479,6 @@ static int64_t descriptors(const void *options, int64_t n)
     return n;
 }
 
-/* ---------------- episodes */
-static void write_reset(openenv *e, uint64_t seed)
-{
-    char number[24];
-    int n = snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
-    ares_str_clear(&e->line);
-    ares_json_begin(&e->line, '{');
-    ares_json_write_string(ares_json_key(&e->line, "type"), ARES_VIEW("reset"));
-    ares_json_begin(ares_json_key(&e->line, "data"), '{');
-    ares_json_splice(ares_json_key(&e->line, "seed"), (ares_view){ number, (size_t)n });
-    for (int64_t i = 0; i < e->o->reset->count; i++)
-        ares_json_write(ares_json_key_view(&e->line, e->o->reset->members[i].key),
-                        e->o->reset->members[i].value);
-    ares_json_end(&e->line, '}');
-    ares_json_end(&e->line, '}');
-}
-
 static int reset(void *env, const ares_env_start *start)
 {
     openenv *e = env;
@@ -528,10 +486,19 @@ static int reset(void *env, const ares_env_start *start)
     bool was_open = connection_is_open(e->c);
     foreign_begin(&e->f);
     e->last = 0;
-    write_reset(e, start->seed);
+    char seed[24]; /* as text: all 64 bits count, without a sign */
+    int n = snprintf(seed, sizeof seed, "%llu", (unsigned long long)start->seed);
+    ares_str_clear(&e->line);
+    ares_json_begin(&e->line, '{');
+    ares_json_write_string(ares_json_key(&e->line, "type"), ARES_VIEW("reset"));
+    ares_json_begin(ares_json_key(&e->line, "data"), '{');
+    ares_json_splice(ares_json_key(&e->line, "seed"), (ares_view){ seed, (size_t)n });
+    write_members(e->o->reset, &e->line);
+    ares_json_end(&e->line, '}');
+    ares_json_end(&e->line, '}');
     if (!was_open && !connect_session(e)) return ARES_OK;
     connection_ask(e->c, ares_str_view(&e->line), e->o->timeout_s, &r);
-    if (r.failed && !r.by_clock && was_open) { /* closed between the episodes: no blame */
+    if (r.failed && !r.by_clock && was_open) { /* the server closed it between the episodes */
         if (!connect_session(e)) return ARES_OK;
         connection_ask(e->c, ares_str_view(&e->line), e->o->timeout_s, &r);
     }
@@ -547,7 +514,7 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
-/* null, which also stands for NaN, is no reward; yes and no are 1 and 0 */
+/* null, as servers also write NaN, is no reward; yes and no are 1 and 0. false: something else. */
 static bool read_reward(openenv *e, const ares_json *v, ares_env_outcome *out)
 {
     ares_env_reward reward = { 0, true };

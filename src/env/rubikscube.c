@@ -33,6 +33,7 @@ typedef struct cube {
     bool solved, over;
 } cube;
 
+/* The odd actions turn back: three turns are one the other way round. */
 static void turn(cube *c, int action)
 {
     for (int times = action % 2 ? 3 : 1; times; times--) {
@@ -43,13 +44,6 @@ static void turn(cube *c, int action)
             c->sticker[cycle[0]] = last;
         }
     }
-}
-
-static bool is_solved(const cube *c)
-{
-    for (int i = 0; i < STICKERS; i++)
-        if (c->sticker[i] != c->sticker[i - i % 4]) return false;
-    return true;
 }
 
 static int open_cube(const void *options, const void *shared, void **env)
@@ -77,7 +71,9 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     cube *c = env;
     turn(c, action.id);
     c->steps++;
-    c->solved = is_solved(c);
+    c->solved = true; /* every sticker has the colour of the first one of its face */
+    for (int i = 0; i < STICKERS; i++)
+        c->solved = c->solved && c->sticker[i] == c->sticker[i - i % 4];
     c->over = c->solved || c->steps >= c->o->max_steps;
     out->reward.value = c->solved;
     out->done = c->over;

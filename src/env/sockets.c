@@ -128,6 +128,7 @@ bool sockets_offered(void)
 }
 
 /* ---------------- the thread's side */
+/* The order is done: wakes the caller that waits for it. */
 static void finish(connection *c)
 {
     lws_sul_cancel(&c->late);
@@ -148,7 +149,7 @@ static bool is_waiting(connection *c)
     return waiting;
 }
 
-/* Whatever else comes from this socket is nobody's. */
+/* Parts the connection from its socket: whatever else comes from that is dropped. */
 static void let_go(connection *c)
 {
     if (!c->wsi) return;
@@ -173,6 +174,7 @@ static void end(connection *c, bool by_clock, const char *why)
     finish(c);
 }
 
+/* Closes the socket as well. */
 static void drop(connection *c, bool by_clock, const char *why)
 {
     if (c->wsi) lws_set_timeout(c->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
@@ -219,6 +221,7 @@ static void connect_to(connection *c)
     else end(c, false, "cannot be reached");
 }
 
+/* Begins what the order asks for; on_event ends it. */
 static void execute(connection *c)
 {
     if (c->order == ORDER_CLOSE) {
@@ -266,18 +269,7 @@ static void receive(connection *c, const char *data, size_t n, bool whole)
     finish(c);
 }
 
-/* 0, or -1 to close the socket */
-static int send_question(connection *c)
-{
-    if (!c->unsent) return 0;
-    size_t n = c->out.len - LWS_PRE;
-    c->unsent = false;
-    return lws_write(c->wsi, (unsigned char *)c->out.data + LWS_PRE, n, LWS_WRITE_TEXT) < (int)n
-               ? -1
-               : 0;
-}
-
-/* "closed the connection (1011 keepalive ping timeout)" */
+/* Keeps code and reason of a close frame: "closed the connection (1011 keepalive ping timeout)". */
 static void note_close(connection *c, const unsigned char *in, size_t n)
 {
     if (n < 2) return;
@@ -323,7 +315,14 @@ static int on_message(connection *c, struct lws *wsi, enum lws_callback_reasons 
         snprintf(c->end, sizeof c->end, "closed the connection");
         lws_callback_on_writable(wsi);
         break;
-    case LWS_CALLBACK_CLIENT_WRITEABLE: return send_question(c);
+    case LWS_CALLBACK_CLIENT_WRITEABLE: {
+        if (!c->unsent) break;
+        size_t length = c->out.len - LWS_PRE;
+        c->unsent = false;
+        int sent =
+            lws_write(c->wsi, (unsigned char *)c->out.data + LWS_PRE, length, LWS_WRITE_TEXT);
+        return sent < (int)length ? -1 : 0; /* -1 closes the socket */
+    }
     case LWS_CALLBACK_CLIENT_RECEIVE:
         if (lws_frame_is_binary(wsi)) { /* the protocol's messages are texts */
             drop(c, false, "sent a binary message");
@@ -348,7 +347,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
         return 0;
     }
     connection *c = wsi ? lws_get_opaque_user_data(wsi) : NULL;
-    if (!c) /* nobody's any more */
+    if (!c) /* a socket that was let go: close it */
         return reason == LWS_CALLBACK_CLIENT_RECEIVE || reason == LWS_CALLBACK_CLIENT_WRITEABLE ||
                        reason == LWS_CALLBACK_RECEIVE_CLIENT_HTTP
                    ? -1

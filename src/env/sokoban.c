@@ -17,8 +17,14 @@
  * the same states apart.
  */
 
+/* At most: tries of a seed, states of a search, seeds of a chain, states of a chain. */
 enum { TRIES = 4, EXPLORED = 300000, SEEDS = 100, WORK = 4 * EXPLORED };
-enum { KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 };
+enum { KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 }; /* 16 bits for the player and for each box */
+
+static bool is_free(int code)
+{
+    return code == SOKOBAN_FLOOR || code == SOKOBAN_TARGET;
+}
 
 int sokoban_beside(int cols, int cell, int direction)
 {
@@ -32,6 +38,10 @@ static int clamped(int x, int least, int most)
     return ARES_MIN(ARES_MAX(x, least), most);
 }
 
+/*
+ * Carves floor out of walls: a random walk that stamps a mask of 3 x 3 at each step and keeps to
+ * the inside of the rim.
+ */
 static void carve(const sokoban_size *z, ares_mt19937 *py, uint8_t *room)
 {
     static const char masks[5][10] = { "000111000", "010010010", "000110010", "000110110",
@@ -62,7 +72,7 @@ static int floor_cells(const uint8_t *room, int cells, int *list)
     return n;
 }
 
-/* false: too little floor */
+/* Places player and targets on floor, each cell alike; false: there is too little floor. */
 static bool place(const sokoban_size *z, ares_mt19937 *np, uint8_t *room)
 {
     int list[SOKOBAN_CELLS], cells = z->rows * z->cols, n = floor_cells(room, cells, list);
@@ -96,22 +106,19 @@ static uint64_t *slot_of(const seen *s, const uint64_t *key)
     }
 }
 
-static void grow(seen *s)
-{
-    seen wider = { .words = s->words, .count = s->count, .capacity = s->capacity * 2 };
-    wider.keys = ares_calloc((size_t)(wider.capacity * s->words), sizeof *wider.keys);
-    for (int64_t i = 0; i < s->capacity; i++) {
-        const uint64_t *key = s->keys + i * s->words;
-        if (key[0]) memcpy(slot_of(&wider, key), key, (size_t)s->words * sizeof *key);
-    }
-    ares_free(s->keys);
-    *s = wider;
-}
-
 /* Adds a state; false: it was there already. */
 static bool see(seen *s, const uint64_t *key)
 {
-    if (3 * s->count >= 2 * s->capacity) grow(s);
+    if (3 * s->count >= 2 * s->capacity) { /* two thirds full: twice as many slots */
+        seen wider = { .words = s->words, .count = s->count, .capacity = s->capacity * 2 };
+        wider.keys = ares_calloc((size_t)(wider.capacity * s->words), sizeof *wider.keys);
+        for (int64_t i = 0; i < s->capacity; i++) {
+            const uint64_t *old = s->keys + i * s->words;
+            if (old[0]) memcpy(slot_of(&wider, old), old, (size_t)s->words * sizeof *old);
+        }
+        ares_free(s->keys);
+        *s = wider;
+    }
     uint64_t *slot = slot_of(s, key);
     if (slot[0]) return false;
     memcpy(slot, key, (size_t)s->words * sizeof *key);
@@ -139,18 +146,6 @@ typedef struct search {
     int best_score, best_displacement;
 } search;
 
-static void key_of(const search *s, uint64_t *key)
-{
-    uint16_t part[KEY_WORDS * 4] = { (uint16_t)(s->player + 1) };
-    for (int b = 0; b < s->size->boxes; b++) { /* sorted: a grid does not tell boxes apart */
-        uint16_t box = (uint16_t)((s->box[b] << 1 | s->pulled[b]) + 1);
-        int at = 1 + b;
-        for (; at > 1 && part[at - 1] > box; at--) part[at] = part[at - 1];
-        part[at] = box;
-    }
-    memcpy(key, part, sizeof part);
-}
-
 static int distance(const search *s, int b)
 {
     int cols = s->size->cols;
@@ -158,6 +153,7 @@ static int distance(const search *s, int b)
            abs(s->box[b] % cols - s->target[b] % cols);
 }
 
+/* Moves a box and keeps the sum of distances up to date. */
 static void put_box(search *s, int b, int cell, uint8_t pulled)
 {
     s->away -= distance(s, b);
@@ -174,7 +170,14 @@ static bool visit(search *s, int level, int swaps)
 {
     uint64_t key[KEY_WORDS];
     if (level + 1 >= s->size->search_depth || s->explored.count >= EXPLORED) return false;
-    key_of(s, key);
+    uint16_t part[KEY_WORDS * 4] = { (uint16_t)(s->player + 1) };
+    for (int b = 0; b < s->size->boxes; b++) { /* sorted: a grid does not tell boxes apart */
+        uint16_t box = (uint16_t)((s->box[b] << 1 | s->pulled[b]) + 1);
+        int at = 1 + b;
+        for (; at > 1 && part[at - 1] > box; at--) part[at] = part[at - 1];
+        part[at] = box;
+    }
+    memcpy(key, part, sizeof part);
     if (!see(&s->explored, key)) return false;
     int score = swaps * s->away;
     for (int b = 0; b < s->size->boxes && score > s->best_score; b++)
@@ -192,7 +195,7 @@ static bool pull(search *s, int direction, const frame *from, frame *to)
 {
     int cols = s->size->cols, there = sokoban_beside(cols, s->player, direction),
         behind = 2 * s->player - there, code = s->state[there];
-    if (code != SOKOBAN_FLOOR && code != SOKOBAN_TARGET) return false;
+    if (!is_free(code)) return false;
     *to = (frame){ (int16_t)s->player, -1, from->swaps, from->last, 0, 0, 0 };
     s->state[s->player] = s->fixed[s->player];
     s->state[there] = SOKOBAN_PLAYER;
@@ -206,7 +209,7 @@ static bool pull(search *s, int direction, const frame *from, frame *to)
                        .last = b,
                        .code = (uint8_t)code,
                        .pulled = s->pulled[b] };
-        s->state[s->player] = SOKOBAN_BOX_ON_TARGET; /* wherever it is */
+        s->state[s->player] = SOKOBAN_BOX_ON_TARGET; /* code 3 marks a pulled box, on any cell */
         s->state[behind] = s->fixed[behind];
         put_box(s, b, s->player, 1);
     }
@@ -244,6 +247,7 @@ static void search_back(search *s)
     ares_free(stack);
 }
 
+/* Begins with every box on its target and leaves in room->state the best state of the search. */
 static void unsolve(const sokoban_size *z, sokoban_room *room)
 {
     int cells = z->rows * z->cols, n = 0;
@@ -268,6 +272,7 @@ static void unsolve(const sokoban_size *z, sokoban_room *room)
 }
 
 /* ---------------- the player walks off */
+/* Sometimes moves the player up to three cells away, never back to a cell of this walk. */
 static void walk_off(const sokoban_size *z, ares_mt19937 *py, sokoban_room *room)
 {
     int been[4], player = 0;
@@ -277,8 +282,8 @@ static void walk_off(const sokoban_size *z, ares_mt19937 *py, sokoban_room *room
     for (int steps = 1;; steps++) {
         int way[4], n = 0;
         for (int d = 0; d < 4; d++) {
-            int there = sokoban_beside(z->cols, player, d), code = room->state[there];
-            bool free = code == SOKOBAN_FLOOR || code == SOKOBAN_TARGET;
+            int there = sokoban_beside(z->cols, player, d);
+            bool free = is_free(room->state[there]);
             for (int k = 0; k < steps; k++) free = free && been[k] != there;
             if (free) way[n++] = there;
         }
@@ -420,11 +425,6 @@ static int reset(void *env, const ares_env_start *start)
     return ARES_OK;
 }
 
-static bool is_free(int code)
-{
-    return code == SOKOBAN_FLOOR || code == SOKOBAN_TARGET;
-}
-
 /* Pushes or moves; false: nothing does. */
 static bool act(sokoban *s, int direction)
 {
@@ -442,19 +442,14 @@ static bool act(sokoban *s, int direction)
     return true;
 }
 
-/* Targets without a box. One that the player stands on counts. */
-static int64_t uncovered(const sokoban *s)
-{
-    int64_t n = s->room.fixed[s->player] == SOKOBAN_TARGET;
-    for (int i = 0; i < s->size.rows * s->size.cols; i++) n += s->room.state[i] == SOKOBAN_TARGET;
-    return n;
-}
-
 static int step(void *env, ares_env_action action, ares_env_outcome *out)
 {
     sokoban *s = env;
     bool moved = act(s, action.id);
-    int64_t left = uncovered(s), on_target = s->size.boxes - left;
+    int64_t left = s->room.fixed[s->player] == SOKOBAN_TARGET; /* the player may stand on one */
+    for (int i = 0; i < s->size.rows * s->size.cols; i++)
+        left += s->room.state[i] == SOKOBAN_TARGET;
+    int64_t on_target = s->size.boxes - left;
     double reward = -0.1;
     if (on_target > s->on_target) reward += 1;
     else if (on_target < s->on_target) reward -= 1;

@@ -19,7 +19,7 @@
 ARES_OPTION_STRUCT(bandit_options, BANDIT_OPTIONS);
 static ARES_OPTION_TABLE(bandit_table, bandit_options, BANDIT_OPTIONS);
 
-/* safe, risky */
+/* Names of the arms: safe, risky. Training and test share none. */
 typedef const char *pair[2];
 static const pair train[] = {
     { "Teacher", "Trader" },           { "Nurse", "StartupFounder" },
@@ -40,8 +40,8 @@ typedef struct bandit {
     const bandit_options *o;
     ares_pcg64 stream;
     const char *arm[2];
-    int risky;  /* its place */
-    int pulled; /* its place; -1: none yet */
+    int risky;  /* place of the risky arm in `arm` */
+    int pulled; /* place of the arm that was pulled; -1: none yet */
     double paid;
 } bandit;
 
@@ -59,9 +59,9 @@ static int reset(void *env, const ares_env_start *start)
     bool testing = strcmp(b->o->split, "test") == 0, named = b->o->safe || b->o->risky;
     const pair *pairs = testing ? test : train;
     const pair given = { b->o->safe ? b->o->safe : "phoenix",
-                         b->o->risky ? b->o->risky : "dragon" }; /* RAGEN's */
+                         b->o->risky ? b->o->risky : "dragon" }; /* RAGEN's names */
     int n = testing ? ARES_COUNT(test) : ARES_COUNT(train);
-    /* RAGEN's bandits with names draw no pair, and a group's are alike. */
+    /* as in RAGEN: with given names nothing is drawn, and all bandits of a group are alike */
     ares_pcg64_seed(&b->stream, start->seed + (named ? 0 : (uint64_t)start->id));
     const pair *names = named ? &given : &pairs[(int)(ares_pcg64_random(&b->stream) * n)];
     b->risky = ares_pcg64_random(&b->stream) < 0.5;

@@ -35,13 +35,13 @@ typedef struct process process;
 struct seat {
     process *at;
     int64_t id;
-    int64_t life; /* of the process, in which the episode began */
+    int64_t life; /* the process's life in which the episode began */
     bool waiting;
-    double asked;  /* when */
+    double asked;  /* time of the question */
     int64_t ahead; /* questions that were open then, this one included */
     ares_str line;
     reply *reply;
-    pthread_cond_t told; /* answered, or to read for the others */
+    pthread_cond_t told; /* it is answered, or it must read for the others now */
 };
 
 struct process {
@@ -49,7 +49,7 @@ struct process {
     pthread_mutex_t lock;
     ares_child child;
     int64_t life;          /* how often it was started */
-    bool answered;         /* in this life */
+    bool answered;         /* at least once in this life */
     bool led;              /* a caller reads */
     int wake;              /* eventfd: there is more to write; -1: one seat, nothing to tell */
     ares_str out, in;      /* not yet written; not yet a whole line */
@@ -57,7 +57,7 @@ struct process {
     seat **seats;          /* [all->o.seats] NULL: free */
     int64_t n_seats, open; /* taken; questions without an answer */
     char why[400];         /* how its last life ended */
-    bool by_clock, quit;   /* late; of its own accord */
+    bool by_clock, quit;   /* its last life ended because it was late; because it exited */
     int64_t unasked;       /* lines that nobody asked for, since a reply told of them */
 };
 
@@ -77,7 +77,7 @@ struct processes {
     int64_t n, next_id;
 };
 
-/* NULL, and an error: the system has no descriptor for it. */
+/* NULL and an error: the system has no descriptor for its eventfd. */
 static process *process_new(processes *all)
 {
     int wake = all->o.seats > 1 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
@@ -94,7 +94,7 @@ static process *process_new(processes *all)
     return p;
 }
 
-/* Finds a place; a process is started by its first question. NULL, and an error: there is none. */
+/* Takes a free place. A process starts with its first question. NULL and an error: no place. */
 static seat *seat_new(processes *all)
 {
     int64_t i = 0;
@@ -293,7 +293,7 @@ static bool start(process *p)
     return false;
 }
 
-/* Whether the process is there to be asked. */
+/* Whether the process can be asked; where an episode begins, one that does not run is started. */
 static bool prepare(process *p, seat *s, bool begins)
 {
     /*
@@ -324,9 +324,9 @@ static void wait_for_answer(process *p, seat *s, ares_view question)
 }
 
 /*
- * Asks one question, a line without its newline, and waits for the answer. begins: of an episode;
- * starts the process where none runs. Another question fails when the process has been started
- * again since.
+ * Asks one question, a line without its newline, and waits for the answer. begins: the question
+ * begins an episode, and starts the process where none runs. Any other question fails when the
+ * process has been started again since the episode began.
  */
 static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
 {
@@ -341,7 +341,7 @@ static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
         else fail_seat(p, s);
         unasked += p->unasked;
         p->unasked = 0;
-        /* one that quits after an episode may still be there when the next one is asked for */
+        /* a program that exits after each episode may not have done so yet: ask the next one */
         again = r->failed && begins && p->quit && s->life == life;
     }
     r->unasked = unasked;
@@ -349,7 +349,7 @@ static void seat_ask(seat *s, ares_view question, bool begins, reply *r)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* After an answer that makes no sense: ends the process where it is this seat's alone. */
+/* After an answer that makes no sense: ends the process, unless other seats share it. */
 static void seat_give_up(seat *s)
 {
     process *p = s->at;
@@ -358,7 +358,7 @@ static void seat_give_up(seat *s)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* What environments in somebody else's program have in common. */
+/* What environments in users' programs and on servers have in common. */
 
 static void forget_actions(foreign *f)
 {
@@ -403,7 +403,7 @@ const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked
 }
 
 /* ---------------- what an answer holds */
-/* ["left", "right"]; false where it is no list of texts */
+/* Reads the episode's actions, ["left", "right"]; false: it is no list of texts. */
 static bool foreign_read_actions(foreign *f, const ares_json *list)
 {
     if (list->type != ARES_JSON_ARRAY || !list->count) return false;
@@ -416,7 +416,7 @@ static bool foreign_read_actions(foreign *f, const ares_json *list)
     return true;
 }
 
-/* The name as it lives as long as the environment; NULL: no name for a metric, or one too many. */
+/* A copy of the name that lives as long as the environment; NULL: no metric's name, or too many. */
 static const char *known_name(foreign *f, ares_view name)
 {
     bool printable = name.len > 0 && name.len < FOREIGN_NAME_BYTES;
@@ -441,7 +441,7 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
             continue;
         }
         double value = yes_or_no ? v->boolean : v->number;
-        if (!__builtin_isfinite(value)) continue; /* 400 digits */
+        if (!__builtin_isfinite(value)) continue; /* an integer of 400 digits reads as infinity */
         if (success) out->success = value != 0;
         const char *name = known_name(f, object->members[i].key);
         if (name) env_tell_again(out, name, value);
@@ -450,7 +450,8 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
     return true;
 }
 
-/* No reward is larger: sums over an episode stay finite as floats, which training takes them as. */
+/* The largest reward allowed: sums over an episode stay finite as f32, in which training has them.
+ */
 #define FOREIGN_REWARD 1e30
 
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out)

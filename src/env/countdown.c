@@ -48,7 +48,7 @@ static double number(reader *r)
 {
     const char *begin = r->at;
     while (r->at < r->end && isdigit((unsigned char)*r->at)) r->at++;
-    bool padded = r->at - begin > 1 && *begin == '0'; /* no number in Python */
+    bool padded = r->at - begin > 1 && *begin == '0'; /* "007", which Python refuses */
     if (r->at < r->end && *r->at == '.') {
         padded = false;
         do r->at++;
@@ -138,6 +138,7 @@ typedef struct problems {
     int64_t n, capacity;
 } problems;
 
+/* Reads a row of the file; a problem without a solution is left out. */
 static int add_row(void *ctx, const ares_json *row)
 {
     problems *all = ctx;
@@ -194,7 +195,7 @@ static int load(const void *options, void **shared)
                      o->path);
 }
 
-/* Three or four numbers below 100, and what they make under random signs. */
+/* Draws three or four numbers below 100; the target is their sum under random signs, 1 or more. */
 static countdown_problem make_problem(uint64_t seed)
 {
     ares_mt19937 py;
@@ -213,7 +214,7 @@ static countdown_problem make_problem(uint64_t seed)
 /* ---------------- the environment */
 typedef struct countdown {
     const countdown_options *o;
-    const problems *all; /* NULL: made from the seed */
+    const problems *all; /* NULL: problems are made from the seed */
     countdown_problem problem;
     ares_env_reward paid;
     bool answered;

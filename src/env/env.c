@@ -13,9 +13,8 @@
 #include "ares/core.h"
 #include "ares/env.h"
 
-/* Environments and their episodes: what happens around a type's own steps. */
-
 /* ---------------- rewards */
+/* The sum is an integer only where both are, as in Python. */
 static ares_env_reward sum(ares_env_reward a, ares_env_reward b)
 {
     return (ares_env_reward){ a.value + b.value, a.integer && b.integer };
@@ -48,7 +47,7 @@ void ares_env_fini(ares_env *e)
     *e = (ares_env){ 0 };
 }
 
-/* Whether somebody else's program has failed the episode. */
+/* Whether a user's program or server has failed the episode. */
 static bool has_failed(ares_env *e)
 {
     const ares_env_type *type = e->definition->type;
@@ -161,7 +160,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     return ARES_OK;
 }
 
-/* The table of environment types. To add one: a file in this folder and a word here. */
+/* The table of environment types. A new type is a file in this folder and a word here. */
 
 #define TYPE_LIST(X) \
     X(sokoban)       \
@@ -436,7 +435,7 @@ static void normalise_group(int method, double *x, const int64_t *member, int64_
 void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n)
 {
     if (method == ARES_ENV_IDENTITY || n == 0) return;
-    ares_map *sizes = ares_map_new(); /* of the groups, by their number */
+    ares_map *sizes = ares_map_new(); /* rows of each group; the key is the group's number */
     for (int64_t i = 0; i < n; i++) {
         int64_t size = 0;
         ares_view key = { (const char *)&group[i], sizeof group[i] };
@@ -478,6 +477,7 @@ void board_add_cells(ares_str *out, const char *label, const int *cells, int n, 
     }
 }
 
+/* Calls each with every row of the text; empty lines are no rows. */
 static int read_lines(const char *path, ares_view rest, int64_t most, ares_arena *arena,
                       int (*each)(void *ctx, const ares_json *row), void *ctx)
 {

@@ -39,6 +39,7 @@ static size_t space_at(const char *s, size_t len)
     return 0;
 }
 
+/* Without white space at both ends. A character of white space has three bytes at most. */
 static ares_view stripped(ares_view v)
 {
     for (size_t n; (n = space_at(v.data, v.len)) != 0; v.len -= n) v.data += n;
@@ -52,7 +53,7 @@ static ares_view stripped(ares_view v)
 }
 
 /* ---------------- taking out */
-/* v without the token, once from left to right, as Python's replace does; then stripped. */
+/* v without the token, taken out once from left to right as Python's replace does, and stripped. */
 static ares_view without(ares_view v, ares_view token, ares_arena *arena)
 {
     int64_t at = ares_view_find(v, token, 0);
@@ -87,6 +88,7 @@ ares_view ares_env_without_specials(const ares_env_format *f, ares_view v, ares_
     return (ares_view){ copy, n };
 }
 
+/* A part of the answer without tags and special tokens. */
 static ares_view cleaned(const ares_env_format *f, ares_view v, ares_arena *arena)
 {
     static const char *const tags[] = { "<think>", "</think>", "<answer>", "</answer>" };
@@ -101,7 +103,10 @@ static ares_view between(ares_view v, size_t begin, size_t end)
     return (ares_view){ v.data + begin, end - begin };
 }
 
-/* Both views lie in v. The earliest </think> that white space and <answer> follow counts. */
+/*
+ * Finds thought and answer in v, where both views lie. The thought ends at the first </think> that
+ * <answer> follows after white space at most; the answer ends at the first </answer>.
+ */
 static bool find_parts(ares_view v, bool think, ares_view *thought, ares_view *answer)
 {
     const ares_view open = ARES_VIEW("<think>"), close = ARES_VIEW("</think>"),
@@ -201,7 +206,7 @@ void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_s
         ares_str_add_z(out, "\nThe meaning of each symbol in the state is:\n");
         d->type->vocabulary(d->options, out);
     }
-    /* where a type of ours has actions of each episode, its states name them */
+    /* a built-in type whose actions differ by episode (bandit) names them in its states */
     if (!d->type->action_names && !d->type->waits) return;
     const char *const *names = ares_env_actions(e, &n);
     if (names) ares_str_add_z(out, "\nYour available actions are:\n");

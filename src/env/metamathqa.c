@@ -22,6 +22,7 @@ typedef struct questions {
     int64_t n, capacity;
 } questions;
 
+/* A question, and of its response what follows the mark: the answer. */
 static int add_row(void *ctx, const ares_json *row)
 {
     const ares_view mark = ARES_VIEW("The answer is: ");
@@ -100,12 +101,12 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     ares_view given = action.text, gold = m->now->answer;
     bool empty = !ares_view_trim(given).len;
     int a, b;
-    do {
+    do { /* compared without white space and case */
         a = next_byte(&given);
         b = next_byte(&gold);
     } while (a == b && a >= 0);
     m->right = a == b && !empty;
-    double reward = m->right;
+    double reward = m->right; /* 1, halved for each attempt before this one */
     for (int i = 0; i < m->attempts && reward > 0; i++) reward /= 2;
     m->attempts++;
     out->reward.value = reward;

@@ -10,8 +10,6 @@
 
 #include "ares/text.h"
 
-/* Addresses, and JSON Schemas of actions as pydantic writes them. */
-
 const char *openenv_read_url(const char *url, openenv_address *out)
 {
     static const char *const schemes[] = { "ws://", "http://" };
@@ -41,14 +39,14 @@ const char *openenv_read_url(const char *url, openenv_address *out)
     return NULL;
 }
 
-/* ---------------- schemas */
+/* ---------------- JSON Schemas of actions, as pydantic writes them */
 void openenv_form_fini(openenv_form *f)
 {
     ares_arena_fini(&f->arena);
     *f = (openenv_form){ 0 };
 }
 
-/* {"$ref": "#/$defs/Move"}, also as the only item of allOf, stands for what it names. */
+/* Resolves {"$ref": "#/$defs/Move"}, which may also be the only item of allOf. */
 static const ares_json *follow(const ares_json *schema, const ares_json *property)
 {
     const ares_json *all = ares_json_get(property, "allOf");
@@ -174,7 +172,9 @@ bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_
     ares_json_begin(out, '{');
     write_members(constants, out);
     if (f->type == ARES_JSON_STRING) ares_json_write_string(ares_json_key(out, f->field), text);
-    else { /* the text must be JSON of the field's type */ ares_arena arena = { 0 };
+    else {
+        /* the text must be JSON of the field's type */
+        ares_arena arena = { 0 };
         const ares_json *v;
         good = ares_json_parse(&arena, text, "action", &v) == ARES_OK;
         if (!good) ares_error_clear();
@@ -218,7 +218,7 @@ static ARES_OPTION_TABLE(openenv_table, openenv_options, OPENENV_OPTIONS);
 typedef struct server {
     sockets *sockets;
     openenv_form form;
-    ares_template *observation; /* NULL: the only text */
+    ares_template *observation; /* NULL: a state is the only text, or all fields as JSON */
     char path[600];             /* of sessions */
 } server;
 
@@ -227,7 +227,7 @@ typedef struct openenv {
     const server *server;
     connection *c;
     foreign f;
-    double last; /* reward */
+    double last; /* the server's last reward, for options.reward = last */
     ares_str line;
     ares_arena arena; /* of one answer */
 } openenv;
@@ -260,7 +260,8 @@ static void check(const void *options, ares_config *cfg, const char *path)
     ares_template_free(observation);
 }
 
-/* The schema of actions, of a server that may still be starting. */
+/* Reads the schema of actions; tries again until connect_timeout_s, as the server may be starting.
+ */
 static int fetch_schema(const openenv_options *o, const openenv_address *a, server *s)
 {
     char path[600], quote[160];
@@ -307,7 +308,7 @@ static int load_server(const openenv_options *o, server *s)
 {
     openenv_address a;
     const char *wrong = openenv_read_url(o->url, &a);
-    ARES_ASSERT(!wrong); /* checked */
+    ARES_ASSERT(!wrong); /* check() has read it */
     snprintf(s->path, sizeof s->path, "%s/ws", a.base);
     if (o->observation)
         ARES_TRY(ares_template_new("observation", ares_view_of(o->observation), &s->observation));
@@ -354,7 +355,7 @@ static const ares_json *read_answer(openenv *e, const socket_reply *r)
     char quote[160];
     if (r->failed) {
         foreign_fail(&e->f, r->by_clock, "the server %s", r->why);
-        e->f.replayable = false; /* others play on it */
+        e->f.replayable = false; /* others play on the server: a second run may differ */
         return NULL;
     }
     ares_arena_reset(&e->arena);
@@ -406,7 +407,8 @@ static bool read_state(openenv *e, const ares_json *data)
                      foreign_quote(ares_view_of(ares_error_message()), quote));
         ares_error_clear();
     } else if (texts == 1) ares_str_add_view(&e->f.state, text->text);
-    else { /* all fields as JSON */ ares_json_begin(&e->f.state, '{');
+    else {
+        ares_json_begin(&e->f.state, '{');
         for (int64_t i = 0; i < observation->count; i++)
             if (!ares_view_is(observation->members[i].key, "metadata"))
                 ares_json_write(ares_json_key_view(&e->f.state, observation->members[i].key),
@@ -417,7 +419,10 @@ static bool read_state(openenv *e, const ares_json *data)
 }
 
 /* ---------------- sessions */
-/* Whether there is a session now; if not, the episode has failed. */
+/*
+ * Opens a session, trying again until connect_timeout_s; false: the episode has failed. Its first
+ * question shows whether the server has a place: one that is full sends an error unasked.
+ */
 static bool connect_session(openenv *e)
 {
     const double end = ares_now_s() + e->o->connect_timeout_s;
@@ -425,7 +430,7 @@ static bool connect_session(openenv *e)
     socket_reply r;
     for (;;) {
         foreign_begin(&e->f);
-        /* a server that is full says so unasked, in place of an answer */
+
         connection_open(e->c, e->server->path, ARES_VIEW("{\"type\":\"state\"}"),
                         ARES_MAX(end - ares_now_s(), 0.001), &r);
         const ares_json *v = read_answer(e, &r), *data = ares_json_get(v, "data");
@@ -472,7 +477,7 @@ static int open_openenv(const void *options, const void *shared, void **env)
     return rc;
 }
 
-/* A session is a socket. */
+/* One socket per environment. */
 static int64_t descriptors(const void *options, int64_t n)
 {
     (void)options;

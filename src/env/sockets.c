@@ -4,8 +4,6 @@
  */
 #include "internal.h"
 
-/* A build without libwebsockets has no connections. */
-
 #ifndef ARES_HAVE_WEBSOCKETS
 
 bool sockets_offered(void)
@@ -28,7 +26,7 @@ void sockets_free(sockets *all)
     ARES_ASSERT(!all);
 }
 
-/* Without a `sockets` there is no connection. */
+/* sockets_new always fails here, so that `all` is NULL, and so is every connection. */
 connection *connection_new(sockets *all)
 {
     sockets_free(all);
@@ -89,7 +87,7 @@ void connection_get(connection *c, const char *path, double timeout_s, socket_re
 #include "ares/dist.h"
 
 enum { CONNECTIONS = 8192 };      /* at most, of one server */
-static const double look_s = 0.5; /* for a signal that ends the work */
+static const double look_s = 0.5; /* how often to look for a signal that ends the work */
 
 typedef enum { ORDER_OPEN, ORDER_ASK, ORDER_GET, ORDER_CLOSE } order;
 
@@ -102,9 +100,9 @@ struct connection {
     bool waiting, taken, open; /* under the lock; taken: the thread has its order */
     socket_reply *reply;
     pthread_cond_t told;
-    /* the thread's while somebody waits, else the caller's */
+    /* used by the thread while a caller waits, else by the caller */
     ares_str out, in; /* out: LWS_PRE free bytes, then the question */
-    /* the thread's alone */
+    /* used by the thread alone */
     struct lws *wsi;
     bool document, unsent;
     lws_sorted_usec_list_t late;
@@ -140,7 +138,7 @@ static void finish(connection *c)
     pthread_mutex_unlock(&c->all->lock);
 }
 
-/* Whether somebody waits, and not only for an order that is still in the queue. */
+/* Whether a caller waits for an order that the thread has taken from the queue. */
 static bool is_waiting(connection *c)
 {
     pthread_mutex_lock(&c->all->lock);
@@ -157,7 +155,7 @@ static void let_go(connection *c)
     c->wsi = NULL;
 }
 
-/* The connection has ended; whoever waits is told why. */
+/* Notes that the connection has ended, and tells a caller that waits why. */
 static void end(connection *c, bool by_clock, const char *why)
 {
     if (why != c->end) snprintf(c->end, sizeof c->end, "%s", why);
@@ -202,6 +200,7 @@ static void wait_until_late(connection *c, double left)
                      (lws_usec_t)(ARES_MIN(left, look_s) * LWS_USEC_PER_SEC) + 1);
 }
 
+/* libwebsockets may call on_event before it returns, which may already have ended the order. */
 static void connect_to(connection *c)
 {
     struct lws_client_connect_info info = {
@@ -285,7 +284,7 @@ static int on_document(connection *c, struct lws *wsi, enum lws_callback_reasons
     char buffer[LWS_PRE + 4096], *at = buffer + LWS_PRE;
     int room = sizeof buffer - LWS_PRE;
     switch ((int)reason) {
-    case LWS_CALLBACK_RECEIVE_CLIENT_HTTP: /* its body comes by the next reason */
+    case LWS_CALLBACK_RECEIVE_CLIENT_HTTP: /* reading here brings the next case */
         return lws_http_client_read(wsi, &at, &room) < 0 ? -1 : 0;
     case LWS_CALLBACK_RECEIVE_CLIENT_HTTP_READ: receive(c, in, n, false); break;
     case LWS_CALLBACK_COMPLETED_CLIENT_HTTP:
@@ -390,7 +389,7 @@ int sockets_new(const char *host, int port, size_t answer_bytes, sockets **out)
         .fd_limit_per_thread = CONNECTIONS + 8,
     });
     sigset_t every, before;
-    sigfillset(&every); /* signals are for the main thread */
+    sigfillset(&every); /* blocked in the new thread: the main thread takes them */
     pthread_sigmask(SIG_SETMASK, &every, &before);
     int rc = all->context ? pthread_create(&all->thread, NULL, serve, all) : -1;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -426,7 +425,7 @@ connection *connection_new(sockets *all)
     return c;
 }
 
-/* Leaves the order and waits until it is done. */
+/* Appends the order to the queue, wakes the thread, and waits until it is done. */
 static void give_order(connection *c, order order)
 {
     sockets *all = c->all;

@@ -6,8 +6,8 @@
  *     definition   a type with its options and its texts; the name of one is a tag (CoordSokoban)
  *     environment  one place to act in; many of a definition live side by side
  *
- * An environment knows no model and no batch. Nothing here depends on the order in which
- * environments are reset or stepped; different environments may be used on different threads at
+ * An environment knows no model and no batch. Results do not depend on the order in which
+ * environments are reset or stepped. Different environments may be used on different threads at
  * once.
  */
 #ifndef ARES_ENV_H
@@ -16,7 +16,7 @@
 #include "ares/config.h"
 #include "ares/core.h"
 
-/* ---------------- numbers that texts show
+/* ---------------- rewards as prompts print them
  * A reward keeps whether it is an integer, because prompts print 0 and 0.0 differently, as Python
  * does.
  */
@@ -46,7 +46,7 @@ typedef struct ares_env_info {
     double value; /* yes and no are 1 and 0 */
 } ares_env_info;
 enum { ARES_ENV_INFO = 16 };
-/* told of a turn without a known action, by the environment's caller and not by its type */
+/* The number that ares_env_act, not the type, tells of a turn without a known action. */
 #define ARES_ENV_INVALID "manager_invalid_action"
 
 typedef struct ares_env_outcome {
@@ -54,8 +54,8 @@ typedef struct ares_env_outcome {
     bool done; /* the episode is over; no step may follow */
     bool success;
     bool refused; /* the text is no action: nothing was done, and it counts as an unknown name */
-    int n_info;   /* action_is_effective, action_is_valid, and whatever else the type tells */
-    int dropped;  /* numbers that had no place there, or no name for a metric */
+    int n_info;   /* numbers in `info`: action_is_effective, action_is_valid, and the type's own */
+    int dropped;  /* numbers that did not fit in `info`, or whose name suits no metric */
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
 
@@ -66,19 +66,19 @@ typedef struct ares_env_type {
     /* The actions that every environment of the type has; NULL: see `actions`. */
     const char *const *action_names;
     int n_actions;
-    /* "symbol: meaning" of what a state shows, joined by ", "; NULL: nothing to explain */
+    /* Appends "symbol: meaning" per symbol of a state, joined by ", "; NULL: needs no words. */
     void (*vocabulary)(const void *options, ares_str *out);
     /* Relations between options: faults go to cfg; path is where they stand. NULL: none. */
     void (*check)(const void *options, ares_config *cfg, const char *path);
     /* What all environments of a definition share, read only (data); NULL: nothing. */
     int (*load)(const void *options, void **shared);
     void (*unload)(void *shared);
-    /* options and shared outlive the environment */
+    /* Makes and frees an environment; options and shared outlive it. */
     int (*open)(const void *options, const void *shared, void **env);
     void (*close)(void *env);
     int (*reset)(void *env, const ares_env_start *start);
     int (*step)(void *env, ares_env_action action, ares_env_outcome *out);
-    /* appends the text of the present state */
+    /* Appends the text of the present state. */
     void (*render)(const void *env, ares_str *out);
     /*
      * The actions of this episode, for types whose action_names are NULL: valid until the next
@@ -86,12 +86,12 @@ typedef struct ares_env_type {
      */
     const char *const *(*actions)(const void *env, int *n);
     /*
-     * Others' programs: a reset or step may wait for one, as long as its time-outs allow. The
+     * A reset or step may wait for a user's program or server, as long as its time-outs allow. The
      * caller then calls ares_env_reset and ares_env_act on threads of its own, so that one
-     * environment does not hold up the others; not two of them for one environment at once.
+     * environment does not hold up the others; one environment is used by one thread at a time.
      */
     bool waits;
-    bool starts_program; /* the program is one that a reset starts here */
+    bool starts_program; /* the program runs on this machine: a reset starts it */
     /*
      * After a reset or step: why the episode has failed, or NULL. *replayable: false where a clock
      * decided what happened; *unasked: as in ares_env. NULL: the type's episodes cannot fail.
@@ -161,29 +161,30 @@ typedef struct ares_env {
     void *state;
     /* the episode */
     int64_t turns, num_actions; /* num_actions: executed */
-    bool terminated, truncated; /* neither: it goes on */
+    bool terminated, truncated; /* neither: it goes on; terminated alone: it is won */
     bool no_valid_action;       /* of the last turn; the next prompt says so */
     ares_env_reward reward;     /* sum over the turns */
     double penalty;             /* sum of the format penalties; not part of reward */
     /*
-     * Why somebody else's program failed the episode (it died, was late, wrote nonsense); NULL: it
-     * did not. The episode is then over and not won; the environment can be reset. The text lives
-     * until the next reset.
+     * Why the user's program or server failed the episode (it died, was late, or its answer made no
+     * sense); NULL: it did not. The episode is then over and not won; the environment can be
+     * reset. The text lives until the next reset.
      */
     const char *failure;
     bool replayable; /* false: a clock decided what happened, so a second run may differ */
     int64_t unasked; /* lines that the program wrote unasked: who reads them is a matter of time */
 } ares_env;
 
-/* Fails where a server has no place for a further environment, and on limits; see each type. */
+/* Opens an environment. Fails where a server or the system has no place for a further one. */
 int ares_env_init(ares_env *e, const ares_env_definition *d);
 void ares_env_fini(ares_env *e);
-/* A failure of somebody else's program is ARES_OK: e->failure tells it, and the episode is over. */
+/* Begins an episode. Where the user's program fails, ARES_OK comes back: see e->failure. */
 int ares_env_reset(ares_env *e, const ares_env_start *start);
-/* appends the text of the state */
+/* Appends the text of the state. */
 void ares_env_render(const ares_env *e, ares_str *out);
-/* NULL and 0: every text is an action */
+/* The names of the episode's actions; NULL and 0: every text is an action. */
 const char *const *ares_env_actions(const ares_env *e, int *n);
+/* How many actions the episode may still execute. */
 int64_t ares_env_actions_left(const ares_env *e);
 static inline bool ares_env_over(const ares_env *e)
 {
@@ -239,23 +240,24 @@ typedef struct ares_env_answer {
 void ares_env_answer_parse(const ares_env_format *f, ares_view generated, ares_arena *arena,
                            ares_env_answer *out);
 
-/* text without any special, in the arena where it is changed */
+/* The text without special tokens; a changed copy lies in the arena. */
 ares_view ares_env_without_specials(const ares_env_format *f, ares_view text, ares_arena *arena);
 
 /* ---------------- messages (message.c): the contents, without roles or template */
-/* the system message, with the actions of the episode where somebody else's program chooses them */
+/* The system message, with the actions of the episode where the user's program chooses them. */
 void ares_env_system_message(const ares_env *e, const ares_env_format *f, ares_str *out);
-/* "Reward:\n-0.1\n", which begins the user's message after a turn */
+/* "Reward:\n-0.1\n", which begins the user's message after a turn. */
 void ares_env_reward_message(ares_env_reward reward, ares_str *out);
-/* the state of the next turn and what to do about it */
+/* The state of the next turn, how many actions are left, and the form of an answer. */
 void ares_env_turn_message(const ares_env *e, const ares_env_format *f, ares_str *out);
 
 /* ---------------- rewards of episodes (env.c)
- * x [n]: reward plus penalty of each episode, in place. group [n]: within which to normalise.
- * std divides by n-1. Nothing changes when every episode is its own group.
+ * x [n]: reward plus penalty of each episode, normalised in place. group [n]: number of the group
+ * within which an episode is normalised. The standard deviation divides by n-1. Nothing changes
+ * where every episode is its own group.
  */
 enum { ARES_ENV_IDENTITY, ARES_ENV_MEAN, ARES_ENV_MEAN_STD, ARES_ENV_ASYM_CLIP };
-/* identity, mean, mean_std, asym_clip: the place in the list is the method */
+/* Names of the methods, by their number: identity, mean, mean_std, asym_clip. */
 const char *const *ares_env_normalisations(int *n);
 void ares_env_normalise(int method, double *x, const int64_t *group, int64_t n);
 

@@ -450,8 +450,7 @@ bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out)
     return true;
 }
 
-/* The largest reward allowed: sums over an episode stay finite as f32, in which training has them.
- */
+/* The largest reward allowed, so that the sums over an episode stay finite in training's f32. */
 #define FOREIGN_REWARD 1e30
 
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out)

@@ -1,6 +1,6 @@
 /*
- * Private to env: what the built-in environments share or show to tests, the built-in tags, and
- * the table of types; and what environments of users' programs and servers share.
+ * Private to env. In order: what the built-in environments share or show to tests, the built-in
+ * tags, numbers about a step, and what environments in users' programs and on servers share.
  */
 #ifndef ARES_ENV_INTERNAL_H
 #define ARES_ENV_INTERNAL_H
@@ -22,7 +22,8 @@ void board_render(const char *format, const void *env, board_part *grid, board_p
                   ares_str *out);
 /* "Board size: 6 rows x 6 cols (zero-indexed)." */
 void board_add_size(ares_str *out, int rows, int cols);
-/* a new line "label: (r, c), (r, c)" of cells [n]; nothing when n is 0 */
+/* Appends a new line "label: (r, c), (r, c)" for cells [n], numbered row by row; nothing where n is
+ * 0 */
 void board_add_cells(ares_str *out, const char *label, const int *cells, int n, int cols);
 
 /* Countdown's judgement of an answer. */
@@ -44,7 +45,7 @@ enum { FROZEN_LAKE_SIDE = 32, FROZEN_LAKE_CELLS = FROZEN_LAKE_SIDE * FROZEN_LAKE
 typedef struct frozen_lake_map {
     int size, start;
     char cell[FROZEN_LAKE_CELLS]; /* [size x size] F frozen, H hole, S start, G goal */
-    int boards;                   /* drawn until one had a way from S to G */
+    int boards;                   /* how many were drawn until one had a way from S to G */
 } frozen_lake_map;
 
 /*
@@ -94,25 +95,28 @@ typedef struct sokoban_size {
 
 typedef struct sokoban_room {
     uint8_t fixed[SOKOBAN_CELLS]; /* [rows x cols] walls, floor, targets */
-    uint8_t state[SOKOBAN_CELLS]; /* [rows x cols] */
-    int tries, displacement;      /* of the last try: distance of the boxes to their targets */
-    int64_t explored, work;       /* states that its search saw; that all tries saw */
+    uint8_t state[SOKOBAN_CELLS]; /* [rows x cols] the same with boxes and player */
+    int tries, displacement;      /* distance of the boxes to their targets in the last try */
+    int64_t explored, work;       /* states that the last try's search saw; that all tries saw */
 } sokoban_room;
 
-/* up, down, left, right: the cell beside a cell */
+/* The cell beside a cell; direction: 0 up, 1 down, 2 left, 3 right. */
 int sokoban_beside(int cols, int cell, int direction);
-/* false: this seed gives no room */
+/* Makes the room of a seed; false: this seed gives none. */
 bool sokoban_room_make(uint64_t seed, const sokoban_size *size, sokoban_room *room);
-/* the seed that is tried after one that gives no room */
+/* The seed to try after one that gives no room. */
 uint64_t sokoban_next_seed(uint64_t seed);
-/* Follows the chain of seeds from *seed, which becomes the one that gave the room. ARES_ELIMIT. */
+/*
+ * Tries *seed and the seeds after it; *seed becomes the one that gave the room. ARES_ELIMIT: none
+ * did, within a bound on the work.
+ */
 int sokoban_room_find(uint64_t *seed, const sokoban_size *size, sokoban_room *room);
 
 /* Sokoban from a given room on, for reset and for tests. */
 
-/* fixed, state [rows x cols]: copied; there is one player */
+/* Begins an episode in the room of fixed and state [rows x cols], copied; it has one player. */
 void sokoban_enter(void *env, const uint8_t *fixed, const uint8_t *state);
-/* the cells of the present state [rows x cols] */
+/* The cells of the present state [rows x cols]. */
 const uint8_t *sokoban_state(const void *env);
 
 /* The built-in tags. */
@@ -127,7 +131,7 @@ extern const int env_tag_count;
 
 /* The table of types, and what types share (env.c). */
 
-/* Adds a number about the step, which has none of this name; one too many is counted alone. */
+/* Adds a number about the step, which has none of this name yet; one too many is only counted. */
 static inline void env_tell(ares_env_outcome *o, const char *name, double value)
 {
     if (o->n_info < ARES_ENV_INFO) o->info[o->n_info++] = (ares_env_info){ name, value };
@@ -137,17 +141,12 @@ static inline void env_tell(ares_env_outcome *o, const char *name, double value)
 void env_tell_again(ares_env_outcome *o, const char *name, double value);
 
 /*
- * Private to env: environments in other programs. What they share, processes that answer lines,
- * WebSocket connections, and actions of an OpenEnv server.
- */
-
-/*
- * What environments in somebody else's program have in common: the state that the program told, and
- * why an episode failed. Nothing that the program says is trusted.
+ * What environments in users' programs and on servers have in common (command.c): the state that
+ * the program told, and why an episode failed. Nothing that the program says is trusted.
  */
 
 enum {
-    FOREIGN_ANSWER_BYTES = 1 << 20, /* an answer may have; a longer one fails the episode */
+    FOREIGN_ANSWER_BYTES = 1 << 20, /* of an answer at most; a longer one fails the episode */
     FOREIGN_NAMES = 64,             /* different numbers that an environment may tell in its life */
     FOREIGN_NAME_BYTES = 64
 };
@@ -159,50 +158,51 @@ typedef struct foreign {
     char *names[FOREIGN_NAMES];
     int n_names;
     bool failed, replayable;
-    bool over;       /* with the reset */
+    bool over;       /* the episode was over with its reset */
     int64_t unasked; /* lines that came unasked in the episode, or before it */
-    char why[600];
+    char why[600];   /* it failed */
 } foreign;
 
 void foreign_fini(foreign *f);
-/* the state of a new episode: none yet, and not failed */
+/* A new episode: it has no state yet, and has not failed. */
 void foreign_begin(foreign *f);
 void foreign_fail(foreign *f, bool by_clock, const char *format, ...) ARES_PRINTF(3, 4);
-/* for ares_env_type.failure */
+/* What ares_env_type.failure returns and writes. */
 const char *foreign_failure(const foreign *f, bool *replayable, int64_t *unasked);
 
 /*
- * Numbers and yes or no of an object are told; `success` also decides out->success, and false comes
- * back where it is neither. A name has to be printable ASCII without blanks.
+ * Tells the numbers and booleans of an object as numbers about the step; `success` also decides
+ * out->success. false: `success` is neither. Names must be printable ASCII without blanks.
  */
 bool foreign_tell(foreign *f, const ares_json *object, ares_env_outcome *out);
-/* The number, or false: FOREIGN_REWARD at most either way. 1 is an integer, 1.0 is none. */
+/* Reads a reward; false: it is no number, or beyond +-1e30. 1 is an integer, 1.0 is none. */
 bool foreign_read_reward(const ares_json *value, ares_env_reward *out);
 /* The beginning of a text for a message: printable ASCII, "?" for other bytes. Returns out. */
 const char *foreign_quote(ares_view text, char out[160]);
 
 /*
- * A program that answers lines with lines, for one environment or for several at once. With
- * several, each line holds an "id", and answers may come in any order; the environments may be used
- * on different threads.
+ * A program that answers lines with lines, for one environment or for several at once (command.c).
+ * With several, each line holds an "id", and answers may come in any order; the environments may be
+ * used on different threads.
  */
 
-typedef struct processes processes; /* of one definition */
+typedef struct processes processes; /* all processes of one definition */
 typedef struct seat seat;           /* an environment's place in one of them */
 
 typedef struct reply {
     ares_view line; /* lives until the seat's next question */
     bool failed;    /* there is no line, and the process no longer runs */
     bool by_clock;
-    bool replayable; /* a second run would fail alike: no clock, and nobody else's lines */
-    int64_t unasked; /* lines of the process that nobody had asked for, found with this question */
+    bool
+        replayable; /* a second run would fail alike: no clock and no other seat had a part in it */
+    int64_t unasked; /* lines that nobody had asked for, found when this question was asked */
     char why[500];
 } reply;
 
 /*
- * Connections to one server of messages (WebSocket), served by a thread of their own: servers drop
- * a connection that leaves their pings unanswered, and a run may be busy for minutes. Callers on
- * any thread ask one question per connection at a time and wait for its answer.
+ * WebSocket connections to one server (sockets.c), served by a thread of their own: servers drop a
+ * connection that leaves their pings unanswered, and a run may be busy for minutes. Callers on any
+ * thread ask one question per connection at a time and wait for its answer.
  */
 
 typedef struct sockets sockets;       /* all connections to a server */
@@ -223,7 +223,7 @@ typedef struct socket_reply {
     ares_view text; /* lives until the connection's next question */
     bool failed;    /* there is no answer, and the connection is closed */
     bool by_clock;  /* because it was late */
-    int status;     /* of a document, as HTTP numbers them */
+    int status;     /* HTTP status of a document */
     char why[200];  /* "gave no answer within 2 s" */
 } socket_reply;
 /* Opens the connection and asks its first question. It must be closed. */
@@ -234,7 +234,7 @@ void connection_ask(connection *c, ares_view question, double timeout_s, socket_
 /* Fetches a document by HTTP GET. The connection must be closed, and is closed afterwards. */
 void connection_get(connection *c, const char *path, double timeout_s, socket_reply *r);
 
-/* How a server of environments is reached, and how a text becomes one of its actions. */
+/* How a server is reached, and how a text becomes one of its actions (openenv.c). */
 
 typedef struct openenv_address {
     char host[256];
@@ -242,12 +242,12 @@ typedef struct openenv_address {
     char base[512]; /* of paths: "", "/lake" */
 } openenv_address;
 /*
- * ws://host:port/path, http:// or no scheme alike; a "/ws" at its end belongs to every server.
+ * Reads ws://host:port/path, http:// or no scheme alike; a "/ws" at its end is left out. Returns
  * NULL, or what is wrong.
  */
 const char *openenv_read_url(const char *url, openenv_address *out);
 
-/* Where an action's text goes. */
+/* How the text of an action becomes the JSON that the server reads. */
 typedef struct openenv_form {
     const char *field;   /* NULL: the text is the whole action, a JSON object */
     ares_json_type type; /* of its value; STRING takes any text */
@@ -257,13 +257,13 @@ typedef struct openenv_form {
 } openenv_form;
 void openenv_form_fini(openenv_form *f);
 /*
- * From the server's schema of actions. field: the user's choice, "*" for whole actions, NULL for
- * the only field that an action must have beside those of `constants`. ARES_ECONFIG names the
- * fields.
+ * Reads the server's schema of actions. field: the user's choice; "*": the text is a whole action;
+ * NULL: the only field that an action must have beside those of `constants`. ARES_ECONFIG names
+ * the fields to choose from.
  */
 int openenv_form_read(openenv_form *f, const ares_json *schema, const char *field,
                       const ares_json *constants);
-/* {..} appended to out; false: the text is no such action */
+/* Appends the action as {..}; false: the text is no such action. */
 bool openenv_form_write(const openenv_form *f, const ares_json *constants, ares_view text,
                         ares_str *out);
 #endif

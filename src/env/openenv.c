@@ -260,8 +260,7 @@ static void check(const void *options, ares_config *cfg, const char *path)
     ares_template_free(observation);
 }
 
-/* Reads the schema of actions; tries again until connect_timeout_s, as the server may be starting.
- */
+/* Reads the schema of actions; a server that may be starting is tried until connect_timeout_s. */
 static int fetch_schema(const openenv_options *o, const openenv_address *a, server *s)
 {
     char path[600], quote[160];

@@ -1,6 +1,6 @@
 /*
- * Private to cli: the commands, their command lines, the loop over lines of JSON, and reading
- * rollouts, and figures.
+ * Private to cli. In order: the commands, their command lines, the loop over lines of JSON, the
+ * rollouts of a run, figures, the metrics of runs.
  */
 #ifndef ARES_CLI_CLI_H
 #define ARES_CLI_CLI_H
@@ -87,7 +87,7 @@ typedef struct cli_command {
 int cli_read(const cli_command *command, int *argc, char **argv, bool *helped);
 /* Takes this one option out of argv, wherever it stands; other words stay as they are. */
 int cli_take(const char *verb, const cli_option *option, int *argc, char **argv);
-/* ARES_OK, or a failure where the word resembles the name of an option. */
+/* Fails where the word is no option but resembles the name of one. */
 int cli_check_typo(const cli_command *command, const char *word);
 /* Appends a text that a model or a program wrote: control characters are shown, not sent to the
  * terminal; lines and tabs stay. */
@@ -95,7 +95,7 @@ void cli_add_safe(ares_str *out, ares_view text);
 /* Writes the text to stdout and flushes it. */
 int cli_print(const char *verb, const ares_str *text);
 
-/* Rows that several tables have. */
+/* Options that several commands have. */
 #define CLI_RANKS(variable)                                                                 \
     CLI_OPTION(I64, variable, "--ranks", "N", "start N processes under mpirun", .least = 1, \
                .most = 4096)
@@ -125,19 +125,19 @@ int cli_latest_checkpoint(const char *verb, int argc, char *const *argv, ares_st
  */
 typedef int cli_line_fn(void *ctx, const ares_json *line, ares_str *out);
 int cli_each_line(const char *verb, const char *input, cli_line_fn *each, void *ctx);
-/* The failure that counts them. */
+/* Returns the failure that counts the bad lines; first: number of the first one. */
 int cli_bad_lines(const char *verb, const char *input, int64_t bad, int64_t lines, int64_t first);
 
-/* The list `key` of a line, into out; anything but token ids is a failure that names its place. */
+/* Reads the list `key` of a line into out; anything but token ids fails, with its place. */
 int cli_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);
 
-/* Values of a line: {"error":"..."}, [0.5,1], [1,2], [begin,end]. */
+/* Append {"error":"..."}, [0.5,1], [1,2], [begin,end]. */
 void cli_write_error(ares_str *out, const char *message);
 void cli_write_floats(ares_str *out, const float *x, int64_t n);
 void cli_write_ids(ares_str *out, const int32_t *ids, int64_t n);
 void cli_write_range(ares_str *out, int64_t begin, int64_t end);
 
-/* What verbs read of the rollouts of a run: the answers and episodes of a step (show.c). */
+/* ---------------- rollouts of a run: the answers and episodes of a step (show.c) */
 
 /* An answer or an episode: rows of the file, which the reader has checked. */
 typedef struct rollouts_episode {
@@ -148,7 +148,7 @@ typedef struct rollouts_episode {
     int64_t n_turns;
     int64_t n_answered;     /* n_turns, or one less: the last one did not fit in the context */
     const ares_json *turns; /* [n_turns] */
-    ares_view failure;      /* why somebody else's program failed it; empty: none did */
+    ares_view failure;      /* why a user's program failed it; empty: none did */
 } rollouts_episode;
 
 typedef struct rollouts_step {
@@ -166,12 +166,7 @@ typedef struct rollouts_step {
 int rollouts_read(ares_arena *arena, const char *verb, const char *dir, bool validation,
                   int64_t step, rollouts_step *out);
 
-/*
- * Private to cli: drawing curves, the figure of a sweep, and the metrics of the runs that they
- * show.
- */
-
-/*
+/* ---------------- figures
  * Curves with bands as a picture (figure.c): an SVG of text and shapes without style sheets or
  * scripts, so that a browser, a README and a printer show it alike.
  */
@@ -230,13 +225,12 @@ typedef struct figure3_options {
     int64_t smooth;     /* steps that a point of a training metric is the mean of */
 } figure3_options;
 
-/* Whether any run of the sweep has metrics yet; true as well where drawing will say what is wrong.
- */
+/* Whether a run of the sweep has metrics; true as well where figure3_draw would say a fault. */
 bool figure3_has_metrics(const char *dir);
 /* Prints a table of best and last success, and writes the figure. */
 int figure3_draw(const figure3_options *o);
 
-/* What verbs read of run directories: metrics by step, and how a run ended (compare.c). */
+/* ---------------- metrics of run directories by step, and how a run ended (compare.c) */
 
 typedef struct runs_run {
     int64_t n;
@@ -246,7 +240,7 @@ typedef struct runs_run {
     const char *stopped; /* why a control ended it; NULL: none did */
     const char *dir;
 } runs_run;
-/* values of a metric at rising steps */
+/* The values of a metric, by rising steps. */
 typedef struct runs_series {
     int64_t n;
     double *step, *value; /* [n] */
@@ -254,16 +248,15 @@ typedef struct runs_series {
 
 /* Reads a run directory into the arena. verb: for messages. */
 int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *out);
-/* A metric by step. Where several rows of one step have it, the last of them counts. */
+/* Reads a metric by step. Where several rows of one step have it, the last of them counts. */
 runs_series runs_series_of(ares_arena *arena, const runs_run *r, const char *metric);
-/* Fails, with a name like it that the runs [n] have logged. */
+/* Fails: no run has the metric; the message suggests a similar name that runs [n] have logged. */
 int runs_unknown_metric(ares_arena *arena, const char *metric, const runs_run *const *runs, int n);
 /* Replaces each value by the mean of the last `window` values up to it. */
 void runs_smooth(runs_series *p, int64_t window);
-/* A metric's unit, by a part of its name; NULL: none, or not known. */
+/* The unit of a metric, found by a part of its name; NULL: it has none, or none is known. */
 const char *runs_unit_of(const char *metric);
 
-/* The runs of a sweep, by value, as a figure needs them (figure3.c). */
-
-bool sweep_study_is(const char *dir); /* whether sweep.json is there */
+/* Whether the directory is that of a sweep: it has a sweep.json (figure3.c). */
+bool sweep_study_is(const char *dir);
 #endif

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* metrics.jsonl and DONE of a run directory. */
-
 int runs_read(ares_arena *arena, const char *verb, const char *dir, runs_run *out)
 {
     ares_str path = { 0 }, text = { 0 };
@@ -136,7 +134,7 @@ const char *runs_unit_of(const char *metric)
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x, *band;
     int64_t last, smooth;
-    bool asked; /* the command names the metric */
+    bool asked; /* --metric was given */
 } options;
 typedef struct variant {
     const char *name;
@@ -255,7 +253,7 @@ static void print_row(ares_arena *arena, const table *t, const variant *v, const
     putchar('\n');
 }
 
-/* The variants, and the differences of those that have as many runs as the first. */
+/* A table of the variants, and one of the differences of those with as many runs as the first. */
 static void print_tables(study *s, const options *o)
 {
     const variant *first = &s->variants[0];
@@ -363,7 +361,7 @@ static bool ever_logged(study *s, const char *metric)
     return false;
 }
 
-/* A metric that no run has logged is a mistake of the command that names it. */
+/* Fails where no run has logged the metric that the command names. */
 static int check_metric(study *s, const options *o)
 {
     int n = 0;

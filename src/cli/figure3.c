@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* sweep.json and the runs it names. */
-
 static const char *text_of(const ares_json *o, const char *key)
 {
     const ares_json *v = ares_json_get(o, key);
@@ -159,12 +157,12 @@ static int names_like(sweep_study *s, const char *pattern, const char **names)
     return n;
 }
 
-/* What a panel shows: the first pattern that any run has. */
+/* What a panel shows: metrics of the first pattern that any run has; `*` matches a tag. */
 typedef struct subject {
     const char *patterns[4];
-    bool success;   /* the first of these has a panel of best and last */
+    bool success;   /* the first one shown also gets a panel of best and last */
     bool as_logged; /* not smoothed: validations are few */
-    bool below_one; /* only where it is below 1 somewhere */
+    bool below_one; /* shown only where it is below 1 somewhere */
 } subject;
 static const subject subjects[] = {
     { .patterns = { "val-env/*/success", "val/accuracy", "val/reward_score" },
@@ -328,7 +326,8 @@ static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
 #define BESIDE 0.07 /* of the way to the next value */
 static figure over_values(sweep_study *s, const char *metric, const char *best)
 {
-    sweep_variant *looks = ares_arena_alloc(&s->arena, 2 * sizeof *looks); /* curves keep them */
+    sweep_variant *looks =
+        ares_arena_alloc(&s->arena, 2 * sizeof *looks); /* curves point into them */
     looks[0] = (sweep_variant){ .name = best, .colour = "#0072b2", .dash = "" };
     looks[1] = (sweep_variant){ .name = "last", .colour = "#d55e00", .dash = "7 3" };
     figure_curve *c = ares_arena_calloc(&s->arena, 2, sizeof *c);
@@ -365,7 +364,7 @@ static const char *best_of(const figure3_options *o)
     return o->metric ? "highest" : "best";
 }
 
-/* All panels; best and last of success stand beside the first that shows it. */
+/* Makes all panels, returns how many. *first: the metric that has a panel of best and last. */
 static int make_panels(sweep_study *s, const figure3_options *o, figure *panels, const char **first)
 {
     const subject asked = { .patterns = { o->metric }, .success = true };

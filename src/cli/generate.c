@@ -12,9 +12,7 @@
 #include "ares/rollout.h"
 #include "ares/train.h"
 
-/* Images and videos beside the lines of generate, score and render. */
-
-/* Options of a command line; rows of its table. */
+/* Options for images and videos, which generate and score share. */
 typedef struct cli_media_options {
     const char *image_dir;
     int64_t min_pixels, max_pixels;
@@ -37,7 +35,7 @@ typedef struct cli_media {
     const char *dir; /* the model's */
     ares_data_config cfg;
     ares_media_rules rules;
-    ares_tokenizer *tokenizer; /* NULL: it cannot be loaded, for the reason that follows */
+    ares_tokenizer *tokenizer; /* NULL: it cannot be loaded; tokenizer_error says why */
     char *tokenizer_error;
     ares_prompt_encoder *encoder; /* opened without a chat template */
     ares_chat *chat;              /* NULL: not needed yet, or none */
@@ -93,7 +91,7 @@ static void cli_media_close(cli_media *s)
     ares_arena_fini(&s->arena);
 }
 
-/* A prompt as messages: one message of the user. */
+/* [{"role": "user", "content": text}] */
 static const ares_json *user_message(ares_arena *a, ares_view text)
 {
     ares_json *v = ares_arena_calloc(a, 4, sizeof *v), *list = v, *message = v + 1;
@@ -108,8 +106,8 @@ static const ares_json *user_message(ares_arena *a, ares_view text)
 }
 
 /*
- * The line's template variables, and add_generation_prompt or continue_final_message as for the
- * prompt of a data set, unless the line has one of them.
+ * The line with add_generation_prompt, or continue_final_message where its last message is the
+ * assistant's, as for the prompts of a data set; unchanged where it sets one of them itself.
  */
 static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
 {
@@ -135,7 +133,7 @@ static int need_tokenizer(const cli_media *s)
                : ares_fail(ARES_EFORMAT, "a text needs a tokenizer: %s", s->tokenizer_error);
 }
 
-/* A conversation's ids. line: has the images; variables: of the template */
+/* The ids of a conversation. line: has images and videos; variables: of the chat template. */
 static int encode_chat(cli_media *s, const ares_json *line, const ares_json *variables,
                        ares_ids *ids, const ares_row_media **row_media)
 {

@@ -24,7 +24,7 @@ static ares_view text_of(const ares_json *line, const char *key, ares_str *stora
     return ares_str_view(storage);
 }
 
-/* "output_ids" as `generate` writes them; else "response_length" or "response_tokens". */
+/* The response's length: of "output_ids", else "response_length", else "response_tokens". */
 static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
 {
     const ares_json *list = ares_json_get(line, "output_ids");
@@ -86,7 +86,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {
-        /* Markdown would read these */
+        /* characters that Markdown would read */
         if (*text == '|' || *text == '<' || *text == '\\') ares_str_add_char(out, '\\');
         ares_str_add_char(out, *text);
     }
@@ -151,7 +151,7 @@ typedef struct graded {
     float part;            /* the item's parts: there is one reward */
 } graded;
 
-/* "ground_truth", or what rows of data sets have: "answer", verl's reward_model.ground_truth. */
+/* "ground_truth", else "answer", else verl's reward_model.ground_truth. */
 static ares_view truth_of(const ares_json *line, ares_arena *arena)
 {
     ares_str text = { 0 };
@@ -165,7 +165,7 @@ static ares_view truth_of(const ares_json *line, ares_arena *arena)
     return v;
 }
 
-/* All lines of a file, or of a run's last rollouts. */
+/* Reads all lines of a file, or of the last rollouts of a run directory. */
 static int read_graded(const char *input, ares_arena *arena, graded **out, int64_t *count)
 {
     rollouts_step step;
@@ -196,7 +196,7 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
         if (rc == ARES_OK) rc = read_tokens(line, &ids, in);
         in->stopped = finished;
         in->ground_truth = truth_of(line, arena);
-        in->response = in->ground_truth; /* of a row without any: the right one */
+        in->response = in->ground_truth; /* a row of data has none: the right one is judged */
         if (ares_json_get(line, "response")) in->response = text_of(line, "response", &text);
         in->response.data = ares_arena_copy(arena, in->response.data, in->response.len);
         in->prompt = text_of(line, "prompt", &text);
@@ -212,7 +212,7 @@ static int read_graded(const char *input, ares_arena *arena, graded **out, int64
     return rc;
 }
 
-/* The entry of worker.reward.rewards that the words describe. */
+/* Opens the reward that the words describe, as an entry of worker.reward.rewards. */
 static int open_own(const char *command, const char *function, const char *const *words,
                     ares_config *cfg, ares_reward_config *rc, ares_reward **out)
 {
@@ -224,7 +224,7 @@ static int open_own(const char *command, const char *function, const char *const
     if (command) ares_str_add_z(&entry, "], as: command");
     for (; *words; words++) {
         const char *equals = strchr(*words, '=');
-        if (strncmp(*words, "python=", 7) == 0) { /* of all rewards, not of an entry */
+        if (strncmp(*words, "python=", 7) == 0) { /* an option of all rewards, not of an entry */
             ares_str python = { 0 };
             ares_str_addf(&python, "worker.reward.%s", *words);
             ares_config_override(cfg, python.data);
@@ -241,7 +241,7 @@ static int open_own(const char *command, const char *function, const char *const
     return ares_reward_open(cfg, rc, NULL, out);
 }
 
-/* Every line of the input is judged as a step judges its responses: in one go. */
+/* Submits all lines at once, as a training step does with its responses. */
 static int grade_own(const char *command, const char *function, const char *input,
                      const char *const *words)
 {
@@ -255,7 +255,7 @@ static int grade_own(const char *command, const char *function, const char *inpu
     int rc = open_own(command, function, words, cfg, &options, &reward);
     if (rc == ARES_OK) rc = read_graded(input, &arena, &all, &n);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        all[i].item.parts = &all[i].part; /* the list no longer moves */
+        all[i].item.parts = &all[i].part; /* only now: reading moves the list */
         ares_reward_submit(reward, &all[i].item);
     }
     if (rc == ARES_OK) ares_reward_wait(reward);

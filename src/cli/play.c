@@ -27,14 +27,13 @@ typedef struct job {
     ares_env env;
     ares_env_format format;
     FILE *in;
-    bool echo;      /* what is read shows on no terminal */
+    bool echo;      /* print what is read: it was not typed on a terminal */
     int read_error; /* errno; 0: none */
     ares_str line, text;
 } job;
 
 /* ---------------- opening */
-/* The definition of the tag, and how a conversation goes: first the files, then play's own words.
- */
+/* Reads the definition of the tag and the rules of a conversation: files, then play's own words. */
 static int configure(job *j, char **words)
 {
     int n;
@@ -43,7 +42,7 @@ static int configure(job *j, char **words)
     j->cfg = ares_config_new();
     ares_train_config_declare(j->cfg, &j->c);
     ares_env_declare(j->cfg);
-    ares_config_override(j->cfg, "worker.actor.model.model_path=none"); /* nobody needs a model */
+    ares_config_override(j->cfg, "worker.actor.model.model_path=none"); /* required, unused */
     for (int i = 0; i < j->n_files; i++) ares_config_load_file(j->cfg, j->files[i]);
     static const char *const own[] = { "type", "instruction", "max_actions", "max_tokens" };
     for (; *words; words++) { /* key=value of the definition itself, or else of its type */

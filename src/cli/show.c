@@ -11,12 +11,12 @@
 
 /*
  * Reads rollouts/step_*.jsonl and validation/step_*.jsonl. A file may be half written, by a run
- * that is under way or was killed, or somebody else's: rows are checked here, so that whoever
- * prints them need not.
+ * that goes on or was killed, or made by another program. Rows are checked here, so that what
+ * prints them can rely on their members.
  */
 
 /* ---------------- which steps there are */
-/* Steps of the folder, ascending: *out [*n], in the arena. */
+/* The steps that the folder has files of, unsorted: *out [*n], in the arena. */
 static int find_steps(ares_arena *arena, const char *folder, int64_t **out, int64_t *n)
 {
     DIR *d = opendir(folder);
@@ -75,14 +75,14 @@ static int find_file(ares_arena *arena, const char *verb, const char *dir, const
 }
 
 /* ---------------- rows */
-/* A number of a row or turn that is there, or else `absent`. */
+/* A number of a row or turn; `absent`: it is not there. */
 static double rollouts_number(const ares_json *o, const char *key, double absent)
 {
     const ares_json *x = ares_json_get(o, key);
     return x && (x->type == ARES_JSON_INT || x->type == ARES_JSON_FLOAT) ? x->number : absent;
 }
 
-/* A text that is there, or else an empty one. */
+/* A text of a row or turn; empty where it is not there. */
 static ares_view rollouts_text(const ares_json *o, const char *key)
 {
     const ares_json *x = ares_json_get(o, key);
@@ -283,7 +283,7 @@ typedef struct job {
  */
 typedef enum { PLAIN, TRAINED, NOTE } paint;
 
-/* On one line: for cells of a table and notes. */
+/* A text on one line, for cells of a table and notes: blanks replace line ends and tabs. */
 static void add_line(ares_str *out, ares_view text)
 {
     for (size_t i = 0, end; i < text.len; i = end + 1) {
@@ -515,7 +515,7 @@ static bool ends_in_row(const rollouts_episode *e, const ares_json *row, int64_t
     return !sampled || rollouts_number(&e->turns[turn], "n_tokens", 0) > 0;
 }
 
-/* What the model wrote, where the row has it in other words. */
+/* What the model wrote in a turn, where the row has a normalised text in its place; else empty. */
 static ares_view other_words(const rollouts_episode *e, int64_t turn, ares_view segment)
 {
     ares_view wrote = ares_view_trim(rollouts_text(&e->turns[turn], "response"));
@@ -524,7 +524,7 @@ static ares_view other_words(const rollouts_episode *e, int64_t turn, ares_view 
     return known && ares_view_find(segment, wrote, 0) < 0 ? wrote : (ares_view){ "", 0 };
 }
 
-/* Turns [first, last], which the row holds. */
+/* Shows a row, which holds turns [first, last], with a note after each turn. */
 static void show_row(job *j, const rollouts_episode *e, const ares_json *row, int64_t first,
                      int64_t last)
 {
@@ -610,7 +610,7 @@ static void add_sizes(job *j, const rollouts_episode *e)
                                        : "; trained text stands between {+ and +}");
 }
 
-/* What the rewards told of an answer, a line for each. */
+/* The details that rewards gave for an answer, a line for each. */
 static void add_details(const ares_json *details, ares_str *out)
 {
     ares_str text = { 0 };
@@ -625,7 +625,7 @@ static void add_details(const ares_json *details, ares_str *out)
     ares_str_fini(&text);
 }
 
-/* The lines above the text: what it is, and what came of it. */
+/* The lines above the text: step, episode, score and end. */
 static void show_head(job *j, const rollouts_episode *e)
 {
     const ares_json *row = e->rows[0];

@@ -50,8 +50,8 @@ static int take_state(sweep *s, sweep_run *r, const ares_config *cfg, const ares
 }
 
 /*
- * What the run itself does before its first step. Runs that differ only in their seeds open the
- * same.
+ * Does what the run itself does before its first step. Only the first seed of a combination is
+ * rehearsed: the others open the same files.
  */
 static int rehearse(const sweep *s, const sweep_run *r, ares_config *cfg,
                     const ares_train_config *c)
@@ -99,15 +99,15 @@ static int check_run(sweep *s, sweep_run *r, bool open, ares_str *refused)
 
 /*
  * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
- * directory holds a run of other options, or one that a living process is training. open: runs that
- * are not finished can begin on this machine, too; whatever they open but the weights is opened.
+ * directory holds a run of other options, or one that a living process is training. open: also
+ * checks that unfinished runs can begin on this machine, and opens what they open but the weights.
  */
 static int sweep_check_runs(sweep *s, bool open)
 {
     ares_str refused = { 0 };
     int rc = ARES_OK;
     for (int i = 0; i < s->n && rc == ARES_OK; i++) {
-        /* what the first configuration has to say, the others would repeat */
+        /* warnings of the first configuration alone: the others would repeat them */
         ares_log_set(i ? ARES_LOG_ERROR : ARES_LOG_WARN, 0);
         rc = check_run(s, &s->runs[i], open, &refused);
     }
@@ -167,7 +167,7 @@ static void write_text(ares_str *out, const char *key, const char *value)
     else ares_json_write_null(out);
 }
 
-/* NULL: the run's command had no such parameter. */
+/* The run's value of a parameter; NULL: the run's command had no such parameter. */
 static const char *value_of(const sweep *s, const sweep_run *r, int name)
 {
     bool own = r >= s->runs && r < s->runs + s->n;
@@ -304,7 +304,10 @@ static void keep(sweep *s, const ares_json *item, const char *from, int most_nam
     s->record->runs[s->record->n++] = r;
 }
 
-/* runs: of the manifest; NULL: there is none. */
+/*
+ * Lists the runs of the manifest in its order, then this command's new ones. runs: of the manifest;
+ * NULL: there is none.
+ */
 static void make_record(sweep *s, const ares_json *runs, const char *from)
 {
     ares_map *own = ares_map_new();
@@ -377,7 +380,7 @@ static void add_seconds(ares_str *out, const char *name, const runs_run *r, cons
     ares_arena_fini(&arena);
 }
 
-/* "entropy=0.1 | train_time=8.00s | ... | status=success\n" */
+/* Appends the result of a run: "entropy=0.1 | train_time=8.00s | ... | status=success\n". */
 static void describe(const sweep_run *r, ares_str *out)
 {
     static const char *const step = "timing_s/step", *const validation = "timing_s/validation";
@@ -443,7 +446,7 @@ static bool has_result(const sweep_run *r, ares_str *line)
            ares_view_find(text, ARES_VIEW(" | status=success"), fields.len) > 0;
 }
 
-/* The summary without a torn last line. */
+/* Reads the summary, and cuts a last line that is not whole. */
 static int read_summary(const char *path, ares_str *all)
 {
     if (!ares_file_exists(path)) return ARES_OK;
@@ -483,8 +486,7 @@ int sweep_repair(sweep *s)
     return rc;
 }
 
-/* ares-train sweep: what the command line says, and the order of things. */
-
+/* ---------------------------------------------------------------- the command */
 typedef struct options {
     sweep_words words;
     bool force, dry_run;
@@ -550,8 +552,8 @@ static int run(sweep *s)
 }
 
 /*
- * Prints the runs also where their configurations are wrong, and then what is wrong. Models and
- * data may be another machine's.
+ * --dry-run: prints the runs even where a configuration is wrong, and then fails with the fault.
+ * Models and data are not opened: they may be on another machine.
  */
 static int dry_run(sweep *s)
 {

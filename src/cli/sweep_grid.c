@@ -9,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Labels of values, and templates with variables. */
-
 /* ---------------------------------------------------------------- variables */
 void sweep_variables_init(sweep_variables *v, ares_arena *arena)
 {
@@ -162,7 +160,7 @@ void sweep_describe(ares_str *out)
 }
 
 /* ---------------------------------------------------------------- the command line */
-/* The words between commas outside brackets and quotes; empty ones are left out. */
+/* Splits at commas outside brackets and quotes; empty words are left out. */
 static ares_texts split(ares_arena *arena, const char *list)
 {
     const char **items = ares_arena_alloc(arena, (strlen(list) + 1) * sizeof *items);
@@ -209,7 +207,7 @@ static int sweep_read_pair(ares_arena *arena, const char *option, const char *pa
 
 enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 };
 
-/* --over: values for a parameter of the file, else a new one that is an option of training. */
+/* --over: values for a parameter of the file, or a new one that sets an option of training. */
 static int add_over(sweep *s, const char *pair)
 {
     const char *name = NULL, *list = NULL;
@@ -229,7 +227,7 @@ static int add_over(sweep *s, const char *pair)
     return ARES_OK;
 }
 
-/* --let: a variable of the file's `let`, so that a misspelt one is found. */
+/* --let may only set variables of the file's `let`, so that a misspelt one is found. */
 static int check_let(sweep *s, const char *pair)
 {
     const char *name = NULL, *value = NULL;
@@ -380,7 +378,7 @@ const char *sweep_shown_name(const char *const *names, int n, int i)
     return last;
 }
 
-/* "lr_{worker.actor.optim.lr|label}-seed_{seed}" */
+/* The name of a run unless `run` is set: "lr_{worker.actor.optim.lr|label}-seed_{seed}". */
 static const char *run_template(sweep *s)
 {
     ares_str t = { 0 };
@@ -397,7 +395,7 @@ static const char *run_template(sweep *s)
     return copy;
 }
 
-/* "entropy={entropy} | seed={seed}" */
+/* The first fields of a result unless `result` is set: "entropy={entropy} | seed={seed}". */
 static const char *result_template(sweep *s)
 {
     ares_str t = { 0 };

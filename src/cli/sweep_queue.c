@@ -101,8 +101,7 @@ static size_t model_length(const char *at)
     return 0;
 }
 
-/* RAGEN's rule: makers and families are left out, then a known model's name, else the first word.
- */
+/* RAGEN's rule: without makers and families; then a known model's name, else the first word. */
 void sweep_short_card_name(const char *name, ares_str *out)
 {
     static const char *const before[] = { "NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "RTX " };
@@ -165,8 +164,6 @@ const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks
     return label;
 }
 
-/* Workers: which cards or CPUs a run gets, and the child that it is. */
-
 extern char **environ;
 
 typedef struct sweep_worker {
@@ -174,10 +171,9 @@ typedef struct sweep_worker {
     const char *label;
     pid_t pid; /* 0: idle */
     sweep_run *run;
-    size_t log_bytes;        /* of its log before it began: those of earlier attempts */
+    size_t log_bytes;        /* size of its log before it began: that of earlier attempts */
     double started, free_at; /* free_at: when its cooldown is over */
-    /* what its log says of its steps: the last one, and the first one that was seen, with its time
-     */
+    /* steps that its log tells: the last one, of how many, and the first one seen, with its time */
     long long step, steps, first_step;
     double first_seen;
 } sweep_worker;
@@ -185,11 +181,11 @@ typedef struct sweep_worker {
 typedef struct sweep_queue {
     sweep *s;
     sweep_worker *workers;
-    int n_workers, next; /* next: the run to start next */
+    int n_workers, next; /* next: place of the run to start next */
     int signals, first_signal;
     ares_progress *progress;
-    double took; /* seconds of the runs that this command has finished, */
-    int ended;   /* and how many they are */
+    double took; /* seconds that the runs took which this command has finished, */
+    int ended;   /* and how many such runs there are */
     char self[4096];
 } sweep_queue;
 
@@ -369,7 +365,7 @@ static int start(sweep_queue *q, sweep_worker *w)
     return sweep_write_manifest(q->s);
 }
 
-/* The last line of a log that has text, of what came after its first `from` bytes. */
+/* The last line with text of a log, after its first `from` bytes. */
 static const char *last_line(sweep *s, const char *path, size_t from)
 {
     ares_str text = { 0 };

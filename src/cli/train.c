@@ -7,8 +7,6 @@
 
 #include "ares/train.h"
 
-/* ares-train train, sft, eval: the verbs that read a configuration. */
-
 typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                        const char *output);
 typedef struct config_verb {
